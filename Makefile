@@ -1,0 +1,98 @@
+# evenkeel: the only build file. `make help` lists the targets.
+#
+# Layers, left to right; a file includes its own layer and those to its left (tools/check/includes.sh
+# enforces it). One archive a layer, so that a layer's tests build without the layers to its right.
+SHELL  := /bin/bash
+CC     ?= gcc
+CONF   ?= release
+B      ?= build/$(CONF)
+LAYERS := base text tensor ops model cache engine serve cli
+
+DEPS_base   := base
+DEPS_text   := text base
+DEPS_tensor := tensor base
+DEPS_ops    := ops tensor base
+DEPS_model  := model ops tensor base
+DEPS_cache  := cache ops tensor base
+DEPS_engine := engine cache model ops tensor base
+DEPS_same   := engine cache model ops tensor base
+DEPS_golden := engine cache model ops tensor base
+DEPS_serve  := serve engine cache model ops tensor text base
+DEPS_cli    := cli serve engine cache model ops tensor text base
+
+PKGS_serve := jansson libevent libevent_pthreads
+PKGS := jansson libevent libevent_pthreads
+# Where pkg-config does not know them yet (before `make setup`), the build says what to do.
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
+
+VERSION := 0.1.0
+OPT_release := -O3
+OPT_debug   := -O0
+OPT_asan    := -O1 -fsanitize=address -fno-omit-frame-pointer
+OPT_ubsan   := -O1 -fsanitize=undefined -fno-sanitize-recover=all
+OPT_tsan    := -O1 -fsanitize=thread
+OPT := $(OPT_$(CONF))
+
+# No contraction and no fast-math: the order and the rounding of every addition is written in
+# the source (docs/NUMERICS.md 1).
+CFLAGS  ?= -g
+WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+ALL_CFLAGS = -std=gnu11 $(OPT) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) \
+             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CFLAGS)
+LDLIBS  := $(PKG_LIBS) -lm -pthread
+LDFLAGS_ALL = $(OPT) -pthread $(LDFLAGS)
+
+ISA_avx2   := -mavx2 -mfma -mf16c
+ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa = $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avx512.o,$1),$(ISA_avx512))
+
+ARCH := $(shell uname -m)
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/ops/x86/%)
+SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
+objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
+libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
+
+.PHONY: all help setup check demo run bench lint format asan ubsan tsan fuzz docs eval clean distclean quick
+all: $B/evenkeel
+
+help: ## list targets
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## install the Debian packages that are missing
+	@tools/setup.sh
+
+$B/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(call isa,$@) -MMD -MP -c -o $@ $<
+
+define layer_lib
+$B/lib/ek_$1.a: $(call objs,$1)
+	@mkdir -p $$(@D)
+	@rm -f $$@ && $(AR) rcs $$@ $$^
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
+
+$B/evenkeel: $(call libs,cli)
+	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+
+# --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
+# folder are linked into each of them.
+TEST_DIRS := $(filter-out tests/clients/,$(sort $(dir $(wildcard tests/*/test_*.c))))
+TEST_BINS :=
+define test_dir
+TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
+$B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(call libs,$1)
+	$(CC) $(LDFLAGS_ALL) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
+endef
+$(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
+.SECONDARY:
+
+tests: $(TEST_BINS)
+test-%: ## the unit tests of one layer: make test-ops
+	@$(MAKE) --no-print-directory $(filter $B/tests/$*/%,$(TEST_BINS))
+	@tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
+
+-include $(shell find $B -name '*.d' 2>/dev/null)
+include tools/make/targets.mk

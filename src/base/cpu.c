@@ -1,0 +1,107 @@
+#define _GNU_SOURCE
+#include "base/cpu.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+static unsigned long long xcr0(void)
+{
+    unsigned lo, hi;
+    __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (unsigned long long)hi << 32 | lo;
+}
+
+unsigned ek_cpu_detect(void)
+{
+    unsigned a, b, c, d, cpu = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    if (!(c >> 27 & 1)) return 0; /* OSXSAVE: the kernel tells which registers it saves */
+    unsigned fma = c >> 12 & 1, f16c = c >> 29 & 1;
+    unsigned long long saved = xcr0();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if ((b >> 5 & 1) && fma && f16c && (saved & 6) == 6) cpu |= EK_CPU_AVX2;
+    unsigned f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
+    if (cpu && f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) cpu |= EK_CPU_AVX512;
+    return cpu;
+}
+#else
+unsigned ek_cpu_detect(void)
+{
+    return 0;
+}
+#endif
+
+const char *ek_cpu_isa(unsigned cpu)
+{
+    return cpu & EK_CPU_AVX512 ? "avx512" : cpu & EK_CPU_AVX2 ? "avx2" : "scalar";
+}
+
+const char *ek_cpu_model(void)
+{
+    static char name[128];
+    if (name[0]) return name;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (f) fclose(f);
+    if (!name[0]) strcpy(name, "unknown");
+    return name;
+}
+
+int ek_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+const char *const *ek_cpu_isas(void)
+{
+    static const char *names[4];
+    unsigned cpu = ek_cpu_detect();
+    int n = 0;
+    names[n++] = "scalar";
+    if (cpu & EK_CPU_AVX2) names[n++] = "avx2";
+    if (cpu & EK_CPU_AVX512) names[n++] = "avx512";
+    names[n] = NULL;
+    return names;
+}
+
+ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
+{
+    static const unsigned mask[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512};
+    char usable[64] = "";
+    const char *const *names = ek_cpu_isas();
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(names[i], isa) == 0) {
+            *cpu = mask[i];
+            return EK_OK;
+        }
+        strcat(strcat(usable, i ? ", " : ""), names[i]);
+    }
+    return ek_fail(EK_EINVAL, "instruction set '%s' is not usable here; usable: %s", isa, usable);
+}
+
+ek_err ek_cpu_float_check(void)
+{
+    volatile float tiny = 1e-40f, one = 1.0f, ulp = 0x1p-24f, a = 1.0f + 0x1p-12f;
+    if (tiny * one == 0.0f) return ek_fail(EK_EINTERNAL, "denormals are flushed to zero on this machine");
+    if (one + ulp != 1.0f || one + ulp * 1.5f != 1.0f + 0x1p-23f)
+        return ek_fail(EK_EINTERNAL, "rounding is not to nearest even");
+    float contracted = a * a - (1.0f + 0x1p-11f); /* 0 when rounded between, 2^-24 when fused */
+    if (contracted != 0.0f) return ek_fail(EK_EINTERNAL, "the build contracts a*b+c");
+    if (fmaf(a, a, -(1.0f + 0x1p-11f)) != 0x1p-24f) return ek_fail(EK_EINTERNAL, "fmaf is not fused");
+    return EK_OK;
+}

@@ -1,0 +1,25 @@
+/* Which instruction sets the kernels may use. Speed only: no flag changes a bit. */
+#ifndef EK_BASE_CPU_H
+#define EK_BASE_CPU_H
+
+#include "base/err.h"
+
+#define EK_CPU_AVX2   1u /* AVX2, FMA and F16C */
+#define EK_CPU_AVX512 2u /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
+
+unsigned ek_cpu_detect(void);             /* what this machine and its kernel allow */
+const char *ek_cpu_isa(unsigned cpu);     /* "scalar", "avx2", "avx512" for a mask */
+const char *ek_cpu_model(void);           /* "AMD EPYC …"; "unknown" if it cannot be read */
+int ek_cpu_count(void);                   /* cores this process may use */
+
+/* Names usable on this machine, in rising order, NULL at the end; "scalar" is always first. */
+const char *const *ek_cpu_isas(void);
+
+/* The mask for a name of ek_cpu_isas(). EK_EINVAL names the usable ones. */
+ek_err ek_cpu_mask(const char *isa, unsigned *cpu);
+
+/* Asserts the floating-point environment that the arithmetic needs: round to nearest,
+ * denormals kept, no contraction, fmaf fused. EK_EINTERNAL says which one failed. */
+ek_err ek_cpu_float_check(void);
+
+#endif

@@ -1,0 +1,59 @@
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local char text[1024];
+
+static const struct {
+    const char *name, *text;
+    int http;
+} table[] = {
+#define ERR(name, http, text) {#name, text, http},
+#include "base/err.def"
+#undef ERR
+};
+
+ek_err ek_fail(ek_err code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+ek_err ek_fail_in(ek_err code, const char *fmt, ...)
+{
+    char was[sizeof text];
+    memcpy(was, text, sizeof was);
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), was);
+    return code;
+}
+
+const char *ek_err_text(void)
+{
+    return text;
+}
+
+const char *ek_err_name(ek_err code)
+{
+    return (unsigned)code < EK_ERR_COUNT ? table[code].name : "?";
+}
+
+int ek_err_http(ek_err code)
+{
+    return (unsigned)code < EK_ERR_COUNT ? table[code].http : 500;
+}
+
+void ek_assert_failed(const char *cond, const char *file, int line)
+{
+    fprintf(stderr, "evenkeel: broken promise at %s:%d: %s\n", file, line, cond);
+    abort();
+}

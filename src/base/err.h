@@ -1,0 +1,39 @@
+/* Failures: declared once in err.def, raised in one line, told in words. */
+#ifndef EK_BASE_ERR_H
+#define EK_BASE_ERR_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+typedef enum ek_err {
+#define ERR(name, http, text) EK_##name,
+#include "base/err.def"
+#undef ERR
+    EK_ERR_COUNT
+} ek_err;
+
+/* Records a sentence for this thread and returns code, so that a failing function
+ * ends in `return ek_fail(EK_EPARSE, "…", …);`. The sentence names what was wrong
+ * and the numbers a reader will ask for; no trailing newline or full stop. */
+__attribute__((format(printf, 2, 3))) ek_err ek_fail(ek_err code, const char *fmt, ...);
+
+/* Puts "context: " before the recorded sentence; returns code. For callers that know
+ * the file or the tensor the callee did not. */
+__attribute__((format(printf, 2, 3))) ek_err ek_fail_in(ek_err code, const char *fmt, ...);
+
+/* The sentence of the last failure of this thread; never NULL. Valid until the next one. */
+const char *ek_err_text(void);
+const char *ek_err_name(ek_err code);   /* "EPARSE" */
+int ek_err_http(ek_err code);           /* 400 */
+
+#define EK_TRY(expr)                                                                              \
+    do {                                                                                          \
+        ek_err ek_try_ = (expr);                                                                  \
+        if (ek_try_ != EK_OK) return ek_try_;                                                     \
+    } while (0)
+
+/* A broken promise of our own: checked in release too. No answer beats a wrong one. */
+#define EK_ASSERT(cond) ((cond) ? (void)0 : ek_assert_failed(#cond, __FILE__, __LINE__))
+__attribute__((noreturn)) void ek_assert_failed(const char *cond, const char *file, int line);
+
+#endif

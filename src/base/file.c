@@ -1,0 +1,91 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static ek_err open_read(const char *path, int *fd, struct stat *st)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
+    if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return EK_OK;
+    close(*fd);
+    return ek_fail(EK_EIO, "%s: is not a file", path);
+}
+
+ek_err ek_map_open(ek_map *m, const char *path)
+{
+    int fd;
+    struct stat st;
+    *m = (ek_map){0};
+    EK_TRY(open_read(path, &fd, &st));
+    m->size = (size_t)st.st_size;
+    if (m->size) {
+        void *p = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            close(fd);
+            return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+        }
+        m->data = p;
+    }
+    close(fd);
+    return EK_OK;
+}
+
+void ek_map_close(ek_map *m)
+{
+    if (m->data) munmap((void *)m->data, m->size);
+    *m = (ek_map){0};
+}
+
+ek_err ek_fd_read(ek_buf *b, int fd, size_t limit)
+{
+    char chunk[65536];
+    size_t took = 0;
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return ek_fail(EK_EIO, "read: %s", strerror(errno));
+        if (n == 0) return EK_OK;
+        took += (size_t)n;
+        if (took > limit) return ek_fail(EK_ETOOLARGE, "more than %zu bytes", limit);
+        ek_buf_add(b, chunk, (size_t)n);
+    }
+}
+
+ek_err ek_file_read(ek_buf *b, const char *path, size_t limit)
+{
+    int fd;
+    struct stat st;
+    EK_TRY(open_read(path, &fd, &st));
+    ek_err err = ek_fd_read(b, fd, limit);
+    close(fd);
+    return err ? ek_fail_in(err, "%s", path) : EK_OK;
+}
+
+int ek_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int ek_is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+double ek_memory_available(void)
+{
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    double kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
+    if (f) fclose(f);
+    return kib * 1024;
+}

@@ -1,0 +1,26 @@
+/* Files read whole or mapped. */
+#ifndef EK_BASE_FILE_H
+#define EK_BASE_FILE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* A read-only mapping. data is NULL for an empty file. */
+typedef struct ek_map {
+    const uint8_t *data;
+    size_t size;
+} ek_map;
+
+ek_err ek_map_open(ek_map *m, const char *path); /* ENOTFOUND, EIO with the path */
+void ek_map_close(ek_map *m);
+
+/* Appends the file to b. ETOOLARGE if it is longer than limit bytes. */
+ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
+ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* until end of file; for standard input */
+int ek_is_dir(const char *path);
+int ek_is_file(const char *path);
+double ek_memory_available(void); /* bytes the system says can be taken; 0 if unknown */
+
+#endif

@@ -1,0 +1,45 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static ek_log_level limit = EK_LOG_INFO;
+
+void ek_log_set(ek_log_level most)
+{
+    limit = most;
+}
+
+void ek_log(ek_log_level level, const char *fmt, ...)
+{
+    static const char *const prefix[] = {"error: ", "warning: ", "", ""};
+    if (level > limit) return;
+    char line[2048];
+    int n = snprintf(line, sizeof line, "evenkeel: %s", prefix[level]);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+    va_end(ap);
+    size_t len = strlen(line);
+    line[len++] = '\n';
+    /* One write a line, so that lines of two threads never mix. */
+    if (write(STDERR_FILENO, line, len) < 0) return;
+}
+
+void ek_progress(const char *what, double done, double total)
+{
+    static int tty = -1;
+    static double last;
+    if (tty < 0) tty = isatty(STDERR_FILENO);
+    if (!tty) return;
+    double now = ek_now();
+    bool end = done >= total;
+    if (!end && now - last < 0.1) return;
+    last = now;
+    fprintf(stderr, "\r%s %3.0f %%%s", what, total > 0 ? 100 * done / total : 100, end ? "\n" : "");
+    fflush(stderr);
+}

@@ -1,0 +1,133 @@
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+
+/* Workers spin this many times before they sleep: ops inside a step follow each other
+ * within microseconds, a wake-up through the kernel costs tens of them. */
+enum { SPINS = 20000 };
+
+struct ek_pool {
+    int n_threads;
+    pthread_t *thread;
+    struct worker {
+        ek_pool *pool;
+        int number;
+    } *worker;
+    ek_task_fn *fn;
+    void *arg;
+    int n_tasks;
+    _Alignas(64) atomic_int next;    /* the next task nobody has taken */
+    _Alignas(64) atomic_int running; /* workers that have not finished this round */
+    _Alignas(64) atomic_uint round;  /* raised by the caller to start a round */
+    atomic_bool quit;
+    atomic_int asleep;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void take_tasks(ek_pool *p, int number)
+{
+    for (int t; (t = atomic_fetch_add(&p->next, 1)) < p->n_tasks;) p->fn(p->arg, t, number);
+}
+
+static void wait_round(ek_pool *p, unsigned seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&p->round, memory_order_acquire) != seen) return;
+        relax();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_fetch_add(&p->asleep, 1);
+    while (atomic_load(&p->round) == seen) pthread_cond_wait(&p->wake, &p->lock);
+    atomic_fetch_sub(&p->asleep, 1);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    ek_pool *p = w->pool;
+    for (unsigned seen = 0;;) {
+        wait_round(p, seen);
+        seen = atomic_load(&p->round);
+        if (atomic_load(&p->quit)) return NULL;
+        take_tasks(p, w->number);
+        atomic_fetch_sub_explicit(&p->running, 1, memory_order_release);
+    }
+}
+
+static void start_round(ek_pool *p)
+{
+    atomic_fetch_add(&p->round, 1);
+    if (atomic_load(&p->asleep) == 0) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_broadcast(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+ek_err ek_pool_open(ek_pool **out, int n_threads)
+{
+    if (n_threads < 1 || n_threads > 1024)
+        return ek_fail(EK_EINVAL, "%d threads asked for, 1 to 1024 are possible", n_threads);
+    ek_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
+    if (!p) return ek_fail(EK_ENOMEM, "no memory for a thread pool");
+    *p = (ek_pool){.n_threads = 1};
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->wake, NULL);
+    p->thread = ek_alloc(sizeof *p->thread * (size_t)n_threads);
+    p->worker = ek_alloc(sizeof *p->worker * (size_t)n_threads);
+    for (int i = 1; i < n_threads; i++) {
+        p->worker[i] = (struct worker){p, i};
+        if (pthread_create(&p->thread[i], NULL, work, &p->worker[i]) != 0) {
+            ek_pool_close(p);
+            return ek_fail(EK_ENOMEM, "thread %d of %d could not be started", i + 1, n_threads);
+        }
+        p->n_threads = i + 1;
+    }
+    *out = p;
+    return EK_OK;
+}
+
+void ek_pool_close(ek_pool *p)
+{
+    if (!p) return;
+    atomic_store(&p->quit, true);
+    start_round(p);
+    for (int i = 1; i < p->n_threads; i++) pthread_join(p->thread[i], NULL);
+    pthread_cond_destroy(&p->wake);
+    pthread_mutex_destroy(&p->lock);
+    free(p->thread);
+    free(p->worker);
+    free(p);
+}
+
+int ek_pool_threads(const ek_pool *p)
+{
+    return p ? p->n_threads : 1;
+}
+
+void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
+{
+    if (!p || p->n_threads == 1 || n_tasks <= 1) {
+        for (int t = 0; t < n_tasks; t++) fn(arg, t, 0);
+        return;
+    }
+    p->fn = fn, p->arg = arg, p->n_tasks = n_tasks;
+    atomic_store(&p->next, 0);
+    atomic_store(&p->running, p->n_threads - 1);
+    start_round(p);
+    take_tasks(p, 0);
+    while (atomic_load_explicit(&p->running, memory_order_acquire) != 0) relax();
+}

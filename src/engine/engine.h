@@ -1,0 +1,110 @@
+/* The engine: requests join and leave between steps, a step moves every live one forward.
+ *
+ * Threads: one engine thread owns all state behind ek_engine (ek_engine_start starts it, or
+ * the caller is that thread and calls ek_engine_step). submit and cancel may be called from
+ * any thread. Events are handed to the sink on the engine thread, in order per request. */
+#ifndef EK_ENGINE_ENGINE_H
+#define EK_ENGINE_ENGINE_H
+
+#include "model/model.h"
+
+typedef struct ek_engine ek_engine;
+typedef uint64_t ek_request_id; /* never 0 */
+
+typedef struct ek_logit_bias {
+    int32_t token;
+    float bias; /* added to the logit before penalties; -inf masks */
+} ek_logit_bias;
+
+typedef struct ek_sampling {
+    float temperature;        /* 0: greedy */
+    int top_k;                /* 0: off */
+    float top_p;              /* 1: off */
+    float min_p;              /* 0: off */
+    float repetition_penalty; /* 1: off; over prompt and reply */
+    float presence_penalty, frequency_penalty; /* 0: off; over the reply */
+    uint64_t seed;
+    const ek_logit_bias *bias; /* copied by submit */
+    int n_bias;
+} ek_sampling;
+
+ek_sampling ek_sampling_greedy(void);
+
+typedef enum ek_finish {
+    EK_FINISH_NONE,
+    EK_FINISH_STOP,      /* a stop id was sampled */
+    EK_FINISH_LENGTH,    /* max_tokens, or the context is full */
+    EK_FINISH_CANCELLED,
+    EK_FINISH_ERROR
+} ek_finish;
+
+/* One event: a sampled token (stop ids included, with finish STOP in the same event), or a
+ * finish without token (token -1). n_prompt, n_cached and n_tokens are counts so far. */
+typedef struct ek_event {
+    ek_request_id request;
+    void *user;
+    int32_t token;
+    ek_finish finish;
+    ek_err err;           /* EK_FINISH_ERROR: why */
+    const char *text;     /* its sentence; valid during the call */
+    int n_prompt, n_cached, n_tokens;
+    const float *logits;  /* the row the token was sampled from (suppressed ids not yet masked);
+                             valid during the call; NULL when token is -1 */
+} ek_event;
+
+typedef void ek_sink_fn(void *arg, const ek_event *event);
+
+typedef struct ek_request_opts {
+    const int32_t *tokens; /* copied */
+    int n_tokens;          /* >= 1 */
+    int max_tokens;        /* >= 1; the context limit may end the request earlier */
+    ek_sampling sampling;
+    bool ignore_eos;       /* stop ids are ordinary tokens */
+    const int32_t *stop;   /* extra stop ids; copied */
+    int n_stop;
+    ek_sink_fn *sink;
+    void *arg, *user;      /* user comes back in events */
+    /* Called for every prompt position from prompt_logits_from on (n_tokens: none), in order,
+     * with its logits: for `logits`, tests and prompt logprobs. May be NULL. */
+    int prompt_logits_from;
+    void (*on_prompt_logits)(void *user, int pos, const float *logits);
+} ek_request_opts;
+
+typedef struct ek_engine_opts {
+    int max_requests;     /* that run at once */
+    int max_queue;        /* that wait; submit beyond gives EBUSY */
+    int ctx_tokens;       /* longest prompt + reply of one request; 0: the model's */
+    int chunk;            /* prompt rows one step may take; speed only */
+    double kv_bytes;      /* for pages; 0: enough for max_requests contexts or half of what is free */
+} ek_engine_opts;
+
+ek_engine_opts ek_engine_defaults(void);
+
+ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
+void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
+const ek_model *ek_engine_model(const ek_engine *e);
+int ek_engine_ctx(const ek_engine *e);
+
+/* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
+ * queued then and the sink is never called. */
+ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
+/* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
+ * last event with EK_FINISH_CANCELLED unless the request had already finished. */
+void ek_engine_cancel(ek_engine *e, ek_request_id id);
+
+/* One step; *worked false when there was nothing to do. Caller is the engine thread. */
+ek_err ek_engine_step(ek_engine *e, bool *worked);
+
+ek_err ek_engine_start(ek_engine *e);  /* starts the engine thread */
+/* No more submits (ESHUTDOWN); drain: finishes what runs and waits, else cancels it. Joins
+ * the thread if one was started, otherwise steps until done. */
+void ek_engine_stop(ek_engine *e, bool drain);
+
+typedef struct ek_engine_stats {
+    int running, waiting;
+    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT];
+    uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+} ek_engine_stats;
+void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
+
+#endif

@@ -1,0 +1,79 @@
+/* Gemma 4's text decoder: weights bound to shapes, and one forward pass over a batch of rows.
+ *
+ * A row is one token of one sequence at an absolute position. Rows of a step are independent
+ * apart from the keys and values they read, all of which lie in pages; nothing else about a
+ * row's company reaches its arithmetic. */
+#ifndef EK_MODEL_MODEL_H
+#define EK_MODEL_MODEL_H
+
+#include "base/pool.h"
+#include "model/config.h"
+#include "ops/kv.h"
+
+typedef struct ek_model ek_model;
+
+typedef struct ek_model_opts {
+    ek_kv_format k_format, v_format;
+    bool exact;      /* quantised weights are widened to f32: activations are never quantised */
+    unsigned cpu;    /* EK_CPU_* */
+    ek_pool *pool;   /* borrowed for the model's life; NULL: one thread */
+    double memory_limit; /* bytes the weights may take; 0: what the system has available */
+} ek_model_opts;
+
+/* Loads a directory (Hugging Face or MLX safetensors). Logs the memory needed before it is
+ * taken; ENOMEM with both numbers when it cannot fit. Every tensor is bound by name and
+ * checked against the configuration: missing, extra, of wrong shape or type is EFORMAT with
+ * tensor and file. */
+ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts);
+
+/* A model of the given configuration with random weights made in memory: bits 0 float (bf16),
+ * 4 or 8 affine group 64. For bench and tests: the value of weight i of tensor NAME is a hash
+ * of (seed, NAME, i), so two calls make the same model. */
+ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts);
+
+void ek_model_close(ek_model *m);
+const ek_config *ek_model_config(const ek_model *m);
+const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
+
+/* Bytes of weights one decoded token reads (head included, embedding tables one row). */
+double ek_model_bytes_per_token(const ek_model *m);
+/* Multiply-adds of one prompt row over the layers it runs, and of one row through all layers
+ * and the head; attention's keys not counted. */
+double ek_model_macs_prompt_row(const ek_model *m);
+double ek_model_macs_logit_row(const ek_model *m);
+/* Names what decides bits beyond the tokens: formats, exactness, arithmetic version. */
+const char *ek_model_numerics_id(const ek_model *m);
+
+typedef struct ek_row {
+    int32_t token;
+    int32_t pos;
+    int32_t seq;    /* index into seqs */
+    bool wants_logits;
+} ek_row;
+
+/* The page tables of one sequence: page[kind][i] holds positions [64 i, 64 i + 64). */
+typedef struct ek_seq {
+    uint8_t *const *page[EK_KIND_COUNT];
+} ek_seq;
+
+typedef struct ek_scratch ek_scratch; /* everything a step writes besides pages and logits */
+
+/* For steps of at most max_rows rows, max_logits of them wanting logits, over contexts of at
+ * most max_ctx tokens. A forward pass allocates nothing. */
+ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int max_logits, int max_ctx);
+void ek_scratch_close(ek_scratch *s);
+size_t ek_scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max_ctx);
+
+/* Writes the keys and values of all rows to their pages and the logits (after the soft cap,
+ * before suppress_tokens) of the rows that want them to logits[0], logits[1], … in row order,
+ * vocab_size each, ld elements apart.
+ *
+ * Rows of one sequence are adjacent and have ascending consecutive positions; their pages are
+ * present, as are all pages their windows reach back to, with every earlier position written.
+ * Rows that want no logits run only the layers that own keys and values, and of the last of
+ * these only keys and values.
+ * EINVAL (token id out of range, positions not in order) changes nothing. */
+ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_row *rows, int n_rows, const ek_seq *seqs,
+                        int n_seqs, float *logits, ptrdiff_t ld);
+
+#endif

@@ -1,0 +1,53 @@
+/* Attention of a batch of rows over paged keys and values.
+ *
+ * Row r asks with n_heads queries of head_dim at absolute position pos and sees the keys of
+ * its own view at [lo, pos]: lo = 0 in full layers, max(0, pos - W + 1) in sliding ones.
+ * Query head h reads KV head h / (n_heads / n_kv_heads). Scale 1.
+ *
+ * Contract (docs/NUMERICS.md 5): segments of 256 keys aligned to position 0; score by one fma
+ * chain per 256 dims in ascending d from +0, chains added in ascending order; exp(s) split
+ * into 2^n * p by ek_exp_split, a function of s alone; m = max n over the segment's visible
+ * keys; e_j = p * 2^(n-m), +0 when n - m < -125; l = sum of e_j in 16 lanes, lane = j mod 16,
+ * ascending j, lanes added 8, 4, 2, 1 apart; o[d] = fma(e_j, v_j[d], o[d]) over ascending j
+ * from +0. Segments are leaves of T in ascending order, combined by the larger m with
+ * power-of-two factors (0 below 2^-125). Result o / l. Keys outside [lo, pos] contribute
+ * nothing: neither they nor unwritten slots reach an addition.
+ * Tiles over rows, heads and segments, threads and ISA never change a bit.
+ * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */
+#ifndef EK_OPS_ATTN_H
+#define EK_OPS_ATTN_H
+
+#include "base/pool.h"
+#include "ops/kv.h"
+
+typedef struct ek_attn_shape {
+    ek_layer_kind kind;
+    ek_kv_format k_format, v_format;
+    int n_heads, n_kv_heads, head_dim;
+    int window; /* W; 0 for full layers */
+} ek_attn_shape;
+
+typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load */
+
+/* EUNSUPPORTED names kind, format and head_dim when the table has no kernel: never a fallback. */
+ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
+void ek_attn_free(ek_attn *a);
+
+/* Bytes of scratch for at most max_rows rows seeing at most max_keys keys on n_threads. */
+size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
+
+/* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
+ * The page must be there. Format bf16: round to nearest even. */
+void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v);
+
+typedef struct ek_attn_row {
+    int view; /* index into views */
+    int pos;
+} ek_attn_row;
+
+/* o[r] (n_heads x head_dim) for every row; q likewise. Rows of one view should be adjacent
+ * (speed only). scratch is 64-byte aligned. */
+void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const ek_attn_row *rows, int n_rows,
+                 const float *q, ptrdiff_t ldq, float *o, ptrdiff_t ldo, void *scratch);
+
+#endif

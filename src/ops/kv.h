@@ -1,0 +1,43 @@
+/* Keys and values in pages of 64 tokens, addressed by absolute position.
+ *
+ * A page belongs to one kind of layer (full or sliding) and holds, for 64 consecutive
+ * positions starting at a multiple of 64, the keys and values of every owning layer of that
+ * kind. Within a page a layer is a block; within a block each KV head has
+ *     K  [head_dim][64]   element (d, slot): a score is a lane per key, d ascending
+ *     V  [64][head_dim]   element (slot, d): an output is a lane per d, keys ascending
+ * in the layer's formats. Slots that were never written hold anything; no kernel lets them
+ * reach an addition. The cache hands out page tables, the model reads through them. */
+#ifndef EK_OPS_KV_H
+#define EK_OPS_KV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256 };
+
+typedef enum ek_kv_format { EK_KV_F32, EK_KV_BF16, EK_KV_Q8, EK_KV_Q4, EK_KV_FORMAT_COUNT } ek_kv_format;
+typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
+
+const char *ek_kv_format_name(ek_kv_format f);
+/* "bf16", "f32", "8", "4" or "K:V"; EINVAL lists what there is. */
+ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
+
+/* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */
+size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int head_dim);
+
+/* One layer of one request. page[i] holds positions [64 i, 64 i + 64) or is NULL (not yet
+ * taken, or given back by a sliding layer). */
+typedef struct ek_kv_view {
+    uint8_t *const *page;
+    size_t offset; /* of the layer's block in a page */
+} ek_kv_view;
+
+/* What the cache must know of a model: filled by the model, read by cache and engine. */
+typedef struct ek_kv_layout {
+    size_t page_bytes[EK_KIND_COUNT]; /* 0: no layer of that kind owns keys */
+    int sliding_window;
+} ek_kv_layout;
+
+#endif

@@ -1,0 +1,114 @@
+/* y[r][n] = sum over k of x[r][k] * w[n][k]: every linear layer of the model.
+ *
+ * Weights lie in panels of 16 outputs, so that a chain of additions per output is a lane of
+ * a vector and every vector width adds in the same order. K is walked in blocks of 256 from
+ * k = 0 (the last may be short); a block gives one leaf, leaves are added by the tree T of
+ * ops/tree.h. rows, the panel split, the thread count and the ISA never change a bit of y.
+ *
+ * Form F (F32, F16, BF16 weights): leaf: a = +0; for k ascending: a = fma(x[k], w[n][k], a),
+ *   the weight widened exactly.
+ * Form Q (Q4, Q8: centred codes c = u - zero, scale s and bias b per group of G weights):
+ *   the row of x is quantised to int8 by ek_acts_quantize in groups of A;
+ *   I = exact integer sum of c * q over an A-group, X = sum of q;
+ *   leaf: a1 = a2 = +0; for A-groups in ascending k:
+ *       a1 = fma(s * (float)I, sx, a1)
+ *       a2 = fma(b', sx * (float)X, a2)         b' = fma((float)zero, s, b); only if biased
+ *   leaf = a1 + a2 (a1 alone if not biased).
+ * Formula: torch.nn.Linear without bias; groups: MLX affine quantisation. docs/NUMERICS.md 3. */
+#ifndef EK_OPS_LINEAR_H
+#define EK_OPS_LINEAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pool.h"
+#include "tensor/dtype.h"
+
+enum { EK_PANEL = 16, EK_KBLOCK = 256 };
+
+typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8 } ek_wform;
+
+struct ek_acts;
+typedef struct ek_linear ek_linear;
+
+/* Computes panels [p0, p1) for rows [r0, r1) of x into y. */
+typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
+                          int p0, int p1);
+
+/* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan, memory by the caller. */
+struct ek_linear {
+    ek_wform form;
+    int n, k;
+    int n_panels;         /* (n + 15) / 16; the outputs past n are zeros */
+    int group;            /* Q: weights that share a scale: 16, 32, 64, 128; divides k */
+    int a_group;          /* Q: activations that share a scale: 32 if group <= 32, else 64 */
+    int bits;             /* Q: 2..8, as stored in the checkpoint */
+    int zero;             /* Q: 2^(bits-1) */
+    bool biased;          /* Q: false when every group is symmetric by its format */
+    ek_dtype scale_dtype; /* Q: BF16 or F32 (f16 is widened) */
+    size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
+    size_t bytes;         /* n_panels * panel_bytes */
+    uint8_t *data;        /* 64-byte aligned */
+    ek_linear_fn *run;    /* chosen by ek_linear_plan from cpu, form and shape; never later */
+};
+
+/* Lays out an n x k matrix; data stays NULL. Q: bits <= 4 become Q4, others Q8.
+ * EINVAL with both shapes where the format cannot hold it (k % group, unknown bits or group). */
+ek_err ek_linear_plan_float(ek_linear *w, unsigned cpu, int n, int k, ek_wform form);
+ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits, int group, ek_dtype scale_dtype,
+                             bool biased);
+
+/* Packs rows [row, row + n_rows) of w. src as in a checkpoint, any alignment.
+ * float: src is n_rows x k of src_dtype (F32, F16 or BF16), converted exactly or, for F32
+ * into a 16-bit form, refused. affine: MLX packing (little-endian bit string a row, u32 words). */
+ek_err ek_linear_pack_float(ek_linear *w, int row, int n_rows, const void *src, ek_dtype src_dtype);
+ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *codes, const void *scales,
+                             const void *biases, ek_dtype scale_dtype);
+
+/* out[0..k) = row of w, dequantised: fma(s, (float)u, b) with the unsigned code u. */
+void ek_linear_row(const ek_linear *w, int row, float *out);
+
+/* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
+ * ek_acts_bytes(), needed for Form Q only. */
+typedef struct ek_acts {
+    const float *x;
+    ptrdiff_t ldx;   /* elements */
+    int rows, k;
+    int a_group;     /* 0: not quantised */
+    ptrdiff_t ldq;   /* bytes between rows of q, a multiple of 64 */
+    ptrdiff_t lds;   /* elements between rows of sx, sxx, sum */
+    int8_t *q;       /* codes in [-127, 127] */
+    float *sx;       /* scale of each group */
+    float *sxx;      /* sx * (float)sum */
+    int32_t *sum;    /* X */
+} ek_acts;
+
+/* Bytes for `rows` rows of k, whatever the group; memory must be 64-byte aligned. */
+size_t ek_acts_bytes(int rows, int k);
+/* Points a into mem and x; quantises nothing yet (a->a_group = 0). */
+void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k);
+
+/* Quantises all rows in groups of a_group (32 or 64; a short last group is allowed and its
+ * absent codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 127,
+ * inv = 127 / amax, q = rne(x * inv). Rows are independent. Does nothing when a->a_group
+ * already is a_group. */
+typedef struct ek_linear_ops {
+    void (*quantize_row)(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *sum);
+    ek_linear_fn *f32, *f16, *bf16, *q4, *q8; /* the generic kernel of each form */
+} ek_linear_ops;
+void ek_linear_init(ek_linear_ops *ops, unsigned cpu);     /* scalar, then what cpu allows */
+void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
+void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group);
+
+/* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it
+ * and it is not. y has ldy >= n elements a row; exactly n elements a row are written. */
+void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
+                       ptrdiff_t ldy);
+
+/* Several matrices that read the same rows (q, k, v; gate, up), in one parallel region. */
+void ek_linear_forward_many(const ek_linear_ops *ops, ek_pool *pool, int n, const ek_linear *const *w, ek_acts *x,
+                            float *const *y, const ptrdiff_t *ldy);
+
+#endif

@@ -1,0 +1,52 @@
+/* Row-wise operators: norms, rotation, gates, sums. Rows are independent; every function
+ * here gives a row the same bits in any company. Pointers may have any stride; f32.
+ *
+ * Sum over one row: blocks of 256 elements from 0; lane l of 16 takes elements l, l + 16, …
+ * in ascending order (a_l = fma(x, x, a_l) for squares, a_l + x for plain sums), lanes are
+ * added 8, 4, 2, 1 apart; blocks by T. A short block omits absent terms. NUMERICS.md 4. */
+#ifndef EK_OPS_ROWS_H
+#define EK_OPS_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ek_row_ops {
+    /* y = (x * r) * w, r = 1 / sqrt(ss / n + eps); w NULL: y = x * r. y may be x. */
+    void (*rms_norm)(float *y, const float *x, const float *w, int n, float eps);
+    /* h += y element by element */
+    void (*add)(float *h, const float *y, int n);
+    /* x *= s */
+    void (*scale)(float *x, float s, int n);
+    /* y[i] = gelu_tanh(g[i]) * u[i]; y may be g */
+    void (*gelu_mul)(float *y, const float *g, const float *u, int n);
+    /* x[i] = cap * tanh(x[i] / cap); the division is correctly rounded */
+    void (*soft_cap)(float *x, float cap, int n);
+    /* Rotates one head in place: pairs (j, j + half), j < rotated; table holds cos[j], sin[j].
+     * x0' = fma(-x1, s, x0 * c), x1' = fma(x0, s, x1 * c). */
+    void (*rope)(float *x, const float *cos, const float *sin, int half, int rotated);
+    /* y = fma(a, x, y): experts' outputs, ascending expert id */
+    void (*axpy)(float *y, float a, const float *x, int n);
+    /* (a[i] + b[i]) * s: the per-layer inputs */
+    void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
+    /* index of the largest, ties to the lowest index */
+    int (*argmax)(const float *x, int n);
+} ek_row_ops;
+
+void ek_row_init(ek_row_ops *ops, unsigned cpu);
+void ek_row_init_x86(ek_row_ops *ops, unsigned cpu);
+
+/* prob = softmax(x) over n: e_i by ek_exp relative to the maximum, sum by the row sum above,
+ * one division each. For the router and for logprobs; scalar everywhere. */
+void ek_softmax(float *prob, const float *x, int n);
+
+/* The k largest of prob (value descending, index ascending): ids and values in that order. */
+void ek_top_k(const float *x, int n, int k, int32_t *id, float *value);
+
+/* RoPE frequencies: f[j] for j < rotated, default: theta^(-2j/dim); proportional: the same
+ * divisor dim for the first int(partial * dim / 2) pairs, the rest do not rotate. Returned is
+ * the number of rotated pairs. f as transformers computes it: float32 of the float64 value. */
+int ek_rope_frequencies(float *f, int dim, double theta, double partial, double factor);
+/* cos/sin rows for pos: angle = (float)pos * f[j] in float32, then cos and sin of it. */
+void ek_rope_row(float *cos, float *sin, const float *f, int rotated, int pos);
+
+#endif

@@ -1,0 +1,40 @@
+/* A checkpoint as it lies on disk: named tensors over mapped files. Nothing is copied.
+ *
+ * Safetensors by the rules of the reference reader: header length bounded, entries inside
+ * the data, tiling it without hole or overlap, byte count equal to shape times dtype, no
+ * duplicate names. A directory is read through model.safetensors.index.json when it is
+ * there (every listed tensor must be in the file named for it), else all model*.safetensors;
+ * a tensor found twice is an error. Every failure names file and tensor. */
+#ifndef EK_TENSOR_CHECKPOINT_H
+#define EK_TENSOR_CHECKPOINT_H
+
+#include "base/err.h"
+#include "tensor/dtype.h"
+
+enum { EK_MAX_DIMS = 8 };
+
+/* Borrowed from the checkpoint; data has no alignment beyond 1 byte. */
+typedef struct ek_tensor {
+    const char *name, *file;
+    ek_dtype dtype;
+    int n_dims;
+    int64_t dim[EK_MAX_DIMS]; /* outermost first; row-major, little-endian */
+    const uint8_t *data;
+    size_t bytes;
+} ek_tensor;
+
+typedef struct ek_checkpoint ek_checkpoint;
+
+ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path); /* a directory or one .safetensors file */
+void ek_checkpoint_close(ek_checkpoint *c);
+int ek_checkpoint_count(const ek_checkpoint *c);
+const ek_tensor *ek_checkpoint_at(const ek_checkpoint *c, int i);            /* in name order */
+const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name); /* NULL if absent */
+
+/* Reads the header of one safetensors file held in memory: the pure part of open, for the
+ * fuzzer. Calls each(arg, tensor) in file order after everything was checked; names point
+ * into memory freed on return. */
+ek_err ek_safetensors_parse(const uint8_t *data, size_t size, const char *file,
+                            void (*each)(void *arg, const ek_tensor *t), void *arg);
+
+#endif

@@ -1,0 +1,22 @@
+# Targets that use what the Makefile builds.
+
+check: setup ## set up, build, and run every test
+	@$(MAKE) --no-print-directory check-built
+
+check-built: $B/evenkeel $(TEST_BINS)
+	@tools/check/run.sh $B $(TEST_BINS)
+
+quick: $B/evenkeel $(TEST_BINS) ## tests without set-up
+	@tools/check/run.sh $B $(TEST_BINS)
+
+demo: setup ## install, build, serve the bundled model, and show the promise on a tool-calling chat
+	@$(MAKE) --no-print-directory $B/evenkeel
+	@tools/demo.sh $B/evenkeel
+
+asan ubsan tsan: ## build and run the tests under a sanitizer
+	@$(MAKE) --no-print-directory CONF=$@ check-built
+
+clean: ## remove this configuration's build
+	rm -rf $B
+distclean: ## remove every build
+	rm -rf build
