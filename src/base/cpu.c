@@ -55,7 +55,7 @@ const char *ek_cpu_model(void)
         }
     }
     if (f) fclose(f);
-    if (!name[0]) strcpy(name, "unknown");
+    if (!name[0]) snprintf(name, sizeof name, "unknown");
     return name;
 }
 
@@ -89,7 +89,8 @@ ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
             *cpu = mask[i];
             return EK_OK;
         }
-        strcat(strcat(usable, i ? ", " : ""), names[i]);
+        size_t n = strlen(usable);
+        snprintf(usable + n, sizeof usable - n, "%s%s", i ? ", " : "", names[i]);
     }
     return ek_fail(EK_EINVAL, "instruction set '%s' is not usable here; usable: %s", isa, usable);
 }

@@ -1,6 +1,7 @@
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -129,5 +130,8 @@ void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
     atomic_store(&p->running, p->n_threads - 1);
     start_round(p);
     take_tasks(p, 0);
-    while (atomic_load_explicit(&p->running, memory_order_acquire) != 0) relax();
+    /* More threads than cores: a worker may be waiting for this one's core. */
+    for (int i = 0; atomic_load_explicit(&p->running, memory_order_acquire) != 0; i++)
+        if (i < SPINS) relax();
+        else sched_yield();
 }

@@ -1,0 +1,176 @@
+/* base: what every layer leans on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/pool.h"
+#include "base/rng.h"
+
+static void err_keeps_the_sentence(void **state)
+{
+    (void)state;
+    assert_int_equal(ek_fail(EK_EPARSE, "byte %d of %s", 7, "x"), EK_EPARSE);
+    assert_string_equal(ek_err_text(), "byte 7 of x");
+    ek_fail_in(EK_EPARSE, "file %s", "f");
+    assert_string_equal(ek_err_text(), "file f: byte 7 of x");
+    assert_string_equal(ek_err_name(EK_EBUSY), "EBUSY");
+    assert_int_equal(ek_err_http(EK_EBUSY), 429);
+    char longer[5000];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[sizeof longer - 1] = '\0';
+    ek_fail(EK_EIO, "%s", longer);
+    ek_fail_in(EK_EIO, "%s", longer);
+    assert_true(strlen(ek_err_text()) < 1024);
+}
+
+static void buf_grows(void **state)
+{
+    (void)state;
+    ek_buf b = {0};
+    assert_string_equal(ek_buf_text(&b), "");
+    for (int i = 0; i < 1000; i++) ek_buf_fmt(&b, "%d,", i);
+    assert_int_equal(b.len, 3890);
+    assert_string_equal(b.data + b.len - 4, "999,");
+    ek_buf_clear(&b);
+    ek_buf_add(&b, "a\0b", 3);
+    assert_memory_equal(b.data, "a\0b", 4);
+    ek_buf_fini(&b);
+}
+
+static void philox_known_answers(void **state)
+{
+    (void)state;
+    /* The published known-answer vectors of Philox4x32-10. */
+    static const uint32_t kat[3][10] = {
+        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+        {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb,
+         0x5001e420, 0x24126ea1},
+    };
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+        ek_philox(out, kat[i], kat[i] + 4);
+        assert_memory_equal(out, kat[i] + 6, sizeof out);
+    }
+}
+
+static void hashes_are_fixed(void **state)
+{
+    (void)state;
+    assert_true(ek_fnv1a64("") == 0xCBF29CE484222325u);
+    assert_true(ek_fnv1a64("a") == 0xAF63DC4C8601EC8Cu);
+    assert_true(ek_mix64(0) == 0xE220A8397B1DCDAFu); /* first output of SplitMix64 seeded with 0 */
+    assert_true(ek_hash64(1, "abcdefgh", 8) != ek_hash64(1, "abcdefgi", 8));
+    assert_true(ek_hash64(1, "a", 1) != ek_hash64(1, "a\0", 2));
+}
+
+struct sum {
+    atomic_int calls[10000];
+    int threads;
+};
+
+static void add_one(void *arg, int task, int worker)
+{
+    struct sum *s = arg;
+    EK_ASSERT(worker >= 0 && worker < s->threads);
+    atomic_fetch_add(&s->calls[task], 1);
+}
+
+static void pool_runs_each_task_once(void **state)
+{
+    (void)state;
+    static struct sum s;
+    for (int threads = 1; threads <= 4; threads++) {
+        ek_pool *p;
+        assert_int_equal(ek_pool_open(&p, threads), EK_OK);
+        s.threads = threads;
+        for (int round = 0; round < 200; round++) {
+            int n = round < 190 ? round : 10000;
+            memset(&s.calls, 0, sizeof s.calls);
+            ek_pool_run(p, add_one, &s, n);
+            for (int i = 0; i < 10000; i++) assert_int_equal(atomic_load(&s.calls[i]), i < n);
+        }
+        ek_pool_close(p);
+    }
+    ek_pool *none = NULL;
+    assert_int_equal(ek_pool_open(&none, 0), EK_EINVAL);
+}
+
+static void pool_wakes_sleepers(void **state)
+{
+    (void)state;
+    static struct sum s;
+    ek_pool *p;
+    assert_int_equal(ek_pool_open(&p, 3), EK_OK);
+    s.threads = 3;
+    for (int round = 0; round < 5; round++) {
+        usleep(20000); /* long enough for the workers to give up spinning */
+        memset(&s.calls, 0, sizeof s.calls);
+        ek_pool_run(p, add_one, &s, 100);
+        for (int i = 0; i < 100; i++) assert_int_equal(atomic_load(&s.calls[i]), 1);
+    }
+    ek_pool_close(p);
+}
+
+static void cpu_names_and_masks_agree(void **state)
+{
+    (void)state;
+    assert_string_equal(ek_cpu_isas()[0], "scalar");
+    for (int i = 0; ek_cpu_isas()[i]; i++) {
+        unsigned mask = 99;
+        assert_int_equal(ek_cpu_mask(ek_cpu_isas()[i], &mask), EK_OK);
+        assert_string_equal(ek_cpu_isa(mask), ek_cpu_isas()[i]);
+        assert_int_equal(mask & ~ek_cpu_detect(), 0);
+    }
+    unsigned mask;
+    assert_int_equal(ek_cpu_mask("sse9", &mask), EK_EINVAL);
+    assert_int_equal(ek_cpu_float_check(), EK_OK);
+}
+
+static void files_say_what_is_wrong(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/evenkeel-base-XXXXX" "X";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "hello", 5), 5);
+    close(fd);
+    ek_map m;
+    assert_int_equal(ek_map_open(&m, path), EK_OK);
+    assert_int_equal(m.size, 5);
+    assert_memory_equal(m.data, "hello", 5);
+    ek_map_close(&m);
+    ek_buf b = {0};
+    assert_int_equal(ek_file_read(&b, path, 4), EK_ETOOLARGE);
+    ek_buf_clear(&b);
+    assert_int_equal(ek_file_read(&b, path, 5), EK_OK);
+    assert_string_equal(b.data, "hello");
+    ek_buf_fini(&b);
+    unlink(path);
+    assert_int_equal(ek_map_open(&m, path), EK_ENOTFOUND);
+    assert_non_null(strstr(ek_err_text(), path));
+    assert_int_equal(ek_map_open(&m, "/tmp"), EK_EIO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(err_keeps_the_sentence),    cmocka_unit_test(buf_grows),
+        cmocka_unit_test(philox_known_answers),      cmocka_unit_test(hashes_are_fixed),
+        cmocka_unit_test(pool_runs_each_task_once),  cmocka_unit_test(pool_wakes_sleepers),
+        cmocka_unit_test(cpu_names_and_masks_agree), cmocka_unit_test(files_say_what_is_wrong),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

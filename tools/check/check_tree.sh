@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Facts about the tree: no machine paths, no notes left behind, every target of the README exists, and
+# documents that the README and CONTRIBUTING point at are there.
+set -u
+cd "$(dirname "$0")/../.."
+bad=0
+# The letters are split so that this file does not find itself.
+if git grep -nE "/wor[k]/|/roo[t]/|/far[m]/|TOD[O]|FIXM[E]|XX[X][^A-Za-z]" -- . ':!models' ':!*.json' 2>/dev/null; then
+  echo "  machine paths or notes left in the tree"; bad=1
+fi
+for doc in README.md CONTRIBUTING.md docs/*.md; do
+  [ -e "$doc" ] || continue
+  for link in $(grep -oE '\]\([^)#]+' "$doc" | sed 's/](//' | grep -vE '^https?:'); do
+    [ -e "$(dirname "$doc")/$link" ] || [ -e "$link" ] || { echo "$doc: link to $link goes nowhere"; bad=1; }
+  done
+done
+for target in $(grep -ohE '`make [a-z-]+' README.md CONTRIBUTING.md | sed 's/`make //' | sort -u); do
+  make -n "$target" >/dev/null 2>&1 || { echo "README or CONTRIBUTING names make $target, which does not exist"; bad=1; }
+done
+exit $bad
