@@ -1,0 +1,71 @@
+/* The command line: one table of commands, one of options, and what every command needs from
+ * them. A command is `int ek_cmd_NAME(const ek_cli *)` in src/cli/cmd_NAME.c and returns the
+ * exit status: 0, 1 for a failure (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
+#ifndef EK_CLI_CLI_H
+#define EK_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef enum ek_cmd_id {
+#define CMD(name, args, fewest, most, text) EK_CMD_##name,
+#include "cli/commands.def"
+#undef CMD
+    EK_CMD_COUNT
+} ek_cmd_id;
+
+typedef struct ek_list {
+    int32_t *v; /* owned by the ek_cli */
+    int n;
+} ek_list;
+
+/* Field types by kind of option. */
+#define EK_OPT_T_STR    const char *
+#define EK_OPT_T_CHOICE const char *
+#define EK_OPT_T_INT    int64_t
+#define EK_OPT_T_NUM    double
+#define EK_OPT_T_SIZE   double
+#define EK_OPT_T_FLAG   bool
+#define EK_OPT_T_LIST   ek_list
+
+/* A parsed call. Options of other commands keep their defaults. */
+typedef struct ek_cli {
+    ek_cmd_id command;
+    bool help;           /* --help was given: nothing else was checked */
+    const char *arg;     /* the one argument that is not an option; NULL without */
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
+#include "cli/options.def"
+#undef OPT
+    struct { /* given on the command line, in the environment, or by default */
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) bool name;
+#include "cli/options.def"
+#undef OPT
+    } has;
+} ek_cli;
+
+/* Parses argv (argv[0] is the program's name). getenv-like lookup of EVENKEEL_NAME through env,
+ * which may be NULL. EINVAL: the sentence says what was wrong and what would be right. Strings
+ * point into argv or the environment. ek_cli_fini also after a failure. */
+typedef char *ek_env_fn(const char *name);
+ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
+void ek_cli_fini(ek_cli *cli);
+
+const char *ek_cmd_name(ek_cmd_id id);
+void ek_cli_help(ek_buf *out, ek_cmd_id id);  /* one command */
+void ek_cli_usage(ek_buf *out);               /* the program */
+void ek_cli_markdown(ek_buf *out);            /* docs/OPTIONS.md */
+
+/* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
+ * prints ek_err_text() and gives 1, wrong gives 2. */
+int ek_cli_failed(const ek_cli *cli);
+__attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
+
+#define CMD(name, args, fewest, most, text) int ek_cmd_##name(const ek_cli *cli);
+#include "cli/commands.def"
+#undef CMD
+
+#endif

@@ -1,0 +1,31 @@
+/* What the options --model, --kv, --weights, --threads, --isa and --chunk mean, in one place. */
+#ifndef EK_CLI_OPEN_H
+#define EK_CLI_OPEN_H
+
+#include "base/pool.h"
+#include "cli/cli.h"
+#include "engine/engine.h"
+
+/* --model, or the bundled model's folder, found from the program's own place: models/pocket of
+ * the source tree or ../share/evenkeel/pocket of an installation. ENOTFOUND says where it was
+ * looked for. dir is valid until the process ends. */
+ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
+
+/* The threads and the model's options; close the pool after the model. */
+ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool);
+
+typedef struct ek_cli_model {
+    const char *dir;
+    ek_pool *pool;
+    ek_model *model;
+    ek_engine *engine; /* NULL after ek_cli_open_model */
+} ek_cli_model;
+
+/* Opens pool and model. Everything opened is closed again on failure. */
+ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli);
+/* The same and an engine for at most max_requests at once with --ctx, --chunk, --kv-memory
+ * where the command has them; the engine's thread is not started. */
+ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue);
+void ek_cli_close_model(ek_cli_model *m);
+
+#endif
