@@ -1,0 +1,84 @@
+/* The Gemma 4 chat template (canonical, 2026-07-09) as a function: conversation in, prompt
+ * text out, byte for byte what the Jinja template gives, plus the places where control tokens
+ * are meant. */
+#ifndef EK_TEXT_CHAT_H
+#define EK_TEXT_CHAT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* The two published templates differ in one thing: with thinking off the large one (12B,
+ * 26B-A4B, 31B) ends the generation prompt with an empty thought channel. */
+typedef enum ek_chat_variant { EK_CHAT_SMALL, EK_CHAT_LARGE } ek_chat_variant;
+
+/* Decides for a model directory: chat_template.jinja if it is recognised (by hash, or by its
+ * header and the generation prompt it writes); else "chat_variant" ("small" or "large") of
+ * tokenizer_config.json; else small when config.json's hidden_size_per_layer_input (also
+ * under text_config) is above 0, else large. Missing files are skipped; a template that is
+ * not recognised is logged with its hash. EFORMAT for a file that is not JSON or a
+ * chat_variant of another name. */
+ek_err ek_chat_variant_of(ek_chat_variant *out, const char *dir);
+
+typedef struct ek_chat_opts {
+    ek_chat_variant variant;
+    bool add_generation_prompt;
+    bool enable_thinking;
+    bool preserve_thinking; /* keep the thoughts of past turns that made calls */
+    bool continue_final;    /* the last message is the beginning of the answer: no generation
+                               prompt, and its turn stays open */
+} ek_chat_opts;
+
+typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
+
+typedef struct ek_media_mark {
+    size_t at; /* offset of <|image|>, <|audio|> or <|video|> in the text */
+    ek_media_kind kind;
+} ek_media_mark;
+
+/* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
+typedef struct ek_prompt {
+    ek_buf text;
+    size_t *control;    /* ascending offsets of intended control tokens, for ek_encode */
+    size_t n_control, cap_control;
+    ek_media_mark *media; /* the media placeholders, in order; also in control */
+    size_t n_media, cap_media;
+} ek_prompt;
+
+void ek_prompt_fini(ek_prompt *p);
+
+/* Renders into the empty prompt p. tools may be NULL or json null. Messages are borrowed and
+ * not changed. EINVAL where the template raises, with the index of the message and why; the
+ * content of p is then undefined (still fini it). */
+ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
+                      const ek_chat_opts *opts);
+/* The same from one object {"messages", "tools", "add_generation_prompt", "enable_thinking",
+ * "preserve_thinking", "variant"}, as the render command takes it; variant defaults to
+ * fallback. EINVAL for a wrong type. */
+ek_err ek_chat_render_request(ek_prompt *p, const json_t *request, ek_chat_variant fallback);
+
+/* What a server does to a conversation before it renders it; *out is a new list (members of
+ * messages may be shared, messages is not changed):
+ *   - arguments given as a string are parsed as a JSON object (leniently; empty: {})
+ *   - role "function" and function_call (the legacy form) become tool messages and calls
+ *   - an assistant message with both content and calls becomes two, because the template
+ *     would put the content after the results (chat.md 2.7)
+ *   - "<|think|>" at the start of the first system text is removed and sets *thinking
+ * EINVAL with the index of the message: not a list, a message that is not an object or has no
+ * role, arguments that are not an object. thinking may be NULL. */
+ek_err ek_chat_prepare(json_t **out, const json_t *messages, bool *thinking);
+
+/* How much room each medium of a prompt takes, in the order of p->media. */
+typedef struct ek_media_size {
+    int n_soft;              /* soft tokens; of one frame for a video */
+    int n_frames;            /* videos only */
+    const double *seconds;   /* videos only: time of each frame */
+} ek_media_size;
+
+/* Replaces each placeholder by begin marker, n placeholders, end marker (videos: frame by
+ * frame with "mm:ss " before each), moving the offsets. EINVAL unless n == p->n_media. */
+ek_err ek_prompt_expand_media(ek_prompt *p, const ek_media_size *sizes, size_t n);
+
+#endif

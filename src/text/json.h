@@ -1,0 +1,55 @@
+/* JSON as clients really send it, read into jansson values; and strict compact JSON out.
+ *
+ * Reading is lenient where Gemma clients are sloppy, and gives the same value as a strict
+ * reader for valid input: in a string `\` before a character that starts no escape is a
+ * backslash, `\u` without four hex digits is `\u`, an unpaired surrogate and every ill-formed
+ * byte sequence is U+FFFD, raw control characters stand for themselves. NaN, Infinity and
+ * -Infinity are read as Python's json reads them. Member order is kept; of equal keys the
+ * last value counts, at the place of the first. NUL may occur in strings and in keys (use
+ * json_string_length, json_object_iter_key_len).
+ *
+ * Numbers keep what jansson's types can hold: an integer spelling gives json_integer, any
+ * other a json_real. What fits neither (integers beyond 64 bits, numbers beyond a double,
+ * NaN) becomes an *odd number*: a json string starting with byte 0xFF, which no text can be.
+ * So a caller that wants a number sees a string and refuses it, and ek_json_write and the
+ * template print it exactly. Do not give trees that may hold one to json_dumps. */
+#ifndef EK_TEXT_JSON_H
+#define EK_TEXT_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum { EK_JSON_DEPTH = 256 };                /* nesting that is read */
+#define EK_JSON_BYTES ((size_t)256 << 20)    /* text that is read */
+
+/* Reads exactly one value (white space around it allowed). *out is a new reference; on
+ * failure NULL. EPARSE "line 3 column 14: expected ':' after a key"; ETOOLARGE beyond the
+ * limits. max_bytes 0: EK_JSON_BYTES. */
+ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes);
+/* A file holding one value; the sentence names the path. */
+ek_err ek_json_read_file(json_t **out, const char *path, size_t max_bytes);
+
+/* The spelling of an odd number as Python prints it ("18446744073709551616", "inf", "nan");
+ * NULL for any other value. Borrowed from v. */
+const char *ek_json_odd_number(const json_t *v);
+
+/* Writing: compact, members in order, doubles in the shortest spelling that reads back. Only
+ * `"`, `\` and U+0000..001F are escaped. Ill-formed bytes come out as U+FFFD, so the result
+ * is always valid JSON. An infinity is written as 1e999, NaN as null. */
+void ek_json_write(ek_buf *out, const json_t *v);
+void ek_json_escape(ek_buf *out, const char *s, size_t n); /* without the quotes */
+void ek_json_quote(ek_buf *out, const char *s, size_t n);  /* with them */
+/* Python's repr of a double: 1.0, 1e-05, 1e+16, inf, nan. */
+void ek_json_double(ek_buf *out, double x);
+
+/* Members of obj (NULL and non-objects have none); borrowed, NULL if absent. */
+const json_t *ek_json_get(const json_t *obj, const char *key);
+/* The member's bytes if it is a text (odd numbers are not), else NULL. n may be NULL. */
+const char *ek_json_get_text(const json_t *obj, const char *key, size_t *n);
+/* Is v a text, and not an odd number? */
+bool ek_json_is_text(const json_t *v);
+
+#endif

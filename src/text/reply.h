@@ -1,0 +1,136 @@
+/* A model's reply, taken apart token by token: visible content, reasoning, tool calls.
+ *
+ * Driven by token ids, never by searching text, so that text that looks like a marker stays
+ * text. What comes out is a function of the tokens alone: it does not matter how many arrive
+ * at once, and streaming and batch answers are the same events.
+ *
+ * Text that comes out is well-formed UTF-8 in whole characters. */
+#ifndef EK_TEXT_REPLY_H
+#define EK_TEXT_REPLY_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "text/tokenizer.h"
+
+/* What a token does to the machine. EK_MARK_OTHER: any other special token; it is dropped. */
+typedef enum ek_mark {
+    EK_MARK_TEXT,          /* not special */
+    EK_MARK_EOS,           /* <eos> */
+    EK_MARK_TURN_CLOSE,    /* <turn|> */
+    EK_MARK_RESPONSE_OPEN, /* <|tool_response>: a stop too */
+    EK_MARK_RESPONSE_CLOSE,
+    EK_MARK_TURN_OPEN,
+    EK_MARK_TOOL_OPEN,
+    EK_MARK_TOOL_CLOSE,
+    EK_MARK_CALL_OPEN,
+    EK_MARK_CALL_CLOSE,
+    EK_MARK_QUOTE,         /* <|"|> */
+    EK_MARK_CHANNEL_OPEN,
+    EK_MARK_CHANNEL_CLOSE,
+    EK_MARK_OTHER,
+    EK_MARK_COUNT
+} ek_mark;
+
+/* The ids of a tokenizer's markers, looked up by name; -1 where a tokenizer has none. */
+typedef struct ek_marks {
+    int32_t id[EK_MARK_COUNT]; /* TEXT and OTHER: -1 */
+} ek_marks;
+
+void ek_marks_find(ek_marks *m, const ek_tokenizer *t);
+
+typedef enum ek_reply_kind {
+    EK_REPLY_CONTENT,    /* text */
+    EK_REPLY_REASONING,  /* text */
+    EK_REPLY_CALL_START, /* text: the function's name; call: its index from 0 */
+    EK_REPLY_CALL_ARGS,  /* text: a fragment of compact JSON. A call's fragments concatenate to
+                            a valid JSON object at CALL_END; there is at least one */
+    EK_REPLY_CALL_END,
+    EK_REPLY_CALL_DROP,  /* instead of CALL_END: the call that was started cannot be completed
+                            (cut off, or malformed beyond repair). Forget it where that is
+                            still possible; what was sent stands. The next call gets the next
+                            index. Unless the token limit cut it off, a CONTENT event with the
+                            call's raw text follows */
+    EK_REPLY_STOP        /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
+} ek_reply_kind;
+
+typedef struct ek_reply_event {
+    ek_reply_kind kind;
+    const char *text; /* valid during the call, NUL-terminated */
+    size_t n;
+    int call;         /* CALL_*: index */
+    ek_mark mark;     /* STOP */
+} ek_reply_event;
+
+typedef void ek_reply_sink_fn(void *arg, const ek_reply_event *e);
+
+typedef struct ek_reply_opts {
+    bool tools_active;   /* tools given and tool_choice is not none */
+    bool one_call;       /* parallel_tool_calls false: stop after the first call */
+    bool ignore_eos;     /* stop markers are dropped instead of ending the reply */
+    bool lenient_start;  /* a reply that starts with the text "thought\n" opened its channel;
+                            for thinking on, or a prompt that ended with an empty channel
+                            (ek_reply_start sees to the latter itself) */
+    const json_t *tools; /* borrowed, for as long as the reply lives; NULL: none. Types bare
+                            values: `zip:01234` stays a string where the schema says string */
+    ek_reply_sink_fn *sink;
+    void *arg;
+} ek_reply_opts;
+
+typedef struct ek_reply ek_reply;
+
+/* t and its marks are borrowed; t may be NULL for a reply fed by ek_reply_feed_text only. */
+ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts);
+void ek_reply_close(ek_reply *r);
+
+/* Sets the initial state from the prompt: inside the reasoning when the prompt left its
+ * channel open. Call before the first token. */
+void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n);
+
+/* What a token counted as, for logprobs and usage. */
+typedef enum ek_reply_part {
+    EK_PART_CONTENT,   /* visible text (it may be held back for a while) */
+    EK_PART_REASONING, /* thought text, its header and markers */
+    EK_PART_CALL,      /* a call and its markers */
+    EK_PART_MARKUP     /* stop markers, stray markers, anything dropped */
+} ek_reply_part;
+
+/* Feeds one token. Stop ids that the model's configuration adds and that have no name here
+ * are the engine's business: call ek_reply_end. Tokens after a STOP are ignored. */
+ek_reply_part ek_reply_feed(ek_reply *r, int32_t token);
+/* Feeds text in which markers are spelled out: for model output kept as text. Every name of
+ * the Gemma 4 control tokens counts as its marker. Cuts anywhere; ek_reply_end flushes. */
+void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);
+/* The end: flushes what was held back. truncated: the token or context limit ended it (an
+ * unfinished call is dropped); otherwise it ended like a stop marker, without its event. */
+void ek_reply_end(ek_reply *r, bool truncated);
+
+bool ek_reply_stopped(const ek_reply *r);   /* STOP was sent */
+int ek_reply_calls(const ek_reply *r);      /* completed calls so far */
+int ek_reply_malformed(const ek_reply *r);  /* calls that came back as content: a metric */
+
+/* The whole answer, collected from events: give ek_reply_collect and a zeroed ek_answer as
+ * sink and arg, or call it from a sink of your own. */
+typedef struct ek_answer_call {
+    char *name;
+    ek_buf args; /* a JSON object */
+} ek_answer_call;
+
+typedef struct ek_answer {
+    ek_buf content, reasoning;
+    ek_answer_call *calls;
+    int n_calls, cap_calls;
+    bool open; /* the last call has not ended */
+} ek_answer;
+
+void ek_reply_collect(void *answer, const ek_reply_event *e);
+void ek_answer_fini(ek_answer *a);
+/* {"content": text or null, "reasoning_content": text or null, "tool_calls": [{"name",
+ * "arguments": {…}}]}: null where nothing was said. A new reference. */
+json_t *ek_answer_json(const ek_answer *a);
+
+/* A call's id, prefix and 24 hex digits: a function of (request, index), so a repeated
+ * request repeats its ids. out holds strlen(prefix) + 25 bytes. */
+void ek_call_id(char *out, const char *prefix, const char *request, int index);
+
+#endif

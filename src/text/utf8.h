@@ -1,0 +1,44 @@
+/* UTF-8: reading, cleaning, the streaming decoder, and the few Unicode properties that the
+ * chat template needs. Strings are (pointer, length); NUL is an ordinary character. */
+#ifndef EK_TEXT_UTF8_H
+#define EK_TEXT_UTF8_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+#define EK_UTF8_BAD "\xEF\xBF\xBD" /* U+FFFD */
+
+/* Reads one scalar from s[0..n), n >= 1. Returns its length and sets *cp; for ill-formed
+ * input returns minus the length of the maximal ill-formed subpart (Unicode 15, 3.9) and
+ * sets *cp to U+FFFD. */
+int ek_utf8_next(const char *s, size_t n, uint32_t *cp);
+/* Length of the well-formed prefix of a scalar at the end of s, 0..3: what more bytes could
+ * still complete. */
+int ek_utf8_tail(const char *s, size_t n);
+int ek_utf8_put(char out[4], uint32_t cp); /* cp is a scalar; returns 1..4 */
+void ek_utf8_add(ek_buf *out, uint32_t cp);
+bool ek_utf8_valid(const char *s, size_t n);
+/* Appends s with every maximal ill-formed subpart replaced by one U+FFFD. */
+void ek_utf8_clean(ek_buf *out, const char *s, size_t n);
+
+/* The streaming decoder: every complete scalar comes out at once, whatever the cuts. Bytes
+ * that can no longer become a scalar come out as U+FFFD, one a maximal subpart, so that any
+ * way of cutting gives ek_utf8_clean of the whole. Zero-initialise. */
+typedef struct ek_utf8_stream {
+    char pending[4];
+    int n;
+} ek_utf8_stream;
+
+void ek_utf8_stream_add(ek_utf8_stream *u, ek_buf *out, const char *s, size_t n);
+void ek_utf8_stream_end(ek_utf8_stream *u, ek_buf *out); /* pending bytes become one U+FFFD */
+
+/* Unicode properties as Python's str has them (unicodedata 14.0). Input is well-formed. */
+bool ek_utf8_is_space(uint32_t cp);                       /* what str.strip removes */
+void ek_utf8_strip(const char **s, size_t *n);            /* str.strip, in place */
+void ek_utf8_lower(ek_buf *out, const char *s, size_t n); /* str.lower, final sigma too */
+void ek_utf8_upper(ek_buf *out, const char *s, size_t n); /* str.upper */
+bool ek_utf8_is_printable(uint32_t cp);                   /* str.isprintable */
+
+#endif
