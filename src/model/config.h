@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "ops/kv.h"
 
@@ -45,8 +46,20 @@ ek_err ek_config_read(ek_config *c, const char *dir);
 /* The pure part, for tests and the fuzzer: generation may be NULL. */
 ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json);
 
+/* Appends DIR/NAME, a JSON file of a model, to out: bounded, without zero bytes. */
+ek_err ek_config_text(ek_buf *out, const char *dir, const char *name);
+
+/* Derives owns_kv and donor from kinds and first_shared, and checks what concerns several
+ * fields. For makers of configurations; parse has done it. */
+ek_err ek_config_finish(ek_config *c);
+
 /* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0
  * (always keeping one owning layer of each kind). ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
+
+/* Small configurations for tests: "T1" to "T6" reach every branch of the decoder between them
+ * (per-layer inputs, shared keys and values, experts, K = V, odd sizes, windows that wrap);
+ * "Q1" to "Q3" do the same with sizes that quantised weights can have. */
+ek_err ek_config_tiny(ek_config *c, const char *name);
 
 #endif

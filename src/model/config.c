@@ -1,0 +1,348 @@
+/* config.json and generation_config.json (transformers, configuration_gemma4.py). Class defaults
+ * of transformers describe no published model: a size that is missing is an error. */
+#include "model/config.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { FILE_LIMIT = 64 << 20, MAX_SIZE = 1 << 20, MAX_VOCAB = 1 << 24, MAX_CONTEXT = 1 << 28 };
+
+/* Where a value is looked up: text_config first, then the file's top level. */
+typedef struct place {
+    const json_t *text, *top;
+} place;
+
+static const json_t *find(const place *p, const char *key)
+{
+    const json_t *v = json_object_get(p->text, key);
+    if (!v || json_is_null(v)) v = json_object_get(p->top, key);
+    return v && !json_is_null(v) ? v : NULL;
+}
+
+static ek_err bad_number(const char *key, const json_t *v, double min, double max)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    ek_err err = ek_fail(EK_EFORMAT, "config.json: %s is %.60s, must be a number from %.10g to %.10g", key,
+                         text ? text : "unreadable", min, max);
+    free(text);
+    return err;
+}
+
+static ek_err to_int(int *out, const char *key, const json_t *v, int min, int max)
+{
+    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
+        return bad_number(key, v, min, max);
+    *out = (int)json_integer_value(v);
+    return EK_OK;
+}
+
+static ek_err to_number(double *out, const char *key, const json_t *v, double min, double max)
+{
+    double d = json_number_value(v);
+    if (!json_is_number(v) || !(d >= min && d <= max)) return bad_number(key, v, min, max);
+    *out = d;
+    return EK_OK;
+}
+
+static ek_err need_int(int *out, const place *p, const char *key, int min, int max)
+{
+    const json_t *v = find(p, key);
+    if (!v) return ek_fail(EK_EFORMAT, "config.json: %s is missing", key);
+    return to_int(out, key, v, min, max);
+}
+
+static ek_err may_int(int *out, const place *p, const char *key, int absent, int min, int max)
+{
+    const json_t *v = find(p, key);
+    *out = absent;
+    return v ? to_int(out, key, v, min, max) : EK_OK;
+}
+
+static ek_err may_float(float *out, const place *p, const char *key, double absent, double min, double max)
+{
+    const json_t *v = find(p, key);
+    double d = absent;
+    if (v) EK_TRY(to_number(&d, key, v, min, max));
+    *out = (float)d;
+    return EK_OK;
+}
+
+static ek_err may_bool(bool *out, const place *p, const char *key)
+{
+    const json_t *v = find(p, key);
+    if (v && !json_is_boolean(v)) return ek_fail(EK_EFORMAT, "config.json: %s must be true or false", key);
+    *out = json_is_true(v);
+    return EK_OK;
+}
+
+/* What the engine does not compute is refused by name, never approximated. */
+static ek_err check_kind(ek_config *c, const place *p)
+{
+    const char *type = json_string_value(find(&(place){p->top, p->text}, "model_type"));
+    static const char *const known[] = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
+    if (!type) return ek_fail(EK_EFORMAT, "config.json: model_type is missing");
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
+    if (i == sizeof known / sizeof *known)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: model_type is %.60s; gemma4, gemma4_text, gemma4_unified and "
+                                        "gemma4_unified_text can be run",
+                       type);
+    snprintf(c->model_type, sizeof c->model_type, "%s", type);
+
+    const char *act = json_string_value(find(p, "hidden_activation"));
+    if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_activation is %.60s, gelu_pytorch_tanh can be run", act);
+    const json_t *mask = find(p, "use_bidirectional_attention");
+    if (mask && !json_is_false(mask) && (!json_is_string(mask) || strcmp(json_string_value(mask), "vision") != 0))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: use_bidirectional_attention must be null or \"vision\"");
+    if (json_is_true(find(p, "attention_bias")))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
+    if (json_is_false(find(p, "tie_word_embeddings")))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: tie_word_embeddings is false, a head of its own cannot be run");
+    return EK_OK;
+}
+
+static ek_err read_sizes(ek_config *c, const place *p)
+{
+    bool moe = false;
+    EK_TRY(need_int(&c->vocab_size, p, "vocab_size", 1, MAX_VOCAB));
+    EK_TRY(need_int(&c->hidden_size, p, "hidden_size", 1, MAX_SIZE));
+    EK_TRY(need_int(&c->n_layers, p, "num_hidden_layers", 1, EK_MAX_LAYERS));
+    EK_TRY(need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
+    EK_TRY(need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, MAX_CONTEXT));
+    EK_TRY(may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
+    EK_TRY(may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size, 1, MAX_VOCAB));
+    EK_TRY(may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0, c->n_layers - 1));
+    EK_TRY(may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
+    EK_TRY(may_float(&c->final_logit_softcapping, p, "final_logit_softcapping", 0, 1e-3, 1e6));
+    EK_TRY(may_bool(&moe, p, "enable_moe_block"));
+    c->first_shared = c->n_layers - c->n_kv_shared_layers;
+    if (c->per_layer_size && c->vocab_size_per_layer < c->vocab_size)
+        return ek_fail(EK_EFORMAT, "config.json: vocab_size_per_layer_input is %d, vocab_size is %d",
+                       c->vocab_size_per_layer, c->vocab_size);
+    if (!moe) return EK_OK;
+    EK_TRY(need_int(&c->n_experts, p, "num_experts", 1, 4096));
+    EK_TRY(need_int(&c->top_k_experts, p, "top_k_experts", 1, c->n_experts));
+    return need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, MAX_SIZE);
+}
+
+static ek_err read_rope(ek_config *c, const place *p)
+{
+    static const char *const kind[] = {[EK_SLIDING] = "sliding_attention", [EK_FULL] = "full_attention"};
+    const json_t *all = find(p, "rope_parameters");
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        int used = 0;
+        while (used < c->n_layers && c->layer[used].kind != (ek_layer_kind)k) used++;
+        if (used == c->n_layers) continue;
+        const json_t *one = json_object_get(all, kind[k]);
+        const char *type = json_string_value(json_object_get(one, "rope_type"));
+        if (!json_is_object(one))
+            return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k]);
+        place at = {one, NULL};
+        c->rope_partial[k] = c->rope_factor[k] = 1;
+        if (!find(&at, "rope_theta"))
+            return ek_fail(EK_EFORMAT, "config.json: rope_parameters.%s has no rope_theta", kind[k]);
+        EK_TRY(to_number(&c->rope_theta[k], "rope_theta", find(&at, "rope_theta"), 1e-3, 1e12));
+        if (!type || strcmp(type, "default") == 0) continue;
+        if (strcmp(type, "proportional") != 0)
+            return ek_fail(EK_EUNSUPPORTED, "config.json: rope_type is %.60s, default and proportional can be run",
+                           type);
+        if (find(&at, "partial_rotary_factor"))
+            EK_TRY(to_number(&c->rope_partial[k], "partial_rotary_factor", find(&at, "partial_rotary_factor"), 0, 1));
+        if (find(&at, "factor"))
+            EK_TRY(to_number(&c->rope_factor[k], "factor", find(&at, "factor"), 1e-6, 1e6));
+    }
+    return EK_OK;
+}
+
+static ek_err read_kinds(ek_config *c, const place *p)
+{
+    const json_t *types = find(p, "layer_types");
+    if (!json_is_array(types) || json_array_size(types) != (size_t)c->n_layers)
+        return ek_fail(EK_EFORMAT, "config.json: layer_types has %zu entries, num_hidden_layers is %d",
+                       json_array_size(types), c->n_layers);
+    for (int i = 0; i < c->n_layers; i++) {
+        const char *s = json_string_value(json_array_get(types, (size_t)i));
+        if (s && strcmp(s, "sliding_attention") == 0)
+            c->layer[i].kind = EK_SLIDING;
+        else if (s && strcmp(s, "full_attention") == 0)
+            c->layer[i].kind = EK_FULL;
+        else
+            return ek_fail(EK_EFORMAT, "config.json: layer_types[%d] is %.60s, must be sliding_attention or "
+                                       "full_attention",
+                           i, s ? s : "no string");
+    }
+    return EK_OK;
+}
+
+/* One layer's entry of per_layer_config, which later files have instead of global_head_dim and
+ * num_global_key_value_heads (or beside them). */
+static ek_err read_override(ek_layer_config *l, const place *p, int layer)
+{
+    char key[16];
+    snprintf(key, sizeof key, "%d", layer);
+    const json_t *own = json_object_get(find(p, "per_layer_config"), key);
+    if (!own) return EK_OK;
+    place at = {own, NULL};
+    EK_TRY(may_int(&l->head_dim, &at, "head_dim", l->head_dim, 2, 4096));
+    return may_int(&l->n_kv_heads, &at, "num_key_value_heads", l->n_kv_heads, 1, 4096);
+}
+
+static ek_err read_layers(ek_config *c, const place *p)
+{
+    int inter, kv, global_kv, dim, global_dim;
+    bool k_eq_v = false, wide = false;
+    EK_TRY(need_int(&inter, p, "intermediate_size", 1, MAX_SIZE));
+    EK_TRY(need_int(&kv, p, "num_key_value_heads", 1, 4096));
+    EK_TRY(need_int(&dim, p, "head_dim", 2, 4096));
+    EK_TRY(may_int(&global_dim, p, "global_head_dim", 0, 2, 4096));
+    EK_TRY(may_int(&global_kv, p, "num_global_key_value_heads", 0, 1, 4096));
+    EK_TRY(may_bool(&k_eq_v, p, "attention_k_eq_v"));
+    EK_TRY(may_bool(&wide, p, "use_double_wide_mlp"));
+    for (int i = 0; i < c->n_layers; i++) {
+        ek_layer_config *l = &c->layer[i];
+        bool full = l->kind == EK_FULL, shared = i >= c->first_shared;
+        l->k_eq_v = full && k_eq_v;
+        l->head_dim = full ? global_dim : dim;
+        l->n_kv_heads = l->k_eq_v && global_kv ? global_kv : kv;
+        l->intermediate_size = wide && shared ? 2 * inter : inter;
+        EK_TRY(read_override(l, p, i));
+        if (l->head_dim == 0)
+            return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing and per_layer_config has no "
+                                       "head_dim for layer %d",
+                           i);
+    }
+    return EK_OK;
+}
+
+/* Appends the ids of an integer or a list, each once. */
+static ek_err add_ids(int32_t *ids, int *n, const json_t *v, const char *key, int vocab)
+{
+    size_t count = json_is_array(v) ? json_array_size(v) : v && !json_is_null(v);
+    for (size_t i = 0; i < count; i++) {
+        int id = 0, seen = 0;
+        EK_TRY(to_int(&id, key, json_is_array(v) ? json_array_get(v, i) : v, 0, vocab - 1));
+        while (seen < *n && ids[seen] != id) seen++;
+        if (seen < *n) continue;
+        if (*n == EK_MAX_STOP) return ek_fail(EK_EFORMAT, "config.json: %s has more than %d ids", key, EK_MAX_STOP);
+        ids[(*n)++] = id;
+    }
+    return EK_OK;
+}
+
+static ek_err read_tokens(ek_config *c, const place *p, const json_t *generation)
+{
+    const json_t *const from[] = {p->top, p->text == p->top ? NULL : p->text, generation};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        EK_TRY(add_ids(c->stop, &c->n_stop, json_object_get(from[i], "eos_token_id"), "eos_token_id", c->vocab_size));
+        EK_TRY(add_ids(c->suppress, &c->n_suppress, json_object_get(from[i], "suppress_tokens"), "suppress_tokens",
+                       c->vocab_size));
+    }
+    EK_TRY(may_int(&c->bos, p, "bos_token_id", 2, 0, MAX_VOCAB));
+    EK_TRY(may_int(&c->pad, p, "pad_token_id", 0, 0, MAX_VOCAB));
+    place g = {generation, NULL};
+    EK_TRY(may_float(&c->temperature, &g, "temperature", 1, 0, 1000));
+    EK_TRY(may_float(&c->top_p, &g, "top_p", 1, 0, 1));
+    return may_int(&c->top_k, &g, "top_k", 0, 0, MAX_VOCAB);
+}
+
+ek_err ek_config_finish(ek_config *c)
+{
+    int last[EK_KIND_COUNT] = {-1, -1};
+    for (int i = 0; i < c->n_layers; i++) {
+        ek_layer_config *l = &c->layer[i];
+        l->owns_kv = i < c->first_shared;
+        if (l->owns_kv) last[l->kind] = i;
+        l->donor = last[l->kind];
+        if (l->donor < 0)
+            return ek_fail(EK_EFORMAT, "config.json: layer %d shares keys and values, but none of the first %d "
+                                       "layers is of its kind",
+                           i, c->first_shared);
+        const ek_layer_config *d = &c->layer[l->donor];
+        if (l->head_dim % 2) return ek_fail(EK_EFORMAT, "config.json: head_dim of layer %d is %d, must be even", i,
+                                            l->head_dim);
+        if (c->n_heads % l->n_kv_heads)
+            return ek_fail(EK_EFORMAT, "config.json: %d heads of layer %d cannot share %d key-value heads evenly",
+                           c->n_heads, i, l->n_kv_heads);
+        if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
+            return ek_fail(EK_EFORMAT, "config.json: layer %d has %d key-value heads of %d, layer %d before it, of "
+                                       "the same kind, has %d of %d",
+                           i, l->n_kv_heads, l->head_dim, l->donor, d->n_kv_heads, d->head_dim);
+        if ((int64_t)c->n_heads * l->head_dim > MAX_SIZE)
+            return ek_fail(EK_EFORMAT, "config.json: %d heads of %d are more than %d values", c->n_heads, l->head_dim,
+                           MAX_SIZE);
+    }
+    if (last[EK_SLIDING] >= 0 && c->sliding_window < 1)
+        return ek_fail(EK_EFORMAT, "config.json: sliding_window is missing");
+    if ((int64_t)c->per_layer_size * c->n_layers > MAX_SIZE)
+        return ek_fail(EK_EFORMAT, "config.json: %d layers with hidden_size_per_layer_input %d are more than %d values",
+                       c->n_layers, c->per_layer_size, MAX_SIZE);
+    return EK_OK;
+}
+
+static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation)
+{
+    const json_t *text = json_object_get(top, "text_config");
+    if (!json_is_object(top)) return ek_fail(EK_EFORMAT, "config.json: is not a JSON object");
+    place p = {json_is_object(text) ? text : top, top};
+    EK_TRY(check_kind(c, &p));
+    EK_TRY(read_sizes(c, &p));
+    EK_TRY(may_int(&c->sliding_window, &p, "sliding_window", 0, 1, MAX_CONTEXT));
+    EK_TRY(read_kinds(c, &p));
+    EK_TRY(read_rope(c, &p));
+    EK_TRY(read_layers(c, &p));
+    EK_TRY(read_tokens(c, &p, generation));
+    return ek_config_finish(c);
+}
+
+static ek_err load(json_t **out, const char *text, const char *file)
+{
+    json_error_t why;
+    *out = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    return *out ? EK_OK : ek_fail(EK_EFORMAT, "%s: line %d: %s", file, why.line, why.text);
+}
+
+ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json)
+{
+    json_t *top = NULL, *generation = NULL;
+    *c = (ek_config){0};
+    ek_err err = load(&top, config_json, "config.json");
+    if (!err && generation_json) err = load(&generation, generation_json, "generation_config.json");
+    if (!err) err = read_all(c, top, generation);
+    json_decref(top);
+    json_decref(generation);
+    return err;
+}
+
+ek_err ek_config_text(ek_buf *out, const char *dir, const char *name)
+{
+    ek_buf path = {0};
+    ek_buf_fmt(&path, "%s/%s", dir, name);
+    ek_err err = ek_file_read(out, path.data, FILE_LIMIT);
+    if (!err && memchr(ek_buf_text(out), 0, out->len)) err = ek_fail(EK_EFORMAT, "%s: has a zero byte", path.data);
+    ek_buf_fini(&path);
+    return err;
+}
+
+ek_err ek_config_read(ek_config *c, const char *dir)
+{
+    ek_buf config = {0}, generation = {0};
+    ek_err err = ek_config_text(&config, dir, "config.json");
+    bool has_generation = false;
+    if (!err) {
+        ek_err absent = ek_config_text(&generation, dir, "generation_config.json");
+        has_generation = absent == EK_OK;
+        if (absent && absent != EK_ENOTFOUND) err = absent;
+    }
+    if (!err) {
+        err = ek_config_parse(c, ek_buf_text(&config), has_generation ? ek_buf_text(&generation) : NULL);
+        if (err) ek_fail_in(err, "%s", dir);
+    }
+    ek_buf_fini(&config);
+    ek_buf_fini(&generation);
+    return err;
+}
