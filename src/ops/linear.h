@@ -14,7 +14,9 @@
  *       a1 = fma(s * (float)I, sx, a1)
  *       a2 = fma(b', sx * (float)X, a2)         b' = fma((float)zero, s, b); only if biased
  *   leaf = a1 + a2 (a1 alone if not biased).
- * Formula: torch.nn.Linear without bias; groups: MLX affine quantisation. docs/NUMERICS.md 3. */
+ * Formula: torch.nn.Linear without bias; groups: MLX affine quantisation. docs/NUMERICS.md 3.
+ *
+ * The kernels cannot fail: shapes are checked by the plan, once, when a model is loaded. */
 #ifndef EK_OPS_LINEAR_H
 #define EK_OPS_LINEAR_H
 
@@ -26,80 +28,103 @@
 #include "base/pool.h"
 #include "tensor/dtype.h"
 
-enum { EK_PANEL = 16, EK_KBLOCK = 256 };
+enum { EK_PANEL = 16, EK_KBLOCK = 256, EK_LINEAR_MAX = 1 << 24 /* of n and of k */ };
 
-typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8 } ek_wform;
+typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_WFORM_COUNT } ek_wform;
 
 struct ek_acts;
 typedef struct ek_linear ek_linear;
 
-/* Computes panels [p0, p1) for rows [r0, r1) of x into y. */
+/* Computes panels [p0, p1) for rows [r0, r1) of x into y (row r0 of x is row r0 of y). */
 typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
                           int p0, int p1);
 
-/* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan, memory by the caller. */
+/* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan_*, memory by the caller.
+ * The bytes of a panel: ops/linear_layout.h. */
 struct ek_linear {
     ek_wform form;
     int n, k;
     int n_panels;         /* (n + 15) / 16; the outputs past n are zeros */
-    int group;            /* Q: weights that share a scale: 16, 32, 64, 128; divides k */
-    int a_group;          /* Q: activations that share a scale: 32 if group <= 32, else 64 */
-    int bits;             /* Q: 2..8, as stored in the checkpoint */
+    int group;            /* Q: weights that share a scale: 32, 64, 128; divides k. F: 0 */
+    int a_group;          /* Q: activations that share a scale: 32 if group is 32, else 64. F: 0 */
+    int bits;             /* Q: 2, 3, 4, 5, 6, 8 as stored in the checkpoint */
     int zero;             /* Q: 2^(bits-1) */
     bool biased;          /* Q: false when every group is symmetric by its format */
-    ek_dtype scale_dtype; /* Q: BF16 or F32 (f16 is widened) */
+    ek_dtype scale_dtype; /* Q: BF16 or F32 */
     size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
     size_t bytes;         /* n_panels * panel_bytes */
     uint8_t *data;        /* 64-byte aligned */
-    ek_linear_fn *run;    /* chosen by ek_linear_plan from cpu, form and shape; never later */
+    ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
 };
 
-/* Lays out an n x k matrix; data stays NULL. Q: bits <= 4 become Q4, others Q8.
- * EINVAL with both shapes where the format cannot hold it (k % group, unknown bits or group). */
+/* Lays out an n x k matrix; data stays NULL. Q: bits <= 4 become Q4, others Q8; F16 scales
+ * are kept as F32. EINVAL with both shapes where the format cannot hold it (k % group,
+ * unknown bits or group, n or k outside [1, EK_LINEAR_MAX]). */
 ek_err ek_linear_plan_float(ek_linear *w, unsigned cpu, int n, int k, ek_wform form);
 ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits, int group, ek_dtype scale_dtype,
                              bool biased);
 
-/* Packs rows [row, row + n_rows) of w. src as in a checkpoint, any alignment.
- * float: src is n_rows x k of src_dtype (F32, F16 or BF16), converted exactly or, for F32
- * into a 16-bit form, refused. affine: MLX packing (little-endian bit string a row, u32 words). */
+/* Packs rows [row, row + n_rows) of w, from a checkpoint's bytes at any alignment. Rows may be
+ * packed in any order, and by several threads that split at multiples of 16; the call that
+ * packs row n - 1 also zeroes the outputs past n. A conversion that would round is EINVAL.
+ *   float   src is n_rows x k of src_dtype (F32, F16, BF16)
+ *   affine  MLX packing: a row of codes is k * bits / 8 bytes, one little-endian bit string;
+ *           scales and biases n_rows x k / group of scale_dtype; biases NULL if not biased
+ *   widened the same source into a matrix of form F32: fma(s, (float)u, b), or s * (float)c
+ *           without biases: for models that run without quantised activations */
 ek_err ek_linear_pack_float(ek_linear *w, int row, int n_rows, const void *src, ek_dtype src_dtype);
 ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *codes, const void *scales,
                              const void *biases, ek_dtype scale_dtype);
+ek_err ek_linear_pack_widened(ek_linear *w, int row, int n_rows, const void *codes, const void *scales,
+                              const void *biases, ek_dtype scale_dtype, int bits, int group);
 
-/* out[0..k) = row of w, dequantised: fma(s, (float)u, b) with the unsigned code u. */
+/* out[0..k) = row of w as the formula sees it: Form F the value, Form Q fma(s, (float)u, b)
+ * with the unsigned code u, or s * (float)c if not biased. */
 void ek_linear_row(const ek_linear *w, int row, float *out);
 
 /* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
  * ek_acts_bytes(), needed for Form Q only. */
 typedef struct ek_acts {
     const float *x;
-    ptrdiff_t ldx;   /* elements */
+    ptrdiff_t ldx;        /* elements */
     int rows, k;
-    int a_group;     /* 0: not quantised */
-    ptrdiff_t ldq;   /* bytes between rows of q, a multiple of 64 */
-    ptrdiff_t lds;   /* elements between rows of sx, sxx, sum */
-    int8_t *q;       /* codes in [-127, 127] */
-    float *sx;       /* scale of each group */
-    float *sxx;      /* sx * (float)sum */
-    int32_t *sum;    /* X */
+    int a_group;          /* 0: not quantised */
+    ptrdiff_t ldq;        /* bytes between rows of q */
+    ptrdiff_t lds;        /* elements between rows of sx, sxx, start */
+    int8_t *q;            /* codes in [-127, 127] */
+    float *sx;            /* scale of each group */
+    float *sxx;           /* sx * (float)X */
+    int32_t *start;       /* -8 * X: stored codes are c + 8 or c + 128 */
+    const int32_t *index; /* a view: row r here is row index[r] above; NULL: row r */
 } ek_acts;
 
 /* Bytes for `rows` rows of k, whatever the group; memory must be 64-byte aligned. */
 size_t ek_acts_bytes(int rows, int k);
-/* Points a into mem and x; quantises nothing yet (a->a_group = 0). */
+/* Points a into mem and x; quantises nothing yet (a->a_group = 0). mem NULL: Form F only. */
 void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k);
+/* n rows of a, in the order of index (borrowed): the tokens of one expert. Quantise a first,
+ * views are never quantised themselves; they cost nothing, kernels read through the index. */
+ek_acts ek_acts_pick(const ek_acts *a, const int32_t *index, int n);
 
-/* Quantises all rows in groups of a_group (32 or 64; a short last group is allowed and its
- * absent codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 127,
- * inv = 127 / amax, q = rne(x * inv). Rows are independent. Does nothing when a->a_group
- * already is a_group. */
+static inline ptrdiff_t ek_acts_row(const ek_acts *a, int r)
+{
+    return a->index ? a->index[r] : r;
+}
+
+/* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
+ * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 127,
+ * inv = 127 / amax, q = rne(x * inv). A group with an infinity or NaN gets sx = NaN and q = 0,
+ * so that it shows. q has room for k rounded up to a_group. */
+typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start);
+
 typedef struct ek_linear_ops {
-    void (*quantize_row)(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *sum);
-    ek_linear_fn *f32, *f16, *bf16, *q4, *q8; /* the generic kernel of each form */
+    ek_quantize_fn *quantize_row;
+    ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu);     /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
+
+/* All rows. Does nothing when a->a_group already is a_group. */
 void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group);
 
 /* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it
@@ -107,7 +132,19 @@ void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a
 void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
                        ptrdiff_t ldy);
 
-/* Several matrices that read the same rows (q, k, v; gate, up), in one parallel region. */
+/* Several products in one parallel region: matrices that read the same rows (q, k, v; gate,
+ * up), or experts that read views of them. Rows are written as in x: row r of a view is row r
+ * of y. x with no rows is allowed. */
+typedef struct ek_linear_job {
+    const ek_linear *w;
+    ek_acts *x;
+    float *y;
+    ptrdiff_t ldy;
+    int tasks, panels, rows; /* written by ek_linear_run: tasks up to here, and their size */
+} ek_linear_job;
+void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job);
+
+/* The same for matrices that all read x; n <= 8. */
 void ek_linear_forward_many(const ek_linear_ops *ops, ek_pool *pool, int n, const ek_linear *const *w, ek_acts *x,
                             float *const *y, const ptrdiff_t *ldy);
 

@@ -1,0 +1,41 @@
+/* Where the bytes of a packed matrix lie. For the packer and the kernels.
+ *
+ * Form F: a panel is [k][16] elements, k up to the last, then zeros to a multiple of 64 bytes.
+ * Form Q: a panel is k / G groups one after the other, a single sequential stream. A group is
+ *   codes   vectors of 64 bytes; byte 4 o + j of a vector belongs to output o and k = 4 t + j,
+ *           so that one multiply-add of 4-byte lanes serves 16 outputs and 4 k. Q8: vector t
+ *           holds quad t. Q4: vector t holds quad 2 t in the low and 2 t + 1 in the high
+ *           nibbles. Stored is c + 8 (Q4) or c + 128 (Q8) whatever the bits of the checkpoint.
+ *   scales  16 of scale_dtype
+ *   biases  16 of scale_dtype, only if biased
+ *   and zeros to a multiple of 64 bytes. Q4, G 64, BF16, biased: 512 + 32 + 32 bytes. */
+#ifndef EK_OPS_LINEAR_LAYOUT_H
+#define EK_OPS_LINEAR_LAYOUT_H
+
+#include "ops/linear.h"
+
+/* A row tile's partial sums: one node a level, and k <= EK_LINEAR_MAX has 2^16 blocks at most. */
+enum { EK_LINEAR_LEVELS = 17 };
+
+static inline bool ek_wform_is_q(ek_wform f)
+{
+    return f == EK_W_Q4 || f == EK_W_Q8;
+}
+
+static inline size_t ek_linear_code_bytes(const ek_linear *w) /* of one group */
+{
+    return (size_t)w->group * EK_PANEL / (w->form == EK_W_Q4 ? 2 : 1);
+}
+
+static inline size_t ek_linear_group_bytes(const ek_linear *w)
+{
+    size_t scales = EK_PANEL * ek_dtype_size(w->scale_dtype) * (w->biased ? 2 : 1);
+    return (ek_linear_code_bytes(w) + scales + 63) / 64 * 64;
+}
+
+static inline int ek_linear_stored_zero(const ek_linear *w)
+{
+    return w->form == EK_W_Q4 ? 8 : 128;
+}
+
+#endif

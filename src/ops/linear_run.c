@@ -1,0 +1,161 @@
+/* Activations as linear layers read them, and the spreading of products over the pool. How
+ * tasks are cut is free: an output is computed whole by one task, in the contract's order. */
+#include "ops/linear.h"
+
+#include "ops/linear_layout.h"
+
+/* A row of codes takes an odd number of cache lines, so that the same k of 8 rows never falls
+ * into one set of the first-level cache (K is often a multiple of 4096). */
+static size_t code_stride(int k)
+{
+    return ((size_t)k + 63) / 64 * 64 | 64;
+}
+
+static size_t scale_stride(int k)
+{
+    return (((size_t)k + 31) / 32 + 15) / 16 * 16;
+}
+
+size_t ek_acts_bytes(int rows, int k)
+{
+    return (size_t)rows * (code_stride(k) + 3 * sizeof(float) * scale_stride(k));
+}
+
+void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k)
+{
+    size_t ldq = code_stride(k), lds = scale_stride(k), n = (size_t)rows;
+    *a = (ek_acts){.x = x, .ldx = ldx, .rows = rows, .k = k, .ldq = (ptrdiff_t)ldq, .lds = (ptrdiff_t)lds};
+    if (!mem) return;
+    a->q = mem;
+    a->sx = (float *)((char *)mem + n * ldq);
+    a->sxx = a->sx + n * lds;
+    a->start = (int32_t *)(a->sxx + n * lds);
+}
+
+ek_acts ek_acts_pick(const ek_acts *a, const int32_t *index, int n)
+{
+    EK_ASSERT(!a->index);
+    ek_acts view = *a;
+    view.index = index;
+    view.rows = n;
+    return view;
+}
+
+enum { QUANTIZE_ROWS = 4 }; /* a task */
+
+typedef struct quantize_arg {
+    const ek_linear_ops *ops;
+    ek_acts *a;
+    int a_group;
+} quantize_arg;
+
+static void quantize_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const quantize_arg *t = arg;
+    const ek_acts *a = t->a;
+    for (int r = task * QUANTIZE_ROWS; r < (task + 1) * QUANTIZE_ROWS && r < a->rows; r++)
+        t->ops->quantize_row(a->x + r * a->ldx, a->k, t->a_group, a->q + r * a->ldq, a->sx + r * a->lds,
+                             a->sxx + r * a->lds, a->start + r * a->lds);
+}
+
+void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group)
+{
+    if (a->a_group == a_group) return;
+    EK_ASSERT(!a->index && a->q);
+    quantize_arg arg = {ops, a, a_group};
+    ek_pool_run(pool, quantize_task, &arg, (a->rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
+    a->a_group = a_group;
+}
+
+/* A task should last some ten microseconds: long against the cost of taking one, short
+ * against the whole, so that threads finish together. */
+enum { TASK_BYTES = 48 << 10, TASK_MACS = 8 << 20, TASK_ROWS = 256, TASKS_A_THREAD = 8 };
+
+static int at_least_1(size_t n)
+{
+    return n < 1 ? 1 : (int)n;
+}
+
+static int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+static int plan_tasks(ek_linear_job *job, int before, int threads)
+{
+    const ek_linear *w = job->w;
+    if (job->x->rows == 0) return job->tasks = before;
+    job->rows = job->x->rows < TASK_ROWS ? job->x->rows : TASK_ROWS;
+    int by_bytes = at_least_1(TASK_BYTES / w->panel_bytes);
+    int by_macs = at_least_1(TASK_MACS / ((size_t)w->k * EK_PANEL * (size_t)job->rows));
+    int by_threads = at_least_1((size_t)(w->n_panels / (threads * TASKS_A_THREAD)));
+    job->panels = by_bytes < by_macs ? by_bytes : by_macs;
+    if (job->panels > by_threads) job->panels = by_threads;
+    return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
+}
+
+typedef struct run_arg {
+    const ek_linear_job *job;
+    int n;
+} run_arg;
+
+static void run_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const run_arg *t = arg;
+    int low = 0; /* the first job whose tasks end behind this one */
+    for (int high = t->n - 1; low < high;) {
+        int mid = (low + high) / 2;
+        if (t->job[mid].tasks > task) high = mid;
+        else low = mid + 1;
+    }
+    const ek_linear_job *job = &t->job[low];
+    if (low > 0) task -= t->job[low - 1].tasks;
+
+    int row_tasks = ceil_div(job->x->rows, job->rows); /* of one set of panels, one after the other */
+    int p0 = task / row_tasks * job->panels, r0 = task % row_tasks * job->rows;
+    int p1 = p0 + job->panels < job->w->n_panels ? p0 + job->panels : job->w->n_panels;
+    int r1 = r0 + job->rows < job->x->rows ? r0 + job->rows : job->x->rows;
+    job->w->run(job->w, job->x, r0, r1, job->y, job->ldy, p0, p1);
+}
+
+static void run_all(ek_pool *pool, int n, ek_linear_job *job)
+{
+    int tasks = 0;
+    for (int i = 0; i < n; i++) tasks = plan_tasks(&job[i], tasks, ek_pool_threads(pool));
+    run_arg arg = {job, n};
+    ek_pool_run(pool, run_task, &arg, tasks);
+}
+
+void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job)
+{
+    int first = 0;
+    for (int i = 0; i < n; i++) {
+        EK_ASSERT(job[i].x->k == job[i].w->k && job[i].ldy >= job[i].w->n);
+        int a_group = job[i].w->a_group;
+        if (!a_group || job[i].x->a_group == a_group) continue;
+        if (job[i].x->a_group) { /* jobs before this one may still need the other grouping */
+            run_all(pool, i - first, job + first);
+            first = i;
+        }
+        ek_acts_quantize(ops, pool, job[i].x, a_group);
+    }
+    run_all(pool, n - first, job + first);
+}
+
+void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
+                       ptrdiff_t ldy)
+{
+    ek_linear_job job = {.w = w, .x = x, .y = y, .ldy = ldy};
+    ek_linear_run(ops, pool, 1, &job);
+}
+
+void ek_linear_forward_many(const ek_linear_ops *ops, ek_pool *pool, int n, const ek_linear *const *w, ek_acts *x,
+                            float *const *y, const ptrdiff_t *ldy)
+{
+    ek_linear_job job[8];
+    EK_ASSERT(n <= (int)(sizeof job / sizeof *job));
+    for (int i = 0; i < n; i++) job[i] = (ek_linear_job){.w = w[i], .x = x, .y = y[i], .ldy = ldy[i]};
+    ek_linear_run(ops, pool, n, job);
+}

@@ -1,0 +1,12 @@
+/* The kernels of linear.h for x86-64; each equals the scalar definition bit for bit. */
+#ifndef EK_OPS_X86_LINEAR_X86_H
+#define EK_OPS_X86_LINEAR_X86_H
+
+#include "ops/linear.h"
+
+ek_quantize_fn ek_quantize_row_avx2, ek_quantize_row_avx512;
+ek_linear_fn ek_linear_f32_avx2, ek_linear_f16_avx2, ek_linear_bf16_avx2, ek_linear_q4_avx2, ek_linear_q8_avx2;
+ek_linear_fn ek_linear_f32_avx512, ek_linear_f16_avx512, ek_linear_bf16_avx512, ek_linear_q4_avx512,
+    ek_linear_q8_avx512;
+
+#endif

@@ -1,0 +1,188 @@
+/* What stands around the products: packing, one row back, quantised activations, refusals. */
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "linear_case.h"
+
+/* The only float32 value a weight may have: one rounding of the exact one. */
+static float weight_f32(const linear_case *c, int n, int k)
+{
+    if (c->shape.bits == 0) return (float)linear_case_weight(c, n, k);
+    float s = (float)linear_case_scale(c, n, k);
+    if (!c->shape.biased) return s * (float)(linear_case_code(c, n, k) - (1 << (c->shape.bits - 1)));
+    return fmaf(s, (float)linear_case_code(c, n, k), (float)linear_case_bias(c, n, k));
+}
+
+static void rows_come_back(void **state)
+{
+    (void)state;
+    const linear_shape shapes[] = {
+        {.form = EK_W_F32, .n = 19, .k = 33},
+        {.form = EK_W_F16, .n = 19, .k = 33},
+        {.form = EK_W_BF16, .n = 32, .k = 7},
+        {.form = EK_W_Q4, .n = 19, .k = 128, .bits = 2, .group = 128, .scale_dtype = EK_F16, .biased = true},
+        {.form = EK_W_Q4, .n = 19, .k = 96, .bits = 3, .group = 32, .scale_dtype = EK_F32, .biased = false},
+        {.form = EK_W_Q4, .n = 5, .k = 192, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true},
+        {.form = EK_W_Q8, .n = 16, .k = 64, .bits = 5, .group = 64, .scale_dtype = EK_BF16, .biased = false},
+        {.form = EK_W_Q8, .n = 33, .k = 64, .bits = 6, .group = 32, .scale_dtype = EK_F16, .biased = true},
+        {.form = EK_W_Q8, .n = 19, .k = 256, .bits = 8, .group = 128, .scale_dtype = EK_BF16, .biased = true},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const linear_shape *s = &shapes[i];
+        linear_case c;
+        linear_case_open(&c, s, 40 + i);
+        float want[256], got[256];
+        ek_linear wide;
+        assert_int_equal(ek_linear_plan_float(&wide, 0, s->n, s->k, EK_W_F32), EK_OK);
+        wide.data = check_alloc(wide.bytes);
+        if (s->bits)
+            assert_int_equal(ek_linear_pack_widened(&wide, 0, s->n, c.codes, c.scales, c.biases, s->scale_dtype,
+                                                    s->bits, s->group),
+                             EK_OK);
+        for (int n = 0; n < s->n; n++) {
+            for (int k = 0; k < s->k; k++) want[k] = weight_f32(&c, n, k);
+            ek_linear_row(&c.w, n, got);
+            check_bits("linear_row", "scalar", want, got, (size_t)s->k, "%s row %d", c.name, n);
+            if (!s->bits) continue;
+            ek_linear_row(&wide, n, got);
+            check_bits("pack_widened", "scalar", want, got, (size_t)s->k, "%s row %d", c.name, n);
+        }
+        check_free(wide.data, wide.bytes);
+        linear_case_close(&c);
+    }
+}
+
+/* Packing by rows in any order leaves the same bytes, padding included. */
+static void order_of_packing_is_free(void **state)
+{
+    (void)state;
+    linear_shape s = {.form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 32, .scale_dtype = EK_BF16, .biased = false};
+    linear_case c;
+    linear_case_open(&c, &s, 60);
+    ek_linear w = c.w;
+    w.data = check_alloc(w.bytes);
+    memset(w.data, 0x11, w.bytes);
+    for (int i = 0; i < s.n; i++) {
+        int row = (i * 23 + 5) % s.n;
+        size_t at = (size_t)row;
+        assert_int_equal(ek_linear_pack_affine(&w, row, 1, c.codes + at * 32, c.scales + at * 4, NULL, EK_BF16), EK_OK);
+    }
+    check_bytes("pack_affine", "scalar", c.w.data, w.data, w.bytes, "%s", c.name);
+    check_free(w.data, w.bytes);
+    linear_case_close(&c);
+}
+
+static void quantized_rows(void **state)
+{
+    (void)state;
+    enum { K = 200 };
+    static const float sizes[] = {1, 1e-30f, 0x1p-101f, 0x1.fffffep-101f, 0x1p-100f, 1e-42f, 3.4e38f, 0};
+    float *x = check_alloc(K * sizeof *x);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int a_group = 32; a_group <= 64; a_group *= 2)
+            for (int k = K - 9; k <= K; k++) {
+                float *row = x + (K - k); /* ends where the guard page starts */
+                for (int j = 0; j < k; j++) row[j] = sizes[i] * (j % 7 ? check_uniform(i, (uint64_t)j) : -1);
+                int8_t q[256], want_q[256];
+                float sx[8], sxx[8], want_sx[8], want_sxx[8];
+                int32_t start[8], want_start[8];
+                int groups = (k + a_group - 1) / a_group;
+                CHECK_ISAS(isa, cpu)
+                {
+                    ek_linear_ops ops;
+                    ek_linear_init(&ops, cpu);
+                    memset(q, 77, sizeof q);
+                    ops.quantize_row(row, k, a_group, q, sx, sxx, start);
+                    if (cpu == 0) {
+                        memcpy(want_q, q, sizeof q), memcpy(want_sx, sx, sizeof sx), memcpy(want_sxx, sxx, sizeof sxx);
+                        memcpy(want_start, start, sizeof start);
+                    }
+                    check_bytes("quantize_row", isa, want_q, q, sizeof q, "size %g k %d", (double)sizes[i], k);
+                    check_bits("quantize_row", isa, want_sx, sx, (size_t)groups, "size %g k %d", (double)sizes[i], k);
+                    check_bits("quantize_row", isa, want_sxx, sxx, (size_t)groups, "size %g k %d", (double)sizes[i], k);
+                    check_bytes("quantize_row", isa, want_start, start, (size_t)groups * 4, "size %g k %d",
+                                (double)sizes[i], k);
+                }
+                for (int g = 0, j = 0; g < groups; g++) {
+                    int sum = 0;
+                    float amax = 0;
+                    for (int at = j; at < (g + 1) * a_group && at < k; at++) amax = fmaxf(amax, fabsf(row[at]));
+                    for (; j < (g + 1) * a_group && j < k; j++) {
+                        sum += q[j];
+                        assert_true(q[j] >= -127 && q[j] <= 127);
+                        if (amax < 0x1p-100f) assert_true(q[j] == 0 && sx[g] == 0);
+                        else assert_true(fabs((double)row[j] - (double)q[j] * (double)sx[g]) <= 0.50001 * (double)sx[g]);
+                    }
+                    assert_int_equal(start[g], -8 * sum);
+                    assert_true(sxx[g] == sx[g] * (float)sum);
+                }
+                for (int j = k; j < groups * a_group; j++) assert_int_equal(q[j], 0);
+            }
+    check_free(x, K * sizeof *x);
+}
+
+static void infinities_and_nan_show(void **state)
+{
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    CHECK_ISAS(isa, cpu)
+    {
+        ek_linear_ops ops;
+        ek_linear_init(&ops, cpu);
+        for (int i = 0; i < 3 * 64; i++) {
+            float x[128], sx[4], sxx[4];
+            int8_t q[128];
+            int32_t start[4];
+            check_fill(x, 128, 3, 1);
+            x[i / 3 + 32] = bad[i % 3];
+            ops.quantize_row(x, 128, 32, q, sx, sxx, start);
+            for (int g = 0; g < 4; g++) assert_true(!isnan(sx[g]) == (g != (i / 3 + 32) / 32));
+            for (int j = 0; j < 32; j++) assert_int_equal(q[(i / 3 + 32) / 32 * 32 + j], 0);
+        }
+    }
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    ek_linear w;
+    uint8_t memory[4096];
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 40, 100, 4, 64, EK_BF16, true), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "40 x 100"));
+    assert_non_null(strstr(ek_err_text(), "64"));
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 7, 64, EK_BF16, true), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 4, 16, EK_BF16, true), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 4, 64, EK_U8, true), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 0, 128, 4, 64, EK_BF16, true), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_float(&w, 0, 16, -1, EK_W_F32), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_float(&w, 0, EK_LINEAR_MAX + 1, 1, EK_W_F32), EK_EINVAL);
+    assert_int_equal(ek_linear_plan_float(&w, 0, 16, 16, EK_W_Q4), EK_EINVAL);
+
+    assert_int_equal(ek_linear_plan_float(&w, 0, 16, 16, EK_W_BF16), EK_OK);
+    w.data = memory;
+    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_F32), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_F16), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_float(&w, 1, 16, memory, EK_BF16), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_float(&w, -1, 1, memory, EK_BF16), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_widened(&w, 0, 16, memory, memory, NULL, EK_BF16, 4, 32), EK_EINVAL);
+
+    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 64, 4, 64, EK_BF16, true), EK_OK);
+    w.data = memory;
+    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, memory, EK_F32), EK_EINVAL);
+    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_BF16), EK_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_come_back), cmocka_unit_test(order_of_packing_is_free), cmocka_unit_test(quantized_rows),
+        cmocka_unit_test(infinities_and_nan_show), cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
