@@ -15,7 +15,7 @@
 
 #include "base/err.h"
 
-enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256 };
+enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
 
 typedef enum ek_kv_format { EK_KV_F32, EK_KV_BF16, EK_KV_Q8, EK_KV_Q4, EK_KV_FORMAT_COUNT } ek_kv_format;
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
@@ -26,6 +26,10 @@ ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */
 size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int head_dim);
+
+/* The two parts of one KV head's share of a block, K first; multiples of 64 for head_dim % 4 == 0. */
+size_t ek_kv_k_bytes(ek_kv_format k, int head_dim);
+size_t ek_kv_v_bytes(ek_kv_format v, int head_dim);
 
 /* One layer of one request. page[i] holds positions [64 i, 64 i + 64) or is NULL (not yet
  * taken, or given back by a sliding layer). */

@@ -28,7 +28,7 @@ typedef struct ek_row_ops {
     void (*axpy)(float *y, float a, const float *x, int n);
     /* (a[i] + b[i]) * s: the per-layer inputs */
     void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
-    /* index of the largest, ties to the lowest index */
+    /* index of the largest, ties to the lowest index; NaN never wins; 0 if there is none */
     int (*argmax)(const float *x, int n);
 } ek_row_ops;
 
@@ -39,12 +39,15 @@ void ek_row_init_x86(ek_row_ops *ops, unsigned cpu);
  * one division each. For the router and for logprobs; scalar everywhere. */
 void ek_softmax(float *prob, const float *x, int n);
 
-/* The k largest of prob (value descending, index ascending): ids and values in that order. */
+/* The k largest of x, k <= n (value descending, index ascending): ids and values in that order.
+ * O(n log k). x holds no NaN. */
 void ek_top_k(const float *x, int n, int k, int32_t *id, float *value);
 
-/* RoPE frequencies: f[j] for j < rotated, default: theta^(-2j/dim); proportional: the same
- * divisor dim for the first int(partial * dim / 2) pairs, the rest do not rotate. Returned is
- * the number of rotated pairs. f as transformers computes it: float32 of the float64 value. */
+/* RoPE frequencies: f[j] for j < rotated, default (partial 1): theta^(-2j/dim); proportional: the
+ * same divisor dim for the first int(partial * dim / 2) pairs, the rest do not rotate. Returned is
+ * the number of rotated pairs. In the steps of transformers, each rounded to float32: the exponent
+ * 2j/dim, theta^exponent (from float64), 1 over it, divided by factor (1 changes nothing).
+ * Formula: transformers, modeling_rope_utils.py, default and proportional parameters. */
 int ek_rope_frequencies(float *f, int dim, double theta, double partial, double factor);
 /* cos/sin rows for pos: angle = (float)pos * f[j] in float32, then cos and sin of it. */
 void ek_rope_row(float *cos, float *sin, const float *f, int rotated, int pos);

@@ -1,0 +1,49 @@
+/* The part of attention that an instruction set may provide: one segment of 256 keys for a tile
+ * of up to 8 queries that read the same KV head. Internal to ops/attn*.c.
+ *
+ * A leaf goes through three functions: scores (by the format of K), weights (exponent split,
+ * segment maximum, l) and values (by the format of V). What a query does not see is neither
+ * multiplied nor added for it, in any of them. */
+#ifndef EK_OPS_ATTN_KERNELS_H
+#define EK_OPS_ATTN_KERNELS_H
+
+#include <stdbool.h>
+
+#include "ops/attn.h"
+
+enum {
+    EK_TILE = 8,                              /* queries of a tile */
+    EK_SEGMENT_PAGES = EK_SEGMENT / EK_PAGE_TOKENS,
+    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16,       /* floats between queries; off the powers of two */
+    EK_CHAIN = 256                            /* dims of one chain of a score */
+};
+
+typedef struct ek_attn_leaf {
+    int n_q, head_dim;
+    int from[EK_TILE], to[EK_TILE];           /* keys seen, of 256; from >= to: none */
+    int all_from, all_to;                     /* union over the queries that see any */
+    int common_from, common_to;               /* intersection over these; may be empty */
+    const uint8_t *k[EK_SEGMENT_PAGES];       /* this head's part of each page; NULL where nobody looks */
+    const uint8_t *v[EK_SEGMENT_PAGES];
+    bool prefetch;                            /* first visit of this segment: v is not in the cache yet */
+    const float *q;                           /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
+    float *e;                                 /* [EK_TILE][EK_SEGMENT]: scores, then weights */
+    float *o;                                 /* [EK_TILE][ldo]: sum of e_j v_j, not divided */
+    ptrdiff_t ldo;                            /* head_dim rounded up to 16 */
+    int m[EK_TILE];
+    float l[EK_TILE];
+} ek_attn_leaf;
+
+typedef void ek_attn_fn(ek_attn_leaf *leaf);
+
+/* An absent format is NULL. */
+typedef struct ek_attn_ops {
+    ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least where a query sees the key */
+    ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for unseen keys of seen 16-blocks */
+    ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
+} ek_attn_ops;
+
+void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
+void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu);
+
+#endif

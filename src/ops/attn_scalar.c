@@ -1,0 +1,97 @@
+/* The definition of attention over one segment (contract: ops/attn.h). */
+#include <math.h>
+#include <stdbool.h>
+
+#include "ops/attn_kernels.h"
+#include "ops/math.h"
+#include "tensor/dtype.h"
+
+/* Element i of an array of the format. */
+static inline float decode(ek_kv_format f, const uint8_t *p, size_t i)
+{
+    if (f == EK_KV_F32) return ((const float *)p)[i];
+    return ek_bf16_f32(((const ek_bf16 *)p)[i]);
+}
+
+static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int slot, int head_dim)
+{
+    float s = 0;
+    for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
+        float chain = 0;
+        for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
+            chain = fmaf(q[d], decode(f, k, (size_t)d * EK_PAGE_TOKENS + (size_t)slot), chain);
+        s = d0 ? s + chain : chain;
+    }
+    return s;
+}
+
+static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++)
+            leaf->e[i * EK_SEGMENT + j] = score(f, leaf->q + i * EK_Q_STRIDE, leaf->k[j / EK_PAGE_TOKENS],
+                                                j % EK_PAGE_TOKENS, leaf->head_dim);
+}
+
+static void weights(ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++) {
+        float *e = leaf->e + i * EK_SEGMENT, lane[16] = {0};
+        int n, m = INT32_MIN;
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+            ek_exp_split(e[j], &n);
+            if (n > m) m = n;
+        }
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+            float p = ek_exp_split(e[j], &n);
+            e[j] = n - m < -125 ? 0.0f : ek_ldexp(p, n - m);
+            lane[j % 16] += e[j];
+        }
+        for (int apart = 8; apart > 0; apart /= 2)
+            for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
+        leaf->m[i] = m, leaf->l[i] = lane[0];
+    }
+}
+
+static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int d = 0; d < leaf->head_dim; d++) {
+            float o = 0;
+            for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+                size_t at = (size_t)(j % EK_PAGE_TOKENS) * (size_t)leaf->head_dim + (size_t)d;
+                o = fmaf(leaf->e[i * EK_SEGMENT + j], decode(f, leaf->v[j / EK_PAGE_TOKENS], at), o);
+            }
+            leaf->o[i * leaf->ldo + d] = o;
+        }
+}
+
+static void scores_f32(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_F32, leaf);
+}
+
+static void scores_bf16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_BF16, leaf);
+}
+
+static void values_f32(ek_attn_leaf *leaf)
+{
+    values(EK_KV_F32, leaf);
+}
+
+static void values_bf16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_BF16, leaf);
+}
+
+void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
+{
+    *ops = (ek_attn_ops){
+        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16},
+        .weights = weights,
+        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16},
+    };
+    (void)cpu;
+}
