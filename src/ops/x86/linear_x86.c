@@ -1,6 +1,10 @@
 #include "ops/x86/linear_x86.h"
 
+#include "base/cpu.h"
+
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu)
 {
-    (void)ops, (void)cpu;
+    if (!(cpu & EK_CPU_AVX512)) return;
+    ops->run[EK_W_Q4] = ek_linear_q4_avx512;
+    ops->run[EK_W_Q8] = ek_linear_q8_avx512;
 }

@@ -1,0 +1,139 @@
+/* Linear layers against the machine: batch 1 against the memory's read bandwidth, many rows
+ * against the int8 multiply-add rate, both measured in the same seconds; medians.
+ * Usage: bench_linear [threads [isa [bits [group]]]] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/rng.h"
+#include "ops/linear.h"
+#include "probe.h"
+
+enum { ROUNDS = 7, CHUNK = 64 << 10, MAX_COPIES = 4096, MAX_ROWS = 512 };
+static const size_t arena_bytes = (size_t)512 << 20;
+
+typedef struct read_arg {
+    const uint8_t *data;
+    size_t bytes;
+    volatile uint64_t sink;
+} read_arg;
+
+static void read_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    read_arg *t = arg;
+    size_t at = (size_t)task * CHUNK;
+    if (probe_read_chunk(t->data + at, CHUNK) == 1) t->sink = 1;
+}
+
+double probe_read(ek_pool *pool, const uint8_t *data, size_t bytes)
+{
+    read_arg arg = {data, bytes, 0};
+    double start = ek_now();
+    ek_pool_run(pool, read_task, &arg, (int)(bytes / CHUNK));
+    return (double)(bytes / CHUNK * CHUNK) / (ek_now() - start);
+}
+
+static void macs_task(void *arg, int task, int worker)
+{
+    (void)task, (void)worker;
+    if (probe_macs_loop(100000) == 1) *(volatile int *)arg = 1;
+}
+
+double probe_macs(ek_pool *pool)
+{
+    int sink = 0, tasks = 8 * ek_pool_threads(pool);
+    double start = ek_now();
+    ek_pool_run(pool, macs_task, &sink, tasks);
+    return (double)tasks * 100000 * PROBE_MACS_ROUND / (ek_now() - start);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double d = *(const double *)a - *(const double *)b;
+    return d < 0 ? -1 : d > 0;
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+typedef struct setup {
+    ek_pool *pool;
+    ek_linear_ops ops;
+    unsigned cpu;
+    int bits, group;
+    uint8_t *arena;
+    float *x, *y;
+    void *mem;
+} setup;
+
+/* As a model would: one product after the other, each on matrices the caches have forgotten. */
+static void bench(setup *s, int n, int k, int rows)
+{
+    static ek_linear w[MAX_COPIES];
+    ek_err err = s->bits == 16 ? ek_linear_plan_float(&w[0], s->cpu, n, k, EK_W_BF16)
+                               : ek_linear_plan_affine(&w[0], s->cpu, n, k, s->bits, s->group, EK_BF16, true);
+    if (err != EK_OK) {
+        printf("%s\n", ek_err_text());
+        exit(1);
+    }
+    int copies = (int)(arena_bytes / w[0].bytes);
+    if (copies > MAX_COPIES) copies = MAX_COPIES;
+    if (rows > 1 && copies > 1 + (int)(1.5e10 / ((double)rows * n * k))) copies = 1 + (int)(1.5e10 / ((double)rows * n * k));
+    for (int i = 0; i < copies; i++) {
+        w[i] = w[0];
+        w[i].data = s->arena + (size_t)i * w[0].bytes;
+    }
+    double ratio[ROUNDS], rate[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        double limit = rows <= 16 ? probe_read(s->pool, s->arena, arena_bytes / 4) : probe_macs(s->pool);
+        double start = ek_now();
+        for (int i = 0; i < copies; i++) {
+            ek_acts a;
+            ek_acts_bind(&a, s->mem, s->x, k, rows, k);
+            ek_linear_forward(&s->ops, s->pool, &w[i], &a, s->y, n);
+        }
+        double seconds = ek_now() - start;
+        double after = rows <= 16 ? probe_read(s->pool, s->arena, arena_bytes / 4) : probe_macs(s->pool);
+        limit = (limit + after) / 2;
+        rate[round] = rows <= 16 ? (double)w[0].bytes * copies / seconds : (double)n * k * rows * copies / seconds;
+        ratio[round] = rate[round] / limit;
+    }
+    double lo = ratio[0], hi = ratio[0], r = median(rate, ROUNDS);
+    for (int i = 1; i < ROUNDS; i++) lo = ratio[i] < lo ? ratio[i] : lo, hi = ratio[i] > hi ? ratio[i] : hi;
+    printf("rows %3d  k %6d -> n %6d  %8.1f %s  %5.1f %% of %s (%.1f to %.1f)\n", rows, k, n, r / 1e9,
+           rows <= 16 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS), rows <= 16 ? "read bandwidth" : "multiply-add peak",
+           100 * lo, 100 * hi);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const int shape[][2] = {{2048, 1536}, {256, 1536}, {6144, 1536}, {1536, 2048}, {1536, 6144}, {1536, 12288}, {262144, 1536}};
+    setup s = {.bits = argc > 3 ? atoi(argv[3]) : 4, .group = argc > 4 ? atoi(argv[4]) : 64};
+    const char *isa = argc > 2 ? argv[2] : "avx512";
+    if (ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2) != EK_OK || ek_cpu_mask(isa, &s.cpu) != EK_OK) {
+        printf("%s\n", ek_err_text());
+        return 1;
+    }
+    ek_linear_init(&s.ops, s.cpu);
+    s.arena = ek_alloc_big(arena_bytes + 4096);
+    for (size_t i = 0; i < arena_bytes; i += 8) *(uint64_t *)(s.arena + i) = ek_mix64(i) & 0xbfbfbfbfbfbfbfbf;
+    s.x = ek_alloc_big(sizeof(float) * MAX_ROWS * 12288);
+    for (size_t i = 0; i < (size_t)MAX_ROWS * 12288; i++) s.x[i] = (float)(int32_t)ek_mix64(i) * 0x1p-31f;
+    s.y = ek_alloc_big(sizeof(float) * MAX_ROWS * 262144);
+    s.mem = ek_alloc_big(ek_acts_bytes(MAX_ROWS, 12288));
+    printf("%s, %s, %d threads, %d bits group %d\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), s.bits, s.group);
+    const char *only = argc > 5 ? argv[5] : "1,512";
+    for (const char *p = only; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+            if (atoi(p) == 1 || shape[i][0] != 262144) bench(&s, shape[i][0], shape[i][1], atoi(p));
+    ek_pool_close(s.pool);
+    return 0;
+}

@@ -1,0 +1,164 @@
+/* Form Q on AVX-512 VNNI: a vector lane is one output of a panel.
+ *
+ * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
+ * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
+ * times X, so it ends as I exactly. A tile is one panel by up to 8 rows: nibbles are unpacked
+ * once for all of them. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "ops/x86/linear_tile.h"
+#include "ops/x86/linear_x86.h"
+
+enum { TILE = 8, PREFETCH = 8192 };
+
+typedef struct row_set {
+    const int8_t *q[TILE];
+    const float *sx[TILE], *sxx[TILE];
+    const int32_t *start[TILE];
+} row_set;
+
+INLINE __m512i quad(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm512_set1_epi32(four);
+}
+
+/* acc[r] += codes * rows over one A-group; returns the next codes. */
+INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n,
+                          const bool q8, const int a_group)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    if (q8) {
+        for (int v = 0; v < a_group / 4; v++, codes += 64) {
+            __m512i c = _mm512_load_si512(codes);
+            UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], c, quad(rows->q[r] + k + 4 * v));
+        }
+        return codes;
+    }
+    for (int v = 0; v < a_group / 8; v++, codes += 64) {
+        __m512i both = _mm512_load_si512(codes);
+        __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], even, quad(rows->q[r] + k + 8 * v));
+        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], odd, quad(rows->q[r] + k + 8 * v + 4));
+    }
+    return codes;
+}
+
+INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
+{
+    if (t == EK_F32) return _mm512_load_ps((const float *)at + i * EK_PANEL);
+    __m256i half = _mm256_load_si256((const __m256i *)at + i);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+INLINE void push(__m512 (*node)[TILE], unsigned count, __m512 *leaf, const int n)
+{
+    int level = 0;
+    for (; count & 1; count >>= 1, level++)
+        UNROLL for (int r = 0; r < n; r++) leaf[r] = _mm512_add_ps(node[level][r], leaf[r]);
+    UNROLL for (int r = 0; r < n; r++) node[level][r] = leaf[r];
+}
+
+INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
+{
+    int level = __builtin_ctz(count);
+    __m512 total = node[level][r];
+    for (level++; count >> level; level++)
+        if (count >> level & 1) total = _mm512_add_ps(node[level][r], total);
+    return total;
+}
+
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
+                 __mmask16 mask, const int n, const bool q8, const int a_group)
+{
+    row_set rows;
+    UNROLL for (int r = 0; r < n; r++)
+    {
+        ptrdiff_t at = ek_acts_row(x, row + r);
+        rows.q[r] = x->q + at * x->ldq;
+        rows.sx[r] = x->sx + at * x->lds, rows.sxx[r] = x->sxx + at * x->lds, rows.start[r] = x->start + at * x->lds;
+    }
+    const int groups = w->k / w->group, block = EK_KBLOCK / w->group, parts = w->group / a_group;
+    const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
+    const bool biased = w->biased;
+    const ek_dtype scale_dtype = w->scale_dtype;
+    const __m512 zero = _mm512_set1_ps((float)w->zero);
+
+    __m512 node[EK_LINEAR_LEVELS][TILE];
+    unsigned leaves = 0;
+    for (ptrdiff_t g = 0, a = 0; g < groups; leaves++) {
+        __m512 a1[TILE], a2[TILE];
+        UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm512_setzero_ps();
+        for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
+            __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
+            if (n <= 4)
+                for (size_t i = 0; i < code_bytes + rest; i += 64)
+                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
+            if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
+            for (int part = 0; part < parts; part++, a++) {
+                __m512i acc[TILE];
+                UNROLL for (int r = 0; r < n; r++)
+                {
+                    acc[r] = _mm512_set1_epi32(rows.start[r][a]);
+                    if (q8) acc[r] = _mm512_slli_epi32(acc[r], 4);
+                }
+                codes = dot(acc, codes, &rows, a * a_group, n, q8, a_group);
+                UNROLL for (int r = 0; r < n; r++)
+                {
+                    __m512 si = _mm512_mul_ps(s, _mm512_cvtepi32_ps(acc[r]));
+                    a1[r] = _mm512_fmadd_ps(si, _mm512_set1_ps(rows.sx[r][a]), a1[r]);
+                }
+                if (!biased) continue;
+                UNROLL for (int r = 0; r < n; r++)
+                    a2[r] = _mm512_fmadd_ps(centre, _mm512_set1_ps(rows.sxx[r][a]), a2[r]);
+            }
+        }
+        if (biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm512_add_ps(a1[r], a2[r]);
+        push(node, leaves, a1, n);
+    }
+    UNROLL for (int r = 0; r < n; r++) _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, sum(node, leaves, r));
+}
+
+#define TILE_FN(n, q8, a)                                                                                       \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##n(const ek_linear *w, const ek_acts *x, int row,  \
+                                                                float *y, ptrdiff_t ldy, const uint8_t *codes, \
+                                                                __mmask16 mask)                                \
+    {                                                                                                          \
+        tile(w, x, row, y, ldy, codes, mask, n, q8, a);                                                        \
+    }
+#define TILES(q8, a)                                                                                       \
+    TILE_FN(1, q8, a) TILE_FN(2, q8, a) TILE_FN(3, q8, a) TILE_FN(4, q8, a) TILE_FN(5, q8, a)              \
+    TILE_FN(6, q8, a) TILE_FN(7, q8, a) TILE_FN(8, q8, a)                                                  \
+    static tile_fn *const tiles_##q8##_##a[TILE + 1] = {NULL, tile_##q8##_##a##_1, tile_##q8##_##a##_2,    \
+        tile_##q8##_##a##_3, tile_##q8##_##a##_4, tile_##q8##_##a##_5, tile_##q8##_##a##_6,                \
+        tile_##q8##_##a##_7, tile_##q8##_##a##_8};
+
+typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
+                     __mmask16 mask);
+TILES(0, 32)
+TILES(0, 64)
+TILES(1, 32)
+TILES(1, 64)
+
+static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
+                tile_fn *const *tiles)
+{
+    for (int p = p0; p < p1; p++) {
+        int left = w->n - p * EK_PANEL;
+        __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
+        for (int r = r0; r < r1; r += TILE)
+            tiles[ek_min(TILE, r1 - r)](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask);
+    }
+}
+
+void ek_linear_q4_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_0_32 : tiles_0_64);
+}
+
+void ek_linear_q8_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_1_32 : tiles_1_64);
+}
