@@ -1,0 +1,227 @@
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/budget.h"
+#include "engine/state.h"
+
+ek_engine_opts ek_engine_defaults(void)
+{
+    return (ek_engine_opts){.max_requests = 16, .max_queue = 256, .chunk = 512};
+}
+
+static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
+{
+    if (o->max_requests < 1 || o->max_requests > 65536)
+        return ek_fail(EK_EINVAL, "max_requests is %d, it must be between 1 and 65536", o->max_requests);
+    if (o->max_queue < 0) return ek_fail(EK_EINVAL, "max_queue is %d, it must be 0 or more", o->max_queue);
+    if (o->chunk < 1 || o->chunk > 1 << 20)
+        return ek_fail(EK_EINVAL, "chunk is %d, it must be between 1 and %d", o->chunk, 1 << 20);
+    if (o->ctx_tokens < 0 || o->ctx_tokens == 1)
+        return ek_fail(EK_EINVAL, "a context of %d tokens, it needs at least 2", o->ctx_tokens);
+    if (o->ctx_tokens > ctx_model)
+        return ek_fail(EK_EINVAL, "a context of %d tokens, the model has %d", o->ctx_tokens, ctx_model);
+    if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
+    return EK_OK;
+}
+
+static ek_err open_pages(ek_engine *e)
+{
+    const ek_kv_layout *layout = e->on.layout;
+    int ctx = e->opts.ctx_tokens ? e->opts.ctx_tokens : e->on.config->max_position_embeddings;
+    ek_budget b = {.ctx = ctx};
+    if (e->on.n_pages[EK_FULL] || e->on.n_pages[EK_SLIDING]) {
+        memcpy(b.n_pages, e->on.n_pages, sizeof b.n_pages);
+        int64_t most = (int64_t)b.n_pages[EK_FULL] * EK_PAGE_TOKENS;
+        if (layout->page_bytes[EK_FULL] > 0 && most < b.ctx) b.ctx = (int)most;
+        if (b.n_pages[EK_SLIDING] < ek_table_most(layout, EK_SLIDING, b.ctx, 1))
+            return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b.n_pages[EK_SLIDING],
+                           ek_table_most(layout, EK_SLIDING, b.ctx, 1));
+    } else {
+        double have = ek_memory_available(), limit = have > 0 ? have / 2 : INFINITY;
+        if (e->opts.kv_bytes > 0) limit = e->opts.kv_bytes;
+        EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, e->opts.ctx_tokens == 0));
+    }
+    if (b.ctx < 2) return ek_fail(EK_ENOMEM, "%d pages hold no context", b.n_pages[EK_FULL]);
+    e->rules.ctx = b.ctx;
+    if (b.ctx < ctx)
+        ek_log(EK_LOG_WARN, "memory for keys and values limits a request to %d tokens, the model allows %d", b.ctx, ctx);
+    ek_log(EK_LOG_INFO, "keys and values: %d full and %d sliding pages of %d tokens, %.1f MiB", b.n_pages[EK_FULL],
+           b.n_pages[EK_SLIDING], EK_PAGE_TOKENS, (double)ek_pages_bytes(layout, b.n_pages) / 1048576);
+    EK_TRY(ek_pages_open(&e->pages, layout, b.n_pages));
+    for (int k = 0; k < EK_KIND_COUNT; k++) e->stats.pages_total[k] = ek_pages_total(e->pages, (ek_layer_kind)k);
+    ek_pages_poison(e->pages, e->on.poison);
+    return EK_OK;
+}
+
+/* Everything a step needs, taken now. */
+static ek_err open_step(ek_engine *e)
+{
+    int vocab = e->rules.vocab_size, requests = e->opts.max_requests;
+    e->max_rows = e->opts.chunk + requests;
+    e->max_told = (int)(32.0 * 1048576 / sizeof(float) / vocab);
+    if (e->max_told > e->opts.chunk) e->max_told = e->opts.chunk;
+    if (e->max_told < 1) e->max_told = 1;
+    e->ld = (vocab + 15) / 16 * 16;
+    e->logits_bytes = sizeof(float) * (size_t)e->ld * (size_t)(e->max_told + requests);
+    e->logits = ek_alloc_big(e->logits_bytes);
+    if (!e->logits) return EK_ENOMEM;
+    e->running = ek_alloc(sizeof *e->running * (size_t)requests);
+    e->plan.part = ek_alloc(sizeof *e->plan.part * (size_t)requests);
+    e->plan.seq = ek_alloc(sizeof *e->plan.seq * (size_t)requests);
+    e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->max_rows);
+    e->n_samplers = ek_pool_threads(e->on.pool);
+    e->sampler = ek_alloc(sizeof *e->sampler * (size_t)e->n_samplers);
+    for (int i = 0; i < e->n_samplers; i++)
+        ek_sampler_open(&e->sampler[i], e->on.cpu, vocab, e->on.config->suppress, e->on.config->n_suppress);
+    return e->on.open ? e->on.open(e->on.arg, e->max_rows, e->max_told + requests, e->rules.ctx) : EK_OK;
+}
+
+ek_err ek_engine_open_on(ek_engine **out, const ek_backend *b, const ek_engine_opts *opts)
+{
+    ek_engine *e = ek_alloc(sizeof *e);
+    const ek_config *c = b->config;
+    e->on = *b;
+    e->opts = *opts;
+    e->inbox_end = &e->inbox;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+    e->rules = (ek_request_rules){.vocab_size = c->vocab_size, .stop = c->stop, .n_stop = c->n_stop, .layout = b->layout};
+    ek_err err = check_opts(opts, c->max_position_embeddings);
+    if (!err) err = open_pages(e);
+    if (!err) err = open_step(e);
+    if (err) {
+        ek_engine_close(e);
+        return err;
+    }
+    *out = e;
+    return EK_OK;
+}
+
+void ek_engine_close(ek_engine *e)
+{
+    if (!e) return;
+    ek_engine_stop(e, false);
+    if (e->on.close) e->on.close(e->on.arg);
+    for (int i = 0; i < e->n_samplers; i++) ek_sampler_close(e->sampler[i]);
+    free(e->sampler);
+    free(e->running);
+    free(e->plan.part);
+    free(e->plan.seq);
+    free(e->plan.row);
+    ek_free_big(e->logits, e->logits_bytes);
+    ek_pages_close(e->pages);
+    pthread_cond_destroy(&e->wake);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+const ek_model *ek_engine_model(const ek_engine *e)
+{
+    return e->model;
+}
+
+int ek_engine_ctx(const ek_engine *e)
+{
+    return e->rules.ctx;
+}
+
+/* The caller holds the lock. */
+static ek_err enter(ek_engine *e, ek_request *r)
+{
+    if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
+    int room = e->opts.max_requests + e->opts.max_queue;
+    if (e->n_live >= room)
+        return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
+    r->id = ++e->last_id;
+    *e->inbox_end = r;
+    e->inbox_end = &r->next;
+    r->live_next = e->live;
+    if (e->live) e->live->live_prev = r;
+    e->live = r;
+    e->n_live++;
+    e->stats.requests++;
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    return EK_OK;
+}
+
+ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *o, ek_request_id *id)
+{
+    EK_TRY(ek_request_check(o, &e->rules));
+    ek_request *r = ek_request_new(o, &e->rules);
+    pthread_mutex_lock(&e->lock);
+    ek_err err = enter(e, r);
+    if (err == EK_OK && id) *id = r->id; /* written before the first event can be */
+    pthread_mutex_unlock(&e->lock);
+    if (err != EK_OK) ek_request_free(r);
+    return err;
+}
+
+void ek_engine_cancel(ek_engine *e, ek_request_id id)
+{
+    pthread_mutex_lock(&e->lock);
+    for (ek_request *r = e->live; r; r = r->live_next)
+        if (r->id == id) {
+            atomic_store(&r->cancelled, true);
+            e->poked = true;
+            pthread_cond_signal(&e->wake);
+        }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Waits until there is something to do; false when the engine is closed and empty. */
+static bool wait_for_work(ek_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    while (!e->poked && !e->closed) pthread_cond_wait(&e->wake, &e->lock);
+    bool more = !e->closed || e->n_live > 0;
+    pthread_mutex_unlock(&e->lock);
+    return more;
+}
+
+static void *engine_thread(void *arg)
+{
+    ek_engine *e = arg;
+    for (bool worked = true; worked || wait_for_work(e);) ek_engine_step(e, &worked);
+    return NULL;
+}
+
+ek_err ek_engine_start(ek_engine *e)
+{
+    EK_ASSERT(!e->has_thread);
+    if (pthread_create(&e->thread, NULL, engine_thread, e) != 0)
+        return ek_fail(EK_ENOMEM, "the engine's thread could not be started");
+    e->has_thread = true;
+    return EK_OK;
+}
+
+void ek_engine_stop(ek_engine *e, bool drain)
+{
+    pthread_mutex_lock(&e->lock);
+    e->closed = true;
+    for (ek_request *r = e->live; r && !drain; r = r->live_next) atomic_store(&r->cancelled, true);
+    pthread_cond_signal(&e->wake);
+    bool any = e->n_live > 0;
+    pthread_mutex_unlock(&e->lock);
+    if (e->has_thread) {
+        pthread_join(e->thread, NULL);
+        e->has_thread = false;
+        return;
+    }
+    while (any) ek_engine_step(e, &any);
+}
+
+void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)
+{
+    ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */
+    pthread_mutex_lock(&open->lock);
+    *out = e->stats;
+    out->waiting = e->n_live > out->running ? e->n_live - out->running : 0;
+    pthread_mutex_unlock(&open->lock);
+}

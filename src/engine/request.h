@@ -1,0 +1,51 @@
+/* One request as the engine keeps it. */
+#ifndef EK_ENGINE_REQUEST_H
+#define EK_ENGINE_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "cache/table.h"
+#include "engine/engine.h"
+
+/* Waiting: not a page, not a slot; runs again from its first token. Running: has a slot and
+ * the pages of its first n_done tokens. A finished request is freed at once. */
+typedef enum ek_request_state { EK_WAITING, EK_RUNNING } ek_request_state;
+
+typedef struct ek_request {
+    ek_request_id id; /* ascending in order of arrival */
+    ek_request_state state;
+    atomic_bool cancelled; /* set by any thread, seen before the next step */
+    int32_t *tokens;       /* prompt, then reply */
+    int n_prompt, n_tokens;
+    int most_tokens; /* n_tokens never exceeds it */
+    int n_done;      /* tokens whose keys and values are in pages */
+    int n_told;      /* prompt positions below it have been handed to on_prompt_logits */
+    ek_table table;
+    ek_sampling sampling; /* bias is owned */
+    int32_t *stop;        /* owned; the model's stop ids are among them unless ignored */
+    int n_stop;
+    ek_sink_fn *sink;
+    void *arg, *user;
+    void (*on_prompt_logits)(void *user, int pos, const float *logits);
+    bool admitted;  /* has run before */
+    struct ek_request *next;                 /* in the inbox or the list of the waiting */
+    struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
+} ek_request;
+
+/* What a request is checked against and made from. */
+typedef struct ek_request_rules {
+    int vocab_size, ctx;
+    const int32_t *stop;
+    int n_stop;
+    const ek_kv_layout *layout;
+} ek_request_rules;
+
+/* EINVAL or ETOOLONG with the numbers; takes nothing then. */
+ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules);
+/* A waiting request with its own copy of everything in o, which was checked. */
+ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules);
+void ek_request_free(ek_request *r); /* its table holds nothing */
+
+bool ek_request_is_stop(const ek_request *r, int32_t token);
+
+#endif

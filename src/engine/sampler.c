@@ -1,0 +1,228 @@
+#include "engine/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "engine/choose.h"
+#include "engine/weights.h"
+#include "ops/math.h"
+#include "ops/rows.h"
+
+/* No noise is above this: u is at most 1 - 2^-24. */
+#define MOST_GUMBEL 16.7f
+
+struct ek_sampler {
+    ek_row_ops rows;
+    ek_weight_sum_fn *weight_sum;
+    int vocab_size;
+    int32_t *suppress;
+    int n_suppress;
+    float *z;         /* the row while it is changed */
+    int32_t *replied; /* times a token occurs in the reply; zero between draws */
+    uint8_t *seen;    /* occurs in the history; zero between draws */
+    int32_t *touched; /* the tokens with seen set */
+    ek_choose choose;
+};
+
+void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32_t *suppress, int n_suppress)
+{
+    ek_sampler *s = ek_alloc(sizeof *s);
+    size_t n = (size_t)vocab_size;
+    ek_row_init(&s->rows, cpu);
+    s->weight_sum = ek_weight_sum_for(cpu);
+    s->vocab_size = vocab_size;
+    s->n_suppress = n_suppress;
+    s->suppress = ek_alloc(sizeof *s->suppress * (size_t)n_suppress);
+    if (n_suppress) memcpy(s->suppress, suppress, sizeof *suppress * (size_t)n_suppress);
+    s->z = ek_alloc(sizeof *s->z * n);
+    s->replied = ek_alloc(sizeof *s->replied * n);
+    s->seen = ek_alloc(n);
+    s->touched = ek_alloc(sizeof *s->touched * n);
+    ek_choose_init(&s->choose, vocab_size);
+    *out = s;
+}
+
+void ek_sampler_close(ek_sampler *s)
+{
+    if (!s) return;
+    free(s->suppress);
+    free(s->z);
+    free(s->replied);
+    free(s->seen);
+    free(s->touched);
+    ek_choose_fini(&s->choose);
+    free(s);
+}
+
+static ek_err in_range(const char *name, float x, float least, float most)
+{
+    if (x >= least && x <= most) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s is %g, it must be between %g and %g", name, x, least, most);
+}
+
+/* The bounds keep every value on the way to a token finite. */
+ek_err ek_sampling_check(const ek_sampling *o, int vocab_size)
+{
+    EK_TRY(in_range("temperature", o->temperature, 0, 1000));
+    EK_TRY(in_range("top_p", o->top_p, 0, 1));
+    EK_TRY(in_range("min_p", o->min_p, 0, 1));
+    EK_TRY(in_range("repetition_penalty", o->repetition_penalty, 1e-3f, 1e3f));
+    EK_TRY(in_range("presence_penalty", o->presence_penalty, -1000, 1000));
+    EK_TRY(in_range("frequency_penalty", o->frequency_penalty, -1000, 1000));
+    if (o->top_k < 0) return ek_fail(EK_EINVAL, "top_k is %d, it must be 0 (off) or more", o->top_k);
+    if (o->n_bias < 0) return ek_fail(EK_EINVAL, "%d entries of logit_bias", o->n_bias);
+    for (int i = 0; i < o->n_bias; i++) {
+        const ek_logit_bias *b = &o->bias[i];
+        if (b->token < 0 || b->token >= vocab_size)
+            return ek_fail(EK_EINVAL, "logit_bias names token %d, the vocabulary has %d", b->token, vocab_size);
+        if (b->bias != -INFINITY) EK_TRY(in_range("a logit_bias", b->bias, -1000, 1000));
+    }
+    return EK_OK;
+}
+
+ek_sampling ek_sampling_greedy(void)
+{
+    return (ek_sampling){.top_p = 1, .repetition_penalty = 1};
+}
+
+float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token)
+{
+    uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t counter[4] = {(uint32_t)pos, (uint32_t)token / 4, (uint32_t)purpose, 0};
+    ek_philox(out, counter, key);
+    /* 23 bits, so that u is exact and never 1 */
+    float u = ((float)(out[token % 4] >> 9) + 0.5f) * 0x1p-23f;
+    return -ek_ln(-ek_ln(u));
+}
+
+static bool has_penalties(const ek_sampling *o)
+{
+    return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
+}
+
+/* Repetition over prompt and reply as in transformers; presence and frequency over the reply.
+ * A token is changed once, whatever the order in which tokens are visited. */
+static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens, int n_prompt, int n_tokens)
+{
+    int n = 0;
+    for (int i = 0; i < n_tokens; i++) {
+        int32_t t = tokens[i];
+        if (i >= n_prompt) s->replied[t]++;
+        if (s->seen[t]) continue;
+        s->seen[t] = 1;
+        s->touched[n++] = t;
+    }
+    for (int i = 0; i < n; i++) {
+        int32_t t = s->touched[i];
+        float z = s->z[t];
+        if (o->repetition_penalty != 1) z = z < 0 ? z * o->repetition_penalty : z / o->repetition_penalty;
+        if (s->replied[t] > 0) {
+            z -= o->presence_penalty;
+            z -= o->frequency_penalty * (float)s->replied[t];
+        }
+        s->z[t] = z;
+        s->seen[t] = 0;
+        s->replied[t] = 0;
+    }
+}
+
+static bool suppressed(const ek_sampler *s, int32_t token)
+{
+    for (int i = 0; i < s->n_suppress; i++)
+        if (s->suppress[i] == token) return true;
+    return false;
+}
+
+/* The row after suppress_tokens, bias and penalties, in s->z. */
+static void process(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
+                    int n_tokens)
+{
+    memcpy(s->z, logits, sizeof *logits * (size_t)s->vocab_size);
+    for (int i = 0; i < s->n_suppress; i++) s->z[s->suppress[i]] = -INFINITY;
+    for (int i = 0; i < o->n_bias; i++) s->z[o->bias[i].token] += o->bias[i].bias;
+    if (has_penalties(o)) penalise(s, o, tokens, n_prompt, n_tokens);
+}
+
+/* The best candidate so far: the largest z + g, ties to the lowest id. */
+struct best {
+    float sum;
+    int32_t token;
+};
+
+static void consider(struct best *b, const ek_sampling *o, int pos, float z, int32_t token)
+{
+    if (b->token >= 0 && z + MOST_GUMBEL < b->sum) return; /* no noise can lift it */
+    float sum = z + ek_gumbel(o->seed, pos, EK_NOISE_SAMPLE, token);
+    if (b->token < 0 || sum > b->sum || (sum == b->sum && token < b->token)) *b = (struct best){sum, token};
+}
+
+/* Every token is a candidate. The likeliest goes first: most others then need no noise. */
+static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampling *o, int pos)
+{
+    struct best b = {.token = -1};
+    consider(&b, o, pos, z[top], top);
+    for (int32_t t = 0; t < n; t++)
+        if (z[t] + MOST_GUMBEL >= b.sum && t != top && z[t] > -INFINITY) consider(&b, o, pos, z[t], t);
+    return b.token;
+}
+
+/* Candidates in order (z descending, id ascending) until one of the limits ends them. */
+static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek_sampling *o, int pos)
+{
+    bool cut_k = o->top_k > 0 && o->top_k < s->vocab_size;
+    int k = cut_k ? o->top_k : s->vocab_size;
+    ek_choose *c = &s->choose;
+    ek_choose_start(c, z, cut_k ? k : 256);
+    float total = 0;
+    if (o->top_p < 1) {
+        if (cut_k) {
+            ek_candidate next;
+            for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++)
+                total += ek_exp(next.z - top);
+            ek_choose_again(c);
+        } else {
+            total = s->weight_sum(z, s->vocab_size, top);
+        }
+    }
+    struct best b = {.token = -1};
+    float sum = 0;
+    ek_candidate next;
+    for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++) {
+        if (o->top_p < 1 || o->min_p > 0) {
+            float w = ek_exp(next.z - top);
+            if (i > 0 && o->top_p < 1 && !(sum < o->top_p * total)) break;
+            if (i > 0 && w < o->min_p) break;
+            sum += w;
+        }
+        /* in descending order: when one cannot win, none after it can */
+        if (b.token >= 0 && next.z + MOST_GUMBEL < b.sum) break;
+        consider(&b, o, pos, next.z, next.id);
+    }
+    return b.token;
+}
+
+int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
+                  int n_tokens)
+{
+    bool plain = o->n_bias == 0 && !has_penalties(o), greedy = o->temperature < EK_LEAST_TEMPERATURE;
+    int n = s->vocab_size;
+    const float *z = logits;
+    int32_t top = s->rows.argmax(logits, n);
+    if (!plain || (s->n_suppress && (!greedy || suppressed(s, top)))) {
+        process(s, logits, o, tokens, n_prompt, n_tokens);
+        z = s->z;
+        top = s->rows.argmax(z, n);
+    }
+    if (z[top] == -INFINITY) return -1;
+    if (greedy) return top;
+    if (o->temperature != 1) {
+        for (int i = 0; i < n; i++) s->z[i] = z[i] / o->temperature;
+        z = s->z;
+        top = s->rows.argmax(z, n); /* the division may have made ties */
+    }
+    bool all = (o->top_k == 0 || o->top_k >= n) && o->top_p >= 1 && o->min_p <= 0;
+    return all ? draw_from_all(z, n, top, o, n_tokens) : draw_from_best(s, z, z[top], o, n_tokens);
+}

@@ -1,0 +1,33 @@
+/* From a row of logits to a token: a pure function of the row, the request's own tokens and
+ * its options. There is no stream of random numbers: noise is keyed by (seed, position of the
+ * sampled token, token id), so batching, preemption and resumption cannot shift a draw.
+ * Definition: docs/NUMERICS.md 7. */
+#ifndef EK_ENGINE_SAMPLER_H
+#define EK_ENGINE_SAMPLER_H
+
+#include "engine/engine.h"
+
+/* Temperatures below this are greedy: the division would leave the range of float32. */
+#define EK_LEAST_TEMPERATURE 1e-5f
+
+/* Noise drawn for one purpose never serves another. */
+enum { EK_NOISE_SAMPLE = 0, EK_NOISE_DRAFT = 1 };
+
+/* Working memory of one sampling thread; a draw allocates nothing. */
+typedef struct ek_sampler ek_sampler;
+void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32_t *suppress, int n_suppress);
+void ek_sampler_close(ek_sampler *s);
+
+/* Every option in its range; EINVAL names the option, its value and the range. */
+ek_err ek_sampling_check(const ek_sampling *o, int vocab_size);
+
+/* The token at position n_tokens, after tokens[0..n_tokens) of which the first n_prompt are
+ * the prompt. logits: vocab_size, finite. -1 when every token is masked. */
+int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
+                  int n_tokens);
+
+/* Gumbel noise of one token: -log(-log u), u from 23 bits of Philox4x32-10 with key seed and
+ * counter (pos, token / 4, purpose, 0), lane token % 4. In [-2.82, 16.64]. */
+float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token);
+
+#endif
