@@ -1,0 +1,421 @@
+/* The forward pass (transformers, modeling_gemma4.py, in float32), layer by layer over all rows.
+ * Work that concerns one row alone is gathered into stages between the linear layers. */
+#include <math.h>
+#include <string.h>
+
+#include "model/pass.h"
+
+typedef struct row_arg {
+    const ek_pass *p;
+    ek_row_fn *fn;
+    int a_task;
+} row_arg;
+
+static void row_task(void *arg, int task, int worker)
+{
+    const row_arg *t = arg;
+    for (int r = task * t->a_task; r < (task + 1) * t->a_task && r < t->p->n; r++) t->fn(t->p, r, worker);
+}
+
+void ek_each_row(const ek_pass *p, ek_row_fn *fn)
+{
+    enum { WORTH_WAKING = 4, TASKS_A_THREAD = 4 };
+    int threads = ek_pool_threads(p->m->pool);
+    row_arg arg = {p, fn, 1 + (p->n - 1) / (threads * TASKS_A_THREAD)};
+    if (p->n < WORTH_WAKING) arg.a_task = p->n;
+    ek_pool_run(p->m->pool, row_task, &arg, (p->n + arg.a_task - 1) / arg.a_task);
+}
+
+static const ek_layer_config *config_of(const ek_pass *p)
+{
+    return &p->m->config.layer[p->layer];
+}
+
+static const ek_layer_weights *weights_of(const ek_pass *p)
+{
+    return &p->m->w.layer[p->layer];
+}
+
+/* y = x w^T for the rows still running. */
+static void project(const ek_pass *p, const ek_linear *w, ek_acts *x, const ek_buffer *y)
+{
+    ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
+}
+
+static ek_acts read_rows(const ek_pass *p, const ek_buffer *x, int k)
+{
+    ek_acts a;
+    ek_acts_bind(&a, p->s->acts, x->at, x->ld, p->n, k);
+    return a;
+}
+
+/* --- before the layers */
+
+static void embed_row(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_model *m = p->m;
+    ek_scratch *s = p->s;
+    float *h = ek_at(&s->h, r);
+    ek_linear_row(&m->w.embed, s->id[r], h);
+    m->rows.scale(h, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+    m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (m->n_rotated[k])
+            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->row[r].pos);
+}
+
+/* Layers [first, first + n) of one token's inputs: ctx holds their projections. */
+static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first, int n, float *temp)
+{
+    const ek_model *m = p->m;
+    int size = m->config.per_layer_size;
+    ek_table_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
+    m->rows.scale(temp, sqrtf((float)size), n * size);
+    m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
+    for (int i = 0; i < n; i++)
+        m->rows.rms_norm(ctx + i * size, ctx + i * size, m->w.per_layer_norm, size, m->config.rms_norm_eps);
+    m->rows.add_scale(ctx, ctx, temp, (float)(1 / sqrt(2.0)), n * size);
+}
+
+static void per_layer_head_row(const ek_pass *p, int r, int worker)
+{
+    ek_scratch *s = p->s;
+    per_layer_inputs(p, ek_at(&s->per_layer_head, r), s->id[r], 0, ek_prompt_layers(&p->m->config),
+                     ek_at(&s->token, worker));
+}
+
+static void per_layer_tail_row(const ek_pass *p, int r, int worker)
+{
+    ek_scratch *s = p->s;
+    int first = ek_prompt_layers(&p->m->config);
+    per_layer_inputs(p, ek_at(&s->per_layer_tail, r), s->id[s->want[r]], first, p->m->config.n_layers - first,
+                     ek_at(&s->token, worker));
+}
+
+static void embed(ek_pass *p)
+{
+    const ek_model *m = p->m;
+    ek_scratch *s = p->s;
+    ek_each_row(p, embed_row);
+    if (!m->config.per_layer_size) return;
+    ek_acts all = read_rows(p, &s->h, m->config.hidden_size);
+    if (m->w.per_layer_head.n) {
+        project(p, &m->w.per_layer_head, &all, &s->per_layer_head);
+        ek_each_row(p, per_layer_head_row);
+    }
+    if (!p->n_want) return;
+    if (m->w.per_layer_tail.a_group) ek_acts_quantize(&m->linear, m->pool, &all, m->w.per_layer_tail.a_group);
+    ek_acts wanted = ek_acts_pick(&all, s->want, p->n_want);
+    project(p, &m->w.per_layer_tail, &wanted, &s->per_layer_tail);
+    ek_pass few = *p;
+    few.n = p->n_want;
+    ek_each_row(&few, per_layer_tail_row);
+}
+
+/* --- attention */
+
+static void rotate(const ek_pass *p, float *head, int r)
+{
+    const ek_layer_config *l = config_of(p);
+    p->m->rows.rope(head, ek_at(&p->s->cos[l->kind], r), ek_at(&p->s->sin[l->kind], r), l->head_dim / 2,
+                    p->m->n_rotated[l->kind]);
+}
+
+static void query_row(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_layer_config *l = config_of(p);
+    float *q = ek_at(&p->s->q, r);
+    for (int j = 0; j < p->m->config.n_heads; j++, q += l->head_dim) {
+        p->m->rows.rms_norm(q, q, weights_of(p)->q_norm, l->head_dim, p->m->config.rms_norm_eps);
+        rotate(p, q, r);
+    }
+}
+
+static void key_row(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_layer_config *l = config_of(p);
+    const ek_row_ops *ops = &p->m->rows;
+    float eps = p->m->config.rms_norm_eps, *k = ek_at(&p->s->k, r), *v = ek_at(&p->s->v, r);
+    for (int j = 0; j < l->n_kv_heads; j++, k += l->head_dim, v += l->head_dim) {
+        ops->rms_norm(v, l->k_eq_v ? k : v, NULL, l->head_dim, eps); /* values are k_proj's output as it is */
+        ops->rms_norm(k, k, weights_of(p)->k_norm, l->head_dim, eps);
+        rotate(p, k, r);
+    }
+}
+
+static void all_row(const ek_pass *p, int r, int worker)
+{
+    query_row(p, r, worker);
+    key_row(p, r, worker);
+}
+
+/* Rows of one page go to one thread: a quantised format may pack two tokens into a byte. */
+static void store_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const ek_pass *p = arg;
+    const ek_scratch *s = p->s;
+    for (int r = s->store[task]; r < s->store[task + 1]; r++)
+        ek_attn_store(p->m->attn[config_of(p)->kind], &s->view[s->row[r].view], s->row[r].pos, ek_at(&s->k, r),
+                      ek_at(&s->v, r));
+}
+
+static void store(const ek_pass *p)
+{
+    ek_pool_run(p->m->pool, store_task, (void *)p, p->n_store);
+}
+
+static void point_views(const ek_pass *p)
+{
+    ek_scratch *s = p->s;
+    for (int i = 0; i < p->n_views; i++)
+        s->view[i] = (ek_kv_view){s->seq[i]->page[config_of(p)->kind], p->m->kv_offset[p->layer]};
+}
+
+static void keep(const ek_buffer *b, int to, int from)
+{
+    memmove(ek_at(b, to), ek_at(b, from), sizeof(float) * (size_t)b->ld);
+}
+
+/* Rows that want no logits end here: the layers behind write no keys that others could read. */
+static void drop_rows(ek_pass *p)
+{
+    ek_scratch *s = p->s;
+    for (int i = 0; i < p->n_want; i++) {
+        int from = s->want[i];
+        if (from == i) continue;
+        keep(&s->h, i, from);
+        keep(&s->x, i, from);
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            keep(&s->cos[k], i, from);
+            keep(&s->sin[k], i, from);
+        }
+        s->row[i] = s->row[from];
+    }
+    p->n = p->n_want;
+}
+
+/* q, k and v of all rows; of the last owner q only for rows that go on. */
+static void project_heads(ek_pass *p)
+{
+    const ek_model *m = p->m;
+    ek_scratch *s = p->s;
+    const ek_layer_weights *w = weights_of(p);
+    bool owns = config_of(p)->owns_kv, last = p->layer == ek_prompt_layers(&m->config) && p->n_want < p->n;
+    ek_acts x = read_rows(p, &s->x, m->config.hidden_size);
+    ek_linear_job job[3];
+    int n = 0;
+    if (!last) job[n++] = (ek_linear_job){.w = &w->q, .x = &x, .y = s->q.at, .ldy = s->q.ld};
+    if (owns) job[n++] = (ek_linear_job){.w = &w->k, .x = &x, .y = s->k.at, .ldy = s->k.ld};
+    if (owns && w->v.n) job[n++] = (ek_linear_job){.w = &w->v, .x = &x, .y = s->v.at, .ldy = s->v.ld};
+    ek_linear_run(&m->linear, m->pool, n, job);
+    ek_each_row(p, last ? key_row : owns ? all_row : query_row);
+    point_views(p);
+    if (owns) store(p);
+    if (!last) return;
+    drop_rows(p);
+    if (!p->n) return;
+    x = read_rows(p, &s->x, m->config.hidden_size);
+    project(p, &w->q, &x, &s->q);
+    ek_each_row(p, query_row);
+}
+
+static void after_attention(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_row_ops *ops = &p->m->rows;
+    int n = p->m->config.hidden_size;
+    float eps = p->m->config.rms_norm_eps, *h = ek_at(&p->s->h, r), *y = ek_at(&p->s->y, r);
+    ops->rms_norm(y, y, weights_of(p)->post_attention_norm, n, eps);
+    ops->add(h, y, n);
+    ops->rms_norm(ek_at(&p->s->x, r), h, weights_of(p)->pre_mlp_norm, n, eps);
+}
+
+static void attend(const ek_pass *p)
+{
+    const ek_model *m = p->m;
+    ek_scratch *s = p->s;
+    const ek_layer_config *l = config_of(p);
+    ek_attn_run(m->attn[l->kind], m->pool, s->view, s->row, p->n, s->q.at, s->q.ld, s->o.at, s->o.ld, s->attn);
+    ek_acts o = read_rows(p, &s->o, m->config.n_heads * l->head_dim);
+    project(p, &weights_of(p)->o, &o, &s->y);
+    ek_each_row(p, after_attention);
+}
+
+/* --- feed-forward */
+
+static void gate_row(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    float *g = ek_at(&p->s->gate, r);
+    p->m->rows.gelu_mul(g, g, ek_at(&p->s->up, r), config_of(p)->intermediate_size);
+}
+
+static void after_mlp(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_row_ops *ops = &p->m->rows;
+    const ek_layer_weights *w = weights_of(p);
+    int n = p->m->config.hidden_size;
+    float eps = p->m->config.rms_norm_eps, *y = ek_at(&p->s->y, r);
+    if (p->m->config.n_experts) {
+        float *sum = ek_at(&p->s->sum, r);
+        ops->rms_norm(y, y, w->post_mlp_norm_1, n, eps);
+        ops->rms_norm(sum, sum, w->post_mlp_norm_2, n, eps);
+        ops->add(y, sum, n);
+    }
+    ops->rms_norm(y, y, w->post_mlp_norm, n, eps);
+    ops->add(ek_at(&p->s->h, r), y, n);
+}
+
+static void run_mlp(const ek_pass *p)
+{
+    const ek_model *m = p->m;
+    ek_scratch *s = p->s;
+    const ek_layer_weights *w = weights_of(p);
+    ek_acts x = read_rows(p, &s->x, m->config.hidden_size);
+    ek_linear_job job[] = {{.w = &w->gate, .x = &x, .y = s->gate.at, .ldy = s->gate.ld},
+                           {.w = &w->up, .x = &x, .y = s->up.at, .ldy = s->up.ld}};
+    ek_linear_run(&m->linear, m->pool, 2, job);
+    ek_each_row(p, gate_row);
+    ek_acts g = read_rows(p, &s->gate, config_of(p)->intermediate_size);
+    project(p, &w->down, &g, &s->y);
+    if (m->config.n_experts) ek_run_experts(p);
+    ek_each_row(p, after_mlp);
+}
+
+/* --- per-layer inputs and the end of a layer */
+
+static void per_layer_row(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    int before = ek_prompt_layers(&p->m->config), size = p->m->config.per_layer_size;
+    const float *own = p->layer < before ? ek_at(&p->s->per_layer_head, r) + p->layer * size
+                                         : ek_at(&p->s->per_layer_tail, r) + (p->layer - before) * size;
+    float *g = ek_at(&p->s->gate, r);
+    p->m->rows.gelu_mul(g, g, own, size);
+}
+
+static void add_per_layer(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    float *y = ek_at(&p->s->y, r);
+    int n = p->m->config.hidden_size;
+    p->m->rows.rms_norm(y, y, weights_of(p)->post_per_layer_norm, n, p->m->config.rms_norm_eps);
+    p->m->rows.add(ek_at(&p->s->h, r), y, n);
+}
+
+static void run_per_layer(const ek_pass *p)
+{
+    ek_scratch *s = p->s;
+    ek_acts h = read_rows(p, &s->h, p->m->config.hidden_size);
+    project(p, &weights_of(p)->per_layer_gate, &h, &s->gate);
+    ek_each_row(p, per_layer_row);
+    ek_acts g = read_rows(p, &s->gate, p->m->config.per_layer_size);
+    project(p, &weights_of(p)->per_layer_proj, &g, &s->y);
+    ek_each_row(p, add_per_layer);
+}
+
+static void end_layer(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_model *m = p->m;
+    int n = m->config.hidden_size, next = p->layer + 1;
+    float *h = ek_at(&p->s->h, r);
+    m->rows.scale(h, *weights_of(p)->scalar, n);
+    m->rows.rms_norm(ek_at(&p->s->x, r), h, next < m->config.n_layers ? m->w.layer[next].input_norm : m->w.norm, n,
+                     m->config.rms_norm_eps);
+}
+
+/* --- head */
+
+typedef struct cap_arg {
+    const ek_pass *p;
+    float *logits;
+    ptrdiff_t ld;
+    int a_row; /* tasks */
+} cap_arg;
+
+enum { CAP_TASK = 16384 };
+
+static void cap_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const cap_arg *t = arg;
+    const ek_config *c = &t->p->m->config;
+    int first = task % t->a_row * CAP_TASK, left = c->vocab_size - first;
+    t->p->m->rows.soft_cap(t->logits + task / t->a_row * t->ld + first, c->final_logit_softcapping,
+                           left < CAP_TASK ? left : CAP_TASK);
+}
+
+static void run_head(const ek_pass *p, float *logits, ptrdiff_t ld)
+{
+    const ek_model *m = p->m;
+    ek_acts x = read_rows(p, &p->s->x, m->config.hidden_size);
+    ek_linear_forward(&m->linear, m->pool, &m->w.embed, &x, logits, ld);
+    if (m->config.final_logit_softcapping == 0) return;
+    cap_arg arg = {p, logits, ld, (m->config.vocab_size + CAP_TASK - 1) / CAP_TASK};
+    ek_pool_run(m->pool, cap_task, &arg, arg.a_row * p->n);
+}
+
+/* --- the rows of a step */
+
+static ek_err check_rows(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
+{
+    const ek_config *c = &s->m->config;
+    int wanted = 0;
+    if (n_rows < 1 || n_rows > s->max_rows)
+        return ek_fail(EK_EINVAL, "a step of %d rows, scratch memory is for 1 to %d", n_rows, s->max_rows);
+    for (int r = 0; r < n_rows; r++) {
+        const ek_row *row = &rows[r];
+        if (row->token < 0 || row->token >= c->vocab_size)
+            return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", row->token, c->vocab_size);
+        if (row->seq < 0 || row->seq >= n_seqs)
+            return ek_fail(EK_EINVAL, "row %d is of sequence %d, there are %d", r, row->seq, n_seqs);
+        if (row->pos < 0 || row->pos >= s->max_ctx)
+            return ek_fail(EK_EINVAL, "row %d is at position %d, the context is %d", r, row->pos, s->max_ctx);
+        if (r > 0 && row->seq == row[-1].seq && row->pos != row[-1].pos + 1)
+            return ek_fail(EK_EINVAL, "row %d is at position %d, the row before it at %d", r, row->pos, row[-1].pos);
+        wanted += row->wants_logits;
+    }
+    if (wanted > s->max_logits)
+        return ek_fail(EK_EINVAL, "%d rows want logits, scratch memory is for %d", wanted, s->max_logits);
+    return EK_OK;
+}
+
+static void take_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *seqs)
+{
+    ek_scratch *s = p->s;
+    for (int r = 0; r < n_rows; r++) {
+        bool same = r > 0 && rows[r].seq == rows[r - 1].seq;
+        if (!same) s->seq[p->n_views++] = &seqs[rows[r].seq];
+        if (!same || rows[r].pos % EK_PAGE_TOKENS == 0) s->store[p->n_store++] = r;
+        if (rows[r].wants_logits) s->want[p->n_want++] = r;
+        s->row[r] = (ek_attn_row){p->n_views - 1, rows[r].pos};
+        s->id[r] = rows[r].token;
+    }
+    s->store[p->n_store] = n_rows;
+}
+
+ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_row *rows, int n_rows, const ek_seq *seqs,
+                        int n_seqs, float *logits, ptrdiff_t ld)
+{
+    EK_ASSERT(s->m == m);
+    EK_TRY(check_rows(s, rows, n_rows, n_seqs));
+    ek_pass pass = {.m = m, .s = s, .n = n_rows}, *p = &pass;
+    take_rows(p, rows, n_rows, seqs);
+    embed(p);
+    for (p->layer = 0; p->layer < m->config.n_layers; p->layer++) {
+        project_heads(p);
+        if (!p->n) return EK_OK;
+        attend(p);
+        run_mlp(p);
+        if (m->config.per_layer_size) run_per_layer(p);
+        ek_each_row(p, end_layer);
+    }
+    run_head(p, logits, ld);
+    return EK_OK;
+}

@@ -1,0 +1,211 @@
+/* Opening a model: configuration, weights, kernels, the layout of its keys and values. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "model/pass.h"
+
+/* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
+enum { ARITHMETIC_VERSION = 1 };
+
+static ek_err plan_attention(ek_model *m)
+{
+    const ek_config *c = &m->config;
+    m->last[EK_SLIDING] = m->last[EK_FULL] = -1;
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_config *l = &c->layer[i];
+        if (!l->owns_kv) {
+            m->kv_offset[i] = m->kv_offset[l->donor];
+            continue;
+        }
+        m->last[l->kind] = i;
+        size_t block = ek_kv_block_bytes(m->k_format, m->v_format, l->n_kv_heads, l->head_dim);
+        m->kv_offset[i] = m->layout.page_bytes[l->kind];
+        m->layout.page_bytes[l->kind] += (block + 63) / 64 * 64;
+        if (m->attn[l->kind]) continue; /* layers of a kind are alike: ek_config_finish */
+        ek_attn_shape shape = {.kind = l->kind, .k_format = m->k_format, .v_format = m->v_format,
+                               .n_heads = c->n_heads, .n_kv_heads = l->n_kv_heads, .head_dim = l->head_dim,
+                               .window = l->kind == EK_SLIDING ? c->sliding_window : 0};
+        EK_TRY(ek_attn_plan(&m->attn[l->kind], m->cpu, &shape));
+        m->rope[l->kind] = ek_alloc(sizeof(float) * (size_t)l->head_dim);
+        m->n_rotated[l->kind] = ek_rope_frequencies(m->rope[l->kind], l->head_dim, c->rope_theta[l->kind],
+                                                    c->rope_partial[l->kind], c->rope_factor[l->kind]);
+    }
+    m->layout.sliding_window = c->sliding_window;
+    return EK_OK;
+}
+
+static double bytes_of(const ek_linear *w)
+{
+    return (double)w->bytes;
+}
+
+static double macs_of(const ek_linear *w)
+{
+    return (double)w->n * (double)w->k;
+}
+
+static double sum_layer(const ek_model *m, int i, double (*of)(const ek_linear *))
+{
+    const ek_layer_weights *l = &m->w.layer[i];
+    const ek_linear *const dense[] = {&l->q,    &l->k,      &l->v,              &l->o,             &l->gate, &l->up,
+                                      &l->down, &l->router, &l->per_layer_gate, &l->per_layer_proj};
+    double sum = 0;
+    for (size_t j = 0; j < sizeof dense / sizeof *dense; j++) sum += of(dense[j]);
+    if (m->config.n_experts)
+        sum += m->config.top_k_experts * (of(l->expert_gate) + of(l->expert_up) + of(l->expert_down));
+    return sum;
+}
+
+static void count_work(ek_model *m)
+{
+    const ek_config *c = &m->config;
+    const ek_weights *w = &m->w;
+    m->bytes_per_token = bytes_of(&w->embed) + bytes_of(&w->per_layer_head) + bytes_of(&w->per_layer_tail);
+    m->macs_logit_row = macs_of(&w->embed) + macs_of(&w->per_layer_head) + macs_of(&w->per_layer_tail);
+    m->macs_prompt_row = macs_of(&w->per_layer_head);
+    for (int i = 0; i < c->n_layers; i++) {
+        m->bytes_per_token += sum_layer(m, i, bytes_of);
+        m->macs_logit_row += sum_layer(m, i, macs_of);
+        if (i < ek_prompt_layers(c)) m->macs_prompt_row += sum_layer(m, i, macs_of);
+        if (i == ek_prompt_layers(c)) m->macs_prompt_row += macs_of(&w->layer[i].k) + macs_of(&w->layer[i].v);
+    }
+}
+
+/* "ek1 w=q4.64+q8.64+bf16 kv=bf16:bf16": the formats of the weights in order of appearance. */
+static void name_numerics(ek_model *m, const ek_items *list)
+{
+    char all[96] = "", one[24];
+    for (int i = 0; i < list->n; i++) {
+        const ek_item *it = &list->item[i];
+        if (!it->matrix) continue;
+        if (it->bits)
+            snprintf(one, sizeof one, "q%d.%d", it->bits, it->group);
+        else
+            snprintf(one, sizeof one, "%s",
+                     it->dtype == EK_BF16 ? "bf16" : it->dtype == EK_F16 ? "f16" : "f32");
+        const char *seen = strstr(all, one);
+        size_t used = strlen(all), n = strlen(one);
+        if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
+        if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
+    }
+    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s kv=%s:%s", ARITHMETIC_VERSION, all,
+             m->exact ? " exact" : "", ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+}
+
+/* Everything but the weights' source; takes list over. */
+static ek_err finish(ek_model *m, ek_items *list, const ek_model_opts *o, uint64_t seed)
+{
+    ek_pack_opts pack = {.cpu = o->cpu, .exact = o->exact, .seed = seed, .limit = o->memory_limit, .pool = o->pool};
+    ek_err err = plan_attention(m);
+    if (!err) err = ek_items_pack(list, &m->w, &pack);
+    if (!err) {
+        ek_linear_init(&m->linear, o->cpu);
+        ek_row_init(&m->rows, o->cpu);
+        count_work(m);
+        name_numerics(m, list);
+    }
+    ek_items_fini(list);
+    return err;
+}
+
+static ek_model *new_model(const ek_model_opts *o)
+{
+    ek_model *m = ek_alloc(sizeof *m);
+    m->cpu = o->cpu, m->exact = o->exact, m->pool = o->pool;
+    m->k_format = o->k_format, m->v_format = o->v_format;
+    return m;
+}
+
+static ek_err open_weights(ek_model *m, const char *dir, const ek_model_opts *o)
+{
+    ek_buf text = {0};
+    ek_quant quant = {0};
+    ek_items list = {0};
+    EK_TRY(ek_config_read(&m->config, dir));
+    ek_err err = ek_config_text(&text, dir, "config.json");
+    if (!err) err = ek_quant_parse(&quant, ek_buf_text(&text));
+    if (!err) err = ek_checkpoint_open(&m->w.mapped, dir);
+    if (!err) err = ek_items_bind(&list, &m->w, &m->config, &quant, m->w.mapped);
+    if (!err) err = finish(m, &list, o, 0);
+    if (!err && !m->config.per_layer_size) { /* nothing stays in the files */
+        ek_checkpoint_close(m->w.mapped);
+        m->w.mapped = NULL;
+    }
+    ek_quant_fini(&quant);
+    ek_buf_fini(&text);
+    return err;
+}
+
+ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
+{
+    ek_model *m = new_model(opts);
+    ek_err err = open_weights(m, dir, opts);
+    if (err) {
+        ek_model_close(m);
+        return err;
+    }
+    *out = m;
+    return EK_OK;
+}
+
+ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts)
+{
+    if (bits != 0 && bits != 4 && bits != 8)
+        return ek_fail(EK_EINVAL, "synthetic weights of %d bits; there are 0 (bf16), 4 and 8", bits);
+    ek_model *m = new_model(opts);
+    m->config = *config;
+    ek_items list;
+    ek_items_invent(&list, &m->w, config, bits);
+    ek_err err = finish(m, &list, opts, seed);
+    if (err) {
+        ek_model_close(m);
+        return err;
+    }
+    *out = m;
+    return EK_OK;
+}
+
+void ek_model_close(ek_model *m)
+{
+    if (!m) return;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        ek_attn_free(m->attn[k]);
+        free(m->rope[k]);
+    }
+    ek_weights_fini(&m->w);
+    free(m);
+}
+
+const ek_config *ek_model_config(const ek_model *m)
+{
+    return &m->config;
+}
+
+const ek_kv_layout *ek_model_kv_layout(const ek_model *m)
+{
+    return &m->layout;
+}
+
+double ek_model_bytes_per_token(const ek_model *m)
+{
+    return m->bytes_per_token;
+}
+
+double ek_model_macs_prompt_row(const ek_model *m)
+{
+    return m->macs_prompt_row;
+}
+
+double ek_model_macs_logit_row(const ek_model *m)
+{
+    return m->macs_logit_row;
+}
+
+const char *ek_model_numerics_id(const ek_model *m)
+{
+    return m->numerics_id;
+}

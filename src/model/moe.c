@@ -1,0 +1,147 @@
+/* Mixture of experts: every row asks its own few. Rows are grouped by expert so that an expert's
+ * weights are read once; a row's outputs are then added in ascending expert id, so its company
+ * in a group cannot be seen. A pair is one (row, chosen expert). */
+#include <math.h>
+
+#include "model/pass.h"
+
+static const ek_layer_weights *weights_of(const ek_pass *p)
+{
+    return &p->m->w.layer[p->layer];
+}
+
+static void route_input(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    int n = p->m->config.hidden_size;
+    float *x = ek_at(&p->s->x, r);
+    p->m->rows.rms_norm(x, ek_at(&p->s->h, r), weights_of(p)->router_scale, n, p->m->config.rms_norm_eps);
+    p->m->rows.scale(x, (float)(1 / sqrt((double)n)), n);
+}
+
+/* Softmax over all, the k largest, renormalised in that order, scaled; then by ascending id. */
+static void choose(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    const ek_config *c = &p->m->config;
+    ek_scratch *s = p->s;
+    int k = c->top_k_experts;
+    int32_t *id = s->expert + (ptrdiff_t)r * k;
+    float *w = s->weight + (ptrdiff_t)r * k, *route = ek_at(&s->route, r), sum = 0;
+    ek_softmax(route, route, c->n_experts);
+    ek_top_k(route, c->n_experts, k, id, w);
+    for (int i = 0; i < k; i++) sum += w[i];
+    for (int i = 0; i < k; i++) w[i] = w[i] / sum * weights_of(p)->expert_scale[id[i]];
+    for (int i = 1; i < k; i++)
+        for (int j = i; j > 0 && id[j] < id[j - 1]; j--) {
+            int32_t t = id[j];
+            float u = w[j];
+            id[j] = id[j - 1], w[j] = w[j - 1];
+            id[j - 1] = t, w[j - 1] = u;
+        }
+}
+
+static void group_pairs(const ek_pass *p)
+{
+    const ek_config *c = &p->m->config;
+    ek_scratch *s = p->s;
+    int k = c->top_k_experts, n_pairs = p->n * k, before = 0;
+    for (int e = 0; e <= c->n_experts; e++) s->first[e] = 0;
+    for (int i = 0; i < n_pairs; i++) s->first[s->expert[i]]++;
+    for (int e = 0; e <= c->n_experts; e++) {
+        int n = s->first[e];
+        s->first[e] = before;
+        before += n;
+    }
+    for (int i = 0; i < n_pairs; i++) {
+        int at = s->first[s->expert[i]]++;
+        s->pair_row[at] = i / k;
+        s->pair_self[i] = i;
+        s->row_pair[i] = at;
+    }
+    for (int e = c->n_experts; e > 0; e--) s->first[e] = s->first[e - 1];
+    s->first[0] = 0;
+}
+
+static void expert_input(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2,
+                        p->m->config.hidden_size, p->m->config.rms_norm_eps);
+}
+
+/* One job for every expert that was chosen: its pairs' rows of x through its matrix into y. The
+ * experts' matrices of one role are alike, so x is quantised once. */
+static int add_jobs(const ek_pass *p, const ek_linear *experts, ek_acts *x, const int32_t *index, const ek_buffer *y,
+                    int n)
+{
+    ek_scratch *s = p->s;
+    for (int e = 0; e < p->m->config.n_experts; e++) {
+        int first = s->first[e], rows = s->first[e + 1] - first;
+        if (rows == 0) continue;
+        s->pick[e] = ek_acts_pick(x, index + first, rows);
+        s->job[n++] = (ek_linear_job){.w = &experts[e], .x = &s->pick[e], .y = ek_at(y, first), .ldy = y->ld};
+    }
+    return n;
+}
+
+static void run_jobs(const ek_pass *p, int n)
+{
+    ek_linear_run(&p->m->linear, p->m->pool, n, p->s->job);
+}
+
+static void quantize(const ek_pass *p, ek_acts *x, const ek_linear *experts)
+{
+    if (experts->a_group) ek_acts_quantize(&p->m->linear, p->m->pool, x, experts->a_group);
+}
+
+static void gate_pair(const ek_pass *p, int pair, int worker)
+{
+    (void)worker;
+    float *g = ek_at(&p->s->pair_gate, pair);
+    p->m->rows.gelu_mul(g, g, ek_at(&p->s->pair_up, pair), p->m->config.moe_intermediate_size);
+}
+
+static void add_experts(const ek_pass *p, int r, int worker)
+{
+    (void)worker;
+    ek_scratch *s = p->s;
+    int n = p->m->config.hidden_size, k = p->m->config.top_k_experts;
+    float *sum = ek_at(&s->sum, r);
+    for (int i = 0; i < n; i++) sum[i] = 0;
+    for (int i = r * k; i < (r + 1) * k; i++)
+        p->m->rows.axpy(sum, s->weight[i], ek_at(&s->pair_out, s->row_pair[i]), n);
+}
+
+void ek_run_experts(const ek_pass *p)
+{
+    const ek_model *m = p->m;
+    const ek_layer_weights *w = weights_of(p);
+    ek_scratch *s = p->s;
+    ek_acts x;
+
+    ek_each_row(p, route_input);
+    ek_acts_bind(&x, s->acts, s->x.at, s->x.ld, p->n, m->config.hidden_size);
+    ek_linear_forward(&m->linear, m->pool, &w->router, &x, s->route.at, s->route.ld);
+    ek_each_row(p, choose);
+    group_pairs(p);
+
+    ek_each_row(p, expert_input);
+    ek_acts_bind(&x, s->acts, s->x.at, s->x.ld, p->n, m->config.hidden_size);
+    quantize(p, &x, w->expert_gate);
+    int n = add_jobs(p, w->expert_gate, &x, s->pair_row, &s->pair_gate, 0);
+    if (w->expert_up->a_group != w->expert_gate->a_group) {
+        run_jobs(p, n);
+        n = 0;
+        quantize(p, &x, w->expert_up);
+    }
+    run_jobs(p, add_jobs(p, w->expert_up, &x, s->pair_row, &s->pair_up, n));
+
+    ek_pass pairs = *p;
+    pairs.n = p->n * m->config.top_k_experts;
+    ek_each_row(&pairs, gate_pair);
+    ek_acts_bind(&x, s->acts, s->pair_gate.at, s->pair_gate.ld, pairs.n, m->config.moe_intermediate_size);
+    quantize(p, &x, w->expert_down);
+    run_jobs(p, add_jobs(p, w->expert_down, &x, s->pair_self, &s->pair_out, 0));
+    ek_each_row(p, add_experts);
+}

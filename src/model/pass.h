@@ -1,0 +1,81 @@
+/* What a forward pass works on: the model, its scratch memory, and the rows of the step. */
+#ifndef EK_MODEL_PASS_H
+#define EK_MODEL_PASS_H
+
+#include "model/model.h"
+#include "model/weights.h"
+#include "ops/attn.h"
+#include "ops/linear.h"
+#include "ops/rows.h"
+
+struct ek_model {
+    ek_config config;
+    ek_weights w;
+    unsigned cpu;
+    bool exact;
+    ek_kv_format k_format, v_format;
+    ek_pool *pool;
+    ek_linear_ops linear;
+    ek_row_ops rows;
+    ek_attn *attn[EK_KIND_COUNT]; /* NULL: no layer of that kind */
+    int last[EK_KIND_COUNT];      /* the last owning layer of each kind, -1 without */
+    float *rope[EK_KIND_COUNT];   /* frequencies */
+    int n_rotated[EK_KIND_COUNT];
+    ek_kv_layout layout;
+    size_t kv_offset[EK_MAX_LAYERS]; /* of the layer's block in a page of its kind; of the donor's */
+    char numerics_id[160];
+    double bytes_per_token, macs_prompt_row, macs_logit_row;
+};
+
+/* A matrix of rows in scratch memory. */
+typedef struct ek_buffer {
+    float *at;
+    ptrdiff_t ld; /* elements; a multiple of 16 */
+} ek_buffer;
+
+static inline float *ek_at(const ek_buffer *b, int row)
+{
+    return b->at + row * b->ld;
+}
+
+struct ek_scratch {
+    const ek_model *m;
+    int max_rows, max_logits, max_ctx;
+    uint8_t *block;
+    size_t bytes;
+    ek_buffer h, x, q, k, v, o, y, gate, up;
+    ek_buffer per_layer_head, per_layer_tail, token; /* token: a row a thread */
+    ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
+    ek_attn_row *row;
+    int32_t *id, *want;           /* tokens; rows that want logits */
+    const ek_seq **seq;           /* of each view */
+    ek_kv_view *view;
+    int *store;                   /* first row of each group of rows that share a page */
+    void *acts, *attn;
+    /* experts */
+    ek_buffer route, sum, pair_gate, pair_up, pair_out;
+    int32_t *expert, *pair_row, *pair_self, *row_pair; /* [rows][k], pair -> row, pair -> pair, [rows][k] -> pair */
+    float *weight;                                     /* [rows][k] */
+    int *first;                                        /* an expert's first pair */
+    ek_acts *pick;                                     /* an expert's rows */
+    ek_linear_job *job;
+};
+
+/* One call of ek_model_forward. */
+typedef struct ek_pass {
+    const ek_model *m;
+    ek_scratch *s;
+    int n;        /* rows still running: at first all, later those that want logits */
+    int n_want, n_views, n_store;
+    int layer;
+} ek_pass;
+
+/* fn for every row, spread over the pool when there are enough. */
+typedef void ek_row_fn(const ek_pass *p, int row, int worker);
+void ek_each_row(const ek_pass *p, ek_row_fn *fn);
+
+/* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
+ * s->x and the acts memory. */
+void ek_run_experts(const ek_pass *p);
+
+#endif

@@ -1,0 +1,98 @@
+#include "model/quant.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+const char *ek_bare_name(const char *name)
+{
+    static const char *const prefix[] = {"model.language_model.", "language_model.model.", "model."};
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+        if (strncmp(name, prefix[i], strlen(prefix[i])) == 0) return name + strlen(prefix[i]);
+    return name;
+}
+
+static ek_err read_mode(const json_t *v, const char *where, int *bits, int *group)
+{
+    const json_t *mode = json_object_get(v, "mode"), *b = json_object_get(v, "bits"),
+                 *g = json_object_get(v, "group_size");
+    if (mode && (!json_is_string(mode) || strcmp(json_string_value(mode), "affine") != 0))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: quantization mode of %.150s is %.40s, affine can be run", where,
+                       json_is_string(mode) ? json_string_value(mode) : "no string");
+    json_int_t nb = json_integer_value(b), ng = json_integer_value(g);
+    if (b && !(json_is_integer(b) && nb >= 2 && nb <= 8 && nb != 7))
+        return ek_fail(EK_EFORMAT, "config.json: quantization bits of %.150s must be 2, 3, 4, 5, 6 or 8", where);
+    if (g && !(json_is_integer(g) && (ng == 32 || ng == 64 || ng == 128)))
+        return ek_fail(EK_EFORMAT, "config.json: quantization group_size of %.150s must be 32, 64 or 128", where);
+    if (b) *bits = (int)nb;
+    if (g) *group = (int)ng;
+    return EK_OK;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const ek_quant_entry *)a)->path, ((const ek_quant_entry *)b)->path);
+}
+
+static ek_err read_section(ek_quant *q, json_t *section)
+{
+    const char *key;
+    json_t *v;
+    q->any = true;
+    EK_TRY(read_mode(section, "the file", &q->bits, &q->group));
+    q->own = ek_alloc(sizeof *q->own * (json_object_size(section) + 1));
+    json_object_foreach(section, key, v) {
+        if (!json_is_object(v) && !json_is_boolean(v)) continue;
+        ek_quant_entry e = {.bits = q->bits, .group = q->group};
+        if (json_is_false(v)) e = (ek_quant_entry){0};
+        if (json_is_object(v)) EK_TRY(read_mode(v, key, &e.bits, &e.group));
+        e.path = ek_strdup(ek_bare_name(key));
+        q->own[q->n_own++] = e;
+    }
+    if (q->n_own) qsort(q->own, (size_t)q->n_own, sizeof *q->own, by_path);
+    return EK_OK;
+}
+
+ek_err ek_quant_parse(ek_quant *q, const char *config_json)
+{
+    static const char *const names[] = {"quantization", "quantization_config"};
+    json_error_t why;
+    json_t *top = json_loads(config_json, JSON_REJECT_DUPLICATES, &why);
+    *q = (ek_quant){0};
+    if (!top) return ek_fail(EK_EFORMAT, "config.json: line %d: %s", why.line, why.text);
+    json_t *section = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !section; i++) {
+        section = json_object_get(top, names[i]);
+        if (!section) section = json_object_get(json_object_get(top, "text_config"), names[i]);
+        if (json_is_null(section)) section = NULL;
+    }
+    ek_err err = EK_OK;
+    const json_t *method = json_object_get(section, "quant_method");
+    if (section && !json_is_object(section))
+        err = ek_fail(EK_EFORMAT, "config.json: quantization must be an object");
+    else if (method)
+        err = ek_fail(EK_EUNSUPPORTED, "config.json: weights quantised by %.60s cannot be read; MLX affine can",
+                      json_is_string(method) ? json_string_value(method) : "an unnamed method");
+    else if (section)
+        err = read_section(q, section);
+    json_decref(top);
+    if (err) ek_quant_fini(q);
+    return err;
+}
+
+void ek_quant_fini(ek_quant *q)
+{
+    for (int i = 0; i < q->n_own; i++) free(q->own[i].path);
+    free(q->own);
+    *q = (ek_quant){0};
+}
+
+void ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group)
+{
+    ek_quant_entry key = {.path = (char *)path};
+    const ek_quant_entry *e = q->n_own ? bsearch(&key, q->own, (size_t)q->n_own, sizeof key, by_path) : NULL;
+    *bits = e ? e->bits : q->bits;
+    *group = e ? e->group : q->group;
+}

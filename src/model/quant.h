@@ -1,0 +1,31 @@
+/* The "quantization" section of an MLX config.json: how the weights of a module are stored. */
+#ifndef EK_MODEL_QUANT_H
+#define EK_MODEL_QUANT_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+typedef struct ek_quant_entry {
+    char *path;      /* of the module, without the model's prefix: "layers.0.router.proj" */
+    int bits, group; /* bits 0: the entry says that the module is not quantised */
+} ek_quant_entry;
+
+typedef struct ek_quant {
+    bool any;            /* the file has the section */
+    int bits, group;     /* of modules without an entry of their own; 0 when the file gives none */
+    ek_quant_entry *own; /* by path */
+    int n_own;
+} ek_quant;
+
+/* Modes other than affine and the methods of other programs are EUNSUPPORTED by name. */
+ek_err ek_quant_parse(ek_quant *q, const char *config_json);
+void ek_quant_fini(ek_quant *q);
+
+/* The entry of a module (path without prefix), or what holds for all. */
+void ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group);
+
+/* name without "model.language_model.", "language_model.model." or "model.". */
+const char *ek_bare_name(const char *name);
+
+#endif

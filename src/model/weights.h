@@ -1,0 +1,101 @@
+/* The weights of a model as the forward pass reads them, and how they get there:
+ * rules name every weight, its shape and its place; a rule and a source give an item; items are
+ * laid out in one block of memory and packed into it. */
+#ifndef EK_MODEL_WEIGHTS_H
+#define EK_MODEL_WEIGHTS_H
+
+#include "model/config.h"
+#include "model/quant.h"
+#include "ops/linear.h"
+#include "tensor/checkpoint.h"
+
+/* An embedding table left where it lies; a row is decoded when a token asks for it. */
+typedef struct ek_table {
+    const uint8_t *values;          /* floats of dtype, or codes; NULL: synthetic */
+    const uint8_t *scales, *biases; /* of dtype */
+    ek_dtype dtype;
+    int bits, group; /* bits 0: floats */
+    int rows, k;
+    uint64_t seed;   /* synthetic */
+} ek_table;
+
+/* out[0..n) = elements [first, first + n) of a row; first is a multiple of group. */
+void ek_table_row(const ek_table *t, int row, int first, int n, float *out);
+
+typedef struct ek_layer_weights {
+    ek_linear q, k, v, o; /* k, v: n == 0 where the layer has none */
+    ek_linear gate, up, down;
+    ek_linear router;
+    ek_linear *expert_gate, *expert_up, *expert_down; /* n_experts each */
+    ek_linear per_layer_gate, per_layer_proj;
+    float *input_norm, *q_norm, *k_norm, *post_attention_norm, *pre_mlp_norm, *post_mlp_norm;
+    float *post_mlp_norm_1, *pre_mlp_norm_2, *post_mlp_norm_2, *router_scale, *expert_scale;
+    float *post_per_layer_norm, *scalar;
+} ek_layer_weights;
+
+typedef struct ek_weights {
+    ek_linear embed; /* lookup and head */
+    float *norm, *per_layer_norm;
+    /* per_layer_model_projection, cut by rows: what the layers before the last owner of keys
+     * and values need, which every prompt row runs, and the rest. */
+    ek_linear per_layer_head, per_layer_tail;
+    ek_table per_layer_embed;
+    ek_layer_weights layer[EK_MAX_LAYERS];
+    ek_linear *experts; /* all layers' */
+    uint8_t *block;
+    size_t block_bytes;
+    ek_checkpoint *mapped; /* kept open while a table lies in it */
+    size_t mapped_bytes;
+} ek_weights;
+
+/* Layers that prompt rows without wanted logits run in full. */
+static inline int ek_prompt_layers(const ek_config *c)
+{
+    return c->first_shared - 1;
+}
+
+/* One weight on its way into memory. */
+typedef struct ek_item {
+    char name[144];      /* of the tensor; of the matrix for an expert ("….3") */
+    ek_linear *matrix;   /* either a matrix */
+    float **vector;      /* or a vector */
+    ek_table *table;     /* or a table that stays */
+    int n, k;            /* a vector has n == 1 */
+    int bits, group;     /* bits 0: floats of dtype */
+    ek_dtype dtype;      /* of values or scales */
+    const uint8_t *values, *scales, *biases; /* row 0; NULL: synthetic */
+} ek_item;
+
+typedef struct ek_items {
+    ek_item *item;
+    int n;
+} ek_items;
+
+/* Every weight of a configuration, bound to a checkpoint: EFORMAT names tensor and file when one
+ * is missing, unknown, of wrong shape or type. */
+ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, const ek_quant *q, const ek_checkpoint *from);
+/* The same for random weights: bits 0 gives bf16. */
+void ek_items_invent(ek_items *list, ek_weights *w, const ek_config *c, int bits);
+void ek_items_fini(ek_items *list);
+
+typedef struct ek_pack_opts {
+    unsigned cpu;
+    bool exact;
+    uint64_t seed; /* synthetic */
+    double limit;  /* bytes; 0: what the system has */
+    ek_pool *pool;
+} ek_pack_opts;
+
+/* Lays out all items in one block and fills it. Logs the memory first; ENOMEM with both numbers. */
+ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
+
+/* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */
+void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n);
+/* Rows of a matrix in a checkpoint's layout, for the packers. */
+void ek_invent_bf16(ek_bf16 *out, const ek_item *it, uint64_t seed, int row, int n_rows);
+void ek_invent_affine(uint32_t *codes, ek_bf16 *scales, ek_bf16 *biases, const ek_item *it, uint64_t seed, int row,
+                      int n_rows);
+
+void ek_weights_fini(ek_weights *w);
+
+#endif
