@@ -9,7 +9,6 @@
 #include "model/pass.h"
 
 /* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
-enum { ARITHMETIC_VERSION = 1 };
 
 static ek_err plan_attention(ek_model *m)
 {
@@ -92,7 +91,7 @@ static void name_numerics(ek_model *m, const ek_items *list)
         if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
-    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s kv=%s:%s", ARITHMETIC_VERSION, all,
+    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s kv=%s:%s", EK_ARITHMETIC_VERSION, all,
              m->exact ? " exact" : "", ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
 }
 

@@ -10,6 +10,9 @@
 #include "model/config.h"
 #include "ops/kv.h"
 
+/* Rises with every change that can move a bit of a logit. */
+enum { EK_ARITHMETIC_VERSION = 1 };
+
 typedef struct ek_model ek_model;
 
 typedef struct ek_model_opts {

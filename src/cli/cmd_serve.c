@@ -1,0 +1,83 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/pool.h"
+#include "cli/open.h"
+#include "serve/server.h"
+
+/* A connection is a descriptor; the soft limit is often 1024. */
+static ek_err raise_descriptors(int connections)
+{
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim)) return EK_OK;
+    lim.rlim_cur = lim.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &lim);
+    getrlimit(RLIMIT_NOFILE, &lim);
+    if (lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)connections + 64)
+        return ek_fail(EK_EINVAL, "--max-connections %d, but this process may open only %llu files (ulimit -n)", connections,
+                       (unsigned long long)lim.rlim_cur);
+    return EK_OK;
+}
+
+/* Whoever waits for the file never sees half a number. */
+static ek_err write_port(const char *path, int port)
+{
+    ek_buf tmp = {0};
+    ek_buf_fmt(&tmp, "%s.%d", path, (int)getpid());
+    FILE *f = fopen(ek_buf_text(&tmp), "w");
+    bool ok = f && fprintf(f, "%d\n", port) > 0;
+    if (f) ok = !fclose(f) && ok;
+    ok = ok && !rename(ek_buf_text(&tmp), path);
+    ek_err err = ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(errno));
+    ek_buf_fini(&tmp);
+    return err;
+}
+
+static const char *base_name(const char *dir)
+{
+    const char *slash = strrchr(dir, '/');
+    return slash && slash[1] ? slash + 1 : dir;
+}
+
+static ek_err serve(const ek_cli *cli, ek_cli_model *m)
+{
+    char *real = realpath(m->dir, NULL);
+    ek_server_opts opts = {
+        .http = {.host = cli->host, .port = (int)cli->port, .max_connections = (int)cli->max_connections,
+                 .max_body = (size_t)cli->max_body, .max_unsent = (size_t)cli->stream_buffer,
+                 .body_timeout = (double)cli->body_timeout, .idle_timeout = (double)cli->idle_timeout},
+        .model_dir = m->dir,
+        .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),
+    };
+    ek_server *server;
+    ek_err err = ek_server_open(&server, m->engine, &opts);
+    free(real);
+    if (err) return err;
+    if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
+    if (!err) {
+        bool v6 = strchr(cli->host, ':') != NULL;
+        printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s)\n", EK_VERSION,
+               cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server),
+               ek_engine_ctx(m->engine), ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()));
+        fflush(stdout);
+        err = ek_server_run(server);
+    }
+    ek_server_close(server);
+    return err;
+}
+
+int ek_cmd_serve(const ek_cli *cli)
+{
+    ek_cli_model m;
+    if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    if (ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue)) return ek_cli_failed(cli);
+    ek_err err = serve(cli, &m);
+    int status = err ? ek_cli_failed(cli) : 0;
+    ek_cli_close_model(&m);
+    return status;
+}

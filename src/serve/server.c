@@ -1,0 +1,140 @@
+#include "serve/server.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "serve/chat_reply.h"
+#include "serve/server_state.h"
+
+int64_t ek_unix_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec;
+}
+
+static void on_mail(void *arg, const ek_mail *m)
+{
+    (void)arg;
+    ek_session_mail(m);
+}
+
+static void http_error(ek_buf *out, int status, const char *text)
+{
+    ek_error_body(out, status, text, NULL, NULL);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+    ek_server *s = arg;
+    (void)fd, (void)what;
+    ek_engine_stats st;
+    ek_engine_stats_read(s->engine, &st);
+    if (st.steps != s->last_steps || st.running == 0) s->last_step_time = ek_now();
+    s->last_steps = st.steps;
+    for (ek_session *x = s->sessions, *next; x; x = next) {
+        next = ek_session_next(x);
+        ek_session_tick(x);
+    }
+    if (s->n_signals && ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg)
+{
+    ek_server *s = arg;
+    (void)what;
+    s->n_signals++;
+    ek_log(EK_LOG_INFO, "signal %d: %s", (int)number,
+           s->n_signals == 1 ? "finishing what runs, taking nothing new" : "cancelling what runs");
+    if (s->n_signals == 1) {
+        ek_http_drain(s->http);
+        return;
+    }
+    for (ek_session *x = s->sessions; x; x = ek_session_next(x)) ek_session_cancel(x);
+}
+
+static ek_err open_loop(ek_server *s)
+{
+    s->base = event_base_new();
+    if (!s->base) return ek_fail(EK_EIO, "no event loop: %s", strerror(errno));
+    EK_TRY(ek_mailbox_open(&s->mailbox, s->base, on_mail, s));
+    static const int numbers[] = {SIGTERM, SIGINT};
+    for (int i = 0; i < 2; i++) {
+        s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
+        event_add(s->signals[i], NULL);
+    }
+    struct timeval every = {0, 200000};
+    s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
+    event_add(s->tick, &every);
+    return EK_OK;
+}
+
+static ek_err open_all(ek_server *s, const ek_server_opts *opts)
+{
+    EK_TRY(ek_tokenizer_open(&s->tokenizer, opts->model_dir));
+    ek_marks_find(&s->marks, s->tokenizer);
+    EK_TRY(ek_chat_variant_of(&s->variant, opts->model_dir));
+    int n_ids = ek_tokenizer_size(s->tokenizer), n_vocab = ek_model_config(ek_engine_model(s->engine))->vocab_size;
+    if (n_ids > n_vocab)
+        return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
+    if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce) return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
+    EK_TRY(open_loop(s));
+    EK_TRY(ek_http_open(&s->http, s->base, &opts->http, ek_route, s));
+    ek_http_on_error(s->http, http_error);
+    return EK_OK;
+}
+
+ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts)
+{
+    ek_server *s = ek_alloc(sizeof *s);
+    s->engine = engine;
+    s->model_name = ek_strdup(opts->model_name);
+    ek_buf print = {0};
+    ek_buf_fmt(&print, "evenkeel-%s-%s", EK_VERSION, ek_model_numerics_id(ek_engine_model(engine)));
+    s->fingerprint = ek_strdup(ek_buf_text(&print));
+    ek_buf_fini(&print);
+    s->started = ek_unix_time();
+    ek_err err = open_all(s, opts);
+    if (err) {
+        ek_server_close(s);
+        return err;
+    }
+    *out = s;
+    return EK_OK;
+}
+
+int ek_server_port(const ek_server *s)
+{
+    return ek_http_port(s->http);
+}
+
+ek_err ek_server_run(ek_server *s)
+{
+    s->last_step_time = ek_now();
+    EK_TRY(ek_engine_start(s->engine));
+    int bad = event_base_dispatch(s->base);
+    ek_engine_stop(s->engine, false);
+    ek_mailbox_deliver(s->mailbox);
+    return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
+}
+
+void ek_server_close(ek_server *s)
+{
+    if (s->http) ek_http_close(s->http);
+    if (s->mailbox) ek_mailbox_close(s->mailbox);
+    for (int i = 0; i < 2; i++)
+        if (s->signals[i]) event_free(s->signals[i]);
+    if (s->tick) event_free(s->tick);
+    if (s->base) event_base_free(s->base);
+    if (s->tokenizer) ek_tokenizer_close(s->tokenizer);
+    free(s->model_name);
+    free(s->fingerprint);
+    free(s);
+}

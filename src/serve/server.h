@@ -1,0 +1,28 @@
+/* The HTTP server: one thread for sockets and text, one engine thread for tokens. */
+#ifndef EK_SERVE_SERVER_H
+#define EK_SERVE_SERVER_H
+
+#include "engine/engine.h"
+#include "serve/http.h"
+#include "text/chat.h"
+#include "text/reply.h"
+
+typedef struct ek_server ek_server;
+
+typedef struct ek_server_opts {
+    ek_http_opts http;
+    const char *model_dir;  /* for the tokenizer and the chat template */
+    const char *model_name; /* in /v1/models; copied */
+} ek_server_opts;
+
+/* Reads the tokenizer and listens. The engine is borrowed and its thread not yet started. */
+ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts);
+int ek_server_port(const ek_server *s);
+
+/* Starts the engine's thread and serves until SIGTERM or SIGINT: then nothing new is taken,
+ * what runs is finished (a second signal cancels it), and EK_OK is returned with the engine
+ * stopped. */
+ek_err ek_server_run(ek_server *s);
+void ek_server_close(ek_server *s);
+
+#endif
