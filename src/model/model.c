@@ -8,8 +8,6 @@
 #include "base/buf.h"
 #include "model/pass.h"
 
-/* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
-
 static ek_err plan_attention(ek_model *m)
 {
     const ek_config *c = &m->config;

@@ -10,7 +10,7 @@
 #include "model/config.h"
 #include "ops/kv.h"
 
-/* Rises with every change that can move a bit of a logit. */
+/* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
 enum { EK_ARITHMETIC_VERSION = 1 };
 
 typedef struct ek_model ek_model;
