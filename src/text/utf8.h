@@ -40,5 +40,6 @@ void ek_utf8_strip(const char **s, size_t *n);            /* str.strip, in place
 void ek_utf8_lower(ek_buf *out, const char *s, size_t n); /* str.lower, final sigma too */
 void ek_utf8_upper(ek_buf *out, const char *s, size_t n); /* str.upper */
 bool ek_utf8_is_printable(uint32_t cp);                   /* str.isprintable */
+bool ek_utf8_is_word(uint32_t cp);                        /* \w of a regular expression */
 
 #endif

@@ -1,0 +1,71 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/lines.h"
+#include "cli/open.h"
+#include "text/json.h"
+#include "text/tokenizer.h"
+
+typedef struct decoder {
+    ek_tokenizer *t;
+    bool skip_special;
+} decoder;
+
+static ek_err add(decoder *d, ek_ids *ids, long long id)
+{
+    if (id < 0 || id >= ek_tokenizer_size(d->t))
+        return ek_fail(EK_EINVAL, "token id %lld, this model's go from 0 to %d", id, ek_tokenizer_size(d->t) - 1);
+    ek_ids_add(ids, (int32_t)id);
+    return EK_OK;
+}
+
+static ek_err from_json(decoder *d, ek_ids *ids, const json_t *list)
+{
+    if (!json_is_array(list)) return ek_fail(EK_EINVAL, "expected a JSON array of token ids, e.g. [2,105]");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        if (!json_is_integer(v)) return ek_fail(EK_EINVAL, "element %zu is not a token id", i);
+        EK_TRY(add(d, ids, json_integer_value(v)));
+    }
+    return EK_OK;
+}
+
+static ek_err from_text(decoder *d, ek_ids *ids, const char *s)
+{
+    for (;;) {
+        while (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r' || *s == ',') s++;
+        if (!*s) return EK_OK;
+        char *end;
+        errno = 0;
+        long long id = strtoll(s, &end, 10);
+        if (end == s || errno) return ek_fail(EK_EINVAL, "'%.20s' is not a token id", s);
+        EK_TRY(add(d, ids, id));
+        s = end;
+    }
+}
+
+static ek_err decode(void *arg, const json_t *value, const ek_buf *raw, ek_buf *out)
+{
+    decoder *d = arg;
+    ek_ids ids = {0};
+    ek_buf text = {0};
+    ek_err e = value ? from_json(d, &ids, value) : from_text(d, &ids, ek_buf_text(raw));
+    if (e == EK_OK) {
+        ek_decode(d->t, ids.data, ids.len, d->skip_special, &text);
+        if (value) ek_json_quote(out, ek_buf_text(&text), text.len);
+        else ek_buf_add(out, ek_buf_text(&text), text.len);
+    }
+    ek_ids_fini(&ids);
+    ek_buf_fini(&text);
+    return e;
+}
+
+int ek_cmd_detokenize(const ek_cli *cli)
+{
+    const char *dir;
+    decoder d = {.skip_special = cli->skip_special};
+    if (ek_cli_model_dir(cli, &dir) || ek_tokenizer_open(&d.t, dir)) return ek_cli_failed(cli);
+    int status = ek_cli_each(cli, decode, &d);
+    ek_tokenizer_close(d.t);
+    return status;
+}

@@ -1,0 +1,295 @@
+/* Text to ids: added tokens are cut out first, then each stretch between them is merged. */
+#include <stdlib.h>
+
+#include "text/tokenizer_data.h"
+#include "text/utf8.h"
+
+#define MAX_TEXT ((size_t)1 << 30)
+
+typedef struct symbol {
+    int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
+} symbol;
+
+typedef struct candidate {
+    uint64_t order; /* rank << 32 | index of the left symbol */
+    int32_t result;
+} candidate;
+
+typedef struct encoder {
+    const ek_tokenizer *t;
+    const size_t *control;
+    size_t n_control, next_control;
+    bool all_special;
+    ek_ids *out;
+    ek_buf clean, normal;
+    symbol *symbols;
+    size_t cap_symbols;
+    candidate *heap;
+    size_t n_heap, cap_heap;
+} encoder;
+
+static void push(encoder *e, uint32_t rank, int32_t left, int32_t result)
+{
+    if (e->n_heap == e->cap_heap) {
+        e->cap_heap = e->cap_heap ? 2 * e->cap_heap : 256;
+        e->heap = ek_realloc(e->heap, e->cap_heap * sizeof *e->heap);
+    }
+    candidate c = {(uint64_t)rank << 32 | (uint32_t)left, result};
+    size_t i = e->n_heap++;
+    while (i > 0 && e->heap[(i - 1) / 2].order > c.order) {
+        e->heap[i] = e->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    e->heap[i] = c;
+}
+
+static candidate pop(encoder *e)
+{
+    candidate top = e->heap[0], last = e->heap[--e->n_heap];
+    size_t i = 0, n = e->n_heap;
+    for (;;) {
+        size_t k = 2 * i + 1;
+        if (k >= n) break;
+        if (k + 1 < n && e->heap[k + 1].order < e->heap[k].order) k++;
+        if (e->heap[k].order >= last.order) break;
+        e->heap[i] = e->heap[k];
+        i = k;
+    }
+    if (n) e->heap[i] = last;
+    return top;
+}
+
+static void push_pair(encoder *e, int32_t left, int32_t right)
+{
+    const merge *m = find_merge(e->t, e->symbols[left].id, e->symbols[right].id);
+    if (m) push(e, m->rank, left, m->result);
+}
+
+static void merge_long(encoder *e, symbol *s, int32_t n)
+{
+    e->n_heap = 0;
+    for (int32_t i = 0; i < n; i++) {
+        s[i].prev = i - 1;
+        s[i].next = i + 1 < n ? i + 1 : -1;
+    }
+    symbol *all = e->symbols;
+    e->symbols = s;
+    for (int32_t i = 0; i + 1 < n; i++) push_pair(e, i, i + 1);
+    while (e->n_heap) {
+        candidate c = pop(e);
+        int32_t left = (int32_t)(uint32_t)c.order, right = s[left].next;
+        if (s[left].id < 0 || right < 0) continue;
+        const merge *m = find_merge(e->t, s[left].id, s[right].id);
+        if (!m || m->result != c.result) continue; /* the pair changed since it was pushed */
+        s[left].id = c.result;
+        s[left].next = s[right].next;
+        if (s[right].next >= 0) s[s[right].next].prev = left;
+        s[right].id = -1;
+        if (s[left].prev >= 0) push_pair(e, s[left].prev, left);
+        if (s[left].next >= 0) push_pair(e, left, s[left].next);
+    }
+    e->symbols = all;
+    for (int32_t i = 0; i < n; i++)
+        if (s[i].id >= 0) ek_ids_add(e->out, s[i].id);
+}
+
+enum { SHORT = 24 };
+
+/* The same merges in the same order without a heap: the best pair, leftmost first, is found
+ * by looking at all of them, which is cheaper for a word. */
+static void merge_short(encoder *e, const symbol *s, int32_t n)
+{
+    int32_t id[SHORT], result[SHORT];
+    uint32_t rank[SHORT];
+    for (int32_t i = 0; i < n; i++) id[i] = s[i].id;
+    for (int32_t i = 0; i < n; i++) rank[i] = NO_RANK;
+    for (int32_t i = 0; i + 1 < n; i++) {
+        const merge *m = find_merge(e->t, id[i], id[i + 1]);
+        if (m) {
+            rank[i] = m->rank;
+            result[i] = m->result;
+        }
+    }
+    for (;;) {
+        int32_t best = 0;
+        for (int32_t i = 1; i < n; i++)
+            if (rank[i] < rank[best]) best = i;
+        if (n == 0 || rank[best] == NO_RANK) break;
+        id[best] = result[best];
+        n--;
+        for (int32_t i = best + 1; i < n; i++) {
+            id[i] = id[i + 1];
+            rank[i] = rank[i + 1];
+            result[i] = result[i + 1];
+        }
+        rank[n - 1] = rank[best] = NO_RANK;
+        for (int32_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
+            const merge *m = find_merge(e->t, id[i], id[i + 1]);
+            rank[i] = m ? m->rank : NO_RANK;
+            result[i] = m ? m->result : -1;
+        }
+    }
+    for (int32_t i = 0; i < n; i++) ek_ids_add(e->out, id[i]);
+}
+
+static void merge_symbols(encoder *e, symbol *s, size_t n)
+{
+    if (n <= SHORT) merge_short(e, s, (int32_t)n);
+    else merge_long(e, s, (int32_t)n);
+}
+
+static int32_t scalar_piece(const ek_tokenizer *t, const char *s, size_t n, uint32_t cp)
+{
+    if (cp < 0x10000) return t->scalar[cp];
+    int32_t id = find_piece(t, s, n);
+    return id >= 0 && t->pieces[id].flags & PIECE_VOCAB ? id : -1;
+}
+
+/* Merges normalized, well-formed text. */
+static void encode_stretch(encoder *e, const char *s, size_t n)
+{
+    const ek_tokenizer *t = e->t;
+    if (n == 0) return;
+    if (t->ignore_merges) {
+        int32_t id = find_piece(t, s, n);
+        if (id >= 0 && t->pieces[id].flags & PIECE_VOCAB) {
+            ek_ids_add(e->out, id);
+            return;
+        }
+    }
+    if (e->cap_symbols < n) { /* a symbol is a byte or more */
+        e->cap_symbols = n;
+        e->symbols = ek_realloc(e->symbols, n * sizeof *e->symbols);
+    }
+    size_t k = 0, from = 0;
+    uint32_t before = 0;
+    bool unknown = false; /* the last symbol is <unk> */
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        int len = ek_utf8_next(s + i, n - i, &cp);
+        if (i > 0 && ((t->cut_space && cp == 0x2581 && before != 0x2581) ||
+                      (t->cut_newline && (cp == '\n') != (before == '\n')))) {
+            merge_symbols(e, e->symbols + from, k - from);
+            from = k;
+        }
+        before = cp;
+        int32_t id = scalar_piece(t, s + i, (size_t)len, cp);
+        if (id >= 0) {
+            e->symbols[k++].id = id;
+            unknown = false;
+        } else if (t->byte_fallback) {
+            for (int b = 0; b < len; b++) e->symbols[k++].id = t->byte[(uint8_t)s[i + (size_t)b]];
+            unknown = false;
+        } else if (!(unknown && t->fuse_unk)) {
+            e->symbols[k++].id = t->unk;
+            unknown = true;
+        }
+        i += (size_t)len;
+    }
+    merge_symbols(e, e->symbols + from, k - from);
+}
+
+static bool is_white(uint32_t cp) /* \s of a regular expression: str.strip's without U+001C..1F */
+{
+    return ek_utf8_is_space(cp) && !(cp >= 0x1C && cp <= 0x1F);
+}
+
+/* The scalar that ends at s + at; 0xFFFD if ill-formed. */
+static uint32_t scalar_before(const char *s, size_t at, size_t *len)
+{
+    uint32_t cp = 0xFFFD;
+    for (size_t k = 1; k <= 4 && k <= at; k++)
+        if (ek_utf8_next(s + at - k, k, &cp) == (int)k) {
+            *len = k;
+            return cp;
+        }
+    *len = 1;
+    return 0xFFFD;
+}
+
+static bool alone(const char *s, size_t n, size_t start, size_t stop)
+{
+    size_t len;
+    uint32_t cp;
+    if (start > 0 && ek_utf8_is_word(scalar_before(s, start, &len))) return false;
+    if (stop < n && ek_utf8_next(s + stop, n - stop, &cp) > 0 && ek_utf8_is_word(cp)) return false;
+    return true;
+}
+
+static bool control_at(encoder *e, size_t at)
+{
+    if (e->all_special) return true;
+    while (e->next_control < e->n_control && e->control[e->next_control] < at) e->next_control++;
+    return e->next_control < e->n_control && e->control[e->next_control] == at;
+}
+
+typedef void stretch_fn(encoder *e, const char *s, size_t n);
+
+/* Cuts the added tokens of tr out of s and gives what is between to rest. raw: s is the text
+ * itself, so offsets of control tokens apply. */
+static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < n;) {
+        int32_t id;
+        size_t len = 0;
+        if (tr->first[(uint8_t)s[i]])
+            len = ek_trie_longest(tr, s + i, n - i, e->t, raw ? control_at(e, i) : e->all_special, &id);
+        if (len == 0) {
+            i++;
+            continue;
+        }
+        size_t start = i, stop = i + len;
+        i = stop; /* the search goes on here even if the match is refused or grows */
+        uint8_t flags = e->t->pieces[id].flags;
+        if (flags & ADDED_SINGLE_WORD && !alone(s, n, start, stop)) continue;
+        if (flags & ADDED_LSTRIP) {
+            size_t w;
+            while (start > done && is_white(scalar_before(s, start, &w))) start -= w;
+            if (start < done) start = done;
+        }
+        if (flags & ADDED_RSTRIP) {
+            uint32_t cp;
+            int w;
+            while (stop < n && (w = ek_utf8_next(s + stop, n - stop, &cp)) > 0 && is_white(cp)) stop += (size_t)w;
+        }
+        if (start > done) rest(e, s + done, start - done);
+        ek_ids_add(e->out, id);
+        done = stop;
+    }
+    if (done < n) rest(e, s + done, n - done);
+}
+
+/* A stretch of the raw text: make it well-formed, normalize, look for normalized tokens. */
+static void between_raw(encoder *e, const char *s, size_t n)
+{
+    const ek_tokenizer *t = e->t;
+    if (!ek_utf8_valid(s, n)) {
+        ek_buf_clear(&e->clean);
+        ek_utf8_clean(&e->clean, s, n);
+        s = e->clean.data;
+        n = e->clean.len;
+    }
+    if (t->normalizes) {
+        ek_buf_clear(&e->normal);
+        ek_replace_all(&e->normal, s, n, &t->from, &t->to);
+        s = ek_buf_text(&e->normal);
+        n = e->normal.len;
+    }
+    if (t->normal.n_nodes > 1) cut_added(e, &t->normal, s, n, false, encode_stretch);
+    else encode_stretch(e, s, n);
+}
+
+ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control,
+                 size_t n_control, ek_ids *out)
+{
+    if (n > MAX_TEXT) return ek_fail(EK_ETOOLONG, "%zu bytes of text, at most %zu are encoded", n, MAX_TEXT);
+    encoder e = {.t = t, .control = control, .out = out, .all_special = n_control == EK_CONTROL_ALL};
+    if (!e.all_special) e.n_control = n_control;
+    cut_added(&e, &t->raw, text, n, true, between_raw);
+    ek_buf_fini(&e.clean);
+    ek_buf_fini(&e.normal);
+    free(e.symbols);
+    free(e.heap);
+    return EK_OK;
+}

@@ -1,0 +1,30 @@
+/* A reading position in JSON text, for the one file that is too big to become a tree first
+ * (a Gemma 4 tokenizer.json has 262144 pieces and half a million merges). Inside src/text. */
+#ifndef EK_TEXT_TOKENIZER_FILE_H
+#define EK_TEXT_TOKENIZER_FILE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef struct ek_cursor {
+    const char *text;
+    size_t n, at;
+} ek_cursor;
+
+ek_err ek_cursor_fail(const ek_cursor *c, const char *what); /* EPARSE with the byte */
+int ek_cursor_peek(ek_cursor *c); /* the next byte after white space; -1 at the end */
+ek_err ek_cursor_take(ek_cursor *c, char expected);
+/* Appends the string's value to out. */
+ek_err ek_cursor_string(ek_cursor *c, ek_buf *out);
+ek_err ek_cursor_int(ek_cursor *c, int64_t *out);
+/* The extent of the next value, passed over without a look inside. */
+ek_err ek_cursor_skip(ek_cursor *c, const char **from, size_t *n);
+ek_err ek_cursor_tree(ek_cursor *c, json_t **out); /* the next value as a tree */
+/* Steps through an object or array: call after the opening bracket was taken. *more is false
+ * when close was taken. first says whether no member came yet; cleared. */
+ek_err ek_cursor_next(ek_cursor *c, char close, bool *first, bool *more);
+
+#endif
