@@ -93,5 +93,9 @@ void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
         .weights = weights,
         .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16},
     };
+#if defined(__x86_64__)
+    ek_attn_init_x86(ops, cpu);
+#else
     (void)cpu;
+#endif
 }

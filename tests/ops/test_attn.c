@@ -181,8 +181,37 @@ static void test_right(void **state)
     }
 }
 
+/* Every edge position in one run, one after the other, with all kinds of garbage around. */
+static void test_isas(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        const ek_attn_shape *sh = &shapes[i];
+        float *q = queries(sh, N_EDGES, 7);
+        for (int garbage = 0; garbage < 4; garbage++)
+            for (int n_keys = garbage ? 1 : LONGEST; n_keys <= LONGEST; n_keys += 205) {
+                scene s;
+                scene_open(&s, sh, n_keys, garbage, 100 + (uint64_t)i);
+                ek_attn_row rows[N_EDGES];
+                int n = 0;
+                for (int r = 0; r < N_EDGES && edges[r] < n_keys; r++) rows[n++] = (ek_attn_row){0, edges[r]};
+                float *want = attend(0, NULL, sh, &s.view, rows, n, q);
+                CHECK_ISAS(isa, cpu)
+                {
+                    float *got = attend(cpu, NULL, sh, &s.view, rows, n, q);
+                    check_bits("attn", isa, want, got, q_width(sh) * (size_t)n, "%s, %d keys, garbage %d",
+                               shape_text(sh), n_keys, garbage);
+                    free(got);
+                }
+                free(want);
+                scene_close(&s);
+            }
+        free(q);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_isas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

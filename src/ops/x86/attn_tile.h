@@ -1,0 +1,213 @@
+/* The bodies of attention's kernels for any vector of ops/x86/vec_*.h. A file of one ISA defines
+ * QUERIES (of a register tile), includes this and registers what it instantiates.
+ *
+ * Scores: a lane is a key, d ascends; the queries of the tile share each load of K. Values: a lane
+ * is a dimension, keys ascend; they share each load of V. Tiles choose which chains advance
+ * together and nothing else. */
+#ifndef EK_OPS_X86_ATTN_TILE_H
+#define EK_OPS_X86_ATTN_TILE_H
+
+#include "ops/attn_kernels.h"
+#include "ops/x86/math_vec.h"
+
+enum { COLS_MAX = 8 };
+
+/* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. */
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define SCORE_COLS(nq) LEAST(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
+#define VALUE_COLS(nq) LEAST(TILE_VECS / (nq), COLS_MAX)
+
+INLINE vf load_k(ek_kv_format f, const uint8_t *k, size_t at)
+{
+    return f == EK_KV_F32 ? v_load((const float *)k + at) : v_load_bf16((const uint16_t *)k + at);
+}
+
+INLINE vf load_v(ek_kv_format f, const uint8_t *v, size_t at, int n)
+{
+    if (f == EK_KV_F32) return n == W ? v_load((const float *)v + at) : v_load_part((const float *)v + at, n);
+    return n == W ? v_load_bf16((const uint16_t *)v + at) : v_load_bf16_part((const uint16_t *)v + at, n);
+}
+
+/* Scores of keys [slot, slot + cols W) of a page for nq queries. */
+INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim, float *e)
+{
+    for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
+        int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
+        vf acc[EK_TILE][COLS_MAX];
+        for (int i = 0; i < nq; i++)
+            for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
+        for (int d = d0; d < end; d++) {
+            vf key[COLS_MAX];
+            for (int c = 0; c < cols; c++)
+                key[c] = load_k(f, k, (size_t)d * EK_PAGE_TOKENS + (size_t)(slot + c * W));
+            for (int i = 0; i < nq; i++) {
+                vf x = v_set1(q[i * EK_Q_STRIDE + d]);
+                for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+            }
+        }
+        for (int i = 0; i < nq; i++)
+            for (int c = 0; c < cols; c++) {
+                float *to = e + i * EK_SEGMENT + slot + c * W;
+                v_store(to, d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c]);
+            }
+    }
+}
+
+INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+{
+    int step = SCORE_COLS(nq) * W;
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++)
+        for (int slot = 0; leaf->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
+            int key = p * EK_PAGE_TOKENS + slot;
+            if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
+            score_tile(f, nq, SCORE_COLS(nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
+                       leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS);
+        }
+}
+
+/* Sums of e v over the keys that each query sees, for cols vectors from dim d of which the last
+ * holds n elements. Only keys that all of them see take the short way. */
+INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
+{
+    const float *e = leaf->e + first * EK_SEGMENT;
+    const int *from = leaf->from + first, *to = leaf->to + first;
+    vf acc[EK_TILE][COLS_MAX], value[COLS_MAX];
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        if (!leaf->v[p]) continue;
+        int page = p * EK_PAGE_TOKENS, j = leaf->all_from > page ? leaf->all_from : page;
+        int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
+        while (j < end) {
+            int common = j >= leaf->common_from && j < leaf->common_to;
+            int stop = !common && j >= leaf->common_to        ? end
+                       : common                               ? leaf->common_to
+                       : leaf->common_from < leaf->common_to  ? leaf->common_from
+                                                              : end;
+            if (stop > end) stop = end;
+            for (; common && j < stop; j++) {
+                for (int c = 0; c < cols; c++)
+                    value[c] = load_v(f, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)(d + c * W),
+                                      c == cols - 1 ? n : W);
+                for (int i = 0; i < nq; i++) {
+                    vf x = v_set1(e[i * EK_SEGMENT + j]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
+                }
+            }
+            for (; j < stop; j++) {
+                for (int c = 0; c < cols; c++)
+                    value[c] = load_v(f, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)(d + c * W),
+                                      c == cols - 1 ? n : W);
+                for (int i = 0; i < nq; i++) {
+                    if (j < from[i] || j >= to[i]) continue;
+                    vf x = v_set1(e[i * EK_SEGMENT + j]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
+                }
+            }
+        }
+    }
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < cols; c++) v_store(leaf->o + (first + i) * leaf->ldo + d + c * W, acc[i][c]);
+}
+
+INLINE void value_dims(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+{
+    int d = 0, dim = leaf->head_dim;
+    for (; d + VALUE_COLS(nq) * W <= dim; d += VALUE_COLS(nq) * W) value_tile(f, nq, VALUE_COLS(nq), W, leaf, first, d);
+    if (VALUE_COLS(nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, leaf, first, d), d += 4 * W;
+    if (VALUE_COLS(nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, leaf, first, d), d += 2 * W;
+    if (VALUE_COLS(nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, leaf, first, d), d += W;
+    if (d < dim) value_tile(f, nq, 1, dim - d, leaf, first, d);
+}
+
+/* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
+INLINE void scores(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i += QUERIES) {
+        int n = leaf->n_q - i;
+        if (QUERIES == 8 && n > 4) score_pages(f, QUERIES, leaf, i);
+        else if (n > 2) score_pages(f, 4, leaf, i);
+        else if (n == 2) score_pages(f, 2, leaf, i);
+        else score_pages(f, 1, leaf, i);
+    }
+}
+
+INLINE void values(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
+    for (int i = 0; i < leaf->n_q; i += QUERIES) {
+        int n = leaf->n_q - i;
+        if (QUERIES == 8 && n > 4) value_dims(f, QUERIES, leaf, i);
+        else if (n > 2) value_dims(f, 4, leaf, i);
+        else if (n == 2) value_dims(f, 2, leaf, i);
+        else value_dims(f, 1, leaf, i);
+    }
+}
+
+/* Of keys j .. j + W - 1, those in [from, to). */
+INLINE vm seen(int j, int from, int to)
+{
+    vi at = vi_add(vi_iota(), vi_set1(j));
+    return vm_and(vi_less(vi_set1(from - 1), at), vi_less(at, vi_set1(to)));
+}
+
+static void weights(ek_attn_leaf *leaf)
+{
+    int n[EK_SEGMENT];
+    for (int i = 0; i < leaf->n_q; i++) {
+        float *e = leaf->e + i * EK_SEGMENT;
+        int from = leaf->from[i], to = leaf->to[i];
+        if (from >= to) continue;
+        int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
+        vi most = vi_set1(INT32_MIN), nj;
+        for (int j = begin; j < end; j += W) {
+            v_store(e + j, v_exp_split(v_load(e + j), &nj));
+            vi_store(n + j, nj);
+            most = vi_max(most, vi_pick(seen(j, from, to), nj, vi_set1(INT32_MIN)));
+        }
+        int m = vi_most(most);
+        vf lane[LANE_VECS];
+        for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
+        for (int j = begin; j < end; j += 16)
+            for (int c = 0; c < LANE_VECS; c++) {
+                int at = j + c * W;
+                vi shift = vi_sub(vi_load(n + at), vi_set1(m));
+                vm counts = vm_and(seen(at, from, to), vi_less(vi_set1(-126), shift));
+                vf x = v_pick(counts, v_scale(v_load(e + at), shift), v_zero());
+                v_store(e + at, x);
+                lane[c] = v_add(lane[c], x);
+            }
+        leaf->m[i] = m, leaf->l[i] = v_add_lanes(lane);
+    }
+}
+
+static void scores_f32(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_F32, leaf);
+}
+
+static void scores_bf16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_BF16, leaf);
+}
+
+static void values_f32(ek_attn_leaf *leaf)
+{
+    values(EK_KV_F32, leaf);
+}
+
+static void values_bf16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_BF16, leaf);
+}
+
+INLINE void fill_table(ek_attn_ops *ops)
+{
+    ops->scores[EK_KV_F32] = scores_f32;
+    ops->scores[EK_KV_BF16] = scores_bf16;
+    ops->weights = weights;
+    ops->values[EK_KV_F32] = values_f32;
+    ops->values[EK_KV_BF16] = values_bf16;
+}
+
+#endif

@@ -1,0 +1,10 @@
+#ifndef EK_OPS_X86_ATTN_X86_H
+#define EK_OPS_X86_ATTN_X86_H
+
+#include "ops/attn_kernels.h"
+
+/* Each overwrites the slots that it has kernels for. */
+void ek_attn_table_avx2(ek_attn_ops *ops);
+void ek_attn_table_avx512(ek_attn_ops *ops);
+
+#endif

@@ -1,0 +1,83 @@
+/* Eight floats of AVX2 and FMA under the names that the shared kernel bodies use. */
+#ifndef EK_OPS_X86_VEC_AVX2_H
+#define EK_OPS_X86_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+typedef __m256 vf;
+typedef __m256i vi;
+typedef __m256i vm; /* all ones or all zeros in each lane */
+enum { W = 8 };
+
+INLINE vf v_set1(float x) { return _mm256_set1_ps(x); }
+INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
+INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+INLINE void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE vf v_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } /* c - a b */
+INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); } /* b if either is NaN */
+INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+INLINE vf v_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE vi v_int(vf x) { return _mm256_cvttps_epi32(x); }
+INLINE vf v_as_float(vi x) { return _mm256_castsi256_ps(x); }
+INLINE vi v_bits(vf x) { return _mm256_castps_si256(x); }
+
+INLINE vi vi_set1(int x) { return _mm256_set1_epi32(x); }
+INLINE vi vi_iota(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+INLINE vi vi_load(const int *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE void vi_store(int *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
+INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+INLINE vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
+INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
+INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+INLINE vi vi_shl(vi a, int n) { return _mm256_slli_epi32(a, n); }
+INLINE int vi_most(vi x)
+{
+    __m128i y = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    y = _mm_max_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+
+INLINE vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
+INLINE vm v_less(vf a, vf b) { return v_bits(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); } /* false for NaN */
+INLINE vm vi_less(vi a, vi b) { return _mm256_cmpgt_epi32(b, a); }
+INLINE vf v_pick(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, v_as_float(m)); }
+INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm256_blendv_epi8(no, yes, m); }
+INLINE int vm_any(vm m) { return !_mm256_testz_si256(m, m); }
+
+/* The first n <= W elements; the rest +0. */
+INLINE vm vm_first(int n) { return vi_less(vi_iota(), vi_set1(n)); }
+INLINE vf v_load_part(const float *p, int n) { return _mm256_maskload_ps(p, vm_first(n)); }
+INLINE void v_store_part(float *p, vf x, int n) { _mm256_maskstore_ps(p, vm_first(n), x); }
+
+/* W elements of bf16. */
+INLINE vf v_load_bf16(const uint16_t *p)
+{
+    return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+/* n is 4 or 8. */
+INLINE vf v_load_bf16_part(const uint16_t *p, int n)
+{
+    if (n == W) return v_load_bf16(p);
+    return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)p)), 16));
+}
+
+/* Sums of 16 lanes in two vectors: lanes 0..7, 8..15. Added 8, 4, 2, 1 apart. */
+enum { LANE_VECS = 2 };
+INLINE float v_add_lanes(const vf *lane)
+{
+    __m256 s8 = _mm256_add_ps(lane[0], lane[1]);
+    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* Sixteen floats of AVX-512 under the names that the shared kernel bodies use. */
+#ifndef EK_OPS_X86_VEC_AVX512_H
+#define EK_OPS_X86_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __mmask16 vm;
+enum { W = 16 };
+
+INLINE vf v_set1(float x) { return _mm512_set1_ps(x); }
+INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE vf v_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
+INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* b if either is NaN */
+INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+INLINE vf v_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE vi v_int(vf x) { return _mm512_cvttps_epi32(x); }
+INLINE vf v_as_float(vi x) { return _mm512_castsi512_ps(x); }
+INLINE vi v_bits(vf x) { return _mm512_castps_si512(x); }
+
+INLINE vi vi_set1(int x) { return _mm512_set1_epi32(x); }
+INLINE vi vi_iota(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+INLINE vi vi_load(const int *p) { return _mm512_loadu_si512(p); }
+INLINE void vi_store(int *p, vi x) { _mm512_storeu_si512(p, x); }
+INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
+INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+INLINE vi vi_shl(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+INLINE int vi_most(vi x) { return _mm512_reduce_max_epi32(x); }
+
+INLINE vm vm_and(vm a, vm b) { return (vm)(a & b); }
+INLINE vm v_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); } /* false for NaN */
+INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask(a, b); }
+INLINE vf v_pick(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
+INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
+INLINE int vm_any(vm m) { return m != 0; }
+
+/* The first n <= W elements; the rest +0. */
+INLINE vf v_load_part(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
+INLINE void v_store_part(float *p, vf x, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x); }
+
+/* W elements of bf16. */
+INLINE vf v_load_bf16(const uint16_t *p)
+{
+    return v_as_float(vi_shl(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+INLINE vf v_load_bf16_part(const uint16_t *p, int n)
+{
+    __m256i x = _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
+    return v_as_float(vi_shl(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* Sums of 16 lanes: one vector here, two in AVX2. Added 8, 4, 2, 1 apart. */
+enum { LANE_VECS = 1 };
+INLINE float v_add_lanes(const vf *lane)
+{
+    __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(lane[0]), _mm512_extractf32x8_ps(lane[0], 1));
+    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+
+#endif
