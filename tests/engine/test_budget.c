@@ -1,0 +1,71 @@
+/* engine: the split of memory between the two pools of pages. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/rng.h"
+#include "cache/table.h"
+#include "engine/budget.h"
+
+static const ek_kv_layout both = {.page_bytes = {[EK_SLIDING] = 4096, [EK_FULL] = 1024}, .sliding_window = 512};
+
+static void enough_is_not_exceeded(void **state)
+{
+    (void)state;
+    ek_budget b;
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 1e12, false), EK_OK);
+    assert_int_equal(b.n_pages[EK_FULL], 4 * 128);
+    assert_int_equal(b.n_pages[EK_SLIDING], 4 * 13); /* 511 + 256 positions touch at most 13 pages */
+    assert_int_equal(b.ctx, 8192);
+}
+
+static void one_context_always_fits(void **state)
+{
+    (void)state;
+    ek_budget b;
+    /* 128 full and 9 sliding pages: 131072 + 36864 bytes */
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 167936 * 2, false), EK_OK);
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 167936, false), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "one context of 8192 tokens needs 0.2 MiB"));
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 100000, true), EK_OK);
+    assert_true(b.ctx < 8192 && b.ctx == b.n_pages[EK_FULL] * 64);
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 1000, true), EK_ENOMEM);
+}
+
+static void every_budget_keeps_its_promises(void **state)
+{
+    (void)state;
+    int fits = 0;
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        uint64_t r = ek_mix64(seed);
+        ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = r & 7 ? (1 + (r >> 3) % 64) * 64 : 0,
+                                              [EK_FULL] = r >> 20 & 7 ? (1 + (r >> 23) % 64) * 64 : 0},
+                               .sliding_window = 1 + (int)((r >> 32) % 1500)};
+        int requests = 1 + (int)((r >> 44) % 20), ctx = 2 + (int)((r >> 48) % 9000), chunk = 1 + (int)((r >> 12) % 600);
+        double limit = (double)(1 + ek_mix64(r) % (1 << (10 + ek_mix64(r + 1) % 18)));
+        bool shrink = r >> 62 & 1;
+        ek_budget b;
+        if (ek_budget_plan(&b, &layout, requests, ctx, chunk, limit, shrink) != EK_OK) continue;
+        fits++;
+        assert_true(b.bytes <= limit && b.bytes == (double)ek_pages_bytes(&layout, b.n_pages));
+        assert_true(b.ctx >= 2 && b.ctx <= ctx && (shrink || b.ctx == ctx));
+        assert_true(b.n_pages[EK_SLIDING] >= ek_table_most(&layout, EK_SLIDING, b.ctx, 1));
+        assert_true(b.n_pages[EK_FULL] >= ek_table_most(&layout, EK_FULL, b.ctx, 1));
+        assert_true(b.n_pages[EK_FULL] <= requests * ek_table_most(&layout, EK_FULL, ctx, 1));
+    }
+    assert_true(fits > 5000 && fits < 20000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(enough_is_not_exceeded),
+        cmocka_unit_test(one_context_always_fits),
+        cmocka_unit_test(every_budget_keeps_its_promises),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
