@@ -381,15 +381,19 @@ static bool wanted(const ek_attn_leaf *leaf, int p)
     return false;
 }
 
-/* Where the pages of a segment hold this KV head's keys and values. */
-static void find_pages(const job *j, const tile *t, int seg, int kv_head, ek_attn_leaf *leaf)
+/* Where the pages of a segment hold this KV head's keys and values, and its keys in the segment
+ * behind, if that is going to be read too. */
+static void find_pages(const job *j, const tile *t, int seg, bool more, int kv_head, ek_attn_leaf *leaf)
 {
     const ek_kv_view *view = &j->views[j->rows[t->row].view];
+    uint8_t *const *page_of = view->page + seg * EK_SEGMENT_PAGES;
+    int last = j->rows[t->row].pos / EK_PAGE_TOKENS - seg * EK_SEGMENT_PAGES; /* surely there */
     size_t at = view->offset + (size_t)kv_head * (j->a->k_bytes + j->a->v_bytes);
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        leaf->k[p] = leaf->v[p] = NULL;
+        leaf->k[p] = leaf->v[p] = leaf->k_next[p] = NULL;
+        if (more && p + EK_SEGMENT_PAGES <= last) leaf->k_next[p] = page_of[p + EK_SEGMENT_PAGES] + at;
         if (!wanted(leaf, p)) continue;
-        const uint8_t *page = view->page[seg * EK_SEGMENT_PAGES + p];
+        const uint8_t *page = page_of[p];
         EK_ASSERT(page);
         leaf->k[p] = page + at;
         leaf->v[p] = page + at + j->a->k_bytes;
@@ -404,13 +408,16 @@ static void add_segments(const job *j, worker *w, const tile *t, int n, int kv_h
     for (int seg = seg0; seg < seg1; seg++)
         for (int g = 0; g < n; g++) {
             ek_attn_leaf leaf = {.head_dim = a->shape.head_dim,
-                                 .prefetch = g == 0,
+                                 .fetch_k = g == 0 && seg == seg0,
+                                 .fetch_v = g == 0,
+                                 .k_bytes = a->k_bytes,
+                                 .v_bytes = a->v_bytes,
                                  .q = w->q + g * EK_TILE * EK_Q_STRIDE,
                                  .e = w->e,
                                  .o = w->temp.o,
                                  .ldo = a->ldo};
             if (!see(j, &t[g], seg, &leaf)) continue;
-            find_pages(j, &t[g], seg, kv_head, &leaf);
+            find_pages(j, &t[g], seg, g == n - 1 && seg + 1 < seg1, kv_head, &leaf);
             a->scores(&leaf);
             a->weights(&leaf);
             a->values(&leaf);

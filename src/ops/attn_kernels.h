@@ -25,7 +25,9 @@ typedef struct ek_attn_leaf {
     int common_from, common_to;               /* intersection over these; may be empty */
     const uint8_t *k[EK_SEGMENT_PAGES];       /* this head's part of each page; NULL where nobody looks */
     const uint8_t *v[EK_SEGMENT_PAGES];
-    bool prefetch;                            /* first visit of this segment: v is not in the cache yet */
+    const uint8_t *k_next[EK_SEGMENT_PAGES];  /* read soon after this leaf: worth a prefetch; may be NULL */
+    bool fetch_k, fetch_v;                    /* not read lately: worth a prefetch while scoring */
+    size_t k_bytes, v_bytes;                  /* of one page */
     const float *q;                           /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
     float *e;                                 /* [EK_TILE][EK_SEGMENT]: scores, then weights */
     float *o;                                 /* [EK_TILE][ldo]: sum of e_j v_j, not divided */

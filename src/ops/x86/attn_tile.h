@@ -10,7 +10,10 @@
 #include "ops/attn_kernels.h"
 #include "ops/x86/math_vec.h"
 
-enum { COLS_MAX = 8 };
+enum {
+    COLS_MAX = 8,
+    FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */
+};
 
 /* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. */
 #define LEAST(a, b) ((a) < (b) ? (a) : (b))
@@ -28,8 +31,23 @@ INLINE vf load_v(ek_kv_format f, const uint8_t *v, size_t at, int n)
     return n == W ? v_load_bf16((const uint16_t *)v + at) : v_load_bf16_part((const uint16_t *)v + at, n);
 }
 
+/* Lines that are wanted soon, spread over the iterations of another loop: the memory works while
+ * the multipliers do. The L2 cache is the place: the next phase starts after thousands of cycles. */
+typedef struct stream {
+    const uint8_t *at; /* NULL: nothing to fetch */
+    size_t step;       /* bytes an iteration */
+} stream;
+
+INLINE void stream_next(stream *s)
+{
+    if (!s->at) return;
+    for (size_t b = 0; b < s->step; b += 64) _mm_prefetch((const char *)s->at + b, _MM_HINT_T1);
+    s->at += s->step;
+}
+
 /* Scores of keys [slot, slot + cols W) of a page for nq queries. */
-INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim, float *e)
+INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim, float *e,
+                       stream *ahead, stream now)
 {
     for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
         int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
@@ -37,6 +55,8 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
         for (int i = 0; i < nq; i++)
             for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
         for (int d = d0; d < end; d++) {
+            stream_next(ahead);
+            stream_next(&now);
             vf key[COLS_MAX];
             for (int c = 0; c < cols; c++)
                 key[c] = load_k(f, k, (size_t)d * EK_PAGE_TOKENS + (size_t)(slot + c * W));
@@ -56,13 +76,18 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
 INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
 {
     int step = SCORE_COLS(nq) * W;
-    for (int p = 0; p < EK_SEGMENT_PAGES; p++)
+    size_t row = leaf->k_bytes / (size_t)leaf->head_dim;
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        stream ahead = {leaf->fetch_v && first == 0 ? leaf->v[p] : NULL,
+                        leaf->v_bytes / (size_t)(leaf->head_dim * (EK_PAGE_TOKENS / step))};
         for (int slot = 0; leaf->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
             int key = p * EK_PAGE_TOKENS + slot;
             if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
+            stream now = {leaf->fetch_k && first == 0 && slot == 0 ? leaf->k[p] + FETCH_ROWS * row : NULL, row};
             score_tile(f, nq, SCORE_COLS(nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
-                       leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS);
+                       leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
         }
+    }
 }
 
 /* Sums of e v over the keys that each query sees, for cols vectors from dim d of which the last
@@ -78,6 +103,8 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
         if (!leaf->v[p]) continue;
         int page = p * EK_PAGE_TOKENS, j = leaf->all_from > page ? leaf->all_from : page;
         int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
+        stream ahead = {leaf->k_next[p], leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
+        if (ahead.at) ahead.at += (size_t)d * (leaf->k_bytes / (size_t)leaf->head_dim);
         while (j < end) {
             int common = j >= leaf->common_from && j < leaf->common_to;
             int stop = !common && j >= leaf->common_to        ? end
@@ -86,6 +113,7 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
                                                               : end;
             if (stop > end) stop = end;
             for (; common && j < stop; j++) {
+                stream_next(&ahead);
                 for (int c = 0; c < cols; c++)
                     value[c] = load_v(f, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)(d + c * W),
                                       c == cols - 1 ? n : W);

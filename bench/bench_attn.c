@@ -1,0 +1,155 @@
+/* Attention against the machine: decode against the memory's read bandwidth over the bytes of the
+ * keys and values, prompts against the float32 multiply-add rate; both limits are measured in the
+ * same seconds with the same threads; medians of ROUNDS. Usage: bench_attn [threads [isa [K:V]]] */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/rng.h"
+#include "ops/attn.h"
+#include "probe.h"
+#include "probe_fma.h"
+
+enum { ROUNDS = 9, CHUNK = 64 << 10, FMA_TASKS = 16, FMA_ROUNDS = 20000 };
+static const size_t arena_bytes = (size_t)256 << 20;
+
+static int by_value(const void *a, const void *b)
+{
+    double d = *(const double *)a - *(const double *)b;
+    return d < 0 ? -1 : d > 0;
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+static volatile uint64_t sink;
+
+static void read_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    if (probe_read_chunk((const uint8_t *)arg + (size_t)task * CHUNK, CHUNK) == 1) sink = 1;
+}
+
+static double read_rate(ek_pool *pool, uint8_t *arena)
+{
+    double start = ek_now();
+    ek_pool_run(pool, read_task, arena, (int)(arena_bytes / CHUNK));
+    return (double)arena_bytes / (ek_now() - start);
+}
+
+static void fma_task(void *arg, int task, int worker)
+{
+    (void)arg, (void)task, (void)worker;
+    if (probe_fma_loop(FMA_ROUNDS) == 1) sink = 1;
+}
+
+static double fma_rate(ek_pool *pool)
+{
+    double start = ek_now();
+    ek_pool_run(pool, fma_task, NULL, FMA_TASKS);
+    return (double)FMA_TASKS * FMA_ROUNDS * PROBE_FMA_ROUND / (ek_now() - start);
+}
+
+typedef struct setup {
+    ek_pool *pool;
+    unsigned cpu;
+    ek_kv_format k, v;
+    uint8_t *arena;
+} setup;
+
+static void fail_on(ek_err err)
+{
+    if (err == EK_OK) return;
+    printf("%s\n", ek_err_text());
+    exit(1);
+}
+
+/* n_rows rows ending at position depth - 1 of n_views sequences each, layer after layer, so that
+ * every layer's keys and values come from memory. */
+static void bench(const setup *s, const char *name, int heads, int kv_heads, int dim, int window, int depth,
+                  int n_views, int n_rows)
+{
+    ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim, window};
+    ek_attn *a;
+    fail_on(ek_attn_plan(&a, s->cpu, &shape));
+    size_t block = ek_kv_block_bytes(s->k, s->v, kv_heads, dim);
+    int n_pages = (depth + 63) / 64, layers = (int)(arena_bytes / (block * (size_t)n_pages * (size_t)n_views));
+    if (n_rows > 1 && layers > 2) layers = 2;
+    if (layers > 64) layers = 64;
+    int total = n_rows * n_views;
+    ek_kv_view *views = ek_alloc(sizeof *views * (size_t)(n_views * layers));
+    uint8_t *at = s->arena;
+    for (int i = 0; i < n_views * layers; i++) {
+        uint8_t **page = ek_alloc(sizeof *page * (size_t)n_pages);
+        for (int p = 0; p < n_pages; p++, at += block) page[p] = at;
+        views[i] = (ek_kv_view){page, 0};
+    }
+    ek_attn_row *rows = ek_alloc(sizeof *rows * (size_t)total);
+    double keys = 0;
+    for (int i = 0; i < total; i++) {
+        int pos = depth - n_rows + i % n_rows;
+        rows[i] = (ek_attn_row){i / n_rows, pos};
+        keys += window && pos >= window ? window : pos + 1;
+    }
+    size_t width = (size_t)heads * (size_t)dim;
+    float *q = ek_alloc_big(sizeof *q * width * (size_t)total), *o = ek_alloc_big(sizeof *o * width * (size_t)total);
+    for (size_t i = 0; i < width * (size_t)total; i++) q[i] = (float)(int32_t)ek_mix64(i) * 0x1p-31f;
+    size_t scratch_bytes = ek_attn_scratch_bytes(a, total, depth, ek_pool_threads(s->pool));
+    void *scratch = ek_alloc_big(scratch_bytes);
+
+    double ratio[ROUNDS], rate[ROUNDS], bytes = keys / n_rows * (double)block / 64, macs = 2 * keys * (double)width;
+    for (int round = 0; round < ROUNDS; round++) {
+        double limit = n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool);
+        double start = ek_now();
+        for (int l = 0; l < layers; l++)
+            ek_attn_run(a, s->pool, views + l * n_views, rows, total, q, (ptrdiff_t)width, o, (ptrdiff_t)width, scratch);
+        double seconds = (ek_now() - start) / layers;
+        limit = (limit + (n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool))) / 2;
+        rate[round] = (n_rows == 1 ? bytes : macs) / seconds;
+        ratio[round] = rate[round] / limit;
+    }
+    double r = median(rate, ROUNDS), seconds = (n_rows == 1 ? bytes : macs) / r;
+    printf("%-22s %2d/%d heads dim %3d window %4d depth %5d rows %dx%-3d %8.3f ms  %6.1f %s %5.1f %% (%.1f to ", name,
+           heads, kv_heads, dim, window, depth, n_views, n_rows, 1e3 * seconds, r / 1e9,
+           n_rows == 1 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS), 100 * ratio[0]);
+    printf("%.1f), %.1f Gmac/s\n", 100 * ratio[ROUNDS - 1], macs / seconds / 1e9);
+    fflush(stdout);
+    for (int i = 0; i < n_views * layers; i++) free((void *)views[i].page);
+    free(views);
+    free(rows);
+    ek_free_big(q, sizeof *q * width * (size_t)total);
+    ek_free_big(o, sizeof *o * width * (size_t)total);
+    ek_free_big(scratch, scratch_bytes);
+    ek_attn_free(a);
+}
+
+int main(int argc, char **argv)
+{
+    setup s = {0};
+    const char *isa = argc > 2 ? argv[2] : "avx512", *format = argc > 3 ? argv[3] : "bf16";
+    fail_on(ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2));
+    fail_on(ek_cpu_mask(isa, &s.cpu));
+    fail_on(ek_kv_format_parse(format, &s.k, &s.v));
+    s.arena = ek_alloc_big(arena_bytes + 4096);
+    for (size_t i = 0; i < arena_bytes; i += 8) *(uint64_t *)(s.arena + i) = ek_mix64(i) & 0xbf3fbf3fbf3fbf3f;
+    printf("%s, %s, %d threads, %s; %.1f GB/s, %.1f Gfma/s\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), format,
+           read_rate(s.pool, s.arena) / 1e9, fma_rate(s.pool) / 1e9);
+    bench(&s, "decode", 8, 1, 256, 0, 8192, 1, 1);
+    bench(&s, "decode", 8, 1, 512, 0, 8192, 1, 1);
+    bench(&s, "decode E2B sliding", 8, 1, 256, 512, 8192, 1, 1);
+    bench(&s, "decode 12B sliding", 16, 8, 256, 1024, 4096, 1, 1);
+    bench(&s, "decode 12B full", 16, 1, 512, 0, 8192, 1, 1);
+    bench(&s, "decode 8 requests", 8, 1, 256, 0, 2048, 8, 1);
+    bench(&s, "prompt", 8, 1, 256, 512, 1024, 1, 512);
+    bench(&s, "prompt", 8, 1, 512, 0, 512, 1, 512);
+    bench(&s, "prompt", 8, 1, 512, 0, 8192, 1, 512);
+    bench(&s, "prompt 12B sliding", 16, 8, 256, 1024, 2048, 1, 512);
+    ek_pool_close(s.pool);
+    return 0;
+}
