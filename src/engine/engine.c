@@ -131,6 +131,11 @@ int ek_engine_ctx(const ek_engine *e)
     return e->rules.ctx;
 }
 
+int ek_engine_vocab(const ek_engine *e)
+{
+    return e->rules.vocab_size;
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {

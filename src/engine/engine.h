@@ -13,11 +13,11 @@ typedef uint64_t ek_request_id; /* never 0 */
 
 typedef struct ek_logit_bias {
     int32_t token;
-    float bias; /* added to the logit before penalties; -inf masks */
+    float bias; /* -1000..1000, added to the logit before penalties; -inf masks */
 } ek_logit_bias;
 
 typedef struct ek_sampling {
-    float temperature;        /* 0: greedy */
+    float temperature;        /* below 1e-5: greedy */
     int top_k;                /* 0: off */
     float top_p;              /* 1: off */
     float min_p;              /* 0: off */
@@ -39,7 +39,8 @@ typedef enum ek_finish {
 } ek_finish;
 
 /* One event: a sampled token (stop ids included, with finish STOP in the same event), or a
- * finish without token (token -1). n_prompt, n_cached and n_tokens are counts so far. */
+ * finish without token (token -1). n_prompt, n_cached and n_tokens (of the reply, this one
+ * included) are counts so far. */
 typedef struct ek_event {
     ek_request_id request;
     void *user;
@@ -52,15 +53,17 @@ typedef struct ek_event {
                              valid during the call; NULL when token is -1 */
 } ek_event;
 
+/* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
+ * or close. */
 typedef void ek_sink_fn(void *arg, const ek_event *event);
 
 typedef struct ek_request_opts {
     const int32_t *tokens; /* copied */
-    int n_tokens;          /* >= 1 */
+    int n_tokens;          /* >= 1, and less than ek_engine_ctx() */
     int max_tokens;        /* >= 1; the context limit may end the request earlier */
     ek_sampling sampling;
-    bool ignore_eos;       /* stop ids are ordinary tokens */
-    const int32_t *stop;   /* extra stop ids; copied */
+    bool ignore_eos;       /* the model's stop ids are ordinary tokens */
+    const int32_t *stop;   /* further stop ids, which always count; copied */
     int n_stop;
     ek_sink_fn *sink;
     void *arg, *user;      /* user comes back in events */
@@ -73,7 +76,8 @@ typedef struct ek_request_opts {
 typedef struct ek_engine_opts {
     int max_requests;     /* that run at once */
     int max_queue;        /* that wait; submit beyond gives EBUSY */
-    int ctx_tokens;       /* longest prompt + reply of one request; 0: the model's */
+    int ctx_tokens;       /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
+                             it; 0: the model's, or what the pages can hold */
     int chunk;            /* prompt rows one step may take; speed only */
     double kv_bytes;      /* for pages; 0: enough for max_requests contexts or half of what is free */
 } ek_engine_opts;
@@ -83,16 +87,18 @@ ek_engine_opts ek_engine_defaults(void);
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
 void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
 const ek_model *ek_engine_model(const ek_engine *e);
-int ek_engine_ctx(const ek_engine *e);
+int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than asked for if memory is short */
+int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
- * queued then and the sink is never called. */
+ * queued then and the sink is never called. id may be NULL; it is set before the first event. */
 ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
 /* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
  * last event with EK_FINISH_CANCELLED unless the request had already finished. */
 void ek_engine_cancel(ek_engine *e, ek_request_id id);
 
-/* One step; *worked false when there was nothing to do. Caller is the engine thread. */
+/* One step; *worked false when there was nothing to do. Caller is the engine thread. A request
+ * that cannot be computed ends with EK_FINISH_ERROR and is no error of the step. */
 ek_err ek_engine_step(ek_engine *e, bool *worked);
 
 ek_err ek_engine_start(ek_engine *e);  /* starts the engine thread */

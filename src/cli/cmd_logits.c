@@ -1,0 +1,83 @@
+/* logits: what the model says after each of the given tokens, as raw numbers. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/open.h"
+
+typedef struct rows {
+    FILE *file;
+    int vocab_size;
+    bool bad; /* a write failed */
+    int error;
+    ek_finish finish;
+    char text[256];
+} rows;
+
+static void on_row(void *user, int pos, const float *logits)
+{
+    rows *r = user;
+    (void)pos;
+    if (r->bad || fwrite(logits, sizeof *logits, (size_t)r->vocab_size, r->file) == (size_t)r->vocab_size) return;
+    r->bad = true;
+    r->error = errno;
+}
+
+static void on_event(void *arg, const ek_event *event)
+{
+    rows *r = arg;
+    r->finish = event->finish;
+    if (event->text) snprintf(r->text, sizeof r->text, "%s", event->text);
+}
+
+static int run(const ek_cli *cli, ek_engine *e, rows *r)
+{
+    int n = cli->ids.n;
+    int last = cli->has.last && cli->last < n ? (int)cli->last : n;
+    r->vocab_size = ek_engine_vocab(e);
+    ek_request_opts o = {.tokens = cli->ids.v,
+                         .n_tokens = n,
+                         .max_tokens = 1,
+                         .sampling = ek_sampling_greedy(),
+                         .sink = on_event,
+                         .arg = r,
+                         .user = r,
+                         .prompt_logits_from = n - last,
+                         .on_prompt_logits = on_row};
+    if (ek_engine_submit(e, &o, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    for (bool worked = true; worked;)
+        if (ek_engine_step(e, &worked)) return ek_cli_failed(cli);
+    if (r->finish == EK_FINISH_ERROR) {
+        ek_fail(EK_EINTERNAL, "%s", r->text);
+        return ek_cli_failed(cli);
+    }
+    if (fflush(r->file) && !r->bad) r->bad = true, r->error = errno;
+    if (r->bad) {
+        ek_fail(EK_EIO, "%s: %s", cli->out, strerror(r->error));
+        return ek_cli_failed(cli);
+    }
+    return 0;
+}
+
+int ek_cmd_logits(const ek_cli *cli)
+{
+    if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
+    if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the logits");
+    ek_cli_model m;
+    if (ek_cli_open_engine(&m, cli, 1, 0)) return ek_cli_failed(cli);
+    rows r = {.file = fopen(cli->out, "wb")};
+    int status;
+    if (r.file) {
+        status = run(cli, m.engine, &r);
+        if (fclose(r.file) && !status) {
+            ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+            status = ek_cli_failed(cli);
+        }
+        if (status) remove(cli->out); /* half a result must not be taken for one */
+    } else {
+        ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+        status = ek_cli_failed(cli);
+    }
+    ek_cli_close_model(&m);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* What the sampling options mean for a model: those not given come from its own
+ * generation_config.json. */
+#ifndef EK_CLI_SAMPLING_H
+#define EK_CLI_SAMPLING_H
+
+#include "cli/cli.h"
+#include "engine/engine.h"
+
+ek_sampling ek_cli_sampling(const ek_cli *cli, const ek_config *config);
+
+#endif
