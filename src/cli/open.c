@@ -63,18 +63,23 @@ ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
     return err;
 }
 
-ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue)
+ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue, int ctx_tokens)
 {
-    EK_TRY(ek_cli_open_model(m, cli));
     ek_engine_opts opts = ek_engine_defaults();
     opts.max_requests = max_requests;
     opts.max_queue = max_queue;
     opts.chunk = (int)cli->chunk;
-    if (cli->has.ctx) opts.ctx_tokens = (int)cli->ctx;
+    if (ctx_tokens > 0) opts.ctx_tokens = ctx_tokens;
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
     ek_err err = ek_engine_open(&m->engine, m->model, &opts);
     if (err) ek_cli_close_model(m);
     return err;
+}
+
+ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue)
+{
+    EK_TRY(ek_cli_open_model(m, cli));
+    return ek_cli_add_engine(m, cli, max_requests, max_queue, cli->has.ctx ? (int)cli->ctx : 0);
 }
 
 void ek_cli_close_model(ek_cli_model *m)

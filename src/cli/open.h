@@ -26,6 +26,8 @@ ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli);
 /* The same and an engine for at most max_requests at once with --ctx, --chunk, --kv-memory
  * where the command has them; the engine's thread is not started. */
 ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue);
+/* The engine alone, for a model that is open; ctx_tokens 0: the model's own. */
+ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue, int ctx_tokens);
 void ek_cli_close_model(ek_cli_model *m);
 
 #endif

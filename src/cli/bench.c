@@ -1,0 +1,125 @@
+#include "cli/bench.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/rng.h"
+
+typedef struct tally {
+    int started;  /* requests with a first token */
+    int running;
+    int tokens;
+    ek_err err;
+} tally;
+
+static void on_event(void *arg, const ek_event *e)
+{
+    tally *t = arg;
+    t->started += e->token >= 0 && e->n_tokens == 1;
+    t->tokens += e->token >= 0;
+    if (e->finish != EK_FINISH_NONE) t->running--;
+    if (e->finish == EK_FINISH_ERROR) t->err = ek_fail(e->err, "%s", e->text);
+}
+
+/* Tokens that no two runs share, so that nothing remembered can help. */
+static int32_t *prompt_ids(const ek_engine *e, int n)
+{
+    static uint64_t run;
+    int vocab = ek_model_config(ek_engine_model(e))->vocab_size;
+    int32_t *ids = ek_alloc((size_t)n * sizeof *ids);
+    run++;
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)(ek_mix64(run << 32 | (uint64_t)i) % (uint64_t)vocab);
+    return ids;
+}
+
+static ek_err submit(ek_engine *e, int n, int max_tokens, tally *t, ek_request_id *id)
+{
+    int32_t *ids = prompt_ids(e, n);
+    ek_request_opts r = {.tokens = ids, .n_tokens = n, .max_tokens = max_tokens, .sampling = ek_sampling_greedy(),
+                         .ignore_eos = true, .sink = on_event, .arg = t, .prompt_logits_from = n};
+    ek_err err = ek_engine_submit(e, &r, id);
+    free(ids);
+    if (!err) t->running++;
+    return err;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static ek_err run_prompt(ek_engine *e, int n, double *seconds)
+{
+    tally t = {0};
+    ek_request_id id;
+    EK_TRY(submit(e, n, 1, &t, &id));
+    double start = ek_now();
+    bool worked = true;
+    while (t.running > 0 && worked) EK_TRY(ek_engine_step(e, &worked));
+    *seconds = ek_now() - start;
+    return t.err;
+}
+
+static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, double *seconds)
+{
+    tally t = {0};
+    ek_request_id *id = ek_alloc((size_t)batch * sizeof *id);
+    ek_err err = EK_OK;
+    bool worked = true;
+    int n = 0;
+    for (; n < batch && !err; n++) err = submit(e, depth > 0 ? depth : 1, INT_MAX, &t, &id[n]);
+    while (!err && !t.err && t.started < batch && worked) err = ek_engine_step(e, &worked);
+    int before = t.tokens;
+    double start = ek_now();
+    for (int i = 0; i < n_steps && !err && !t.err && worked; i++) err = ek_engine_step(e, &worked);
+    *seconds = ek_now() - start;
+    if (!err && !t.err && t.tokens - before != batch * n_steps)
+        err = ek_fail(EK_EINTERNAL, "%d steps of %d requests made %d tokens: they did not run together; the memory for keys and values "
+                      "may be too small", n_steps, batch, t.tokens - before);
+    for (int i = 0; i < n; i++) ek_engine_cancel(e, id[i]);
+    for (worked = true; t.running > 0 && worked;)
+        if (ek_engine_step(e, &worked)) break;
+    free(id);
+    return err ? err : t.err;
+}
+
+ek_err ek_bench_prompt(ek_engine *e, int n, int runs, double *per_second)
+{
+    double *v = ek_alloc((size_t)runs * sizeof *v), spent = 0;
+    int done = 0;
+    ek_err err = EK_OK;
+    while (done < runs && !err && spent < EK_BENCH_SECONDS) {
+        err = run_prompt(e, n, &v[done]);
+        spent += v[done++];
+    }
+    if (!err) *per_second = n / median(v, done);
+    free(v);
+    return err;
+}
+
+ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, double *per_second)
+{
+    double *v = ek_alloc((size_t)runs * sizeof *v), begun = ek_now();
+    int done = 0;
+    ek_err err = EK_OK;
+    while (done < runs && !err && ek_now() - begun < EK_BENCH_SECONDS) err = run_generate(e, batch, depth, n_steps, &v[done++]);
+    if (!err) *per_second = n_steps / median(v, done);
+    free(v);
+    return err;
+}
+
+int ek_bench_context(int batch, int depth, int n_steps, int chunk)
+{
+    int64_t waiting = (int64_t)batch * (depth / chunk + 2);
+    int64_t n = depth + n_steps + waiting + 16;
+    return n < INT_MAX ? (int)n : INT_MAX;
+}
