@@ -1,0 +1,185 @@
+/* The options table and everything that is made from it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/table.h"
+
+static char *no_env(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static ek_err parse_env(ek_cli *cli, ek_env_fn *env, const char *line)
+{
+    static char text[512];
+    static char *argv[32];
+    int argc = 0;
+    strncpy(text, line, sizeof text - 1);
+    for (char *p = strtok(text, " "); p; p = strtok(NULL, " ")) argv[argc++] = p;
+    argv[argc] = NULL;
+    return ek_cli_parse(cli, argc, argv, env);
+}
+
+static ek_err parse(ek_cli *cli, const char *line)
+{
+    return parse_env(cli, no_env, line);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel generate --ids 2,17,9 --max-tokens=5 --temperature 0.5 --ignore-eos --model m --seed 7"), EK_OK);
+    assert_int_equal(c.command, EK_CMD_generate);
+    assert_int_equal(c.ids.n, 3);
+    assert_int_equal(c.ids.v[2], 9);
+    assert_int_equal(c.max_tokens, 5);
+    assert_true(c.temperature == 0.5);
+    assert_true(c.ignore_eos);
+    assert_string_equal(c.model, "m");
+    assert_int_equal(c.seed, 7);
+    assert_int_equal(c.chunk, 512);
+    assert_true(c.has.chunk);
+    assert_false(c.has.threads);
+    ek_cli_fini(&c);
+
+    assert_int_equal(parse(&c, "evenkeel serve --kv-memory 1.5G --port 0"), EK_OK);
+    assert_true(c.kv_memory == 1.5 * 1073741824.0);
+    assert_int_equal(c.port, 0);
+    ek_cli_fini(&c);
+
+    assert_int_equal(parse(&c, "evenkeel run -- --hello"), EK_OK);
+    assert_string_equal(c.arg, "--hello");
+    ek_cli_fini(&c);
+}
+
+static void test_wrong_calls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } bad[] = {
+        {"evenkeel", "command is needed"},
+        {"evenkeel dance", "dance is not a command"},
+        {"evenkeel serve --port 70000", "from 0 to 65535"},
+        {"evenkeel serve --port 80x", "from 0 to 65535"},
+        {"evenkeel serve --port -1", "from 0 to 65535"},
+        {"evenkeel serve --port", "--port needs a value"},
+        {"evenkeel serve --prot 1", "--prot is not an option"},
+        {"evenkeel serve --ids 1", "--ids is not an option"},
+        {"evenkeel serve extra", "one argument too many"},
+        {"evenkeel inspect", "DIR|FILE is missing"},
+        {"evenkeel logits --ids 1,,2", "whole number"},
+        {"evenkeel logits --ids 1,2,", "whole number"},
+        {"evenkeel logits --ids 99999999999999999999", "whole number"},
+        {"evenkeel logits --weights maybe", "auto|exact"},
+        {"evenkeel logits --kv 3.5", "--kv"},
+        {"evenkeel logits --isa mmx", "--isa"},
+        {"evenkeel generate --temperature nan", "from 0 to 100"},
+        {"evenkeel generate --top-p 1.5", "from 0 to 1"},
+        {"evenkeel generate --max-tokens 0", "from 1"},
+        {"evenkeel generate --ignore-eos=maybe", "true"},
+        {"evenkeel serve --kv-memory 5X", "size"},
+        {"evenkeel serve --kv-memory 1", "size"},
+        {"evenkeel run --model=", "empty"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ek_cli c;
+        ek_err err = parse(&c, bad[i].line);
+        if (err != EK_EINVAL || !strstr(ek_err_text(), bad[i].says)) print_error("%s: %d %s\n", bad[i].line, err, ek_err_text());
+        assert_int_equal(err, EK_EINVAL);
+        assert_non_null(strstr(ek_err_text(), bad[i].says));
+        assert_null(strchr(ek_err_text(), '\n'));
+        ek_cli_fini(&c);
+    }
+}
+
+static char *some_env(const char *name)
+{
+    if (!strcmp(name, "EVENKEEL_PORT")) return "1234";
+    if (!strcmp(name, "EVENKEEL_MAX_REQUESTS")) return "3";
+    if (!strcmp(name, "EVENKEEL_IDS")) return "nonsense"; /* another command's: not looked at */
+    return NULL;
+}
+
+static char *bad_env(const char *name)
+{
+    return !strcmp(name, "EVENKEEL_PORT") ? "many" : NULL;
+}
+
+static void test_environment(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse_env(&c, some_env, "evenkeel serve --max-requests 5"), EK_OK);
+    assert_int_equal(c.port, 1234);
+    assert_int_equal(c.max_requests, 5);
+    ek_cli_fini(&c);
+    assert_int_equal(parse_env(&c, bad_env, "evenkeel serve"), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "EVENKEEL_PORT many"));
+    ek_cli_fini(&c);
+}
+
+static void test_help(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel serve --port x --help"), EK_OK);
+    assert_true(c.help);
+    ek_cli_fini(&c);
+    for (int id = 0; id < EK_CMD_COUNT; id++) {
+        ek_buf b = {0};
+        ek_cli_help(&b, (ek_cmd_id)id);
+        for (int i = 0; i < ek_n_options; i++) {
+            ek_buf flag = {0};
+            ek_buf_str(&flag, "\n  ");
+            ek_option_flag(&flag, &ek_options[i]);
+            const char *at = strstr(b.data, flag.data);
+            while (at && at[flag.len] != ' ' && at[flag.len] != '\n') at = strstr(at + 1, flag.data);
+            assert_int_equal(at != NULL, ek_options[i].commands >> id & 1);
+            ek_buf_fini(&flag);
+        }
+        ek_buf_fini(&b);
+    }
+}
+
+/* Defaults are read by the same parsers as given values. */
+static void test_defaults_are_valid(void **state)
+{
+    (void)state;
+    for (int id = 0; id < EK_CMD_COUNT; id++) {
+        ek_cli c;
+        char *argv[] = {"evenkeel", (char *)(uintptr_t)ek_commands[id].name, "x", NULL};
+        assert_int_equal(ek_cli_parse(&c, 2 + ek_commands[id].fewest, argv, no_env), EK_OK);
+        ek_cli_fini(&c);
+    }
+}
+
+static void test_document(void **state)
+{
+    (void)state;
+    ek_buf want = {0}, got = {0};
+    ek_cli_markdown(&want);
+    assert_int_equal(ek_file_read(&got, "docs/OPTIONS.md", 1 << 20), EK_OK);
+    if (strcmp(want.data, got.data)) print_error("docs/OPTIONS.md is old; write it again: evenkeel help --markdown > docs/OPTIONS.md\n");
+    assert_string_equal(want.data, got.data);
+    ek_buf_fini(&want);
+    ek_buf_fini(&got);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_calls),         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_help),   cmocka_unit_test(test_defaults_are_valid), cmocka_unit_test(test_document),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
