@@ -10,7 +10,7 @@
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 
-enum { TILE = 8, PREFETCH = 8192 };
+enum { TILE = 8, PREFETCH = 4096 };
 
 typedef struct row_set {
     const int8_t *q[TILE];
@@ -25,24 +25,40 @@ INLINE __m512i quad(const int8_t *q)
     return _mm512_set1_epi32(four);
 }
 
+/* Few rows leave the multiplier waiting for itself (4 cycles): they sum in several chains. */
+INLINE int chains_of(const int n)
+{
+    return n == 1 ? 4 : n <= 3 ? 2 : 1;
+}
+
 /* acc[r] += codes * rows over one A-group; returns the next codes. */
 INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n,
                           const bool q8, const int a_group)
 {
     const __m512i low = _mm512_set1_epi8(15);
+    const int chains = chains_of(n);
+    __m512i part[4][TILE];
+    UNROLL for (int c = 1; c < chains; c++)
+        UNROLL for (int r = 0; r < n; r++) part[c][r] = _mm512_setzero_si512();
+    UNROLL for (int r = 0; r < n; r++) part[0][r] = acc[r];
     if (q8) {
-        for (int v = 0; v < a_group / 4; v++, codes += 64) {
-            __m512i c = _mm512_load_si512(codes);
-            UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], c, quad(rows->q[r] + k + 4 * v));
+        UNROLL for (int v = 0; v < a_group / 4; v++, codes += 64) {
+            __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
+            UNROLL for (int r = 0; r < n; r++) to[r] = _mm512_dpbusd_epi32(to[r], code, quad(rows->q[r] + k + 4 * v));
         }
-        return codes;
+    } else {
+        UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64) {
+            __m512i both = _mm512_load_si512(codes);
+            __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+            __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
+            UNROLL for (int r = 0; r < n; r++) to[r] = _mm512_dpbusd_epi32(to[r], even, quad(rows->q[r] + k + 8 * v));
+            UNROLL for (int r = 0; r < n; r++)
+                to_odd[r] = _mm512_dpbusd_epi32(to_odd[r], odd, quad(rows->q[r] + k + 8 * v + 4));
+        }
     }
-    for (int v = 0; v < a_group / 8; v++, codes += 64) {
-        __m512i both = _mm512_load_si512(codes);
-        __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], even, quad(rows->q[r] + k + 8 * v));
-        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_dpbusd_epi32(acc[r], odd, quad(rows->q[r] + k + 8 * v + 4));
-    }
+    UNROLL for (int r = 0; r < n; r++) acc[r] = part[0][r];
+    UNROLL for (int c = 1; c < chains; c++)
+        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_add_epi32(acc[r], part[c][r]);
     return codes;
 }
 
@@ -93,9 +109,9 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
         UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            if (n <= 4)
+            if (0)
                 for (size_t i = 0; i < code_bytes + rest; i += 64)
-                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
+                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_NTA);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++, a++) {
                 __m512i acc[TILE];
@@ -148,8 +164,10 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     for (int p = p0; p < p1; p++) {
         int left = w->n - p * EK_PANEL;
         __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-        for (int r = r0; r < r1; r += TILE)
-            tiles[ek_min(TILE, r1 - r)](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask);
+        for (int r = r0, n; r < r1; r += n) {
+            n = ek_tile_rows(r1 - r, TILE);
+            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask);
+        }
     }
 }
 

@@ -1,0 +1,178 @@
+/* Form Q on AVX2: a 4-byte lane is one output of half a panel (8 outputs).
+ *
+ * Q4: PMADDUBSW multiplies unsigned codes up to 15 by the row's bytes; eight of its sums fit
+ * into 16 bits (8 * 2 * 15 * 127 = 30480) before PMADDWD widens them. The sum starts at -8 X.
+ * Q8: the centred code's sign is moved to the row's byte, so |c| <= 128 is the unsigned
+ * operand and a pair stays below 2 * 128 * 127 = 32512; widened at once. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "ops/x86/linear_tile.h"
+#include "ops/x86/linear_x86.h"
+
+enum { TILE = 4, HALF = 8 };
+
+typedef struct row_set {
+    const int8_t *q[TILE];
+    const float *sx[TILE], *sxx[TILE];
+    const int32_t *start[TILE];
+} row_set;
+
+INLINE __m256i quad(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+INLINE void dot_q4(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n, const int a_group)
+{
+    const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+    for (int v0 = 0; v0 < a_group / 8; v0 += 4) {
+        __m256i pairs[TILE];
+        UNROLL for (int r = 0; r < n; r++) pairs[r] = _mm256_setzero_si256();
+        UNROLL for (int v = v0; v < v0 + 4; v++)
+        {
+            __m256i both = _mm256_load_si256((const __m256i *)(codes + 64 * v));
+            __m256i even = _mm256_and_si256(both, low), odd = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
+            UNROLL for (int r = 0; r < n; r++)
+            {
+                const int8_t *q = rows->q[r] + k + 8 * v;
+                pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(even, quad(q)));
+                pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(odd, quad(q + 4)));
+            }
+        }
+        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs[r], ones));
+    }
+}
+
+INLINE void dot_q8(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n, const int a_group)
+{
+    const __m256i flip = _mm256_set1_epi8(-128), ones = _mm256_set1_epi16(1);
+    for (int v = 0; v < a_group / 4; v++) {
+        __m256i c = _mm256_xor_si256(_mm256_load_si256((const __m256i *)(codes + 64 * v)), flip);
+        __m256i size = _mm256_abs_epi8(c);
+        UNROLL for (int r = 0; r < n; r++)
+        {
+            __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(quad(rows->q[r] + k + 4 * v), c));
+            acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs, ones));
+        }
+    }
+}
+
+INLINE __m256 scales(const uint8_t *at, ek_dtype t, int i) /* i counts half panels */
+{
+    if (t == EK_F32) return _mm256_load_ps((const float *)at + i * HALF);
+    __m128i eight = _mm_load_si128((const __m128i *)at + i);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
+}
+
+INLINE void push(__m256 (*node)[TILE], unsigned count, __m256 *leaf, const int n)
+{
+    int level = 0;
+    for (; count & 1; count >>= 1, level++)
+        UNROLL for (int r = 0; r < n; r++) leaf[r] = _mm256_add_ps(node[level][r], leaf[r]);
+    UNROLL for (int r = 0; r < n; r++) node[level][r] = leaf[r];
+}
+
+INLINE __m256 sum(__m256 (*node)[TILE], unsigned count, int r)
+{
+    int level = __builtin_ctz(count);
+    __m256 total = node[level][r];
+    for (level++; count >> level; level++)
+        if (count >> level & 1) total = _mm256_add_ps(node[level][r], total);
+    return total;
+}
+
+/* Adds one group of half `h` to a1 and a2; a is its first A-group. */
+INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *codes, const row_set *rows, ptrdiff_t a,
+                  const int h, const int n, const bool q8, const int a_group)
+{
+    const uint8_t *at = codes + ek_linear_code_bytes(w);
+    __m256 s = scales(at, w->scale_dtype, h), centre = s;
+    if (w->biased) centre = _mm256_fmadd_ps(_mm256_set1_ps((float)w->zero), s, scales(at, w->scale_dtype, 2 + h));
+    codes += 32 * h;
+    for (int part = 0; part < w->group / a_group; part++, a++, codes += a_group * (q8 ? 16 : 8)) {
+        __m256i acc[TILE];
+        UNROLL for (int r = 0; r < n; r++) acc[r] = q8 ? _mm256_setzero_si256() : _mm256_set1_epi32(rows->start[r][a]);
+        if (q8) dot_q8(acc, codes, rows, a * a_group, n, a_group);
+        else dot_q4(acc, codes, rows, a * a_group, n, a_group);
+        UNROLL for (int r = 0; r < n; r++)
+        {
+            __m256 si = _mm256_mul_ps(s, _mm256_cvtepi32_ps(acc[r]));
+            a1[r] = _mm256_fmadd_ps(si, _mm256_set1_ps(rows->sx[r][a]), a1[r]);
+            if (w->biased) a2[r] = _mm256_fmadd_ps(centre, _mm256_set1_ps(rows->sxx[r][a]), a2[r]);
+        }
+    }
+}
+
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last,
+                 const int n, const bool q8, const int a_group)
+{
+    row_set rows;
+    UNROLL for (int r = 0; r < n; r++)
+    {
+        ptrdiff_t at = ek_acts_row(x, row + r);
+        rows.q[r] = x->q + at * x->ldq;
+        rows.sx[r] = x->sx + at * x->lds, rows.sxx[r] = x->sxx + at * x->lds, rows.start[r] = x->start + at * x->lds;
+    }
+    const int groups = w->k / w->group, block = EK_KBLOCK / w->group, parts = w->group / a_group;
+    const size_t group_bytes = ek_linear_group_bytes(w);
+
+    __m256 node[2][EK_LINEAR_LEVELS][TILE];
+    unsigned leaves = 0;
+    for (int g0 = 0; g0 < groups; g0 += block, leaves++) {
+        int g1 = ek_min(g0 + block, groups);
+        for (int h = 0; h < 2; h++) { /* the block's codes are still in the first cache for the second half */
+            __m256 a1[TILE], a2[TILE];
+            UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm256_setzero_ps();
+            for (ptrdiff_t g = g0; g < g1; g++)
+                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, g * parts, h, n, q8, a_group);
+            if (w->biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm256_add_ps(a1[r], a2[r]);
+            push(node[h], leaves, a1, n);
+        }
+    }
+    UNROLL for (int r = 0; r < n; r++)
+        ek_store_outputs(y + (row + r) * ldy, last, sum(node[0], leaves, r), sum(node[1], leaves, r));
+}
+
+typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
+                     int last);
+
+#define TILE_FN(n, q8, a)                                                                                      \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##n(const ek_linear *w, const ek_acts *x, int row, \
+                                                                float *y, ptrdiff_t ldy, const uint8_t *panel, \
+                                                                int last)                                      \
+    {                                                                                                          \
+        tile(w, x, row, y, ldy, panel, last, n, q8, a);                                                        \
+    }
+#define TILES(q8, a)                                                                          \
+    TILE_FN(1, q8, a) TILE_FN(2, q8, a) TILE_FN(3, q8, a) TILE_FN(4, q8, a)                   \
+    static tile_fn *const tiles_##q8##_##a[TILE + 1] = {NULL, tile_##q8##_##a##_1,            \
+        tile_##q8##_##a##_2, tile_##q8##_##a##_3, tile_##q8##_##a##_4};
+
+TILES(0, 32)
+TILES(0, 64)
+TILES(1, 32)
+TILES(1, 64)
+
+static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
+                tile_fn *const *tiles)
+{
+    for (int p = p0; p < p1; p++)
+        for (int r = r0, n; r < r1; r += n) {
+            n = ek_tile_rows(r1 - r, TILE);
+            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes,
+                     ek_min(EK_PANEL, w->n - p * EK_PANEL));
+        }
+}
+
+void ek_linear_q4_avx2(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_0_32 : tiles_0_64);
+}
+
+void ek_linear_q8_avx2(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_1_32 : tiles_1_64);
+}
