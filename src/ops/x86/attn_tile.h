@@ -20,15 +20,26 @@ enum {
 #define SCORE_COLS(nq) LEAST(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
 #define VALUE_COLS(nq) LEAST(TILE_VECS / (nq), COLS_MAX)
 
-INLINE vf load_k(ek_kv_format f, const uint8_t *k, size_t at)
+/* cols W elements of an array, cols even; in_order afterwards, where the order of lanes counts. */
+INLINE void load(ek_kv_format f, int cols, const uint8_t *p, size_t at, vf *x)
 {
-    return f == EK_KV_F32 ? v_load((const float *)k + at) : v_load_bf16((const uint16_t *)k + at);
+    for (int c = 0; c < cols; c += 2) {
+        size_t i = at + (size_t)(c * W);
+        if (f == EK_KV_F32) x[c] = v_load((const float *)p + i), x[c + 1] = v_load((const float *)p + i + W);
+        else v_load_bf16_pair((const uint16_t *)p + i, x + c);
+    }
 }
 
-INLINE vf load_v(ek_kv_format f, const uint8_t *v, size_t at, int n)
+INLINE void in_order(ek_kv_format f, int cols, vf *x)
 {
-    if (f == EK_KV_F32) return n == W ? v_load((const float *)v + at) : v_load_part((const float *)v + at, n);
-    return n == W ? v_load_bf16((const uint16_t *)v + at) : v_load_bf16_part((const uint16_t *)v + at, n);
+    for (int c = 0; c < cols && f == EK_KV_BF16; c += 2) v_in_order(x + c);
+}
+
+/* n <= W elements. */
+INLINE vf load_part(ek_kv_format f, const uint8_t *p, size_t at, int n)
+{
+    if (f == EK_KV_F32) return v_load_part((const float *)p + at, n);
+    return v_load_bf16_part((const uint16_t *)p + at, n);
 }
 
 /* Lines that are wanted soon, spread over the iterations of another loop: the memory works while
@@ -58,18 +69,19 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
             stream_next(ahead);
             stream_next(&now);
             vf key[COLS_MAX];
-            for (int c = 0; c < cols; c++)
-                key[c] = load_k(f, k, (size_t)d * EK_PAGE_TOKENS + (size_t)(slot + c * W));
+            load(f, cols, k, (size_t)d * EK_PAGE_TOKENS + (size_t)slot, key);
             for (int i = 0; i < nq; i++) {
                 vf x = v_set1(q[i * EK_Q_STRIDE + d]);
                 for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
             }
         }
-        for (int i = 0; i < nq; i++)
+        for (int i = 0; i < nq; i++) {
+            in_order(f, cols, acc[i]);
             for (int c = 0; c < cols; c++) {
                 float *to = e + i * EK_SEGMENT + slot + c * W;
                 v_store(to, d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c]);
             }
+        }
     }
 }
 
@@ -90,8 +102,14 @@ INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int fi
     }
 }
 
-/* Sums of e v over the keys that each query sees, for cols vectors from dim d of which the last
- * holds n elements. Only keys that all of them see take the short way. */
+INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, size_t at, vf *x)
+{
+    if (cols == 1) x[0] = load_part(f, v, at, n);
+    else load(f, cols, v, at, x);
+}
+
+/* Sums of e v over the keys that each query sees, for cols vectors from dim d; a single one may
+ * hold n < W elements. Only keys that all of them see take the short way. */
 INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
 {
     const float *e = leaf->e + first * EK_SEGMENT;
@@ -114,18 +132,14 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
             if (stop > end) stop = end;
             for (; common && j < stop; j++) {
                 stream_next(&ahead);
-                for (int c = 0; c < cols; c++)
-                    value[c] = load_v(f, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)(d + c * W),
-                                      c == cols - 1 ? n : W);
+                load_values(f, cols, n, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)d, value);
                 for (int i = 0; i < nq; i++) {
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
                     for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
                 }
             }
             for (; j < stop; j++) {
-                for (int c = 0; c < cols; c++)
-                    value[c] = load_v(f, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)(d + c * W),
-                                      c == cols - 1 ? n : W);
+                load_values(f, cols, n, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)d, value);
                 for (int i = 0; i < nq; i++) {
                     if (j < from[i] || j >= to[i]) continue;
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
@@ -134,8 +148,10 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
             }
         }
     }
-    for (int i = 0; i < nq; i++)
+    for (int i = 0; i < nq; i++) {
+        if (cols > 1) in_order(f, cols, acc[i]);
         for (int c = 0; c < cols; c++) v_store(leaf->o + (first + i) * leaf->ldo + d + c * W, acc[i][c]);
+    }
 }
 
 INLINE void value_dims(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)

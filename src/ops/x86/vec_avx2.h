@@ -70,6 +70,21 @@ INLINE vf v_load_bf16_part(const uint16_t *p, int n)
     return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)p)), 16));
 }
 
+/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
+ * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
+INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
+{
+    vi both = _mm256_loadu_si256((const __m256i *)p);
+    x[0] = v_as_float(vi_shl(both, 16));
+    x[1] = v_as_float(vi_and(both, vi_set1((int)0xffff0000u)));
+}
+INLINE void v_in_order(vf x[2])
+{
+    vf lo = _mm256_unpacklo_ps(x[0], x[1]), hi = _mm256_unpackhi_ps(x[0], x[1]);
+    x[0] = _mm256_permute2f128_ps(lo, hi, 0x20);
+    x[1] = _mm256_permute2f128_ps(lo, hi, 0x31);
+}
+
 /* Sums of 16 lanes in two vectors: lanes 0..7, 8..15. Added 8, 4, 2, 1 apart. */
 enum { LANE_VECS = 2 };
 INLINE float v_add_lanes(const vf *lane)

@@ -57,10 +57,28 @@ INLINE vf v_load_bf16(const uint16_t *p)
 {
     return v_as_float(vi_shl(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
+
 INLINE vf v_load_bf16_part(const uint16_t *p, int n)
 {
     __m256i x = _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
     return v_as_float(vi_shl(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
+ * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
+INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
+{
+    vi both = _mm512_loadu_si512(p);
+    x[0] = v_as_float(vi_shl(both, 16));
+    x[1] = v_as_float(vi_and(both, vi_set1((int)0xffff0000u)));
+}
+INLINE void v_in_order(vf x[2])
+{
+    const vi lo = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const vi hi = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    vf even = x[0];
+    x[0] = _mm512_permutex2var_ps(even, lo, x[1]);
+    x[1] = _mm512_permutex2var_ps(even, hi, x[1]);
 }
 
 /* Sums of 16 lanes: one vector here, two in AVX2. Added 8, 4, 2, 1 apart. */
