@@ -97,7 +97,11 @@ static int argmax(const float *x, int n)
 void ek_row_init(ek_row_ops *ops, unsigned cpu)
 {
     *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax};
+#if defined(__x86_64__)
+    ek_row_init_x86(ops, cpu);
+#else
     (void)cpu;
+#endif
 }
 
 void ek_softmax(float *prob, const float *x, int n)

@@ -48,6 +48,7 @@ INLINE int vi_most(vi x)
 
 INLINE vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
 INLINE vm v_less(vf a, vf b) { return v_bits(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); } /* false for NaN */
+INLINE vm v_same(vf a, vf b) { return v_bits(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
 INLINE vm vi_less(vi a, vi b) { return _mm256_cmpgt_epi32(b, a); }
 INLINE vf v_pick(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, v_as_float(m)); }
 INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm256_blendv_epi8(no, yes, m); }

@@ -43,6 +43,7 @@ INLINE int vi_most(vi x) { return _mm512_reduce_max_epi32(x); }
 
 INLINE vm vm_and(vm a, vm b) { return (vm)(a & b); }
 INLINE vm v_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); } /* false for NaN */
+INLINE vm v_same(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask(a, b); }
 INLINE vf v_pick(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
 INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }

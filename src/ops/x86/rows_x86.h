@@ -1,0 +1,9 @@
+#ifndef EK_OPS_X86_ROWS_X86_H
+#define EK_OPS_X86_ROWS_X86_H
+
+#include "ops/rows.h"
+
+void ek_row_table_avx2(ek_row_ops *ops);
+void ek_row_table_avx512(ek_row_ops *ops);
+
+#endif
