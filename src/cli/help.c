@@ -5,24 +5,22 @@
 
 enum { TEXT_COLUMN = 30, WIDTH = 100 };
 
-/* Wraps text at WIDTH with a hanging indent; the cursor stands at column. */
-static void wrap(ek_buf *out, const char *text, int column)
+/* Wraps text at WIDTH with a hanging indent; the cursor stands at TEXT_COLUMN. */
+static void wrap(ek_buf *out, const char *text)
 {
-    int at = column;
-    while (*text) {
+    int at = TEXT_COLUMN;
+    for (const char *gap = ""; *text; gap = " ") {
         int n = (int)strcspn(text, " ");
-        if (at + n > WIDTH && at > TEXT_COLUMN) {
+        if (at + 1 + n > WIDTH && *gap) {
             ek_buf_fmt(out, "\n%*s", TEXT_COLUMN, "");
             at = TEXT_COLUMN;
+            gap = "";
         }
+        ek_buf_str(out, gap);
         ek_buf_add(out, text, (size_t)n);
-        at += n;
+        at += (int)strlen(gap) + n;
         text += n;
-        if (*text == ' ') {
-            if (at > TEXT_COLUMN) ek_buf_char(out, ' ');
-            at++;
-            text++;
-        }
+        text += *text == ' ';
     }
     ek_buf_char(out, '\n');
 }
@@ -52,7 +50,7 @@ static void option_row(ek_buf *out, const ek_option *o)
     if (head.len + 2 > TEXT_COLUMN) ek_buf_fmt(out, "\n%*s", TEXT_COLUMN, "");
     else ek_buf_fmt(out, "%*s", TEXT_COLUMN - (int)head.len, "");
     describe(&text, o);
-    wrap(out, ek_buf_text(&text), TEXT_COLUMN);
+    wrap(out, ek_buf_text(&text));
     ek_buf_fini(&head);
     ek_buf_fini(&text);
 }

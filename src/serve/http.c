@@ -213,8 +213,10 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
         close(fd);
         return;
     }
-    int yes = 1;
+    int yes = 1, unsent = SEND_BUFFER;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    /* What a slow reader leaves should pile up with us, where it is counted, not in the kernel. */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
     ek_exchange *x = ek_alloc(sizeof *x);
     x->http = s;

@@ -7,6 +7,7 @@
 enum {
     MAX_HEAD = 32 << 10,
     READ_AHEAD = 64 << 10,           /* unread input kept while a request is answered */
+    SEND_BUFFER = 128 << 10,         /* the kernel's */
     BODIES_AT_ONCE = 8,              /* times max_body: all bodies together */
     LEAST_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
     LINGER_SECONDS = 5

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The server as its clients see it: tests/e2e/e2e.py on the bundled model, or on a tiny random one
+# where there is none. Usage: check_e2e.sh BUILD_DIR
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+model=models/pocket
+if [ ! -e "$model/config.json" ]; then
+  model=$build/tiny
+  python3 tests/e2e/tiny_model.py "$model"
+fi
+PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/e2e.py "$build/evenkeel" "$model"
