@@ -320,6 +320,42 @@ static void test_contract(void **state)
         }
 }
 
+/* One key at score 0 with a tiny value, one about 2^-125 below with a huge one: it counts down to
+ * exactly n - m = -125, within a segment and across two, first or last. */
+static void test_cutoff(void **state)
+{
+    (void)state;
+    static const int place[][2] = {{0, 1}, {1, 0}, {0, 256}, {256, 0}, {300, 900}, {900, 300}};
+    ek_attn_shape sh = {EK_FULL, EK_KV_F32, EK_KV_F32, 1, 1, 4, 0};
+    ek_attn *a;
+    assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_OK);
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++)
+        for (int n = -123; n >= -128; n--) {
+            int near = place[i][0], far = place[i][1], pos = near > far ? near : far;
+            scene s;
+            scene_open(&s, &sh, pos + 1, 1, 1);
+            for (int p = 0; p <= pos; p++) {
+                float *k = s.k + 4 * p, *v = s.v + 4 * p;
+                for (int d = 0; d < 4; d++) k[d] = v[d] = 0;
+                k[0] = p == near ? 0.0f : p == far ? (float)n * 0.6931472f : -1000.0f;
+                v[0] = p == near ? 0x1p-100f : p == far ? 0x1p60f : 0.0f;
+                ek_attn_store(a, &s.view, p, k, v);
+            }
+            float q[4] = {1, 0, 0, 0}, want[4];
+            contract(&s, pos, q, 0, want);
+            assert_true((want[0] > 0x1p-99f) == (n >= -125));
+            CHECK_ISAS(isa, cpu)
+            {
+                ek_attn_row row = {0, pos};
+                float *got = attend(cpu, NULL, &sh, &s.view, &row, 1, q);
+                check_bits("attn", isa, want, got, 4, "2^%d below, keys %d and %d", n, near, far);
+                free(got);
+            }
+            scene_close(&s);
+        }
+    ek_attn_free(a);
+}
+
 /* A row alone, and in every stretch of rows that contains it, over several sequences. */
 static void test_company(void **state)
 {
@@ -497,6 +533,6 @@ static void test_formats(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_isas), cmocka_unit_test(test_contract), cmocka_unit_test(test_company), cmocka_unit_test(test_threads), cmocka_unit_test(test_unseen), cmocka_unit_test(test_plan), cmocka_unit_test(test_formats)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_isas), cmocka_unit_test(test_contract), cmocka_unit_test(test_cutoff), cmocka_unit_test(test_company), cmocka_unit_test(test_threads), cmocka_unit_test(test_unseen), cmocka_unit_test(test_plan), cmocka_unit_test(test_formats)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
