@@ -68,9 +68,10 @@ void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a
     a->a_group = a_group;
 }
 
-/* A task should last some ten microseconds: long against the cost of taking one, short
- * against the whole, so that threads finish together. */
-enum { TASK_BYTES = 48 << 10, TASK_MACS = 8 << 20, TASK_ROWS = 256, TASKS_A_THREAD = 8 };
+/* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
+ * should last long against the cost of taking one and short against the whole, so that threads
+ * finish together. */
+enum { TASK_BYTES = 48 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_A_THREAD = 8 };
 
 static int at_least_1(size_t n)
 {
@@ -86,12 +87,11 @@ static int plan_tasks(ek_linear_job *job, int before, int threads)
 {
     const ek_linear *w = job->w;
     if (job->x->rows == 0) return job->tasks = before;
-    job->rows = job->x->rows < TASK_ROWS ? job->x->rows : TASK_ROWS;
-    int by_bytes = at_least_1(TASK_BYTES / w->panel_bytes);
-    int by_macs = at_least_1(TASK_MACS / ((size_t)w->k * EK_PANEL * (size_t)job->rows));
-    int by_threads = at_least_1((size_t)(w->n_panels / (threads * TASKS_A_THREAD)));
-    job->panels = by_bytes < by_macs ? by_bytes : by_macs;
-    if (job->panels > by_threads) job->panels = by_threads;
+    int row_tasks = ceil_div(job->x->rows, TASK_ROWS);
+    job->rows = ceil_div(job->x->rows, row_tasks);
+    int by_bytes = at_least_1((job->rows <= FEW_ROWS ? TASK_BYTES : TASK_BYTES_ROWS) / w->panel_bytes);
+    int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_A_THREAD)));
+    job->panels = by_bytes < by_threads ? by_bytes : by_threads;
     return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
 }
 

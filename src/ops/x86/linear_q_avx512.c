@@ -10,7 +10,7 @@
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 
-enum { TILE = 8, PREFETCH = 4096 };
+enum { TILE = 8, PREFETCH = 4096, FETCH_ROWS = 2 };
 
 typedef struct row_set {
     const int8_t *q[TILE];
@@ -87,7 +87,7 @@ INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                 __mmask16 mask, const int n, const bool q8, const int a_group)
+                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group)
 {
     row_set rows;
     UNROLL for (int r = 0; r < n; r++)
@@ -109,9 +109,9 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
         UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            if (0)
+            if (fetch)
                 for (size_t i = 0; i < code_bytes + rest; i += 64)
-                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_NTA);
+                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++, a++) {
                 __m512i acc[TILE];
@@ -140,9 +140,9 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 #define TILE_FN(n, q8, a)                                                                                       \
     static __attribute__((noinline)) void tile_##q8##_##a##_##n(const ek_linear *w, const ek_acts *x, int row,  \
                                                                 float *y, ptrdiff_t ldy, const uint8_t *codes, \
-                                                                __mmask16 mask)                                \
+                                                                __mmask16 mask, bool fetch)                                \
     {                                                                                                          \
-        tile(w, x, row, y, ldy, codes, mask, n, q8, a);                                                        \
+        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a);                                                        \
     }
 #define TILES(q8, a)                                                                                       \
     TILE_FN(1, q8, a) TILE_FN(2, q8, a) TILE_FN(3, q8, a) TILE_FN(4, q8, a) TILE_FN(5, q8, a)              \
@@ -152,7 +152,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
         tile_##q8##_##a##_7, tile_##q8##_##a##_8};
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                     __mmask16 mask);
+                     __mmask16 mask, bool fetch);
 TILES(0, 32)
 TILES(0, 64)
 TILES(1, 32)
@@ -161,12 +161,12 @@ TILES(1, 64)
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                 tile_fn *const *tiles)
 {
-    for (int p = p0; p < p1; p++) {
-        int left = w->n - p * EK_PANEL;
-        __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-        for (int r = r0, n; r < r1; r += n) {
-            n = ek_tile_rows(r1 - r, TILE);
-            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask);
+    for (int r = r0, n; r < r1; r += n) {
+        n = ek_tile_rows(r1 - r, TILE);
+        for (int p = p0; p < p1; p++) {
+            int left = w->n - p * EK_PANEL;
+            __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
+            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && n >= FETCH_ROWS);
         }
     }
 }
