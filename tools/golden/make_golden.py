@@ -145,7 +145,7 @@ def one_prompt(name, length, single, double, vocab):
         sure += certain
     rows = min(ROWS, length)
     blob = base64.b64encode(z32[-rows:].astype("<f4").tobytes()).decode()
-    return {"ids": ids, "rows": rows, "tol": float(f"{tol:.3g}"), "greedy": out, "sure": sure, "logits": blob}
+    return {"ids": ids, "rows": rows, "tol": float(f"{tol:.3g}"), "greedy": out, "sure": int(sure), "logits": blob}
 
 
 def main():
