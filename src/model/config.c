@@ -252,9 +252,10 @@ static ek_err read_tokens(ek_config *c, const place *p, const json_t *generation
 
 ek_err ek_config_finish(ek_config *c)
 {
-    int last[EK_KIND_COUNT] = {-1, -1};
+    int first[EK_KIND_COUNT] = {-1, -1}, last[EK_KIND_COUNT] = {-1, -1};
     for (int i = 0; i < c->n_layers; i++) {
         ek_layer_config *l = &c->layer[i];
+        if (first[l->kind] < 0) first[l->kind] = i;
         l->owns_kv = i < c->first_shared;
         if (l->owns_kv) last[l->kind] = i;
         l->donor = last[l->kind];
@@ -262,16 +263,16 @@ ek_err ek_config_finish(ek_config *c)
             return ek_fail(EK_EFORMAT, "config.json: layer %d shares keys and values, but none of the first %d "
                                        "layers is of its kind",
                            i, c->first_shared);
-        const ek_layer_config *d = &c->layer[l->donor];
+        const ek_layer_config *d = &c->layer[first[l->kind]];
         if (l->head_dim % 2) return ek_fail(EK_EFORMAT, "config.json: head_dim of layer %d is %d, must be even", i,
                                             l->head_dim);
         if (c->n_heads % l->n_kv_heads)
             return ek_fail(EK_EFORMAT, "config.json: %d heads of layer %d cannot share %d key-value heads evenly",
                            c->n_heads, i, l->n_kv_heads);
         if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
-            return ek_fail(EK_EFORMAT, "config.json: layer %d has %d key-value heads of %d, layer %d before it, of "
-                                       "the same kind, has %d of %d",
-                           i, l->n_kv_heads, l->head_dim, l->donor, d->n_kv_heads, d->head_dim);
+            return ek_fail(EK_EFORMAT, "config.json: layer %d has %d key-value heads of %d, layer %d, of the same "
+                                       "kind, has %d of %d",
+                           i, l->n_kv_heads, l->head_dim, first[l->kind], d->n_kv_heads, d->head_dim);
         if ((int64_t)c->n_heads * l->head_dim > MAX_SIZE)
             return ek_fail(EK_EFORMAT, "config.json: %d heads of %d are more than %d values", c->n_heads, l->head_dim,
                            MAX_SIZE);

@@ -42,11 +42,12 @@ void ek_table_row(const ek_table *t, int row, int first, int n, float *out)
         for (int i = 0; i < n; i++) out[i] = widen(t->values, t->dtype, at + (size_t)i);
     } else {
         const uint8_t *codes = t->values + (size_t)row * ((size_t)t->k * (size_t)t->bits / 8);
-        for (int g = 0; g < n; g += t->group) {
-            size_t group = (at + (size_t)g) / (size_t)t->group;
-            float s = widen(t->scales, t->dtype, group), b = widen(t->biases, t->dtype, group);
-            for (int i = g; i < n && i < g + t->group; i++)
-                out[i] = fmaf(s, (float)code_at(codes, (size_t)(first + i), t->bits), b);
+        for (int i = 0, end; i < n; i = end) {
+            int group = (first + i) / t->group;
+            size_t g = (size_t)row * (size_t)(t->k / t->group) + (size_t)group;
+            float s = widen(t->scales, t->dtype, g), b = widen(t->biases, t->dtype, g);
+            end = (group + 1) * t->group - first < n ? (group + 1) * t->group - first : n;
+            for (int j = i; j < end; j++) out[j] = fmaf(s, (float)code_at(codes, (size_t)(first + j), t->bits), b);
         }
     }
 }

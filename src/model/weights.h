@@ -19,7 +19,7 @@ typedef struct ek_table {
     uint64_t seed;   /* synthetic */
 } ek_table;
 
-/* out[0..n) = elements [first, first + n) of a row; first is a multiple of group. */
+/* out[0..n) = elements [first, first + n) of a row. */
 void ek_table_row(const ek_table *t, int row, int first, int n, float *out);
 
 typedef struct ek_layer_weights {

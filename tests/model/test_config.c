@@ -1,0 +1,258 @@
+/* config.json in the forms it is found in, and what is said about wrong ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../support/checkpoint.h"
+#include "model/quant.h"
+
+static ek_config c; /* large */
+
+/* The fields of a tiny configuration, with one replaced: `"key":` in change finds it. */
+static char *changed(const char *name, const char *key, const char *value)
+{
+    static ek_config from;
+    ek_buf b = {0}, out = {0};
+    assert_int_equal(ek_config_tiny(&from, name), EK_OK);
+    config_fields(&b, &from);
+    ek_buf_char(&out, '{');
+    const char *at = key ? strstr(b.data, key) : NULL;
+    if (key && !at) {
+        ek_buf_fmt(&out, "%s%s,%s", key, value, b.data);
+    } else if (key) {
+        const char *end = at + strlen(key);
+        for (int deep = 0; *end && (deep || !strchr(",]}", *end)); end++)
+            deep += (*end == '[' || *end == '{') - (*end == ']' || *end == '}');
+        ek_buf_add(&out, b.data, (size_t)(at - b.data));
+        if (value) ek_buf_fmt(&out, "%s%s%s", key, value, end);
+        else ek_buf_str(&out, *end ? end + 1 : end);
+        if (!value && !*end) out.data[--out.len] = '\0';
+    } else {
+        ek_buf_str(&out, b.data);
+    }
+    ek_buf_char(&out, '}');
+    ek_buf_fini(&b);
+    return out.data;
+}
+
+static void accepted(const char *json, const char *generation)
+{
+    if (ek_config_parse(&c, json, generation)) fail_msg("%s\n%s", ek_err_text(), json);
+}
+
+static void test_tiny_configurations_come_back(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
+    static ek_config want;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *json = changed(names[i], NULL, NULL);
+        assert_int_equal(ek_config_tiny(&want, names[i]), EK_OK);
+        accepted(json, NULL);
+        for (int l = 0; l < want.n_layers; l++) {
+            assert_int_equal(c.layer[l].kind, want.layer[l].kind);
+            assert_int_equal(c.layer[l].owns_kv, want.layer[l].owns_kv);
+            assert_int_equal(c.layer[l].donor, want.layer[l].donor);
+            assert_int_equal(c.layer[l].k_eq_v, want.layer[l].k_eq_v);
+            assert_int_equal(c.layer[l].head_dim, want.layer[l].head_dim);
+            assert_int_equal(c.layer[l].n_kv_heads, want.layer[l].n_kv_heads);
+            assert_int_equal(c.layer[l].intermediate_size, want.layer[l].intermediate_size);
+        }
+        assert_int_equal(c.n_experts, want.n_experts);
+        assert_int_equal(c.per_layer_size, want.per_layer_size);
+        assert_true(c.rope_partial[EK_FULL] == want.rope_partial[EK_FULL]);
+        free(json);
+    }
+}
+
+static void test_donors_are_the_last_owners_of_their_kind(void **state)
+{
+    (void)state;
+    char *json = changed("T1", NULL, NULL); /* SFSSSF, 3 shared */
+    accepted(json, NULL);
+    assert_int_equal(c.first_shared, 3);
+    assert_int_equal(c.layer[3].donor, 2);
+    assert_int_equal(c.layer[4].donor, 2);
+    assert_int_equal(c.layer[5].donor, 1);
+    free(json);
+}
+
+static void test_nested_null_and_per_layer_forms(void **state)
+{
+    (void)state;
+    char *json = changed("T3", NULL, NULL), wrapped[4096];
+    snprintf(wrapped, sizeof wrapped, "{\"model_type\":\"gemma4\",\"eos_token_id\":[1,96],\"text_config\":%s}", json);
+    accepted(wrapped, "{\"eos_token_id\":[1,50],\"suppress_tokens\":[7,8],\"temperature\":0.5,\"top_k\":64,\"top_p\":0.95}");
+    assert_string_equal(c.model_type, "gemma4");
+    assert_int_equal(c.n_stop, 3);
+    assert_int_equal(c.stop[0] + c.stop[1] + c.stop[2], 1 + 96 + 50);
+    assert_int_equal(c.n_suppress, 2);
+    assert_true(c.temperature == 0.5f && c.top_k == 64);
+    free(json);
+
+    json = changed("T5", "\"num_global_key_value_heads\":", "null");
+    accepted(json, NULL);
+    assert_int_equal(c.layer[3].n_kv_heads, 2);
+    free(json);
+
+    /* later files: per_layer_config in place of global_head_dim */
+    json = changed("T5", "\"global_head_dim\":",
+                   "null,\"per_layer_config\":{\"3\":{\"head_dim\":24},\"5\":{\"head_dim\":24,\"num_key_value_heads\":1}}");
+    assert_int_equal(ek_config_parse(&c, json, NULL), EK_EFORMAT); /* two full layers that differ */
+    free(json);
+    json = changed("T5", "\"global_head_dim\":",
+                   "null,\"per_layer_config\":{\"3\":{\"head_dim\":24,\"num_key_value_heads\":1},"
+                   "\"5\":{\"head_dim\":24,\"num_key_value_heads\":1}}");
+    accepted(json, NULL);
+    assert_int_equal(c.layer[5].head_dim, 24);
+    assert_int_equal(c.layer[5].n_kv_heads, 1);
+    assert_int_equal(c.layer[0].head_dim, 16);
+    free(json);
+
+    json = changed("T5", "\"final_logit_softcapping\":", "null");
+    accepted(json, NULL);
+    assert_true(c.final_logit_softcapping == 0);
+    free(json);
+}
+
+static const struct {
+    const char *key, *value, *says;
+} bad[] = {
+    {"\"vocab_size\":", "0", "vocab_size is 0, must be a number from 1 to 16777216"},
+    {"\"vocab_size\":", "99999999999", "vocab_size is 99999999999"},
+    {"\"vocab_size\":", "\"many\"", "vocab_size is \"many\""},
+    {"\"vocab_size\":", "99.5", "vocab_size is 99.5"},
+    {"\"hidden_size\":", NULL, "hidden_size is missing"},
+    {"\"num_hidden_layers\":", "7", "layer_types has 6 entries, num_hidden_layers is 7"},
+    {"\"num_hidden_layers\":", "100000", "num_hidden_layers is 100000"},
+    {"\"num_kv_shared_layers\":", "6", "num_kv_shared_layers is 6"},
+    {"\"num_kv_shared_layers\":", "5", "layer 1 shares keys and values, but none of the first 1 layers"},
+    {"\"num_key_value_heads\":", "3", "4 heads of layer 0 cannot share 3 key-value heads evenly"},
+    {"\"head_dim\":", "15", "head_dim of layer 0 is 15, must be even"},
+    {"\"global_head_dim\":", "null", "global_head_dim is missing"},
+    {"\"sliding_window\":", "null", "sliding_window is missing"},
+    {"\"sliding_window\":", "-4", "sliding_window is -4"},
+    {"\"layer_types\":", "[\"sliding_attention\",1,2,3,4,5]", "layer_types[1] is no string"},
+    {"\"layer_types\":", "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"]", "layer_types[0] is a"},
+    {"\"layer_types\":", "7", "layer_types has 0 entries"},
+    {"\"rope_parameters\":", "{}", "rope_parameters has no sliding_attention"},
+    {"\"rope_theta\":", "0", "rope_theta is 0"},
+    {"\"rope_theta\":", "\"x\"", "rope_theta is \"x\""},
+    {"\"rope_type\":", "\"yarn\"", "rope_type is yarn"},
+    {"\"rms_norm_eps\":", "-1", "rms_norm_eps is -1"},
+    {"\"vocab_size_per_layer_input\":", "50", "vocab_size_per_layer_input is 50, vocab_size is 99"},
+    {"\"model_type\":", "\"llama\"", "model_type is llama"},
+    {"\"model_type\":", "\"gemma4_assistant\"", "model_type is gemma4_assistant"},
+    {"\"model_type\":", "null", "model_type is missing"},
+    {"\"hidden_activation\":", "\"silu\"", "hidden_activation is silu"},
+    {"\"use_bidirectional_attention\":", "\"all\"", "use_bidirectional_attention must be null or \"vision\""},
+    {"\"attention_bias\":", "true", "attention_bias is true"},
+    {"\"tie_word_embeddings\":", "false", "tie_word_embeddings is false"},
+    {"\"enable_moe_block\":", "true", "num_experts is missing"},
+    {"\"enable_moe_block\":", "true,\"num_experts\":4,\"top_k_experts\":5", "top_k_experts is 5"},
+    {"\"eos_token_id\":", "[1,99]", "eos_token_id is 99"},
+    {"\"eos_token_id\":", "\"end\"", "eos_token_id is \"end\""},
+    {"\"use_double_wide_mlp\":", "1", "use_double_wide_mlp must be true or false"},
+    {"\"per_layer_config\":", "{\"1\":{\"head_dim\":-2}}", "head_dim is -2"},
+};
+
+static void test_wrong_values_are_told(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *json = changed("T1", bad[i].key, bad[i].value);
+        ek_err err = ek_config_parse(&c, json, NULL);
+        if ((err != EK_EFORMAT && err != EK_EUNSUPPORTED) || !strstr(ek_err_text(), bad[i].says))
+            fail_msg("%s%s: %s \"%s\", wanted \"%s\"", bad[i].key, bad[i].value ? bad[i].value : "", ek_err_name(err),
+                     ek_err_text(), bad[i].says);
+        free(json);
+    }
+    static const char *const no_object[] = {"", "7", "[]", "{", "{\"a\":1,\"a\":2}", "nul", "{}"};
+    for (size_t i = 0; i < sizeof no_object / sizeof *no_object; i++)
+        assert_int_equal(ek_config_parse(&c, no_object[i], NULL), EK_EFORMAT);
+    char *json = changed("T1", NULL, NULL);
+    assert_int_equal(ek_config_parse(&c, json, "{\"temperature\":-1}"), EK_EFORMAT);
+    assert_int_equal(ek_config_parse(&c, json, "{"), EK_EFORMAT);
+    assert_non_null(strstr(ek_err_text(), "generation_config.json"));
+    free(json);
+}
+
+/* The numbers of the releases, from their configurations. */
+static void test_published_shapes(void **state)
+{
+    (void)state;
+    assert_int_equal(ek_config_published(&c, "e2b", 0), EK_OK);
+    assert_int_equal(c.first_shared, 15);
+    assert_int_equal(c.layer[15].donor, 13);
+    assert_int_equal(c.layer[19].donor, 14);
+    assert_int_equal(c.layer[14].intermediate_size, 6144);
+    assert_int_equal(c.layer[15].intermediate_size, 12288);
+    assert_int_equal(ek_config_published(&c, "31b", 0), EK_OK);
+    assert_int_equal(c.layer[59].n_kv_heads, 4);
+    assert_int_equal(c.layer[58].n_kv_heads, 16);
+    static const char *const names[] = {"e2b", "e4b", "12b", "26b", "31b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_int_equal(ek_config_published(&c, names[i], 0), EK_OK);
+        assert_int_equal(c.layer[c.n_layers - 1].kind, EK_FULL);
+        for (int n = 1, all = c.n_layers; n <= all; n++) {
+            assert_int_equal(ek_config_published(&c, names[i], n), EK_OK);
+            assert_int_equal(c.n_layers, n);
+            for (int l = 0; l < n; l++) assert_int_equal(c.layer[c.layer[l].donor].kind, c.layer[l].kind);
+        }
+        assert_int_equal(ek_config_published(&c, names[i], 999), EK_EINVAL);
+    }
+    assert_int_equal(ek_config_published(&c, "70b", 0), EK_ENOTFOUND);
+    assert_non_null(strstr(ek_err_text(), "e2b, e4b, 12b, 26b, 31b"));
+}
+
+static void test_quantization_section(void **state)
+{
+    (void)state;
+    ek_quant q;
+    int bits, group;
+    assert_int_equal(ek_quant_parse(&q, "{\"quantization\":{\"group_size\":64,\"bits\":4,\"mode\":\"affine\","
+                                        "\"language_model.model.layers.0.router.proj\":{\"group_size\":32,\"bits\":8},"
+                                        "\"model.per_layer_model_projection\":false,\"embed_tokens\":true}}"),
+                     EK_OK);
+    ek_quant_find(&q, "layers.0.router.proj", &bits, &group);
+    assert_true(bits == 8 && group == 32);
+    ek_quant_find(&q, "per_layer_model_projection", &bits, &group);
+    assert_int_equal(bits, 0);
+    ek_quant_find(&q, "layers.1.router.proj", &bits, &group);
+    assert_true(bits == 4 && group == 64);
+    ek_quant_fini(&q);
+    assert_int_equal(ek_quant_parse(&q, "{}"), EK_OK);
+    assert_false(q.any);
+    static const struct {
+        const char *json;
+        ek_err err;
+        const char *says;
+    } wrong[] = {
+        {"{\"quantization\":{\"bits\":4,\"group_size\":32,\"mode\":\"mxfp4\"}}", EK_EUNSUPPORTED, "mxfp4"},
+        {"{\"quantization\":{\"bits\":4,\"group_size\":64,\"a.b\":{\"mode\":\"nvfp4\"}}}", EK_EUNSUPPORTED, "a.b is nvfp4"},
+        {"{\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}", EK_EUNSUPPORTED, "compressed-tensors"},
+        {"{\"quantization\":{\"bits\":7,\"group_size\":64}}", EK_EFORMAT, "bits of the file"},
+        {"{\"quantization\":{\"bits\":4,\"group_size\":48}}", EK_EFORMAT, "group_size of the file"},
+        {"{\"quantization\":[]}", EK_EFORMAT, "must be an object"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(ek_quant_parse(&q, wrong[i].json), wrong[i].err);
+        if (!strstr(ek_err_text(), wrong[i].says)) fail_msg("\"%s\", wanted \"%s\"", ek_err_text(), wrong[i].says);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiny_configurations_come_back),
+        cmocka_unit_test(test_donors_are_the_last_owners_of_their_kind),
+        cmocka_unit_test(test_nested_null_and_per_layer_forms),
+        cmocka_unit_test(test_wrong_values_are_told),
+        cmocka_unit_test(test_published_shapes),
+        cmocka_unit_test(test_quantization_section),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
