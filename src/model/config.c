@@ -180,7 +180,7 @@ static ek_err read_kinds(ek_config *c, const place *p)
 }
 
 /* One layer's entry of per_layer_config, which later files have instead of global_head_dim and
- * num_global_key_value_heads (or beside them). */
+ * num_global_key_value_heads (or beside them); it lists what differs from head_dim. */
 static ek_err read_override(ek_layer_config *l, const place *p, int layer)
 {
     char key[16];
@@ -207,14 +207,12 @@ static ek_err read_layers(ek_config *c, const place *p)
         ek_layer_config *l = &c->layer[i];
         bool full = l->kind == EK_FULL, shared = i >= c->first_shared;
         l->k_eq_v = full && k_eq_v;
-        l->head_dim = full ? global_dim : dim;
+        l->head_dim = full && global_dim ? global_dim : dim;
         l->n_kv_heads = l->k_eq_v && global_kv ? global_kv : kv;
         l->intermediate_size = wide && shared ? 2 * inter : inter;
+        if (full && !global_dim && !json_is_object(find(p, "per_layer_config")))
+            return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing, and so is per_layer_config");
         EK_TRY(read_override(l, p, i));
-        if (l->head_dim == 0)
-            return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing and per_layer_config has no "
-                                       "head_dim for layer %d",
-                           i);
     }
     return EK_OK;
 }

@@ -132,7 +132,7 @@ static const struct {
     {"\"num_kv_shared_layers\":", "5", "layer 1 shares keys and values, but none of the first 1 layers"},
     {"\"num_key_value_heads\":", "3", "4 heads of layer 0 cannot share 3 key-value heads evenly"},
     {"\"head_dim\":", "15", "head_dim of layer 0 is 15, must be even"},
-    {"\"global_head_dim\":", "null", "global_head_dim is missing"},
+    {"\"global_head_dim\":", "null", "global_head_dim is missing, and so is per_layer_config"},
     {"\"sliding_window\":", "null", "sliding_window is missing"},
     {"\"sliding_window\":", "-4", "sliding_window is -4"},
     {"\"layer_types\":", "[\"sliding_attention\",1,2,3,4,5]", "layer_types[1] is no string"},
