@@ -1,0 +1,486 @@
+/* The state machine (chat.md 4.1): tokens or spelled-out text in, events out. */
+#include "text/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/call_args.h"
+#include "text/call_value.h"
+#include "text/json.h"
+#include "text/reply_marks.h"
+#include "text/utf8.h"
+
+typedef enum {
+    CONTENT,
+    HEADER,     /* after <|channel>, before the newline */
+    REASONING,
+    CALL_HEAD,  /* before the arguments */
+    CALL_ARGS,
+    CALL_BAD,   /* of this call only the raw text is of use */
+    AFTER_CALL,
+    STOPPED
+} reply_state;
+
+struct ek_reply {
+    const ek_tokenizer *t;
+    ek_reply_opts opts;
+    ek_marks marks;
+    reply_state state;
+    ek_utf8_stream utf8;
+    ek_buf text;     /* what the decoder just gave */
+    ek_buf lead;     /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
+    bool ended;
+    bool fresh;      /* no content was seen: the lenient start is still possible */
+    ek_buf header;
+    bool newline;    /* REASONING: held back */
+    ek_buf head, raw; /* of the call: its text before the arguments, and all of it */
+    ek_args args;
+    bool args_sent;
+    int n_started, n_done, n_malformed;
+    ek_buf spelled;  /* ek_reply_feed_text: the beginning of what may be a marker */
+    ek_buf event;
+};
+
+static void send(ek_reply *r, ek_reply_kind kind, const char *text, size_t n)
+{
+    ek_buf_clear(&r->event);
+    ek_buf_add(&r->event, text, n);
+    ek_reply_event e = {.kind = kind, .text = r->event.data, .n = n, .call = r->n_started - 1, .mark = EK_MARK_TEXT};
+    if (r->opts.sink) r->opts.sink(r->opts.arg, &e);
+}
+
+static void send_content(ek_reply *r, const char *s, size_t n)
+{
+    if (n) send(r, EK_REPLY_CONTENT, s, n);
+}
+
+static void stop(ek_reply *r, ek_mark mark)
+{
+    r->state = STOPPED;
+    ek_reply_event e = {.kind = EK_REPLY_STOP, .text = "", .call = -1, .mark = mark};
+    if (r->opts.sink) r->opts.sink(r->opts.arg, &e);
+}
+
+/* --- text ------------------------------------------------------------------------------- */
+
+static void on_text(ek_reply *r, const char *s, size_t n);
+
+static void flush_lead(ek_reply *r)
+{
+    send_content(r, ek_buf_text(&r->lead), r->lead.len);
+    ek_buf_clear(&r->lead);
+    r->fresh = false;
+}
+
+static void on_content(ek_reply *r, const char *s, size_t n)
+{
+    static const char opening[] = "thought\n";
+    const size_t len = sizeof opening - 1;
+    if (!r->fresh || !r->opts.lenient_start) {
+        r->fresh = false;
+        send_content(r, s, n);
+        return;
+    }
+    size_t had = r->lead.len, take = n < len - had ? n : len - had;
+    ek_buf_add(&r->lead, s, take);
+    if (memcmp(r->lead.data, opening, r->lead.len) != 0) {
+        flush_lead(r);
+        send_content(r, s + take, n - take);
+    } else if (r->lead.len == len) {
+        ek_buf_clear(&r->lead);
+        r->fresh = false;
+        r->state = REASONING;
+        r->newline = false;
+        if (n > take) on_text(r, s + take, n - take);
+    }
+}
+
+static bool header_is_thought(const ek_reply *r)
+{
+    const char *s = ek_buf_text(&r->header);
+    size_t n = r->header.len;
+    ek_utf8_strip(&s, &n);
+    return n == 7 && memcmp(s, "thought", 7) == 0;
+}
+
+static void on_header(ek_reply *r, const char *s, size_t n)
+{
+    const char *end = memchr(s, '\n', n);
+    ek_buf_add(&r->header, s, end ? (size_t)(end - s) : n);
+    if (!end) return;
+    r->state = header_is_thought(r) ? REASONING : CONTENT;
+    r->newline = false;
+    size_t used = (size_t)(end - s) + 1;
+    if (n > used) on_text(r, s + used, n - used);
+}
+
+static void on_reasoning(ek_reply *r, const char *s, size_t n)
+{
+    if (r->newline) send(r, EK_REPLY_REASONING, "\n", 1);
+    r->newline = s[n - 1] == '\n';
+    if (r->newline) n--;
+    if (n) send(r, EK_REPLY_REASONING, s, n);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* After a call white space is dropped, but blanks that begin the line of a text belong to it. */
+static void on_after_call(ek_reply *r, const char *s, size_t n)
+{
+    ek_buf_add(&r->lead, s, n);
+    size_t start = 0, i = 0;
+    for (; i < r->lead.len && is_space(r->lead.data[i]); i++)
+        if (r->lead.data[i] == '\n') start = i + 1;
+    if (i == r->lead.len) return;
+    r->state = CONTENT;
+    r->fresh = false;
+    send_content(r, r->lead.data + start, r->lead.len - start);
+    ek_buf_clear(&r->lead);
+}
+
+/* --- calls ------------------------------------------------------------------------------ */
+
+static void open_call(ek_reply *r)
+{
+    r->state = CALL_HEAD;
+    ek_buf_clear(&r->lead);
+    ek_buf_clear(&r->head);
+    ek_buf_clear(&r->raw);
+    ek_buf_str(&r->raw, ek_mark_text(EK_MARK_CALL_OPEN));
+}
+
+/* The name in what stands before the arguments: "call:name", ":name" or "name". */
+static bool call_name(const ek_reply *r, const char **name, size_t *n)
+{
+    const char *s = ek_buf_text(&r->head);
+    size_t len = r->head.len;
+    ek_utf8_strip(&s, &len);
+    if (len >= 5 && memcmp(s, "call:", 5) == 0) s += 5, len -= 5;
+    else if (len > 0 && s[0] == ':') s++, len--;
+    ek_utf8_strip(&s, &len);
+    if (len == 0 || s[len - 1] == ':') return false;
+    for (size_t i = 0; i < len; i++)
+        if ((uint8_t)s[i] <= ' ' || s[i] == 0x7F || strchr("\"'`<>()[]}=,;\\", s[i])) return false;
+    *name = s;
+    *n = len;
+    return true;
+}
+
+static void send_args(ek_reply *r)
+{
+    if (r->args.out.len == 0 || r->args.bad) return;
+    send(r, EK_REPLY_CALL_ARGS, r->args.out.data, r->args.out.len);
+    ek_buf_clear(&r->args.out);
+}
+
+static void on_call_head(ek_reply *r, const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && s[i] != '{' && s[i] != '(') i++;
+    ek_buf_add(&r->head, s, i);
+    ek_buf_add(&r->raw, s, i);
+    if (i == n) return;
+    const char *name;
+    size_t len;
+    if (!call_name(r, &name, &len)) {
+        r->state = CALL_BAD;
+        ek_buf_add(&r->raw, s + i, n - i);
+        return;
+    }
+    char *copy = ek_alloc(len + 1);
+    memcpy(copy, name, len);
+    r->n_started++;
+    send(r, EK_REPLY_CALL_START, copy, len);
+    ek_args_begin(&r->args, s[i], ek_schema_of_tool(r->opts.tools, copy));
+    free(copy);
+    r->state = CALL_ARGS;
+    ek_buf_char(&r->raw, s[i]);
+    if (i + 1 < n) on_text(r, s + i + 1, n - i - 1);
+    else send_args(r);
+}
+
+/* The call in hand ended and could not be understood. It comes back as content. */
+static void call_failed(ek_reply *r, bool truncated)
+{
+    if (r->state == CALL_ARGS) send(r, EK_REPLY_CALL_DROP, "", 0);
+    r->state = CONTENT;
+    r->fresh = false;
+    if (truncated) return;
+    r->n_malformed++;
+    send_content(r, ek_buf_text(&r->raw), r->raw.len);
+}
+
+/* closed: by its marker; otherwise something else came in its place. */
+static void end_call(ek_reply *r, bool closed, bool truncated)
+{
+    bool good = r->state == CALL_ARGS && (closed ? ek_args_close(&r->args) : ek_args_cut(&r->args));
+    if (closed) ek_buf_str(&r->raw, ek_mark_text(EK_MARK_CALL_CLOSE));
+    if (!good) {
+        call_failed(r, truncated);
+    } else {
+        send_args(r);
+        r->n_done++;
+        send(r, EK_REPLY_CALL_END, "", 0);
+    }
+    r->state = AFTER_CALL;
+    ek_buf_clear(&r->lead);
+    if (good && r->opts.one_call) stop(r, EK_MARK_CALL_CLOSE);
+}
+
+static void on_text(ek_reply *r, const char *s, size_t n)
+{
+    if (n == 0) return;
+    switch (r->state) {
+    case CONTENT: on_content(r, s, n); break;
+    case HEADER: on_header(r, s, n); break;
+    case REASONING: on_reasoning(r, s, n); break;
+    case CALL_HEAD: on_call_head(r, s, n); break;
+    case CALL_ARGS:
+        ek_buf_add(&r->raw, s, n);
+        ek_args_text(&r->args, s, n);
+        send_args(r);
+        break;
+    case CALL_BAD: ek_buf_add(&r->raw, s, n); break;
+    case AFTER_CALL: on_after_call(r, s, n); break;
+    case STOPPED: break;
+    }
+}
+
+/* --- markers ---------------------------------------------------------------------------- */
+
+static bool is_stop(const ek_reply *r, ek_mark m)
+{
+    return !r->opts.ignore_eos && (m == EK_MARK_EOS || m == EK_MARK_TURN_CLOSE || m == EK_MARK_RESPONSE_OPEN);
+}
+
+static void open_channel(ek_reply *r)
+{
+    r->state = HEADER;
+    r->fresh = false;
+    ek_buf_clear(&r->lead);
+    ek_buf_clear(&r->header);
+}
+
+/* CONTENT, HEADER and AFTER_CALL differ in what they do with text, hardly with markers. */
+static void mark_in_content(ek_reply *r, ek_mark m)
+{
+    if (r->state == CONTENT && r->lead.len) flush_lead(r);
+    if (is_stop(r, m)) stop(r, m);
+    else if (m == EK_MARK_CHANNEL_OPEN) open_channel(r);
+    else if (m == EK_MARK_CALL_OPEN && r->opts.tools_active) open_call(r);
+    else if (m == EK_MARK_CHANNEL_CLOSE && r->state == HEADER) r->state = CONTENT;
+}
+
+static void mark_in_reasoning(ek_reply *r, ek_mark m)
+{
+    bool call = m == EK_MARK_CALL_OPEN && r->opts.tools_active;
+    bool closes = m == EK_MARK_CHANNEL_CLOSE || call;
+    if (r->newline && (is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN)) send(r, EK_REPLY_REASONING, "\n", 1);
+    if (closes || is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN) r->newline = false;
+    if (is_stop(r, m)) stop(r, m);
+    else if (m == EK_MARK_CHANNEL_OPEN) open_channel(r);
+    else if (call) open_call(r);
+    else if (closes) r->state = CONTENT;
+}
+
+static bool only_space(const ek_buf *b)
+{
+    for (size_t i = 0; i < b->len; i++)
+        if (!is_space(b->data[i])) return false;
+    return true;
+}
+
+static void mark_in_call(ek_reply *r, ek_mark m)
+{
+    if (is_stop(r, m)) {
+        end_call(r, false, false);
+        if (r->state != STOPPED) stop(r, m);
+    } else if (m == EK_MARK_CALL_CLOSE) {
+        end_call(r, true, false);
+    } else if (m == EK_MARK_CALL_OPEN && !(r->state == CALL_ARGS && ek_args_in_text(&r->args))) {
+        if (!(r->state == CALL_HEAD && only_space(&r->head))) end_call(r, false, false);
+        if (r->state != STOPPED) open_call(r);
+    } else {
+        ek_buf_str(&r->raw, ek_mark_text(m));
+        if (m != EK_MARK_QUOTE) return;
+        if (r->state == CALL_HEAD) r->state = CALL_BAD;
+        if (r->state == CALL_ARGS) {
+            ek_args_quote(&r->args);
+            send_args(r);
+        }
+    }
+}
+
+static void drain_utf8(ek_reply *r)
+{
+    ek_buf_clear(&r->text);
+    ek_utf8_stream_end(&r->utf8, &r->text);
+    on_text(r, ek_buf_text(&r->text), r->text.len);
+}
+
+static void on_mark(ek_reply *r, ek_mark m)
+{
+    drain_utf8(r);
+    switch (r->state) {
+    case CONTENT: case HEADER: case AFTER_CALL: mark_in_content(r, m); break;
+    case REASONING: mark_in_reasoning(r, m); break;
+    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: mark_in_call(r, m); break;
+    case STOPPED: break;
+    }
+}
+
+static void on_bytes(ek_reply *r, const char *s, size_t n)
+{
+    ek_buf_clear(&r->text);
+    ek_utf8_stream_add(&r->utf8, &r->text, s, n);
+    /* on_text may run the machine through several states but never comes back here. */
+    on_text(r, ek_buf_text(&r->text), r->text.len);
+}
+
+/* --- the outside ------------------------------------------------------------------------ */
+
+ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts)
+{
+    ek_reply *r = ek_alloc(sizeof *r);
+    r->t = t;
+    r->opts = *opts;
+    r->fresh = true;
+    if (t) ek_marks_find(&r->marks, t);
+    return r;
+}
+
+void ek_reply_close(ek_reply *r)
+{
+    if (!r) return;
+    ek_args_fini(&r->args);
+    ek_buf *all[] = {&r->text, &r->lead, &r->header, &r->head, &r->raw, &r->spelled, &r->event};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
+    free(r);
+}
+
+static ek_mark mark_of(const ek_reply *r, int32_t id)
+{
+    if (!ek_tokenizer_is_special(r->t, id)) return EK_MARK_TEXT;
+    for (int m = 0; m < EK_MARK_COUNT; m++)
+        if (r->marks.id[m] == id) return (ek_mark)m;
+    return EK_MARK_OTHER;
+}
+
+void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n)
+{
+    size_t i = n;
+    ek_mark m = EK_MARK_TEXT;
+    while (i > 0) {
+        m = mark_of(r, prompt[--i]);
+        if (m == EK_MARK_CALL_OPEN || m == EK_MARK_RESPONSE_OPEN || m == EK_MARK_RESPONSE_CLOSE ||
+            m == EK_MARK_CHANNEL_OPEN || m == EK_MARK_CHANNEL_CLOSE || m == EK_MARK_TURN_OPEN || m == EK_MARK_TURN_CLOSE)
+            break;
+        m = EK_MARK_TEXT;
+    }
+    if (m == EK_MARK_CHANNEL_CLOSE && i + 1 == n) r->opts.lenient_start = true;
+    if (m != EK_MARK_CHANNEL_OPEN) return;
+    open_channel(r);
+    for (i++; i < n; i++) {
+        size_t len;
+        const char *bytes = ek_tokenizer_bytes(r->t, prompt[i], &len);
+        const char *end = memchr(bytes, '\n', len);
+        ek_buf_add(&r->header, bytes, end ? (size_t)(end - bytes) : len);
+        if (!end) continue;
+        r->state = header_is_thought(r) ? REASONING : CONTENT;
+        return;
+    }
+}
+
+static ek_reply_part part_of(const ek_reply *r)
+{
+    switch (r->state) {
+    case CONTENT: return EK_PART_CONTENT;
+    case HEADER: case REASONING: return EK_PART_REASONING;
+    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: return EK_PART_CALL;
+    default: return EK_PART_MARKUP;
+    }
+}
+
+ek_reply_part ek_reply_feed(ek_reply *r, int32_t token)
+{
+    if (r->state == STOPPED || r->ended) return EK_PART_MARKUP;
+    ek_mark m = mark_of(r, token);
+    ek_reply_part before = part_of(r);
+    if (m == EK_MARK_TEXT) {
+        size_t n;
+        const char *bytes = ek_tokenizer_bytes(r->t, token, &n);
+        on_bytes(r, bytes, n);
+        /* The text that begins the visible part, or turns out to open the thought, is that. */
+        return before == EK_PART_MARKUP || before == EK_PART_CONTENT ? part_of(r) : before;
+    }
+    on_mark(r, m);
+    ek_reply_part after = part_of(r);
+    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_PART_REASONING)) return EK_PART_REASONING;
+    if (before == EK_PART_CALL && !is_stop(r, m)) return EK_PART_CALL;
+    return m == EK_MARK_CALL_OPEN && after == EK_PART_CALL ? EK_PART_CALL : EK_PART_MARKUP;
+}
+
+void ek_reply_feed_text(ek_reply *r, const char *text, size_t n)
+{
+    if (r->state == STOPPED || r->ended) return;
+    ek_buf_add(&r->spelled, text, n);
+    const char *s = ek_buf_text(&r->spelled);
+    size_t len = r->spelled.len, done = 0, i = 0;
+    while (i < len) {
+        const char *open = memchr(s + i, '<', len - i);
+        if (!open) {
+            i = len;
+            break;
+        }
+        i = (size_t)(open - s);
+        size_t used;
+        ek_mark m;
+        if (ek_mark_spelled(s + i, len - i, &m, &used)) {
+            on_bytes(r, s + done, i - done);
+            on_mark(r, m);
+            done = i += used;
+        } else if (used) {
+            break; /* more text could make it a marker */
+        } else {
+            i++;
+        }
+    }
+    on_bytes(r, s + done, i - done);
+    memmove(r->spelled.data, r->spelled.data + i, len - i);
+    r->spelled.len = len - i;
+}
+
+void ek_reply_end(ek_reply *r, bool truncated)
+{
+    if (r->state == STOPPED || r->ended) return;
+    if (r->spelled.len) on_bytes(r, r->spelled.data, r->spelled.len);
+    ek_buf_clear(&r->spelled);
+    drain_utf8(r);
+    switch (r->state) {
+    case CONTENT: flush_lead(r); break;
+    case REASONING:
+        if (r->newline) send(r, EK_REPLY_REASONING, "\n", 1);
+        break;
+    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: end_call(r, false, truncated); break;
+    default: break;
+    }
+    r->ended = true;
+}
+
+bool ek_reply_stopped(const ek_reply *r)
+{
+    return r->state == STOPPED;
+}
+
+int ek_reply_calls(const ek_reply *r)
+{
+    return r->n_done;
+}
+
+int ek_reply_malformed(const ek_reply *r)
+{
+    return r->n_malformed;
+}
