@@ -68,11 +68,11 @@ static inline int code(const ek_linear *w, const uint8_t *group, int o, int k)
     return (group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - 8;
 }
 
-static float output_q(const ek_linear *w, const uint8_t *panel, int o, const int8_t *q, const float *sx,
-                      const float *sxx)
+static float output_q(const ek_linear *w, const uint8_t *panel, int o, const ek_acts *x, int r)
 {
     load_fn *load = w->scale_dtype == EK_BF16 ? bf16_at : f32_at;
     size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
+    const float *sx = x->sx + ek_acts_row(x, r) * x->lds, *sxx = x->sxx + ek_acts_row(x, r) * x->lds;
     ek_tree t = {0};
     for (int k0 = 0; k0 < w->k; k0 += EK_KBLOCK) {
         float a1 = 0, a2 = 0;
@@ -80,7 +80,7 @@ static float output_q(const ek_linear *w, const uint8_t *panel, int o, const int
             const uint8_t *group = panel + (size_t)(k / w->group) * group_bytes;
             float s = load(group + code_bytes, o);
             int32_t dot = 0;
-            for (int i = k; i < k + w->a_group; i++) dot += code(w, group, o, i % w->group) * q[i];
+            for (int i = k; i < k + w->a_group; i++) dot += code(w, group, o, i % w->group) * ek_acts_code(x, r, i);
             a1 = fmaf(s * (float)dot, sx[k / w->a_group], a1);
             if (!w->biased) continue;
             float centre = fmaf((float)w->zero, s, load(group + code_bytes, EK_PANEL + o));
@@ -93,17 +93,15 @@ static float output_q(const ek_linear *w, const uint8_t *panel, int o, const int
 
 static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    for (int r = r0; r < r1; r++) {
-        ptrdiff_t row = ek_acts_row(x, r);
+    for (int r = r0; r < r1; r++)
         for (int n = p0 * EK_PANEL; n < w->n && n < p1 * EK_PANEL; n++)
-            y[r * ldy + n] = output_q(w, w->data + n / EK_PANEL * w->panel_bytes, n % EK_PANEL, x->q + row * x->ldq,
-                                      x->sx + row * x->lds, x->sxx + row * x->lds);
-    }
+            y[r * ldy + n] = output_q(w, w->data + n / EK_PANEL * w->panel_bytes, n % EK_PANEL, x, r);
 }
 
-static void quantize_row(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
+static void quantize(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start, int limbs)
 {
-    for (int g = 0; g * a_group < k; g++, x += a_group, q += a_group) {
+    const float largest = limbs == 1 ? 127.0f : 32512.0f;
+    for (int g = 0; g * a_group < k; g++, x += a_group, q += limbs * a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
         uint32_t top = 0; /* bits of |x| order like the values, NaN above all */
         for (int i = 0; i < n; i++) {
@@ -113,20 +111,32 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *q, float *s
         float amax = ek_bits_f32(top), inv = 0;
         sx[g] = 0;
         if (top >= 0x7f800000u) sx[g] = ek_bits_f32(0x7fc00000u);
-        else if (amax >= 0x1p-100f) sx[g] = amax / 127.0f, inv = 127.0f / amax;
+        else if (amax >= 0x1p-100f) sx[g] = amax / largest, inv = largest / amax;
         int32_t sum = 0;
         for (int i = 0; i < a_group; i++) {
-            q[i] = i < n && inv > 0 ? (int8_t)rintf(x[i] * inv) : 0;
-            sum += q[i];
+            int32_t v = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (v + 32768 + 128) / 256 - 128;
+            q[i] = (int8_t)(limbs == 1 ? v : high);
+            if (limbs == 2) q[a_group + i] = (int8_t)(v - 256 * high);
+            sum += v;
         }
         sxx[g] = sx[g] * (float)sum;
         start[g] = -8 * sum;
     }
 }
 
+static void quantize_row(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
+{
+    quantize(x, k, a_group, q, sx, sxx, start, 1);
+}
+
+static void quantize_row_2(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
+{
+    quantize(x, k, a_group, q, sx, sxx, start, 2);
+}
+
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu)
 {
-    *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q}};
+    *ops = (ek_linear_ops){quantize_row, quantize_row_2, {run_f32, run_f16, run_bf16, run_q, run_q}};
 #if defined(__x86_64__)
     ek_linear_init_x86(ops, cpu);
 #else
@@ -181,8 +191,18 @@ ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits,
                      .a_group = group == 32 ? 32 : 64,
                      .bits = bits,
                      .zero = 1 << (bits - 1),
+                     .limbs = 1,
                      .biased = biased,
                      .scale_dtype = scale_dtype == EK_BF16 ? EK_BF16 : EK_F32};
     finish(w, cpu, (size_t)(k / group) * ek_linear_group_bytes(w));
+    return EK_OK;
+}
+
+ek_err ek_linear_set_limbs(ek_linear *w, int limbs)
+{
+    if (!ek_wform_is_q(w->form) || limbs < 1 || limbs > 2)
+        return ek_fail(EK_EINVAL, "%d activation limbs for form %d of a %d x %d matrix; quantised forms take 1 or 2",
+                       limbs, (int)w->form, w->n, w->k);
+    w->limbs = limbs;
     return EK_OK;
 }

@@ -8,8 +8,8 @@
  * Form F (F32, F16, BF16 weights): leaf: a = +0; for k ascending: a = fma(x[k], w[n][k], a),
  *   the weight widened exactly.
  * Form Q (Q4, Q8: centred codes c = u - zero, scale s and bias b per group of G weights):
- *   the row of x is quantised to int8 by ek_acts_quantize in groups of A;
- *   I = exact integer sum of c * q over an A-group, X = sum of q;
+ *   the row of x is quantised in groups of A to integers q of one limb (int8) or two (16 bits);
+ *   I = exact integer sum of c * q over an A-group, |I| <= 64 * 128 * 32512 < 2^29; X = sum of q;
  *   leaf: a1 = a2 = +0; for A-groups in ascending k:
  *       a1 = fma(s * (float)I, sx, a1)
  *       a2 = fma(b', sx * (float)X, a2)         b' = fma((float)zero, s, b); only if biased
@@ -49,6 +49,7 @@ struct ek_linear {
     int a_group;          /* Q: activations that share a scale: 32 if group is 32, else 64. F: 0 */
     int bits;             /* Q: 2, 3, 4, 5, 6, 8 as stored in the checkpoint */
     int zero;             /* Q: 2^(bits-1) */
+    int limbs;            /* Q: int8 limbs of an activation: 1 from the plan, or 2 */
     bool biased;          /* Q: false when every group is symmetric by its format */
     ek_dtype scale_dtype; /* Q: BF16 or F32 */
     size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
@@ -63,6 +64,10 @@ struct ek_linear {
 ek_err ek_linear_plan_float(ek_linear *w, unsigned cpu, int n, int k, ek_wform form);
 ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits, int group, ek_dtype scale_dtype,
                              bool biased);
+/* The activations this matrix is multiplied with: part of the definition of its product, so
+ * set once, after the plan. EINVAL unless Form Q and 1 or 2. What each costs of a model's
+ * answer: docs/NUMERICS.md 10. */
+ek_err ek_linear_set_limbs(ek_linear *w, int limbs);
 
 /* Packs rows [row, row + n_rows) of w, from a checkpoint's bytes at any alignment. Rows may be
  * packed in any order, and by several threads that split at multiples of 16; the call that
@@ -88,17 +93,17 @@ typedef struct ek_acts {
     const float *x;
     ptrdiff_t ldx;        /* elements */
     int rows, k;
-    int a_group;          /* 0: not quantised */
+    int a_group, limbs;   /* a_group 0: not quantised */
     ptrdiff_t ldq;        /* bytes between rows of q */
     ptrdiff_t lds;        /* elements between rows of sx, sxx, start */
-    int8_t *q;            /* codes in [-127, 127] */
+    int8_t *q;            /* the limbs, see ek_quantize_fn */
     float *sx;            /* scale of each group */
     float *sxx;           /* sx * (float)X */
     int32_t *start;       /* -8 * X: stored codes are c + 8 or c + 128 */
     const int32_t *index; /* a view: row r here is row index[r] above; NULL: row r */
 } ek_acts;
 
-/* Bytes for `rows` rows of k, whatever the group; memory must be 64-byte aligned. */
+/* Bytes for `rows` rows of k, whatever the group and the limbs; memory must be 64-byte aligned. */
 size_t ek_acts_bytes(int rows, int k);
 /* Points a into mem and x; quantises nothing yet (a->a_group = 0). mem NULL: Form F only. */
 void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k);
@@ -112,19 +117,32 @@ static inline ptrdiff_t ek_acts_row(const ek_acts *a, int r)
 }
 
 /* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
- * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 127,
- * inv = 127 / amax, q = rne(x * inv). A group with an infinity or NaN gets sx = NaN and q = 0,
- * so that it shows. q has room for k rounded up to a_group. */
+ * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else with top = 127 for one limb
+ * and 32512 for two: sx = amax / top, inv = top / amax, q = rne(x * inv), |q| <= top. A group
+ * with an infinity or NaN gets sx = NaN and q = 0, so that it shows.
+ * One limb: group g lies at q + g A. Two: q = 256 h + l, h in [-127, 127], l in [-128, 127];
+ * the h of group g lie at q + 2 g A, the l at q + (2 g + 1) A. There is room for whole groups. */
 typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start);
 
+/* q of element k in row r, of a or of the view a. */
+static inline int ek_acts_code(const ek_acts *a, int r, int k)
+{
+    const int8_t *q = a->q + ek_acts_row(a, r) * a->ldq;
+    if (a->limbs == 1) return q[k];
+    q += k / a->a_group * 2 * a->a_group + k % a->a_group;
+    return 256 * q[0] + q[a->a_group];
+}
+
 typedef struct ek_linear_ops {
-    ek_quantize_fn *quantize_row;
+    ek_quantize_fn *quantize_row, *quantize_row_2; /* one limb, two limbs */
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu);     /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 
-/* All rows. Does nothing when a->a_group already is a_group. */
+/* All rows, as w reads them; nothing to do for Form F, or when they already are like that. */
+void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
+/* The same by the group alone, one limb. */
 void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group);
 
 /* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it

@@ -8,7 +8,7 @@
  * into one set of the first-level cache (K is often a multiple of 4096). */
 static size_t code_stride(int k)
 {
-    return ((size_t)k + 63) / 64 * 64 | 64;
+    return ((size_t)k + 63) / 64 * 64 * 2 | 64; /* room for two limbs */
 }
 
 static size_t scale_stride(int k)
@@ -44,7 +44,7 @@ ek_acts ek_acts_pick(const ek_acts *a, const int32_t *index, int n)
 enum { QUANTIZE_ROWS = 4 }; /* a task */
 
 typedef struct quantize_arg {
-    const ek_linear_ops *ops;
+    ek_quantize_fn *fn;
     ek_acts *a;
     int a_group;
 } quantize_arg;
@@ -55,17 +55,32 @@ static void quantize_task(void *arg, int task, int worker)
     const quantize_arg *t = arg;
     const ek_acts *a = t->a;
     for (int r = task * QUANTIZE_ROWS; r < (task + 1) * QUANTIZE_ROWS && r < a->rows; r++)
-        t->ops->quantize_row(a->x + r * a->ldx, a->k, t->a_group, a->q + r * a->ldq, a->sx + r * a->lds,
-                             a->sxx + r * a->lds, a->start + r * a->lds);
+        t->fn(a->x + r * a->ldx, a->k, t->a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
+              a->start + r * a->lds);
+}
+
+static bool quantized(const ek_acts *a, int a_group, int limbs)
+{
+    return a->a_group == a_group && (a_group == 0 || a->limbs == limbs);
+}
+
+static void quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group, int limbs)
+{
+    if (a_group == 0 || quantized(a, a_group, limbs)) return;
+    EK_ASSERT(!a->index && a->q);
+    quantize_arg arg = {limbs == 1 ? ops->quantize_row : ops->quantize_row_2, a, a_group};
+    ek_pool_run(pool, quantize_task, &arg, (a->rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
+    a->a_group = a_group, a->limbs = limbs;
+}
+
+void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w)
+{
+    quantize(ops, pool, a, w->a_group, w->limbs);
 }
 
 void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group)
 {
-    if (a->a_group == a_group) return;
-    EK_ASSERT(!a->index && a->q);
-    quantize_arg arg = {ops, a, a_group};
-    ek_pool_run(pool, quantize_task, &arg, (a->rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
-    a->a_group = a_group;
+    quantize(ops, pool, a, a_group, 1);
 }
 
 /* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
@@ -133,13 +148,13 @@ void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job
     int first = 0;
     for (int i = 0; i < n; i++) {
         EK_ASSERT(job[i].x->k == job[i].w->k && job[i].ldy >= job[i].w->n);
-        int a_group = job[i].w->a_group;
-        if (!a_group || job[i].x->a_group == a_group) continue;
-        if (job[i].x->a_group) { /* jobs before this one may still need the other grouping */
+        const ek_linear *w = job[i].w;
+        if (!w->a_group || quantized(job[i].x, w->a_group, w->limbs)) continue;
+        if (job[i].x->a_group) { /* jobs before this one may still need the other codes */
             run_all(pool, i - first, job + first);
             first = i;
         }
-        ek_acts_quantize(ops, pool, job[i].x, a_group);
+        ek_acts_quantize_for(ops, pool, job[i].x, w);
     }
     run_all(pool, n - first, job + first);
 }

@@ -67,6 +67,7 @@ static void open_affine(linear_case *c, uint64_t seed)
     }
     if (ek_linear_plan_affine(&c->w, 0, s->n, s->k, s->bits, s->group, s->scale_dtype, s->biased) != EK_OK)
         fail_msg("%s", ek_err_text());
+    if (s->limbs && ek_linear_set_limbs(&c->w, s->limbs) != EK_OK) fail_msg("%s", ek_err_text());
     c->w.data = check_alloc(c->w.bytes);
     memset(c->w.data, 0xa5, c->w.bytes); /* packing must not rely on zeroed memory */
     int half = s->n / 2; /* in two calls, the first not at a panel's edge */
@@ -85,8 +86,9 @@ void linear_case_open(linear_case *c, const linear_shape *shape, uint64_t seed)
 {
     *c = (linear_case){.shape = *shape};
     if (is_q(shape)) {
-        snprintf(c->name, sizeof c->name, "affine %d bits group %d %s scales %s, n %d k %d", shape->bits, shape->group,
-                 ek_dtype_name(shape->scale_dtype), shape->biased ? "biased" : "symmetric", shape->n, shape->k);
+        snprintf(c->name, sizeof c->name, "affine %d bits group %d %s scales %s, %d limbs, n %d k %d", shape->bits,
+                 shape->group, ek_dtype_name(shape->scale_dtype), shape->biased ? "biased" : "symmetric",
+                 shape->limbs ? shape->limbs : 1, shape->n, shape->k);
         open_affine(c, seed);
     } else {
         snprintf(c->name, sizeof c->name, "%s, n %d k %d", ek_dtype_name(element(c)), shape->n, shape->k);
@@ -138,7 +140,7 @@ void linear_case_reference(const linear_case *c, const ek_acts *a, double *want,
         for (int n = 0; n < c->shape.n; n++) {
             double sum = 0, size = 0;
             for (int k = 0; k < c->shape.k; k++) {
-                double x = a->a_group ? (double)a->q[r * a->ldq + k] * (double)a->sx[r * a->lds + k / a->a_group]
+                double x = a->a_group ? (double)ek_acts_code(a, r, k) * (double)a->sx[r * a->lds + k / a->a_group]
                                       : (double)a->x[r * a->ldx + k];
                 double w = linear_case_weight(c, n, k);
                 sum += w * x;
@@ -160,7 +162,7 @@ void linear_input_open(linear_input *in, const linear_case *c, unsigned cpu, int
     ek_acts_bind(&in->a, in->mem, at, c->shape.k, rows, c->shape.k);
     ek_linear_ops ops;
     ek_linear_init(&ops, cpu);
-    if (c->w.a_group) ek_acts_quantize(&ops, NULL, &in->a, c->w.a_group);
+    ek_acts_quantize_for(&ops, NULL, &in->a, &c->w);
 }
 
 void linear_input_close(linear_input *in)

@@ -9,6 +9,7 @@ typedef struct linear_shape {
     int n, k, bits, group;
     ek_dtype scale_dtype; /* of the source */
     bool biased;
+    int limbs; /* Q: 0 means 1 */
 } linear_shape;
 
 typedef struct linear_case {

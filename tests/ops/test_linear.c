@@ -97,13 +97,14 @@ static void affine(void **state)
     static const int all_bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128}, lengths[] = {1, 3, 5, 9, 11};
     static const ek_dtype scales[] = {EK_BF16, EK_F32, EK_F16};
     int i = 0;
-    for (int b = 0; b < 6; b++)
+    for (int b = 0; b < 12; b++) /* with one limb, then with two */
         for (int g = 0; g < 3; g++)
             for (int s = 0; s < 3; s++)
                 for (int biased = 0; biased < 2; biased++, i++) {
-                    linear_shape shape = {.form = all_bits[b] <= 4 ? EK_W_Q4 : EK_W_Q8, .n = ns[i % 5],
-                                          .k = groups[g] * lengths[(i / 5 + i) % 5], .bits = all_bits[b],
-                                          .group = groups[g], .scale_dtype = scales[s], .biased = biased};
+                    linear_shape shape = {.form = all_bits[b % 6] <= 4 ? EK_W_Q4 : EK_W_Q8, .n = ns[i % 5],
+                                          .k = groups[g] * lengths[(i / 5 + i) % 5], .bits = all_bits[b % 6],
+                                          .group = groups[g], .scale_dtype = scales[s], .biased = biased,
+                                          .limbs = 1 + b / 6};
                     compare(&shape, 100 + (uint64_t)i, 12);
                 }
 }
@@ -126,10 +127,12 @@ static void many_rows_and_long_rows(void **state)
     const linear_shape shapes[] = {
         {.form = EK_W_Q4, .n = 39, .k = 320, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true},
         {.form = EK_W_Q8, .n = 39, .k = 320, .bits = 8, .group = 32, .scale_dtype = EK_BF16, .biased = true},
+        {.form = EK_W_Q4, .n = 39, .k = 320, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
+        {.form = EK_W_Q8, .n = 39, .k = 320, .bits = 8, .group = 32, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
         {.form = EK_W_BF16, .n = 39, .k = 320},
         {.form = EK_W_F32, .n = 71, .k = 300},
     };
-    for (int i = 0; i < 4; i++) compare(&shapes[i], 700 + (uint64_t)i, ROWS);
+    for (int i = 0; i < 6; i++) compare(&shapes[i], 700 + (uint64_t)i, ROWS);
     const linear_shape deep[] = {
         {.form = EK_W_Q4, .n = 3, .k = 256 * 23 + 64, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true},
         {.form = EK_W_F16, .n = 3, .k = 256 * 7 + 100},
@@ -145,9 +148,10 @@ static void forward(void **state)
         {.form = EK_W_Q4, .n = 301, .k = 192, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true},
         {.form = EK_W_Q8, .n = 55, .k = 192, .bits = 6, .group = 32, .scale_dtype = EK_F32, .biased = false},
         {.form = EK_W_BF16, .n = 130, .k = 192},
-        {.form = EK_W_Q4, .n = 64, .k = 192, .bits = 3, .group = 64, .scale_dtype = EK_F16, .biased = true},
+        {.form = EK_W_Q4, .n = 64, .k = 192, .bits = 3, .group = 64, .scale_dtype = EK_F16, .biased = true, .limbs = 2},
+        {.form = EK_W_Q8, .n = 33, .k = 192, .bits = 8, .group = 64, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
     };
-    enum { JOBS = 4 };
+    enum { JOBS = 5 };
     static const int32_t index[] = {7, 2, 2, 30, 0, 19, 11};
     enum { PICKED = 7 };
     linear_case c[JOBS];
@@ -186,6 +190,7 @@ static void forward(void **state)
             ek_linear_forward_many(&ops, pool, JOBS, w, &a, y, ldy);
             for (int j = 0; j < JOBS; j++) output_check(&o[j], want[j], isa, c[j].name, 0, ROWS, 0, shapes[j].n);
 
+            ek_acts_quantize_for(&ops, pool, &a, w[0]);
             ek_acts view = ek_acts_pick(&a, index, PICKED), none = ek_acts_pick(&a, index, 0);
             output_clear(&picked);
             output_clear(&o[2]);
@@ -213,11 +218,13 @@ static void extremes(void **state)
     const linear_shape shapes[] = {
         {.form = EK_W_Q4, .n = 19, .k = 512, .bits = 4, .group = 64, .scale_dtype = EK_F32, .biased = true},
         {.form = EK_W_Q8, .n = 19, .k = 512, .bits = 8, .group = 32, .scale_dtype = EK_F32, .biased = false},
+        {.form = EK_W_Q4, .n = 19, .k = 512, .bits = 4, .group = 64, .scale_dtype = EK_F32, .biased = true, .limbs = 2},
+        {.form = EK_W_Q8, .n = 19, .k = 512, .bits = 8, .group = 32, .scale_dtype = EK_F32, .biased = false, .limbs = 2},
         {.form = EK_W_F32, .n = 19, .k = 512},
     };
     static const float sizes[] = {1e-45f, 1e-38f, 0x1p-101f, 0x1p-100f, 1e-20f, 1e20f, 3e38f};
     enum { N_ROWS = 7 };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         linear_case c;
         linear_input in;
         linear_case_open(&c, &shapes[i], 1000 + (uint64_t)i);
@@ -236,7 +243,7 @@ static void extremes(void **state)
             ek_linear_ops ops;
             ek_linear_init(&ops, cpu);
             in.a.a_group = 0;
-            if (c.w.a_group) ek_acts_quantize(&ops, NULL, &in.a, c.w.a_group);
+            ek_acts_quantize_for(&ops, NULL, &in.a, &c.w);
             ops.run[c.w.form](&c.w, &in.a, 0, N_ROWS, cpu ? got : want, 19, 0, 2);
             if (cpu) check_bits("linear", isa, want, got, N_ROWS * 19, "extremes of %s", c.name);
         }
@@ -252,10 +259,11 @@ static void extremes(void **state)
 static void saturation(void **state)
 {
     (void)state;
-    for (int bits = 2; bits <= 8; bits++) {
+    for (int i = 4; i < 18; i++) {
+        int bits = i / 2, limbs = 1 + i % 2;
         if (bits == 7) continue;
         linear_shape shape = {.form = bits <= 4 ? EK_W_Q4 : EK_W_Q8, .n = 16, .k = 256, .bits = bits, .group = 64,
-                              .scale_dtype = EK_BF16, .biased = true};
+                              .scale_dtype = EK_BF16, .biased = true, .limbs = limbs};
         linear_case c;
         linear_case_open(&c, &shape, 1200);
         for (int fill = 0; fill < 2; fill++)
@@ -264,16 +272,18 @@ static void saturation(void **state)
                 assert_int_equal(ek_linear_pack_affine(&c.w, 0, 16, c.codes, c.scales, c.biases, EK_BF16), EK_OK);
                 linear_input in;
                 linear_input_open(&in, &c, 0, 5, 1);
-                for (int i = 0; i < 5 * 256; i++) in.x[i] = (float)sign;
+                /* row 1 ends in 0x..80: the low limb is -128 */
+                for (int k = 0; k < 5 * 256; k++)
+                    in.x[k] = (float)sign * (k / 256 == 1 && k % 32 ? 128.0f / 32512 * 201 : 1.0f);
                 float want[5 * 16], got[5 * 16];
                 CHECK_ISAS(isa, cpu)
                 {
                     ek_linear_ops ops;
                     ek_linear_init(&ops, cpu);
                     in.a.a_group = 0;
-                    ek_acts_quantize(&ops, NULL, &in.a, 64);
+                    ek_acts_quantize_for(&ops, NULL, &in.a, &c.w);
                     ops.run[shape.form](&c.w, &in.a, 0, 5, cpu ? got : want, 16, 0, 1);
-                    if (cpu) check_bits("linear", isa, want, got, 5 * 16, "codes all %d, x all %d, %s", fill, sign, c.name);
+                    if (cpu) check_bits("linear", isa, want, got, 5 * 16, "codes all %d, x all %d: %s", fill, sign, c.name);
                 }
                 double exact[5 * 16], tol[5 * 16];
                 linear_case_reference(&c, &in.a, exact, tol);

@@ -76,6 +76,47 @@ static void order_of_packing_is_free(void **state)
     linear_case_close(&c);
 }
 
+/* One row, every ISA against the scalar definition, that against what the header says. */
+static void quantize_one(const float *row, int k, int a_group, int limbs, double size)
+{
+    int8_t q[512], want_q[512];
+    float sx[8], sxx[8], want_sx[8], want_sxx[8];
+    int32_t start[8], want_start[8];
+    int groups = (k + a_group - 1) / a_group, top = limbs == 1 ? 127 : 32512;
+    CHECK_ISAS(isa, cpu)
+    {
+        ek_linear_ops ops;
+        ek_linear_init(&ops, cpu);
+        memset(q, 77, sizeof q);
+        (limbs == 1 ? ops.quantize_row : ops.quantize_row_2)(row, k, a_group, q, sx, sxx, start);
+        if (cpu == 0) {
+            memcpy(want_q, q, sizeof q), memcpy(want_sx, sx, sizeof sx), memcpy(want_sxx, sxx, sizeof sxx);
+            memcpy(want_start, start, sizeof start);
+        }
+        check_bytes("quantize_row", isa, want_q, q, sizeof q, "size %g k %d limbs %d", size, k, limbs);
+        check_bits("quantize_row sx", isa, want_sx, sx, (size_t)groups, "size %g k %d limbs %d", size, k, limbs);
+        check_bits("quantize_row sxx", isa, want_sxx, sxx, (size_t)groups, "size %g k %d limbs %d", size, k, limbs);
+        check_bytes("quantize_row start", isa, want_start, start, (size_t)groups * 4, "size %g k %d limbs %d", size, k,
+                    limbs);
+    }
+    const ek_acts a = {.a_group = a_group, .limbs = limbs, .q = q};
+    for (int g = 0, j = 0; g < groups; g++) {
+        int sum = 0;
+        float amax = 0;
+        for (int i = j; i < (g + 1) * a_group && i < k; i++) amax = fmaxf(amax, fabsf(row[i]));
+        for (; j < (g + 1) * a_group && j < k; j++) {
+            int v = ek_acts_code(&a, 0, j);
+            sum += v;
+            assert_true(v >= -top && v <= top);
+            if (amax < 0x1p-100f) assert_true(v == 0 && sx[g] == 0);
+            else assert_true(fabs((double)row[j] - v * (double)sx[g]) <= (0.5 + 1e-7 * top) * (double)sx[g]);
+        }
+        assert_int_equal(start[g], -8 * sum);
+        assert_true(sxx[g] == sx[g] * (float)sum);
+    }
+    for (int j = k; j < groups * a_group; j++) assert_int_equal(ek_acts_code(&a, 0, j), 0);
+}
+
 static void quantized_rows(void **state)
 {
     (void)state;
@@ -87,41 +128,14 @@ static void quantized_rows(void **state)
             for (int k = K - 9; k <= K; k++) {
                 float *row = x + (K - k); /* ends where the guard page starts */
                 for (int j = 0; j < k; j++) row[j] = sizes[i] * (j % 7 ? check_uniform(i, (uint64_t)j) : -1);
-                int8_t q[256], want_q[256];
-                float sx[8], sxx[8], want_sx[8], want_sxx[8];
-                int32_t start[8], want_start[8];
-                int groups = (k + a_group - 1) / a_group;
-                CHECK_ISAS(isa, cpu)
-                {
-                    ek_linear_ops ops;
-                    ek_linear_init(&ops, cpu);
-                    memset(q, 77, sizeof q);
-                    ops.quantize_row(row, k, a_group, q, sx, sxx, start);
-                    if (cpu == 0) {
-                        memcpy(want_q, q, sizeof q), memcpy(want_sx, sx, sizeof sx), memcpy(want_sxx, sxx, sizeof sxx);
-                        memcpy(want_start, start, sizeof start);
-                    }
-                    check_bytes("quantize_row", isa, want_q, q, sizeof q, "size %g k %d", (double)sizes[i], k);
-                    check_bits("quantize_row", isa, want_sx, sx, (size_t)groups, "size %g k %d", (double)sizes[i], k);
-                    check_bits("quantize_row", isa, want_sxx, sxx, (size_t)groups, "size %g k %d", (double)sizes[i], k);
-                    check_bytes("quantize_row", isa, want_start, start, (size_t)groups * 4, "size %g k %d",
-                                (double)sizes[i], k);
-                }
-                for (int g = 0, j = 0; g < groups; g++) {
-                    int sum = 0;
-                    float amax = 0;
-                    for (int at = j; at < (g + 1) * a_group && at < k; at++) amax = fmaxf(amax, fabsf(row[at]));
-                    for (; j < (g + 1) * a_group && j < k; j++) {
-                        sum += q[j];
-                        assert_true(q[j] >= -127 && q[j] <= 127);
-                        if (amax < 0x1p-100f) assert_true(q[j] == 0 && sx[g] == 0);
-                        else assert_true(fabs((double)row[j] - (double)q[j] * (double)sx[g]) <= 0.50001 * (double)sx[g]);
-                    }
-                    assert_int_equal(start[g], -8 * sum);
-                    assert_true(sxx[g] == sx[g] * (float)sum);
-                }
-                for (int j = k; j < groups * a_group; j++) assert_int_equal(q[j], 0);
+                for (int limbs = 1; limbs <= 2; limbs++) quantize_one(row, k, a_group, limbs, (double)sizes[i]);
             }
+    /* every 16-bit code, among them those whose low limb is -128 */
+    for (int v = -32512; v <= 32512; v += 63) {
+        for (int j = 0; j < 64; j++) x[j] = (float)(v + j < 32512 ? v + j : 32512);
+        x[0] = 32512;
+        quantize_one(x, 64, 64, 2, 32512);
+    }
     check_free(x, K * sizeof *x);
 }
 
@@ -135,13 +149,15 @@ static void infinities_and_nan_show(void **state)
         ek_linear_init(&ops, cpu);
         for (int i = 0; i < 3 * 64; i++) {
             float x[128], sx[4], sxx[4];
-            int8_t q[128];
+            int8_t q[256];
             int32_t start[4];
             check_fill(x, 128, 3, 1);
             x[i / 3 + 32] = bad[i % 3];
-            ops.quantize_row(x, 128, 32, q, sx, sxx, start);
-            for (int g = 0; g < 4; g++) assert_true(!isnan(sx[g]) == (g != (i / 3 + 32) / 32));
-            for (int j = 0; j < 32; j++) assert_int_equal(q[(i / 3 + 32) / 32 * 32 + j], 0);
+            for (int limbs = 1; limbs <= 2; limbs++) {
+                (limbs == 1 ? ops.quantize_row : ops.quantize_row_2)(x, 128, 32, q, sx, sxx, start);
+                for (int g = 0; g < 4; g++) assert_true(!isnan(sx[g]) == (g != (i / 3 + 32) / 32));
+                for (int j = 0; j < 32 * limbs; j++) assert_int_equal(q[(i / 3 + 32) / 32 * 32 * limbs + j], 0);
+            }
         }
     }
 }
@@ -168,10 +184,13 @@ static void refusals(void **state)
     assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_F16), EK_EINVAL);
     assert_int_equal(ek_linear_pack_float(&w, 1, 16, memory, EK_BF16), EK_EINVAL);
     assert_int_equal(ek_linear_pack_float(&w, -1, 1, memory, EK_BF16), EK_EINVAL);
+    assert_int_equal(ek_linear_set_limbs(&w, 2), EK_EINVAL);
     assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
     assert_int_equal(ek_linear_pack_widened(&w, 0, 16, memory, memory, NULL, EK_BF16, 4, 32), EK_EINVAL);
 
     assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 64, 4, 64, EK_BF16, true), EK_OK);
+    assert_int_equal(ek_linear_set_limbs(&w, 0), EK_EINVAL);
+    assert_int_equal(ek_linear_set_limbs(&w, 3), EK_EINVAL);
     w.data = memory;
     assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
     assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, memory, EK_F32), EK_EINVAL);

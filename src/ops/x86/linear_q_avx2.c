@@ -3,7 +3,9 @@
  * Q4: PMADDUBSW multiplies unsigned codes up to 15 by the row's bytes; eight of its sums fit
  * into 16 bits (8 * 2 * 15 * 127 = 30480) before PMADDWD widens them. The sum starts at -8 X.
  * Q8: the centred code's sign is moved to the row's byte, so |c| <= 128 is the unsigned
- * operand and a pair stays below 2 * 128 * 127 = 32512; widened at once. */
+ * operand and a pair stays below 2 * 128 * 127 = 32512; widened at once.
+ * Two limbs: Q4 sums the high limbs, shifts, and goes on with the low ones (-128 fits as well:
+ * 8 * 2 * 15 * 128 = 30720). Q8 multiplies 16-bit codes by PMADDWD, even k and odd k apart. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -60,6 +62,43 @@ INLINE void dot_q8(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrd
     }
 }
 
+/* A block of a row as 16-bit codes: the 4-byte lane of quad t holds k = 4 t and 4 t + 2 in even,
+ * 4 t + 1 and 4 t + 3 in odd. */
+typedef struct wide_row {
+    _Alignas(32) int32_t even[EK_KBLOCK / 4], odd[EK_KBLOCK / 4];
+} wide_row;
+
+INLINE void widen(wide_row *to, const int8_t *q, int n, const int a_group)
+{
+    for (int k = 0; k < n; k += 32) {
+        const int8_t *at = q + k / a_group * 2 * a_group + k % a_group;
+        __m256i high = _mm256_loadu_si256((const __m256i *)at);
+        __m256i low = _mm256_loadu_si256((const __m256i *)(at + a_group));
+        __m256i even = _mm256_add_epi16(_mm256_slli_epi16(high, 8), _mm256_srai_epi16(_mm256_slli_epi16(low, 8), 8));
+        __m256i odd = _mm256_add_epi16(_mm256_slli_epi16(_mm256_srai_epi16(high, 8), 8), _mm256_srai_epi16(low, 8));
+        _mm256_store_si256((__m256i *)(to->even + k / 4), even);
+        _mm256_store_si256((__m256i *)(to->odd + k / 4), odd);
+    }
+}
+
+/* quad0: the A-group's first quad in the block. */
+INLINE void dot_q8_wide(__m256i *acc, const uint8_t *codes, const wide_row *wide, int quad0, const int n,
+                        const int a_group)
+{
+    const __m256i flip = _mm256_set1_epi8(-128);
+    for (int v = 0; v < a_group / 4; v++) {
+        __m256i c = _mm256_xor_si256(_mm256_load_si256((const __m256i *)(codes + 64 * v)), flip);
+        __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(c, 8), 8), odd = _mm256_srai_epi16(c, 8);
+        UNROLL for (int r = 0; r < n; r++)
+        {
+            __m256i pairs = _mm256_madd_epi16(even, _mm256_set1_epi32(wide[r].even[quad0 + v]));
+            acc[r] = _mm256_add_epi32(acc[r], pairs);
+            pairs = _mm256_madd_epi16(odd, _mm256_set1_epi32(wide[r].odd[quad0 + v]));
+            acc[r] = _mm256_add_epi32(acc[r], pairs);
+        }
+    }
+}
+
 INLINE __m256 scales(const uint8_t *at, ek_dtype t, int i) /* i counts half panels */
 {
     if (t == EK_F32) return _mm256_load_ps((const float *)at + i * HALF);
@@ -84,19 +123,30 @@ INLINE __m256 sum(__m256 (*node)[TILE], unsigned count, int r)
     return total;
 }
 
-/* Adds one group of half `h` to a1 and a2; a is its first A-group. */
-INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *codes, const row_set *rows, ptrdiff_t a,
-                  const int h, const int n, const bool q8, const int a_group)
+/* Adds one group of half `h` to a1 and a2; a is its first A-group, quad0 its first quad in the
+ * block. */
+INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *codes, const row_set *rows,
+                  const wide_row *wide, ptrdiff_t a, int quad0, const int h, const int n, const bool q8,
+                  const int a_group, const int limbs)
 {
     const uint8_t *at = codes + ek_linear_code_bytes(w);
     __m256 s = scales(at, w->scale_dtype, h), centre = s;
     if (w->biased) centre = _mm256_fmadd_ps(_mm256_set1_ps((float)w->zero), s, scales(at, w->scale_dtype, 2 + h));
     codes += 32 * h;
-    for (int part = 0; part < w->group / a_group; part++, a++, codes += a_group * (q8 ? 16 : 8)) {
+    for (int part = 0; part < w->group / a_group; part++, a++, quad0 += a_group / 4, codes += a_group * (q8 ? 16 : 8)) {
         __m256i acc[TILE];
-        UNROLL for (int r = 0; r < n; r++) acc[r] = q8 ? _mm256_setzero_si256() : _mm256_set1_epi32(rows->start[r][a]);
-        if (q8) dot_q8(acc, codes, rows, a * a_group, n, a_group);
-        else dot_q4(acc, codes, rows, a * a_group, n, a_group);
+        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_setzero_si256();
+        if (q8 && limbs == 1) dot_q8(acc, codes, rows, a * a_group, n, a_group);
+        if (q8 && limbs == 2) dot_q8_wide(acc, codes, wide, quad0, n, a_group);
+        if (!q8) {
+            if (limbs == 2) {
+                dot_q4(acc, codes, rows, a * 2 * a_group, n, a_group);
+                UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_slli_epi32(acc[r], 8);
+            }
+            UNROLL for (int r = 0; r < n; r++)
+                acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(rows->start[r][a]));
+            dot_q4(acc, codes, rows, (a * limbs + limbs - 1) * a_group, n, a_group);
+        }
         UNROLL for (int r = 0; r < n; r++)
         {
             __m256 si = _mm256_mul_ps(s, _mm256_cvtepi32_ps(acc[r]));
@@ -107,9 +157,10 @@ INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *cod
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last,
-                 const int n, const bool q8, const int a_group)
+                 const int n, const bool q8, const int a_group, const int limbs)
 {
     row_set rows;
+    wide_row wide[TILE];
     UNROLL for (int r = 0; r < n; r++)
     {
         ptrdiff_t at = ek_acts_row(x, row + r);
@@ -123,11 +174,15 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
     unsigned leaves = 0;
     for (int g0 = 0; g0 < groups; g0 += block, leaves++) {
         int g1 = ek_min(g0 + block, groups);
+        if (q8 && limbs == 2)
+            UNROLL for (int r = 0; r < n; r++)
+                widen(&wide[r], rows.q[r] + 2 * (ptrdiff_t)g0 * w->group, (g1 - g0) * w->group, a_group);
         for (int h = 0; h < 2; h++) { /* the block's codes are still in the first cache for the second half */
             __m256 a1[TILE], a2[TILE];
             UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm256_setzero_ps();
             for (ptrdiff_t g = g0; g < g1; g++)
-                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, g * parts, h, n, q8, a_group);
+                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, wide, g * parts, (int)(g - g0) * w->group / 4, h,
+                      n, q8, a_group, limbs);
             if (w->biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm256_add_ps(a1[r], a2[r]);
             push(node[h], leaves, a1, n);
         }
@@ -139,17 +194,19 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-#define TILE_FN(n, q8, a)                                                                                      \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##n(const ek_linear *w, const ek_acts *x, int row, \
-                                                                float *y, ptrdiff_t ldy, const uint8_t *panel, \
-                                                                int last)                                      \
-    {                                                                                                          \
-        tile(w, x, row, y, ldy, panel, last, n, q8, a);                                                        \
+#define TILE_FN(q8, a, l, n)                                                                           \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                 \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,  \
+        int last)                                                                                      \
+    {                                                                                                  \
+        tile(w, x, row, y, ldy, panel, last, n, q8, a, l);                                             \
     }
-#define TILES(q8, a)                                                                          \
-    TILE_FN(1, q8, a) TILE_FN(2, q8, a) TILE_FN(3, q8, a) TILE_FN(4, q8, a)                   \
-    static tile_fn *const tiles_##q8##_##a[TILE + 1] = {NULL, tile_##q8##_##a##_1,            \
-        tile_##q8##_##a##_2, tile_##q8##_##a##_3, tile_##q8##_##a##_4};
+#define TILES(q8, a)                                                                                   \
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                \
+    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4)                \
+    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                \
+        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},  \
+        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
 
 TILES(0, 32)
 TILES(0, 64)
@@ -157,13 +214,13 @@ TILES(1, 32)
 TILES(1, 64)
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                tile_fn *const *tiles)
+                tile_fn *const (*tiles)[TILE])
 {
     for (int p = p0; p < p1; p++)
         for (int r = r0, n; r < r1; r += n) {
             n = ek_tile_rows(r1 - r, TILE);
-            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes,
-                     ek_min(EK_PANEL, w->n - p * EK_PANEL));
+            tiles[w->limbs - 1][n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes,
+                                       ek_min(EK_PANEL, w->n - p * EK_PANEL));
         }
 }
 

@@ -2,15 +2,15 @@
  *
  * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
- * times X, so it ends as I exactly. A tile is one panel by up to 8 rows: nibbles are unpacked
- * once for all of them. */
+ * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. A tile is one
+ * panel by up to 8 rows (6 of two limbs): nibbles are unpacked once for all of them. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 
-enum { TILE = 8, PREFETCH = 4096, FETCH_ROWS = 2 };
+enum { TILE = 8, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
 
 typedef struct row_set {
     const int8_t *q[TILE];
@@ -25,40 +25,43 @@ INLINE __m512i quad(const int8_t *q)
     return _mm512_set1_epi32(four);
 }
 
-/* Few rows leave the multiplier waiting for itself (4 cycles): they sum in several chains. */
-INLINE int chains_of(const int n)
+/* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
+INLINE int chains_of(const int sums)
 {
-    return n == 1 ? 4 : n <= 3 ? 2 : 1;
+    return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
 }
 
-/* acc[r] += codes * rows over one A-group; returns the next codes. */
-INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n,
-                          const bool q8, const int a_group)
+/* acc[limb * n + r] += codes * that limb of row r over one A-group; q is its first limb's
+ * offset. Returns the next codes. */
+INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t q, const int n,
+                          const bool q8, const int a_group, const int limbs)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    const int chains = chains_of(n);
-    __m512i part[4][TILE];
+    const int sums = n * limbs, chains = chains_of(sums);
+    __m512i part[4][SUMS];
+    UNROLL for (int i = 0; i < sums; i++) part[0][i] = acc[i];
     UNROLL for (int c = 1; c < chains; c++)
-        UNROLL for (int r = 0; r < n; r++) part[c][r] = _mm512_setzero_si512();
-    UNROLL for (int r = 0; r < n; r++) part[0][r] = acc[r];
+        UNROLL for (int i = 0; i < sums; i++) part[c][i] = _mm512_setzero_si512();
     if (q8) {
         UNROLL for (int v = 0; v < a_group / 4; v++, codes += 64) {
             __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
-            UNROLL for (int r = 0; r < n; r++) to[r] = _mm512_dpbusd_epi32(to[r], code, quad(rows->q[r] + k + 4 * v));
+            UNROLL for (int i = 0; i < sums; i++)
+                to[i] = _mm512_dpbusd_epi32(to[i], code, quad(rows->q[i % n] + q + i / n * a_group + 4 * v));
         }
     } else {
         UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64) {
             __m512i both = _mm512_load_si512(codes);
             __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
             __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
-            UNROLL for (int r = 0; r < n; r++) to[r] = _mm512_dpbusd_epi32(to[r], even, quad(rows->q[r] + k + 8 * v));
-            UNROLL for (int r = 0; r < n; r++)
-                to_odd[r] = _mm512_dpbusd_epi32(to_odd[r], odd, quad(rows->q[r] + k + 8 * v + 4));
+            UNROLL for (int i = 0; i < sums; i++)
+                to[i] = _mm512_dpbusd_epi32(to[i], even, quad(rows->q[i % n] + q + i / n * a_group + 8 * v));
+            UNROLL for (int i = 0; i < sums; i++)
+                to_odd[i] = _mm512_dpbusd_epi32(to_odd[i], odd, quad(rows->q[i % n] + q + i / n * a_group + 8 * v + 4));
         }
     }
-    UNROLL for (int r = 0; r < n; r++) acc[r] = part[0][r];
+    UNROLL for (int i = 0; i < sums; i++) acc[i] = part[0][i];
     UNROLL for (int c = 1; c < chains; c++)
-        UNROLL for (int r = 0; r < n; r++) acc[r] = _mm512_add_epi32(acc[r], part[c][r]);
+        UNROLL for (int i = 0; i < sums; i++) acc[i] = _mm512_add_epi32(acc[i], part[c][i]);
     return codes;
 }
 
@@ -87,7 +90,8 @@ INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group)
+                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group,
+                 const int limbs)
 {
     row_set rows;
     UNROLL for (int r = 0; r < n; r++)
@@ -114,13 +118,17 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
                     _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++, a++) {
-                __m512i acc[TILE];
+                __m512i acc[SUMS];
                 UNROLL for (int r = 0; r < n; r++)
                 {
-                    acc[r] = _mm512_set1_epi32(rows.start[r][a]);
-                    if (q8) acc[r] = _mm512_slli_epi32(acc[r], 4);
+                    __m512i start = _mm512_set1_epi32(rows.start[r][a]);
+                    acc[r] = _mm512_setzero_si512();
+                    acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                codes = dot(acc, codes, &rows, a * a_group, n, q8, a_group);
+                codes = dot(acc, codes, &rows, a * limbs * a_group, n, q8, a_group, limbs);
+                if (limbs == 2)
+                    UNROLL for (int r = 0; r < n; r++)
+                        acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
                 UNROLL for (int r = 0; r < n; r++)
                 {
                     __m512 si = _mm512_mul_ps(s, _mm512_cvtepi32_ps(acc[r]));
@@ -137,36 +145,43 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
     UNROLL for (int r = 0; r < n; r++) _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, sum(node, leaves, r));
 }
 
-#define TILE_FN(n, q8, a)                                                                                       \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##n(const ek_linear *w, const ek_acts *x, int row,  \
-                                                                float *y, ptrdiff_t ldy, const uint8_t *codes, \
-                                                                __mmask16 mask, bool fetch)                                \
-    {                                                                                                          \
-        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a);                                                        \
-    }
-#define TILES(q8, a)                                                                                       \
-    TILE_FN(1, q8, a) TILE_FN(2, q8, a) TILE_FN(3, q8, a) TILE_FN(4, q8, a) TILE_FN(5, q8, a)              \
-    TILE_FN(6, q8, a) TILE_FN(7, q8, a) TILE_FN(8, q8, a)                                                  \
-    static tile_fn *const tiles_##q8##_##a[TILE + 1] = {NULL, tile_##q8##_##a##_1, tile_##q8##_##a##_2,    \
-        tile_##q8##_##a##_3, tile_##q8##_##a##_4, tile_##q8##_##a##_5, tile_##q8##_##a##_6,                \
-        tile_##q8##_##a##_7, tile_##q8##_##a##_8};
-
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
                      __mmask16 mask, bool fetch);
+
+#define TILE_FN(q8, a, l, n)                                                                                      \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,             \
+        __mmask16 mask, bool fetch)                                                                               \
+    {                                                                                                             \
+        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
+    }
+#define TILES(q8, a)                                                                                              \
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5)      \
+    TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2)      \
+    TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                           \
+    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                           \
+        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,              \
+         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8},             \
+        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,              \
+         tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
+
 TILES(0, 32)
 TILES(0, 64)
 TILES(1, 32)
 TILES(1, 64)
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                tile_fn *const *tiles)
+                tile_fn *const (*by_limbs)[TILE])
 {
+    tile_fn *const *tiles = by_limbs[w->limbs - 1];
+    const int most = w->limbs == 1 ? TILE : TILE_2;
     for (int r = r0, n; r < r1; r += n) {
-        n = ek_tile_rows(r1 - r, TILE);
+        n = ek_tile_rows(r1 - r, most);
         for (int p = p0; p < p1; p++) {
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && n >= FETCH_ROWS);
+            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask,
+                         r == r0 && n >= FETCH_ROWS);
         }
     }
 }
