@@ -20,3 +20,5 @@ clean: ## remove this configuration's build
 	rm -rf $B
 distclean: ## remove every build
 	rm -rf build
+
+include tools/make/same.mk

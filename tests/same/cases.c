@@ -1,0 +1,162 @@
+#include "cases.h"
+
+#include <stdio.h>
+
+#include "base/cpu.h"
+#include "base/rng.h"
+
+/* Runs one company and has it checked; base carries the wrong kernel, if any, and the counts. */
+static ek_err one(const scene *s, company *base, company c, const char *variant, check_fn *check, void *arg)
+{
+    static ek_witness out[MOST_ASKS];
+    ek_ask ask[MOST_ASKS];
+    int which[MOST_ASKS], n = 0, rows = 0;
+    for (int i = 0; i < s->n; i++) {
+        rows += s->ask[i].n_tokens + s->ask[i].max_tokens;
+        if (c.most_rows && n > 0 && rows > c.most_rows) {
+            rows -= s->ask[i].n_tokens + s->ask[i].max_tokens;
+            continue;
+        }
+        ask[n] = c.ask ? c.ask[i] : s->ask[i];
+        which[n++] = i;
+    }
+    c.after = base->after;
+    c.ask = ask;
+    c.n = n;
+    EK_TRY(run_in_company(s, &c, out));
+    base->preempted += c.preempted;
+    base->steps += c.steps;
+    bool good = check(arg, variant, out, which, n);
+    for (int i = 0; i < n; i++) ek_witness_fini(&out[i]);
+    return good ? EK_OK : EK_EINTERNAL;
+}
+
+static uint64_t draw(const scene *s, uint64_t what)
+{
+    return ek_mix64(ek_mix64(s->seed ^ 0xca5e) + what);
+}
+
+static ek_err together(const scene *s, company *base, check_fn *check, void *arg)
+{
+    EK_TRY(one(s, base, (company){0}, "all at once", check, arg));
+    return one(s, base, (company){.max_requests = 2}, "two at a time", check, arg);
+}
+
+/* Arrivals at random steps. */
+static void scatter(const scene *s, ek_ask *ask, int span)
+{
+    for (int i = 0; i < s->n; i++) {
+        ask[i] = s->ask[i];
+        ask[i].arrive = (int)(draw(s, 100 + (uint64_t)i) % (uint64_t)span);
+    }
+}
+
+static ek_err late(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MOST_ASKS];
+    scatter(s, ask, 40);
+    int chunk = 16 + (int)(draw(s, 1) % 200), slots = 1 + (int)(draw(s, 2) % (uint64_t)s->n);
+    return one(s, base, (company){.ask = ask, .chunk = chunk, .max_requests = slots}, "arrivals scattered", check,
+               arg);
+}
+
+static ek_err chunked(const scene *s, company *base, check_fn *check, void *arg)
+{
+    static const int chunks[] = {1, 7, 64, 255, 256, 257};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        char variant[32];
+        snprintf(variant, sizeof variant, "chunk %d", chunks[i]);
+        EK_TRY(one(s, base, (company){.chunk = chunks[i]}, variant, check, arg));
+    }
+    return EK_OK;
+}
+
+/* Pools too small for all: some wait, and the youngest of those that run starts over. */
+static ek_err evicted(const scene *s, company *base, check_fn *check, void *arg)
+{
+    int most = 0, prompts = 0;
+    for (int i = 0; i < s->n; i++) {
+        int pages = (s->ask[i].n_tokens + s->ask[i].max_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+        if (pages > most) most = pages;
+        prompts += (s->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+    }
+    company c = {.full_pages = prompts > most ? prompts : most};
+    EK_TRY(one(s, base, c, "room for prompts, not for replies", check, arg));
+    c = (company){.full_pages = most + (int)(draw(s, 3) % 3), .chunk = 8 + (int)(draw(s, 4) % 90)};
+    EK_TRY(one(s, base, c, "room for one", check, arg));
+    c = (company){.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 2, .chunk = 8 + (int)(draw(s, 5) % 90)};
+    return one(s, base, c, "sliding pages run out", check, arg);
+}
+
+static ek_err cancelled(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MOST_ASKS];
+    scatter(s, ask, 12);
+    for (int i = 0; i < s->n; i++)
+        if (draw(s, 200 + (uint64_t)i) % 2) ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 300 + (uint64_t)i) % 20);
+    return one(s, base, (company){.ask = ask, .chunk = 50}, "neighbours leave", check, arg);
+}
+
+static ek_err threads(const scene *s, company *base, check_fn *check, void *arg)
+{
+    /* More threads than cores are slow, not wrong: few requests are enough. Alone is one thread. */
+    for (int n = 2; n <= 4; n++) {
+        char variant[32];
+        snprintf(variant, sizeof variant, "%d threads", n);
+        ek_pool *pool;
+        company c = {.chunk = 400, .max_requests = 4, .most_rows = n == 2 ? 800 : 60};
+        EK_TRY(ek_pool_open(&pool, n));
+        ek_err err = model_again(s, &c.model, s->opts.cpu, pool);
+        if (!err) err = one(s, base, c, variant, check, arg);
+        if (c.model) ek_model_close(c.model);
+        ek_pool_close(pool);
+        EK_TRY(err);
+    }
+    return EK_OK;
+}
+
+static ek_err isas(const scene *s, company *base, check_fn *check, void *arg)
+{
+    for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
+        company c = {.chunk = 300};
+        unsigned cpu;
+        EK_TRY(ek_cpu_mask(*isa, &cpu));
+        if (!cpu && s->shape[0] == 'Q') c.most_rows = 120; /* the definition is plain, not fast */
+        ek_err err = model_again(s, &c.model, cpu, NULL);
+        if (!err) err = one(s, base, c, *isa, check, arg);
+        if (c.model) ek_model_close(c.model);
+        EK_TRY(err);
+    }
+    return EK_OK;
+}
+
+/* Everything above at once. */
+static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MOST_ASKS];
+    scatter(s, ask, 30);
+    int most = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    for (int i = 0; i < s->n; i++)
+        if (draw(s, 400 + (uint64_t)i) % 5 == 0) ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 500 + (uint64_t)i) % 30);
+    ek_pool *pool;
+    company c = {.ask = ask, .chunk = 1 + (int)(draw(s, 6) % 300), .full_pages = most + (int)(draw(s, 7) % 8),
+                 .max_requests = 1 + (int)(draw(s, 8) % (uint64_t)s->n)};
+    EK_TRY(ek_pool_open(&pool, 2));
+    ek_err err = model_again(s, &c.model, s->opts.cpu, pool);
+    if (!err) err = one(s, base, c, "all of it", check, arg);
+    if (c.model) ek_model_close(c.model);
+    ek_pool_close(pool);
+    return err;
+}
+
+const same_case cases[] = {
+    {"together", together, "all prompts in one batch"},
+    {"late", late, "each arrives at a random step"},
+    {"chunked", chunked, "prompts cut every 1, 7, 64, 255, 256, 257 tokens"},
+    {"evicted", evicted, "pages run out, the youngest starts over"},
+    {"cancelled", cancelled, "neighbours leave in the middle"},
+    {"threads", threads, "1 to 4 threads"},
+    {"isas", isas, "every instruction set"},
+    {"crowd", crowd, "all of these at once"},
+};
+const int n_cases = sizeof cases / sizeof *cases;

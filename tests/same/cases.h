@@ -1,0 +1,20 @@
+/* The ways in which a request can meet company: one row each. */
+#ifndef TESTS_SAME_CASES_H
+#define TESTS_SAME_CASES_H
+
+#include "scene.h"
+
+/* Runs the scene in one or more companies and gives every run to check: got[i] is the witness
+ * of the scene's request which[i]. */
+typedef bool check_fn(void *arg, const char *variant, const ek_witness *got, const int *which, int n);
+
+typedef struct same_case {
+    const char *name;
+    ek_err (*run)(const scene *s, company *base, check_fn *check, void *arg);
+    const char *what;
+} same_case;
+
+extern const same_case cases[];
+extern const int n_cases;
+
+#endif

@@ -1,0 +1,163 @@
+#include "scene.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/rng.h"
+
+static const char *const shapes[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+static uint64_t draw(const scene *s, uint64_t what)
+{
+    return ek_mix64(ek_mix64(s->seed) + what);
+}
+
+static void grow_ask(scene *s, int i, int longest)
+{
+    ek_ask *a = &s->ask[i];
+    uint64_t r = draw(s, 1000 + (uint64_t)i);
+    a->n_tokens = 1 + (int)(r % (uint64_t)longest);
+    /* many end just before a page does: their replies need one more while they run */
+    if (r >> 8 & 1) a->n_tokens = (a->n_tokens + 63) / 64 * 64 - (int)((r >> 9) % 6);
+    a->max_tokens = 1 + (int)((r >> 16) % 24);
+    a->told_from = r >> 24 & 3 ? 0 : a->n_tokens;
+    a->ignore_eos = r >> 26 & 1;
+    a->sampling = ek_sampling_greedy();
+    if (r >> 27 & 1) {
+        a->sampling.temperature = 0.5f + 0.25f * (float)(r >> 28 & 3);
+        a->sampling.top_k = r >> 30 & 1 ? 40 : 0;
+        a->sampling.top_p = r >> 31 & 1 ? 0.95f : 1;
+        a->sampling.repetition_penalty = r >> 32 & 1 ? 1.2f : 1;
+        a->sampling.seed = r;
+    }
+    s->tokens[i] = ek_alloc(sizeof *s->tokens[i] * (size_t)a->n_tokens);
+    for (int k = 0; k < a->n_tokens; k++)
+        s->tokens[i][k] = (int32_t)(draw(s, ((uint64_t)i + 1) << 20 | (uint64_t)k) % (uint64_t)s->config.vocab_size);
+    /* some begin alike, as requests of one conversation do */
+    if (i > 0 && r >> 33 & 1) {
+        int same = s->ask[i - 1].n_tokens < a->n_tokens ? s->ask[i - 1].n_tokens : a->n_tokens;
+        memcpy(s->tokens[i], s->tokens[i - 1], sizeof *s->tokens[i] * (size_t)same);
+    }
+    a->tokens = s->tokens[i];
+}
+
+ek_err scene_open(scene *s, uint64_t seed)
+{
+    static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {0, 4, 8};
+    static const ek_kv_format kv[][2] = {{EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F32}, {EK_KV_F32, EK_KV_BF16}};
+    *s = (scene){.seed = seed};
+    s->shape = shapes[seed % N_SHAPES];
+    EK_TRY(ek_config_tiny(&s->config, s->shape));
+    s->config.max_position_embeddings = 4096;
+    s->bits = s->shape[0] == 'Q' ? bits[draw(s, 1) % 3] : 0;
+    uint64_t format = draw(s, 2) % 3;
+    s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
+    s->opts.exact = s->bits && draw(s, 3) % 4 == 0;
+    s->n = sizes[draw(s, 4) % 6];
+    /* a few long prompts: windows wrap, segments of 256 keys are crossed */
+    for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
+    return model_again(s, &s->model, s->opts.cpu, NULL);
+}
+
+void scene_close(scene *s)
+{
+    if (s->model) ek_model_close(s->model);
+    for (int i = 0; i < s->n; i++) free(s->tokens[i]);
+}
+
+void scene_describe(const scene *s, char *out, size_t room)
+{
+    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests", s->shape, s->bits ? s->bits : 16,
+             s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format),
+             s->n);
+}
+
+ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
+{
+    ek_model_opts opts = s->opts;
+    opts.cpu = cpu;
+    opts.pool = pool;
+    return ek_model_synthetic(out, &s->config, s->bits, s->seed, &opts);
+}
+
+/* --- a backend around the model's, for the wrong kernel */
+
+typedef struct wrapped {
+    ek_backend inner;
+    const company *company;
+} wrapped;
+
+static ek_err open_wrapped(void *arg, int max_rows, int max_logits, int max_ctx)
+{
+    wrapped *w = arg;
+    return w->inner.open(w->inner.arg, max_rows, max_logits, max_ctx);
+}
+
+static ek_err forward_wrapped(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
+                              ptrdiff_t ld)
+{
+    wrapped *w = arg;
+    EK_TRY(w->inner.forward(w->inner.arg, rows, n_rows, seqs, n_seqs, logits, ld));
+    int n_logits = 0;
+    for (int i = 0; i < n_rows; i++) n_logits += rows[i].wants_logits;
+    return w->company->after(rows, n_rows, n_logits, w->inner.config->vocab_size, logits, ld);
+}
+
+static void close_wrapped(void *arg)
+{
+    wrapped *w = arg;
+    w->inner.close(w->inner.arg);
+}
+
+static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
+                          wrapped *w)
+{
+    ek_engine_opts o = ek_engine_defaults();
+    ek_backend on = ek_backend_model(c->model ? c->model : s->model);
+    int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    o.max_requests = max_requests;
+    o.chunk = chunk;
+    o.max_queue = queue;
+    on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
+    on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
+    on.poison = true;
+    if (c->after) {
+        *w = (wrapped){.inner = on, .company = c};
+        on.arg = w;
+        on.open = open_wrapped;
+        on.forward = forward_wrapped;
+        on.close = close_wrapped;
+    }
+    return ek_engine_open_on(out, &on, &o);
+}
+
+static ek_err run(const scene *s, company *c, int max_requests, int chunk, const ek_ask *ask, int n, ek_witness *out)
+{
+    ek_engine *e;
+    wrapped w;
+    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w));
+    ek_err err = ek_witness_run(e, ask, n, out);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    c->preempted += stats.preempted;
+    c->steps += stats.steps;
+    ek_engine_close(e);
+    return err;
+}
+
+ek_err run_in_company(const scene *s, company *c, ek_witness *out)
+{
+    const ek_ask *ask = c->ask ? c->ask : s->ask;
+    int n = c->ask ? c->n : s->n;
+    return run(s, c, c->max_requests ? c->max_requests : n, c->chunk ? c->chunk : 1024, ask, n, out);
+}
+
+ek_err run_alone(const scene *s, company *c, ek_witness *out)
+{
+    for (int i = 0; i < s->n; i++) EK_TRY(run(s, c, 1, 1024, &s->ask[i], 1, &out[i]));
+    return EK_OK;
+}

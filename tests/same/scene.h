@@ -1,0 +1,50 @@
+/* A scene: a tiny random model and the requests put to it, all grown from one seed, so that a
+ * failure is replayed by its seed alone. */
+#ifndef TESTS_SAME_SCENE_H
+#define TESTS_SAME_SCENE_H
+
+#include "base/pool.h"
+#include "engine/backend.h"
+#include "engine/witness.h"
+
+enum { MOST_ASKS = 64, LONGEST_PROMPT = 700 };
+
+typedef struct scene {
+    uint64_t seed;
+    const char *shape; /* of ek_config_tiny */
+    ek_config config;
+    int bits;
+    ek_model_opts opts;
+    int n;
+    ek_ask ask[MOST_ASKS];
+    int32_t *tokens[MOST_ASKS];
+    ek_model *model; /* one thread, all instruction sets */
+} scene;
+
+ek_err scene_open(scene *s, uint64_t seed);
+void scene_close(scene *s);
+void scene_describe(const scene *s, char *out, size_t room);
+
+/* How the requests of a scene are run. Zero stands for "as alone". */
+typedef struct company {
+    ek_model *model;       /* NULL: the scene's */
+    int max_requests, chunk;
+    int full_pages, sliding_pages;
+    const ek_ask *ask;     /* the scene's with other arrivals and cancellations; NULL: as they are */
+    int n;                 /* of ask */
+    int most_rows;         /* leave out requests beyond this many rows together */
+    /* Stands between the engine and the forward pass: the deliberately wrong kernel. */
+    ek_err (*after)(const ek_row *rows, int n_rows, int n_logits, int vocab_size, float *logits, ptrdiff_t ld);
+    uint64_t preempted, steps; /* out */
+} company;
+
+/* Runs the requests together; out[0..n) is to be freed with ek_witness_fini. */
+ek_err run_in_company(const scene *s, company *c, ek_witness *out);
+
+/* Every request by itself, the whole prompt in one step: what all else is compared with. */
+ek_err run_alone(const scene *s, company *c, ek_witness *out);
+
+/* The scene's model once more. */
+ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool);
+
+#endif
