@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-/* The conversation: turns, thoughts, calls, results, content (chat.md 2.3, 2.5, 2.6). */
+/* The conversation: turns, thoughts, calls, results, content. */
 #include "text/chat.h"
 
 #include <string.h>

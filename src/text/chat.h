@@ -64,7 +64,9 @@ ek_err ek_chat_render_request(ek_prompt *p, const json_t *request, ek_chat_varia
  *   - arguments given as a string are parsed as a JSON object (leniently; empty: {})
  *   - role "function" and function_call (the legacy form) become tool messages and calls
  *   - an assistant message with both content and calls becomes two, because the template
- *     would put the content after the results (chat.md 2.7)
+ *     would put the content after the results
+ *   - a first line "x-anthropic-billing-header:…" of the first system text is removed: it
+ *     changes with every request
  *   - "<|think|>" at the start of the first system text is removed and sets *thinking
  * EINVAL with the index of the message: not a list, a message that is not an object or has no
  * role, arguments that are not an object. thinking may be NULL. */

@@ -1,5 +1,5 @@
 /* Tool declarations: the template's own notation for JSON schemas, with everything that is odd
- * about it (chat.md 2.4): it is what the models were trained on. */
+ * about it: it is what the models were trained on. */
 #include <string.h>
 
 #include "text/chat_write.h"

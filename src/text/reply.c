@@ -1,4 +1,4 @@
-/* The state machine (chat.md 4.1): tokens or spelled-out text in, events out. */
+/* The state machine: tokens or spelled-out text in, events out. */
 #include "text/reply.h"
 
 #include <stdlib.h>

@@ -62,7 +62,7 @@ struct ek_tokenizer {
     bool decoder_replaces; /* and back when decoding */
     ek_buf back_from, back_to;
 
-    bool cut_space, cut_newline; /* no merge crosses such a boundary (chat.md 1.6) */
+    bool cut_space, cut_newline; /* no merge crosses such a boundary */
     trie raw, normal;            /* added tokens by their normalized flag */
 };
 

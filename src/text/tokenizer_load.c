@@ -156,7 +156,7 @@ static ek_err read_pair(ek_cursor *c, ek_buf *b, size_t *border, size_t rank)
     return EK_OK;
 }
 
-/* Where words may be cut before merging (chat.md 1.6), as far as this merge's result allows. */
+/* Where words may be cut before merging, as far as this merge's result allows. */
 static void check_cuts(ek_tokenizer *t, const char *s, size_t n)
 {
     static const char space[] = "\xE2\x96\x81";
