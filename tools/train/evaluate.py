@@ -124,7 +124,7 @@ def main():
     for name, text, raw, want in failures:
         shown[name] = shown.get(name, 0) + 1
         if shown[name] <= o.failures:
-            print(f"--- {name}\n...{text[-260:]!r}\n GOT {raw[:300]!r}\nWANT {want[:300]}")
+            print(f"--- {name} ...{text[-170:]!r}\n GOT {raw[:170].split('<pad>')[0]!r}\nWANT {want[:170]}")
 
 
 def say(hf, encode, decode, device):

@@ -251,6 +251,7 @@ def dense_masks(c, start):
 def block_masks(c, start):
     """The same two masks for flex_attention. Blocks are listed from `start` alone: documents are
     contiguous, so a row of query blocks sees one run of key blocks."""
+    start = start.contiguous()
     b, t = start.shape
     n, dev = t // BLOCK, start.device
     row, col = torch.arange(n, device=dev)[:, None], torch.arange(n, device=dev)[None]
@@ -264,11 +265,19 @@ def block_masks(c, start):
         part = seen & ~whole
 
         def lists(m):
-            return m.sum(-1).to(torch.int32)[:, None], torch.argsort(m.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
+            """Counts and indices [b, 1, n(, n)]; the kernel takes contiguous ones only."""
+            order = torch.argsort(m.to(torch.int8), dim=-1, descending=True, stable=True)
+            dense = torch.contiguous_format
+            return (m.sum(-1)[:, None].to(torch.int32, memory_format=dense).contiguous(),
+                    order[:, None].to(torch.int32, memory_format=dense).contiguous())
         pn, pi = lists(part)
         fn, fi = lists(whole)
 
-        def mod(bb, hh, q, k, window=window):
-            return (k <= q) & (k >= start[bb, q]) & (q - k < window)
+        if kind == SLIDING:
+            def mod(bb, hh, q, k):
+                return (k <= q) & (k >= start[bb, q]) & (q - k < c.sliding_window)
+        else:
+            def mod(bb, hh, q, k):
+                return (k <= q) & (k >= start[bb, q])
         out[kind] = BlockMask.from_kv_blocks(pn, pi, fn, fi, BLOCK_SIZE=BLOCK, mask_mod=mod, seq_lengths=(t, t))
     return out

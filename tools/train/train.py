@@ -9,6 +9,8 @@ log.jsonl. Quantisation is in the loop from the first step, so any piece can be 
 import argparse
 import json
 import os
+import queue
+import threading
 import time
 
 import numpy as np
@@ -47,6 +49,19 @@ def curve(points, x):
     x = min(max(x, 0.0), 1.0) * (len(points) - 1)
     i = min(int(x), len(points) - 2)
     return points[i] + (points[i + 1] - points[i]) * (x - i)
+
+
+@torch.no_grad()
+def compare(model, loss, ids, targets, weights, start, rope, dtype):
+    """The compiled loss of the first batch against plain dense attention, row by row."""
+    total, norm = 0.0, weights.sum().item()
+    for k in range(len(ids)):
+        h, _, table = model.hidden(ids[k:k + 1], rope, M.dense_masks(model.c, start[k:k + 1]), dtype)
+        ce = torch.nn.functional.cross_entropy(model.logits(h, table)[0], targets[k], reduction="none")
+        total += (ce * weights[k]).sum().item() / norm
+    print(f"first loss {loss:.4f}, with dense attention {total:.4f}", flush=True)
+    if not abs(loss - total) < 0.01:
+        raise SystemExit("the compiled attention differs")
 
 
 def main():
@@ -88,10 +103,17 @@ def main():
     os.makedirs(o.out, exist_ok=True)
     log = open(os.path.join(o.out, "log.jsonl"), "a")
 
+    ready = queue.Queue(maxsize=3)
+
+    def prefetch():
+        while True:
+            x = [torch.from_numpy(y) for y in feed.next()]
+            ready.put([y.pin_memory() for y in x] if dev == "cuda" else x)
+
+    threading.Thread(target=prefetch, daemon=True).start()
+
     def batch():
-        x = feed.next()
-        out = [torch.from_numpy(x[0]).pin_memory() if dev == "cuda" else torch.from_numpy(x[0]), torch.from_numpy(x[1]), torch.from_numpy(x[2]), torch.from_numpy(x[3])]
-        i, t, w, s = [y.to(dev, non_blocking=True) for y in out]
+        i, t, w, s = [y.to(dev, non_blocking=True) for y in ready.get()]
         return i.long(), t.long(), w, s.int()
 
     begun, step, sums, count, last = None, 0, torch.zeros(3, device=dev), 0, time.time()
@@ -101,6 +123,8 @@ def main():
         ids, targets, weights, start = batch()
         waited += time.time() - t0
         loss, (ce, hit) = loss_fn(ids, targets, weights, start, rope, dtype)
+        if step == 0 and dev == "cuda":
+            compare(model, loss.item(), ids, targets, weights, start, rope, dtype)
         loss.backward()
         x = 0.0 if begun is None else (time.time() - begun) / o.seconds
         factor = curve(points, x) * min(1.0, (step + 1) / o.warmup)
@@ -124,11 +148,16 @@ def main():
             log.flush()
             if step % 500 == 0 or step <= 300 or step == o.steps:
                 print(rec, flush=True)
+            if not np.isfinite(s[0]):
+                feed.close()
+                raise SystemExit("the loss is not a number")
             sums.zero_()
             count, last, waited = 0, now, 0.0
         if begun and time.time() - begun > o.seconds:
             break
     feed.close()
+    if dev == "cuda":
+        torch.cuda.synchronize()
     save(model, o.out)
     torch.save(opt.state(), full)
     print(f"saved after {step} steps, {step * o.rows * o.length:,} tokens", flush=True)
