@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "ops/attn_kernels.h"
-#include "tensor/dtype.h"
+#include "ops/kv_layout.h"
 
 enum {
     GROUP = 4,            /* tiles that share a segment; 4 trees of partial sums fit the L2 cache */
@@ -180,19 +180,6 @@ size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n
 
 /* --- storing */
 
-static void store_head(const ek_attn *a, uint8_t *k_at, uint8_t *v_at, int slot, const float *k, const float *v)
-{
-    int dim = a->shape.head_dim;
-    if (a->shape.k_format == EK_KV_F32)
-        for (int d = 0; d < dim; d++) ((float *)k_at)[d * EK_PAGE_TOKENS + slot] = k[d];
-    else
-        for (int d = 0; d < dim; d++) ((ek_bf16 *)k_at)[d * EK_PAGE_TOKENS + slot] = ek_f32_bf16(k[d]);
-    if (a->shape.v_format == EK_KV_F32)
-        memcpy((float *)v_at + slot * dim, v, sizeof *v * (size_t)dim);
-    else
-        for (int d = 0; d < dim; d++) ((ek_bf16 *)v_at)[slot * dim + d] = ek_f32_bf16(v[d]);
-}
-
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v)
 {
     uint8_t *page = view->page[pos / EK_PAGE_TOKENS];
@@ -200,7 +187,8 @@ void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const floa
     uint8_t *at = page + view->offset;
     int dim = a->shape.head_dim;
     for (int h = 0; h < a->shape.n_kv_heads; h++, at += a->k_bytes + a->v_bytes)
-        store_head(a, at, at + a->k_bytes, pos % EK_PAGE_TOKENS, k + (ptrdiff_t)h * dim, v + (ptrdiff_t)h * dim);
+        ek_kv_store(a->shape.k_format, a->shape.v_format, dim, at, at + a->k_bytes, pos % EK_PAGE_TOKENS,
+                    k + (ptrdiff_t)h * dim, v + (ptrdiff_t)h * dim);
 }
 
 /* --- the tree T */

@@ -3,15 +3,8 @@
 #include <stdbool.h>
 
 #include "ops/attn_kernels.h"
+#include "ops/kv_layout.h"
 #include "ops/math.h"
-#include "tensor/dtype.h"
-
-/* Element i of an array of the format. */
-static inline float decode(ek_kv_format f, const uint8_t *p, size_t i)
-{
-    if (f == EK_KV_F32) return ((const float *)p)[i];
-    return ek_bf16_f32(((const ek_bf16 *)p)[i]);
-}
 
 static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int slot, int head_dim)
 {
@@ -19,7 +12,7 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
     for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
         float chain = 0;
         for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
-            chain = fmaf(q[d], decode(f, k, (size_t)d * EK_PAGE_TOKENS + (size_t)slot), chain);
+            chain = fmaf(q[d], ek_kv_key(f, k, head_dim, d, slot), chain);
         s = d0 ? s + chain : chain;
     }
     return s;
@@ -59,8 +52,8 @@ static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
         for (int d = 0; d < leaf->head_dim; d++) {
             float o = 0;
             for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
-                size_t at = (size_t)(j % EK_PAGE_TOKENS) * (size_t)leaf->head_dim + (size_t)d;
-                o = fmaf(leaf->e[i * EK_SEGMENT + j], decode(f, leaf->v[j / EK_PAGE_TOKENS], at), o);
+                float v = ek_kv_value(f, leaf->v[j / EK_PAGE_TOKENS], leaf->head_dim, j % EK_PAGE_TOKENS, d);
+                o = fmaf(leaf->e[i * EK_SEGMENT + j], v, o);
             }
             leaf->o[i * leaf->ldo + d] = o;
         }
@@ -76,6 +69,16 @@ static void scores_bf16(ek_attn_leaf *leaf)
     scores(EK_KV_BF16, leaf);
 }
 
+static void scores_q8(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_Q8, leaf);
+}
+
+static void scores_q4(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_Q4, leaf);
+}
+
 static void values_f32(ek_attn_leaf *leaf)
 {
     values(EK_KV_F32, leaf);
@@ -86,12 +89,22 @@ static void values_bf16(ek_attn_leaf *leaf)
     values(EK_KV_BF16, leaf);
 }
 
+static void values_q8(ek_attn_leaf *leaf)
+{
+    values(EK_KV_Q8, leaf);
+}
+
+static void values_q4(ek_attn_leaf *leaf)
+{
+    values(EK_KV_Q4, leaf);
+}
+
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
     *ops = (ek_attn_ops){
-        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16},
+        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
         .weights = weights,
-        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16},
+        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
     };
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);

@@ -2,21 +2,20 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t element; /* bytes; 0: not available */
-} formats[EK_KV_FORMAT_COUNT] = {
-    [EK_KV_F32] = {"f32", 4}, [EK_KV_BF16] = {"bf16", 2}, [EK_KV_Q8] = {"8", 0}, [EK_KV_Q4] = {"4", 0}};
+#include "ops/kv_layout.h"
+
+static const char *const names[EK_KV_FORMAT_COUNT] = {
+    [EK_KV_F32] = "f32", [EK_KV_BF16] = "bf16", [EK_KV_Q8] = "8", [EK_KV_Q4] = "4"};
 
 const char *ek_kv_format_name(ek_kv_format f)
 {
-    return formats[f].name;
+    return names[f];
 }
 
 static int find_format(const char *s, size_t n)
 {
     for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
-        if (strlen(formats[f].name) == n && memcmp(formats[f].name, s, n) == 0) return f;
+        if (strlen(names[f]) == n && memcmp(names[f], s, n) == 0) return f;
     return -1;
 }
 
@@ -33,19 +32,24 @@ ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v)
     return EK_OK;
 }
 
-size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int head_dim)
+/* How many arrays of one f16 a group there are: scales, biases. */
+static size_t group_arrays(ek_kv_format f)
 {
-    if (!formats[k].element || !formats[v].element || head_dim < 4 || head_dim > EK_MAX_HEAD_DIM || head_dim % 4)
-        return 0;
-    return (size_t)n_kv_heads * (ek_kv_k_bytes(k, head_dim) + ek_kv_v_bytes(v, head_dim));
+    return f == EK_KV_Q4 ? 2 : f == EK_KV_Q8;
 }
 
 size_t ek_kv_k_bytes(ek_kv_format k, int head_dim)
 {
-    return formats[k].element * EK_PAGE_TOKENS * (size_t)head_dim;
+    return ek_kv_k_codes(k, head_dim) + group_arrays(k) * ek_kv_scales(head_dim);
 }
 
 size_t ek_kv_v_bytes(ek_kv_format v, int head_dim)
 {
-    return formats[v].element * EK_PAGE_TOKENS * (size_t)head_dim;
+    return ek_kv_v_codes(v, head_dim) + group_arrays(v) * ek_kv_scales(head_dim);
+}
+
+size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int head_dim)
+{
+    if (head_dim < 4 || head_dim > EK_MAX_HEAD_DIM || head_dim % 4) return 0;
+    return (size_t)n_kv_heads * (ek_kv_k_bytes(k, head_dim) + ek_kv_v_bytes(v, head_dim));
 }

@@ -8,6 +8,7 @@
 #define EK_OPS_X86_ATTN_TILE_H
 
 #include "ops/attn_kernels.h"
+#include "ops/kv_layout.h"
 #include "ops/x86/math_vec.h"
 
 enum {
@@ -20,26 +21,41 @@ enum {
 #define SCORE_COLS(nq) LEAST(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
 #define VALUE_COLS(nq) LEAST(TILE_VECS / (nq), COLS_MAX)
 
-/* cols W elements of an array, cols even; in_order afterwards, where the order of lanes counts. */
-INLINE void load(ek_kv_format f, int cols, const uint8_t *p, size_t at, vf *x)
+/* What decodes a group of keys: a lane a key. */
+typedef struct key_group {
+    vf s[COLS_MAX], b[COLS_MAX];
+} key_group;
+
+INLINE void load_group(ek_kv_format f, int cols, const uint8_t *k, int dim, int d, int slot, key_group *g)
 {
-    for (int c = 0; c < cols; c += 2) {
+    if (f != EK_KV_Q8 && f != EK_KV_Q4) return;
+    const uint16_t *s = (const uint16_t *)(k + ek_kv_k_codes(f, dim)) + d / EK_KV_GROUP * EK_PAGE_TOKENS + slot;
+    const uint16_t *b = s + ek_kv_scales(dim) / sizeof *b;
+    for (int c = 0; c < cols; c++) {
+        g->s[c] = v_from_f16(s + c * W);
+        if (f == EK_KV_Q4) g->b[c] = v_from_f16(b + c * W);
+    }
+}
+
+/* Element d of keys [slot, slot + cols W), cols even. bf16 comes in pairs of even and odd lanes,
+ * for in_order to sort out what was made of them. */
+INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int d, int slot, const key_group *g, vf *x)
+{
+    size_t at = (size_t)d * EK_PAGE_TOKENS + (size_t)slot;
+    for (int c = 0; c < cols; c++) {
         size_t i = at + (size_t)(c * W);
-        if (f == EK_KV_F32) x[c] = v_load((const float *)p + i), x[c + 1] = v_load((const float *)p + i + W);
-        else v_load_bf16_pair((const uint16_t *)p + i, x + c);
+        if (f == EK_KV_F32) x[c] = v_load((const float *)k + i);
+        if (f == EK_KV_BF16 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
+        if (f == EK_KV_Q8) x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i));
+        if (f == EK_KV_Q4)
+            x[c] = v_fma(g->s[c], v_from_u4(k + (size_t)(d / 2) * EK_PAGE_TOKENS + (size_t)(slot + c * W), d % 2 * 4),
+                         g->b[c]);
     }
 }
 
 INLINE void in_order(ek_kv_format f, int cols, vf *x)
 {
     for (int c = 0; c < cols && f == EK_KV_BF16; c += 2) v_in_order(x + c);
-}
-
-/* n <= W elements. */
-INLINE vf load_part(ek_kv_format f, const uint8_t *p, size_t at, int n)
-{
-    if (f == EK_KV_F32) return v_load_part((const float *)p + at, n);
-    return v_load_bf16_part((const uint16_t *)p + at, n);
 }
 
 /* Lines that are wanted soon, spread over the iterations of another loop: the memory works while
@@ -65,14 +81,19 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
         vf acc[EK_TILE][COLS_MAX];
         for (int i = 0; i < nq; i++)
             for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
-        for (int d = d0; d < end; d++) {
-            stream_next(ahead);
-            stream_next(&now);
-            vf key[COLS_MAX];
-            load(f, cols, k, (size_t)d * EK_PAGE_TOKENS + (size_t)slot, key);
-            for (int i = 0; i < nq; i++) {
-                vf x = v_set1(q[i * EK_Q_STRIDE + d]);
-                for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+        int span = f == EK_KV_Q8 || f == EK_KV_Q4 ? EK_KV_GROUP : EK_CHAIN;
+        for (int g = d0; g < end; g += span) {
+            key_group group;
+            load_group(f, cols, k, dim, g, slot, &group);
+            for (int d = g; d < end && d < g + span; d++) {
+                stream_next(ahead);
+                stream_next(&now);
+                vf key[COLS_MAX];
+                load_keys(f, cols, k, d, slot, &group, key);
+                for (int i = 0; i < nq; i++) {
+                    vf x = v_set1(q[i * EK_Q_STRIDE + d]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+                }
             }
         }
         for (int i = 0; i < nq; i++) {
@@ -102,10 +123,25 @@ INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int fi
     }
 }
 
-INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, size_t at, vf *x)
+/* Dims [d, d + cols W) of one token's values; a single vector may hold n < W of them. d is a
+ * multiple of W. Lanes past the end of a row hold anything. */
+INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int dim, int slot, int d, vf *x)
 {
-    if (cols == 1) x[0] = load_part(f, v, at, n);
-    else load(f, cols, v, at, x);
+    size_t at = (size_t)slot * (size_t)dim + (size_t)d, first = (size_t)slot * ek_kv_groups(dim);
+    const uint16_t *s = (const uint16_t *)(v + ek_kv_v_codes(f, dim)) + first;
+    const uint16_t *b = s + ek_kv_scales(dim) / sizeof *b;
+    for (int c = 0; c < cols; c++) {
+        size_t i = at + (size_t)(c * W);
+        int group = (d + c * W) / EK_KV_GROUP, in = (d + c * W) % EK_KV_GROUP;
+        if (f == EK_KV_F32) x[c] = cols == 1 ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i);
+        if (f == EK_KV_BF16 && cols == 1) x[c] = v_load_bf16_part((const uint16_t *)v + i, n);
+        if (f == EK_KV_BF16 && cols > 1 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)v + i, x + c);
+        if (f == EK_KV_Q8) x[c] = v_mul(v_set1_f16(s + group), v_from_i8((const int8_t *)v + i));
+        if (f == EK_KV_Q4)
+            x[c] = v_fma(v_set1_f16(s + group),
+                         v_from_u4(v + (first + (size_t)group) * EK_KV_GROUP_BYTES + in % 16, in / 16 * 4),
+                         v_set1_f16(b + group));
+    }
 }
 
 /* Sums of e v over the keys that each query sees, for cols vectors from dim d; a single one may
@@ -132,14 +168,14 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
             if (stop > end) stop = end;
             for (; common && j < stop; j++) {
                 stream_next(&ahead);
-                load_values(f, cols, n, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)d, value);
+                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
                 for (int i = 0; i < nq; i++) {
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
                     for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
                 }
             }
             for (; j < stop; j++) {
-                load_values(f, cols, n, leaf->v[p], (size_t)(j - page) * (size_t)leaf->head_dim + (size_t)d, value);
+                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
                 for (int i = 0; i < nq; i++) {
                     if (j < from[i] || j >= to[i]) continue;
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
@@ -235,6 +271,16 @@ static void scores_bf16(ek_attn_leaf *leaf)
     scores(EK_KV_BF16, leaf);
 }
 
+static void scores_q8(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_Q8, leaf);
+}
+
+static void scores_q4(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_Q4, leaf);
+}
+
 static void values_f32(ek_attn_leaf *leaf)
 {
     values(EK_KV_F32, leaf);
@@ -245,13 +291,23 @@ static void values_bf16(ek_attn_leaf *leaf)
     values(EK_KV_BF16, leaf);
 }
 
+static void values_q8(ek_attn_leaf *leaf)
+{
+    values(EK_KV_Q8, leaf);
+}
+
+static void values_q4(ek_attn_leaf *leaf)
+{
+    values(EK_KV_Q4, leaf);
+}
+
 INLINE void fill_table(ek_attn_ops *ops)
 {
-    ops->scores[EK_KV_F32] = scores_f32;
-    ops->scores[EK_KV_BF16] = scores_bf16;
-    ops->weights = weights;
-    ops->values[EK_KV_F32] = values_f32;
-    ops->values[EK_KV_BF16] = values_bf16;
+    *ops = (ek_attn_ops){
+        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
+        .weights = weights,
+        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
+    };
 }
 
 #endif

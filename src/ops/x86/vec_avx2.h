@@ -71,6 +71,19 @@ INLINE vf v_load_bf16_part(const uint16_t *p, int n)
     return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)p)), 16));
 }
 
+/* W elements of int8, of f16, and of 4-bit codes: bits shift .. shift + 3 of each byte. */
+INLINE vf v_from_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+INLINE vf v_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+INLINE vf v_set1_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_set1_epi16((short)*p)); }
+INLINE vf v_from_u4(const uint8_t *p, int shift)
+{
+    vi x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtepi32_ps(vi_and(_mm256_srl_epi32(x, _mm_cvtsi32_si128(shift)), vi_set1(15)));
+}
+
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
  * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
 INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
