@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
@@ -19,12 +20,11 @@ struct ek_pool {
         ek_pool *pool;
         int number;
     } *worker;
-    ek_task_fn *fn;
+    ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
     void *arg;
-    int n_tasks;
-    _Alignas(64) atomic_int next;    /* the next task nobody has taken */
-    _Alignas(64) atomic_int running; /* workers that have not finished this round */
-    _Alignas(64) atomic_uint round;  /* raised by the caller to start a round */
+    _Alignas(64) _Atomic uint64_t tasks; /* count << 32 | the next task nobody has taken */
+    _Alignas(64) atomic_int done;        /* tasks finished */
+    _Alignas(64) atomic_uint round;      /* raised by the caller to start a round */
     atomic_bool quit;
     atomic_int asleep;
     pthread_mutex_t lock;
@@ -38,9 +38,24 @@ static inline void relax(void)
 #endif
 }
 
-static void take_tasks(ek_pool *p, int number)
+/* Count and place lie in one word: who takes a task holds the round open with it. A worker that
+ * the system has put aside and that holds no task is never waited for; a late one finds none. */
+static int take_task(ek_pool *p)
 {
-    for (int t; (t = atomic_fetch_add(&p->next, 1)) < p->n_tasks;) p->fn(p->arg, t, number);
+    uint64_t now = atomic_load_explicit(&p->tasks, memory_order_acquire);
+    do {
+        if ((uint32_t)now >= now >> 32) return -1;
+    } while (!atomic_compare_exchange_weak_explicit(&p->tasks, &now, now + 1, memory_order_acq_rel,
+                                                    memory_order_acquire));
+    return (int)(uint32_t)now;
+}
+
+static void run_tasks(ek_pool *p, int number)
+{
+    for (int t; (t = take_task(p)) >= 0;) {
+        p->fn(p->arg, t, number);
+        atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+    }
 }
 
 static void wait_round(ek_pool *p, unsigned seen)
@@ -64,8 +79,7 @@ static void *work(void *arg)
         wait_round(p, seen);
         seen = atomic_load(&p->round);
         if (atomic_load(&p->quit)) return NULL;
-        take_tasks(p, w->number);
-        atomic_fetch_sub_explicit(&p->running, 1, memory_order_release);
+        run_tasks(p, w->number);
     }
 }
 
@@ -125,13 +139,13 @@ void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
         for (int t = 0; t < n_tasks; t++) fn(arg, t, 0);
         return;
     }
-    p->fn = fn, p->arg = arg, p->n_tasks = n_tasks;
-    atomic_store(&p->next, 0);
-    atomic_store(&p->running, p->n_threads - 1);
+    p->fn = fn, p->arg = arg;
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->tasks, (uint64_t)n_tasks << 32, memory_order_release);
     start_round(p);
-    take_tasks(p, 0);
+    run_tasks(p, 0);
     /* More threads than cores: a worker may be waiting for this one's core. */
-    for (int i = 0; atomic_load_explicit(&p->running, memory_order_acquire) != 0; i++)
+    for (int i = 0; atomic_load_explicit(&p->done, memory_order_acquire) != n_tasks; i++)
         if (i < SPINS) relax();
         else sched_yield();
 }
