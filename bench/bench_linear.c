@@ -1,6 +1,7 @@
 /* Linear layers against the machine: batch 1 against the memory's read bandwidth, many rows
  * against the int8 multiply-add rate, both measured in the same seconds; medians.
- * Usage: bench_linear [threads [isa [bits [group]]]] */
+ * Usage: bench_linear [threads [isa [bits [group [rows,rows,...]]]]]; bits 16: bf16 weights.
+ * Two limbs: a multiply-add of the model is counted once, though the machine does two. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ typedef struct setup {
 } setup;
 
 /* As a model would: one product after the other, each on matrices the caches have forgotten. */
-static void bench(setup *s, int n, int k, int rows)
+static void bench(setup *s, int n, int k, int rows, int limbs)
 {
     static ek_linear w[MAX_COPIES];
     ek_err err = s->bits == 16 ? ek_linear_plan_float(&w[0], s->cpu, n, k, EK_W_BF16)
@@ -83,6 +84,7 @@ static void bench(setup *s, int n, int k, int rows)
         printf("%s\n", ek_err_text());
         exit(1);
     }
+    if (s->bits != 16) ek_linear_set_limbs(&w[0], limbs);
     int copies = (int)(arena_bytes / w[0].bytes);
     if (copies > MAX_COPIES) copies = MAX_COPIES;
     if (rows > 1 && copies > 1 + (int)(1.5e10 / ((double)rows * n * k))) copies = 1 + (int)(1.5e10 / ((double)rows * n * k));
@@ -107,7 +109,8 @@ static void bench(setup *s, int n, int k, int rows)
     }
     double lo = ratio[0], hi = ratio[0], r = median(rate, ROUNDS);
     for (int i = 1; i < ROUNDS; i++) lo = ratio[i] < lo ? ratio[i] : lo, hi = ratio[i] > hi ? ratio[i] : hi;
-    printf("rows %3d  k %6d -> n %6d  %8.1f %s  %5.1f %% of %s (%.1f to %.1f)\n", rows, k, n, r / 1e9,
+    printf("%d limb%s  rows %3d  k %6d -> n %6d  %8.1f %s  %5.1f %% of %s (%.1f to %.1f)\n", limbs,
+           limbs == 1 ? " " : "s", rows, k, n, r / 1e9,
            rows <= 16 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS), rows <= 16 ? "read bandwidth" : "multiply-add peak",
            100 * lo, 100 * hi);
     fflush(stdout);
@@ -132,8 +135,9 @@ int main(int argc, char **argv)
     printf("%s, %s, %d threads, %d bits group %d\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), s.bits, s.group);
     const char *only = argc > 5 ? argv[5] : "1,512";
     for (const char *p = only; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-            if (atoi(p) == 1 || shape[i][0] != 262144) bench(&s, shape[i][0], shape[i][1], atoi(p));
+        for (int limbs = 1; limbs <= (s.bits == 16 ? 1 : 2); limbs++)
+            for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+                if (atoi(p) <= 8 || shape[i][0] != 262144) bench(&s, shape[i][0], shape[i][1], atoi(p), limbs);
     ek_pool_close(s.pool);
     return 0;
 }

@@ -125,9 +125,6 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
                     acc[r] = _mm512_setzero_si512();
                     acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                if (n > 1)
-                    UNROLL for (int r = 0; r < n * limbs; r++)
-                        _mm_prefetch((const char *)rows.q[r % n] + a * limbs * a_group + 384 + r / n * 64, _MM_HINT_T0);
                 codes = dot(acc, codes, &rows, a * limbs * a_group, n, q8, a_group, limbs);
                 if (limbs == 2)
                     UNROLL for (int r = 0; r < n; r++)
@@ -184,7 +181,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
             tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask,
-                         n >= FETCH_ROWS);
+                         r == r0 && n >= FETCH_ROWS);
         }
     }
 }
