@@ -1,0 +1,244 @@
+#include "attn_scene.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/math.h"
+#include "tensor/dtype.h"
+
+const ek_attn_shape shapes[N_SHAPES] = {
+    {EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64, 0},     {EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48, 0},
+    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12, 5}, {EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20, 64},
+    {EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16, 0},    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36, 300},
+    {EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32, 256},
+    {EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512, 0},   {EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256, 1},
+    {EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24, 0},    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8, 1024},
+    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36, 300},
+    {EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12, 5},
+    {EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288, 700},
+    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0},
+};
+
+const char *shape_text(const ek_attn_shape *s)
+{
+    static char text[128];
+    snprintf(text, sizeof text, "%s %s:%s heads %d/%d dim %d window %d", s->kind == EK_FULL ? "full" : "sliding",
+             ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->n_heads, s->n_kv_heads, s->head_dim,
+             s->window);
+    return text;
+}
+
+/* What a format makes of n <= 32 elements of one group: the rules of ops/kv.h once more. */
+static void as_stored(ek_kv_format f, float *x, int n)
+{
+    float most = x[0], least = x[0];
+    for (int i = 0; i < n; i++) {
+        if (f == EK_KV_BF16) x[i] = ek_bf16_f32(ek_f32_bf16(x[i]));
+        most = fmaxf(most, x[i]), least = fminf(least, x[i]);
+    }
+    if (f == EK_KV_Q8) {
+        float want = fmaxf(fabsf(most), fabsf(least)) / 127, s = fminf(want, 65504);
+        int e = 0; /* up to a multiple of f16's unit in the last place */
+        frexpf(s, &e);
+        float unit = ldexpf(1, (e < -13 ? -13 : e) - 11);
+        s = ceilf(s / unit) * unit;
+        for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-127, fminf(127, nearbyintf(x[i] / s)));
+    }
+    if (f == EK_KV_Q4) {
+        int low = -least > fabsf(most);
+        float edge = low ? least : most, s = fmaxf((most - least) / 15, 1e-7f) * (low ? 1 : -1);
+        float steps = nearbyintf(edge / s);
+        s = steps == 0 ? s : edge / steps;
+        s = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, s))));
+        float b = steps == 0 ? 0 : ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, edge))));
+        for (int i = 0; i < n; i++) x[i] = fmaf(s, fmaxf(0, fminf(15, nearbyintf((x[i] - b) / s))), b);
+    }
+}
+
+void scene_store(scene *s, int pos, const float *k, const float *v)
+{
+    int dim = s->shape.head_dim;
+    size_t width = (size_t)s->shape.n_kv_heads * (size_t)dim;
+    float *sk = s->k + (size_t)pos * width, *sv = s->v + (size_t)pos * width;
+    ek_attn_store(s->plan, &s->view, pos, k, v);
+    memmove(sk, k, width * sizeof *k);
+    memmove(sv, v, width * sizeof *v);
+    for (int h = 0; h < s->shape.n_kv_heads; h++, sk += dim, sv += dim)
+        for (int d = 0; d < dim; d += 32) {
+            as_stored(s->shape.k_format, sk + d, dim - d < 32 ? dim - d : 32);
+            as_stored(s->shape.v_format, sv + d, dim - d < 32 ? dim - d : 32);
+        }
+}
+
+void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, uint64_t seed)
+{
+    *s = (scene){.shape = *shape, .n_keys = n_keys, .n_pages = (n_keys + 63) / 64};
+    size_t offset = 192, block = ek_kv_block_bytes(shape->k_format, shape->v_format, shape->n_kv_heads, shape->head_dim);
+    assert_true(block > 0);
+    s->page_bytes = offset + block;
+    s->pool_bytes = s->page_bytes * (size_t)s->n_pages;
+    s->pool = check_alloc(s->pool_bytes);
+    s->page = calloc((size_t)s->n_pages + 1, sizeof *s->page);
+    for (int i = 0; i < s->n_pages; i++) /* in descending order, so that nothing can rely on neighbours */
+        s->page[i] = s->pool + (size_t)(s->n_pages - 1 - i) * s->page_bytes;
+    if (garbage == 1) memset(s->pool, 0xff, s->pool_bytes);
+    if (garbage == 2)
+        for (size_t i = 0; i + 4 <= s->pool_bytes; i += 4) {
+            uint32_t u = i % 12 ? 0x7f800000u : 0xff7f7f7fu;
+            memcpy(s->pool + i, &u, 4);
+        }
+    if (garbage == 3) check_fill_bytes(s->pool, s->pool_bytes, seed + 9);
+    s->view = (ek_kv_view){s->page, offset};
+
+    assert_int_equal(ek_attn_plan(&s->plan, 0, shape), EK_OK);
+    size_t width = (size_t)shape->n_kv_heads * (size_t)shape->head_dim, n = width * (size_t)n_keys;
+    s->k = malloc(n * sizeof(float));
+    s->v = malloc(n * sizeof(float));
+    check_fill(s->k, n, seed, 4.0f / sqrtf((float)shape->head_dim));
+    check_fill_wide(s->v, n, seed + 1);
+    for (int p = 0; p < n_keys; p++) scene_store(s, p, s->k + (size_t)p * width, s->v + (size_t)p * width);
+}
+
+void scene_close(scene *s)
+{
+    ek_attn_free(s->plan);
+    check_free(s->pool, s->pool_bytes);
+    free(s->page);
+    free(s->k);
+    free(s->v);
+}
+
+size_t q_width(const ek_attn_shape *s)
+{
+    return (size_t)s->n_heads * (size_t)s->head_dim;
+}
+
+float *queries(const ek_attn_shape *shape, int n_rows, uint64_t seed)
+{
+    float *q = malloc(sizeof *q * q_width(shape) * (size_t)n_rows);
+    check_fill(q, q_width(shape) * (size_t)n_rows, seed, 4.0f);
+    return q;
+}
+
+float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views,
+                     const ek_attn_row *rows, int n_rows, const float *q)
+{
+    ek_attn *a;
+    assert_int_equal(ek_attn_plan(&a, cpu, shape), EK_OK);
+    int n_keys = 0;
+    for (int r = 0; r < n_rows; r++)
+        if (rows[r].pos >= n_keys) n_keys = rows[r].pos + 1;
+    size_t bytes = ek_attn_scratch_bytes(a, n_rows, n_keys, ek_pool_threads(pool));
+    void *scratch = check_alloc(bytes);
+    memset(scratch, 0xff, bytes); /* NaN: what was not written must not be read */
+    ptrdiff_t ld = (ptrdiff_t)q_width(shape);
+    float *o = malloc(sizeof *o * (size_t)ld * (size_t)n_rows);
+    memset(o, 0xff, sizeof *o * (size_t)ld * (size_t)n_rows);
+    ek_attn_run(a, pool, views, rows, n_rows, q, ld, o, ld, scratch);
+    check_free(scratch, bytes);
+    ek_attn_free(a);
+    return o;
+}
+
+/* softmax(q k) v in float64, with the error bound of the float32 computation: every score within
+ * (terms + few) eps of sum |q k|, and o within its share of sum p |v|. */
+void reference(const scene *s, int pos, const float *q, int head, double *o, double *tol)
+{
+    const ek_attn_shape *sh = &s->shape;
+    int dim = sh->head_dim, kv = head / (sh->n_heads / sh->n_kv_heads);
+    int lo = sh->window && pos >= sh->window ? pos - sh->window + 1 : 0;
+    double *score = malloc(sizeof *score * (size_t)(pos + 1)), most = -INFINITY, slack = 0, total = 0;
+    for (int j = lo; j <= pos; j++) {
+        const float *k = s->k + ((size_t)j * (size_t)sh->n_kv_heads + (size_t)kv) * (size_t)dim;
+        double sum = 0, mass = 0;
+        for (int d = 0; d < dim; d++) sum += (double)q[d] * k[d], mass += fabs((double)q[d] * k[d]);
+        score[j] = sum;
+        if (sum > most) most = sum;
+        if (mass > slack) slack = mass;
+    }
+    for (int j = lo; j <= pos; j++) total += score[j] = exp(score[j] - most);
+    double share = 0x1p-24 * (2.0 * (dim + 4) * slack + pos - lo + 40);
+    for (int d = 0; d < dim; d++) {
+        double sum = 0, mass = 0;
+        for (int j = lo; j <= pos; j++) {
+            double v = s->v[((size_t)j * (size_t)sh->n_kv_heads + (size_t)kv) * (size_t)dim + (size_t)d];
+            sum += score[j] / total * v, mass += score[j] / total * fabs(v);
+        }
+        o[d] = sum, tol[d] = share * mass;
+    }
+    free(score);
+}
+
+void scene_make_steep(scene *s, float *q, size_t n_q)
+{
+    for (size_t i = 0; i < n_q; i++) q[i] *= 40;
+    size_t width = (size_t)s->shape.n_kv_heads * (size_t)s->shape.head_dim;
+    for (int p = 0; p < s->n_keys; p++) {
+        float *v = s->v + (size_t)p * width;
+        for (size_t d = 0; d < width; d++)
+            v[d] = p % 3 ? v[d] * 0x1p-110f : p % 2 ? -v[d] * 0x1p80f : -0.0f;
+        scene_store(s, p, s->k + (size_t)p * width, v);
+    }
+}
+
+/* --- the contract of ops/attn.h once more, as plainly as it reads: one query, T by halving */
+
+typedef struct leaf {
+    int m;
+    float l, o[512];
+} leaf;
+
+static void contract_leaf(const scene *s, const float *q, int kv, int lo, int hi, leaf *out)
+{
+    int dim = s->shape.head_dim, n[256];
+    float p[256], e[256], lane[16] = {0};
+    out->m = INT32_MIN;
+    for (int j = lo; j < hi; j++) {
+        const float *k = s->k + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim;
+        float chain[2] = {0};
+        for (int d = 0; d < dim; d++) chain[d / 256] = fmaf(q[d], k[d], chain[d / 256]);
+        p[j % 256] = ek_exp_split(dim > 256 ? chain[0] + chain[1] : chain[0], &n[j % 256]);
+        if (n[j % 256] > out->m) out->m = n[j % 256];
+    }
+    memset(out->o, 0, sizeof out->o);
+    for (int j = lo; j < hi; j++) {
+        const float *v = s->v + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim;
+        e[j % 256] = n[j % 256] - out->m < -125 ? 0.0f : ldexpf(p[j % 256], n[j % 256] - out->m);
+        lane[j % 16] += e[j % 256];
+        for (int d = 0; d < dim; d++) out->o[d] = fmaf(e[j % 256], v[d], out->o[d]);
+    }
+    for (int apart = 8; apart; apart /= 2)
+        for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
+    out->l = lane[0];
+}
+
+static void contract_tree(const scene *s, const float *q, int kv, int lo, int hi, int seg, int n, leaf *out)
+{
+    if (n == 1) {
+        int from = seg * 256, to = from + 256;
+        contract_leaf(s, q, kv, from < lo ? lo : from, to < hi ? to : hi, out);
+        return;
+    }
+    int half = 1;
+    while (2 * half < n) half *= 2;
+    leaf b;
+    contract_tree(s, q, kv, lo, hi, seg, half, out);
+    contract_tree(s, q, kv, lo, hi, seg + half, n - half, &b);
+    int m = out->m > b.m ? out->m : b.m;
+    float fa = out->m - m < -125 ? 0 : ldexpf(1, out->m - m), fb = b.m - m < -125 ? 0 : ldexpf(1, b.m - m);
+    out->m = m;
+    out->l = out->l * fa + b.l * fb;
+    for (int d = 0; d < s->shape.head_dim; d++) out->o[d] = out->o[d] * fa + b.o[d] * fb;
+}
+
+void contract(const scene *s, int pos, const float *q, int head, float *out)
+{
+    int kv = head / (s->shape.n_heads / s->shape.n_kv_heads), w = s->shape.window;
+    int lo = w && pos - w + 1 > 0 ? pos - w + 1 : 0;
+    leaf sum;
+    contract_tree(s, q, kv, lo, pos + 1, lo / 256, pos / 256 - lo / 256 + 1, &sum);
+    for (int d = 0; d < s->shape.head_dim; d++) out[d] = (sum.o[d] + 0.0f) / sum.l;
+}
+

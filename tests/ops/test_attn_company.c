@@ -1,0 +1,145 @@
+/* Attention in company: neither the other rows of a run, nor the split of the work, nor what a row
+ * does not see changes a bit. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn_scene.h"
+#include "base/cpu.h"
+
+/* A row alone, and in every stretch of rows that contains it, over several sequences. */
+static void test_company(void **state)
+{
+    (void)state;
+    enum { VIEWS = 3, EACH = 5, ROWS = VIEWS * EACH };
+    static const int last[VIEWS] = {258, 70, 513}; /* rows around edges of segments and pages */
+    for (int i = 0; i < N_SHAPES; i++) {
+        const ek_attn_shape *sh = &shapes[i];
+        scene s[VIEWS];
+        ek_kv_view views[VIEWS];
+        ek_attn_row rows[ROWS];
+        size_t width = q_width(sh);
+        for (int v = 0; v < VIEWS; v++) {
+            scene_open(&s[v], sh, last[v] + 1, 1 + v, 500 + (uint64_t)(i * VIEWS + v));
+            views[v] = s[v].view;
+            for (int r = 0; r < EACH; r++) rows[v * EACH + r] = (ek_attn_row){v, last[v] - EACH + 1 + r};
+        }
+        float *q = queries(sh, ROWS, 9), *want = malloc(sizeof *want * width * ROWS);
+        for (int r = 0; r < ROWS; r++) {
+            float *one = attend(0, NULL, sh, views, &rows[r], 1, q + (size_t)r * width);
+            memcpy(want + (size_t)r * width, one, sizeof *one * width);
+            free(one);
+        }
+        CHECK_ISAS(isa, cpu)
+        {
+            if (!cpu && sh->head_dim > 100) continue;
+            for (int first = 0; first < ROWS; first++)
+                for (int n = 1; first + n <= ROWS; n++) {
+                    float *got = attend(cpu, NULL, sh, views, rows + first, n, q + (size_t)first * width);
+                    check_bits("attn", isa, want + (size_t)first * width, got, width * (size_t)n, "%s, rows %d from %d",
+                               shape_text(sh), n, first);
+                    free(got);
+                }
+        }
+        free(q);
+        free(want);
+        for (int v = 0; v < VIEWS; v++) scene_close(&s[v]);
+    }
+}
+
+/* Long rows alone (split into chunks), short and long ones together, a prompt: 1 to 4 threads. */
+static void test_threads(void **state)
+{
+    (void)state;
+    enum { LONG = 6200, MOST = 70 };
+    static const ek_attn_shape some[] = {
+        {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0},      {EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0},
+        {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 512}, {EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0},
+    };
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const ek_attn_shape *sh = &some[i];
+        size_t width = q_width(sh);
+        scene s[2];
+        scene_open(&s[0], sh, LONG, 1, 700 + i);
+        scene_open(&s[1], sh, 300, 3, 800 + i);
+        ek_kv_view views[2] = {s[0].view, s[1].view};
+        float *q = queries(sh, MOST, 10);
+        for (int kind = 0; kind < 5; kind++) {
+            ek_attn_row rows[MOST];
+            int n = 0;
+            switch (kind) {
+            case 0: rows[n++] = (ek_attn_row){0, LONG - 1}; break;
+            case 1: rows[n++] = (ek_attn_row){0, 4095}; break;
+            case 2: /* a verified draft and a fresh request */
+                for (; n < 4; n++) rows[n] = (ek_attn_row){0, 5118 + n};
+                rows[n++] = (ek_attn_row){1, 0};
+                break;
+            case 3:
+                for (; n < MOST; n++) rows[n] = (ek_attn_row){1, 220 + n};
+                break;
+            default:
+                rows[n++] = (ek_attn_row){1, 299};
+                for (; n < 30; n++) rows[n] = (ek_attn_row){0, 2030 + n};
+            }
+            float *want = attend(0, NULL, sh, views, rows, n, q);
+            for (int threads = 1; threads <= 4; threads++) {
+                ek_pool *pool;
+                assert_int_equal(ek_pool_open(&pool, threads), EK_OK);
+                CHECK_ISAS(isa, cpu)
+                {
+                    float *got = attend(cpu, pool, sh, views, rows, n, q);
+                    check_bits("attn", isa, want, got, width * (size_t)n, "%s, rows of kind %d, %d threads",
+                               shape_text(sh), kind, threads);
+                    free(got);
+                }
+                ek_pool_close(pool);
+            }
+            free(want);
+        }
+        free(q);
+        scene_close(&s[0]);
+        scene_close(&s[1]);
+    }
+}
+
+/* Pages in front of the window are gone; later keys of the same sequence are NaN and infinite. */
+static void test_unseen(void **state)
+{
+    (void)state;
+    enum { N_KEYS = 700, N = 40, AT = 520, W = 100 };
+    ek_attn_shape sh = {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 2, 24, W};
+    scene s;
+    scene_open(&s, &sh, N_KEYS, 0, 900);
+    float *q = queries(&sh, N, 11);
+    ek_attn_row rows[N];
+    for (int r = 0; r < N; r++) rows[r] = (ek_attn_row){0, AT + r};
+    float *want = attend(0, NULL, &sh, &s.view, rows, N, q);
+    ek_attn *a;
+    assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_OK);
+    float bad[2 * 24];
+    for (int hole = 0; hole < N; hole += 13) { /* rows before the hole must not notice it */
+        for (int d = 0; d < 48; d++) bad[d] = d % 2 ? NAN : -INFINITY;
+        for (int p = AT + hole + 1; p < N_KEYS; p++) ek_attn_store(a, &s.view, p, bad, bad);
+        for (int p = 0; p < AT - W + 1; p++) ek_attn_store(a, &s.view, p, bad, bad);
+        for (int p = 0; p < (AT - W + 1) / 64; p++) s.page[p] = NULL;
+        CHECK_ISAS(isa, cpu)
+        {
+            float *got = attend(cpu, NULL, &sh, &s.view, rows, N, q);
+            check_bits("attn", isa, want, got, q_width(&sh) * (size_t)(hole + 1), "bad keys from %d", AT + hole + 1);
+            free(got);
+        }
+        for (int i = 0; i < s.n_pages; i++) s.page[i] = s.pool + (size_t)(s.n_pages - 1 - i) * s.page_bytes;
+        for (int p = 0; p < N_KEYS; p++) ek_attn_store(a, &s.view, p, s.k + p * 48, s.v + p * 48);
+    }
+    ek_attn_free(a);
+    free(want);
+    free(q);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_company), cmocka_unit_test(test_threads), cmocka_unit_test(test_unseen)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+/* The formats of keys and values: names, sizes, and what a token becomes when it is written. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+#include "ops/kv_layout.h"
+
+static void test_formats(void **state)
+{
+    (void)state;
+    ek_kv_format k, v;
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
+        for (int g = 0; g < EK_KV_FORMAT_COUNT; g++) {
+            char text[32];
+            snprintf(text, sizeof text, "%s:%s", ek_kv_format_name((ek_kv_format)f), ek_kv_format_name((ek_kv_format)g));
+            assert_int_equal(ek_kv_format_parse(text, &k, &v), EK_OK);
+            assert_int_equal(k, f);
+            assert_int_equal(v, g);
+            assert_int_equal(ek_kv_format_parse(ek_kv_format_name((ek_kv_format)f), &k, &v), EK_OK);
+            assert_true((int)k == f && (int)v == f);
+        }
+    static const char *const bad[] = {"", ":", "8:", ":8", "bf", "bf16:8:4", "16", "BF16 ", "f32,f32"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(ek_kv_format_parse(bad[i], &k, &v), EK_EINVAL);
+        assert_non_null(strstr(ek_err_text(), "bf16"));
+    }
+}
+
+
+static const int dims[] = {4, 8, 12, 16, 20, 24, 32, 36, 48, 60, 64, 256, 512};
+enum { N_DIMS = sizeof dims / sizeof *dims };
+
+static void fill(float *x, int n, int kind, uint64_t seed)
+{
+    for (int i = 0; i < n; i++) {
+        float u = check_uniform(seed, (uint64_t)i);
+        switch (kind) {
+        case 0: x[i] = u; break;
+        case 1: x[i] = -1.0f - fabsf(u); break;           /* all negative */
+        case 2: x[i] = 3.0f + u; break;                   /* all positive */
+        case 3: x[i] = 0.25f; break;                      /* constant */
+        case 4: x[i] = i % 2 ? 0.0f : -0.0f; break;
+        case 5: x[i] = u * 1e-9f; break;                  /* below the resolution of f16 */
+        case 6: x[i] = i % 32 == 5 ? 20.0f : 0.01f * u; break; /* an outlier */
+        case 7: x[i] = (float)(i % 32) - 15.5f; break;    /* ties of rounding */
+        default: x[i] = u * 3e6f;                         /* as large as 8 bits can hold */
+        }
+    }
+}
+
+/* Every element within half a step (and the roundings of scale and bias), and two tokens of one
+ * page, written in turn, leave each other alone. */
+static void test_store(void **state)
+{
+    (void)state;
+    float k[512], v[512];
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
+        for (int i = 0; i < N_DIMS; i++) {
+            int dim = dims[i];
+            ek_kv_format format = (ek_kv_format)f;
+            size_t kb = ek_kv_k_bytes(format, dim), vb = ek_kv_v_bytes(format, dim);
+            assert_true(kb % 64 == 0 && vb % 64 == 0);
+            assert_int_equal(ek_kv_block_bytes(format, format, 3, dim), 3 * (kb + vb));
+            uint8_t *at = check_alloc(kb + vb);
+            memset(at, 0xa5, kb + vb);
+            for (int kind = 0; kind < 9; kind++)
+                for (int slot = 0; slot < 64; slot += kind % 2 ? 21 : 9) {
+                    if (kind == 8 && format == EK_KV_Q4) continue; /* its bias is an f16 */
+                    fill(k, dim, kind, 1 + (uint64_t)slot);
+                    fill(v, dim, kind, 70 + (uint64_t)slot);
+                    ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
+                    int other = (slot + 32) % 64;
+                    float zero[512] = {0};
+                    ek_kv_store(format, format, dim, at, at + kb, other, zero, zero);
+                    for (int d = 0; d < dim; d++) {
+                        int from = d / 32 * 32, to = from + 32 < dim ? from + 32 : dim;
+                        double range[2] = {0}, most[2] = {0};
+                        for (int e = from; e < to; e++) {
+                            most[0] = fmax(most[0], fabs((double)k[e])), most[1] = fmax(most[1], fabs((double)v[e]));
+                            for (int g = from; g < to; g++)
+                                range[0] = fmax(range[0], (double)k[e] - k[g]), range[1] = fmax(range[1], (double)v[e] - v[g]);
+                        }
+                        double got[2] = {ek_kv_key(format, at, dim, d, slot), ek_kv_value(format, at + kb, dim, slot, d)};
+                        double want[2] = {k[d], v[d]};
+                        for (int w = 0; w < 2; w++) {
+                            double tol = 0;
+                            if (f == EK_KV_BF16) tol = fabs(want[w]) * 0x1p-8;
+                            if (f == EK_KV_Q8) tol = most[w] / 127 * 0.501 + 0x1p-25;
+                            /* moving the grid onto zero can cost a whole step at the far end */
+                            if (f == EK_KV_Q4) tol = 1.05 * range[w] / 15 + most[w] * 0x1p-8 + 1e-7;
+                            if (!(fabs(got[w] - want[w]) <= tol))
+                                fail_msg("%s, dim %d, kind %d, slot %d, %s[%d]: %g became %g, tolerance %g",
+                                         ek_kv_format_name(format), dim, kind, slot, w ? "v" : "k", d, want[w], got[w],
+                                         tol);
+                        }
+                    }
+                    ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
+                    for (int d = 0; d < dim; d++)
+                        assert_true(ek_kv_key(format, at, dim, d, other) == 0 && ek_kv_value(format, at + kb, dim, other, d) == 0);
+                }
+            check_free(at, kb + vb);
+        }
+}
+
+/* Writing what was read gives the same values in 8 bits: a page can move through a decoded form. */
+static void test_again(void **state)
+{
+    (void)state;
+    enum { DIM = 96 };
+    uint8_t *at = check_alloc(ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
+    size_t kb = ek_kv_k_bytes(EK_KV_Q8, DIM);
+    float k[DIM], v[DIM], k2[DIM], v2[DIM];
+    for (int trial = 0; trial < 300; trial++) {
+        check_fill_wide(k, DIM, (uint64_t)trial);
+        check_fill(v, DIM, (uint64_t)trial + 1000, 3.0f);
+        ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, trial % 64, k, v);
+        for (int d = 0; d < DIM; d++)
+            k2[d] = ek_kv_key(EK_KV_Q8, at, DIM, d, trial % 64), v2[d] = ek_kv_value(EK_KV_Q8, at + kb, DIM, trial % 64, d);
+        ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, (trial + 1) % 64, k2, v2);
+        for (int d = 0; d < DIM; d++) {
+            assert_true(ek_kv_key(EK_KV_Q8, at, DIM, d, (trial + 1) % 64) == k2[d]);
+            assert_true(ek_kv_value(EK_KV_Q8, at + kb, DIM, (trial + 1) % 64, d) == v2[d]);
+        }
+    }
+    check_free(at, ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
+}
+
+/* What cannot be held gives finite values: a broken token stays its own matter. */
+static void test_extremes(void **state)
+{
+    (void)state;
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f};
+    enum { DIM = 32 };
+    uint8_t *at = check_alloc(ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
+    for (int f = EK_KV_Q8; f <= EK_KV_Q4; f++)
+        for (int a = 0; a < 6; a++)
+            for (int b = 0; b < 6; b++) {
+                float x[DIM] = {odd[a], odd[b], 1.0f};
+                size_t kb = ek_kv_k_bytes((ek_kv_format)f, DIM);
+                ek_kv_store((ek_kv_format)f, (ek_kv_format)f, DIM, at, at + kb, 7, x, x);
+                for (int d = 0; d < DIM; d++) {
+                    assert_true(isfinite(ek_kv_key((ek_kv_format)f, at, DIM, d, 7)));
+                    assert_true(isfinite(ek_kv_value((ek_kv_format)f, at + kb, DIM, 7, d)));
+                }
+            }
+    check_free(at, ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formats), cmocka_unit_test(test_store),
+                                       cmocka_unit_test(test_again), cmocka_unit_test(test_extremes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
