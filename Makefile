@@ -6,12 +6,13 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops model cache engine serve cli
+LAYERS := base text tensor ops lib model cache engine serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
+DEPS_lib    := lib ops tensor base
 DEPS_model  := model ops tensor base
 DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model ops tensor base
@@ -20,8 +21,8 @@ DEPS_golden := engine cache model ops tensor base
 DEPS_serve  := serve engine cache model ops tensor text base
 DEPS_cli    := cli serve engine cache model ops tensor text base
 
-PKGS_serve := jansson libevent libevent_pthreads
-PKGS := jansson libevent libevent_pthreads
+PKGS_serve := jansson libevent libevent_pthreads libmicrohttpd
+PKGS := jansson libevent libevent_pthreads libmicrohttpd
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
@@ -49,7 +50,7 @@ ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnn
 isa = $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avx512.o,$1),$(ISA_avx512))
 
 ARCH := $(shell uname -m)
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/ops/x86/%)
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/ops/x86/% src/lib/x86/%)
 SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)

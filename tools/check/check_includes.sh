@@ -8,6 +8,7 @@ BEGIN {
     allow["text"]   = " base text "
     allow["tensor"] = " base tensor "
     allow["ops"]    = allow["tensor"] "ops "
+    allow["lib"]    = allow["ops"] "lib "
     allow["model"]  = allow["ops"] "model "
     allow["cache"]  = allow["ops"] "cache "
     allow["engine"] = allow["model"] "cache engine "

@@ -1,0 +1,65 @@
+#include "lib/kernels.h"
+
+#include "base/cpu.h"
+#include "lib/plain.h"
+
+static void widen(float *to, const uint8_t *from, ek_type t, int64_t n)
+{
+    plain_widen(to, from, t, n);
+}
+
+static void narrow(uint8_t *to, ek_type t, const float *from, int64_t n)
+{
+    plain_narrow(to, t, from, n);
+}
+
+static void affine(float *to, const uint8_t *codes, int n, int bits, float s, float b)
+{
+    plain_affine(to, codes, n, bits, s, b);
+}
+
+static void turn(float *panel, const float *rows)
+{
+    plain_turn(panel, rows);
+}
+
+static void madd(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth)
+{
+    plain_madd(acc, x, at, rows, panel, depth);
+}
+
+static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
+{
+    plain_unpack(panel, w, p0, k0, depth);
+}
+
+static void scores(const lib_score_block *b)
+{
+    plain_scores(b);
+}
+
+static void values(const lib_value_run *r)
+{
+    plain_values(r);
+}
+
+void lib_kernels_init(lib_kernels *k, unsigned cpu)
+{
+    *k = (lib_kernels){.widen = widen,
+                       .narrow = narrow,
+                       .affine = affine,
+                       .turn = turn,
+                       .madd = madd,
+                       .unpack = unpack,
+                       .scores = scores,
+                       .values = values};
+    ek_attn_ops attn;
+    ek_attn_init(&attn, cpu);
+    k->weights = attn.weights;
+    ek_row_init(&k->rows, cpu);
+    ek_linear_init(&k->linear, cpu);
+#if defined(__x86_64__)
+    if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k);
+    if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k);
+#endif
+}

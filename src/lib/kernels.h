@@ -1,0 +1,62 @@
+/* The inner loops of the library, by instruction set. Each equals the plain definition in
+ * lib/plain.h bit for bit. */
+#ifndef EK_LIB_KERNELS_H
+#define EK_LIB_KERNELS_H
+
+#include <evenkeel_ops.h>
+#include "ops/attn_kernels.h"
+#include "ops/linear_layout.h"
+#include "ops/rows.h"
+
+enum {
+    LIB_COLS = 64,  /* outputs of a tile of a product: 4 panels */
+    LIB_DEPTH = 64, /* inputs of a panel that lies in the first-level cache; divides EK_KBLOCK */
+    LIB_KEYS = 16   /* keys of a block of scores: one lane each */
+};
+
+/* A block of scores: keys in lanes. */
+typedef struct lib_score_block {
+    const uint8_t *key[LIB_KEYS]; /* rows of dim elements of type; all readable */
+    ek_type type;                 /* F32, F16, BF16 */
+    int dim;
+    const float *q;               /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
+    int n_q;                      /* 1 to EK_TILE */
+    float *e;                     /* n_q rows, stride EK_SEGMENT: LIB_KEYS scores each */
+} lib_score_block;
+
+/* o[i] = fma(e[i][j], v_j, o[i]) for keys j in ascending order. */
+typedef struct lib_value_run {
+    const uint8_t *v;    /* row of the first key */
+    ptrdiff_t stride;    /* bytes from row to row */
+    int n_keys;
+    ek_type type;
+    int dim, n_q;
+    const float *e;      /* of the first key; queries EK_SEGMENT apart */
+    float *o;            /* queries ldo apart */
+    ptrdiff_t ldo;
+} lib_value_run;
+
+typedef struct lib_kernels {
+    /* n elements that lie one after the other, F32, F16 or BF16 */
+    void (*widen)(float *to, const uint8_t *from, ek_type t, int64_t n);
+    void (*narrow)(uint8_t *to, ek_type t, const float *from, int64_t n);
+    /* to[i] = fma(s, code i, b); n is a multiple of 8, codes start at a byte */
+    void (*affine)(float *to, const uint8_t *codes, int n, int bits, float s, float b);
+    /* panel[k * LIB_COLS + i] = rows[i * LIB_DEPTH + k], i < 16, k < LIB_DEPTH */
+    void (*turn)(float *panel, const float *rows);
+    /* acc[r * LIB_COLS + n] = fma(x[r][k], panel[k * LIB_COLS + n], …) over ascending k < depth */
+    void (*madd)(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth);
+    /* the panel's values for inputs [k0, k0 + depth) of 4 panels of w from p0: Q4 and Q8 forms */
+    void (*unpack)(float *panel, const ek_linear *w, int p0, int k0, int depth);
+    void (*scores)(const lib_score_block *b);
+    void (*values)(const lib_value_run *r);
+    void (*weights)(ek_attn_leaf *leaf); /* the engine's */
+    ek_row_ops rows;
+    ek_linear_ops linear;
+} lib_kernels;
+
+void lib_kernels_init(lib_kernels *k, unsigned cpu);
+void lib_kernels_avx2(lib_kernels *k);
+void lib_kernels_avx512(lib_kernels *k);
+
+#endif

@@ -1,0 +1,168 @@
+/* Matrices rearranged once for many products. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/product.h"
+#include "tensor/dtype.h"
+
+struct ek_packed {
+    ek_linear w;
+};
+
+static ek_err take_data(ek_linear *w)
+{
+    if (w->bytes > SIZE_MAX / 2 || !(w->data = aligned_alloc(64, w->bytes)))
+        return ek_fail(EK_ENOMEM, "no memory for %zu bytes of packed weights, %d x %d", w->bytes, w->n, w->k);
+    return EK_OK;
+}
+
+static ek_err check_size(const lib_operand *o)
+{
+    if (o->n_batch) return ek_fail(EK_EINVAL, "w %s: only a matrix of two dims can be packed", o->shape);
+    if (o->w.n < 1 || o->w.k < 1 || o->w.n > EK_LINEAR_MAX || o->w.k > EK_LINEAR_MAX)
+        return ek_fail(EK_EINVAL, "w %s is %lld outputs x %lld inputs, 1 to %d of each can be packed", o->shape,
+                       (long long)o->w.n, (long long)o->w.k, EK_LINEAR_MAX);
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ as floats */
+
+typedef struct float_work {
+    const lib_kernels *k;
+    const lib_matrix *m;
+    ek_linear *w;
+    float *scratch; /* a panel and its temporary a worker */
+    atomic_bool rounds; /* some value is not a bf16 */
+} float_work;
+
+enum { SCRATCH = (LIB_COLS + EK_PANEL) * LIB_DEPTH };
+
+static void look_task(void *arg, int64_t task, int worker)
+{
+    float_work *t = arg;
+    const lib_matrix *m = t->m;
+    float *panel = t->scratch + (size_t)worker * SCRATCH;
+    for (int64_t k0 = 0; k0 < m->k && !atomic_load_explicit(&t->rounds, memory_order_relaxed); k0 += LIB_DEPTH) {
+        int depth = (int)(m->k - k0 < LIB_DEPTH ? m->k - k0 : LIB_DEPTH);
+        lib_fill(t->k, m, task * LIB_COLS, k0, depth, panel, panel + LIB_COLS * LIB_DEPTH);
+        uint32_t low = 0;
+        for (int i = 0; i < depth * LIB_COLS; i++) low |= ek_f32_bits(panel[i]) & 0xffffu;
+        if (low) atomic_store(&t->rounds, true);
+    }
+}
+
+static void put(const ek_linear *w, int64_t p, int64_t k, const float *from)
+{
+    uint8_t *to = w->data + (size_t)p * w->panel_bytes;
+    for (int o = 0; o < EK_PANEL; o++)
+        if (w->form == EK_W_F32) ((float *)to)[k * EK_PANEL + o] = from[o];
+        else ((uint16_t *)to)[k * EK_PANEL + o] = w->form == EK_W_BF16 ? ek_f32_bf16(from[o]) : ek_f32_f16(from[o]);
+}
+
+static void put_task(void *arg, int64_t task, int worker)
+{
+    float_work *t = arg;
+    const lib_matrix *m = t->m;
+    float *panel = t->scratch + (size_t)worker * SCRATCH;
+    int64_t p0 = task * (LIB_COLS / EK_PANEL);
+    for (int64_t k0 = 0; k0 < m->k; k0 += LIB_DEPTH) {
+        int depth = (int)(m->k - k0 < LIB_DEPTH ? m->k - k0 : LIB_DEPTH);
+        lib_fill(t->k, m, task * LIB_COLS, k0, depth, panel, panel + LIB_COLS * LIB_DEPTH);
+        for (int p = 0; p < LIB_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+            for (int i = 0; i < depth; i++) put(t->w, p0 + p, k0 + i, panel + i * LIB_COLS + p * EK_PANEL);
+    }
+    size_t used = (size_t)m->k * EK_PANEL * (t->w->form == EK_W_F32 ? 4 : 2);
+    for (int p = 0; p < LIB_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+        memset(t->w->data + (size_t)(p0 + p) * t->w->panel_bytes + used, 0, t->w->panel_bytes - used);
+}
+
+static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
+{
+    lib_kernels k;
+    lib_kernels_init(&k, c->cpu);
+    float_work t = {.k = &k, .m = m, .w = w};
+    int64_t tasks = (m->n + LIB_COLS - 1) / LIB_COLS;
+    t.scratch = lib_take_array(c, (size_t)c->n_workers, SCRATCH * sizeof *t.scratch);
+    if (!t.scratch) return EK_ENOMEM;
+    atomic_init(&t.rounds, m->kind == LIB_QUANTISED && m->mode == EK_AFFINE);
+    ek_wform form = m->kind == LIB_DENSE && m->type == EK_TYPE_F16 ? EK_W_F16 : EK_W_BF16;
+    if (m->kind == LIB_QUANTISED && m->mode != EK_AFFINE) lib_run(c, look_task, &t, tasks);
+    if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) form = EK_W_F32;
+    EK_TRY(ek_linear_plan_float(w, c->cpu, (int)m->n, (int)m->k, form));
+    EK_TRY(take_data(w));
+    lib_run(c, put_task, &t, tasks);
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ public */
+
+static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_qview *quantised, bool transpose)
+{
+    lib_operand o;
+    if (!out) return ek_fail(EK_EINVAL, "nowhere to put the packed matrix");
+    *out = NULL;
+    if (dense) EK_TRY(lib_operand_dense(&o, dense, transpose));
+    else EK_TRY(lib_operand_quantised(c, &o, quantised, transpose));
+    EK_TRY(check_size(&o));
+    ek_linear w = {0};
+    ek_packed *packed = malloc(sizeof *packed);
+    if (!packed) return ek_fail(EK_ENOMEM, "no memory for a packed matrix");
+    ek_err e;
+    if (quantised && o.w.mode == EK_AFFINE && transpose) {
+        e = ek_linear_plan_affine(&w, c->cpu, (int)o.w.n, (int)o.w.k, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
+        if (e == EK_OK) e = take_data(&w);
+        if (e == EK_OK) e = lib_pack_affine(c, &w, &o.w);
+    } else e = pack_floats(c, &w, &o.w);
+    if (e != EK_OK) {
+        free(w.data);
+        free(packed);
+        return e;
+    }
+    packed->w = w;
+    *out = packed;
+    return EK_OK;
+}
+
+ek_status ek_pack(ek_packed **out, ek_view w, bool transpose)
+{
+    lib_call c;
+    ek_err e = lib_enter(&c);
+    if (e != EK_OK) return lib_status(e);
+    e = pack(&c, out, &w, NULL, transpose);
+    lib_leave(&c);
+    return lib_status(e);
+}
+
+ek_status ek_pack_quantized(ek_packed **out, const ek_qview *w, bool transpose)
+{
+    lib_call c;
+    ek_err e = lib_enter(&c);
+    if (e != EK_OK) return lib_status(e);
+    e = pack(&c, out, NULL, w, transpose);
+    lib_leave(&c);
+    return lib_status(e);
+}
+
+void ek_packed_free(ek_packed *w)
+{
+    if (!w) return;
+    free(w->w.data);
+    free(w);
+}
+
+size_t ek_packed_bytes(const ek_packed *w)
+{
+    return w ? w->w.bytes : 0;
+}
+
+ek_status ek_packed_matmul(ek_view y, ek_view x, const ek_packed *w, ek_precision precision)
+{
+    lib_call c;
+    if (!w) return lib_status(ek_fail(EK_EINVAL, "the packed matrix is missing"));
+    ek_err e = lib_enter(&c);
+    if (e != EK_OK) return lib_status(e);
+    e = lib_packed_matmul(&c, &y, &x, &w->w, precision);
+    lib_leave(&c);
+    return lib_status(e);
+}

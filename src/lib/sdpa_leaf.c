@@ -1,0 +1,231 @@
+/* One segment of 256 keys for a tile of queries (contract: ops/attn.h; masks: evenkeel_ops.h). */
+#include <math.h>
+#include <string.h>
+
+#include "lib/plain.h"
+#include "lib/sdpa.h"
+#include "ops/math.h"
+
+typedef struct sight {
+    uint64_t see[EK_TILE][LIB_WORDS]; /* keys of the segment, a bit each */
+    uint64_t any[LIB_WORDS], all[LIB_WORDS]; /* of the queries that see any */
+    int from[EK_TILE], to[EK_TILE];
+    bool holes[EK_TILE];
+    unsigned live; /* queries that see any */
+} sight;
+
+static inline bool bit(const uint64_t *set, int j)
+{
+    return set[j / 64] >> (j % 64) & 1;
+}
+
+static uint64_t low_bits(int n) /* n in [0, 64] */
+{
+    return n >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+}
+
+static int clamp(int64_t x, int most)
+{
+    return x < 0 ? 0 : x > most ? most : (int)x;
+}
+
+bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add)
+{
+    const uint8_t *at = row + j * lib_stride(mask, 1);
+    *add = 0;
+    if (mask->type == EK_TYPE_U8) return *at != 0;
+    *add = plain_one(at, mask->type);
+    return !(*add <= -1e30f);
+}
+
+static const uint8_t *mask_row(const lib_sdpa *s, const lib_tile *t, int i)
+{
+    const lib_view *m = &s->mask;
+    return m->data + t->b * m->stride[0] + lib_query_head(s, t, i) * m->stride[1] + lib_query_row(s, t, i) * m->stride[2];
+}
+
+/* base: the key that is slot 0 of the segment; may be negative. */
+static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
+{
+    memset(v, 0, sizeof *v);
+    memset(v->all, 0xff, sizeof v->all);
+    for (int i = 0; i < t->n_q; i++) {
+        int from = clamp(t->lo[i] - base, EK_SEGMENT), to = clamp(t->hi[i] - base, EK_SEGMENT);
+        uint64_t *see = v->see[i];
+        for (int w = 0; w < LIB_WORDS; w++) see[w] = low_bits(clamp(to - w * 64, 64)) & ~low_bits(clamp(from - w * 64, 64));
+        if (s->masked) {
+            const uint8_t *row = mask_row(s, t, i);
+            float add;
+            for (int j = from; j < to; j++)
+                if (!lib_mask_at(&s->mask, row, base + j, &add)) see[j / 64] &= ~(UINT64_C(1) << j % 64);
+        }
+        int n = 0, first = -1, last = -1;
+        for (int w = 0; w < LIB_WORDS; w++) {
+            if (!see[w]) continue;
+            n += __builtin_popcountll(see[w]);
+            if (first < 0) first = w * 64 + __builtin_ctzll(see[w]);
+            last = w * 64 + 63 - __builtin_clzll(see[w]);
+        }
+        if (n == 0) continue;
+        v->from[i] = first, v->to[i] = last + 1;
+        v->holes[i] = n != last + 1 - first;
+        v->live |= 1u << i;
+        for (int w = 0; w < LIB_WORDS; w++) v->any[w] |= see[w], v->all[w] &= see[w];
+    }
+}
+
+/* ------------------------------------------------------------------ rows of keys and values */
+
+static int64_t head_offset(const lib_view *v, const lib_tile *t)
+{
+    return t->b * v->stride[0] + t->kv_head * v->stride[1];
+}
+
+static const uint8_t *row_at(const lib_kv *x, const lib_tile *t, int64_t j)
+{
+    return x->dense.data + head_offset(&x->dense, t) + j * x->dense.stride[2];
+}
+
+/* Row j as f32. */
+static void read_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t j, float *to)
+{
+    if (!x->quantised) {
+        lib_load(s->k, to, row_at(x, t, j), x->dense.type, lib_stride(&x->dense, 1), s->dim);
+        return;
+    }
+    lib_matrix m = lib_matrix_of(&x->q, true);
+    m.codes += head_offset(&x->q.codes, t);
+    m.scales += head_offset(&x->q.scales, t);
+    if (m.biases) m.biases += head_offset(&x->q.biases, t);
+    lib_decode(s->k, &m, j, 0, s->dim, to);
+}
+
+static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space)
+{
+    lib_score_block b = {.type = s->keys.direct ? s->keys.dense.type : EK_TYPE_F32, .dim = s->dim, .q = space->q, .n_q = t->n_q};
+    for (int j0 = 0; j0 < EK_SEGMENT; j0 += LIB_KEYS) {
+        unsigned some = (unsigned)(v->any[j0 / 64] >> (j0 % 64)) & 0xffffu;
+        if (!some) continue;
+        int first = __builtin_ctz(some); /* stands in for keys that nobody sees */
+        for (int j = 0; j < LIB_KEYS; j++) {
+            int from = some >> j & 1 ? j : first;
+            if (s->keys.direct) b.key[j] = row_at(&s->keys, t, base + j0 + from);
+            else {
+                b.key[j] = (const uint8_t *)(space->rows + (ptrdiff_t)from * s->dim);
+                if (from == j) read_row(s, &s->keys, t, base + j0 + j, space->rows + (ptrdiff_t)j * s->dim);
+            }
+        }
+        b.e = space->e + j0;
+        s->k->scores(&b);
+    }
+}
+
+/* ------------------------------------------------------------------ masks */
+
+static void add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, float *e)
+{
+    for (int i = 0; i < t->n_q; i++) {
+        const uint8_t *row = mask_row(s, t, i);
+        float add;
+        for (int j = v->from[i]; j < v->to[i]; j++)
+            if (bit(v->see[i], j)) {
+                lib_mask_at(&s->mask, row, base + j, &add);
+                e[i * EK_SEGMENT + j] += add;
+            }
+    }
+}
+
+/* A hidden key between seen ones is given the least score there is: its weight is +0, for its
+ * exponent is far below that of any seen key. */
+static void hide(const lib_tile *t, const sight *v, float *e)
+{
+    for (int i = 0; i < t->n_q; i++)
+        if (v->holes[i])
+            for (int j = v->from[i]; j < v->to[i]; j++)
+                if (!bit(v->see[i], j)) e[i * EK_SEGMENT + j] = -INFINITY;
+}
+
+/* Unless the seen keys have no better one: then these have equal weights, and the hidden are
+ * taken out here. */
+static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf)
+{
+    int least;
+    ek_exp_split(-INFINITY, &least);
+    for (int i = 0; i < t->n_q; i++) {
+        if (!v->holes[i] || leaf->m[i] > least) continue;
+        float *e = leaf->e + i * EK_SEGMENT, lane[16] = {0};
+        for (int j = v->from[i]; j < v->to[i]; j++) {
+            if (!bit(v->see[i], j)) e[j] = 0;
+            else lane[j % 16] += e[j];
+        }
+        for (int apart = 8; apart > 0; apart /= 2)
+            for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
+        leaf->l[i] = lane[0];
+    }
+}
+
+/* ------------------------------------------------------------------ values */
+
+/* Keys [from, to) for queries [i, i + n_q). */
+static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf_space *space, const lib_node *out, int i, int n_q,
+                    int from, int to)
+{
+    const lib_kv *x = &s->values;
+    lib_value_run r = {.type = EK_TYPE_F32, .dim = s->dim, .n_q = n_q, .ldo = s->ldo, .o = out->o + i * s->ldo};
+    const float *e = space->e + i * EK_SEGMENT;
+    if (x->direct) {
+        r.v = row_at(x, t, base + from), r.stride = x->dense.stride[2], r.n_keys = to - from, r.type = x->dense.type;
+        r.e = e + from;
+        s->k->values(&r);
+        return;
+    }
+    r.v = (const uint8_t *)space->rows, r.stride = (ptrdiff_t)sizeof(float) * s->dim;
+    for (int j = from; j < to; j += LIB_KEYS) {
+        r.n_keys = to - j < LIB_KEYS ? to - j : LIB_KEYS;
+        for (int n = 0; n < r.n_keys; n++) read_row(s, x, t, base + j + n, space->rows + (ptrdiff_t)n * s->dim);
+        r.e = e + j;
+        s->k->values(&r);
+    }
+}
+
+/* Keys that all queries see in one go; the others query by query. Each query meets its keys in
+ * ascending order. */
+static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space, const lib_node *out)
+{
+    for (int j = 0, end; j < EK_SEGMENT; j = end) {
+        bool all = bit(v->all, j), some = bit(v->any, j);
+        for (end = j + 1; end < EK_SEGMENT && bit(v->all, end) == all && bit(v->any, end) == some;) end++;
+        if (all) add_run(s, t, base, space, out, 0, t->n_q, j, end);
+        else if (some)
+            for (int i = 0; i < t->n_q; i++)
+                for (int from = j, to; from < end; from = to) {
+                    bool seen = bit(v->see[i], from);
+                    for (to = from + 1; to < end && bit(v->see[i], to) == seen;) to++;
+                    if (seen) add_run(s, t, base, space, out, i, 1, from, to);
+                }
+    }
+}
+
+unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_space *space, lib_node *out)
+{
+    int64_t base = seg * EK_SEGMENT - s->key_start[t->b];
+    sight v;
+    look(s, t, base, &v);
+    if (!v.live) return 0;
+    score(s, t, base, &v, space);
+    if (s->masked && s->mask.type != EK_TYPE_U8) add_mask(s, t, base, &v, space->e);
+    hide(t, &v, space->e);
+    ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = s->dim, .e = space->e};
+    memcpy(leaf.from, v.from, sizeof v.from);
+    memcpy(leaf.to, v.to, sizeof v.to);
+    s->k->weights(&leaf);
+    hide_again(t, &v, &leaf);
+    for (int i = 0; i < t->n_q; i++) {
+        out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
+        memset(out->o + i * s->ldo, 0, sizeof *out->o * (size_t)s->ldo);
+        /* a query that sees nothing takes part in the sums of the others, without effect */
+        if (!(v.live >> i & 1)) memset(space->e + i * EK_SEGMENT, 0, sizeof *space->e * EK_SEGMENT);
+    }
+    value(s, t, base, &v, space, out);
+    return v.live;
+}

@@ -1,0 +1,66 @@
+/* Views as the operators work with them: checked once, strides in bytes. */
+#ifndef EK_LIB_VIEW_H
+#define EK_LIB_VIEW_H
+
+#include "lib/kernels.h"
+#include "lib/lib.h"
+
+typedef struct lib_view {
+    uint8_t *data;
+    ek_type type;
+    int n_dims;
+    int64_t dim[EK_VIEW_DIMS];
+    int64_t stride[EK_VIEW_DIMS]; /* bytes */
+    int64_t count;                /* elements */
+} lib_view;
+
+enum { LIB_SHAPE_TEXT = 192 };
+
+/* EINVAL names the view by what. Sizes are below 2^55 elements, so that no later sum overflows. */
+ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what);
+bool lib_is_float(ek_type t);
+size_t lib_type_size(ek_type t);
+const char *lib_type_name(ek_type t);
+const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v); /* "[3, 256] of f32" */
+
+static inline int64_t lib_dim(const lib_view *v, int from_end) /* 1 is the last */
+{
+    return v->dim[v->n_dims - from_end];
+}
+static inline int64_t lib_stride(const lib_view *v, int from_end)
+{
+    return v->stride[v->n_dims - from_end];
+}
+
+/* Byte offset of the i-th of the first n_dims dims' combinations, row-major. */
+int64_t lib_offset(const lib_view *v, int n_dims, int64_t i);
+
+/* Numpy's rule over the first n_dims dims: v is seen with n_dims dims of lead[], missing ones and
+ * ones become stride 0. false where they do not fit. keep dims at the end stay as they are. */
+bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int keep);
+/* lead becomes what both broadcast to; false where they do not fit. */
+bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int keep);
+
+/* A copy in working memory, dims of stride 0 kept at stride 0; as f32 or as it is. */
+ek_err lib_make_f32(lib_call *c, const lib_kernels *k, lib_view *v);
+ek_err lib_make_dense(lib_call *c, lib_view *v);
+/* Whether rows along the last dim can be read as float arrays. */
+bool lib_rows_readable(const lib_view *v);
+
+void lib_load(const lib_kernels *k, float *to, const uint8_t *from, ek_type t, int64_t stride, int64_t n);
+void lib_store(const lib_kernels *k, uint8_t *to, ek_type t, int64_t stride, const float *from, int64_t n);
+
+/* An output. Elements that share memory are EINVAL. Where it may share memory with an input the
+ * operator writes to working memory, which lib_out_end copies. */
+typedef struct lib_out {
+    lib_view view;  /* to write */
+    lib_view final;
+    bool staged;
+} lib_out;
+ek_err lib_out_check(const lib_view *y, const char *what);
+ek_err lib_out_begin(lib_call *c, lib_out *o, const lib_view *y, int n_in, const lib_view *const *in);
+void lib_out_end(lib_call *c, lib_out *o);
+/* Any types of equal size, or floats. */
+void lib_copy(lib_call *c, const lib_kernels *k, const lib_view *to, const lib_view *from);
+
+#endif
