@@ -105,7 +105,7 @@ static void embed(ek_pass *p)
         ek_each_row(p, per_layer_head_row);
     }
     if (!p->n_want) return;
-    if (m->w.per_layer_tail.a_group) ek_acts_quantize(&m->linear, m->pool, &all, m->w.per_layer_tail.a_group);
+    ek_acts_quantize_for(&m->linear, m->pool, &all, &m->w.per_layer_tail);
     ek_acts wanted = ek_acts_pick(&all, s->want, p->n_want);
     project(p, &m->w.per_layer_tail, &wanted, &s->per_layer_tail);
     ek_pass few = *p;

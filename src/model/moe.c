@@ -90,11 +90,6 @@ static void run_jobs(const ek_pass *p, int n)
     ek_linear_run(&p->m->linear, p->m->pool, n, p->s->job);
 }
 
-static void quantize(const ek_pass *p, ek_acts *x, const ek_linear *experts)
-{
-    if (experts->a_group) ek_acts_quantize(&p->m->linear, p->m->pool, x, experts->a_group);
-}
-
 static void gate_pair(const ek_pass *p, int pair, int worker)
 {
     (void)worker;
@@ -128,12 +123,12 @@ void ek_run_experts(const ek_pass *p)
 
     ek_each_row(p, expert_input);
     ek_acts_bind(&x, s->acts, s->x.at, s->x.ld, p->n, m->config.hidden_size);
-    quantize(p, &x, w->expert_gate);
+    ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_gate);
     int n = add_jobs(p, w->expert_gate, &x, s->pair_row, &s->pair_gate, 0);
     if (w->expert_up->a_group != w->expert_gate->a_group) {
         run_jobs(p, n);
         n = 0;
-        quantize(p, &x, w->expert_up);
+        ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_up);
     }
     run_jobs(p, add_jobs(p, w->expert_up, &x, s->pair_row, &s->pair_up, n));
 
@@ -141,7 +136,7 @@ void ek_run_experts(const ek_pass *p)
     pairs.n = p->n * m->config.top_k_experts;
     ek_each_row(&pairs, gate_pair);
     ek_acts_bind(&x, s->acts, s->pair_gate.at, s->pair_gate.ld, pairs.n, m->config.moe_intermediate_size);
-    quantize(p, &x, w->expert_down);
+    ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_down);
     run_jobs(p, add_jobs(p, w->expert_down, &x, s->pair_self, &s->pair_out, 0));
     ek_each_row(p, add_experts);
 }

@@ -29,7 +29,7 @@ static size_t up(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static ek_err plan(const ek_item *it, const ek_pack_opts *o, size_t *bytes)
+static ek_err plan(const ek_item *it, const ek_linear *head, const ek_pack_opts *o, size_t *bytes)
 {
     ek_err err = EK_OK;
     *bytes = 0;
@@ -42,6 +42,8 @@ static ek_err plan(const ek_item *it, const ek_pack_opts *o, size_t *bytes)
     else
         err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k,
                                    it->dtype == EK_BF16 ? EK_W_BF16 : it->dtype == EK_F16 ? EK_W_F16 : EK_W_F32);
+    /* One limb of activations is enough for the head alone: docs/NUMERICS.md 10. */
+    if (!err && it->bits && !o->exact) err = ek_linear_set_limbs(it->matrix, it->matrix == head ? 1 : 2);
     if (err) return ek_fail_in(err, "tensor %s", it->name);
     *bytes = up(it->matrix->bytes);
     return EK_OK;
@@ -177,7 +179,7 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
     size_t total = 0, mapped = 0, bytes;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
-        EK_TRY(plan(it, o, &bytes));
+        EK_TRY(plan(it, &w->embed, o, &bytes));
         total += bytes;
         if (it->table && it->values)
             mapped += it->bits ? (size_t)it->n * ((size_t)it->k * (size_t)it->bits / 8 +
