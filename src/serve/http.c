@@ -1,262 +1,258 @@
-#include "serve/http.h"
-
+#define _GNU_SOURCE /* POLLRDHUP */
 #include <errno.h>
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
 #include <event2/event.h>
-#include <event2/listener.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h> /* tcp_info with bytes_received */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/http_conn.h"
+#include "serve/http_state.h"
 
-static void free_exchange(ek_exchange *x)
+enum {
+    CONNECTION_MEMORY = 64 << 10,      /* a head may take half of it */
+    SEND_BUFFER = 128 << 10,           /* the kernel's */
+    BODIES_AT_ONCE = 8,                /* times max_body: all bodies together */
+    LEAST_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
+    SWEEP_MS = 250
+};
+
+/* --- the loop --- */
+
+static void run_library(ek_http *s)
 {
-    ek_http *s = x->http;
-    *x->link = x->next;
-    if (x->next) x->next->link = x->link;
-    s->n_connections--;
-    if (x->state == BUSY || x->state == SENDING) s->n_busy--;
-    s->body_bytes -= x->body_counted;
-    bufferevent_free(x->bev);
-    ek_buf_fini(&x->head_bytes);
-    ek_buf_fini(&x->body);
-    ek_buf_fini(&x->headers);
-    free(x);
+    MHD_run(s->daemon);
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(s->daemon, &ms) != MHD_YES || ms > SWEEP_MS) ms = SWEEP_MS;
+    struct timeval tv = {0, (suseconds_t)ms * 1000};
+    event_add(s->again, &tv);
 }
 
-void ek_exchange_lost(ek_exchange *x)
+static void on_ready(evutil_socket_t fd, short what, void *arg)
 {
-    if (x->gone) {
-        void (*gone)(void *) = x->gone;
-        x->gone = NULL;
-        gone(x->gone_user);
-    }
-    free_exchange(x);
+    (void)fd, (void)what;
+    run_library(arg);
+}
+
+void ek_http_wake(ek_exchange *x)
+{
+    if (!x->suspended) return;
+    x->suspended = false;
+    MHD_resume_connection(x->conn->mhd);
+    struct timeval now = {0, 0};
+    event_add(x->http->again, &now);
+}
+
+void ek_http_kill(ek_conn *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+    if (!c->x) return;
+    c->x->cut = true;
+    ek_http_wake(c->x); /* a suspended connection is looked at by nobody */
 }
 
 /* --- requests come in --- */
 
-/* Answers below the handler. The rest of what the client sends is thrown away. */
 static void refuse(ek_exchange *x, int status, const char *text)
 {
-    ek_buf body = {0};
-    if (x->http->error) x->http->error(&body, status, text);
-    x->close_after = true;
-    x->head = (ek_http_head){0}; /* its spans may point into bytes that have moved */
-    if (x->state != BUSY) x->http->n_busy++;
-    x->state = BUSY;
-    ek_exchange_reply(x, status, "application/json", ek_buf_text(&body), body.len);
-    ek_buf_fini(&body);
+    if (x->refusal) return;
+    x->refusal = text;
+    x->refusal_status = status;
+    x->http->body_bytes -= x->body_counted; /* what still comes is thrown away */
+    x->body_counted = 0;
+    ek_buf_fini(&x->body);
+}
+
+static void take_body(ek_exchange *x, const char *p, size_t n)
+{
+    ek_http *s = x->http;
+    if (x->refusal) return;
+    if (x->body.len + n > s->opts.max_body) {
+        refuse(x, 413, "the request's body is larger than the limit");
+    } else if (s->body_bytes + n > BODIES_AT_ONCE * s->opts.max_body) {
+        /* Many half-sent large bodies must not add up to all memory. */
+        refuse(x, 503, "too many large requests are arriving at once, try again later");
+    } else {
+        ek_buf_add(&x->body, p, n);
+        s->body_bytes += n;
+        x->body_counted += n;
+    }
 }
 
 static void dispatch(ek_exchange *x)
 {
-    x->state = BUSY;
-    x->http->n_busy++;
-    x->number = ++x->http->n_requests;
-    x->http->handler(x->http->arg, x);
-}
-
-static void refuse_head(ek_exchange *x, int status)
-{
-    refuse(x, status,
-           status == 431   ? "the request's headers are larger than the limit of 32 KiB or 100 lines"
-           : status == 501 ? "of the transfer codings only chunked is understood"
-           : status == 505 ? "HTTP/1.0 and HTTP/1.1 are spoken here"
-                           : "not a well-formed HTTP request");
-}
-
-/* Returns whether more can be done with what has arrived. */
-static bool read_head(ek_exchange *x, struct evbuffer *in)
-{
-    size_t n = evbuffer_get_length(in);
-    if (n == 0) return false;
-    if (x->since_byte == 0) x->since_byte = ek_now();
-    if (n > MAX_HEAD) n = MAX_HEAD;
-    const char *bytes = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
-    int took = ek_http_parse(&x->head, bytes, n);
-    if (took == 0 && n == MAX_HEAD) took = -431;
-    if (took < 0) {
-        refuse_head(x, -took);
-        return false;
+    ek_http *s = x->http;
+    x->dispatched = true;
+    s->n_busy++;
+    if (!x->refusal) {
+        s->handler(s->arg, x);
+        return;
     }
-    if (took == 0) return false;
+    ek_buf b = {0};
+    s->error(&b, x->refusal_status, x->refusal);
+    ek_exchange_header(x, "connection", "close");
+    ek_exchange_reply(x, x->refusal_status, "application/json", ek_buf_text(&b), b.len);
+    ek_buf_fini(&b);
+}
 
-    ek_buf_clear(&x->head_bytes);
-    ek_buf_add(&x->head_bytes, bytes, (size_t)took);
-    evbuffer_drain(in, (size_t)took);
-    ek_http_parse(&x->head, x->head_bytes.data, x->head_bytes.len); /* spans into our copy */
-    x->close_after = !x->head.keep_alive || x->http->draining;
-    x->chunked = (ek_chunked){0};
-    if (x->head.length > x->http->opts.max_body) {
+static ek_conn *conn_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *i = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return i ? i->socket_context : NULL;
+}
+
+/* The head is here. */
+static enum MHD_Result open_exchange(ek_http *s, struct MHD_Connection *mhd, const char *url, const char *method, void **slot)
+{
+    ek_conn *c = conn_of(mhd);
+    if (!c) return MHD_NO;
+    ek_exchange *x = ek_alloc(sizeof *x);
+    *slot = x;
+    x->http = s;
+    x->conn = c;
+    x->number = ++s->n_requests;
+    x->method = ek_strdup(method);
+    x->path = ek_strdup(url);
+    c->x = x;
+    if (c->since_byte == 0) c->since_byte = ek_now();
+    const char *length = ek_exchange_find(x, "content-length"), *expect = ek_exchange_find(x, "expect");
+    if (length && ek_exchange_find(x, "transfer-encoding"))
+        refuse(x, 400, "a request has a content-length or a transfer-encoding, not both"); /* two readers would disagree */
+    if (length && strtoull(length, NULL, 10) > s->opts.max_body) {
         refuse(x, 413, "the request's body is larger than the limit");
-        return false;
+        /* A client that waits for leave to send gets its answer now. One that sends at once reads
+         * nothing before it is done, and closing on it could take the answer back. */
+        if (expect) {
+            dispatch(x);
+            return ek_exchange_queue(x);
+        }
     }
-    x->state = BODY;
-    if (x->head.expect_continue && x->head.minor == 1 && (x->head.chunked || x->head.length))
-        evbuffer_add_printf(bufferevent_get_output(x->bev), "HTTP/1.1 100 Continue\r\n\r\n");
-    return true;
+    return MHD_YES;
 }
 
-static bool take_body(ek_exchange *x, const char *p, size_t n)
+/* The library calls this for the head, for each piece of body, at the end of the body, and again
+ * when a suspended connection goes on. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
+                                  const char *data, size_t *n, void **slot)
+{
+    (void)version;
+    ek_exchange *x = *slot;
+    if (!x) return open_exchange(arg, mhd, url, method, slot);
+    if (*n > 0) {
+        take_body(x, data, *n);
+        *n = 0;
+        return MHD_YES;
+    }
+    if (x->cut) return MHD_NO;
+    if (!x->dispatched) dispatch(x);
+    if (x->response) return ek_exchange_queue(x);
+    if (!x->suspended) {
+        x->suspended = true;
+        MHD_suspend_connection(mhd);
+    }
+    return MHD_YES;
+}
+
+/* --- and end --- */
+
+static uint64_t bytes_received(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) ? 0 : info.tcpi_bytes_received;
+}
+
+void ek_exchange_free(ek_exchange *x)
 {
     ek_http *s = x->http;
-    if (x->body.len + n > s->opts.max_body) {
-        refuse(x, 413, "the request's body is larger than the limit");
-        return false;
+    if (x->dispatched) s->n_busy--;
+    s->body_bytes -= x->body_counted;
+    for (int i = 0; i < x->n_headers; i++) {
+        free(x->header[i].name);
+        free(x->header[i].value);
     }
-    /* Many half-sent large bodies must not add up to all memory. */
-    if (s->body_bytes + n > BODIES_AT_ONCE * s->opts.max_body) {
-        refuse(x, 503, "too many large requests are arriving at once, try again later");
-        return false;
-    }
-    ek_buf_add(&x->body, p, n);
-    s->body_bytes += n;
-    x->body_counted += n;
-    return true;
+    free(x->header);
+    free(x->method);
+    free(x->path);
+    ek_buf_fini(&x->body);
+    ek_buf_fini(&x->out);
+    if (x->response) MHD_destroy_response(x->response);
+    free(x);
 }
 
-static bool read_body(ek_exchange *x, struct evbuffer *in)
+static void on_completed(void *arg, struct MHD_Connection *mhd, void **slot, enum MHD_RequestTerminationCode how)
 {
-    bool done = !x->head.chunked && x->body.len == x->head.length;
-    while (!done && evbuffer_get_length(in) > 0) {
-        size_t n = evbuffer_get_contiguous_space(in), took;
-        const char *p = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
-        ek_span piece;
-        if (x->head.chunked) {
-            int r = ek_chunked_feed(&x->chunked, p, n, &took, &piece);
-            if (r < 0) {
-                refuse(x, 400, "the chunked body is malformed");
-                return false;
-            }
-            done = r == 1;
-        } else {
-            took = x->head.length - x->body.len;
-            if (took > n) took = n;
-            piece = (ek_span){p, took};
-        }
-        if (piece.n && !take_body(x, piece.p, piece.n)) return false;
-        evbuffer_drain(in, took);
-        if (!x->head.chunked) done = x->body.len == x->head.length;
-    }
-    if (!done) return false;
-    dispatch(x);
-    return true;
+    ek_exchange *x = *slot;
+    (void)arg, (void)mhd, (void)how;
+    *slot = NULL;
+    if (!x) return;
+    ek_conn *c = x->conn;
+    c->x = NULL;
+    c->fresh = false;
+    c->since = ek_now();
+    c->since_byte = 0;
+    c->bytes_before = bytes_received(c->fd);
+    if (x->gone) x->gone(x->gone_user);
+    ek_exchange_free(x);
 }
 
-static void on_read(struct bufferevent *bev, void *arg)
-{
-    ek_exchange *x = arg;
-    struct evbuffer *in = bufferevent_get_input(bev);
-    for (bool more = true; more;) {
-        if (x->state == HEAD) more = read_head(x, in);
-        else if (x->state == BODY) more = read_body(x, in);
-        else more = false;
-    }
-    if (x->state == LINGER || (x->state == SENDING && x->close_after)) evbuffer_drain(in, evbuffer_get_length(in));
-}
-
-/* All output is with the kernel. */
-static void on_drained(struct bufferevent *bev, void *arg)
-{
-    ek_exchange *x = arg;
-    if (x->state != SENDING || evbuffer_get_length(bufferevent_get_output(bev)) > 0) return;
-    x->http->n_busy--;
-    x->since = ek_now();
-    x->since_byte = 0;
-    if (x->close_after || x->http->draining) {
-        /* Closing with unread input would reset the connection and could take the reply back. */
-        x->state = LINGER;
-        if (x->ended || shutdown(bufferevent_getfd(bev), SHUT_WR)) {
-            free_exchange(x);
-            return;
-        }
-    } else {
-        x->state = HEAD;
-    }
-    on_read(bev, x);
-}
-
-static void on_event(struct bufferevent *bev, short what, void *arg)
-{
-    ek_exchange *x = arg;
-    (void)bev;
-    if (x->state == SENDING && (what & BEV_EVENT_EOF) && !(what & BEV_EVENT_ERROR)) {
-        x->close_after = x->ended = true; /* it said all it will say, and may still read */
-        bufferevent_disable(x->bev, EV_READ);
-        return;
-    }
-    ek_exchange_lost(x);
-}
-
-static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg)
-{
-    ek_exchange *x = arg;
-    (void)out;
-    if (info->n_deleted || info->orig_size == 0) x->last_taken = ek_now();
-}
-
-static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *addr, int len, void *arg)
+static void on_connection(void *arg, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode what)
 {
     ek_http *s = arg;
-    (void)l, (void)addr, (void)len;
-    struct bufferevent *bev = NULL;
-    if (s->n_connections < s->opts.max_connections) bev = bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
-    if (!bev) {
-        close(fd);
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        ek_conn *c = *context;
+        *c->link = c->next;
+        if (c->next) c->next->link = c->link;
+        free(c);
+        *context = NULL;
         return;
     }
+    ek_conn *c = ek_alloc(sizeof *c);
+    c->http = s;
+    c->mhd = mhd;
+    c->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    c->since = ek_now();
+    c->fresh = true;
+    c->next = s->first;
+    if (c->next) c->next->link = &c->next;
+    c->link = &s->first;
+    s->first = c;
     int yes = 1, unsent = SEND_BUFFER;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
     /* What a slow reader leaves should pile up with us, where it is counted, not in the kernel. */
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    ek_exchange *x = ek_alloc(sizeof *x);
-    x->http = s;
-    x->bev = bev;
-    x->since = x->last_taken = ek_now();
-    x->fresh = true;
-    x->next = s->first;
-    if (x->next) x->next->link = &x->next;
-    x->link = &s->first;
-    s->first = x;
-    s->n_connections++;
-    evbuffer_add_cb(bufferevent_get_output(bev), on_output, x);
-    bufferevent_setcb(bev, on_read, on_drained, on_event, x);
-    bufferevent_setwatermark(bev, EV_READ, 0, READ_AHEAD);
-    bufferevent_enable(bev, EV_READ | EV_WRITE);
-}
-
-/* Out of descriptors: accepting pauses until the next sweep instead of spinning. */
-static void on_accept_error(struct evconnlistener *l, void *arg)
-{
-    (void)arg;
-    evconnlistener_disable(l);
+    setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
+    *context = c;
 }
 
 /* --- deadlines --- */
 
-static void sweep_one(ek_exchange *x, double now)
+/* The library does not look at suspended connections; the kernel knows whether the peer is there. */
+static bool peer_gone(int fd)
 {
-    const ek_http_opts *o = &x->http->opts;
-    bool unsent = evbuffer_get_length(bufferevent_get_output(x->bev)) > 0;
-    if (x->cut || (unsent && now - x->last_taken > o->idle_timeout)) {
-        ek_exchange_lost(x);
-    } else if (x->state == LINGER) {
-        if (now - x->since > LINGER_SECONDS) free_exchange(x);
-    } else if (x->state == HEAD && x->since_byte == 0) {
-        double limit = x->fresh ? o->body_timeout : o->idle_timeout;
-        if (x->http->draining || now - x->since > limit) free_exchange(x);
-    } else if (x->state == HEAD || x->state == BODY) {
-        double grace = (double)x->body.len / LEAST_BYTES_PER_SECOND;
-        if (now - x->since_byte > o->body_timeout + grace) refuse(x, 408, "the request did not arrive in time");
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL));
+}
+
+static void sweep_one(ek_conn *c, double now)
+{
+    const ek_http_opts *o = &c->http->opts;
+    ek_exchange *x = c->x;
+    if (x && x->dispatched) {
+        if (x->cut || (x->suspended && peer_gone(c->fd))) ek_http_kill(c);
+        return;
+    }
+    if (c->since_byte == 0 && bytes_received(c->fd) > c->bytes_before) c->since_byte = now;
+    if (c->since_byte == 0) {
+        double limit = c->fresh ? o->body_timeout : o->idle_timeout;
+        if (c->http->draining || now - c->since > limit) ek_http_kill(c);
+    } else {
+        double grace = x ? (double)x->body.len / LEAST_BYTES_PER_SECOND : 0;
+        if (now - c->since_byte > o->body_timeout + grace) ek_http_kill(c);
     }
 }
 
@@ -265,49 +261,76 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
     ek_http *s = arg;
     (void)fd, (void)what;
     double now = ek_now();
-    for (ek_exchange *x = s->first, *next; x; x = next) {
-        next = x->next;
-        sweep_one(x, now);
-    }
-    if (s->listener && !s->draining) evconnlistener_enable(s->listener);
+    for (ek_conn *c = s->first; c; c = c->next) sweep_one(c, now);
+    run_library(s);
 }
 
 /* --- open and close --- */
 
-static ek_err listen_on(ek_http *s, const char *host, int port)
+static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out)
 {
     char service[16];
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
     int bad = getaddrinfo(host, service, &hints, &list);
     if (bad) return ek_fail(EK_EIO, "cannot listen on %s: %s", host, gai_strerror(bad));
-    s->listener = evconnlistener_new_bind(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE | LEV_OPT_CLOSE_ON_EXEC,
-                                          1024, list->ai_addr, (int)list->ai_addrlen);
-    int why = errno;
-    freeaddrinfo(list);
-    if (!s->listener) return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
-    evconnlistener_set_error_cb(s->listener, on_accept_error);
-
+    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), yes = 1;
     struct sockaddr_storage addr;
     socklen_t len = sizeof addr;
-    if (getsockname(evconnlistener_get_fd(s->listener), (struct sockaddr *)&addr, &len))
-        return ek_fail(EK_EIO, "cannot read the listening port: %s", strerror(errno));
-    s->port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                                               : ((struct sockaddr_in *)&addr)->sin_port);
+    bool ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
+              !bind(fd, list->ai_addr, list->ai_addrlen) && !listen(fd, 1024) && !getsockname(fd, (struct sockaddr *)&addr, &len);
+    int why = errno;
+    freeaddrinfo(list);
+    if (!ok) {
+        if (fd >= 0) close(fd);
+        return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
+    }
+    *fd_out = fd;
+    *port_out = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port : ((struct sockaddr_in *)&addr)->sin_port);
     return EK_OK;
 }
 
-ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler, void *arg)
+static void no_log(void *arg, const char *fmt, va_list args)
+{
+    (void)arg, (void)fmt, (void)args;
+}
+
+static ek_err start_library(ek_http *s)
+{
+    int fd = -1;
+    EK_TRY(listen_on(s->opts.host, s->opts.port, &fd, &s->port));
+    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
+                                 MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->opts.max_connections,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opts.idle_timeout,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+                                 MHD_OPTION_END);
+    if (!s->daemon) {
+        close(fd);
+        return ek_fail(EK_EIO, "the HTTP library did not start");
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info || info->epoll_fd < 0) return ek_fail(EK_EIO, "the HTTP library has no event descriptor");
+    s->ready = event_new(s->base, info->epoll_fd, EV_READ | EV_PERSIST, on_ready, s);
+    s->again = event_new(s->base, -1, 0, on_ready, s);
+    s->sweep = event_new(s->base, -1, EV_PERSIST, on_sweep, s);
+    struct timeval every = {0, SWEEP_MS * 1000};
+    event_add(s->ready, NULL);
+    event_add(s->sweep, &every);
+    return EK_OK;
+}
+
+ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
+                    ek_http_error_fn *error, void *arg)
 {
     ek_http *s = ek_alloc(sizeof *s);
     s->base = base;
     s->opts = *opts;
     s->handler = handler;
+    s->error = error;
     s->arg = arg;
-    s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
-    struct timeval every = {0, 250000};
-    event_add(s->sweep, &every);
-    ek_err err = listen_on(s, opts->host, opts->port);
+    ek_err err = start_library(s);
     if (err) {
         ek_http_close(s);
         return err;
@@ -326,22 +349,22 @@ int ek_http_busy(const ek_http *s)
     return s->n_busy;
 }
 
-void ek_http_on_error(ek_http *s, ek_http_error_fn *fn)
-{
-    s->error = fn;
-}
-
 void ek_http_drain(ek_http *s)
 {
     s->draining = true;
-    if (s->listener) evconnlistener_free(s->listener);
-    s->listener = NULL;
+    MHD_socket fd = MHD_quiesce_daemon(s->daemon);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
 }
 
 void ek_http_close(ek_http *s)
 {
-    if (s->listener) evconnlistener_free(s->listener);
-    while (s->first) ek_exchange_lost(s->first);
-    event_free(s->sweep);
+    if (s->daemon) {
+        for (ek_conn *c = s->first; c; c = c->next) ek_http_kill(c);
+        MHD_run(s->daemon); /* stopping with suspended connections is an error */
+        MHD_stop_daemon(s->daemon);
+    }
+    if (s->ready) event_free(s->ready);
+    if (s->again) event_free(s->again);
+    if (s->sweep) event_free(s->sweep);
     free(s);
 }

@@ -1,4 +1,5 @@
-/* HTTP connections on libevent: sockets, limits, deadlines, and replies with back-pressure.
+/* HTTP on libmicrohttpd, driven by libevent's loop: limits, deadlines, and replies with
+ * back-pressure. Why this library: docs/decisions/http.md.
  *
  * One thread, the one that runs the event loop, calls and is called by everything here. A
  * handler sees only whole requests; it answers now or later. What a client can hold by being
@@ -6,9 +7,10 @@
 #ifndef EK_SERVE_HTTP_H
 #define EK_SERVE_HTTP_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/err.h"
-#include "serve/http_parse.h"
 
 struct event_base;
 
@@ -25,11 +27,19 @@ typedef struct ek_http_opts {
     double idle_timeout;     /* seconds of silence between requests, and of a reader */
 } ek_http_opts;
 
+typedef struct ek_span {
+    const char *p;
+    size_t n;
+} ek_span;
+
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */
 typedef void ek_handler_fn(void *arg, ek_exchange *x);
+/* Writes the body of an error found below the handler (limits), so that errors have one shape. */
+typedef void ek_http_error_fn(ek_buf *out, int status, const char *text);
 
-/* EIO: cannot listen there. Strings of opts are copied as needed. */
-ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler, void *arg);
+/* EIO: cannot listen there. */
+ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
+                    ek_http_error_fn *error, void *arg);
 int ek_http_port(const ek_http *s);
 /* Stops accepting; idle connections close, the others after their reply. */
 void ek_http_drain(ek_http *s);
@@ -37,31 +47,26 @@ int ek_http_busy(const ek_http *s); /* exchanges whose reply has not gone out en
 void ek_http_close(ek_http *s);     /* closes everything; on_gone is called for open exchanges */
 
 /* The request; valid until the reply's end. */
-const ek_http_head *ek_exchange_head(const ek_exchange *x);
-ek_span ek_exchange_path(const ek_exchange *x); /* the target without its query */
+const char *ek_exchange_method(const ek_exchange *x);
+const char *ek_exchange_path(const ek_exchange *x); /* percent-decoded, without the query */
+const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 ek_span ek_exchange_body(const ek_exchange *x);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
-/* Called once if the client goes away, or is cut off, before ek_exchange_end: the exchange is
- * gone after the call. Not called after the end. */
+/* Called once if the client goes away, or is cut off, before the reply's end: the exchange is
+ * gone after the call. Not called after the end. NULL: nobody wants to know any more. */
 void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user);
 
 /* A header of the reply, before it begins; no line ends in the value. */
 void ek_exchange_header(ek_exchange *x, const char *name, const char *value);
-void ek_exchange_close_after(ek_exchange *x); /* no further request on this connection */
 
 /* A whole reply: begins and ends it. */
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n);
-/* A reply in pieces. send may cut off a reader that is too far behind; on_gone is then called
- * after it returns, from the event loop. */
+/* A reply in pieces. send cuts a reader off that is too far behind; on_gone is then called later,
+ * from the event loop. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);
 void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);
-void ek_exchange_end(ek_exchange *x); /* the exchange is gone after the call */
+void ek_exchange_end(ek_exchange *x); /* the caller must not use the exchange any more */
 bool ek_exchange_begun(const ek_exchange *x);
-
-/* What answers errors below the handler (malformed heads, limits), so that every error has one
- * shape: writes the body for a status. */
-typedef void ek_http_error_fn(ek_buf *out, int status, const char *text);
-void ek_http_on_error(ek_http *s, ek_http_error_fn *fn);
 
 #endif

@@ -1,22 +1,22 @@
-/* Replies: status line and headers, whole or in chunks. */
-#include <event2/buffer.h>
-#include <event2/bufferevent.h>
-#include <event2/event.h>
+/* The request as the handler sees it, and replies: whole, or in pieces with back-pressure. */
+#include <stdlib.h>
 #include <string.h>
 
-#include "serve/http_conn.h"
+#include "serve/http_state.h"
 
-const ek_http_head *ek_exchange_head(const ek_exchange *x)
+const char *ek_exchange_method(const ek_exchange *x)
 {
-    return &x->head;
+    return x->method;
 }
 
-ek_span ek_exchange_path(const ek_exchange *x)
+const char *ek_exchange_path(const ek_exchange *x)
 {
-    ek_span t = x->head.target;
-    const char *q = memchr(t.p, '?', t.n);
-    if (q) t.n = (size_t)(q - t.p);
-    return t;
+    return x->path;
+}
+
+const char *ek_exchange_find(const ek_exchange *x, const char *header)
+{
+    return MHD_lookup_connection_value(x->conn->mhd, MHD_HEADER_KIND, header);
 }
 
 ek_span ek_exchange_body(const ek_exchange *x)
@@ -42,101 +42,104 @@ void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user)
 
 void ek_exchange_header(ek_exchange *x, const char *name, const char *value)
 {
-    ek_buf_fmt(&x->headers, "%s: %s\r\n", name, value);
+    x->header = ek_realloc(x->header, (size_t)(x->n_headers + 1) * sizeof *x->header);
+    x->header[x->n_headers].name = ek_strdup(name);
+    x->header[x->n_headers++].value = ek_strdup(value);
 }
 
-void ek_exchange_close_after(ek_exchange *x)
+/* The library asks for more of a streamed reply. */
+static ssize_t read_out(void *arg, uint64_t pos, char *buf, size_t room)
 {
-    x->close_after = true;
-}
-
-static const char *reason(int status)
-{
-    switch (status) {
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 415: return "Unsupported Media Type";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Status";
+    ek_exchange *x = arg;
+    (void)pos;
+    if (x->cut) return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = x->out.len - x->taken;
+    if (n == 0 && x->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n == 0) {
+        x->suspended = true;
+        MHD_suspend_connection(x->conn->mhd);
+        return 0;
     }
+    if (n > room) n = room;
+    memcpy(buf, x->out.data + x->taken, n);
+    x->taken += n;
+    if (x->taken == x->out.len) {
+        ek_buf_clear(&x->out);
+        x->taken = 0;
+    }
+    return (ssize_t)n;
 }
 
-/* length < 0: the length is not known yet. */
-static void start(ek_exchange *x, int status, const char *type, int64_t length)
+static void add_headers(ek_exchange *x, const char *type)
 {
-    struct evbuffer *out = bufferevent_get_output(x->bev);
-    x->begun = true;
-    if (x->http->draining) x->close_after = true;
-    if (length < 0 && x->head.minor == 0) x->plain = x->close_after = true;
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nserver: evenkeel\r\ncontent-type: %s\r\n%s", status, reason(status), type,
-                        ek_buf_text(&x->headers));
-    if (length >= 0) evbuffer_add_printf(out, "content-length: %lld\r\n", (long long)length);
-    else if (!x->plain) evbuffer_add_printf(out, "transfer-encoding: chunked\r\n");
-    if (x->close_after) evbuffer_add_printf(out, "connection: close\r\n");
-    else if (x->head.minor == 0) evbuffer_add_printf(out, "connection: keep-alive\r\n");
-    evbuffer_add(out, "\r\n", 2);
+    MHD_add_response_header(x->response, "content-type", type);
+    MHD_add_response_header(x->response, "server", "evenkeel");
+    if (x->http->draining) MHD_add_response_header(x->response, "connection", "close");
+    for (int i = 0; i < x->n_headers; i++) MHD_add_response_header(x->response, x->header[i].name, x->header[i].value);
 }
 
-/* Ready for the connection's next request, once the output is gone. */
-static void finish(ek_exchange *x)
+enum MHD_Result ek_exchange_queue(ek_exchange *x)
 {
-    x->state = SENDING;
-    x->gone = NULL;
-    x->begun = x->plain = x->fresh = false;
-    x->http->body_bytes -= x->body_counted;
-    x->body_counted = 0;
-    ek_buf_fini(&x->body);
-    ek_buf_clear(&x->headers);
+    if (x->queued) return MHD_YES;
+    x->queued = true;
+    return MHD_queue_response(x->conn->mhd, (unsigned)x->status, x->response);
 }
 
-static bool wants_body(const ek_exchange *x)
+/* Now if the connection waits for it, else when the handler returns to the library. */
+static void queue_soon(ek_exchange *x)
 {
-    return !ek_span_is(x->head.method, "HEAD");
+    if (!x->suspended) return;
+    ek_exchange_queue(x);
+    ek_http_wake(x);
 }
 
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
 {
-    start(x, status, type, (int64_t)n);
-    if (wants_body(x)) evbuffer_add(bufferevent_get_output(x->bev), body, n);
-    finish(x);
+    x->begun = x->ended = true;
+    x->gone = NULL;
+    x->status = status;
+    x->response = MHD_create_response_from_buffer(n, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
+    EK_ASSERT(x->response);
+    add_headers(x, type);
+    queue_soon(x);
 }
 
 void ek_exchange_begin(ek_exchange *x, int status, const char *type)
 {
-    start(x, status, type, -1);
+    enum { BLOCK = 16 << 10 };
+    x->begun = true;
+    x->status = status;
+    x->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_out, x, NULL);
+    EK_ASSERT(x->response);
+    add_headers(x, type);
+    queue_soon(x);
+}
+
+/* Taken bytes at the front are dropped once they are the larger part. */
+static void compact(ek_exchange *x)
+{
+    size_t left = x->out.len - x->taken;
+    if (x->taken < left || x->taken == 0) return;
+    memmove(x->out.data, x->out.data + x->taken, left);
+    x->out.len = left;
+    x->taken = 0;
 }
 
 void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 {
-    if (x->cut || n == 0 || !wants_body(x)) return;
-    struct evbuffer *out = bufferevent_get_output(x->bev);
-    if (evbuffer_get_length(out) + n > x->http->opts.max_unsent) {
-        x->cut = true; /* the next sweep closes it; now its owner is in the middle of sending */
+    if (x->cut) return;
+    compact(x);
+    if (x->out.len - x->taken + n > x->http->opts.max_unsent) {
+        x->cut = true; /* the sweep ends it; now its owner is in the middle of sending */
         return;
     }
-    if (x->plain) {
-        evbuffer_add(out, bytes, n);
-        return;
-    }
-    evbuffer_add_printf(out, "%zx\r\n", n);
-    evbuffer_add(out, bytes, n);
-    evbuffer_add(out, "\r\n", 2);
+    ek_buf_add(&x->out, bytes, n);
+    ek_http_wake(x);
 }
 
 void ek_exchange_end(ek_exchange *x)
 {
-    struct evbuffer *out = bufferevent_get_output(x->bev);
-    if (!x->plain && !x->cut && wants_body(x)) evbuffer_add(out, "0\r\n\r\n", 5);
-    finish(x);
-    /* Nothing left to send: the write callback that moves the connection on must still come. */
-    if (evbuffer_get_length(out) == 0) bufferevent_trigger(x->bev, EV_WRITE, BEV_OPT_DEFER_CALLBACKS);
+    x->ended = true;
+    x->gone = NULL;
+    ek_http_wake(x);
 }

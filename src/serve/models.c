@@ -22,35 +22,16 @@ void ek_models_list(ek_server *s, ek_exchange *x)
     ek_buf_fini(&b);
 }
 
-static int hex(char c)
+void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
 {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
-static void percent_decode(ek_buf *out, ek_span s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '%' && i + 2 < s.n && hex(s.p[i + 1]) >= 0 && hex(s.p[i + 2]) >= 0) {
-            ek_buf_char(out, (char)(hex(s.p[i + 1]) * 16 + hex(s.p[i + 2])));
-            i += 2;
-        } else {
-            ek_buf_char(out, s.p[i]);
-        }
-    }
-}
-
-void ek_models_one(ek_server *s, ek_exchange *x, ek_span id)
-{
-    ek_buf name = {0}, b = {0};
-    percent_decode(&name, id);
-    if (name.len == strlen(s->model_name) && !memcmp(ek_buf_text(&name), s->model_name, name.len)) {
+    ek_buf b = {0};
+    if (!strcmp(id, s->model_name)) {
         entry(&b, s);
         ek_reply_json(x, 200, &b);
     } else {
-        ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", ek_buf_text(&name), s->model_name);
+        ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);
         ek_reply_error(x, 404, ek_buf_text(&b), "model", "model_not_found");
     }
-    ek_buf_fini(&name);
     ek_buf_fini(&b);
 }
 

@@ -86,9 +86,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
     if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce) return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
     EK_TRY(open_loop(s));
-    EK_TRY(ek_http_open(&s->http, s->base, &opts->http, ek_route, s));
-    ek_http_on_error(s->http, http_error);
-    return EK_OK;
+    return ek_http_open(&s->http, s->base, &opts->http, ek_route, http_error, s);
 }
 
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts)

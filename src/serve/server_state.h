@@ -37,7 +37,7 @@ void ek_reply_error(ek_exchange *x, int status, const char *message, const char 
 void ek_reply_failure(ek_exchange *x, ek_err err, const char *param);
 
 void ek_models_list(ek_server *s, ek_exchange *x);
-void ek_models_one(ek_server *s, ek_exchange *x, ek_span id);
+void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
 void ek_health(ek_server *s, ek_exchange *x);
 
 /* One chat completion from request to last byte. */

@@ -1,0 +1,66 @@
+/* Connections and exchanges as http.c and http_reply.c share them. */
+#ifndef EK_SERVE_HTTP_STATE_H
+#define EK_SERVE_HTTP_STATE_H
+
+#include <microhttpd.h>
+
+#include "serve/http.h"
+
+/* A connection, from accept to close. */
+typedef struct ek_conn {
+    ek_http *http;
+    struct MHD_Connection *mhd;
+    struct ek_conn *next, **link;
+    int fd;
+    ek_exchange *x;        /* the request it carries, from the end of its head on */
+    double since;          /* accepted, or the last reply was out */
+    double since_byte;     /* first byte of a request that is not yet here; 0 while there is none */
+    uint64_t bytes_before; /* received up to `since` */
+    bool fresh;            /* no request was read yet */
+} ek_conn;
+
+struct ek_exchange {
+    ek_http *http;
+    ek_conn *conn;
+    uint64_t number;
+    char *method, *path;
+    ek_buf body;
+    size_t body_counted;
+    const char *refusal; /* an error found while the body still comes */
+    int refusal_status;
+
+    struct MHD_Response *response; /* complete, or fed from out */
+    int status;
+    struct reply_header { char *name, *value; } *header;
+    int n_headers;
+    ek_buf out;          /* streamed and not yet taken by the library: from `taken` on */
+    size_t taken;
+    bool dispatched, begun, queued, ended, suspended, cut;
+
+    void (*gone)(void *user);
+    void *gone_user;
+};
+
+struct ek_http {
+    struct event_base *base;
+    struct MHD_Daemon *daemon;
+    struct event *ready, *again, *sweep;
+    ek_http_opts opts;
+    ek_handler_fn *handler;
+    ek_http_error_fn *error;
+    void *arg;
+    ek_conn *first;
+    int port, n_busy;
+    size_t body_bytes;   /* of all bodies that are arriving or being answered */
+    uint64_t n_requests;
+    bool draining;
+};
+
+/* Lets the library go on with a connection that waits for its handler or for more output. */
+void ek_http_wake(ek_exchange *x);
+/* Ends a connection whatever it is doing; its exchange hears of it from the library. */
+void ek_http_kill(ek_conn *c);
+void ek_exchange_free(ek_exchange *x);
+enum MHD_Result ek_exchange_queue(ek_exchange *x);
+
+#endif
