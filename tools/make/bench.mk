@@ -1,5 +1,7 @@
-# Micro-benchmarks of single operators.
-$B/bench/bench_%: $B/bench/bench_%.o $B/bench/probe_avx512.o $(call libs,ops)
+# Micro-benchmarks of single operators: bench/bench_X.c is one program over ops and the probes.
+PROBES := $(patsubst %.c,$B/%.o,$(wildcard bench/probe*.c))
+
+$B/bench/bench_%: $B/bench/bench_%.o $(PROBES) $(call libs,ops)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak

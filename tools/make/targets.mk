@@ -22,3 +22,4 @@ distclean: ## remove every build
 	rm -rf build
 
 include tools/make/same.mk
+include tools/make/bench.mk
