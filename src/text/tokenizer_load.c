@@ -152,7 +152,7 @@ static ek_err read_pair(ek_cursor *c, ek_buf *b, size_t *border, size_t rank)
         return ek_fail(EK_EFORMAT, "merge %zu, '%.80s', is not two pieces with a space between", rank, ek_buf_text(b));
     *border = (size_t)(space - b->data);
     memmove(space, space + 1, b->len - *border - 1);
-    b->len--;
+    b->data[--b->len] = '\0';
     return EK_OK;
 }
 
