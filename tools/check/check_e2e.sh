@@ -4,6 +4,10 @@
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1
+if [ ! -x "$build/evenkeel" ]; then # one layer's tests alone; `make check` always builds it
+  echo "no $build/evenkeel: not run"
+  exit 0
+fi
 model=models/pocket
 if [ ! -e "$model/config.json" ]; then
   model=$build/tiny
