@@ -1,0 +1,193 @@
+/* Every kernel of every instruction set against the plain definition, bit for bit. */
+#include <stdio.h>
+
+#include "base/cpu.h"
+#include "lib/plain.h"
+#include "ref.h"
+
+static void fill(void *p, size_t n, uint64_t key)
+{
+    for (size_t i = 0; i < n; i++) ((uint8_t *)p)[i] = (uint8_t)(256 * ref_uniform(key, i));
+}
+
+static void fill_floats(float *x, size_t n, uint64_t key)
+{
+    for (size_t i = 0; i < n; i++) x[i] = (float)(ref_normal(key, i) * ldexp(1, (int)(i % 9) - 4));
+}
+
+static void same(const void *want, const void *got, size_t n, const char *what, int a, int b)
+{
+    if (memcmp(want, got, n)) fail_msg("%s differs at %d, %d", what, a, b);
+}
+
+#define EACH_ISA(k)                                                                                   \
+    for (const char *const *isa = ek_cpu_isas() + 1; *isa; isa++)                                     \
+        for (unsigned cpu = 0, once = ek_cpu_mask(*isa, &cpu) == EK_OK; once; once = 0)               \
+            for (lib_kernels k = (lib_kernels_init(&k, cpu), k), *go = &k; go; go = NULL)
+
+static void test_conversions(void **state)
+{
+    (void)state;
+    enum { N = 70 };
+    uint16_t *h = ref_take(65536 * 2);
+    float *x = ref_take(65536 * 4), *y = ref_take(65536 * 4);
+    for (int i = 0; i < 65536; i++) h[i] = (uint16_t)i;
+    EACH_ISA(k)
+        for (ek_type t = EK_TYPE_F16; t <= EK_TYPE_BF16; t++) {
+            plain_widen(x, (uint8_t *)h, t, 65536);
+            k.widen(y, (uint8_t *)h, t, 65536);
+            for (int i = 0; i < 65536; i++)
+                if (memcmp(x + i, y + i, 4) && !(isnan(x[i]) && isnan(y[i]))) fail_msg("%s: widen %04x", *isa, i);
+            for (int n = 0; n < N; n++) {
+                float *z = ref_take(4 * N);
+                uint16_t *a = ref_take(2 * N), *b = ref_take(2 * N);
+                fill_floats(z, N, (uint64_t)n);
+                if (n % 3 == 0) z[n / 2] = (float)INFINITY, z[n / 3] = 1e-7f;
+                plain_narrow((uint8_t *)a, t, z, n);
+                k.narrow((uint8_t *)b, t, z, n);
+                same(a, b, 2 * N, "narrow", n, (int)t);
+                plain_widen(x, (uint8_t *)a, t, n);
+                k.widen(y, (uint8_t *)a, t, n);
+                same(x, y, 4 * (size_t)n, "widen", n, (int)t);
+            }
+        }
+    ref_free_all();
+}
+
+static void test_affine(void **state)
+{
+    (void)state;
+    static const int bits[] = {2, 3, 4, 5, 6, 8};
+    uint8_t codes[128];
+    float want[128], got[128];
+    fill(codes, sizeof codes, 1);
+    EACH_ISA(k)
+        for (int b = 0; b < 6; b++)
+            for (int n = 8; n <= 128; n += 8) {
+                float s = (float)ref_normal(2, (uint64_t)n), o = (float)ref_normal(3, (uint64_t)n);
+                plain_affine(want, codes, n, bits[b], s, o);
+                k.affine(got, codes, n, bits[b], s, o);
+                same(want, got, 4 * (size_t)n, "affine", bits[b], n);
+            }
+}
+
+static void test_turn_and_madd(void **state)
+{
+    (void)state;
+    static float rows[EK_PANEL * LIB_DEPTH], want[LIB_COLS * LIB_DEPTH], got[LIB_COLS * LIB_DEPTH], x[50 * 80];
+    static float a[50 * LIB_COLS], b[50 * LIB_COLS];
+    const float *xp[50];
+    fill_floats(rows, EK_PANEL * LIB_DEPTH, 1);
+    fill_floats(x, 50 * 80, 2);
+    for (int r = 0; r < 50; r++) xp[r] = x + r * 80;
+    EACH_ISA(k)
+    {
+        memset(want, 0, sizeof want), memset(got, 0, sizeof got);
+        plain_turn(want + 16, rows);
+        k.turn(got + 16, rows);
+        same(want, got, sizeof want, "turn", 0, 0);
+        fill_floats(want, LIB_COLS * LIB_DEPTH, 3);
+        for (int n = 1; n <= 50; n += n < 8 ? 1 : 7)
+            for (int depth = 1; depth <= LIB_DEPTH; depth += 9) {
+                fill_floats(a, 50 * LIB_COLS, 4);
+                memcpy(b, a, sizeof a);
+                plain_madd(a, xp, 3, n, want, depth);
+                k.madd(b, xp, 3, n, want, depth);
+                same(a, b, sizeof a, "madd", n, depth);
+            }
+    }
+}
+
+static void test_unpack(void **state)
+{
+    (void)state;
+    static const int bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
+    static float want[LIB_COLS * LIB_DEPTH], got[LIB_COLS * LIB_DEPTH];
+    for (int b = 0; b < 6; b++)
+        for (int g = 0; g < 3; g++)
+            for (int bf = 0; bf < 2; bf++) {
+                enum { N = 90, K = 384 };
+                ek_linear w;
+                assert_int_equal(ek_linear_plan_affine(&w, 0, N, K, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true), EK_OK);
+                w.data = ref_take(w.bytes);
+                uint8_t *codes = ref_take(N * K);
+                float *s = ref_take(N * K * 4), *o = ref_take(N * K * 4), value[K];
+                fill(codes, N * K, 5);
+                fill_floats(s, N * K / 32, 6), fill_floats(o, N * K / 32, 7);
+                assert_int_equal(ek_linear_pack_affine(&w, 0, N, codes, s, o, bf ? EK_BF16 : EK_F32), EK_OK);
+                for (int k0 = 0; k0 < K; k0 += LIB_DEPTH)
+                    for (int p0 = 0; p0 < w.n_panels; p0 += 4) {
+                        memset(want, 0, sizeof want);
+                        plain_unpack(want, &w, p0, k0, LIB_DEPTH);
+                        for (int n = 0; n < LIB_COLS && p0 * 16 + n < N; n++) { /* the definition against the engine's */
+                            ek_linear_row(&w, p0 * 16 + n, value);
+                            for (int k = 0; k < LIB_DEPTH; k++) assert_memory_equal(&want[k * LIB_COLS + n], &value[k0 + k], 4);
+                        }
+                        EACH_ISA(k)
+                        {
+                            memset(got, 0, sizeof got);
+                            k.unpack(got, &w, p0, k0, LIB_DEPTH);
+                            same(want, got, sizeof want, "unpack", bits[b], groups[g]);
+                        }
+                    }
+                ref_free_all();
+            }
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const int dims[] = {1, 3, 8, 17, 33, 64, 72, 96, 100, 128, 250, 256, 257, 288, 512};
+    static float q[EK_TILE * EK_Q_STRIDE], e[EK_TILE * EK_SEGMENT], e2[EK_TILE * EK_SEGMENT];
+    static float o[EK_TILE * 512], o2[EK_TILE * 512];
+    uint8_t *rows = ref_take(40 * 512 * 4 + 64);
+    for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++) {
+        ek_view v = {.data = rows, .type = t, .n_dims = 1, .dim = {40 * 512}, .stride = {1}};
+        for (int i = 0; i < 40 * 512; i++) ref_set(&v, i, ref_normal(8, (uint64_t)i));
+        size_t size = t == EK_TYPE_F32 ? 4 : 2;
+        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+            for (int nq = 1; nq <= EK_TILE; nq++) {
+                int dim = dims[d];
+                memset(q, 0, sizeof q);
+                for (int i = 0; i < nq; i++) fill_floats(q + i * EK_Q_STRIDE, (size_t)dim, (uint64_t)i);
+                lib_score_block b = {.type = t, .dim = dim, .q = q, .n_q = nq, .e = e};
+                for (int j = 0; j < LIB_KEYS; j++) b.key[j] = rows + (size_t)(j * 5 % 13 * dim) * size;
+                plain_scores(&b);
+                EACH_ISA(k)
+                {
+                    lib_score_block c = b;
+                    c.e = e2;
+                    k.scores(&c);
+                    for (int i = 0; i < nq; i++)
+                        for (int j = 0; j < LIB_KEYS; j++)
+                            if (e[i * EK_SEGMENT + j] != e2[i * EK_SEGMENT + j]) fail_msg("%s scores: dim %d, %d queries", *isa, dim, nq);
+                }
+                for (int n = 1; n <= 40; n += 13) {
+                    fill_floats(e, EK_TILE * EK_SEGMENT, 9);
+                    lib_value_run r = {.v = rows, .stride = (ptrdiff_t)((size_t)dim * size), .n_keys = n, .type = t, .dim = dim, .n_q = nq,
+                                       .e = e + 5, .o = o, .ldo = (dim + 15) / 16 * 16};
+                    fill_floats(o, EK_TILE * 512, 10);
+                    plain_values(&r);
+                    EACH_ISA(k)
+                    {
+                        r.o = o2;
+                        fill_floats(o2, EK_TILE * 512, 10);
+                        k.values(&r);
+                        for (int i = 0; i < nq; i++)
+                            same(o + i * r.ldo, o2 + i * r.ldo, (size_t)dim * 4, "values", dim, nq);
+                    }
+                }
+            }
+    }
+    ref_free_all();
+}
+
+int main(int argc, char **argv)
+{
+    ref_main(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conversions), cmocka_unit_test(test_affine),    cmocka_unit_test(test_turn_and_madd),
+        cmocka_unit_test(test_unpack),      cmocka_unit_test(test_attention),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
