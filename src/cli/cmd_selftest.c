@@ -1,0 +1,237 @@
+/* selftest: the promise on the user's own model and machine. The same requests are run alone,
+ * in company, cut into chunks, interrupted, on other threads and other instruction sets; every
+ * row of logits must have the same bits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "cli/open.h"
+#include "engine/backend.h"
+#include "engine/witness.h"
+
+enum { N_ASKS = 6, REPLY = 12, CTX = 512 };
+
+typedef struct selftest {
+    const ek_cli *cli;
+    const char *dir;
+    ek_model_opts opts;
+    ek_pool *pool;
+    ek_model *model;
+    double macs; /* of one row */
+    int ctx;
+    int32_t tokens[N_ASKS][CTX];
+    ek_ask ask[N_ASKS];
+    ek_witness want[N_ASKS];
+    int passed, failed;
+} selftest;
+
+/* One way of running the requests. Zero stands for "as alone". */
+typedef struct way {
+    const char *name;
+    int max_requests, chunk;
+    bool scarce;   /* pages for the prompts, not for the replies: the youngest start over */
+    int arrive;    /* steps over which arrivals are scattered */
+    int most_rows; /* leave out requests beyond this many rows */
+} way;
+
+static void grow_asks(selftest *t)
+{
+    /* a segment of 256 keys and a bit; some whose replies need a page more than their prompts */
+    static const int length[N_ASKS] = {60, 4, 310, 33, 122, 64};
+    const ek_config *c = ek_model_config(t->model);
+    uint64_t seed = (uint64_t)t->cli->seed;
+    t->ctx = c->max_position_embeddings < CTX ? c->max_position_embeddings : CTX;
+    for (int i = 0; i < N_ASKS; i++) {
+        ek_ask *a = &t->ask[i];
+        int n = length[i] + REPLY < t->ctx ? length[i] : t->ctx - REPLY;
+        for (int k = 0; k < n; k++)
+            t->tokens[i][k] = (int32_t)(ek_mix64(seed * 1000003 + (uint64_t)(i * CTX + k)) % (uint64_t)c->vocab_size);
+        if (c->bos < c->vocab_size) t->tokens[i][0] = c->bos;
+        *a = (ek_ask){.tokens = t->tokens[i], .n_tokens = n, .max_tokens = REPLY, .told_from = i % 3 ? n : 0,
+                      .ignore_eos = true,
+                      .sampling = ek_sampling_greedy()};
+        if (i % 2 == 0) continue;
+        a->sampling.temperature = 1;
+        a->sampling.top_k = 64;
+        a->sampling.top_p = 0.95f;
+        a->sampling.seed = seed + (uint64_t)i;
+    }
+}
+
+static int pick(const selftest *t, const way *w, int *which)
+{
+    int n = 0, rows = 0;
+    for (int i = 0; i < N_ASKS; i++) {
+        int more = t->ask[i].n_tokens + t->ask[i].max_tokens;
+        if (w->most_rows && rows + more > w->most_rows) continue;
+        rows += more;
+        which[n++] = i;
+    }
+    if (n == 0) which[n++] = 1; /* the shortest */
+    return n;
+}
+
+static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **out)
+{
+    ek_engine_opts o = ek_engine_defaults();
+    ek_backend on = ek_backend_model(t->model);
+    o.max_requests = w->max_requests ? w->max_requests : n;
+    o.max_queue = n;
+    o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
+    o.ctx_tokens = t->ctx;
+    if (w->scarce) {
+        on.n_pages[EK_SLIDING] = n * (t->ctx / EK_PAGE_TOKENS + 1);
+        for (int i = 0; i < n; i++) on.n_pages[EK_FULL] += (t->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+    }
+    return ek_engine_open_on(out, &on, &o);
+}
+
+/* Runs the picked requests into got. */
+static ek_err run(const selftest *t, const way *w, const int *which, int n, ek_witness *got, ek_engine_stats *stats)
+{
+    ek_engine *e;
+    ek_ask ask[N_ASKS];
+    for (int i = 0; i < n; i++) {
+        ask[i] = t->ask[which[i]];
+        if (w->arrive) ask[i].arrive = (int)(ek_mix64((uint64_t)t->cli->seed + (uint64_t)i) % (uint64_t)w->arrive);
+    }
+    EK_TRY(open_engine(t, w, n, &e));
+    ek_err err = ek_witness_run(e, ask, n, got);
+    ek_engine_stats_read(e, stats);
+    ek_engine_close(e);
+    return err;
+}
+
+static ek_err run_alone(selftest *t)
+{
+    static const way alone = {.max_requests = 1};
+    ek_engine_stats stats;
+    for (int i = 0; i < N_ASKS; i++) EK_TRY(run(t, &alone, &i, 1, &t->want[i], &stats));
+    for (int i = 0; i < N_ASKS; i++)
+        if (t->want[i].finish == EK_FINISH_ERROR)
+            return ek_fail(EK_EINTERNAL, "alone: %s", t->want[i].text);
+    return EK_OK;
+}
+
+/* One row of the report. */
+static void report(selftest *t, const way *w)
+{
+    ek_witness got[N_ASKS] = {0};
+    int which[N_ASKS], n = pick(t, w, which), rows = 0;
+    char where[160] = "";
+    double start = ek_now();
+    ek_engine_stats stats = {0};
+    bool good = run(t, w, which, n, got, &stats) == EK_OK;
+    if (!good) snprintf(where, sizeof where, "%s", ek_err_text());
+    for (int i = 0; i < n; i++) {
+        good = good && ek_witness_same(&t->want[which[i]], &got[i], where, sizeof where);
+        rows += got[i].n_prompt + got[i].n_reply;
+        ek_witness_fini(&got[i]);
+    }
+    t->passed += good;
+    t->failed += !good;
+    if (good) printf("ok    %-22s %d requests, %d tokens, %.1f s", w->name, n, rows, ek_now() - start);
+    if (good) printf(w->scarce ? ", %d interrupted\n" : "\n", (int)stats.preempted);
+    else printf("FAIL  %-22s %s\n", w->name, where);
+    fflush(stdout);
+}
+
+static void close_model(selftest *t)
+{
+    ek_model_close(t->model);
+    ek_pool_close(t->pool);
+    t->model = NULL;
+    t->pool = NULL;
+}
+
+static ek_err open_model(selftest *t, int threads, unsigned cpu)
+{
+    ek_model_opts opts = t->opts;
+    EK_TRY(ek_pool_open(&t->pool, threads));
+    opts.pool = t->pool;
+    opts.cpu = cpu;
+    ek_err err = ek_model_open(&t->model, t->dir, &opts);
+    if (err) ek_pool_close(t->pool), t->pool = NULL;
+    return err;
+}
+
+/* The same with the model opened anew. */
+static void report_on(selftest *t, const char *what, int threads, unsigned cpu)
+{
+    way w = {.name = what};
+    /* The scalar definition makes about 3e8 multiply-adds a second: half a minute of them. */
+    if (!cpu) w.most_rows = 1 + (int)(1e10 / t->macs < 1e6 ? 1e10 / t->macs : 1e6);
+    if (open_model(t, threads, cpu)) {
+        printf("FAIL  %-22s %s\n", what, ek_err_text());
+        t->failed++;
+        return;
+    }
+    report(t, &w);
+    close_model(t);
+}
+
+/* 1, 2, 3, 4, then doubling, and all of them; 0 behind the last. */
+static int next_count(int n, int threads)
+{
+    if (n == threads) return 0;
+    if (n < 4) return n + 1;
+    return n * 2 < threads ? n * 2 : threads;
+}
+
+static ek_err run_all(selftest *t)
+{
+    int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
+    EK_TRY(open_model(t, threads, t->opts.cpu));
+    ek_log_set(EK_LOG_WARN); /* what it needs was said; it is opened many times */
+    t->macs = ek_model_macs_logit_row(t->model);
+    printf("%s\n%s, %d threads, %s\n", t->dir, ek_model_numerics_id(t->model), threads, ek_cpu_isa(t->opts.cpu));
+    fflush(stdout);
+    grow_asks(t);
+    EK_TRY(run_alone(t));
+    const way ways[] = {
+        {.name = "alone, again", .max_requests = 1},
+        {.name = "together"},
+        {.name = "late", .arrive = 20, .chunk = 100},
+        {.name = "chunked, 7 tokens", .chunk = 7},
+        {.name = "chunked, 64 tokens", .chunk = 64},
+        {.name = "chunked, 255 tokens", .chunk = 255},
+        {.name = "interrupted, resumed", .scarce = true, .chunk = 40},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) report(t, &ways[i]);
+    close_model(t);
+    char what[64];
+    for (int n = 1; n > 0; n = next_count(n, threads)) {
+        snprintf(what, sizeof what, "%d thread%s", n, n > 1 ? "s" : "");
+        report_on(t, what, n, t->opts.cpu);
+    }
+    for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
+        unsigned cpu;
+        EK_TRY(ek_cpu_mask(*isa, &cpu));
+        if (cpu != t->opts.cpu) report_on(t, *isa, threads, cpu);
+    }
+    return EK_OK;
+}
+
+int ek_cmd_selftest(const ek_cli *cli)
+{
+    selftest *t = calloc(1, sizeof *t);
+    if (!t) return 1;
+    t->cli = cli;
+    ek_err err = ek_cli_model_dir(cli, &t->dir);
+    if (!err) err = ek_cli_model_opts(cli, &t->opts, &t->pool);
+    if (!err) {
+        ek_pool_close(t->pool); /* every model here gets threads of its own */
+        t->pool = NULL;
+        err = run_all(t);
+    }
+    if (t->model) close_model(t);
+    int status = err ? ek_cli_failed(cli) : t->failed > 0;
+    if (!err) printf("%d passed, %d failed\n", t->passed, t->failed);
+    for (int i = 0; i < N_ASKS; i++) ek_witness_fini(&t->want[i]);
+    free(t);
+    return status;
+}
