@@ -469,10 +469,15 @@ static void close_value(ek_args *a)
     }
 }
 
+/* Stands the machine inside a key or a value? */
+static bool is_open(const ek_args *a)
+{
+    return a->state != KEY_START && a->state != VALUE && a->state != AFTER && a->state != DONE;
+}
+
 bool ek_args_close(ek_args *a)
 {
-    do close_value(a);
-    while (!a->bad && (a->state == BARE || a->state == HOLD || a->state == KEY_BARE));
+    while (!a->bad && is_open(a)) close_value(a);
     if (!a->bad && a->state == VALUE && top(a)->closer != ']') emit_bare(a, "", 0);
     while (a->depth > 0 && !a->bad) pop(a);
     return !a->bad;

@@ -171,7 +171,7 @@ static bool call_name(const ek_reply *r, const char **name, size_t *n)
 
 static void send_args(ek_reply *r)
 {
-    if (r->args.out.len == 0 || r->args.bad) return;
+    if (r->args.out.len == 0) return;
     send(r, EK_REPLY_CALL_ARGS, r->args.out.data, r->args.out.len);
     ek_buf_clear(&r->args.out);
 }
