@@ -1,0 +1,210 @@
+/* engine: whoever shares a step, a request gets the reply that its tokens alone decide. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "asks.h"
+#include "base/log.h"
+#include "base/rng.h"
+
+/* Everything at random at once: arrivals, chunks, pools that are too small for all, cancelled
+ * and broken neighbours. Returns how often one was preempted. */
+static int run_scene(uint64_t seed)
+{
+    uint64_t r = ek_mix64(seed ^ 0x5ce7e);
+    fake f;
+    int window = 1 + (int)(ek_mix64(r) % 200), kinds = (int)(r % 5);
+    fake_init(&f, window, kinds != 1, kinds != 2);
+    int n = 1 + (int)((r >> 8) % MOST_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
+    int whole = (MOST_PROMPT + MOST_REPLY + 63) / 64;
+    int full = whole + (int)((r >> 32) % 20), sliding = (window + 62) / 64 + 2 + (int)((r >> 40) % 12);
+    ek_engine *e = open_engine(&f, full, sliding, 1 + (int)((r >> 48) % 12), chunk);
+    for (int i = 0; i < n; i++) {
+        uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
+        grow(&asks[i], &f, s, s % 4 == 0 ? MOST_PROMPT : 60);
+        asks[i].cancel = s >> 8 & 1 && s >> 9 & 1;
+        if ((s >> 10 & 7) == 0) asks[i].broken = true, asks[i].prompt[asks[i].n_prompt - 1] = FAKE_FAILS;
+        if (asks[i].broken) asks[i].told_from = asks[i].n_prompt;
+    }
+    bool worked = true;
+    for (uint64_t step = 0; worked || n_arrived < n; step++) {
+        uint64_t s = ek_mix64(seed * 7919 + step);
+        for (int k = (int)(s % 3); k > 0 && n_arrived < n; k--, n_arrived++) {
+            submit(e, &asks[n_arrived]);
+        }
+        ask *victim = &asks[(s >> 8) % (uint64_t)n];
+        if (victim->cancel && (s >> 20) % 16 == 0) ek_engine_cancel(e, victim->id);
+        assert_int_equal(ek_engine_step(e, &worked), EK_OK);
+        assert_true(step < 100000);
+    }
+    for (int i = 0; i < n; i++) check(&asks[i]);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    assert_int_equal(stats.running + stats.waiting, 0);
+    assert_int_equal(stats.requests, n);
+    for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(stats.pages_used[k], 0);
+    assert_true(f.most_rows <= e->max_rows && f.most_logits <= e->max_told + e->opts.max_requests);
+    ek_engine_close(e);
+    return (int)stats.preempted;
+}
+
+static void company_does_not_matter(void **state)
+{
+    (void)state;
+    int preempted = 0;
+    for (uint64_t seed = 0; seed < 150; seed++) preempted += run_scene(seed);
+    assert_true(preempted > 100); /* the scenes are tight enough to mean something */
+}
+
+static void chunks_cover_the_prompt(void **state)
+{
+    (void)state;
+    static const int chunks[] = {1, 7, 64, 255, 256, 257, 700, 5000};
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        fake f;
+        fake_init(&f, 100, true, true);
+        ek_engine *e = open_engine(&f, 64, 64, 3, chunks[c]);
+        grow(&asks[0], &f, 77, 60);
+        asks[0].n_prompt = 700;
+        for (int i = 0; i < 700; i++) asks[0].prompt[i] = i % 90;
+        asks[0].told_from = 0;
+        asks[0].n_want = fake_reply(&f, asks[0].prompt, 700, &asks[0].sampling, asks[0].ignore_eos, asks[0].most, 4096,
+                                    asks[0].want);
+        submit(e, &asks[0]);
+        step_until_idle(e);
+        check(&asks[0]);
+        int prompt_steps = (700 + chunks[c] - 1) / chunks[c];
+        assert_int_equal(f.steps, prompt_steps + asks[0].n_want - 1);
+        assert_true(f.most_rows <= chunks[c]);
+        ek_engine_close(e);
+    }
+}
+
+/* Prompt logits come in batches of what the buffer holds. */
+static void prompt_logits_are_bounded(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 10, true, true);
+    ek_engine *e = open_engine(&f, 64, 64, 2, 512);
+    e->max_told = 5;
+    for (int i = 0; i < 2; i++) {
+        grow(&asks[i], &f, 91 + (uint64_t)i, 200);
+        asks[i].told_from = 3 < asks[i].n_prompt ? 3 : 0;
+        submit(e, &asks[i]);
+    }
+    step_until_idle(e);
+    for (int i = 0; i < 2; i++) check(&asks[i]);
+    assert_true(f.most_logits <= 5 + 2);
+    ek_engine_close(e);
+}
+
+/* Two requests that together outgrow the pool: the younger starts over, the older never does,
+ * and no token is sampled twice (on_event would see it). */
+static void the_youngest_is_preempted(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 4, 8, 2, 512);
+    assert_int_equal(ek_engine_ctx(e), 256);
+    for (int i = 0; i < 2; i++) {
+        grow(&asks[i], &f, 5, 60);
+        asks[i].n_prompt = 60 + i;
+        asks[i].told_from = 0;
+        asks[i].ignore_eos = true;
+        asks[i].most = 100;
+        for (int k = 0; k < 61; k++) asks[i].prompt[k] = k + i;
+        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, true, 100, 256, asks[i].want);
+        submit(e, &asks[i]);
+    }
+    for (bool worked = true; worked;) {
+        ek_engine_step(e, &worked);
+        assert_true(asks[0].n_got >= asks[1].n_got);
+    }
+    check(&asks[0]);
+    check(&asks[1]);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    assert_true(stats.preempted >= 1);
+    assert_int_equal(stats.prompt_tokens, 60 + 61);
+    assert_int_equal(stats.reply_tokens, 200);
+    ek_engine_close(e);
+}
+
+/* Submits and cancels from four threads at once while the engine's thread runs. */
+struct client {
+    ek_engine *e;
+    fake *f;
+    int number;
+    ask ask[12];
+};
+
+static void *client(void *arg)
+{
+    struct client *c = arg;
+    for (int i = 0; i < 12; i++) {
+        ask *a = &c->ask[i];
+        ek_request_opts o = opts_of(a);
+        while (ek_engine_submit(c->e, &o, &a->id) == EK_EBUSY) sched_yield();
+        if (a->cancel) ek_engine_cancel(c->e, a->id);
+        ek_engine_stats stats;
+        ek_engine_stats_read(c->e, &stats);
+        EK_ASSERT(stats.waiting >= 0);
+    }
+    return NULL;
+}
+
+static void threads_may_submit_and_cancel(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 50, true, true);
+    ek_engine_opts opts = ek_engine_defaults();
+    opts.max_requests = 3;
+    opts.max_queue = 4;
+    ek_backend b = fake_backend(&f, 16, 12);
+    ek_engine *e;
+    assert_int_equal(ek_engine_open_on(&e, &b, &opts), EK_OK);
+    struct client *c = calloc(4, sizeof *c);
+    pthread_t thread[4];
+    for (int t = 0; t < 4; t++) {
+        c[t].e = e;
+        c[t].f = &f;
+        for (int i = 0; i < 12; i++) {
+            grow(&c[t].ask[i], &f, 1000 + 100 * (uint64_t)t + (uint64_t)i, 200);
+            c[t].ask[i].cancel = i % 4 == 3;
+        }
+    }
+    assert_int_equal(ek_engine_start(e), EK_OK);
+    for (int t = 0; t < 4; t++) assert_int_equal(pthread_create(&thread[t], NULL, client, &c[t]), 0);
+    for (int t = 0; t < 4; t++) pthread_join(thread[t], NULL);
+    ek_engine_stop(e, true);
+    for (int t = 0; t < 4; t++)
+        for (int i = 0; i < 12; i++) check(&c[t].ask[i]);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    assert_int_equal(stats.requests, 48);
+    ek_engine_close(e);
+    free(c);
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(chunks_cover_the_prompt),
+        cmocka_unit_test(prompt_logits_are_bounded),
+        cmocka_unit_test(the_youngest_is_preempted),
+        cmocka_unit_test(threads_may_submit_and_cancel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
