@@ -37,18 +37,18 @@ INLINE void load_group(ek_kv_format f, int cols, const uint8_t *k, int dim, int 
     }
 }
 
-/* Element d of keys [slot, slot + cols W), cols even. bf16 comes in pairs of even and odd lanes,
+/* Element pair + half of keys [slot, slot + cols W), cols and pair even. bf16 comes in pairs of even and odd lanes,
  * for in_order to sort out what was made of them. */
-INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int d, int slot, const key_group *g, vf *x)
+INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, const key_group *g, vf *x)
 {
-    size_t at = (size_t)d * EK_PAGE_TOKENS + (size_t)slot;
+    size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;
     for (int c = 0; c < cols; c++) {
         size_t i = at + (size_t)(c * W);
         if (f == EK_KV_F32) x[c] = v_load((const float *)k + i);
         if (f == EK_KV_BF16 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i));
         if (f == EK_KV_Q4)
-            x[c] = v_fma(g->s[c], v_from_u4(k + (size_t)(d / 2) * EK_PAGE_TOKENS + (size_t)(slot + c * W), d % 2 * 4),
+            x[c] = v_fma(g->s[c], v_from_u4(k + (size_t)(pair / 2) * EK_PAGE_TOKENS + (size_t)(slot + c * W), half * 4),
                          g->b[c]);
     }
 }
@@ -85,16 +85,17 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
         for (int g = d0; g < end; g += span) {
             key_group group;
             load_group(f, cols, k, dim, g, slot, &group);
-            for (int d = g; d < end && d < g + span; d++) {
-                stream_next(ahead);
-                stream_next(&now);
-                vf key[COLS_MAX];
-                load_keys(f, cols, k, d, slot, &group, key);
-                for (int i = 0; i < nq; i++) {
-                    vf x = v_set1(q[i * EK_Q_STRIDE + d]);
-                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+            for (int pair = g; pair < end && pair < g + span; pair += 2)
+                for (int half = 0; half < 2; half++) {
+                    stream_next(ahead);
+                    stream_next(&now);
+                    vf key[COLS_MAX];
+                    load_keys(f, cols, k, pair, half, slot, &group, key);
+                    for (int i = 0; i < nq; i++) {
+                        vf x = v_set1(q[i * EK_Q_STRIDE + pair + half]);
+                        for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+                    }
                 }
-            }
         }
         for (int i = 0; i < nq; i++) {
             in_order(f, cols, acc[i]);
@@ -124,7 +125,7 @@ INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int fi
 }
 
 /* Dims [d, d + cols W) of one token's values; a single vector may hold n < W of them. d is a
- * multiple of W. Lanes past the end of a row hold anything. */
+ * multiple of cols W. Lanes past the end of a row hold anything. */
 INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int dim, int slot, int d, vf *x)
 {
     size_t at = (size_t)slot * (size_t)dim + (size_t)d, first = (size_t)slot * ek_kv_groups(dim);
@@ -132,15 +133,15 @@ INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int d
     const uint16_t *b = s + ek_kv_scales(dim) / sizeof *b;
     for (int c = 0; c < cols; c++) {
         size_t i = at + (size_t)(c * W);
-        int group = (d + c * W) / EK_KV_GROUP, in = (d + c * W) % EK_KV_GROUP;
+        int group = (d + c * W) / EK_KV_GROUP;
+        int in = (cols * W % EK_KV_GROUP ? d + c * W : c * W) % EK_KV_GROUP; /* d is a multiple of cols W */
         if (f == EK_KV_F32) x[c] = cols == 1 ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i);
         if (f == EK_KV_BF16 && cols == 1) x[c] = v_load_bf16_part((const uint16_t *)v + i, n);
         if (f == EK_KV_BF16 && cols > 1 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)v + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(v_set1_f16(s + group), v_from_i8((const int8_t *)v + i));
         if (f == EK_KV_Q4)
-            x[c] = v_fma(v_set1_f16(s + group),
-                         v_from_u4(v + (first + (size_t)group) * EK_KV_GROUP_BYTES + in % 16, in / 16 * 4),
-                         v_set1_f16(b + group));
+            x[c] = v_affine_u4(v + (first + (size_t)group) * EK_KV_GROUP_BYTES + in % 16, in / 16 * 4,
+                               v_set1_f16(s + group), v_set1_f16(b + group));
     }
 }
 

@@ -83,6 +83,7 @@ INLINE vf v_from_u4(const uint8_t *p, int shift)
     vi x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
     return _mm256_cvtepi32_ps(vi_and(_mm256_srl_epi32(x, _mm_cvtsi32_si128(shift)), vi_set1(15)));
 }
+INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) { return v_fma(s, v_from_u4(p, shift), b); }
 
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
  * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */

@@ -72,10 +72,18 @@ INLINE vf v_from_i8(const int8_t *p)
 }
 INLINE vf v_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 INLINE vf v_set1_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p)); }
-INLINE vf v_from_u4(const uint8_t *p, int shift)
+/* A permutation looks at the low 4 bits of an index: a table of 16 floats needs no mask and no
+ * conversion, and where scale and bias are the same in all lanes the table holds the decoded values. */
+INLINE vi u4_at(const uint8_t *p, int shift)
 {
     vi x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
-    return _mm512_cvtepi32_ps(vi_and(_mm512_srl_epi32(x, _mm_cvtsi32_si128(shift)), vi_set1(15)));
+    return shift == 0 ? x : _mm512_srl_epi32(x, _mm_cvtsi32_si128(shift));
+}
+INLINE vf u4_floats(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+INLINE vf v_from_u4(const uint8_t *p, int shift) { return _mm512_permutexvar_ps(u4_at(p, shift), u4_floats()); }
+INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) /* all lanes of s alike, and of b */
+{
+    return _mm512_permutexvar_ps(u4_at(p, shift), v_fma(s, u4_floats(), b));
 }
 
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
