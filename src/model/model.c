@@ -93,20 +93,21 @@ static void name_numerics(ek_model *m, const ek_items *list)
              m->exact ? " exact" : "", ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
 }
 
-/* Everything but the weights' source; takes list over. */
-static ek_err finish(ek_model *m, ek_items *list, const ek_model_opts *o, uint64_t seed)
+/* Everything that does not depend on the weights' values. */
+static ek_err plan(ek_model *m, const ek_items *list, const ek_pack_opts *o)
 {
-    ek_pack_opts pack = {.cpu = o->cpu, .exact = o->exact, .seed = seed, .limit = o->memory_limit, .pool = o->pool};
-    ek_err err = plan_attention(m);
-    if (!err) err = ek_items_pack(list, &m->w, &pack);
-    if (!err) {
-        ek_linear_init(&m->linear, o->cpu);
-        ek_row_init(&m->rows, o->cpu);
-        count_work(m);
-        name_numerics(m, list);
-    }
-    ek_items_fini(list);
-    return err;
+    EK_TRY(plan_attention(m));
+    EK_TRY(ek_items_plan(list, &m->w, o));
+    ek_linear_init(&m->linear, o->cpu);
+    ek_row_init(&m->rows, o->cpu);
+    count_work(m);
+    name_numerics(m, list);
+    return EK_OK;
+}
+
+static ek_pack_opts pack_opts(const ek_model_opts *o, uint64_t seed)
+{
+    return (ek_pack_opts){.cpu = o->cpu, .exact = o->exact, .seed = seed, .limit = o->memory_limit, .pool = o->pool};
 }
 
 static ek_model *new_model(const ek_model_opts *o)
@@ -117,36 +118,42 @@ static ek_model *new_model(const ek_model_opts *o)
     return m;
 }
 
-static ek_err open_weights(ek_model *m, const char *dir, const ek_model_opts *o)
+/* Configuration and tensors of dir, bound and planned; list is the caller's also after a failure. */
+static ek_err bind(ek_model *m, ek_items *list, const char *dir, const ek_pack_opts *o)
 {
     ek_buf text = {0};
     ek_quant quant = {0};
-    ek_items list = {0};
     EK_TRY(ek_config_read(&m->config, dir));
     ek_err err = ek_config_text(&text, dir, "config.json");
     if (!err) err = ek_quant_parse(&quant, ek_buf_text(&text));
     if (!err) err = ek_checkpoint_open(&m->w.mapped, dir);
-    if (!err) err = ek_items_bind(&list, &m->w, &m->config, &quant, m->w.mapped);
-    if (!err) err = finish(m, &list, o, 0);
-    if (!err && !m->config.per_layer_size) { /* nothing stays in the files */
-        ek_checkpoint_close(m->w.mapped);
-        m->w.mapped = NULL;
-    }
+    if (!err) err = ek_items_bind(list, &m->w, &m->config, &quant, m->w.mapped);
+    if (!err) err = plan(m, list, o);
     ek_quant_fini(&quant);
     ek_buf_fini(&text);
+    return err;
+}
+
+static ek_err give(ek_model **out, ek_model *m, ek_err err)
+{
+    if (err) ek_model_close(m);
+    else *out = m;
     return err;
 }
 
 ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
 {
     ek_model *m = new_model(opts);
-    ek_err err = open_weights(m, dir, opts);
-    if (err) {
-        ek_model_close(m);
-        return err;
+    ek_items list = {0};
+    ek_pack_opts o = pack_opts(opts, 0);
+    ek_err err = bind(m, &list, dir, &o);
+    if (!err) err = ek_items_pack(&list, &m->w, &o);
+    if (!err && !m->config.per_layer_size) { /* nothing stays in the files */
+        ek_checkpoint_close(m->w.mapped);
+        m->w.mapped = NULL;
     }
-    *out = m;
-    return EK_OK;
+    ek_items_fini(&list);
+    return give(out, m, err);
 }
 
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts)
@@ -154,16 +161,30 @@ ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uin
     if (bits != 0 && bits != 4 && bits != 8)
         return ek_fail(EK_EINVAL, "synthetic weights of %d bits; there are 0 (bf16), 4 and 8", bits);
     ek_model *m = new_model(opts);
-    m->config = *config;
     ek_items list;
+    ek_pack_opts o = pack_opts(opts, seed);
+    m->config = *config;
     ek_items_invent(&list, &m->w, config, bits);
-    ek_err err = finish(m, &list, opts, seed);
-    if (err) {
-        ek_model_close(m);
-        return err;
+    ek_err err = plan(m, &list, &o);
+    if (!err) err = ek_items_pack(&list, &m->w, &o);
+    ek_items_fini(&list);
+    return give(out, m, err);
+}
+
+ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts)
+{
+    ek_model *m = new_model(opts);
+    ek_items list = {0};
+    ek_pack_opts o = pack_opts(opts, 0);
+    ek_err err = bind(m, &list, dir, &o);
+    if (!err) {
+        *out = (ek_model_need){.config = m->config, .layout = m->layout, .weight_bytes = (double)m->w.block_bytes,
+                               .mapped_bytes = (double)m->w.mapped_bytes, .bytes_per_token = m->bytes_per_token};
+        snprintf(out->numerics_id, sizeof out->numerics_id, "%s", m->numerics_id);
     }
-    *out = m;
-    return EK_OK;
+    ek_items_fini(&list);
+    ek_model_close(m);
+    return err;
 }
 
 void ek_model_close(ek_model *m)

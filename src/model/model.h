@@ -34,6 +34,17 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
  * of (seed, NAME, i), so two calls make the same model. */
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts);
 
+/* What opening would take, without taking it: binds and checks every tensor, packs none. */
+typedef struct ek_model_need {
+    ek_config config;
+    ek_kv_layout layout;
+    double weight_bytes;  /* packed, in memory */
+    double mapped_bytes;  /* tables that stay in the file */
+    double bytes_per_token; /* weights one decoded token reads */
+    char numerics_id[160];
+} ek_model_need;
+ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts);
+
 void ek_model_close(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);

@@ -159,35 +159,40 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
     return p.failed ? ek_fail((ek_err)p.failed, "a weight could not be packed") : EK_OK;
 }
 
-static ek_err take_memory(ek_weights *w, size_t total, size_t mapped, const ek_pack_opts *o)
+ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    double has = o->limit > 0 ? o->limit : ek_memory_available();
-    if (has > 0 && (double)total > has)
-        return ek_fail(EK_ENOMEM, "the weights need %.2f GB, %.2f GB can be taken", (double)total / 1e9, has / 1e9);
-    if (mapped)
-        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory, and %.2f GB that stay in the file", (double)total / 1e9,
-               (double)mapped / 1e9);
+    w->block_bytes = w->mapped_bytes = 0;
+    for (int i = 0; i < list->n; i++) {
+        const ek_item *it = &list->item[i];
+        size_t bytes;
+        EK_TRY(plan(it, &w->embed, o, &bytes));
+        w->block_bytes += bytes;
+        if (!it->table || !it->values) continue;
+        size_t row = it->bits ? (size_t)it->k * (size_t)it->bits / 8 +
+                                    (size_t)(it->k / it->group) * 2 * ek_dtype_size(it->dtype)
+                              : float_row(it);
+        w->mapped_bytes += (size_t)it->n * row;
+    }
+    return EK_OK;
+}
+
+static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
+{
+    double has = o->limit > 0 ? o->limit : ek_memory_available(), needs = (double)w->block_bytes;
+    if (has > 0 && needs > has)
+        return ek_fail(EK_ENOMEM, "the weights need %.2f GB, %.2f GB can be taken", needs / 1e9, has / 1e9);
+    if (w->mapped_bytes)
+        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory, and %.2f GB that stay in the file", needs / 1e9,
+               (double)w->mapped_bytes / 1e9);
     else
-        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory", (double)total / 1e9);
-    w->block = ek_alloc_big(total);
-    w->block_bytes = total;
+        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory", needs / 1e9);
+    w->block = ek_alloc_big(w->block_bytes);
     return w->block ? EK_OK : EK_ENOMEM;
 }
 
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    size_t total = 0, mapped = 0, bytes;
-    for (int i = 0; i < list->n; i++) {
-        const ek_item *it = &list->item[i];
-        EK_TRY(plan(it, &w->embed, o, &bytes));
-        total += bytes;
-        if (it->table && it->values)
-            mapped += it->bits ? (size_t)it->n * ((size_t)it->k * (size_t)it->bits / 8 +
-                                                  (size_t)(it->k / it->group) * 2 * ek_dtype_size(it->dtype))
-                               : (size_t)it->n * float_row(it);
-    }
-    EK_TRY(take_memory(w, total, mapped, o));
-    w->mapped_bytes = mapped;
+    EK_TRY(take_memory(w, o));
     uint8_t *at = w->block;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];

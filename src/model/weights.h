@@ -86,7 +86,9 @@ typedef struct ek_pack_opts {
     ek_pool *pool;
 } ek_pack_opts;
 
-/* Lays out all items in one block and fills it. Logs the memory first; ENOMEM with both numbers. */
+/* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. */
+ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
+/* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 
 /* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */

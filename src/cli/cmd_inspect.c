@@ -1,0 +1,187 @@
+/* inspect: what a checkpoint is and what running it would take. A folder is bound and checked
+ * like a model that is opened, only nothing is packed; a single file is listed. */
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "model/model.h"
+#include "tensor/checkpoint.h"
+
+/* Tensors of one element type. */
+typedef struct share {
+    int n;
+    double bytes;
+} share;
+
+typedef struct report {
+    const ek_cli *cli;
+    ek_checkpoint *files;
+    share type[EK_DTYPE_COUNT];
+    double file_bytes;
+    bool is_model;
+    ek_model_need need; /* of a folder */
+    const char *variant;
+    int ctx;
+} report;
+
+static void count_types(report *r)
+{
+    for (int i = 0; i < ek_checkpoint_count(r->files); i++) {
+        const ek_tensor *t = ek_checkpoint_at(r->files, i);
+        r->type[t->dtype].n++;
+        r->type[t->dtype].bytes += (double)t->bytes;
+        r->file_bytes += (double)t->bytes;
+    }
+}
+
+/* The published size that a configuration has, "own" if none. */
+static const char *variant_of(const ek_config *c)
+{
+    static const char *const name[] = {"e2b", "e4b", "12b", "26b", "31b"};
+    static const char *const shown[] = {"E2B", "E4B", "12B", "26B-A4B", "31B"};
+    static ek_config one;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+        if (ek_config_published(&one, name[i], 0) == EK_OK && one.n_layers == c->n_layers &&
+            one.hidden_size == c->hidden_size && one.n_experts == c->n_experts)
+            return shown[i];
+    return "own";
+}
+
+/* Keys and values of one request with ctx tokens: sliding layers keep their window's pages. */
+static double request_bytes(const ek_kv_layout *l, int ctx)
+{
+    int all = (ctx + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+    int window = (l->sliding_window + EK_PAGE_TOKENS - 2) / EK_PAGE_TOKENS + 1;
+    return (double)all * (double)l->page_bytes[EK_FULL] +
+           (double)(window < all ? window : all) * (double)l->page_bytes[EK_SLIDING];
+}
+
+static int layers_of(const ek_config *c, ek_layer_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < c->n_layers; i++) n += c->layer[i].kind == kind;
+    return n;
+}
+
+static void size_text(char out[16], double bytes)
+{
+    static const char *const unit[] = {"B", "KB", "MB", "GB", "TB"};
+    int u = 0;
+    while (bytes >= 1000 && u < 4) bytes /= 1000, u++;
+    snprintf(out, 16, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
+}
+
+static void print_types(const report *r)
+{
+    char size[16];
+    size_text(size, r->file_bytes);
+    printf("tensors      %d, %s", ek_checkpoint_count(r->files), size);
+    for (int t = 0, n = 0; t < EK_DTYPE_COUNT; t++) {
+        if (!r->type[t].n) continue;
+        size_text(size, r->type[t].bytes);
+        printf("%s%d %s %s", n++ ? ", " : ": ", r->type[t].n, ek_dtype_name((ek_dtype)t), size);
+    }
+    printf("\n");
+}
+
+static void print_model(const report *r)
+{
+    const ek_config *c = &r->need.config;
+    char a[16], b[16];
+    printf("model        %s (%s)\n", r->variant, c->model_type);
+    printf("layers       %d: %d sliding (window %d), %d full; %d own keys and values\n", c->n_layers,
+           layers_of(c, EK_SLIDING), c->sliding_window, layers_of(c, EK_FULL), c->first_shared);
+    printf("width        %d, %d heads, vocabulary %d", c->hidden_size, c->n_heads, c->vocab_size);
+    if (c->per_layer_size) printf(", per-layer inputs %d", c->per_layer_size);
+    if (c->n_experts) printf(", %d of %d experts", c->top_k_experts, c->n_experts);
+    printf("\ncontext      %d tokens\n", c->max_position_embeddings);
+    print_types(r);
+    size_text(a, r->need.weight_bytes);
+    size_text(b, r->need.mapped_bytes);
+    printf("weights      %s in memory", a);
+    if (r->need.mapped_bytes > 0) printf(", %s stay in the file", b);
+    size_text(a, r->need.bytes_per_token);
+    printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
+    for (int i = 0; i < r->cli->batch.n; i++) {
+        double kv = request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
+        size_text(a, kv);
+        size_text(b, kv + r->need.weight_bytes);
+        printf("%s %3d x %d tokens: keys and values %s, with the weights %s\n", i ? "            " : "memory      ",
+               r->cli->batch.v[i], r->ctx, a, b);
+    }
+}
+
+static void print_tensors(const report *r)
+{
+    print_types(r);
+    for (int i = 0; i < ek_checkpoint_count(r->files); i++) {
+        const ek_tensor *t = ek_checkpoint_at(r->files, i);
+        printf("%-4s [", ek_dtype_name(t->dtype));
+        for (int d = 0; d < t->n_dims; d++) printf("%s%lld", d ? ", " : "", (long long)t->dim[d]);
+        printf("] %s\n", t->name);
+    }
+}
+
+static json_t *json_model(const report *r)
+{
+    const ek_config *c = &r->need.config;
+    json_t *memory = json_array();
+    for (int i = 0; i < r->cli->batch.n; i++)
+        json_array_append_new(memory, json_pack("{s:i,s:i,s:f}", "batch", r->cli->batch.v[i], "ctx", r->ctx, "kv_bytes",
+                                                request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i]));
+    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:o}", "variant", r->variant, "model_type",
+                     c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared, "hidden_size",
+                     c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
+                     c->max_position_embeddings, "weight_bytes", r->need.weight_bytes, "mapped_bytes",
+                     r->need.mapped_bytes, "bytes_per_token", r->need.bytes_per_token, "numerics", r->need.numerics_id,
+                     "memory", memory);
+}
+
+static void print_json(const report *r)
+{
+    json_t *types = json_object(), *all = json_pack("{s:i,s:f,s:o}", "tensors", ek_checkpoint_count(r->files), "bytes",
+                                                    r->file_bytes, "types", types);
+    for (int t = 0; t < EK_DTYPE_COUNT; t++)
+        if (r->type[t].n)
+            json_object_set_new(types, ek_dtype_name((ek_dtype)t),
+                                json_pack("{s:i,s:f}", "tensors", r->type[t].n, "bytes", r->type[t].bytes));
+    if (r->is_model) json_object_set_new(all, "model", json_model(r));
+    json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    printf("\n");
+    json_decref(all);
+}
+
+static ek_err look(report *r)
+{
+    const ek_cli *cli = r->cli;
+    EK_TRY(ek_checkpoint_open(&r->files, cli->arg));
+    count_types(r);
+    if (!r->is_model) return EK_OK;
+    ek_model_opts o = {.cpu = ek_cpu_detect()};
+    EK_TRY(ek_kv_format_parse(cli->kv, &o.k_format, &o.v_format));
+    EK_TRY(ek_model_measure(&r->need, cli->arg, &o));
+    enum { CTX = 8192 };
+    int most = r->need.config.max_position_embeddings;
+    r->ctx = cli->has.ctx ? (int)cli->ctx : most < CTX ? most : CTX;
+    if (r->ctx > most) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, most);
+    r->variant = variant_of(&r->need.config);
+    return EK_OK;
+}
+
+int ek_cmd_inspect(const ek_cli *cli)
+{
+    static report r;
+    r = (report){.cli = cli, .is_model = ek_is_dir(cli->arg)};
+    ek_err err = look(&r);
+    if (!err && cli->json)
+        print_json(&r);
+    else if (!err && r.is_model)
+        print_model(&r);
+    else if (!err)
+        print_tensors(&r);
+    ek_checkpoint_close(r.files);
+    return err ? ek_cli_failed(cli) : 0;
+}
