@@ -84,8 +84,8 @@ static void on_content(ek_reply *r, const char *s, size_t n)
     size_t had = r->lead.len, take = n < len - had ? n : len - had;
     ek_buf_add(&r->lead, s, take);
     if (memcmp(r->lead.data, opening, r->lead.len) != 0) {
+        ek_buf_add(&r->lead, s + take, n - take); /* take may have cut a character */
         flush_lead(r);
-        send_content(r, s + take, n - take);
     } else if (r->lead.len == len) {
         ek_buf_clear(&r->lead);
         r->fresh = false;

@@ -23,3 +23,4 @@ distclean: ## remove every build
 
 include tools/make/same.mk
 include tools/make/bench.mk
+include tools/make/fuzz.mk
