@@ -10,26 +10,7 @@
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 
-#ifndef CHUNK_K
-#define CHUNK_K 2048
-#endif
-#ifndef FETCH_N
-#define FETCH_N 2
-#endif
-enum {
-    TILE = 8,
-    TILE_2 = 6,
-    SUMS = 12,
-    CHUNK = CHUNK_K, /* of k; a multiple of EK_KBLOCK */
-    PANELS = 8,
-    PREFETCH = 4096,
-    FETCH_ROWS = FETCH_N
-};
-
-/* A panel's partial sums between two chunks: the nodes of its tree. */
-typedef struct tree_set {
-    __m512 node[EK_LINEAR_LEVELS][TILE];
-} tree_set;
+enum { TILE = 8, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
 
 typedef struct row_set {
     const int8_t *q[TILE];
@@ -108,10 +89,9 @@ INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
     return total;
 }
 
-/* Groups [g0, g1) of one panel; g0 starts a block. next: what is read after this, to be fetched
- * ahead; NULL where everything is near already. */
-INLINE void tile(const ek_linear *w, const ek_acts *x, int row, tree_set *tree, const uint8_t *codes, int g0, int g1,
-                 const uint8_t *next, const int n, const bool q8, const int a_group, const int limbs)
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
+                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group,
+                 const int limbs)
 {
     row_set rows;
     UNROLL for (int r = 0; r < n; r++)
@@ -120,23 +100,22 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, tree_set *tree, 
         rows.q[r] = x->q + at * x->ldq;
         rows.sx[r] = x->sx + at * x->lds, rows.sxx[r] = x->sxx + at * x->lds, rows.start[r] = x->start + at * x->lds;
     }
-    const ptrdiff_t block = EK_KBLOCK / w->group, parts = w->group / a_group;
-    const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const uint8_t *end_codes = codes + (size_t)(g1 - g0) * group_bytes;
+    const int groups = w->k / w->group, block = EK_KBLOCK / w->group, parts = w->group / a_group;
+    const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
     const bool biased = w->biased;
     const ek_dtype scale_dtype = w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
 
-    unsigned leaves = (unsigned)(g0 / block);
-    for (ptrdiff_t g = g0, a = g0 * parts; g < g1; leaves++) {
+    __m512 node[EK_LINEAR_LEVELS][TILE];
+    unsigned leaves = 0;
+    for (ptrdiff_t g = 0, a = 0; g < groups; leaves++) {
         __m512 a1[TILE], a2[TILE];
         UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm512_setzero_ps();
-        for (ptrdiff_t end = g + block < g1 ? g + block : g1; g < end; g++, codes += group_bytes - code_bytes) {
+        for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            if (next) {
-                const uint8_t *ahead = codes + PREFETCH < end_codes ? codes + PREFETCH : next + (codes + PREFETCH - end_codes);
-                for (size_t i = 0; i < group_bytes; i += 64) _mm_prefetch((const char *)ahead + i, _MM_HINT_T0);
-            }
+            if (fetch)
+                for (size_t i = 0; i < code_bytes + rest; i += 64)
+                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++, a++) {
                 __m512i acc[SUMS];
@@ -161,19 +140,20 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, tree_set *tree, 
             }
         }
         if (biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm512_add_ps(a1[r], a2[r]);
-        push(tree->node, leaves, a1, n);
+        push(node, leaves, a1, n);
     }
+    UNROLL for (int r = 0; r < n; r++) _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, sum(node, leaves, r));
 }
 
-typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, tree_set *tree, const uint8_t *codes, int g0,
-                     int g1, const uint8_t *next);
+typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
+                     __mmask16 mask, bool fetch);
 
 #define TILE_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
-        const ek_linear *w, const ek_acts *x, int row, tree_set *tree, const uint8_t *codes, int g0, int g1,      \
-        const uint8_t *next)                                                                                      \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,             \
+        __mmask16 mask, bool fetch)                                                                               \
     {                                                                                                             \
-        tile(w, x, row, tree, codes, g0, g1, next, n, q8, a, l);                                                  \
+        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
     }
 #define TILES(q8, a)                                                                                              \
     TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5)      \
@@ -190,34 +170,6 @@ TILES(0, 64)
 TILES(1, 32)
 TILES(1, 64)
 
-/* Long rows are walked in chunks over a few panels, so that the row's codes stay in the first
- * cache: read once a panel, they would come from the second each time and break the stream of
- * weights (k 6144, one row: 22 against 28 GB/s). */
-static void run_panels(const ek_linear *w, const ek_acts *x, int row, int n, float *y, ptrdiff_t ldy, int p0, int p1,
-                       bool fetch, tile_fn *fn)
-{
-    tree_set tree[PANELS];
-    const int groups = w->k / w->group, step = CHUNK / w->group;
-    const size_t group_bytes = ek_linear_group_bytes(w);
-    for (int g0 = 0; g0 < groups; g0 += step) {
-        int g1 = ek_min(g0 + step, groups);
-        for (int p = p0; p < p1; p++) {
-            const uint8_t *panel = w->data + (size_t)p * w->panel_bytes;
-            const uint8_t *next = p + 1 < p1      ? panel + w->panel_bytes + (size_t)g0 * group_bytes
-                                  : g1 < groups   ? w->data + (size_t)p0 * w->panel_bytes + (size_t)g1 * group_bytes
-                                                  : panel + w->panel_bytes;
-            fn(w, x, row, &tree[p - p0], panel + (size_t)g0 * group_bytes, g0, g1, fetch ? next : NULL);
-        }
-    }
-    const unsigned leaves = (unsigned)((w->k + EK_KBLOCK - 1) / EK_KBLOCK);
-    for (int r = 0; r < n; r++)
-        for (int p = p0; p < p1; p++) {
-            int left = w->n - p * EK_PANEL;
-            __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            _mm512_mask_storeu_ps(y + (row + r) * ldy + p * EK_PANEL, mask, sum(tree[p - p0].node, leaves, r));
-        }
-}
-
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                 tile_fn *const (*by_limbs)[TILE])
 {
@@ -225,9 +177,12 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     const int most = w->limbs == 1 ? TILE : TILE_2;
     for (int r = r0, n; r < r1; r += n) {
         n = ek_tile_rows(r1 - r, most);
-        bool fetch = r == r0 && n >= FETCH_ROWS;
-        for (int p = p0; p < p1; p += PANELS)
-            run_panels(w, x, r, n, y, ldy, p, ek_min(p + PANELS, p1), fetch, tiles[n - 1]);
+        for (int p = p0; p < p1; p++) {
+            int left = w->n - p * EK_PANEL;
+            __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
+            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask,
+                         r == r0 && n >= FETCH_ROWS);
+        }
     }
 }
 
