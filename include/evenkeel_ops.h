@@ -109,10 +109,12 @@ EK_API ek_status ek_dequantize(ek_view y, const ek_qview *q);
  * product with ek_dequantize's f32 output. M, N or K of 0 are fine. */
 
 typedef enum ek_precision {
-    EK_EXACT,  /* as above */
-    EK_INT8    /* activations rounded to 8 bits per group of 32 (group 32) or 64; sums inside a
-                  group exact in integers: the form that the evenkeel engine offers for its fastest
-                  kernels. About 0.5 % noise per activation. Affine, transposed weights only. */
+    EK_EXACT, /* as above */
+    /* The forms of the evenkeel engine, for speed: activations rounded per row and group of 32
+     * (group 32) or 64 (64, 128), sums inside a group exact in integers. The same guarantees.
+     * Affine, transposed weights only. docs/ops/quantized_matmul.md. */
+    EK_INT16, /* to 1/32512 of the group's largest */
+    EK_INT8   /* to 1/127 of it */
 } ek_precision;
 
 EK_API ek_status ek_matmul(ek_view y, ek_view x, ek_view w, bool transpose);

@@ -190,9 +190,14 @@ static ek_err plan_pairs(lib_call *c, const lib_kernels *k, operands *o, lib_pro
 
 /* ------------------------------------------------------------------ products */
 
+static int limbs_of(ek_precision precision)
+{
+    return precision == EK_INT16 ? 2 : precision == EK_INT8 ? 1 : 0;
+}
+
 static ek_err multiply(lib_call *c, operands *o, const ek_view *y, const ek_view *x, ek_precision precision)
 {
-    if (precision != EK_EXACT && precision != EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
+    if ((unsigned)precision > EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
     lib_kernels k;
     lib_product p;
     lib_out out;
@@ -201,11 +206,12 @@ static ek_err multiply(lib_call *c, operands *o, const ek_view *y, const ek_view
     EK_TRY(plan_pairs(c, &k, o, &p, &out));
     const ek_linear *packed = o->w.w.packed;
     bool quantised = packed && ek_wform_is_q(packed->form);
-    if (packed && !quantised && precision == EK_INT8)
-        return ek_fail(EK_EUNSUPPORTED, "8-bit activations go with affine, transposed weights; w %s was packed as floats", o->w.shape);
+    int limbs = limbs_of(precision);
+    if (packed && !quantised && precision != EK_EXACT)
+        return ek_fail(EK_EUNSUPPORTED, "integer activations go with affine, transposed weights; w %s was packed as floats", o->w.shape);
     if (p.n_pairs) {
-        if (packed && (!quantised || precision == EK_INT8)) EK_TRY(lib_linear_run(c, &k, packed, &p, 0, p.n_pairs));
-        else if (precision == EK_INT8 && p.w.k > 0) EK_TRY(lib_product_run_int8(c, &k, &p));
+        if (packed && (!quantised || limbs)) EK_TRY(lib_linear_run(c, &k, packed, &p, 0, p.n_pairs, limbs));
+        else if (limbs && p.w.k > 0) EK_TRY(lib_product_run_int(c, &k, &p, limbs));
         else EK_TRY(lib_product_run(c, &k, &p));
     }
     lib_out_end(c, &out);
@@ -337,7 +343,7 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
     lib_kernels k;
     lib_product p;
     lib_out out;
-    if (precision != EK_EXACT && precision != EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
+    if ((unsigned)precision > EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
     lib_kernels_init(&k, c->cpu);
     EK_TRY(lib_operand_quantised(c, &o.w, w, transpose));
     EK_TRY(check_rows(&o, y, x));
@@ -346,7 +352,8 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
     EK_TRY(check_indices(&r, rhs, "rhs indices", o.w.n_batch, &o.w.parts[0]));
     EK_TRY(plan_gather(c, &k, &o, &l, &r, &p, &out));
     if (out.view.count) {
-        if (precision == EK_INT8 && p.w.k > 0) EK_TRY(lib_product_run_int8(c, &k, &p));
+        int limbs = limbs_of(precision);
+        if (limbs && p.w.k > 0) EK_TRY(lib_product_run_int(c, &k, &p, limbs));
         else EK_TRY(lib_product_run(c, &k, &p));
     }
     lib_out_end(c, &out);

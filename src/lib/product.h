@@ -23,11 +23,11 @@ typedef struct lib_product {
 /* y = x w^T in the exact form (evenkeel_ops.h). */
 ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 /* The same with activations in integers: w is affine, transposed and not packed. */
-ek_err lib_product_run_int8(lib_call *c, const lib_kernels *k, const lib_product *p);
+ek_err lib_product_run_int(lib_call *c, const lib_kernels *k, const lib_product *p, int limbs);
 
-/* w packed, in the form of the engine's own kernels; x has n_rows rows of w->k. */
+/* Some of the pairs with w packed, by the engine's own kernels; limbs matters for Form Q only. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
-                      int64_t n_pairs);
+                      int64_t n_pairs, int limbs);
 
 /* Packs an affine, transposed matrix into w, planned for it. */
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m);

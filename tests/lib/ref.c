@@ -263,12 +263,27 @@ double ref_qvalue(const ek_qview *q, int64_t i)
     }
 }
 
+/* Like ref_qvalue, for dense codes, quickly: the scale of a group is looked up once. */
 ek_view ref_qvalues(const ek_qview *q)
 {
     ek_view shape = q->codes;
-    shape.dim[shape.n_dims - 1] = shape.dim[shape.n_dims - 1] * 32 / q->bits;
-    ek_view v = ref_like(&shape, EK_TYPE_F32);
-    for (int64_t i = 0, n = ref_count(&v); i < n; i++) ref_set(&v, i, ref_qvalue(q, i));
+    int last = shape.n_dims - 1;
+    int64_t cols = shape.dim[last] = shape.dim[last] * 32 / q->bits;
+    ek_view v = ref_like(&shape, EK_TYPE_F32), codes = ref_dense(&q->codes);
+    const uint8_t *bytes = codes.data;
+    float *to = v.data;
+    double s = 0, b = 0, global = q->global_scale > 0 ? q->global_scale / 2688.0 : 1;
+    for (int64_t i = 0, n = ref_count(&v); i < n; i++) {
+        int64_t bit = i * q->bits; /* rows are whole bytes, so the tensor is one bit string */
+        unsigned two = bytes[bit / 8] | (unsigned)bytes[bit / 8 + 1] << 8, code = two >> bit % 8 & ((1u << q->bits) - 1);
+        if (i % q->group == 0) {
+            int64_t g = i / cols * (cols / q->group) + i % cols / q->group;
+            s = ref_get(&q->scales, g);
+            if (q->mode == EK_AFFINE) b = ref_get(&q->biases, g);
+            else s = (q->mode == EK_NVFP4 ? e4m3((int)s) : ldexp(1, (int)s - 127)) * global;
+        }
+        to[i] = (float)(q->mode == EK_AFFINE ? s * code + b : q->mode == EK_MXFP8 ? e4m3((int)code) * s : e2m1((int)code) * s);
+    }
     return v;
 }
 

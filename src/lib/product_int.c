@@ -7,7 +7,7 @@ enum { MAX_ROWS = 1 << 24 /* of one call of the kernels, which count in int */, 
 
 typedef struct work {
     const lib_kernels *k;
-    const ek_linear *w;
+    ek_linear w; /* with the limbs of this call */
     ek_acts x;
     float *y;
     ptrdiff_t ldy;
@@ -21,8 +21,9 @@ static void quantize_task(void *arg, int64_t task, int worker)
     (void)worker;
     work *t = arg;
     const ek_acts *a = &t->x;
+    ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
     for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++)
-        t->k->linear.quantize_row(a->x + r * a->ldx, a->k, t->w->a_group, a->q + r * a->ldq, a->sx + r * a->lds,
+        quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds,
                                   a->sxx + r * a->lds, a->start + r * a->lds);
 }
 
@@ -32,18 +33,18 @@ static void run_task(void *arg, int64_t task, int worker)
     work *t = arg;
     int row_tasks = (t->x.rows + t->rows - 1) / t->rows;
     int p0 = (int)(task / row_tasks) * t->panels, r0 = (int)(task % row_tasks) * t->rows;
-    int p1 = p0 + t->panels < t->w->n_panels ? p0 + t->panels : t->w->n_panels;
+    int p1 = p0 + t->panels < t->w.n_panels ? p0 + t->panels : t->w.n_panels;
     int r1 = r0 + t->rows < t->x.rows ? r0 + t->rows : t->x.rows;
-    t->w->run(t->w, &t->x, r0, r1, t->y, t->ldy, p0, p1);
+    t->w.run(&t->w, &t->x, r0, r1, t->y, t->ldy, p0, p1);
 }
 
 /* Tasks of some 50 KB of weights, or 8 M products. */
 static void cut(work *t, int n_workers)
 {
-    size_t per_panel = (size_t)t->w->k * EK_PANEL;
+    size_t per_panel = (size_t)t->w.k * EK_PANEL;
     t->rows = t->x.rows < TASK_ROWS ? t->x.rows : TASK_ROWS;
-    size_t by_bytes = (48u << 10) / t->w->panel_bytes, by_work = (8u << 20) / (per_panel * (size_t)t->rows);
-    size_t by_workers = (size_t)t->w->n_panels / ((size_t)n_workers * 8);
+    size_t by_bytes = (48u << 10) / t->w.panel_bytes, by_work = (8u << 20) / (per_panel * (size_t)t->rows);
+    size_t by_workers = (size_t)t->w.n_panels / ((size_t)n_workers * 8);
     size_t panels = by_bytes < by_work ? by_bytes : by_work;
     if (panels > by_workers) panels = by_workers;
     t->panels = panels < 1 ? 1 : (int)panels;
@@ -66,17 +67,18 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
         x0 = (const uint8_t *)copy, step = k * 4;
     }
     void *mem = NULL;
-    if (t->w->a_group && !(mem = lib_take(c, ek_acts_bytes((int)rows, (int)k)))) return EK_ENOMEM;
+    if (t->w.a_group && !(mem = lib_take(c, ek_acts_bytes((int)rows, (int)k)))) return EK_ENOMEM;
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
     return EK_OK;
 }
 
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
-                      int64_t n_pairs)
+                      int64_t n_pairs, int limbs)
 {
     int64_t rows = n_pairs * p->m, n = w->n;
     if (rows > MAX_ROWS) return ek_fail(EK_EINVAL, "%lld rows in one product, %d are possible", (long long)rows, MAX_ROWS);
-    work t = {.k = k, .w = w};
+    work t = {.k = k, .w = *w};
+    if (w->a_group) EK_TRY(ek_linear_set_limbs(&t.w, limbs));
     EK_TRY(gather_rows(c, p, first, n_pairs, &t));
     /* the kernels write evenly spaced f32 rows */
     int64_t step = p->m > 1 ? p->y_row : n_pairs > 1 ? p->pair[first + 1].y - p->pair[first].y : n * 4;
@@ -88,7 +90,7 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     cut(&t, c->n_workers);
     if (w->a_group) {
         lib_run(c, quantize_task, &t, (rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
-        t.x.a_group = w->a_group;
+        t.x.a_group = w->a_group, t.x.limbs = limbs;
     }
     int64_t row_tasks = (rows + t.rows - 1) / t.rows;
     lib_run(c, run_task, &t, (w->n_panels + t.panels - 1) / t.panels * row_tasks);
@@ -142,12 +144,12 @@ ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m)
     return EK_OK;
 }
 
-ek_err lib_product_run_int8(lib_call *c, const lib_kernels *k, const lib_product *p)
+ek_err lib_product_run_int(lib_call *c, const lib_kernels *k, const lib_product *p, int limbs)
 {
     const lib_matrix *m = &p->w;
     if (p->y.count == 0) return EK_OK;
     if (m->kind != LIB_QUANTISED || m->mode != EK_AFFINE || !m->transposed)
-        return ek_fail(EK_EUNSUPPORTED, "8-bit activations go with affine, transposed weights; these are %s and %s",
+        return ek_fail(EK_EUNSUPPORTED, "integer activations go with affine, transposed weights; these are %s and %s",
                        m->mode == EK_AFFINE ? "affine" : "of a floating-point mode", m->transposed ? "transposed" : "not transposed");
     if (m->n > EK_LINEAR_MAX || m->k > EK_LINEAR_MAX || m->k == 0)
         return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible", (long long)m->n,
@@ -161,7 +163,7 @@ ek_err lib_product_run_int8(lib_call *c, const lib_kernels *k, const lib_product
         lib_matrix one = *m;
         one.codes += p->pair[i].data, one.scales += p->pair[i].scales, one.biases += p->pair[i].biases;
         EK_TRY(lib_pack_affine(c, &w, &one));
-        EK_TRY(lib_linear_run(c, k, &w, p, i, end - i));
+        EK_TRY(lib_linear_run(c, k, &w, p, i, end - i, limbs));
     }
     return EK_OK;
 }
