@@ -31,11 +31,9 @@ void ek_plan_admit(ek_engine *e)
         e->waiting = r->next;
         r->next = NULL;
         r->state = EK_RUNNING;
-        /* A preempted request is older than those that have not run, but may be younger than
-         * some that run; keep the order. */
-        int at = e->n_running++;
-        for (; at > 0 && e->running[at - 1]->id > r->id; at--) e->running[at] = e->running[at - 1];
-        e->running[at] = r;
+        /* Those that wait are younger than those that run: preemption takes the youngest. */
+        EK_ASSERT(e->n_running == 0 || e->running[e->n_running - 1]->id < r->id);
+        e->running[e->n_running++] = r;
     }
 }
 

@@ -139,6 +139,30 @@ static void the_youngest_is_preempted(void **state)
     ek_engine_close(e);
 }
 
+/* A prompt that has no room beside those that run waits; it does not start, to be thrown out. */
+static void a_prompt_without_room_waits(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 5, 12, 4, 70);
+    for (int i = 0; i < 4; i++) {
+        grow(&asks[i], &f, 300 + (uint64_t)i, 60);
+        asks[i].n_prompt = 150; /* 3 pages, the reply included */
+        asks[i].told_from = 0;
+        asks[i].most = 30;
+        for (int k = 0; k < 150; k++) asks[i].prompt[k] = (k * 7 + i) % 90;
+        asks[i].n_want = fake_reply(&f, asks[i].prompt, 150, &asks[i].sampling, asks[i].ignore_eos, 30, 320, asks[i].want);
+        submit(e, &asks[i]);
+    }
+    step_until_idle(e);
+    for (int i = 0; i < 4; i++) check(&asks[i]);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    assert_int_equal(stats.preempted, 0);
+    ek_engine_close(e);
+}
+
 /* Submits and cancels from four threads at once while the engine's thread runs. */
 struct client {
     ek_engine *e;
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(chunks_cover_the_prompt),
         cmocka_unit_test(prompt_logits_are_bounded),
         cmocka_unit_test(the_youngest_is_preempted),
+        cmocka_unit_test(a_prompt_without_room_waits),
         cmocka_unit_test(threads_may_submit_and_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

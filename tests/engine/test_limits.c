@@ -204,6 +204,9 @@ static void wrong_options_are_refused(void **state)
     b = fake_backend(&f, 4, 2);
     BAD(chunk, 8, EK_ENOMEM);
     assert_string_equal(ek_err_text(), "2 sliding pages, one request needs 4");
+    b = fake_backend(&f, 0, 8);
+    BAD(chunk, 8, EK_ENOMEM);
+    assert_string_equal(ek_err_text(), "0 pages hold no context");
     assert_null(e);
 }
 
