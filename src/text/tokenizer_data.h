@@ -40,6 +40,7 @@ typedef struct merge {
     int32_t result;
 } merge;
 
+enum { CODES = 128 };
 #define EMPTY_PAIR UINT64_MAX
 #define NO_RANK UINT32_MAX
 
@@ -52,6 +53,13 @@ struct ek_tokenizer {
     uint32_t index_mask;
     merge *merges;
     uint32_t merge_mask, n_merges;
+    /* Most lookups of a merge end in one of two small tables instead of the big one, which is
+     * far from any cache: pairs of common single characters, found directly, and a filter that
+     * knows most pairs that have no merge. */
+    uint8_t *code;          /* of an id: 1.. for a common single character, else 0 */
+    merge *first;           /* CODES x CODES */
+    uint64_t *filter;       /* a bit a pair, by its hash */
+    uint32_t filter_mask;   /* of bits */
     int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is just it, or -1 */
     int32_t byte[256];       /* -1: none */
     int32_t unk;             /* -1: none */
@@ -82,14 +90,32 @@ static inline int32_t find_piece(const ek_tokenizer *t, const char *s, size_t n)
     }
 }
 
-static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32_t right)
+static inline const merge *search_merge(const ek_tokenizer *t, uint64_t pair, uint64_t hash)
 {
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    for (uint32_t i = (uint32_t)ek_mix64(pair) & t->merge_mask;; i = (i + 1) & t->merge_mask) {
+    for (uint32_t i = (uint32_t)hash & t->merge_mask;; i = (i + 1) & t->merge_mask) {
         const merge *m = &t->merges[i];
         if (m->pair == pair) return m;
         if (m->pair == EMPTY_PAIR) return NULL;
     }
+}
+
+static inline uint64_t pair_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+/* The merge of two pieces, or NULL. */
+static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32_t right)
+{
+    uint8_t a = t->code[left], b = t->code[right];
+    if (a && b) {
+        const merge *m = &t->first[a * CODES + b];
+        return m->pair == EMPTY_PAIR ? NULL : m;
+    }
+    uint64_t pair = pair_of(left, right), hash = ek_mix64(pair);
+    uint32_t bit = (uint32_t)(hash >> 32) & t->filter_mask;
+    if (!(t->filter[bit / 64] >> bit % 64 & 1)) return NULL;
+    return search_merge(t, pair, hash);
 }
 
 /* Replaces every from in s by to, appending to out. */

@@ -8,12 +8,9 @@
 
 typedef struct symbol {
     int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
-} symbol;
-
-typedef struct candidate {
-    uint64_t order; /* rank << 32 | index of the left symbol */
+    uint32_t rank;          /* of its merge with the next one; NO_RANK: none */
     int32_t result;
-} candidate;
+} symbol;
 
 typedef struct encoder {
     const ek_tokenizer *t;
@@ -24,45 +21,66 @@ typedef struct encoder {
     ek_buf clean, normal;
     symbol *symbols;
     size_t cap_symbols;
-    candidate *heap;
+    uint64_t *heap; /* rank << 32 | index of the left symbol; the least on top */
     size_t n_heap, cap_heap;
 } encoder;
 
-static void push(encoder *e, uint32_t rank, int32_t left, int32_t result)
+enum { WAYS = 4 }; /* children of a heap's node: one line of the cache */
+
+static void rise(uint64_t *heap, size_t i)
+{
+    uint64_t v = heap[i];
+    while (i > 0 && heap[(i - 1) / WAYS] > v) {
+        heap[i] = heap[(i - 1) / WAYS];
+        i = (i - 1) / WAYS;
+    }
+    heap[i] = v;
+}
+
+/* Puts v where i stands empty. It comes from the end and most likely goes back there, so the
+ * hole sinks to the bottom first, by comparisons that need no branch, and v rises from it. */
+static void sink(uint64_t *heap, size_t n, size_t i, uint64_t v)
+{
+    size_t start = i, k;
+    while ((k = WAYS * i + 1) + WAYS <= n) {
+        size_t a = heap[k + 1] < heap[k] ? k + 1 : k;
+        size_t b = heap[k + 3] < heap[k + 2] ? k + 3 : k + 2;
+        size_t least = heap[b] < heap[a] ? b : a;
+        heap[i] = heap[least];
+        i = least;
+    }
+    if (k < n) {
+        size_t least = k;
+        while (++k < n)
+            if (heap[k] < heap[least]) least = k;
+        heap[i] = heap[least];
+        i = least;
+    }
+    while (i > start && heap[(i - 1) / WAYS] > v) {
+        heap[i] = heap[(i - 1) / WAYS];
+        i = (i - 1) / WAYS;
+    }
+    heap[i] = v;
+}
+
+static void add_to_heap(encoder *e, uint64_t v)
 {
     if (e->n_heap == e->cap_heap) {
         e->cap_heap = e->cap_heap ? 2 * e->cap_heap : 256;
         e->heap = ek_realloc(e->heap, e->cap_heap * sizeof *e->heap);
     }
-    candidate c = {(uint64_t)rank << 32 | (uint32_t)left, result};
-    size_t i = e->n_heap++;
-    while (i > 0 && e->heap[(i - 1) / 2].order > c.order) {
-        e->heap[i] = e->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    e->heap[i] = c;
+    e->heap[e->n_heap++] = v;
 }
 
-static candidate pop(encoder *e)
+/* Looks up the merge of a symbol with its next one and puts it on the heap's end. */
+static bool find_pair(encoder *e, symbol *s, int32_t i)
 {
-    candidate top = e->heap[0], last = e->heap[--e->n_heap];
-    size_t i = 0, n = e->n_heap;
-    for (;;) {
-        size_t k = 2 * i + 1;
-        if (k >= n) break;
-        if (k + 1 < n && e->heap[k + 1].order < e->heap[k].order) k++;
-        if (e->heap[k].order >= last.order) break;
-        e->heap[i] = e->heap[k];
-        i = k;
-    }
-    if (n) e->heap[i] = last;
-    return top;
-}
-
-static void push_pair(encoder *e, int32_t left, int32_t right)
-{
-    const merge *m = find_merge(e->t, e->symbols[left].id, e->symbols[right].id);
-    if (m) push(e, m->rank, left, m->result);
+    const merge *m = s[i].next < 0 ? NULL : find_merge(e->t, s[i].id, s[s[i].next].id);
+    s[i].rank = m ? m->rank : NO_RANK;
+    if (!m) return false;
+    s[i].result = m->result;
+    add_to_heap(e, (uint64_t)m->rank << 32 | (uint32_t)i);
+    return true;
 }
 
 static void merge_long(encoder *e, symbol *s, int32_t n)
@@ -72,23 +90,23 @@ static void merge_long(encoder *e, symbol *s, int32_t n)
         s[i].prev = i - 1;
         s[i].next = i + 1 < n ? i + 1 : -1;
     }
-    symbol *all = e->symbols;
-    e->symbols = s;
-    for (int32_t i = 0; i + 1 < n; i++) push_pair(e, i, i + 1);
+    for (int32_t i = 0; i < n; i++) find_pair(e, s, i);
+    for (size_t i = e->n_heap / WAYS + 1; i-- > 0;)
+        if (i < e->n_heap) sink(e->heap, e->n_heap, i, e->heap[i]);
     while (e->n_heap) {
-        candidate c = pop(e);
-        int32_t left = (int32_t)(uint32_t)c.order, right = s[left].next;
-        if (s[left].id < 0 || right < 0) continue;
-        const merge *m = find_merge(e->t, s[left].id, s[right].id);
-        if (!m || m->result != c.result) continue; /* the pair changed since it was pushed */
-        s[left].id = c.result;
+        uint64_t best = e->heap[0];
+        uint64_t last = e->heap[--e->n_heap];
+        if (e->n_heap) sink(e->heap, e->n_heap, 0, last);
+        int32_t left = (int32_t)(uint32_t)best, right = s[left].next;
+        /* A rank names one pair: another rank means that the pair changed since. */
+        if (s[left].id < 0 || s[left].rank != best >> 32) continue;
+        s[left].id = s[left].result;
         s[left].next = s[right].next;
         if (s[right].next >= 0) s[s[right].next].prev = left;
         s[right].id = -1;
-        if (s[left].prev >= 0) push_pair(e, s[left].prev, left);
-        if (s[left].next >= 0) push_pair(e, left, s[left].next);
+        if (find_pair(e, s, left)) rise(e->heap, e->n_heap - 1);
+        if (s[left].prev >= 0 && find_pair(e, s, s[left].prev)) rise(e->heap, e->n_heap - 1);
     }
-    e->symbols = all;
     for (int32_t i = 0; i < n; i++)
         if (s[i].id >= 0) ek_ids_add(e->out, s[i].id);
 }

@@ -167,27 +167,54 @@ static void check_cuts(ek_tokenizer *t, const char *s, size_t n)
     }
 }
 
-static void put_merge(ek_tokenizer *t, int32_t left, int32_t right, uint32_t rank, int32_t result)
+static void alloc_merges(ek_tokenizer *t, uint32_t size)
+{
+    t->merge_mask = size - 1;
+    t->merges = ek_alloc((size_t)size * sizeof *t->merges);
+    for (uint32_t i = 0; i < size; i++) t->merges[i].pair = EMPTY_PAIR;
+}
+
+static void put_merge(ek_tokenizer *t, merge m)
 {
     if (2 * (t->n_merges + 1) > t->merge_mask) {
         merge *old = t->merges;
         uint32_t n_old = t->merge_mask + 1;
-        t->merge_mask = 2 * n_old - 1;
-        t->merges = ek_alloc((size_t)2 * n_old * sizeof *t->merges);
-        for (uint32_t i = 0; i <= t->merge_mask; i++) t->merges[i].pair = EMPTY_PAIR;
-        for (uint32_t i = 0; i < n_old; i++) {
-            if (old[i].pair == EMPTY_PAIR) continue;
-            uint32_t k = (uint32_t)ek_mix64(old[i].pair) & t->merge_mask;
-            while (t->merges[k].pair != EMPTY_PAIR) k = (k + 1) & t->merge_mask;
-            t->merges[k] = old[i];
-        }
+        alloc_merges(t, 2 * n_old);
+        t->n_merges = 0;
+        for (uint32_t i = 0; i < n_old; i++)
+            if (old[i].pair != EMPTY_PAIR) put_merge(t, old[i]);
         free(old);
     }
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint32_t k = (uint32_t)ek_mix64(pair) & t->merge_mask;
-    while (t->merges[k].pair != EMPTY_PAIR && t->merges[k].pair != pair) k = (k + 1) & t->merge_mask;
+    uint32_t k = (uint32_t)ek_mix64(m.pair) & t->merge_mask;
+    while (t->merges[k].pair != EMPTY_PAIR && t->merges[k].pair != m.pair) k = (k + 1) & t->merge_mask;
     if (t->merges[k].pair == EMPTY_PAIR) t->n_merges++;
-    t->merges[k] = (merge){pair, rank, result};
+    t->merges[k] = m;
+}
+
+/* The two small tables before the big one. */
+static void index_merges(ek_tokenizer *t)
+{
+    static const uint32_t more[] = {0x2581, '\n', '\t'};
+    int n_codes = 0;
+    t->code = ek_alloc((size_t)t->n_ids);
+    for (uint32_t c = 0x20; c < 0x7F + 3; c++) {
+        int32_t id = t->scalar[c < 0x7F ? c : more[c - 0x7F]];
+        if (id >= 0) t->code[id] = (uint8_t)++n_codes;
+    }
+    t->first = ek_alloc((size_t)CODES * CODES * sizeof *t->first);
+    for (int i = 0; i < CODES * CODES; i++) t->first[i].pair = EMPTY_PAIR;
+    uint32_t bits = 64;
+    while (bits < 8 * (uint64_t)t->n_merges) bits *= 2;
+    t->filter = ek_alloc(bits / 8);
+    t->filter_mask = bits - 1;
+    for (uint32_t i = 0; i <= t->merge_mask; i++) {
+        const merge *m = &t->merges[i];
+        if (m->pair == EMPTY_PAIR) continue;
+        uint32_t bit = (uint32_t)(ek_mix64(m->pair) >> 32) & t->filter_mask;
+        t->filter[bit / 64] |= (uint64_t)1 << bit % 64;
+        uint8_t a = t->code[m->pair >> 32], b = t->code[(uint32_t)m->pair];
+        if (a && b) t->first[a * CODES + b] = *m;
+    }
 }
 
 static ek_err read_merges(ek_tokenizer *t, ek_cursor *c)
@@ -209,7 +236,7 @@ static ek_err read_merges(ek_tokenizer *t, ek_cursor *c)
                         s, s + border, left < 0 ? "the first" : right < 0 ? "the second" : "what they make");
             break;
         }
-        put_merge(t, left, right, rank, result);
+        put_merge(t, (merge){pair_of(left, right), rank, result});
         check_cuts(t, s, b.len);
     }
     ek_buf_fini(&b);
@@ -432,13 +459,14 @@ static ek_err build(ek_tokenizer *t, const parts *p, const char *json, size_t n)
     if ((size_t)t->n_ids > 4 * n_entries + 65536)
         return ek_fail(EK_EFORMAT, "ids up to %d for %zu tokens", t->n_ids - 1, n_entries);
     EK_TRY(check_model(t, p->model));
-    t->merge_mask = 15;
-    t->merges = ek_alloc(16 * sizeof *t->merges);
-    for (int i = 0; i < 16; i++) t->merges[i].pair = EMPTY_PAIR;
+    uint32_t size = 16;
+    while (size < 4 * (uint32_t)n_vocab) size *= 2; /* about two merges a piece, half full */
+    alloc_merges(t, size);
     t->cut_space = t->cut_newline = true;
     c.at = p->merges_at;
     EK_TRY(read_merges(t, &c));
     derive(t);
+    index_merges(t);
     return EK_OK;
 }
 
@@ -495,5 +523,8 @@ void ek_tokenizer_close(ek_tokenizer *t)
     free(t->pieces);
     free(t->index);
     free(t->merges);
+    free(t->code);
+    free(t->first);
+    free(t->filter);
     free(t);
 }
