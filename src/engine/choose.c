@@ -83,17 +83,16 @@ static float kth_largest(float *a, int n, int k)
     return a[at];
 }
 
-void ek_choose_start(ek_choose *c, const float *z, int hint)
+/* Lowers the bound so that about `hint` values of the row reach it, and takes those that had
+ * not been looked at: hint blocks reach the hint-th largest maximum, so at least that many
+ * values do. */
+static void take_more(ek_choose *c, int hint)
 {
     int blocks = n_blocks(c->cap);
-    float *copy = c->block + blocks;
-    for (int b = 0; b < blocks; b++) {
-        int first = b * BLOCK, n = c->cap - first < BLOCK ? c->cap - first : BLOCK;
-        c->block[b] = block_max(z + first, n);
-    }
-    c->z = z;
-    c->n_heap = c->n_given = c->n_again = 0;
-    /* hint blocks reach the hint-th largest maximum, so at least that many values do. */
+    float above = c->bound, *copy = c->block + blocks;
+    bool first = !c->started;
+    c->started = true;
+    c->hint = hint;
     c->all = hint >= blocks;
     c->bound = -INFINITY;
     if (!c->all) {
@@ -101,21 +100,24 @@ void ek_choose_start(ek_choose *c, const float *z, int hint)
         c->bound = kth_largest(copy, blocks, hint < 1 ? 1 : hint);
     }
     for (int b = 0; b < blocks; b++) {
-        if (!c->all && c->block[b] < c->bound) continue;
+        if (c->block[b] < c->bound) continue;
         int end = (b + 1) * BLOCK < c->cap ? (b + 1) * BLOCK : c->cap;
         for (int i = b * BLOCK; i < end; i++)
-            if (z[i] >= c->bound) c->item[c->n_heap++] = (ek_candidate){z[i], i};
+            if (c->z[i] >= c->bound && (first || c->z[i] < above)) c->item[c->n_heap++] = (ek_candidate){c->z[i], i};
     }
     make_heap(c);
 }
 
-/* What was below the bound. */
-static void take_rest(ek_choose *c)
+void ek_choose_start(ek_choose *c, const float *z, int hint)
 {
-    for (int i = 0; i < c->cap; i++)
-        if (c->z[i] < c->bound) c->item[c->n_heap++] = (ek_candidate){c->z[i], i};
-    c->all = true;
-    make_heap(c);
+    for (int b = 0; b < n_blocks(c->cap); b++) {
+        int first = b * BLOCK, n = c->cap - first < BLOCK ? c->cap - first : BLOCK;
+        c->block[b] = block_max(z + first, n);
+    }
+    c->z = z;
+    c->n_heap = c->n_given = c->n_again = 0;
+    c->started = false;
+    take_more(c, hint);
 }
 
 bool ek_choose_next(ek_choose *c, ek_candidate *out)
@@ -124,7 +126,7 @@ bool ek_choose_next(ek_choose *c, ek_candidate *out)
         *out = c->item[c->cap - 1 - c->n_again++];
         return true;
     }
-    if (c->n_heap == 0 && !c->all) take_rest(c);
+    while (c->n_heap == 0 && !c->all) take_more(c, c->hint * 8);
     if (c->n_heap == 0) return false;
     *out = c->item[0];
     c->item[0] = c->item[--c->n_heap];

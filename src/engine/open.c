@@ -38,6 +38,7 @@ ek_backend ek_backend_model(ek_model *m)
     return (ek_backend){.config = ek_model_config(m),
                         .layout = ek_model_kv_layout(m),
                         .cpu = ek_cpu_detect(),
+                        .pool = ek_model_pool(m),
                         .arg = on,
                         .open = open_scratch,
                         .forward = forward,

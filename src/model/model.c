@@ -208,6 +208,11 @@ const ek_kv_layout *ek_model_kv_layout(const ek_model *m)
     return &m->layout;
 }
 
+ek_pool *ek_model_pool(const ek_model *m)
+{
+    return m->pool;
+}
+
 double ek_model_bytes_per_token(const ek_model *m)
 {
     return m->bytes_per_token;

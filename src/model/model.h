@@ -48,6 +48,7 @@ ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts
 void ek_model_close(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
+ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
 
 /* Bytes of weights one decoded token reads (head included, embedding tables one row). */
 double ek_model_bytes_per_token(const ek_model *m);
