@@ -6,3 +6,7 @@ $B/bench/bench_%: $B/bench/bench_%.o $(PROBES) $(call libs,ops)
 
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak
 	@$<
+bench-attn: $B/bench/bench_attn ## attention against memory bandwidth and float32 multiply-add peak
+	@$<
+bench-rows: $B/bench/bench_rows ## row operators in each instruction set
+	@$<
