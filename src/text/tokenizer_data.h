@@ -118,6 +118,12 @@ static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32
     return search_merge(t, pair, hash);
 }
 
+struct ek_cursor;
+/* Reads the list of merges at c, once the vocabulary of n_vocab pieces is known. */
+ek_err ek_merges_read(ek_tokenizer *t, struct ek_cursor *c, int32_t n_vocab);
+/* Fills the two small tables before the big one; needs scalar. */
+void ek_merges_index(ek_tokenizer *t);
+
 /* Replaces every from in s by to, appending to out. */
 void ek_replace_all(ek_buf *out, const char *s, size_t n, const ek_buf *from, const ek_buf *to);
 

@@ -310,7 +310,8 @@ static void chooses_the_variant(void **state)
     (void)state;
     const char *tmp = getenv("TMPDIR");
     ek_buf b = {0};
-    ek_buf_fmt(&b, "%s/evenkeel-chat-XXXXXX", tmp ? tmp : P_tmpdir);
+    ek_buf_fmt(&b, "%s/evenkeel-chat-", tmp ? tmp : P_tmpdir);
+    for (int i = 0; i < 6; i++) ek_buf_char(&b, 'X'); /* mkdtemp's place for a name */
     char *dir = mkdtemp(b.data);
     assert_non_null(dir);
     ek_chat_variant v;
