@@ -20,6 +20,17 @@ static ek_err bad(ek_chat_request *r, const char *param, const char *need)
     return ek_fail(EK_EINVAL, "%s: %s", param, need);
 }
 
+/* The same with the client's own text in it: escaped, so that a sentence stays one line. */
+static ek_err bad_text(ek_chat_request *r, const char *param, const char *before, const char *text, const char *after)
+{
+    ek_buf quoted = {0};
+    ek_json_quote(&quoted, text, strnlen(text, 40));
+    r->param = param;
+    ek_err err = ek_fail(EK_EINVAL, "%s: %s %s %s", param, before, quoted.data, after);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
 static ek_err get_bool(ek_chat_request *r, const json_t *o, const char *key, bool *out)
 {
     const json_t *v = member(o, key);
@@ -94,10 +105,7 @@ static ek_err read_bias(ek_chat_request *r, int n_vocab)
         char *end;
         long id = strtol(key, &end, 10);
         double b = json_is_number(value) ? json_number_value(value) : NAN;
-        if (*key < '0' || *key > '9' || *end || id >= n_vocab) {
-            r->param = "logit_bias";
-            return ek_fail(EK_EINVAL, "logit_bias: \"%.30s\" is not a token id of this model (0 to %d)", key, n_vocab - 1);
-        }
+        if (*key < '0' || *key > '9' || *end || id >= n_vocab) return bad_text(r, "logit_bias", "no token of this model has the id", key, "");
         if (!(b >= -100 && b <= 100)) return bad(r, "logit_bias", "each value must be a number from -100 to 100");
         /* -100 is how the API spells "never". */
         r->bias[r->sampling.n_bias++] = (ek_logit_bias){(int32_t)id, b <= -100 ? -INFINITY : (float)b};
@@ -194,7 +202,7 @@ static ek_err check_part(ek_chat_request *r, const json_t *part, size_t at)
         return EK_OK;
     }
     if (!strcmp(type, "refusal")) return EK_OK;
-    return ek_fail(EK_EINVAL, "messages[%zu]: content parts of type \"%.40s\" are not taken; this server takes text", at, type);
+    return bad_text(r, "messages", "content parts of type", type, "are not taken; this server takes text");
 }
 
 static ek_err check_message(ek_chat_request *r, const json_t *m, size_t at)
