@@ -1,0 +1,101 @@
+#include "attend.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static double mask_at(const ek_view *m, const int64_t *at)
+{
+    int64_t place = 0;
+    for (int d = 0; d < m->n_dims; d++)
+        if (m->dim[d] > 1) place += at[4 - m->n_dims + d] * m->stride[d];
+    ek_view one = *m;
+    one.n_dims = 1, one.dim[0] = 1;
+    size_t size = m->type == EK_TYPE_U8 ? 1 : m->type == EK_TYPE_F32 ? 4 : 2;
+    one.data = (char *)m->data + place * (int64_t)size;
+    return ref_get(&one, 0);
+}
+
+/* One row; false if it sees nothing. */
+static bool attend(double *out, const ek_view *q, const ek_view *k, const ek_view *v, const ek_sdpa_options *o, int64_t b, int64_t h, int64_t i)
+{
+    int64_t kl = k->dim[2], ql = q->dim[2], d = q->dim[3], kv = h / (q->dim[1] / k->dim[1]);
+    double *p = malloc(sizeof *p * (size_t)(kl + 1)), most = -INFINITY, total = 0, scale = o->scale != 0 ? o->scale : 1 / sqrt((double)d);
+    double qd[512], kd, vd;
+    bool any = false;
+    for (int64_t n = 0; n < d; n++) qd[n] = ref_at(q, (int64_t[]){b, h, i, n}) * scale, out[n] = 0;
+    for (int64_t j = 0; j < kl; j++) {
+        int64_t at = i + kl - ql;
+        double add = 0;
+        bool seen = (!o->causal || j <= at) && (!o->window || j > at - o->window);
+        if (o->key_start && o->key_start[b] + j < 0) seen = false;
+        if (seen && o->mask) {
+            add = mask_at(o->mask, (int64_t[]){b, h, i, j});
+            if (o->mask->type == EK_TYPE_U8) seen = add != 0, add = 0;
+            else seen = add > -1e30;
+        }
+        p[j] = NAN;
+        if (!seen) continue;
+        double s = 0;
+        for (int64_t n = 0; n < d; n++) kd = ref_at(k, (int64_t[]){b, kv, j, n}), s += qd[n] * kd;
+        p[j] = s + add;
+        any = true;
+        if (p[j] > most) most = p[j];
+    }
+    if (o->sinks && o->sinks[h] > most) most = o->sinks[h];
+    if (o->sinks) total = exp(o->sinks[h] - most);
+    for (int64_t j = 0; j < kl; j++) {
+        if (isnan(p[j])) continue;
+        double e = exp(p[j] - most);
+        total += e;
+        for (int64_t n = 0; n < d; n++) vd = ref_at(v, (int64_t[]){b, kv, j, n}), out[n] += e * vd;
+    }
+    for (int64_t n = 0; n < d && any; n++) out[n] /= total;
+    free(p);
+    return any;
+}
+
+void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v, const ek_sdpa_options *o, int step, double rtol,
+                  double atol, const char *shape, ...)
+{
+    char text[256];
+    double want[512];
+    va_list ap;
+    va_start(ap, shape);
+    vsnprintf(text, sizeof text, shape, ap);
+    va_end(ap);
+    ek_sdpa_options none = {0};
+    if (!o) o = &none;
+    for (int64_t b = 0; b < q->dim[0]; b++)
+        for (int64_t h = 0; h < q->dim[1]; h++)
+            for (int64_t i = (b + h) % step % q->dim[2]; i < q->dim[2]; i += step) {
+                bool any = attend(want, q, k, v, o, b, h, i);
+                for (int64_t n = 0; n < q->dim[3]; n++) {
+                    double got = ref_at(y, (int64_t[]){b, h, i, n});
+                    bool ok = any ? fabs(got - want[n]) <= atol + rtol * fabs(want[n]) : got == 0 && !signbit(got);
+                    if (!ok)
+                        fail_msg("%s: batch %d head %d row %d element %d: want %.9g, got %.9g", text, (int)b, (int)h, (int)i, (int)n,
+                                 any ? want[n] : 0, got);
+                }
+            }
+}
+
+attend_scene attend_new(ek_type t, int b, int h, int hkv, int ql, int kl, int d, double q_most, double v_most)
+{
+    return (attend_scene){.q = ref_uniforms(t, 1, 0, q_most, 4, b, h, ql, d),
+                          .k = ref_uniforms(t, 2, 0, q_most, 4, b, hkv, kl, d),
+                          .v = ref_uniforms(t, 3, 0, v_most, 4, b, hkv, kl, d),
+                          .y = ref_new(t, 4, b, h, ql, d)};
+}
+
+void attend_options(ek_sdpa_options *o, ek_view *mask, enum attend_mask kind, const attend_scene *s, double scale)
+{
+    const int64_t *q = s->q.dim;
+    int b = (int)q[0], h = (int)q[1], ql = (int)q[2], kl = (int)s->k.dim[2];
+    *o = (ek_sdpa_options){.scale = (float)scale, .causal = kind == ATTEND_CAUSAL};
+    if (kind == ATTEND_ADDED) *mask = ref_uniforms(EK_TYPE_F32, 4, 0, 0.5, 4, b, h, ql, kl);
+    if (kind == ATTEND_BOOL) {
+        *mask = ref_new(EK_TYPE_U8, 4, b, h, ql, kl);
+        for (int64_t i = 0, n = ref_count(mask); i < n; i++) ((uint8_t *)mask->data)[i] = ref_uniform(5, (uint64_t)i) < 0.5;
+    }
+    if (kind == ATTEND_ADDED || kind == ATTEND_BOOL) o->mask = mask;
+}
