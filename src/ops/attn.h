@@ -10,8 +10,9 @@
  * keys; e_j = p * 2^(n-m), +0 when n - m < -125; l = sum of e_j in 16 lanes, lane = j mod 16,
  * ascending j, lanes added 8, 4, 2, 1 apart; o[d] = fma(e_j, v_j[d], o[d]) over ascending j
  * from +0. Segments are leaves of T in ascending order, combined by the larger m with
- * power-of-two factors (0 below 2^-125). Result o / l. Keys outside [lo, pos] contribute
- * nothing: neither they nor unwritten slots reach an addition.
+ * power-of-two factors (0 below 2^-125). Result (o + 0) / l: the zero turns -0 into +0. Keys and values
+ * are decoded element by element before the fma. Keys outside [lo, pos] contribute nothing: neither
+ * they nor unwritten slots reach an addition.
  * Tiles over rows, heads and segments, threads and ISA never change a bit.
  * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */
 #ifndef EK_OPS_ATTN_H
@@ -37,7 +38,9 @@ void ek_attn_free(ek_attn *a);
 size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
 
 /* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
- * The page must be there. Format bf16: round to nearest even. */
+ * The page must be there. bf16: round to nearest even. 8 bits: groups of 32 dims, symmetric,
+ * s = max |x| / 127 rounded up to f16, c = rne(x / s). 4 bits: groups of 32, MLX's affine rule,
+ * scale and bias rounded to f16 before the codes are taken. Any thread may store any token. */
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v);
 
 typedef struct ek_attn_row {

@@ -5,8 +5,10 @@
  * kind. Within a page a layer is a block; within a block each KV head has
  *     K  [head_dim][64]   element (d, slot): a score is a lane per key, d ascending
  *     V  [64][head_dim]   element (slot, d): an output is a lane per d, keys ascending
- * in the layer's formats. Slots that were never written hold anything; no kernel lets them
- * reach an addition. The cache hands out page tables, the model reads through them. */
+ * in the layer's formats; where 8 and 4 bits keep their scales: ops/kv_layout.h. A token is written
+ * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
+ * never written hold anything; no kernel lets them reach an addition. The cache hands out page
+ * tables, the model reads through them. */
 #ifndef EK_OPS_KV_H
 #define EK_OPS_KV_H
 
