@@ -51,6 +51,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         .http = {.host = cli->host, .port = (int)cli->port, .max_connections = (int)cli->max_connections,
                  .max_body = (size_t)cli->max_body, .max_unsent = (size_t)cli->stream_buffer,
                  .body_timeout = (double)cli->body_timeout, .idle_timeout = (double)cli->idle_timeout},
+        .model = m->model,
         .model_dir = m->dir,
         .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),
     };

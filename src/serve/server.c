@@ -81,7 +81,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     EK_TRY(ek_tokenizer_open(&s->tokenizer, opts->model_dir));
     ek_marks_find(&s->marks, s->tokenizer);
     EK_TRY(ek_chat_variant_of(&s->variant, opts->model_dir));
-    int n_ids = ek_tokenizer_size(s->tokenizer), n_vocab = ek_model_config(ek_engine_model(s->engine))->vocab_size;
+    int n_ids = ek_tokenizer_size(s->tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
     if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce) return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
@@ -93,9 +93,10 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
 {
     ek_server *s = ek_alloc(sizeof *s);
     s->engine = engine;
+    s->config = ek_model_config(opts->model);
     s->model_name = ek_strdup(opts->model_name);
     ek_buf print = {0};
-    ek_buf_fmt(&print, "evenkeel-%s-%s", EK_VERSION, ek_model_numerics_id(ek_engine_model(engine)));
+    ek_buf_fmt(&print, "evenkeel-%s-%s", EK_VERSION, ek_model_numerics_id(opts->model));
     s->fingerprint = ek_strdup(ek_buf_text(&print));
     ek_buf_fini(&print);
     s->started = ek_unix_time();

@@ -11,6 +11,7 @@ typedef struct ek_server ek_server;
 
 typedef struct ek_server_opts {
     ek_http_opts http;
+    const ek_model *model;  /* the engine's */
     const char *model_dir;  /* for the tokenizer and the chat template */
     const char *model_name; /* in /v1/models; copied */
 } ek_server_opts;

@@ -11,6 +11,7 @@ struct ek_server {
     struct event_base *base;
     ek_http *http;
     ek_engine *engine;
+    const ek_config *config;
     ek_mailbox *mailbox;
     ek_tokenizer *tokenizer;
     ek_marks marks;

@@ -280,7 +280,7 @@ static ek_err open_choice(ek_session *s, int index)
     ek_server *srv = s->server;
     c->session = s;
     c->index = index;
-    c->n_vocab = ek_model_config(ek_engine_model(srv->engine))->vocab_size;
+    c->n_vocab = srv->config->vocab_size;
     ek_reply_opts opts = {.tools_active = s->req.tools_active, .one_call = s->req.one_call, .ignore_eos = s->req.ignore_eos,
                           .lenient_start = s->req.enable_thinking, .tools = s->req.tools, .sink = on_reply, .arg = c};
     c->reply = ek_reply_open(srv->tokenizer, &opts);
@@ -330,7 +330,7 @@ static void name_session(ek_session *s)
 
 void ek_session_open(ek_server *server, ek_exchange *x)
 {
-    const ek_config *config = ek_model_config(ek_engine_model(server->engine));
+    const ek_config *config = server->config;
     ek_sampling defaults = ek_sampling_greedy();
     defaults.temperature = config->temperature;
     defaults.top_p = config->top_p;

@@ -1,0 +1,185 @@
+/* What fails inside a request ends that request, in the API's words, and no other. The model is
+ * random and tiny; its forward pass fails for rows that hold one chosen token. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "engine/backend.h"
+#include "serve/server.h"
+
+static const char config_json[] =
+    "{\"model_type\":\"gemma4_text\",\"vocab_size\":4096,\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"global_head_dim\":64,\"num_global_key_value_heads\":1,"
+    "\"hidden_activation\":\"gelu_pytorch_tanh\",\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"pad_token_id\":0,"
+    "\"eos_token_id\":1,\"bos_token_id\":2,\"tie_word_embeddings\":true,\"sliding_window\":64,"
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\"],\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"default\","
+    "\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
+    "\"final_logit_softcapping\":30.0,\"hidden_size_per_layer_input\":0,\"attention_k_eq_v\":false,\"num_kv_shared_layers\":0,"
+    "\"enable_moe_block\":false,\"use_double_wide_mlp\":false}";
+
+static ek_model *model;
+static ek_engine *engine;
+static ek_server *server;
+static pthread_t thread;
+static int32_t poison; /* a row with this token fails */
+static ek_backend real;
+
+static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld)
+{
+    for (int i = 0; i < n_rows; i++)
+        if (rows[i].token == poison) return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", rows[i].pos);
+    return real.forward(arg, rows, n_rows, seqs, n_seqs, logits, ld);
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    return (void *)(uintptr_t)ek_server_run(server);
+}
+
+static int start(void **state)
+{
+    static ek_config config;
+    ek_tokenizer *t;
+    (void)state;
+    ek_log_set(EK_LOG_ERROR);
+    assert_int_equal(ek_tokenizer_open(&t, "models/pocket"), EK_OK);
+    poison = ek_tokenizer_id(t, "~");
+    assert_true(poison > 0);
+    ek_tokenizer_close(t);
+    assert_int_equal(ek_config_parse(&config, config_json, NULL), EK_OK);
+    ek_model_opts mo = {.k_format = EK_KV_BF16, .v_format = EK_KV_BF16};
+    assert_int_equal(ek_model_synthetic(&model, &config, 0, 1, &mo), EK_OK);
+    real = ek_backend_model(model);
+    ek_backend b = real;
+    b.forward = forward;
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = 4;
+    assert_int_equal(ek_engine_open_on(&engine, &b, &eo), EK_OK);
+    ek_server_opts so = {.http = {.host = "127.0.0.1", .max_connections = 16, .max_body = 1 << 20, .max_unsent = 1 << 20,
+                                  .body_timeout = 10, .idle_timeout = 10},
+                         .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
+    assert_int_equal(ek_server_open(&server, engine, &so), EK_OK);
+    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    void *err;
+    (void)state;
+    kill(getpid(), SIGTERM);
+    pthread_join(thread, &err);
+    assert_null(err);
+    ek_server_close(server);
+    ek_engine_close(engine);
+    ek_model_close(model);
+    return 0;
+}
+
+static int post(const char *body)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)ek_server_port(server)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    ek_buf b = {0};
+    ek_buf_fmt(&b, "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s", strlen(body), body);
+    assert_int_equal(write(fd, b.data, b.len), b.len);
+    ek_buf_fini(&b);
+    return fd;
+}
+
+/* The whole reply; to be freed with ek_buf_fini. */
+static ek_buf reply_of(int fd)
+{
+    ek_buf b = {0};
+    char part[4096];
+    for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) ek_buf_add(&b, part, (size_t)n);
+    close(fd);
+    return b;
+}
+
+#define GOOD "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":200}"
+
+/* The reply's text and digest: everything but ids and times. */
+static char *words_of(ek_buf *reply)
+{
+    const char *at = strstr(ek_buf_text(reply), "\"choices\"");
+    if (!at) print_error("%s\n", ek_buf_text(reply));
+    assert_non_null(at);
+    char *copy = ek_strdup(at);
+    ek_buf_fini(reply);
+    return copy;
+}
+
+static void test_before_the_first_byte(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a ~ b\"}]}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a ~ b\"}],\"stream\":true}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a ~ b\"}],\"n\":3}",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        ek_buf r = reply_of(post(bodies[i]));
+        assert_memory_equal(r.data, "HTTP/1.1 500 ", 13);
+        assert_non_null(strstr(r.data, "\"server_error\""));
+        assert_non_null(strstr(r.data, "poisoned"));
+        ek_buf_fini(&r);
+    }
+}
+
+static void test_inside_a_stream(void **state)
+{
+    (void)state;
+    ek_buf body = {0};
+    ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"temperature\":0,\"logit_bias\":{\"%d\":100}}", poison);
+    ek_buf r = reply_of(post(body.data));
+    assert_memory_equal(r.data, "HTTP/1.1 200 ", 13);
+    assert_non_null(strstr(r.data, "\"content\":\"~\""));
+    assert_non_null(strstr(r.data, "\"finish_reason\":\"error\""));
+    assert_non_null(strstr(r.data, "\"error\":{\"message\":"));
+    assert_non_null(strstr(r.data, "data: [DONE]\n\n"));
+    ek_buf_fini(&r);
+    ek_buf_fini(&body);
+}
+
+static void test_no_other(void **state)
+{
+    (void)state;
+    ek_buf r = reply_of(post(GOOD));
+    assert_memory_equal(r.data, "HTTP/1.1 200 ", 13);
+    char *alone = words_of(&r);
+    int good[3];
+    for (int i = 0; i < 3; i++) {
+        good[i] = post(GOOD);
+        ek_buf failed = reply_of(post("{\"messages\":[{\"role\":\"user\",\"content\":\"~\"}]}"));
+        assert_memory_equal(failed.data, "HTTP/1.1 500 ", 13);
+        ek_buf_fini(&failed);
+    }
+    for (int i = 0; i < 3; i++) {
+        r = reply_of(good[i]);
+        char *words = words_of(&r);
+        assert_string_equal(words, alone);
+        free(words);
+    }
+    free(alone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_before_the_first_byte), cmocka_unit_test(test_inside_a_stream), cmocka_unit_test(test_no_other),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
