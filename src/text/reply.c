@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* memmem */
 /* The state machine: tokens or spelled-out text in, events out. */
 #include "text/reply.h"
 
@@ -152,7 +153,8 @@ static void open_call(ek_reply *r)
     ek_buf_str(&r->raw, ek_mark_text(EK_MARK_CALL_OPEN));
 }
 
-/* The name in what stands before the arguments: "call:name", ":name" or "name". */
+/* The name in what stands before the arguments: "call:name", ":name" or "name". The other form
+ * that some models fall into, "call:name:BEGIN_ARG…", has its arguments elsewhere. */
 static bool call_name(const ek_reply *r, const char **name, size_t *n)
 {
     const char *s = ek_buf_text(&r->head);
@@ -161,9 +163,9 @@ static bool call_name(const ek_reply *r, const char **name, size_t *n)
     if (len >= 5 && memcmp(s, "call:", 5) == 0) s += 5, len -= 5;
     else if (len > 0 && s[0] == ':') s++, len--;
     ek_utf8_strip(&s, &len);
-    if (len == 0 || s[len - 1] == ':') return false;
+    if (len == 0 || s[len - 1] == ':' || memmem(s, len, ":BEGIN_ARG", 10)) return false;
     for (size_t i = 0; i < len; i++)
-        if ((uint8_t)s[i] <= ' ' || s[i] == 0x7F || strchr("\"'`<>()[]}=,;\\", s[i])) return false;
+        if ((uint8_t)s[i] < ' ' || s[i] == 0x7F || strchr("\"'`<>()[]}=,;\\", s[i])) return false;
     *name = s;
     *n = len;
     return true;

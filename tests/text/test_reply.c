@@ -154,7 +154,7 @@ static void gives_up_visibly(void **state)
 {
     (void)state;
     static const char *const bad[] = {CALL(""), "<|tool_call>call:f:BEGIN_ARG x END_ARG<tool_call|>", "<|tool_call>{\"name\":\"f\"}<tool_call|>",
-                                      "<|tool_call><tool_call|>", "<|tool_call>two words{}<tool_call|>", "<|tool_call>call:<|\"|>f{}<tool_call|>"};
+                                      "<|tool_call><tool_call|>", "<|tool_call>two\nlines{}<tool_call|>", "<|tool_call>call:f:BEGIN_ARG {a} END_ARG<tool_call|>", "<|tool_call>call:<|\"|>f{}<tool_call|>"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_buf want = {0};
         ek_buf_fmt(&want, "[content]%s", bad[i]);
