@@ -19,10 +19,10 @@ static void row_task(void *arg, int task, int worker)
 
 void ek_each_row(const ek_pass *p, ek_row_fn *fn)
 {
-    enum { WORTH_WAKING = 4, TASKS_A_THREAD = 4 };
+    enum { TASKS_A_THREAD = 4 };
     int threads = ek_pool_threads(p->m->pool);
     row_arg arg = {p, fn, 1 + (p->n - 1) / (threads * TASKS_A_THREAD)};
-    if (p->n < WORTH_WAKING) arg.a_task = p->n;
+    if (p->n < EK_ROWS_WORTH_WAKING) arg.a_task = p->n;
     ek_pool_run(p->m->pool, row_task, &arg, (p->n + arg.a_task - 1) / arg.a_task);
 }
 
@@ -153,19 +153,25 @@ static void all_row(const ek_pass *p, int r, int worker)
 }
 
 /* Rows of one page go to one thread: a quantised format may pack two tokens into a byte. */
-static void store_task(void *arg, int task, int worker)
+static void store_rows(const ek_pass *p, int first, int end)
 {
-    (void)worker;
-    const ek_pass *p = arg;
     const ek_scratch *s = p->s;
-    for (int r = s->store[task]; r < s->store[task + 1]; r++)
+    for (int r = first; r < end; r++)
         ek_attn_store(p->m->attn[config_of(p)->kind], &s->view[s->row[r].view], s->row[r].pos, ek_at(&s->k, r),
                       ek_at(&s->v, r));
 }
 
+static void store_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const ek_pass *p = arg;
+    store_rows(p, p->s->store[task], p->s->store[task + 1]);
+}
+
 static void store(const ek_pass *p)
 {
-    ek_pool_run(p->m->pool, store_task, (void *)p, p->n_store);
+    if (p->n < EK_ROWS_WORTH_WAKING) store_rows(p, 0, p->n);
+    else ek_pool_run(p->m->pool, store_task, (void *)p, p->n_store);
 }
 
 static void point_views(const ek_pass *p)

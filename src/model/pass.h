@@ -70,6 +70,9 @@ typedef struct ek_pass {
     int layer;
 } ek_pass;
 
+/* Rows from which the work of a stage outweighs a round of the pool (some microseconds). */
+enum { EK_ROWS_WORTH_WAKING = 6 };
+
 /* fn for every row, spread over the pool when there are enough. */
 typedef void ek_row_fn(const ek_pass *p, int row, int worker);
 void ek_each_row(const ek_pass *p, ek_row_fn *fn);
