@@ -32,7 +32,7 @@ static void test_company(void **state)
         }
         CHECK_ISAS(isa, cpu)
         {
-            if (!cpu && sh->head_dim > 100) continue;
+            if (!cpu && sh->head_dim > 40) continue; /* the definition is slow */
             for (int first = 0; first < ROWS; first++)
                 for (int n = 1; first + n <= ROWS; n++) {
                     float *got = attend(cpu, NULL, sh, views, rows + first, n, q + (size_t)first * width);
