@@ -75,18 +75,34 @@ static void add_part(ek_engine *e, ek_request *r, int n)
     p->n_parts++;
 }
 
+static int rows_left(const ek_request *r)
+{
+    return r->n_tokens - r->n_done;
+}
+
+/* Prompt rows for the oldest prompt: what the others leave, at least half. A short prompt then
+ * does not stand behind a long one to its end, which takes at most twice as long for it. */
+static int oldest_share(const ek_engine *e)
+{
+    int64_t others = 0;
+    for (int i = 0, prompts = 0; i < e->n_running; i++)
+        if (rows_left(e->running[i]) > 1 && prompts++ > 0) others += rows_left(e->running[i]);
+    int half = (e->opts.chunk + 1) / 2;
+    return others < e->opts.chunk - half ? e->opts.chunk - (int)others : half;
+}
+
 /* Every request gets one row; a prompt takes more, as far as the step's chunk, the room for
  * logits and the pages go. The oldest are served first. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
-    int chunk = e->opts.chunk, told = e->max_told;
+    int chunk = e->opts.chunk, told = e->max_told, share = oldest_share(e);
     p->n_parts = p->n_rows = p->n_logits = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        int left = r->n_tokens - r->n_done, n = left, fit;
+        int left = rows_left(r), n = left, fit;
         EK_ASSERT(left >= 1);
-        if (left > 1 && n > chunk) n = chunk;
+        if (left > 1 && n > share) n = share;
         int over = told_rows(r, n) - told;
         if (over > 0) n -= over; /* the rows that want logits are the last ones */
         if (n == 0) continue;
@@ -96,7 +112,7 @@ void ek_plan_make(ek_engine *e)
         if (fit == 0) continue;      /* the youngest waits, with what it has, for the older */
         n = fit;
         EK_ASSERT(ek_table_extend(&r->table, e->pages, r->n_done, n) == EK_OK);
-        if (left > 1) chunk -= n;
+        if (left > 1) share = chunk -= n; /* the others share what the oldest left */
         told -= told_rows(r, n);
         add_part(e, r, n);
     }

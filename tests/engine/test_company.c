@@ -139,6 +139,34 @@ static void the_youngest_is_preempted(void **state)
     ek_engine_close(e);
 }
 
+/* A short prompt behind a long one replies before that one's prompt is done. */
+static void short_prompts_pass_long_ones(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 64, 64, 4, 100);
+    for (int i = 0; i < 3; i++) {
+        grow(&asks[i], &f, 400 + (uint64_t)i, 60);
+        asks[i].n_prompt = i == 0 ? 650 : 20;
+        asks[i].told_from = asks[i].n_prompt;
+        for (int k = 0; k < asks[i].n_prompt; k++) asks[i].prompt[k] = (k * 3 + i) % 90;
+        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, asks[i].ignore_eos,
+                                    asks[i].most, 4096, asks[i].want);
+        submit(e, &asks[i]);
+    }
+    bool worked;
+    ek_engine_step(e, &worked); /* 60 rows of the long one, 20 and 20 */
+    assert_int_equal(e->running[0]->n_done, 60);
+    assert_int_equal(asks[0].n_got, 0);
+    assert_int_equal(asks[1].n_got, 1);
+    assert_int_equal(asks[2].n_got, 1);
+    step_until_idle(e);
+    for (int i = 0; i < 3; i++) check(&asks[i]);
+    assert_true(f.most_rows <= 102);
+    ek_engine_close(e);
+}
+
 /* A prompt that has no room beside those that run waits; it does not start, to be thrown out. */
 static void a_prompt_without_room_waits(void **state)
 {
@@ -228,6 +256,7 @@ int main(void)
         cmocka_unit_test(chunks_cover_the_prompt),
         cmocka_unit_test(prompt_logits_are_bounded),
         cmocka_unit_test(the_youngest_is_preempted),
+        cmocka_unit_test(short_prompts_pass_long_ones),
         cmocka_unit_test(a_prompt_without_room_waits),
         cmocka_unit_test(threads_may_submit_and_cancel),
     };

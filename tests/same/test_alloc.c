@@ -1,0 +1,98 @@
+/* After start a step allocates nothing: malloc and its kin are counted while steps run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "scene.h"
+
+/* A sanitizer brings its own malloc, which must not be replaced. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
+static atomic_int taken;
+
+#ifndef SANITIZED
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+
+__attribute__((visibility("default"))) void *malloc(size_t n)
+{
+    atomic_fetch_add(&taken, 1);
+    return __libc_malloc(n);
+}
+__attribute__((visibility("default"))) void *calloc(size_t n, size_t size)
+{
+    atomic_fetch_add(&taken, 1);
+    return __libc_calloc(n, size);
+}
+__attribute__((visibility("default"))) void *realloc(void *p, size_t n)
+{
+    atomic_fetch_add(&taken, 1);
+    return __libc_realloc(p, n);
+}
+__attribute__((visibility("default"))) void *aligned_alloc(size_t align, size_t n)
+{
+    atomic_fetch_add(&taken, 1);
+    return __libc_memalign(align, n);
+}
+#endif
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+#ifdef SANITIZED
+    skip();
+#endif
+    void *volatile p = malloc(1);
+    free(p);
+    assert_true(taken > 0); /* the counter is in place */
+    static const uint64_t seeds[] = {0, 1, 6, 7, 8};
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
+        static scene s;
+        ek_pool *pool;
+        ek_model *model;
+        assert_int_equal(scene_open(&s, seeds[i]), EK_OK);
+        assert_int_equal(ek_pool_open(&pool, 2), EK_OK);
+        assert_int_equal(model_again(&s, &model, s.opts.cpu, pool), EK_OK);
+        ek_engine_opts o = ek_engine_defaults();
+        ek_engine *e;
+        o.max_requests = 4;
+        o.max_queue = MOST_ASKS;
+        o.chunk = 100;
+        o.ctx_tokens = 1024;
+        assert_int_equal(ek_engine_open(&e, model, &o), EK_OK);
+        for (int k = 0; k < s.n; k++) {
+            const ek_ask *a = &s.ask[k];
+            ek_request_opts r = {.tokens = a->tokens, .n_tokens = a->n_tokens, .max_tokens = a->max_tokens,
+                                 .sampling = a->sampling, .prompt_logits_from = a->n_tokens};
+            assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
+        }
+        int before = taken;
+        for (bool worked = true; worked;) assert_int_equal(ek_engine_step(e, &worked), EK_OK);
+        assert_int_equal(taken, before);
+        ek_engine_close(e);
+        ek_model_close(model);
+        ek_pool_close(pool);
+        scene_close(&s);
+    }
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_allocates_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
