@@ -3,143 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "text/call_frames.h"
 #include "text/call_value.h"
 #include "text/json.h"
 
-enum {
-    KEY_START, /* before a key, or the end of the object */
-    KEY_BARE, KEY_QUOTED, KEY_JSON, KEY_SINGLE,
-    COLON,     /* after a quoted key */
-    VALUE,     /* before a value */
-    BARE,      /* a word without quotes; held */
-    HOLD,      /* one that is no literal: only <|"|> or the end says what it is */
-    TEXT,      /* between <|"|> and <|"|> */
-    JSON, SINGLE,
-    AFTER,     /* a value */
-    DONE
-};
-
 static void step(ek_args *a, char c);
-
-static ek_args_frame *top(ek_args *a)
-{
-    return &a->stack[a->depth - 1];
-}
 
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static bool is_closer(const ek_args *a, char c)
-{
-    return c == '}' || c == ']' || (c == ')' && a->in_call);
-}
-
-static void emit(ek_args *a, const char *s, size_t n)
-{
-    if (a->mute_depth == 0 && !a->bad) ek_buf_add(&a->out, s, n);
-}
-
-static void emit_char(ek_args *a, char c)
-{
-    emit(a, &c, 1);
-}
-
-static void emit_escaped(ek_args *a, const char *s, size_t n)
-{
-    if (a->mute_depth == 0 && !a->bad) ek_json_escape(&a->out, s, n);
-}
-
-static void emit_text(ek_args *a, const char *s, size_t n)
-{
-    emit_char(a, '"');
-    emit_escaped(a, s, n);
-    emit_char(a, '"');
-}
-
-static void fail(ek_args *a)
-{
-    a->bad = true;
-}
-
-/* Before a value: the comma of a list. An object's commas come with its keys. */
-static void begin_value(ek_args *a)
-{
-    if (top(a)->closer == ']' && top(a)->n_members++ > 0) emit_char(a, ',');
-}
-
-static void end_value(ek_args *a)
-{
-    if (a->mute_depth == a->depth) a->mute_depth = 0;
-    a->value_schema = top(a)->closer == ']' ? ek_schema_items(top(a)->schema) : NULL;
-    a->state = AFTER;
-}
-
-static void push(ek_args *a, char opener)
-{
-    if (a->depth == EK_ARGS_DEPTH) {
-        fail(a);
-        return;
-    }
-    if (a->depth > 0) begin_value(a);
-    a->stack[a->depth++] = (ek_args_frame){.closer = opener == '[' ? ']' : opener == '{' ? '}' : ')',
-                                           .first_key = a->n_keys, .schema = a->value_schema};
-    emit_char(a, opener == '[' ? '[' : '{');
-    a->value_schema = opener == '[' ? ek_schema_items(a->value_schema) : NULL;
-    a->state = opener == '[' ? VALUE : KEY_START;
-}
-
-static void pop(ek_args *a)
-{
-    emit_char(a, top(a)->closer == ']' ? ']' : '}');
-    a->n_keys = top(a)->first_key;
-    a->depth--;
-    if (a->depth == 0) a->state = DONE;
-    else end_value(a);
-}
-
-/* A closer closes the nearest container it fits, and those inside that; one that fits none is
- * dropped. */
-static void close_with(ek_args *a, char c)
-{
-    int fits = a->depth;
-    while (fits > 0 && a->stack[fits - 1].closer != c) fits--;
-    if (fits == 0) return;
-    while (a->depth >= fits) pop(a);
-}
-
-static bool is_new_key(ek_args *a, const char *key, size_t n)
-{
-    uint64_t hash = ek_hash64(0, key, n);
-    for (int i = top(a)->first_key; i < a->n_keys; i++)
-        if (a->keys[i].hash == hash && a->keys[i].n == n &&
-            memcmp(ek_buf_text(&a->names) + a->keys[i].at, key, n) == 0)
-            return false;
-    if (a->n_keys == a->cap_keys) {
-        a->cap_keys = a->cap_keys ? 2 * a->cap_keys : 16;
-        a->keys = ek_realloc(a->keys, (size_t)a->cap_keys * sizeof *a->keys);
-    }
-    a->keys[a->n_keys++] = (ek_args_key){hash, a->names.len, n};
-    ek_buf_add(&a->names, key, n);
-    return true;
-}
-
-/* A key is known and its value comes next. Of equal keys the first counts: what was sent
- * cannot be taken back. */
-static void end_key(ek_args *a, const char *key, size_t n)
-{
-    bool is_new = is_new_key(a, key, n);
-    if (is_new) {
-        if (top(a)->n_members++ > 0) emit_char(a, ',');
-        emit_text(a, key, n);
-        emit_char(a, ':');
-    } else if (a->mute_depth == 0) {
-        a->mute_depth = a->depth;
-    }
-    a->value_schema = ek_schema_property(top(a)->schema, key, n);
-    a->state = VALUE;
 }
 
 static void end_bare_key(ek_args *a, size_t n)
@@ -147,15 +19,15 @@ static void end_bare_key(ek_args *a, size_t n)
     size_t from = 0;
     while (from < n && is_space(a->held.data[from])) from++;
     while (n > from && is_space(a->held.data[n - 1])) n--;
-    if (n == from) fail(a);
-    else end_key(a, a->held.data + from, n - from);
+    if (n == from) ek_args_fail(a);
+    else ek_args_end_key(a, a->held.data + from, n - from);
 }
 
 /* A bare key that met no ':': `k=v`, or nothing that can be understood. */
 static void key_without_colon(ek_args *a)
 {
     if (a->equals == 0) {
-        fail(a);
+        ek_args_fail(a);
         return;
     }
     ek_buf rest = {0};
@@ -170,7 +42,7 @@ static void in_bare_key(ek_args *a, char c)
     bool after_equals = a->equals && a->equals == a->held.len;
     if (c == ':') {
         end_bare_key(a, a->held.len);
-    } else if (c == '=' && (a->in_call || (!a->equals && ek_schema_property(top(a)->schema, ek_buf_text(&a->held), a->held.len)))) {
+    } else if (c == '=' && (a->in_call || (!a->equals && ek_schema_property(ek_args_top(a)->schema, ek_buf_text(&a->held), a->held.len)))) {
         end_bare_key(a, a->held.len);
     } else if (c == '=' && !a->equals) {
         ek_buf_char(&a->held, c);
@@ -178,7 +50,7 @@ static void in_bare_key(ek_args *a, char c)
     } else if (after_equals && (c == '"' || c == '\'' || c == '[' || c == '{')) {
         end_bare_key(a, a->equals - 1);
         step(a, c);
-    } else if (c == ',' || is_closer(a, c)) {
+    } else if (c == ',' || ek_args_is_closer(a, c)) {
         key_without_colon(a);
         if (!a->bad) step(a, c);
     } else {
@@ -200,16 +72,16 @@ static void decode_json_text(ek_args *a)
         ek_buf_add(&a->held, json_string_value(v), json_string_length(v));
         json_decref(v);
     } else {
-        fail(a);
+        ek_args_fail(a);
     }
     ek_buf_fini(&b);
 }
 
 static void end_held_text(ek_args *a)
 {
-    begin_value(a);
-    emit_text(a, ek_buf_text(&a->held), a->held.len);
-    end_value(a);
+    ek_args_begin_value(a);
+    ek_args_emit_text(a, ek_buf_text(&a->held), a->held.len);
+    ek_args_end_value(a);
 }
 
 static void begin_held(ek_args *a, int state)
@@ -235,7 +107,7 @@ static void in_json_text(ek_args *a, char c)
 
 static void in_single(ek_args *a, char c)
 {
-    if (a->quote_pending && (c == ',' || is_closer(a, c))) {
+    if (a->quote_pending && (c == ',' || ek_args_is_closer(a, c))) {
         end_held_text(a);
         step(a, c);
         return;
@@ -248,50 +120,50 @@ static void in_single(ek_args *a, char c)
 static void in_text(ek_args *a, char c)
 {
     /* If the closing <|"|> is missing, what ends the text belongs to the containers. */
-    if (is_closer(a, c) || (a->held.len > 0 && is_space(c))) {
+    if (ek_args_is_closer(a, c) || (a->held.len > 0 && is_space(c))) {
         ek_buf_char(&a->held, c);
         return;
     }
     if (a->held.len) {
-        emit_escaped(a, a->held.data, a->held.len);
+        ek_args_emit_escaped(a, a->held.data, a->held.len);
         ek_buf_clear(&a->held);
     }
-    if ((signed char)c < 0) emit_char(a, c); /* part of a longer character, which is never escaped */
-    else emit_escaped(a, &c, 1);
+    if ((signed char)c < 0) ek_args_emit_char(a, c); /* part of a longer character, which is never escaped */
+    else ek_args_emit_escaped(a, &c, 1);
 }
 
 static void emit_bare(ek_args *a, const char *s, size_t n)
 {
     ek_buf b = {0};
     ek_bare_value(&b, s, n, a->value_schema);
-    begin_value(a);
-    emit(a, b.data, b.len);
-    end_value(a);
+    ek_args_begin_value(a);
+    ek_args_emit(a, b.data, b.len);
+    ek_args_end_value(a);
     ek_buf_fini(&b);
 }
 
 static void in_bare(ek_args *a, char c)
 {
-    if ((c == ',' || is_closer(a, c)) && ek_bare_is_literal(ek_buf_text(&a->held), a->held.len, a->value_schema)) {
+    if ((c == ',' || ek_args_is_closer(a, c)) && ek_bare_is_literal(ek_buf_text(&a->held), a->held.len, a->value_schema)) {
         emit_bare(a, a->held.data, a->held.len);
         step(a, c);
         return;
     }
-    if (c == ',' || is_closer(a, c)) a->state = HOLD;
+    if (c == ',' || ek_args_is_closer(a, c)) a->state = HOLD;
     ek_buf_char(&a->held, c);
 }
 
 static void before_value(ek_args *a, char c)
 {
-    bool list = top(a)->closer == ']';
+    bool list = ek_args_top(a)->closer == ']';
     if (is_space(c)) return;
     if (c == '{' || c == '[') {
-        push(a, c);
+        ek_args_push(a, c);
     } else if (c == '"') {
         begin_held(a, JSON);
     } else if (c == '\'') {
         begin_held(a, SINGLE);
-    } else if (c == ',' || is_closer(a, c)) {
+    } else if (c == ',' || ek_args_is_closer(a, c)) {
         if (!list) emit_bare(a, "", 0);
         if (!list || c != ',') {
             a->state = AFTER;
@@ -306,7 +178,7 @@ static void before_value(ek_args *a, char c)
 static void before_key(ek_args *a, char c)
 {
     if (is_space(c) || c == ',') return;
-    if (is_closer(a, c)) close_with(a, c);
+    if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
     else if (c == '"') begin_held(a, KEY_JSON);
     else if (c == '\'') begin_held(a, KEY_SINGLE);
     else {
@@ -328,8 +200,8 @@ static void step(ek_args *a, char c)
         break;
     case KEY_JSON: case JSON: in_json_text(a, c); break;
     case COLON:
-        if (c == ':' || c == '=') end_key(a, ek_buf_text(&a->held), a->held.len);
-        else if (!is_space(c)) fail(a);
+        if (c == ':' || c == '=') ek_args_end_key(a, ek_buf_text(&a->held), a->held.len);
+        else if (!is_space(c)) ek_args_fail(a);
         break;
     case VALUE: before_value(a, c); break;
     case BARE: in_bare(a, c); break;
@@ -337,9 +209,9 @@ static void step(ek_args *a, char c)
     case TEXT: in_text(a, c); break;
     case SINGLE: in_single(a, c); break;
     case AFTER:
-        if (c == ',') a->state = top(a)->closer == ']' ? VALUE : KEY_START;
-        else if (is_closer(a, c)) close_with(a, c);
-        else if (!is_space(c)) fail(a);
+        if (c == ',') a->state = ek_args_top(a)->closer == ']' ? VALUE : KEY_START;
+        else if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
+        else if (!is_space(c)) ek_args_fail(a);
         break;
     default: break; /* DONE: whatever stands behind the arguments is dropped */
     }
@@ -354,8 +226,8 @@ static void replay(ek_args *a)
     a->state = VALUE;
     for (size_t i = 0; i < b.len && !a->bad;) {
         char c = b.data[i];
-        if (a->state == VALUE && !is_space(c) && !memchr("{[\"',", c, 5) && !is_closer(a, c)) {
-            size_t n = ek_bare_extent(b.data + i, b.len - i, top(a)->closer == ']', a->in_call);
+        if (a->state == VALUE && !is_space(c) && !memchr("{[\"',", c, 5) && !ek_args_is_closer(a, c)) {
+            size_t n = ek_bare_extent(b.data + i, b.len - i, ek_args_top(a)->closer == ']', a->in_call);
             emit_bare(a, b.data + i, n);
             i += n;
         } else {
@@ -383,7 +255,7 @@ void ek_args_begin(ek_args *a, char opener, const json_t *schema)
     a->equals = 0;
     a->in_call = opener == '(';
     a->value_schema = schema;
-    push(a, opener);
+    ek_args_push(a, opener);
 }
 
 void ek_args_fini(ek_args *a)
@@ -419,14 +291,14 @@ void ek_args_quote(ek_args *a)
     case KEY_START: begin_held(a, KEY_QUOTED); break;
     case KEY_QUOTED: a->state = COLON; break;
     case VALUE:
-        begin_value(a);
-        emit_char(a, '"');
+        ek_args_begin_value(a);
+        ek_args_emit_char(a, '"');
         begin_held(a, TEXT);
         break;
     case TEXT:
-        emit_escaped(a, ek_buf_text(&a->held), a->held.len);
-        emit_char(a, '"');
-        end_value(a);
+        ek_args_emit_escaped(a, ek_buf_text(&a->held), a->held.len);
+        ek_args_emit_char(a, '"');
+        ek_args_end_value(a);
         break;
     default: break; /* a stray one */
     }
@@ -450,9 +322,9 @@ static void close_value(ek_args *a)
     switch (a->state) {
     case BARE: case HOLD: settle(a); break;
     case TEXT:
-        emit_escaped(a, ek_buf_text(&a->held), without_closers(a, ek_buf_text(&a->held), a->held.len));
-        emit_char(a, '"');
-        end_value(a);
+        ek_args_emit_escaped(a, ek_buf_text(&a->held), without_closers(a, ek_buf_text(&a->held), a->held.len));
+        ek_args_emit_char(a, '"');
+        ek_args_end_value(a);
         break;
     case JSON:
         a->held.len = without_closers(a, ek_buf_text(&a->held), a->held.len);
@@ -464,7 +336,7 @@ static void close_value(ek_args *a)
         end_held_text(a);
         break;
     case KEY_BARE: key_without_colon(a); break;
-    case KEY_QUOTED: case KEY_JSON: case KEY_SINGLE: case COLON: fail(a); break;
+    case KEY_QUOTED: case KEY_JSON: case KEY_SINGLE: case COLON: ek_args_fail(a); break;
     default: break;
     }
 }
@@ -478,8 +350,8 @@ static bool is_open(const ek_args *a)
 bool ek_args_close(ek_args *a)
 {
     while (!a->bad && is_open(a)) close_value(a);
-    if (!a->bad && a->state == VALUE && top(a)->closer != ']') emit_bare(a, "", 0);
-    while (a->depth > 0 && !a->bad) pop(a);
+    if (!a->bad && a->state == VALUE && ek_args_top(a)->closer != ']') emit_bare(a, "", 0);
+    while (a->depth > 0 && !a->bad) ek_args_pop(a);
     return !a->bad;
 }
 

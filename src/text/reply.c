@@ -1,46 +1,12 @@
 #define _GNU_SOURCE /* memmem */
 /* The state machine: tokens or spelled-out text in, events out. */
-#include "text/reply.h"
+#include "text/reply_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/call_args.h"
 #include "text/call_value.h"
-#include "text/json.h"
 #include "text/reply_marks.h"
-#include "text/utf8.h"
-
-typedef enum {
-    CONTENT,
-    HEADER,     /* after <|channel>, before the newline */
-    REASONING,
-    CALL_HEAD,  /* before the arguments */
-    CALL_ARGS,
-    CALL_BAD,   /* of this call only the raw text is of use */
-    AFTER_CALL,
-    STOPPED
-} reply_state;
-
-struct ek_reply {
-    const ek_tokenizer *t;
-    ek_reply_opts opts;
-    ek_marks marks;
-    reply_state state;
-    ek_utf8_stream utf8;
-    ek_buf text;     /* what the decoder just gave */
-    ek_buf lead;     /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
-    bool ended;
-    bool fresh;      /* no content was seen: the lenient start is still possible */
-    ek_buf header;
-    bool newline;    /* REASONING: held back */
-    ek_buf head, raw; /* of the call: its text before the arguments, and all of it */
-    ek_args args;
-    bool args_sent;
-    int n_started, n_done, n_malformed;
-    ek_buf spelled;  /* ek_reply_feed_text: the beginning of what may be a marker */
-    ek_buf event;
-};
 
 static void send(ek_reply *r, ek_reply_kind kind, const char *text, size_t n)
 {
@@ -96,7 +62,7 @@ static void on_content(ek_reply *r, const char *s, size_t n)
     }
 }
 
-static bool header_is_thought(const ek_reply *r)
+bool ek_reply_header_is_thought(const ek_reply *r)
 {
     const char *s = ek_buf_text(&r->header);
     size_t n = r->header.len;
@@ -109,7 +75,7 @@ static void on_header(ek_reply *r, const char *s, size_t n)
     const char *end = memchr(s, '\n', n);
     ek_buf_add(&r->header, s, end ? (size_t)(end - s) : n);
     if (!end) return;
-    r->state = header_is_thought(r) ? REASONING : CONTENT;
+    r->state = ek_reply_header_is_thought(r) ? REASONING : CONTENT;
     r->newline = false;
     size_t used = (size_t)(end - s) + 1;
     if (n > used) on_text(r, s + used, n - used);
@@ -253,12 +219,12 @@ static void on_text(ek_reply *r, const char *s, size_t n)
 
 /* --- markers ---------------------------------------------------------------------------- */
 
-static bool is_stop(const ek_reply *r, ek_mark m)
+bool ek_reply_is_stop(const ek_reply *r, ek_mark m)
 {
     return !r->opts.ignore_eos && (m == EK_MARK_EOS || m == EK_MARK_TURN_CLOSE || m == EK_MARK_RESPONSE_OPEN);
 }
 
-static void open_channel(ek_reply *r)
+void ek_reply_open_channel(ek_reply *r)
 {
     r->state = HEADER;
     r->fresh = false;
@@ -270,8 +236,8 @@ static void open_channel(ek_reply *r)
 static void mark_in_content(ek_reply *r, ek_mark m)
 {
     if (r->state == CONTENT && r->lead.len) flush_lead(r);
-    if (is_stop(r, m)) stop(r, m);
-    else if (m == EK_MARK_CHANNEL_OPEN) open_channel(r);
+    if (ek_reply_is_stop(r, m)) stop(r, m);
+    else if (m == EK_MARK_CHANNEL_OPEN) ek_reply_open_channel(r);
     else if (m == EK_MARK_CALL_OPEN && r->opts.tools_active) open_call(r);
     else if (m == EK_MARK_CHANNEL_CLOSE && r->state == HEADER) r->state = CONTENT;
 }
@@ -280,10 +246,10 @@ static void mark_in_reasoning(ek_reply *r, ek_mark m)
 {
     bool call = m == EK_MARK_CALL_OPEN && r->opts.tools_active;
     bool closes = m == EK_MARK_CHANNEL_CLOSE || call;
-    if (r->newline && (is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN)) send(r, EK_REPLY_REASONING, "\n", 1);
-    if (closes || is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN) r->newline = false;
-    if (is_stop(r, m)) stop(r, m);
-    else if (m == EK_MARK_CHANNEL_OPEN) open_channel(r);
+    if (r->newline && (ek_reply_is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN)) send(r, EK_REPLY_REASONING, "\n", 1);
+    if (closes || ek_reply_is_stop(r, m) || m == EK_MARK_CHANNEL_OPEN) r->newline = false;
+    if (ek_reply_is_stop(r, m)) stop(r, m);
+    else if (m == EK_MARK_CHANNEL_OPEN) ek_reply_open_channel(r);
     else if (call) open_call(r);
     else if (closes) r->state = CONTENT;
 }
@@ -297,7 +263,7 @@ static bool only_space(const ek_buf *b)
 
 static void mark_in_call(ek_reply *r, ek_mark m)
 {
-    if (is_stop(r, m)) {
+    if (ek_reply_is_stop(r, m)) {
         end_call(r, false, false);
         if (r->state != STOPPED) stop(r, m);
     } else if (m == EK_MARK_CALL_CLOSE) {
@@ -316,16 +282,16 @@ static void mark_in_call(ek_reply *r, ek_mark m)
     }
 }
 
-static void drain_utf8(ek_reply *r)
+void ek_reply_drain(ek_reply *r)
 {
     ek_buf_clear(&r->text);
     ek_utf8_stream_end(&r->utf8, &r->text);
     on_text(r, ek_buf_text(&r->text), r->text.len);
 }
 
-static void on_mark(ek_reply *r, ek_mark m)
+void ek_reply_on_mark(ek_reply *r, ek_mark m)
 {
-    drain_utf8(r);
+    ek_reply_drain(r);
     switch (r->state) {
     case CONTENT: case HEADER: case AFTER_CALL: mark_in_content(r, m); break;
     case REASONING: mark_in_reasoning(r, m); break;
@@ -334,7 +300,7 @@ static void on_mark(ek_reply *r, ek_mark m)
     }
 }
 
-static void on_bytes(ek_reply *r, const char *s, size_t n)
+void ek_reply_on_bytes(ek_reply *r, const char *s, size_t n)
 {
     ek_buf_clear(&r->text);
     ek_utf8_stream_add(&r->utf8, &r->text, s, n);
@@ -342,125 +308,8 @@ static void on_bytes(ek_reply *r, const char *s, size_t n)
     on_text(r, ek_buf_text(&r->text), r->text.len);
 }
 
-/* --- the outside ------------------------------------------------------------------------ */
-
-ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts)
+void ek_reply_flush(ek_reply *r, bool truncated)
 {
-    ek_reply *r = ek_alloc(sizeof *r);
-    r->t = t;
-    r->opts = *opts;
-    r->fresh = true;
-    if (t) ek_marks_find(&r->marks, t);
-    return r;
-}
-
-void ek_reply_close(ek_reply *r)
-{
-    if (!r) return;
-    ek_args_fini(&r->args);
-    ek_buf *all[] = {&r->text, &r->lead, &r->header, &r->head, &r->raw, &r->spelled, &r->event};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
-    free(r);
-}
-
-static ek_mark mark_of(const ek_reply *r, int32_t id)
-{
-    if (!ek_tokenizer_is_special(r->t, id)) return EK_MARK_TEXT;
-    for (int m = 0; m < EK_MARK_COUNT; m++)
-        if (r->marks.id[m] == id) return (ek_mark)m;
-    return EK_MARK_OTHER;
-}
-
-void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n)
-{
-    size_t i = n;
-    ek_mark m = EK_MARK_TEXT;
-    while (i > 0) {
-        m = mark_of(r, prompt[--i]);
-        if (m == EK_MARK_CALL_OPEN || m == EK_MARK_RESPONSE_OPEN || m == EK_MARK_RESPONSE_CLOSE ||
-            m == EK_MARK_CHANNEL_OPEN || m == EK_MARK_CHANNEL_CLOSE || m == EK_MARK_TURN_OPEN || m == EK_MARK_TURN_CLOSE)
-            break;
-        m = EK_MARK_TEXT;
-    }
-    if (m == EK_MARK_CHANNEL_CLOSE && i + 1 == n) r->opts.lenient_start = true;
-    if (m != EK_MARK_CHANNEL_OPEN) return;
-    open_channel(r);
-    for (i++; i < n; i++) {
-        size_t len;
-        const char *bytes = ek_tokenizer_bytes(r->t, prompt[i], &len);
-        const char *end = memchr(bytes, '\n', len);
-        ek_buf_add(&r->header, bytes, end ? (size_t)(end - bytes) : len);
-        if (!end) continue;
-        r->state = header_is_thought(r) ? REASONING : CONTENT;
-        return;
-    }
-}
-
-static ek_reply_part part_of(const ek_reply *r)
-{
-    switch (r->state) {
-    case CONTENT: return EK_PART_CONTENT;
-    case HEADER: case REASONING: return EK_PART_REASONING;
-    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: return EK_PART_CALL;
-    default: return EK_PART_MARKUP;
-    }
-}
-
-ek_reply_part ek_reply_feed(ek_reply *r, int32_t token)
-{
-    if (r->state == STOPPED || r->ended) return EK_PART_MARKUP;
-    ek_mark m = mark_of(r, token);
-    ek_reply_part before = part_of(r);
-    if (m == EK_MARK_TEXT) {
-        size_t n;
-        const char *bytes = ek_tokenizer_bytes(r->t, token, &n);
-        on_bytes(r, bytes, n);
-        /* The text that begins the visible part, or turns out to open the thought, is that. */
-        return before == EK_PART_MARKUP || before == EK_PART_CONTENT ? part_of(r) : before;
-    }
-    on_mark(r, m);
-    ek_reply_part after = part_of(r);
-    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_PART_REASONING)) return EK_PART_REASONING;
-    if (before == EK_PART_CALL && !is_stop(r, m)) return EK_PART_CALL;
-    return m == EK_MARK_CALL_OPEN && after == EK_PART_CALL ? EK_PART_CALL : EK_PART_MARKUP;
-}
-
-void ek_reply_feed_text(ek_reply *r, const char *text, size_t n)
-{
-    if (r->state == STOPPED || r->ended) return;
-    ek_buf_add(&r->spelled, text, n);
-    const char *s = ek_buf_text(&r->spelled);
-    size_t len = r->spelled.len, done = 0, i = 0;
-    while (i < len) {
-        const char *open = memchr(s + i, '<', len - i);
-        if (!open) {
-            i = len;
-            break;
-        }
-        i = (size_t)(open - s);
-        size_t used;
-        ek_mark m;
-        if (ek_mark_spelled(s + i, len - i, &m, &used)) {
-            on_bytes(r, s + done, i - done);
-            on_mark(r, m);
-            done = i += used;
-        } else if (used) {
-            break; /* more text could make it a marker */
-        } else {
-            i++;
-        }
-    }
-    on_bytes(r, s + done, i - done);
-    memmove(r->spelled.data, r->spelled.data + i, len - i);
-    r->spelled.len = len - i;
-}
-
-void ek_reply_end(ek_reply *r, bool truncated)
-{
-    if (r->state == STOPPED || r->ended) return;
-    if (r->spelled.len) on_bytes(r, r->spelled.data, r->spelled.len);
-    ek_buf_clear(&r->spelled);
-    drain_utf8(r);
     switch (r->state) {
     case CONTENT: flush_lead(r); break;
     case REASONING:
@@ -469,20 +318,4 @@ void ek_reply_end(ek_reply *r, bool truncated)
     case CALL_HEAD: case CALL_ARGS: case CALL_BAD: end_call(r, false, truncated); break;
     default: break;
     }
-    r->ended = true;
-}
-
-bool ek_reply_stopped(const ek_reply *r)
-{
-    return r->state == STOPPED;
-}
-
-int ek_reply_calls(const ek_reply *r)
-{
-    return r->n_done;
-}
-
-int ek_reply_malformed(const ek_reply *r)
-{
-    return r->n_malformed;
 }
