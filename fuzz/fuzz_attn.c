@@ -1,0 +1,74 @@
+/* Attention over pages of arbitrary bytes. Property: every instruction set and every company of a
+ * row gives the bits of the definition for that row alone, whatever the keys and values are. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/rng.h"
+#include "ops/attn.h"
+
+enum { MAX_KEYS = 640, MAX_ROWS = 9 };
+
+/* Which NaN comes out is not defined. */
+static void one_nan(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(x[i])) x[i] = NAN;
+}
+
+static float *attend(unsigned cpu, const ek_attn_shape *sh, const ek_kv_view *view, const ek_attn_row *rows, int n,
+                     const float *q)
+{
+    ek_attn *a;
+    if (ek_attn_plan(&a, cpu, sh) != EK_OK) __builtin_trap();
+    size_t width = (size_t)sh->n_heads * (size_t)sh->head_dim, bytes = ek_attn_scratch_bytes(a, n, MAX_KEYS, 1);
+    void *scratch = ek_alloc_big(bytes);
+    float *o = ek_alloc(sizeof *o * width * (size_t)n);
+    ek_attn_run(a, NULL, view, rows, n, q, (ptrdiff_t)width, o, (ptrdiff_t)width, scratch);
+    one_nan(o, width * (size_t)n);
+    ek_free_big(scratch, bytes);
+    ek_attn_free(a);
+    return o;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n < 8) return 0;
+    int kv = 1 + data[0] % 2, window = data[3] % 3 ? 0 : 1 + data[3] * 3, last = (data[4] | data[5] << 8) % MAX_KEYS;
+    ek_attn_shape sh = {window ? EK_SLIDING : EK_FULL, data[6] % EK_KV_FORMAT_COUNT, data[6] / 16 % EK_KV_FORMAT_COUNT,
+                        kv * (1 + data[1] % 9), kv, 4 + 4 * (data[2] % 18), window};
+    int n_rows = 1 + data[7] % MAX_ROWS, n_pages = MAX_KEYS / EK_PAGE_TOKENS;
+    n_rows = n_rows > last + 1 ? last + 1 : n_rows;
+    size_t block = ek_kv_block_bytes(sh.k_format, sh.v_format, kv, sh.head_dim), bytes = block * (size_t)n_pages;
+    uint8_t *pool = ek_alloc_big(bytes), *page[MAX_KEYS / EK_PAGE_TOKENS];
+    for (size_t i = 0; i < bytes; i++) pool[i] = n > 8 ? data[8 + i * 7 % (n - 8)] : 0x3c;
+    for (int i = 0; i < n_pages; i++) page[i] = pool + block * (size_t)i;
+    ek_kv_view view = {page, 0};
+    ek_attn_row rows[MAX_ROWS];
+    for (int r = 0; r < n_rows; r++) rows[r] = (ek_attn_row){0, last - n_rows + 1 + r};
+    size_t width = (size_t)sh.n_heads * (size_t)sh.head_dim;
+    float *q = ek_alloc(sizeof *q * width * (size_t)n_rows);
+    for (size_t i = 0; i < width * (size_t)n_rows; i++) q[i] = (float)(int32_t)ek_mix64(i + data[7]) * 0x1p-30f;
+
+    const char *const *isa = ek_cpu_isas();
+    float *want = attend(0, &sh, &view, rows, n_rows, q);
+    for (int r = 0; r < n_rows; r += 4) {
+        float *alone = attend(0, &sh, &view, rows + r, 1, q + (size_t)r * width);
+        if (memcmp(alone, want + (size_t)r * width, width * sizeof *q) != 0) __builtin_trap();
+        free(alone);
+    }
+    for (; *isa; isa++) {
+        unsigned cpu = 0;
+        if (ek_cpu_mask(*isa, &cpu) != EK_OK) __builtin_trap();
+        float *got = attend(cpu, &sh, &view, rows, n_rows, q);
+        if (memcmp(got, want, width * (size_t)n_rows * sizeof *q) != 0) __builtin_trap();
+        free(got);
+    }
+    free(want);
+    free(q);
+    ek_free_big(pool, bytes);
+    return 0;
+}
