@@ -94,19 +94,24 @@ static const int ns[] = {1, 16, 23, 48, 71};
 static void affine(void **state)
 {
     (void)state;
-    static const int all_bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128}, lengths[] = {1, 3, 5, 9, 11};
+    static const int all_bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128}, lengths[] = {1, 3, 5, 9, 11}; /* of groups */
     static const ek_dtype scales[] = {EK_BF16, EK_F32, EK_F16};
     int i = 0;
     for (int b = 0; b < 12; b++) /* with one limb, then with two */
         for (int g = 0; g < 3; g++)
             for (int s = 0; s < 3; s++)
-                for (int biased = 0; biased < 2; biased++, i++) {
-                    linear_shape shape = {.form = all_bits[b % 6] <= 4 ? EK_W_Q4 : EK_W_Q8, .n = ns[i % 5],
-                                          .k = groups[g] * lengths[(i / 5 + i) % 5], .bits = all_bits[b % 6],
-                                          .group = groups[g], .scale_dtype = scales[s], .biased = biased,
-                                          .limbs = 1 + b / 6};
-                    compare(&shape, 100 + (uint64_t)i, 12);
-                }
+                for (int biased = 0; biased < 2; biased++)
+                    for (int l = 0; l < 5; l++, i++) {
+                        linear_shape shape = {.form = all_bits[b % 6] <= 4 ? EK_W_Q4 : EK_W_Q8,
+                                              .n = ns[(i + i / 5) % 5],
+                                              .k = groups[g] * lengths[l],
+                                              .bits = all_bits[b % 6],
+                                              .group = groups[g],
+                                              .scale_dtype = scales[s],
+                                              .biased = biased,
+                                              .limbs = 1 + b / 6};
+                        compare(&shape, 100 + (uint64_t)i, 12);
+                    }
 }
 
 static void floats(void **state)
@@ -211,6 +216,43 @@ static void forward(void **state)
     linear_input_close(&in);
 }
 
+/* More rows than one task takes. */
+static void forward_of_many_rows(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    const linear_shape shape = {.form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 64, .scale_dtype = EK_BF16,
+                                .biased = true, .limbs = 2};
+    linear_case c;
+    linear_input in;
+    linear_case_open(&c, &shape, 960);
+    linear_input_open(&in, &c, 0, MANY, 961);
+    float *want = malloc(sizeof(float) * MANY * 37);
+    c.w.run(&c.w, &in.a, 0, MANY, want, 37, 0, c.w.n_panels);
+    output o = output_open(MANY, 37);
+    CHECK_ISAS(isa, cpu)
+    {
+        ek_linear_ops ops;
+        ek_linear_init(&ops, cpu);
+        c.w.run = ops.run[shape.form];
+        for (int threads = 1; threads <= 4; threads++) {
+            ek_pool *pool;
+            assert_int_equal(ek_pool_open(&pool, threads), EK_OK);
+            for (int rows = 127; rows <= MANY; rows += rows == 129 ? MANY - 129 : 1) {
+                ek_acts a;
+                ek_acts_bind(&a, in.mem, in.x, 64, rows, 64);
+                output_clear(&o);
+                ek_linear_forward(&ops, pool, &c.w, &a, o.y, o.ldy);
+                output_check(&o, want, isa, c.name, 0, rows, 0, 37);
+            }
+            ek_pool_close(pool);
+        }
+    }
+    free(want), free(o.y);
+    linear_input_close(&in);
+    linear_case_close(&c);
+}
+
 /* Denormal, huge and cancelling values go the same way everywhere; infinities and NaN show. */
 static void extremes(void **state)
 {
@@ -297,8 +339,13 @@ static void saturation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(affine),      cmocka_unit_test(floats),   cmocka_unit_test(many_rows_and_long_rows),
-        cmocka_unit_test(forward),     cmocka_unit_test(extremes), cmocka_unit_test(saturation),
+        cmocka_unit_test(affine),
+        cmocka_unit_test(floats),
+        cmocka_unit_test(many_rows_and_long_rows),
+        cmocka_unit_test(forward),
+        cmocka_unit_test(forward_of_many_rows),
+        cmocka_unit_test(extremes),
+        cmocka_unit_test(saturation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,11 @@ static void quantized_rows(void **state)
                 for (int j = 0; j < k; j++) row[j] = sizes[i] * (j % 7 ? check_uniform(i, (uint64_t)j) : -1);
                 for (int limbs = 1; limbs <= 2; limbs++) quantize_one(row, k, a_group, limbs, (double)sizes[i]);
             }
+    /* many maxima: an inverse that is a rounding off moves a code now and then */
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        check_fill(x, K, 5000 + seed, 1 + (float)seed / 64);
+        for (int limbs = 1; limbs <= 2; limbs++) quantize_one(x, K, seed % 2 ? 32 : 64, limbs, (double)seed);
+    }
     /* every 16-bit code, among them those whose low limb is -128 */
     for (int v = -32512; v <= 32512; v += 63) {
         for (int j = 0; j < 64; j++) x[j] = (float)(v + j < 32512 ? v + j : 32512);
