@@ -23,4 +23,5 @@ distclean: ## remove every build
 
 include tools/make/same.mk
 include tools/make/bench.mk
+include tools/make/lib.mk
 include tools/make/fuzz.mk
