@@ -98,6 +98,24 @@ static void put_codes(const ek_linear *w, uint8_t *group, int o, const uint8_t *
         for (int j = 0; j < 4; j++) to[j] = (uint8_t)((u[k + j] + shift) | (u[k + 4 + j] + shift) << 4);
 }
 
+/* The same straight from the source where it holds what is stored: bytes as they are, or eight
+ * nibbles of which k and k + 4 share a byte. Loading a model is mostly this. */
+static void copy_codes(const ek_linear *w, uint8_t *group, int o, const uint8_t *src)
+{
+    uint8_t *to = group + o * 4, *end = to + ek_linear_code_bytes(w);
+    for (; to < end; to += 64, src += 4) {
+        uint32_t u;
+        memcpy(&u, src, 4);
+        if (w->form == EK_W_Q4) {
+            uint32_t lo = u & 0xffff, hi = u >> 16;
+            lo = (lo | lo << 8) & 0x00ff00ffu;
+            hi = (hi | hi << 8) & 0x00ff00ffu;
+            u = ((lo | lo << 4) & 0x0f0f0f0fu) | ((hi | hi << 4) & 0x0f0f0f0fu) << 4;
+        }
+        memcpy(to, &u, 4);
+    }
+}
+
 static void put_scale(const ek_linear *w, uint8_t *group, int i, float value)
 {
     uint8_t *at = group + ek_linear_code_bytes(w);
@@ -145,6 +163,7 @@ ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *code
                        w->n, w->k, w->biased ? "them" : "none");
     int groups = w->k / w->group, shift = ek_linear_stored_zero(w) - w->zero;
     size_t code_bytes = (size_t)w->group / 8 * (size_t)w->bits, group_bytes = ek_linear_group_bytes(w);
+    bool as_stored = shift == 0 && w->bits == (w->form == EK_W_Q4 ? 4 : 8);
     const uint8_t *from = codes;
     uint8_t u[MAX_GROUP];
     for (int r = 0; r < n_rows; r++) {
@@ -152,8 +171,12 @@ ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *code
         int o = (row + r) % EK_PANEL;
         for (int g = 0; g < groups; g++, group += group_bytes, from += code_bytes) {
             size_t at = (size_t)r * (size_t)groups + (size_t)g;
-            unpack_codes(u, from, w->group, w->bits);
-            put_codes(w, group, o, u, shift);
+            if (as_stored) {
+                copy_codes(w, group, o, from);
+            } else {
+                unpack_codes(u, from, w->group, w->bits);
+                put_codes(w, group, o, u, shift);
+            }
             put_scale(w, group, o, load_any(scales, at, scale_dtype));
             if (biases) put_scale(w, group, EK_PANEL + o, load_any(biases, at, scale_dtype));
         }
