@@ -73,7 +73,7 @@ static void test_chunks(void **state)
     int32_t ids[TOKENS];
     for (int i = 0; i < N_NAMES; i++)
         for (int bits = 0; bits <= 8; bits += 4) {
-            ek_model *m = make(names[i], bits, ek_cpu_detect(), NULL, EK_KV_BF16);
+            ek_model *m = make(names[i], bits, ek_cpu_detect(), NULL, (i + bits / 4) % EK_KV_FORMAT_COUNT);
             int vocab = ek_model_config(m)->vocab_size;
             size_t n = sizeof(float) * (size_t)(TOKENS * vocab);
             float *want = ek_alloc(n), *got = ek_alloc(n);
@@ -160,7 +160,7 @@ static void test_company(void **state)
     static int32_t ids[OTHERS][TOKENS];
     for (int i = 0; i < N_NAMES; i++)
         for (int bits = 0; bits <= 4; bits += 4) {
-            ek_model *m = make(names[i], bits, ek_cpu_detect(), NULL, i % 2 ? EK_KV_F32 : EK_KV_BF16);
+            ek_model *m = make(names[i], bits, ek_cpu_detect(), NULL, (i + 2 + bits / 4) % EK_KV_FORMAT_COUNT);
             int vocab = ek_model_config(m)->vocab_size;
             size_t n = sizeof(float) * (size_t)(TOKENS * vocab);
             float *want = ek_alloc(n), *got[OTHERS];
