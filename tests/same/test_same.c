@@ -79,12 +79,12 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
     scene_close(&s);
 }
 
-/* --- in `make check`: two scenes of every shape */
+/* --- in `make check`: three scenes of every shape */
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CHECK_SCENES = 4 }; /* a sanitizer looks for other things and takes ten times as long */
 #else
-enum { CHECK_SCENES = 18 };
+enum { CHECK_SCENES = 27 };
 #endif
 
 static void company_does_not_matter(void **state)

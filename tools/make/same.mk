@@ -8,3 +8,7 @@ same: $B/tests/same/test_same ## the promise on many scenes: make same SEEDS=500
 
 why: $B/tests/same/test_same ## one failure again: make why CASE=together SEED=0x2f
 	@$B/tests/same/test_same $(CASE) $(SEED)
+
+.PHONY: bits
+bits: $B/tests/same/test_bits ## store the bits anew, after a change of arithmetic (CONTRIBUTING.md)
+	@$B/tests/same/test_bits --print > $B/bits.def && mv $B/bits.def tests/same/bits.def
