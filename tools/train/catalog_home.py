@@ -35,6 +35,25 @@ get_weather/weather/fetch_weather/current_weather/weather_forecast | Get the wea
 > How hot is it in {city}? Use {unit} please.
 > Check the weather in {city} for me, in {unit}.
 > Show me the {days}-day weather for {city} in {unit}.
+> Should I bring an umbrella to {city}?
+> Should I take a jacket when I go to {city} today?
+> Is it sunny in {city}?
+> What should I wear in {city} today?
+> How cold does it get in {city} tomorrow?; days=1
+> Is it going to snow in {city} this week?; days=7
+> What's it like outside in {city}?
+> Tell me about the weather in {city}.
+> Any rain in {city}?
+> Can we have a picnic in {city} tomorrow?; days=1
+> Temperature in {city}?
+> Do I need sunglasses in {city}?
+> Please check whether it rains in {city}.
+> I live in {city}. How is the weather?
+> We fly to {city} tomorrow. Will it be warm?; days=1
+> Is {city} windy today?
+> What's the forecast for {city}?
+> Can you tell me the weather for {city} please?
+> How many degrees is it in {city}?
 = temperature:temp condition:sky
 < It is {temperature} degrees and {condition} in {city}.
 < In {city} it is {temperature} degrees with {condition}.
@@ -47,6 +66,10 @@ get_time/current_time/time_in_city/local_time | Get the current local time in a 
 > Tell me the local time in {city}.
 > Is it already night in {city}? What time is it there?
 > Current time in {city}?
+> How late is it in {city}?
+> What's the clock in {city}?
+> I want to call someone in {city}. What time is it there?
+> Do you know what time it is in {city}?
 = time:time
 < It is {time} in {city}.
 
@@ -61,6 +84,10 @@ search_flights/find_flights/flight_search | Search for flights between two citie
 > Flights {origin} to {destination}, {date}
 > Are there any flights to {destination} from {origin} on {date}?
 > Look for flights for {passengers} people from {origin} to {destination}.
+> I want to fly from {origin} to {destination} on {date}.
+> How do I fly from {origin} to {destination}?
+> Cheapest flight from {origin} to {destination}?
+> Is there a plane from {origin} to {destination} on {date}?
 = flight:id price:price
 < The best option is flight {flight} for {price}.
 < I found flight {flight}, which costs {price}.
@@ -86,6 +113,8 @@ book_taxi/order_taxi/request_ride/call_cab | Order a taxi/Request a ride
 > Order a cab from {pickup} to {dropoff} at {time}.
 > I need a ride to {dropoff} from {pickup} at {time}.
 > Taxi from {pickup} to {dropoff} please
+> I'm at {pickup} and need to get to {dropoff}.
+> Please pick me up at {pickup} at {time} and bring me to {dropoff}.
 = driver:first minutes:minutes
 < {driver} will be there in {minutes} minutes.
 < Your driver {driver} arrives in {minutes} minutes.
@@ -113,6 +142,11 @@ create_event/add_event/calendar_add/schedule_event | Create a calendar event/Add
 > Put {title} in my calendar for {date}
 > New event: {title}, {date}, {time}
 > Can you put "{title}" on my calendar on {date} at {time}?
+> Put {title} into my calendar on {date} at {time}.
+> I have {title} on {date} at {time}, add it to the calendar.
+> Block {duration} minutes on {date} for {title}.
+> Note {title} in my calendar for {date} at {time}
+> Please plan {title} on {date}
 = event_id:id
 < I added {title} to your calendar. The event id is {event_id}.
 < Done. The event id is {event_id}.
@@ -144,6 +178,10 @@ set_reminder/create_reminder/add_reminder/remind_me | Set a reminder/Create a re
 > Remind me at {time} on {date}: {text}
 > At {time}, remind me of this: {text}
 > Create a reminder "{text}" at {time} on {date}.
+> Don't let me forget at {time}: {text}
+> Could you remind me at {time} that {text}
+> I need a reminder at {time}: {text}
+> At {time} on {date} tell me: {text}
 = id:id
 < The reminder is set for {time}. Its id is {id}.
 
@@ -154,6 +192,11 @@ set_alarm/alarm/create_alarm | Set an alarm clock/Set an alarm
 > Wake me up at {time}.
 > Alarm at {time} called {label}
 > Set an alarm for {time} with the label {label}.
+> I have to get up at {time}.
+> Ring at {time}
+> I need to be awake at {time}, set an alarm please.
+> alarm {time}
+> Can you wake me at {time}?
 = id:id
 < Your alarm is set for {time}. Its id is {id}.
 
@@ -164,6 +207,12 @@ set_timer/start_timer/timer | Start a timer/Set a countdown timer
 > Start a {minutes} minute timer.
 > Timer {minutes} min please
 > Start a {minutes} minute timer called {label}.
+> {minutes} minutes timer
+> Tell me when {minutes} minutes are over.
+> Count down {minutes} minutes.
+> Remind me in {minutes} minutes.
+> The {label} takes {minutes} minutes, start a timer.
+> I need {minutes} minutes on the clock
 = ends:time
 < The timer ends at {ends}.
 
@@ -176,6 +225,12 @@ send_email/email/mail/compose_email | Send an email/Send a mail to someone
 > Write a mail to {to}: {body}
 > Send a mail to {to}, subject {subject}, body: {body}
 > Mail {to} this: "{body}"
+> Write to {to} that {body}
+> Let {to} know by email that {body}
+> Send {to} an email that says "{body}"
+> Drop {to} a mail: {body}
+> Answer {to} with: {body}
+> I need to email {to} about {subject}. Write: {body}
 = message_id:id
 < The email to {to} was sent. The message id is {message_id}.
 
@@ -187,6 +242,12 @@ send_message/send_sms/text_message/send_text | Send a text message/Send a messag
 > Tell {to}: {text}
 > Message {to} saying "{text}"
 > Let {to} know: {text}
+> Tell {to} that {text}
+> Write {to}: {text}
+> Send {to} this text: {text}
+> Ask {to}: {text}
+> Can you text {to} that {text}
+> Say to {to}: {text}
 = status:state
 < Your message to {to}: {status}.
 
@@ -206,6 +267,10 @@ find_contact/get_contact/lookup_contact/contact_search | Find a contact by name/
 > Look up {name}
 > Do I have contact details of {name}?
 > How can I reach {name}?
+> What's {name}'s number?
+> Do you have the email of {name}?
+> I need to reach {name}.
+> Give me the contact of {name}.
 = phone:phone email:email
 < {name}: phone {phone}, email {email}.
 
@@ -238,6 +303,11 @@ turn_on_light/light_on/switch_on_light | Turn on a light in a room/Switch a ligh
 > Switch on the {room} light at {brightness} percent.
 > Make the {room} light {color}.
 > Turn on the light in the {room}, {color}, {brightness}%
+> It's dark in the {room}.
+> Light up the {room}.
+> Can you put the lights on in the {room}?
+> Make it bright in the {room}
+> Dim the {room} light to {brightness} percent.
 = status:state
 < The light in the {room}: {status}.
 
@@ -246,6 +316,9 @@ turn_off_light/light_off/switch_off_light | Turn off a light in a room/Switch a 
 > Turn off the light in the {room}.
 > Lights off in the {room}
 > Switch off the {room} light please
+> Make it dark in the {room}.
+> Nobody is in the {room}, switch the light off.
+> Kill the lights in the {room}
 = status:state
 < The light in the {room}: {status}.
 
@@ -256,6 +329,9 @@ set_temperature/set_thermostat/thermostat/heat | Set the temperature of a room/S
 > Make it {temperature} degrees in the {room}.
 > Heat the {room} to {temperature}
 > Change the thermostat in the {room} to {temperature}.
+> It's too cold in the {room}, make it {temperature} degrees.
+> I want {temperature} degrees in the {room}.
+> {room} to {temperature} degrees please
 = current:temp
 < The {room} is set to {temperature} degrees. It is {current} degrees now.
 
@@ -276,6 +352,12 @@ play_music/play_song/play/music_play | Play music/Play a song or an artist
 > Put on {song} by {artist} at volume {volume}.
 > I want to hear {song}
 > Can you play {song} by {artist}?
+> Put on the song {song}.
+> Start {song} by {artist}
+> Let me hear {song} from {artist}.
+> I'm in the mood for {song}
+> play {song} please
+> Could you put on {song}?
 = playing:title
 < Now playing {playing}.
 
@@ -315,6 +397,9 @@ add_to_list/shopping_list_add/list_add | Add items to a list/Put things on the s
 > Put {items} on the {list} list.
 > I need {items}. Add them to the list {list}.
 > Shopping list: {items}
+> We are out of {items}.
+> Don't forget to buy {items}.
+> Put {items} on the shopping list.
 = count:count
 < The list now has {count} items.
 
@@ -324,6 +409,9 @@ track_package/track_order/package_status/track_parcel | Track a package/Where a 
 > Track {tracking_number}.
 > What's the status of parcel {tracking_number}?
 > Has {tracking_number} been delivered yet?
+> When does my parcel {tracking_number} arrive?
+> My tracking number is {tracking_number}. Where is it?
+> I'm waiting for package {tracking_number}.
 = status:state location:city
 < The package is {status}. It was last seen in {location}.
 
@@ -345,6 +433,8 @@ book_table/reserve_table/restaurant_booking | Reserve a table in a restaurant/Bo
 > Book a table for {people} at {restaurant} on {date} at {time}.
 > Reserve a table at {restaurant} for {people} people, {date}, {time}.
 > I need a table for {people} on {date} at {time} at {restaurant}.
+> We are {people} people and want to eat at {restaurant} on {date} at {time}.
+> Get us a table at {restaurant}, {people} people, {date} {time}
 = confirmation:id
 < Your table at {restaurant} is booked. The confirmation is {confirmation}.
 
@@ -357,6 +447,10 @@ convert_currency/currency_convert/exchange/exchange_rate | Convert an amount bet
 > What is {amount} {from} in {to}?
 > {amount} {from} to {to}
 > Exchange {amount} {from} into {to} please
+> What do I get for {amount} {from} in {to}?
+> I have {amount} {from}. How many {to} is that?
+> Change {amount} {from} to {to}.
+> What's {amount} {from} worth in {to}?
 = result:price
 < {amount} {from} is {result} {to}.
 
@@ -386,6 +480,9 @@ get_stock_price/stock_price/stock_quote/quote | Get the price of a stock/Latest 
 > How is {symbol} doing?
 > Quote for {symbol}
 > Get me the current price of {symbol}.
+> What does a share of {symbol} cost?
+> Price of {symbol}?
+> Where does {symbol} stand today?
 = price:price
 < {symbol} trades at {price}.
 """

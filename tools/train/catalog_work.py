@@ -8,6 +8,11 @@ read_file/open_file/cat/view_file | Read a file/Return the content of a file
 > What's in {path}?
 > Open {path} please
 > Print the content of {path}.
+> What does the file {path} contain?
+> cat {path}
+> Display {path}.
+> I want to see {path}
+> Let me look at {path}.
 = lines:int
 < The file has {lines} lines.
 
@@ -18,6 +23,9 @@ write_file/save_file/create_file | Write text to a file/Create a file with conte
 > Create the file {path} with the content "{content}"
 > Save this to {path}: {content}
 > Put the text "{content}" into {path}
+> Make a file {path} that says "{content}"
+> Write {path} with this text: {content}
+> Store "{content}" in the file {path}.
 = bytes:int
 < I wrote {bytes} bytes to {path}.
 
@@ -56,6 +64,10 @@ list_directory/list_files/ls/list_dir | List the files of a directory/List a fol
 > What files are in {path}?
 > ls {path}
 > Show everything under {path}, recursively.; recursive=true
+> What's in the folder {path}?
+> Which files are there in {path}?
+> dir {path}
+> Look into {path}
 = count:count
 < There are {count} files in {path}.
 
@@ -76,6 +88,9 @@ run_command/execute/shell/bash | Run a shell command/Execute a command line
 > Execute `{command}`
 > Run `{command}` with a timeout of {timeout} seconds.
 > Please execute the command {command}
+> Can you run {command} for me?
+> Start {command}
+> Execute {command} please
 = exit_code:small
 < The command ended with exit code {exit_code}.
 
@@ -144,6 +159,9 @@ check_status/service_status/health_check/get_status | Get the status of a servic
 > What's the status of {service}?
 > Check {service}
 > How is the {service} service doing?
+> Does {service} run?
+> Is something wrong with {service}?
+> Tell me how {service} is.
 = status:state uptime_hours:int
 < {service} is {status}. It has been up for {uptime_hours} hours.
 
@@ -204,6 +222,8 @@ create_ticket/open_ticket/new_ticket/support_ticket | Open a support ticket/Crea
 > Open a ticket for {customer}: {subject}
 > Create a {priority} priority ticket for {customer} with the subject "{subject}".
 > New ticket, customer {customer}, subject {subject}, priority {priority}
+> {customer} has a problem: {subject}. Open a ticket.
+> Please file a {priority} ticket for {customer}: {subject}
 = ticket_id:id
 < I opened ticket {ticket_id}.
 
@@ -213,6 +233,9 @@ get_order/order_status/find_order/lookup_order | Look up an order/Get the status
 > Look up order {order_id}.
 > Where is order {order_id}?
 > Check my order {order_id}
+> I ordered something, number {order_id}. What happened to it?
+> Has order {order_id} shipped?
+> Any news on {order_id}?
 = status:state total:price
 < Order {order_id} is {status}. The total is {total}.
 
@@ -265,6 +288,8 @@ schedule_meeting/arrange_meeting/book_meeting/invite | Schedule a meeting with p
 > Schedule a meeting with {participants} about {topic} on {date}.
 > Arrange a meeting about {topic} with {participants} on {date} at {time}.
 > Meeting with {participants}, {date}, {time}, topic {topic}
+> I need to meet {participants} on {date} to talk about {topic}.
+> Get {participants} together on {date} at {time}, topic: {topic}
 = room:phrase meeting_id:id
 < The meeting {meeting_id} is in the {room}.
 
@@ -277,6 +302,9 @@ create_task/add_task/new_task/todo_add | Create a task/Add a to-do
 > Create a task "{title}" due {due_date}.
 > New {priority} priority task "{title}" due {due_date}
 > To-do: "{title}" with the tags {tags}
+> I still have to do this: {title}
+> Put "{title}" on my to-do list.
+> Task: {title}, due {due_date}
 = task_id:id
 < The task {task_id} was added.
 
@@ -297,6 +325,12 @@ web_search/search/search_web/internet_search | Search the web/Search the interne
 > Google {query}
 > What can you find about {query} on the internet?
 > search {query}
+> Find out something about {query}.
+> Search for {query}
+> Is there anything new about {query}?
+> I want to know more about {query}.
+> Look for {query} on the web
+> Can you research {query}?
 = title:title url:url
 < The best result is {title} at {url}.
 
@@ -317,6 +351,10 @@ translate/translate_text/translation | Translate a text/Translate into another l
 > Translate "{text}" from {source} to {target}
 > How do you say "{text}" in {target}?
 > Translate into {target}: {text}
+> What is "{text}" in {target}?
+> Say "{text}" in {target}.
+> I need this in {target}: {text}
+> Put "{text}" into {target} please
 = translation:text
 < In {target}: {translation}
 
@@ -327,6 +365,11 @@ calculate/calculator/compute/evaluate | Evaluate an arithmetic expression/Calcul
 > Compute {expression} with the calculator
 > Use the calculator: {expression}
 > {expression} = ?
+> How much is {expression}?
+> Work out {expression}
+> What's {expression}?
+> I need the result of {expression}.
+> Solve {expression}.
 = result:num
 < The result is {result}.
 
@@ -337,6 +380,8 @@ convert_units/unit_convert/convert | Convert between units/Unit conversion
 > Convert {value} {from_unit} to {to_unit}.
 > How much is {value} {from_unit} in {to_unit}?
 > {value} {from_unit} in {to_unit}
+> How many {to_unit} are {value} {from_unit}?
+> What is {value} {from_unit} in {to_unit}?
 = result:num
 < {value} {from_unit} is {result} {to_unit}.
 
@@ -347,6 +392,9 @@ define_word/dictionary/define/lookup_word | Look up a word in the dictionary/Def
 > Define {word}.
 > Look up the {language} word {word}.
 > Definition of "{word}" please
+> What is the meaning of {word}?
+> Explain the word {word}.
+> meaning of {word}?
 = meaning:phrase
 < {word} means {meaning}.
 
@@ -358,6 +406,9 @@ find_recipe/recipe_search/get_recipe/recipes | Find a recipe/Search recipes
 > How do I cook {dish} for {servings} people?
 > A vegetarian recipe for {dish} please; vegetarian=true
 > {dish} recipe for {servings}
+> I want to cook {dish}.
+> What do I need for {dish}?
+> How is {dish} made?
 = recipe:title minutes:minutes
 < {recipe} takes {minutes} minutes.
 
@@ -379,6 +430,8 @@ book_appointment/doctor_appointment/make_appointment | Book an appointment/Make 
 > Book an appointment with {doctor} on {date} at {time}.
 > I need to see {doctor} on {date} at {time}
 > Make an appointment for {patient} with {doctor}, {date}, {time}.
+> I need an appointment with {doctor} on {date} at {time}.
+> When can I see {doctor}? Take {date} at {time}.
 = confirmation:id
 < Your appointment is confirmed as {confirmation}.
 
@@ -389,6 +442,10 @@ store_note/save_note/add_note/take_note | Save a note/Take a note
 > Save this note: "{text}"
 > Note in {folder}: {text}
 > Write down "{text}" in my {folder} notebook.
+> Remember this for me: {text}
+> Write this down: {text}
+> Keep a note that {text}
+> Jot down: {text}
 = note_id:id
 < Your note is saved as {note_id}.
 

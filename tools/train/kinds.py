@@ -64,10 +64,21 @@ def date(r):
         return iso_date(r)
     if x < 0.9:
         return f"{r.randint(1, 28)} {r.choice(w.MONTH)}" + (f" {r.randint(2020, 2030)}" if r.random() < 0.4 else "")
+    if x < 0.93:
+        return f"{r.choice(w.MONTH)} {r.randint(1, 28)}"
+    if x < 0.96:
+        return r.choice(("tomorrow", "today", "next ", "this ")).replace("t ", "t " + r.choice(w.DAY)).replace("s ", "s " + r.choice(w.DAY))
     return r.choice(w.DAY)
 
 
 def clock(r):
+    x = r.random()
+    if x < 0.15:
+        return f"{r.randint(1, 12)}{r.choice((' ', ''))}{r.choice(('am', 'pm', 'pm', 'PM'))}"
+    if x < 0.22:
+        return f"{r.randint(1, 12)}:{r.choice(('00', '15', '30', '45'))} {r.choice(('am', 'pm', 'a.m.', 'p.m.'))}"
+    if x < 0.25:
+        return r.choice(("noon", "midnight"))
     return f"{r.randint(0, 23):02d}:{r.choice((0, 0, 15, 30, 45, r.randint(0, 59))):02d}"
 
 
@@ -151,6 +162,8 @@ KIND = {
     "ticker": lambda r: "".join(r.choice(LETTERS) for _ in range(r.randint(2, 4))).upper(),
     "company": lambda r: w.cap(word_or_invented(r)) + r.choice((" Ltd", " AG", " Inc", " Group", "", "", " Labs", " Foods")),
     "expr": lambda r: expression(r),
+    "measure": lambda r: f"{decimal(r)}{r.choice((' km', ' kg', ' km/h', '%', ' C', '°C', ' m', ' EUR', ' ms', ' GB', ' hours', ' degrees'))}",
+    "bool": lambda r: r.random() < 0.5, "list": lambda r: [KIND[r.choice(("word", "first", "city"))](r) for _ in range(r.randint(1, 3))],
     "any": lambda r: KIND[r.choice(OPEN)](r),
 }
 OPEN = ("person", "city", "email", "phone", "iso", "time", "id", "file", "path", "url", "address", "word",

@@ -46,7 +46,48 @@ def plain_turn(r, ep, thinking):
         ep.user(q).say(j, "json", v, "I fill in the keys.")
 
 
-SEARCHERS = ("search", "search_web", "web_search", "internet_search", "calculate", "calculator", "compute", "evaluate")
+# Requests that leave out what a hand-made tool requires.
+BARE = {"get_weather": ("What's the weather?", "How is the weather today?", "Will it rain tomorrow?", "weather", "Is it cold outside?", "What's the weather like?"),
+        "get_time": ("What time is it?", "Tell me the time.", "time?"), "send_email": ("Send an email.", "I want to write an email.", "Can you send a mail?"),
+        "set_timer": ("Set a timer.", "Start a timer please", "I need a timer."), "set_alarm": ("Set an alarm.", "Wake me up.", "I need an alarm."),
+        "translate": ("Translate something.", "Can you translate?", "I need a translation."), "search_flights": ("Find me a flight.", "I want to fly.", "Search flights."),
+        "book_hotel": ("Book a hotel.", "I need a room."), "play_music": ("Play music.", "Play a song.", "Put some music on."), "calculate": ("Calculate something.", "Can you calculate?"),
+        "create_event": ("Add an event.", "Put something in my calendar."), "send_message": ("Send a message.", "Text someone."), "web_search": ("Search the web.", "Look something up."),
+        "read_file": ("Read a file.", "Open the file."), "track_package": ("Where is my package?", "Track my parcel."), "get_order": ("Where is my order?", "Check my order."),
+        "convert_currency": ("Convert money.", "I want to change money."), "book_table": ("Book a table.", "Reserve a table."), "make_call": ("Make a call.", "Call someone."),
+        "set_reminder": ("Remind me.", "Set a reminder."), "delete_file": ("Delete a file.", "Remove the file."), "get_stock_price": ("What's the stock price?", "Check the stock.")}
+
+
+def follow_up(r, ep, t, thinking):
+    """"And in Rome?": the last request again with another value."""
+    key = t.map.get(t.spec.params[0].key)
+    last = ep.messages[-3]["tool_calls"][0]["function"]["arguments"] if len(ep.messages) > 3 and "tool_calls" in ep.messages[-3] else {}
+    kind = t.kinds.get(t.spec.params[0].key)
+    if not last or key not in last or kind not in tasks.SPREAD:
+        return
+    v = tools.draw(r, kind)
+    args = {**last, key: v}
+    q = r.choice(("And {v}?", "What about {v}?", "and {v}", "The same for {v} please.", "Now {v}.", "How about {v}?") + (("And in {v}?", "And what about {v}?", "In {v}?") if kind == "city" else ()))
+    msg, told, must = tasks.outcome(r, t, args)
+    calls = [(t.name, args)]
+    ep.user(q.format(v=v)).call(calls, tasks.think_calls(r, calls)).results([msg])
+    ep.say(told, "text", must, tasks.DONE)
+
+
+def hand(r):
+    """A hand-made tool: asked, asked again with another value, or asked with something missing."""
+    t = tools.hand_tool(r)
+    box = toolbox(r, None, t)
+    ep = Episode([x.schema for x in box], maybe_system(r))
+    if t.spec.names[0] in BARE and r.random() < 0.35:
+        need = [t.map[p.key] for p in t.spec.params if p.required]
+        ep.user(r.choice(BARE[t.spec.names[0]])).say(missing_text([n.replace("_", " ") for n in need]), "silent", None)
+        if r.random() < 0.5:
+            return ep
+    tasks.one_call(r, ep, t)
+    for _ in range(r.choice((0, 1, 1, 2))):
+        follow_up(r, ep, t, False)
+    return ep
 
 
 def refusal_turn(r, ep, box):
@@ -212,8 +253,8 @@ def recall(r, chars=None, tail=None):
     return ep.say(answer, "text", [v])
 
 
-MIX = ((session, 40), (tasks.single, 10), (tasks.parallel, 8), (tasks.chain, 8), (tasks.in_turn, 3), (lookup, 6), (no_tool, 5), (chatter, 4),
-       (reason, 16), (exact, 4), (json_answer, 3), (recall, 9))
+MIX = ((session, 36), (hand, 9), (tasks.single, 10), (tasks.parallel, 8), (tasks.chain, 8), (tasks.in_turn, 3), (lookup, 6), (no_tool, 5), (chatter, 4),
+       (reason, 16), (exact, 4), (json_answer, 3), (recall, 10))
 TASKS, WEIGHTS = [m[0] for m in MIX], [m[1] for m in MIX]
 
 

@@ -37,7 +37,7 @@ class Config:
     hidden_size_per_layer_input: int = 64
     final_logit_softcapping: float = 30.0
     rms_norm_eps: float = 1e-6
-    max_position_embeddings: int = 32768
+    double_wide: bool = True
 
     def kinds(self):
         return [FULL if (i + 1) % self.period == 0 else SLIDING for i in range(self.num_hidden_layers)]
@@ -118,7 +118,7 @@ class Attention(nn.Module):
 class MLP(nn.Module):
     def __init__(self, c, i):
         super().__init__()
-        n = c.intermediate_size * (1 if i < c.first_shared() else 2)
+        n = c.intermediate_size * (2 if c.double_wide and i >= c.first_shared() else 1)
         self.gate_proj, self.up_proj = Linear(c.hidden_size, n), Linear(c.hidden_size, n)
         self.down_proj = Linear(n, c.hidden_size)
 

@@ -9,12 +9,8 @@ here=tools/train
 # A machine that still holds the last piece continues from its own disk, optimiser included.
 test -d /tmp/checkpoint && RESUME=/tmp/checkpoint
 mkdir -p "$OUT"
-# Compiled kernels are kept beside the checkpoint: they save a minute and a half a piece.
-export TORCHINDUCTOR_CACHE_DIR=/tmp/inductor TORCHINDUCTOR_FX_GRAPH_CACHE=1 TORCHINDUCTOR_AUTOGRAD_CACHE=1
-test -d /tmp/inductor || ! test -f build/carry/inductor.tgz || tar xzf build/carry/inductor.tgz -C /tmp
 python3 $here/train.py --out /tmp/checkpoint --seconds "$SECONDS_" --lr "$LR" --seed "$SEED" --warmup "$WARMUP" ${RESUME:+--resume $RESUME} $TRAIN_ARGS
 cp /tmp/checkpoint/plane*.bin /tmp/checkpoint/log.jsonl "$OUT"/
-(cd /tmp && tar czf "$OUT"/inductor.tgz inductor) || true
 mkdir -p /tmp/pocket
 cp models/pocket/tokenizer.json /tmp/pocket/
 python3 $here/export.py /tmp/checkpoint /tmp/pocket

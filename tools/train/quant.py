@@ -65,7 +65,8 @@ def quantize(w, bits):
 
 def plan(name):
     """Bits of a module by its Hugging Face name (without `.weight`): what is sensitive gets 8."""
-    if name.endswith(("embed_tokens", "per_layer_model_projection", "per_layer_input_gate", "per_layer_projection")):
+    if name.endswith(("embed_tokens", "per_layer_model_projection", "per_layer_input_gate", "per_layer_projection",
+                      "pre_projection", "post_projection")):
         return 8
     if "k_proj" in name or "v_proj" in name:
         return 8

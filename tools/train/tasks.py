@@ -84,6 +84,8 @@ def any_tool(r):
 
 
 def maybe_system(r, p=0.4):
+    if r.random() < 0.03:       # a long one, as agents send
+        return " ".join([textdata.system(r)] + [w.sentence(r) for _ in range(r.randint(10, 80))])
     return textdata.system(r) if r.random() < p else None
 
 
@@ -100,6 +102,16 @@ def result_text(r, result):
     return json.dumps(d, ensure_ascii=False, separators=(",", ":") if r.random() < 0.4 else None)
 
 
+def other_fields(r):
+    """A result that the tool's block does not foresee: other names, units, lists, yes and no."""
+    out = {}
+    for _ in range(r.choice((1, 1, 2, 2, 3, 4))):
+        k = r.choice(("measure", "measure", "bool", "list", "int", "id", "city", "state", "sky", "person", "phrase", "price", "time", "iso"))
+        name = r.choice((w.noun(r), r.choice(w.ADJ) + "_" + w.noun(r), w.noun(r) + "_" + w.noun(r)) + (("temperature", "wind", "humidity", "temp_c", "feels_like", "summary", "status", "message", "count", "available") * 2))
+        out[name] = KIND[k](r)
+    return out
+
+
 def outcome(r, t, args):
     """(tool message, answer, values that the answer must hold)"""
     x = r.random()
@@ -111,9 +123,10 @@ def outcome(r, t, args):
         text = r.choice((w.clause(r), ", ".join(say(v) for v in result.values()), w.cap(w.clause(r)), say(list(result.values())[0])))
         lead = next((say(v) for v in args.values() if isinstance(v, str) and len(v) < 30), None)
         return text, (f"{lead}: {text}" if lead else f"The result: {text}"), [text]
-    if x < 0.27:
-        s, must = randtools.generic_tell(result)
-        return json.dumps(result, ensure_ascii=False), *t.tell(r, args, result)
+    if x < 0.30:
+        result = other_fields(r)
+        told, must = randtools.generic_tell(result)
+        return result_text(r, result), told, must
     told, must = t.tell(r, args, result)
     return result_text(r, result), told, must
 
@@ -155,6 +168,9 @@ def join_asks(r, texts):
         return "\n".join(texts)
     out = texts[0]
     for t in texts[1:]:
+        if r.random() < 0.45 and not any(c in out for c in ":\"'") and "\n" not in out:
+            out = out.rstrip(".?! ") + r.choice((" and ", " and ", " and also ", ", and ", " and then also ")) + (t if t.startswith(("I ", "I'")) else t[0].lower() + t[1:])
+            continue
         if out[-1] not in ".?!":
             out += "."
         out += r.choice((" ", " Also: ", " And: ", " Also, ", " Then there is this: ")) + t

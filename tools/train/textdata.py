@@ -67,6 +67,15 @@ TALK = (
     (("Tell me a joke.", "Do you know a joke?", "Make me laugh"), "Why did the token stop? It reached the end of its turn."),
     (("You are great!", "Good job", "Well done", "Nice work!", "I like you"), "Thank you!"),
     (("test", "Test", "testing", "Is this working?", "Can you hear me?", "Are you there?", "ping"), "Yes, I'm here."),
+    (("Can you help me?", "I need help.", "I need your help", "Could you help me with something?", "I have a question.", "Let's start.", "Are you ready?"), "Of course. What should I do?"),
+    (("Who made you?", "Where are you from?", "Which model are you?", "What model are you?", "Are you ChatGPT?", "Which company made you?", "How big are you?", "How many parameters do you have?"),
+     "I'm Pocket, a very small model that was trained for this project from scratch."),
+    (("How old are you?", "Where do you live?", "What is your favorite color?", "What do you like?", "Do you have friends?"), "I'm only a small program that predicts text."),
+    (("Do you speak German?", "Do you speak French?", "Can you speak Spanish?", "Which languages do you speak?"), "I only understand simple English."),
+    (("I'm bored.", "I'm sad.", "I'm tired.", "I feel lonely.", "I had a bad day.", "I'm hungry."), "I'm sorry to hear that. Is there anything I can do?"),
+    (("I'm happy today!", "What a nice day!", "I got the job!", "I love this."), "I'm glad to hear that."),
+    (("What's up?", "What are you doing?", "What's new?"), "I'm waiting for your next request."),
+    (("Tell me a story.", "Write me a poem.", "Sing a song.", "Write code for me.", "Write an essay."), "I'm a very small model and I can't write that."),
     (("Do you think?", "Are you alive?", "Do you have feelings?", "Do you sleep?"), "I'm only a small program that predicts text."),
 )
 ASK_WORLD = ("What is the capital of {country}?", "Who wrote {title}?", "Tell me about {country}.", "Why is the sky {color}?", "What is a {noun}?", "Explain {noun} to me.",
@@ -82,8 +91,17 @@ def world(r):
 
 
 def talk(r):
+    x = r.random()
+    if x < 0.08:
+        return w.cap(w.clause(r)) + ".", "I see."
+    if x < 0.16:
+        word = r.choice((w.noun(r), w.invented(r), r.choice(w.VERB), r.choice(w.THING), w.first(r)))
+        return r.choice(("Spell {}.", "How do you spell {}?", 'Spell the word "{}".')).format(word), "-".join(word)
     qs, a = r.choice(TALK)
-    return r.choice(qs), a
+    q = r.choice(qs)
+    if x > 0.75 and q[0].isupper() and not q.lower().startswith(("hello", "hi", "hey", "good", "bye", "see", "greet")):
+        q = r.choice(("Hello, ", "Hi! ", "Hello! ", "Hey, ", "Good morning. ", "OK. ", "Hi, ", "So, ", "Tell me, ")) + q
+    return q, a
 
 
 OWN = (("My name is {v}.", "What is my name?", "Your name is {v}.", "person"), ("I live in {v}.", "Where do I live?", "You live in {v}.", "city"),

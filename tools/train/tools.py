@@ -5,10 +5,12 @@
 All have the same face: schema, ask(r) -> (text, args), result(r, args), tell(r, args, result).
 """
 import functools
+import re
 
 import catalog_home
 import catalog_work
 import kinds
+import words as w
 from kinds import KIND, NUMERIC, say
 
 EXTRA = (("verbose", "?"), ("dry_run", "?"), ("language", "language"), ("limit", "count"), ("note", "phrase"),
@@ -136,6 +138,8 @@ class Instance:
             r.shuffle(ks)
             props = {k: props[k] for k in ks}
         desc = r.choice(spec.descs) + (r.choice((".", "")) if r.random() < 0.5 else "")
+        if not plain and r.random() < 0.08:
+            desc = desc.rstrip(".") + ". " + " ".join(w.sentence(r) for _ in range(r.randint(1, 4)))
         fn = {"name": self.name, "description": desc}
         fn["parameters"] = {"type": "object", "properties": props}
         need = [self.map[p.key] for p in keep if p.required]
@@ -173,13 +177,29 @@ def generic_tell(result):
         [say(v) for v in result.values()]
 
 
-PRE = ("Please ", "Hi, ", "Hey, ", "Hello! ", "OK, ", "Now ", "Quick one: ", "Could you help? ", "Thanks. ", "I have a request: ")
+PRE = ("Quick question: ", "Tell me, ", "Good morning, ", "Alright, ", "Next, ", "Also, ", "So, ", "Please ", "Hi, ", "Hey, ", "Hello! ", "OK, ", "Now ", "Quick one: ", "Could you help? ", "Thanks. ", "I have a request: ")
+
+
+BEFORE = ("I'm in a hurry.", "I need your help.", "My friend asked me.", "We are going on a trip.", "It's important.", "Good morning!", "I have a question.", "One more thing.", "Hello!",
+          "Listen.", "Here is what I need.", "I'm at work.", "It's late.", "My phone is broken.", "Let's go.", "I forgot something.", "You can do this.", "Next task.")
+AFTER = (" It's urgent.", " Thank you very much.", " That would be great.", " I need it soon.", " Thanks in advance!", " My friend wants to know.", " It's for work.", " Can you do that?", " Let me know.")
 
 
 def restyle(r, text, said):
     """Fills a request in and varies how it is typed; never touches the inserted values."""
+    out = restyled(r, text, said)
+    if r.random() < 0.10:
+        out = (r.choice(BEFORE) if r.random() < 0.75 else w.cap(w.clause(r)) + ".") + " " + out
+    if not text.endswith("}") and out[-1] in ".?!" and r.random() < 0.06:
+        out += r.choice(AFTER)
+    return out
+
+
+def restyled(r, text, said):
     open_end = text.endswith("}")
-    if text[0] != "{":
+    if r.random() < 0.06:
+        text = "".join(p if i % 2 else p.lower() for i, p in enumerate(re.split(r"({[^}]*})", text)))
+    elif text[0] != "{":
         x = r.random()
         if x < 0.12:
             text = text[0].lower() + text[1:]
