@@ -1,6 +1,7 @@
 /* Opening a model: configuration, weights, kernels, the layout of its keys and values. */
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,22 @@ static ek_err give(ek_model **out, ek_model *m, ek_err err)
     return err;
 }
 
+/* A key has the norm sqrt(head_dim) before its weight and at most max |weight| times that after it;
+ * what f16 cannot hold would be cut off without a word. */
+static ek_err check_key_range(const ek_model *m)
+{
+    for (int i = 0; i < m->config.n_layers && m->k_format == EK_KV_F16; i++) {
+        const ek_layer_config *l = &m->config.layer[i];
+        float most = 0;
+        for (int d = 0; d < l->head_dim && l->owns_kv; d++) most = fmaxf(most, fabsf(m->w.layer[i].k_norm[d]));
+        float bound = most * sqrtf((float)l->head_dim);
+        if (!(bound < 65504.0f))
+            return ek_fail(EK_EUNSUPPORTED, "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
+                                            "--kv bf16", i, (double)bound);
+    }
+    return EK_OK;
+}
+
 ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
 {
     ek_model *m = new_model(opts);
@@ -148,6 +165,7 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
     ek_pack_opts o = pack_opts(opts, 0);
     ek_err err = bind(m, &list, dir, &o);
     if (!err) err = ek_items_pack(&list, &m->w, &o);
+    if (!err) err = check_key_range(m);
     if (!err && !m->config.per_layer_size) { /* nothing stays in the files */
         ek_checkpoint_close(m->w.mapped);
         m->w.mapped = NULL;

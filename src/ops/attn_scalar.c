@@ -64,6 +64,11 @@ static void scores_f32(ek_attn_leaf *leaf)
     scores(EK_KV_F32, leaf);
 }
 
+static void scores_f16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_F16, leaf);
+}
+
 static void scores_bf16(ek_attn_leaf *leaf)
 {
     scores(EK_KV_BF16, leaf);
@@ -84,6 +89,11 @@ static void values_f32(ek_attn_leaf *leaf)
     values(EK_KV_F32, leaf);
 }
 
+static void values_f16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_F16, leaf);
+}
+
 static void values_bf16(ek_attn_leaf *leaf)
 {
     values(EK_KV_BF16, leaf);
@@ -102,9 +112,11 @@ static void values_q4(ek_attn_leaf *leaf)
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
     *ops = (ek_attn_ops){
-        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
+        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_F16] = scores_f16, [EK_KV_BF16] = scores_bf16,
+                   [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
         .weights = weights,
-        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
+        .values = {[EK_KV_F32] = values_f32, [EK_KV_F16] = values_f16, [EK_KV_BF16] = values_bf16,
+                   [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
     };
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);

@@ -2,6 +2,7 @@
  *
  *          K                                        V
  *  F32     [dim][64]                                [64][dim]
+ *  F16     [dim][64]                                [64][dim]
  *  BF16    [dim][64]                                [64][dim]
  *  Q8      codes i8 [dim][64], scale [G][64]        codes i8 [64][dim], scale [64][G]
  *  Q4      codes [dim / 2][64], d even in the low   codes [64][G][16], the first 16 dims of a
@@ -27,7 +28,8 @@ static inline size_t ek_kv_groups(int dim)
 /* Bytes of the codes: scales follow, then (Q4) biases. */
 static inline size_t ek_kv_k_codes(ek_kv_format f, int dim)
 {
-    static const size_t eighths[EK_KV_FORMAT_COUNT] = {[EK_KV_F32] = 32, [EK_KV_BF16] = 16, [EK_KV_Q8] = 8, [EK_KV_Q4] = 4};
+    static const size_t eighths[EK_KV_FORMAT_COUNT] = {
+        [EK_KV_F32] = 32, [EK_KV_F16] = 16, [EK_KV_BF16] = 16, [EK_KV_Q8] = 8, [EK_KV_Q4] = 4};
     return eighths[f] * (size_t)dim * EK_PAGE_TOKENS / 8;
 }
 
@@ -47,6 +49,7 @@ static inline float ek_kv_key(ek_kv_format f, const uint8_t *k, int dim, int d, 
 {
     size_t at = (size_t)d * EK_PAGE_TOKENS + (size_t)slot;
     if (f == EK_KV_F32) return ((const float *)k)[at];
+    if (f == EK_KV_F16) return ek_f16_f32(((const ek_f16 *)k)[at]);
     if (f == EK_KV_BF16) return ek_bf16_f32(((const ek_bf16 *)k)[at]);
     const ek_f16 *scale = (const ek_f16 *)(k + ek_kv_k_codes(f, dim)) + d / EK_KV_GROUP * EK_PAGE_TOKENS + slot;
     if (f == EK_KV_Q8) return ek_f16_f32(*scale) * (float)((const int8_t *)k)[at];
@@ -59,6 +62,7 @@ static inline float ek_kv_value(ek_kv_format f, const uint8_t *v, int dim, int s
 {
     size_t at = (size_t)slot * (size_t)dim + (size_t)d;
     if (f == EK_KV_F32) return ((const float *)v)[at];
+    if (f == EK_KV_F16) return ek_f16_f32(((const ek_f16 *)v)[at]);
     if (f == EK_KV_BF16) return ek_bf16_f32(((const ek_bf16 *)v)[at]);
     size_t group = (size_t)slot * ek_kv_groups(dim) + (size_t)d / EK_KV_GROUP;
     const ek_f16 *scale = (const ek_f16 *)(v + ek_kv_v_codes(f, dim)) + group;

@@ -10,6 +10,12 @@ static float clamp(float x, float least, float most)
     return x > least ? x < most ? x : most : least; /* NaN: least */
 }
 
+/* Keys and values are normed, so they fit; what does not is held at the largest, never infinite. */
+static ek_f16 to_f16(float x)
+{
+    return ek_f32_f16(clamp(x, -f16_most, f16_most));
+}
+
 /* The smallest f16 >= x >= 0, so that no code exceeds 127. */
 static ek_f16 f16_up(float x)
 {
@@ -59,6 +65,10 @@ static void store_k(ek_kv_format f, int dim, uint8_t *at, int slot, const float 
         for (int d = 0; d < dim; d++) ((float *)at)[d * EK_PAGE_TOKENS + slot] = k[d];
         return;
     }
+    if (f == EK_KV_F16) {
+        for (int d = 0; d < dim; d++) ((ek_f16 *)at)[d * EK_PAGE_TOKENS + slot] = to_f16(k[d]);
+        return;
+    }
     if (f == EK_KV_BF16) {
         for (int d = 0; d < dim; d++) ((ek_bf16 *)at)[d * EK_PAGE_TOKENS + slot] = ek_f32_bf16(k[d]);
         return;
@@ -79,6 +89,10 @@ static void store_v(ek_kv_format f, int dim, uint8_t *at, int slot, const float 
 {
     if (f == EK_KV_F32) {
         memcpy((float *)at + slot * dim, v, sizeof *v * (size_t)dim);
+        return;
+    }
+    if (f == EK_KV_F16) {
+        for (int d = 0; d < dim; d++) ((ek_f16 *)at)[slot * dim + d] = to_f16(v[d]);
         return;
     }
     if (f == EK_KV_BF16) {

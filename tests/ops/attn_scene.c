@@ -18,7 +18,9 @@ const ek_attn_shape shapes[N_SHAPES] = {
     {EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36, 300},
     {EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12, 5},
     {EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288, 700},
-    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0},
+    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0},         {EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64, 0},
+    {EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20, 300}, {EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12, 0},
+    {EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256, 64},
 };
 
 const char *shape_text(const ek_attn_shape *s)
@@ -35,6 +37,7 @@ static void as_stored(ek_kv_format f, float *x, int n)
 {
     float most = x[0], least = x[0];
     for (int i = 0; i < n; i++) {
+        if (f == EK_KV_F16) x[i] = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, x[i]))));
         if (f == EK_KV_BF16) x[i] = ek_bf16_f32(ek_f32_bf16(x[i]));
         most = fmaxf(most, x[i]), least = fminf(least, x[i]);
     }

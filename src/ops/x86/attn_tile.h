@@ -45,6 +45,7 @@ INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int 
     for (int c = 0; c < cols; c++) {
         size_t i = at + (size_t)(c * W);
         if (f == EK_KV_F32) x[c] = v_load((const float *)k + i);
+        if (f == EK_KV_F16) x[c] = v_from_f16((const uint16_t *)k + i);
         if (f == EK_KV_BF16 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i));
         if (f == EK_KV_Q4)
@@ -136,6 +137,8 @@ INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int d
         int group = (d + c * W) / EK_KV_GROUP;
         int in = (cols * W % EK_KV_GROUP ? d + c * W : c * W) % EK_KV_GROUP; /* d is a multiple of cols W */
         if (f == EK_KV_F32) x[c] = cols == 1 ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i);
+        if (f == EK_KV_F16)
+            x[c] = cols == 1 ? v_from_f16_part((const uint16_t *)v + i, n) : v_from_f16((const uint16_t *)v + i);
         if (f == EK_KV_BF16 && cols == 1) x[c] = v_load_bf16_part((const uint16_t *)v + i, n);
         if (f == EK_KV_BF16 && cols > 1 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)v + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(v_set1_f16(s + group), v_from_i8((const int8_t *)v + i));
@@ -267,6 +270,11 @@ static void scores_f32(ek_attn_leaf *leaf)
     scores(EK_KV_F32, leaf);
 }
 
+static void scores_f16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_F16, leaf);
+}
+
 static void scores_bf16(ek_attn_leaf *leaf)
 {
     scores(EK_KV_BF16, leaf);
@@ -287,6 +295,11 @@ static void values_f32(ek_attn_leaf *leaf)
     values(EK_KV_F32, leaf);
 }
 
+static void values_f16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_F16, leaf);
+}
+
 static void values_bf16(ek_attn_leaf *leaf)
 {
     values(EK_KV_BF16, leaf);
@@ -305,9 +318,11 @@ static void values_q4(ek_attn_leaf *leaf)
 INLINE void fill_table(ek_attn_ops *ops)
 {
     *ops = (ek_attn_ops){
-        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_BF16] = scores_bf16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
+        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_F16] = scores_f16, [EK_KV_BF16] = scores_bf16,
+                   [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
         .weights = weights,
-        .values = {[EK_KV_F32] = values_f32, [EK_KV_BF16] = values_bf16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
+        .values = {[EK_KV_F32] = values_f32, [EK_KV_F16] = values_f16, [EK_KV_BF16] = values_bf16,
+                   [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
     };
 }
 

@@ -77,6 +77,10 @@ INLINE vf v_from_i8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 INLINE vf v_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+INLINE vf v_from_f16_part(const uint16_t *p, int n)
+{
+    return n == W ? v_from_f16(p) : _mm256_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
+}
 INLINE vf v_set1_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_set1_epi16((short)*p)); }
 INLINE vf v_from_u4(const uint8_t *p, int shift)
 {
