@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "model/pass.h"
 
 static ek_err plan_attention(ek_model *m)
@@ -124,6 +125,9 @@ static ek_err bind(ek_model *m, ek_items *list, const char *dir, const ek_pack_o
 {
     ek_buf text = {0};
     ek_quant quant = {0};
+    if (ek_is_file(dir))
+        return ek_fail(EK_EUNSUPPORTED, "%s is a file; a model is a folder with config.json and safetensors files", dir);
+    if (!ek_is_dir(dir)) return ek_fail(EK_ENOTFOUND, "%s: there is no such folder", dir);
     EK_TRY(ek_config_read(&m->config, dir));
     ek_err err = ek_config_text(&text, dir, "config.json");
     if (!err) err = ek_quant_parse(&quant, ek_buf_text(&text));
