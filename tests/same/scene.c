@@ -48,8 +48,9 @@ static void grow_ask(scene *s, int i, int longest)
 ek_err scene_open(scene *s, uint64_t seed)
 {
     static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {4, 8, 0};
-    static const ek_kv_format kv[][2] = {{EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F32}, {EK_KV_F32, EK_KV_BF16},
-                                         {EK_KV_Q8, EK_KV_Q8},     {EK_KV_Q8, EK_KV_Q4},   {EK_KV_Q4, EK_KV_Q4}};
+    static const ek_kv_format kv[][2] = {{EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32}, {EK_KV_BF16, EK_KV_BF16},
+                                         {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},   {EK_KV_Q8, EK_KV_Q4},
+                                         {EK_KV_Q4, EK_KV_Q4}};
     enum { N_KV = sizeof kv / sizeof *kv };
     *s = (scene){.seed = seed};
     s->shape = shapes[seed % N_SHAPES];
@@ -57,7 +58,8 @@ ek_err scene_open(scene *s, uint64_t seed)
     s->config.max_position_embeddings = 4096;
     /* 27 seeds in a row pair every Q shape with every width */
     s->bits = s->shape[0] == 'Q' ? bits[(seed / N_SHAPES + seed) % 3] : 0;
-    uint64_t format = draw(s, 2) % N_KV;
+    /* 63 seeds in a row pair every shape with every format */
+    uint64_t format = (seed + seed / 63) % N_KV;
     s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
     s->opts.exact = s->bits && (seed / 27 + seed) % 4 == 3;
     s->n = sizes[draw(s, 4) % 6];
