@@ -1,6 +1,5 @@
 /* The forward pass (transformers, modeling_gemma4.py, in float32), layer by layer over all rows.
  * Work that concerns one row alone is gathered into stages between the linear layers. */
-#include <math.h>
 #include <string.h>
 
 #include "model/pass.h"
@@ -34,83 +33,6 @@ static const ek_layer_config *config_of(const ek_pass *p)
 static const ek_layer_weights *weights_of(const ek_pass *p)
 {
     return &p->m->w.layer[p->layer];
-}
-
-/* y = x w^T for the rows still running. */
-static void project(const ek_pass *p, const ek_linear *w, ek_acts *x, const ek_buffer *y)
-{
-    ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
-}
-
-static ek_acts read_rows(const ek_pass *p, const ek_buffer *x, int k)
-{
-    ek_acts a;
-    ek_acts_bind(&a, p->s->acts, x->at, x->ld, p->n, k);
-    return a;
-}
-
-/* --- before the layers */
-
-static void embed_row(const ek_pass *p, int r, int worker)
-{
-    (void)worker;
-    const ek_model *m = p->m;
-    ek_scratch *s = p->s;
-    float *h = ek_at(&s->h, r);
-    ek_linear_row(&m->w.embed, s->id[r], h);
-    m->rows.scale(h, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
-    m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
-    for (int k = 0; k < EK_KIND_COUNT; k++)
-        if (m->n_rotated[k])
-            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->row[r].pos);
-}
-
-/* Layers [first, first + n) of one token's inputs: ctx holds their projections. */
-static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first, int n, float *temp)
-{
-    const ek_model *m = p->m;
-    int size = m->config.per_layer_size;
-    ek_table_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
-    m->rows.scale(temp, sqrtf((float)size), n * size);
-    m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
-    for (int i = 0; i < n; i++)
-        m->rows.rms_norm(ctx + i * size, ctx + i * size, m->w.per_layer_norm, size, m->config.rms_norm_eps);
-    m->rows.add_scale(ctx, ctx, temp, (float)(1 / sqrt(2.0)), n * size);
-}
-
-static void per_layer_head_row(const ek_pass *p, int r, int worker)
-{
-    ek_scratch *s = p->s;
-    per_layer_inputs(p, ek_at(&s->per_layer_head, r), s->id[r], 0, ek_prompt_layers(&p->m->config),
-                     ek_at(&s->token, worker));
-}
-
-static void per_layer_tail_row(const ek_pass *p, int r, int worker)
-{
-    ek_scratch *s = p->s;
-    int first = ek_prompt_layers(&p->m->config);
-    per_layer_inputs(p, ek_at(&s->per_layer_tail, r), s->id[s->want[r]], first, p->m->config.n_layers - first,
-                     ek_at(&s->token, worker));
-}
-
-static void embed(ek_pass *p)
-{
-    const ek_model *m = p->m;
-    ek_scratch *s = p->s;
-    ek_each_row(p, embed_row);
-    if (!m->config.per_layer_size) return;
-    ek_acts all = read_rows(p, &s->h, m->config.hidden_size);
-    if (m->w.per_layer_head.n) {
-        project(p, &m->w.per_layer_head, &all, &s->per_layer_head);
-        ek_each_row(p, per_layer_head_row);
-    }
-    if (!p->n_want) return;
-    ek_acts_quantize_for(&m->linear, m->pool, &all, &m->w.per_layer_tail);
-    ek_acts wanted = ek_acts_pick(&all, s->want, p->n_want);
-    project(p, &m->w.per_layer_tail, &wanted, &s->per_layer_tail);
-    ek_pass few = *p;
-    few.n = p->n_want;
-    ek_each_row(&few, per_layer_tail_row);
 }
 
 /* --- attention */
@@ -211,7 +133,7 @@ static void project_heads(ek_pass *p)
     ek_scratch *s = p->s;
     const ek_layer_weights *w = weights_of(p);
     bool owns = config_of(p)->owns_kv, last = p->layer == ek_prompt_layers(&m->config) && p->n_want < p->n;
-    ek_acts x = read_rows(p, &s->x, m->config.hidden_size);
+    ek_acts x = ek_read_rows(p, &s->x, m->config.hidden_size);
     ek_linear_job job[3];
     int n = 0;
     if (!last) job[n++] = (ek_linear_job){.w = &w->q, .x = &x, .y = s->q.at, .ldy = s->q.ld};
@@ -224,8 +146,8 @@ static void project_heads(ek_pass *p)
     if (!last) return;
     drop_rows(p);
     if (!p->n) return;
-    x = read_rows(p, &s->x, m->config.hidden_size);
-    project(p, &w->q, &x, &s->q);
+    x = ek_read_rows(p, &s->x, m->config.hidden_size);
+    ek_project(p, &w->q, &x, &s->q);
     ek_each_row(p, query_row);
 }
 
@@ -246,8 +168,8 @@ static void attend(const ek_pass *p)
     ek_scratch *s = p->s;
     const ek_layer_config *l = config_of(p);
     ek_attn_run(m->attn[l->kind], m->pool, s->view, s->row, p->n, s->q.at, s->q.ld, s->o.at, s->o.ld, s->attn);
-    ek_acts o = read_rows(p, &s->o, m->config.n_heads * l->head_dim);
-    project(p, &weights_of(p)->o, &o, &s->y);
+    ek_acts o = ek_read_rows(p, &s->o, m->config.n_heads * l->head_dim);
+    ek_project(p, &weights_of(p)->o, &o, &s->y);
     ek_each_row(p, after_attention);
 }
 
@@ -282,13 +204,13 @@ static void run_mlp(const ek_pass *p)
     const ek_model *m = p->m;
     ek_scratch *s = p->s;
     const ek_layer_weights *w = weights_of(p);
-    ek_acts x = read_rows(p, &s->x, m->config.hidden_size);
+    ek_acts x = ek_read_rows(p, &s->x, m->config.hidden_size);
     ek_linear_job job[] = {{.w = &w->gate, .x = &x, .y = s->gate.at, .ldy = s->gate.ld},
                            {.w = &w->up, .x = &x, .y = s->up.at, .ldy = s->up.ld}};
     ek_linear_run(&m->linear, m->pool, 2, job);
     ek_each_row(p, gate_row);
-    ek_acts g = read_rows(p, &s->gate, config_of(p)->intermediate_size);
-    project(p, &w->down, &g, &s->y);
+    ek_acts g = ek_read_rows(p, &s->gate, config_of(p)->intermediate_size);
+    ek_project(p, &w->down, &g, &s->y);
     if (m->config.n_experts) ek_run_experts(p);
     ek_each_row(p, after_mlp);
 }
@@ -317,11 +239,11 @@ static void add_per_layer(const ek_pass *p, int r, int worker)
 static void run_per_layer(const ek_pass *p)
 {
     ek_scratch *s = p->s;
-    ek_acts h = read_rows(p, &s->h, p->m->config.hidden_size);
-    project(p, &weights_of(p)->per_layer_gate, &h, &s->gate);
+    ek_acts h = ek_read_rows(p, &s->h, p->m->config.hidden_size);
+    ek_project(p, &weights_of(p)->per_layer_gate, &h, &s->gate);
     ek_each_row(p, per_layer_row);
-    ek_acts g = read_rows(p, &s->gate, p->m->config.per_layer_size);
-    project(p, &weights_of(p)->per_layer_proj, &g, &s->y);
+    ek_acts g = ek_read_rows(p, &s->gate, p->m->config.per_layer_size);
+    ek_project(p, &weights_of(p)->per_layer_proj, &g, &s->y);
     ek_each_row(p, add_per_layer);
 }
 
@@ -360,7 +282,7 @@ static void cap_task(void *arg, int task, int worker)
 static void run_head(const ek_pass *p, float *logits, ptrdiff_t ld)
 {
     const ek_model *m = p->m;
-    ek_acts x = read_rows(p, &p->s->x, m->config.hidden_size);
+    ek_acts x = ek_read_rows(p, &p->s->x, m->config.hidden_size);
     ek_linear_forward(&m->linear, m->pool, &m->w.embed, &x, logits, ld);
     if (m->config.final_logit_softcapping == 0) return;
     cap_arg arg = {p, logits, ld, (m->config.vocab_size + CAP_TASK - 1) / CAP_TASK};
@@ -413,7 +335,7 @@ ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_row *rows, in
     EK_TRY(check_rows(s, rows, n_rows, n_seqs));
     ek_pass pass = {.m = m, .s = s, .n = n_rows}, *p = &pass;
     take_rows(p, rows, n_rows, seqs);
-    embed(p);
+    ek_embed_rows(p);
     for (p->layer = 0; p->layer < m->config.n_layers; p->layer++) {
         project_heads(p);
         if (!p->n) return EK_OK;

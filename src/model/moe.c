@@ -116,13 +116,13 @@ void ek_run_experts(const ek_pass *p)
     ek_acts x;
 
     ek_each_row(p, route_input);
-    ek_acts_bind(&x, s->acts, s->x.at, s->x.ld, p->n, m->config.hidden_size);
+    x = ek_read_rows(p, &s->x, m->config.hidden_size);
     ek_linear_forward(&m->linear, m->pool, &w->router, &x, s->route.at, s->route.ld);
     ek_each_row(p, choose);
     group_pairs(p);
 
     ek_each_row(p, expert_input);
-    ek_acts_bind(&x, s->acts, s->x.at, s->x.ld, p->n, m->config.hidden_size);
+    x = ek_read_rows(p, &s->x, m->config.hidden_size);
     ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_gate);
     int n = add_jobs(p, w->expert_gate, &x, s->pair_row, &s->pair_gate, 0);
     if (w->expert_up->a_group != w->expert_gate->a_group) {

@@ -77,6 +77,23 @@ enum { EK_ROWS_WORTH_WAKING = 6 };
 typedef void ek_row_fn(const ek_pass *p, int row, int worker);
 void ek_each_row(const ek_pass *p, ek_row_fn *fn);
 
+/* Rows of x as a linear layer reads them, not quantised yet. There is memory for one at a time. */
+static inline ek_acts ek_read_rows(const ek_pass *p, const ek_buffer *x, int k)
+{
+    ek_acts a;
+    ek_acts_bind(&a, p->s->acts, x->at, x->ld, p->n, k);
+    return a;
+}
+
+/* y = x w^T */
+static inline void ek_project(const ek_pass *p, const ek_linear *w, ek_acts *x, const ek_buffer *y)
+{
+    ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
+}
+
+/* From tokens to s->h, s->x normed for the first layer, rotations and per-layer inputs. */
+void ek_embed_rows(const ek_pass *p);
+
 /* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
  * s->x and the acts memory. */
 void ek_run_experts(const ek_pass *p);
