@@ -1,4 +1,69 @@
-# The operator library: its bench (the archives and the installation follow below).
+# libevenkeel, its examples, its bench, and the installation of everything.
+#
+# The archives of the layers hold internal names that begin with ek_ too. The shared object exports
+# what src/lib/evenkeel.map lists; the static one is one object whose hidden names are made local.
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+SOVERSION := 0
+LIB_LAYERS := lib ops tensor base
+LIB_OBJS   := $(patsubst %.c,$B/pic/%.o,$(filter $(foreach l,$(LIB_LAYERS),src/$l/%),$(SRC)))
+SO := libevenkeel.so.$(VERSION)
+
+$B/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fPIC $(call isa,$@) -MMD -MP -c -o $@ $<
+
+$B/pic/ek_below.a: $(filter-out $B/pic/src/lib/%,$(LIB_OBJS))
+	@rm -f $@ && $(AR) rcs $@ $^
+
+$B/$(SO): $(filter $B/pic/src/lib/%,$(LIB_OBJS)) $B/pic/ek_below.a src/lib/evenkeel.map
+	$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libevenkeel.so.$(SOVERSION) -Wl,--version-script=src/lib/evenkeel.map -Wl,-z,defs \
+	  -o $@ $(filter %.o,$^) $B/pic/ek_below.a -lm
+	@ln -sf $(SO) $B/libevenkeel.so.$(SOVERSION) && ln -sf $(SO) $B/libevenkeel.so
+
+$B/libevenkeel.a: $(filter $B/pic/src/lib/%,$(LIB_OBJS)) $B/pic/ek_below.a
+	$(LD) -r -o $B/pic/evenkeel.o $^
+	objcopy --localize-hidden $B/pic/evenkeel.o
+	@rm -f $@ && $(AR) rcs $@ $B/pic/evenkeel.o
+
+$B/evenkeel.pc: Makefile tools/make/lib.mk FORCE
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: evenkeel' \
+	  'Description: Operators of transformer inference, bit for bit the same in any company' 'Version: $(VERSION)' \
+	  'Libs: -L$${libdir} -levenkeel' 'Libs.private: -lm -pthread' 'Cflags: -I$${includedir}' > $@
+
+.PHONY: lib examples install install-lib uninstall FORCE lib-grid bench-lib
+lib: $B/$(SO) $B/libevenkeel.a ## libevenkeel, shared and static
+
+EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
+$B/examples/%: examples/%.c $B/libevenkeel.a
+	@mkdir -p $(@D)
+	$(CC) -std=c99 -O2 $(WARN) -Iinclude -pthread $(CFLAGS) $(filter -fsanitize=%,$(OPT)) -o $@ $< $B/libevenkeel.a -lm
+examples: $(EXAMPLES) ## the founding reports as small programs, each prints a table
+
+install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-config file (PREFIX, LIBDIR, DESTDIR)
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $B/$(SO) $(DESTDIR)$(LIBDIR)/$(SO)
+	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so.$(SOVERSION)
+	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so
+	install -m 644 $B/libevenkeel.a $(DESTDIR)$(LIBDIR)/libevenkeel.a
+	install -m 644 $B/evenkeel.pc $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc
+	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
+
+install: install-lib $B/evenkeel ## install the program, the bundled model and libevenkeel (PREFIX, DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $B/evenkeel $(DESTDIR)$(PREFIX)/bin/evenkeel
+	@if [ -e models/pocket/config.json ]; then \
+	  echo "install models/pocket"; install -d $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket && \
+	  install -m 644 models/pocket/* $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket; fi
+
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
+	  $(DESTDIR)$(PREFIX)/include/evenkeel.h $(DESTDIR)$(PREFIX)/include/evenkeel_ops.h
+	rm -rf $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket
+
+lib-grid: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/lib/test_*.c)) ## the operator tests with nothing thinned
+	@for t in $^; do echo "$$t all"; $$t all 2>&1 | grep -vE 'RUN|\] test_' || exit 1; done
+
 $B/bench/bench_lib: $B/bench/bench_lib.o $(PROBES) $(call libs,lib)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 bench-lib: $B/bench/bench_lib ## the operator library against the engine's kernels and the machine
