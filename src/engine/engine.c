@@ -45,7 +45,8 @@ static ek_err open_pages(ek_engine *e)
     } else {
         double have = ek_memory_available(), limit = have > 0 ? have / 2 : INFINITY;
         if (e->opts.kv_bytes > 0) limit = e->opts.kv_bytes;
-        EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, e->opts.ctx_tokens == 0));
+        bool shrink = e->opts.ctx_tokens == 0;
+        EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, shrink));
     }
     if (b.ctx < 2) return ek_fail(EK_ENOMEM, "%d pages hold no context", b.n_pages[EK_FULL]);
     e->rules.ctx = b.ctx;
@@ -91,7 +92,8 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_backend *b, const ek_engine_o
     e->inbox_end = &e->inbox;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
-    e->rules = (ek_request_rules){.vocab_size = c->vocab_size, .stop = c->stop, .n_stop = c->n_stop, .layout = b->layout};
+    e->rules = (ek_request_rules){
+        .vocab_size = c->vocab_size, .stop = c->stop, .n_stop = c->n_stop, .layout = b->layout};
     ek_err err = check_opts(opts, c->max_position_embeddings);
     if (!err) err = open_pages(e);
     if (!err) err = open_step(e);

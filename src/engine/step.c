@@ -131,7 +131,8 @@ static void sample(void *arg, int task, int worker)
     const float *row = e->logits + (part->logit + part->n_logits - 1) * e->ld;
     part->token = -1;
     if (!all_finite(row, e->rules.vocab_size))
-        fail_part(part, ek_fail(EK_EINTERNAL, "the logits at position %d are not numbers: damaged weights?", r->n_tokens - 1));
+        fail_part(part, ek_fail(EK_EINTERNAL, "the logits at position %d are not numbers: damaged weights?",
+                                r->n_tokens - 1));
     else if ((part->token = ek_sample(e->sampler[worker], row, &r->sampling, r->tokens, r->n_prompt, r->n_tokens)) < 0)
         fail_part(part, ek_fail(EK_EINVAL, "every token is masked at position %d", r->n_tokens));
 }
