@@ -312,6 +312,29 @@ def queue_full():
         assert sorted(statuses, key=str) == [(200, None)] + [(429, "1")] * 3, statuses
 
 
+def connections():
+    with Server(PROGRAM, "--model", MODEL, "--max-connections", 4) as s:
+        idle = [s.socket() for _ in range(4)]
+        time.sleep(0.3)
+        extra = s.socket(10)
+        try:
+            extra.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            extra.settimeout(0.5)
+            got = read_all(extra)
+        except ConnectionError:
+            got = b""
+        assert b" 200 " not in got, got
+        [c.close() for c in idle + [extra]]
+        deadline = time.time() + 5
+        while True:  # room again once the server has noticed
+            try:
+                assert s.call("GET", "/health")[0] == 200
+                return
+            except OSError:
+                assert time.time() < deadline, "the connections do not come back"
+                time.sleep(0.1)
+
+
 def sigterm():
     with Server(PROGRAM, "--model", MODEL, "--ctx", 512) as s:
         stream = s.stream(ask(ignore_eos=True, max_tokens=300))
@@ -345,7 +368,7 @@ def sigterm_twice():
 def main():
     shared = [plain, stream_is_plain, sampling, stop_strings, tools, company, vanishing, one_byte_at_a_time, errors, models, huge_body,
               raw_http, slow_reader]
-    own = [queue_full, sigterm, sigterm_twice]
+    own = [queue_full, connections, sigterm, sigterm_twice]
     passed = failed = 0
 
     def run(test, *args):

@@ -16,6 +16,9 @@ demo: setup ## install, build, serve the bundled model, and show the promise on 
 asan ubsan tsan: ## build and run the tests under a sanitizer
 	@$(MAKE) --no-print-directory CONF=$@ check-built
 
+docs: $B/evenkeel ## write docs/OPTIONS.md from the options table
+	$B/evenkeel help --markdown > docs/OPTIONS.md
+
 clean: ## remove this configuration's build
 	rm -rf $B
 distclean: ## remove every build
