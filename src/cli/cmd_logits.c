@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/open.h"
 
 typedef struct rows {
@@ -73,7 +74,7 @@ int ek_cmd_logits(const ek_cli *cli)
             ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
             status = ek_cli_failed(cli);
         }
-        if (status) remove(cli->out); /* half a result must not be taken for one */
+        if (status && ek_is_file(cli->out)) remove(cli->out); /* half a result must not be taken for one */
     } else {
         ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
         status = ek_cli_failed(cli);
