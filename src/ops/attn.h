@@ -11,7 +11,9 @@
  * ascending j, lanes added 8, 4, 2, 1 apart; o[d] = fma(e_j, v_j[d], o[d]) over ascending j
  * from +0. Segments are leaves of T in ascending order, combined by the larger m with
  * power-of-two factors (0 below 2^-125). Result (o + 0) / l: the zero turns -0 into +0. Keys and values
- * are decoded element by element before the fma. Keys outside [lo, pos] contribute nothing: neither
+ * are decoded element by element before the fma, but for 16-bit codes: chains run over the codes, the
+ * sum of a score's chains is multiplied by the key's scale, and e_j by the value's (e_j s_j enters the
+ * fma, e_j enters l). Keys outside [lo, pos] contribute nothing: neither
  * they nor unwritten slots reach an addition.
  * Tiles over rows, heads and segments, threads and ISA never change a bit.
  * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */

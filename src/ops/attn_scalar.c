@@ -12,10 +12,11 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
     for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
         float chain = 0;
         for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
-            chain = fmaf(q[d], ek_kv_key(f, k, head_dim, d, slot), chain);
+            chain = fmaf(q[d], f == EK_KV_I16 ? (float)((const int16_t *)k)[d * EK_PAGE_TOKENS + slot]
+                                              : ek_kv_key(f, k, head_dim, d, slot), chain);
         s = d0 ? s + chain : chain;
     }
-    return s;
+    return f == EK_KV_I16 ? s * *ek_kv_token_scale(k, head_dim, slot) : s;
 }
 
 static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
@@ -52,8 +53,13 @@ static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
         for (int d = 0; d < leaf->head_dim; d++) {
             float o = 0;
             for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
-                float v = ek_kv_value(f, leaf->v[j / EK_PAGE_TOKENS], leaf->head_dim, j % EK_PAGE_TOKENS, d);
-                o = fmaf(leaf->e[i * EK_SEGMENT + j], v, o);
+                const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
+                int slot = j % EK_PAGE_TOKENS;
+                float e = leaf->e[i * EK_SEGMENT + j];
+                if (f == EK_KV_I16)
+                    o = fmaf(e * *ek_kv_token_scale(v, leaf->head_dim, slot),
+                             (float)((const int16_t *)v)[slot * leaf->head_dim + d], o);
+                else o = fmaf(e, ek_kv_value(f, v, leaf->head_dim, slot, d), o);
             }
             leaf->o[i * leaf->ldo + d] = o;
         }
@@ -72,6 +78,11 @@ static void scores_f16(ek_attn_leaf *leaf)
 static void scores_bf16(ek_attn_leaf *leaf)
 {
     scores(EK_KV_BF16, leaf);
+}
+
+static void scores_i16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_I16, leaf);
 }
 
 static void scores_q8(ek_attn_leaf *leaf)
@@ -99,6 +110,11 @@ static void values_bf16(ek_attn_leaf *leaf)
     values(EK_KV_BF16, leaf);
 }
 
+static void values_i16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_I16, leaf);
+}
+
 static void values_q8(ek_attn_leaf *leaf)
 {
     values(EK_KV_Q8, leaf);
@@ -113,10 +129,10 @@ void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
     *ops = (ek_attn_ops){
         .scores = {[EK_KV_F32] = scores_f32, [EK_KV_F16] = scores_f16, [EK_KV_BF16] = scores_bf16,
-                   [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
+                   [EK_KV_I16] = scores_i16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
         .weights = weights,
         .values = {[EK_KV_F32] = values_f32, [EK_KV_F16] = values_f16, [EK_KV_BF16] = values_bf16,
-                   [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
+                   [EK_KV_I16] = values_i16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
     };
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);

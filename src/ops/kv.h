@@ -19,11 +19,11 @@
 
 enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
 
-typedef enum ek_kv_format { EK_KV_F32, EK_KV_F16, EK_KV_BF16, EK_KV_Q8, EK_KV_Q4, EK_KV_FORMAT_COUNT } ek_kv_format;
+typedef enum ek_kv_format { EK_KV_F32, EK_KV_F16, EK_KV_BF16, EK_KV_I16, EK_KV_Q8, EK_KV_Q4, EK_KV_FORMAT_COUNT } ek_kv_format;
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* "f16", "bf16", "f32", "8", "4" or "K:V"; EINVAL lists what there is. */
+/* "16", "f16", "bf16", "f32", "8", "4" or "K:V"; EINVAL lists what there is. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */

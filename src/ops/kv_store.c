@@ -16,6 +16,17 @@ static ek_f16 to_f16(float x)
     return ek_f32_f16(clamp(x, -f16_most, f16_most));
 }
 
+/* A token of a head, symmetric: s = amax / 32767, c = rne(x / s), 0 if s = 0; returns s. step is
+ * between codes of one token. */
+static float quantize16(const float *x, int n, int16_t *code, int step)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    float s = most / 32767.0f;
+    for (int i = 0; i < n; i++) code[i * step] = s > 0 ? (int16_t)clamp(rintf(x[i] / s), -32767, 32767) : 0;
+    return s;
+}
+
 /* The smallest f16 >= x >= 0, so that no code exceeds 127. */
 static ek_f16 f16_up(float x)
 {
@@ -73,6 +84,11 @@ static void store_k(ek_kv_format f, int dim, uint8_t *at, int slot, const float 
         for (int d = 0; d < dim; d++) ((ek_bf16 *)at)[d * EK_PAGE_TOKENS + slot] = ek_f32_bf16(k[d]);
         return;
     }
+    if (f == EK_KV_I16) {
+        float s = quantize16(k, dim, (int16_t *)at + slot, EK_PAGE_TOKENS);
+        *(float *)ek_kv_token_scale(at, dim, slot) = s;
+        return;
+    }
     ek_f16 *scale = (ek_f16 *)(at + ek_kv_k_codes(f, dim)) + slot, *bias = scale + ek_kv_scales(dim) / sizeof *bias;
     for (int d = 0; d < dim; d += EK_KV_GROUP, scale += EK_PAGE_TOKENS, bias += EK_PAGE_TOKENS) {
         int n = group_size(dim, d);
@@ -97,6 +113,11 @@ static void store_v(ek_kv_format f, int dim, uint8_t *at, int slot, const float 
     }
     if (f == EK_KV_BF16) {
         for (int d = 0; d < dim; d++) ((ek_bf16 *)at)[slot * dim + d] = ek_f32_bf16(v[d]);
+        return;
+    }
+    if (f == EK_KV_I16) {
+        float s = quantize16(v, dim, (int16_t *)at + slot * dim, 1);
+        *(float *)ek_kv_token_scale(at, dim, slot) = s;
         return;
     }
     size_t groups = ek_kv_groups(dim);

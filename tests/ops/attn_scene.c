@@ -20,7 +20,9 @@ const ek_attn_shape shapes[N_SHAPES] = {
     {EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288, 700},
     {EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0},         {EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64, 0},
     {EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20, 300}, {EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12, 0},
-    {EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256, 64},
+    {EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256, 64}, {EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64, 0},
+    {EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20, 300}, {EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512, 0},
+    {EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12, 0},
 };
 
 const char *shape_text(const ek_attn_shape *s)
@@ -32,7 +34,7 @@ const char *shape_text(const ek_attn_shape *s)
     return text;
 }
 
-/* What a format makes of n <= 32 elements of one group: the rules of ops/kv.h once more. */
+/* What a format makes of the n elements that share a scale: the rules of ops/kv.h once more. */
 static void as_stored(ek_kv_format f, float *x, int n)
 {
     float most = x[0], least = x[0];
@@ -40,6 +42,10 @@ static void as_stored(ek_kv_format f, float *x, int n)
         if (f == EK_KV_F16) x[i] = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, x[i]))));
         if (f == EK_KV_BF16) x[i] = ek_bf16_f32(ek_f32_bf16(x[i]));
         most = fmaxf(most, x[i]), least = fminf(least, x[i]);
+    }
+    if (f == EK_KV_I16) {
+        float s = fmaxf(fabsf(most), fabsf(least)) / 32767;
+        for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-32767, fminf(32767, nearbyintf(x[i] / s)));
     }
     if (f == EK_KV_Q8) {
         float want = fmaxf(fabsf(most), fabsf(least)) / 127, s = fminf(want, 65504);
@@ -60,6 +66,12 @@ static void as_stored(ek_kv_format f, float *x, int n)
     }
 }
 
+static void part_as_stored(ek_kv_format f, float *x, int dim)
+{
+    int group = f == EK_KV_I16 ? dim : 32;
+    for (int d = 0; d < dim; d += group) as_stored(f, x + d, dim - d < group ? dim - d : group);
+}
+
 void scene_store(scene *s, int pos, const float *k, const float *v)
 {
     int dim = s->shape.head_dim;
@@ -68,11 +80,10 @@ void scene_store(scene *s, int pos, const float *k, const float *v)
     ek_attn_store(s->plan, &s->view, pos, k, v);
     memmove(sk, k, width * sizeof *k);
     memmove(sv, v, width * sizeof *v);
-    for (int h = 0; h < s->shape.n_kv_heads; h++, sk += dim, sv += dim)
-        for (int d = 0; d < dim; d += 32) {
-            as_stored(s->shape.k_format, sk + d, dim - d < 32 ? dim - d : 32);
-            as_stored(s->shape.v_format, sv + d, dim - d < 32 ? dim - d : 32);
-        }
+    for (int h = 0; h < s->shape.n_kv_heads; h++, sk += dim, sv += dim) {
+        part_as_stored(s->shape.k_format, sk, dim);
+        part_as_stored(s->shape.v_format, sv, dim);
+    }
 }
 
 void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, uint64_t seed)
@@ -193,24 +204,39 @@ typedef struct leaf {
     float l, o[512];
 } leaf;
 
+/* The key (part 0) or value (part 1) of token j as a chain sees it: 16-bit codes enter as they are, and
+ * their scale is applied once a score or once a weight. 1 for the other formats. */
+static float token_scale(const scene *s, int part, int kv, int j, float *x)
+{
+    int dim = s->shape.head_dim;
+    ek_kv_format f = part ? s->shape.v_format : s->shape.k_format;
+    memcpy(x, (part ? s->v : s->k) + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim,
+           sizeof *x * (size_t)dim);
+    if (f != EK_KV_I16) return 1;
+    size_t kb = ek_kv_k_bytes(s->shape.k_format, dim), vb = ek_kv_v_bytes(s->shape.v_format, dim);
+    const uint8_t *at = s->page[j / 64] + s->view.offset + (size_t)kv * (kb + vb) + (part ? kb : 0);
+    const int16_t *code = (const int16_t *)at;
+    for (int d = 0; d < dim; d++) x[d] = code[part ? j % 64 * dim + d : d * 64 + j % 64];
+    return ((const float *)(code + 64 * dim))[j % 64];
+}
+
 static void contract_leaf(const scene *s, const float *q, int kv, int lo, int hi, leaf *out)
 {
     int dim = s->shape.head_dim, n[256];
     float p[256], e[256], lane[16] = {0};
     out->m = INT32_MIN;
     for (int j = lo; j < hi; j++) {
-        const float *k = s->k + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim;
-        float chain[2] = {0};
+        float k[512], scale = token_scale(s, 0, kv, j, k), chain[2] = {0};
         for (int d = 0; d < dim; d++) chain[d / 256] = fmaf(q[d], k[d], chain[d / 256]);
-        p[j % 256] = ek_exp_split(dim > 256 ? chain[0] + chain[1] : chain[0], &n[j % 256]);
+        p[j % 256] = ek_exp_split((dim > 256 ? chain[0] + chain[1] : chain[0]) * scale, &n[j % 256]);
         if (n[j % 256] > out->m) out->m = n[j % 256];
     }
     memset(out->o, 0, sizeof out->o);
     for (int j = lo; j < hi; j++) {
-        const float *v = s->v + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim;
+        float v[512], scale = token_scale(s, 1, kv, j, v);
         e[j % 256] = n[j % 256] - out->m < -125 ? 0.0f : ldexpf(p[j % 256], n[j % 256] - out->m);
         lane[j % 16] += e[j % 256];
-        for (int d = 0; d < dim; d++) out->o[d] = fmaf(e[j % 256], v[d], out->o[d]);
+        for (int d = 0; d < dim; d++) out->o[d] = fmaf(e[j % 256] * scale, v[d], out->o[d]);
     }
     for (int apart = 8; apart; apart /= 2)
         for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];

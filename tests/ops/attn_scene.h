@@ -40,7 +40,7 @@ float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_
 void reference(const scene *s, int pos, const float *q, int head, double *o, double *tol);
 void contract(const scene *s, int pos, const float *q, int head, float *out);
 
-enum { N_SHAPES = 23 };
+enum { N_SHAPES = 27 };
 extern const ek_attn_shape shapes[N_SHAPES];
 const char *shape_text(const ek_attn_shape *s);
 

@@ -48,9 +48,9 @@ static void grow_ask(scene *s, int i, int longest)
 ek_err scene_open(scene *s, uint64_t seed)
 {
     static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {4, 8, 0};
-    static const ek_kv_format kv[][2] = {{EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32}, {EK_KV_BF16, EK_KV_BF16},
-                                         {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},   {EK_KV_Q8, EK_KV_Q4},
-                                         {EK_KV_Q4, EK_KV_Q4}};
+    static const ek_kv_format kv[][2] = {{EK_KV_I16, EK_KV_I16},   {EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32},
+                                         {EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},
+                                         {EK_KV_Q8, EK_KV_Q4},     {EK_KV_Q4, EK_KV_Q4}};
     enum { N_KV = sizeof kv / sizeof *kv };
     *s = (scene){.seed = seed};
     s->shape = shapes[seed % N_SHAPES];

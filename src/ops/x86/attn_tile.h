@@ -46,6 +46,7 @@ INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int 
         size_t i = at + (size_t)(c * W);
         if (f == EK_KV_F32) x[c] = v_load((const float *)k + i);
         if (f == EK_KV_F16) x[c] = v_from_f16((const uint16_t *)k + i);
+        if (f == EK_KV_I16) x[c] = v_from_i16((const int16_t *)k + i);
         if (f == EK_KV_BF16 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i));
         if (f == EK_KV_Q4)
@@ -102,7 +103,9 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
             in_order(f, cols, acc[i]);
             for (int c = 0; c < cols; c++) {
                 float *to = e + i * EK_SEGMENT + slot + c * W;
-                v_store(to, d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c]);
+                vf s = d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c];
+                if (f == EK_KV_I16 && end == dim) s = v_mul(s, v_load(ek_kv_token_scale(k, dim, slot + c * W)));
+                v_store(to, s);
             }
         }
     }
@@ -139,6 +142,8 @@ INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int d
         if (f == EK_KV_F32) x[c] = cols == 1 ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i);
         if (f == EK_KV_F16)
             x[c] = cols == 1 ? v_from_f16_part((const uint16_t *)v + i, n) : v_from_f16((const uint16_t *)v + i);
+        if (f == EK_KV_I16)
+            x[c] = cols == 1 ? v_from_i16_part((const int16_t *)v + i, n) : v_from_i16((const int16_t *)v + i);
         if (f == EK_KV_BF16 && cols == 1) x[c] = v_load_bf16_part((const uint16_t *)v + i, n);
         if (f == EK_KV_BF16 && cols > 1 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)v + i, x + c);
         if (f == EK_KV_Q8) x[c] = v_mul(v_set1_f16(s + group), v_from_i8((const int8_t *)v + i));
@@ -216,8 +221,20 @@ INLINE void scores(ek_kv_format f, ek_attn_leaf *leaf)
     }
 }
 
+/* What weighs a value's codes: e_j times the token's scale. Unseen keys may become anything. */
+INLINE void scale_weights(ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int j = leaf->from[i] / 16 * 16; j < leaf->to[i]; j += W) {
+            float *e = leaf->e + i * EK_SEGMENT + j;
+            const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
+            v_store(e, v_mul(v_load(e), v_load(ek_kv_token_scale(v, leaf->head_dim, j % EK_PAGE_TOKENS))));
+        }
+}
+
 INLINE void values(ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (f == EK_KV_I16) scale_weights(leaf);
     for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
     for (int i = 0; i < leaf->n_q; i += QUERIES) {
         int n = leaf->n_q - i;
@@ -280,6 +297,11 @@ static void scores_bf16(ek_attn_leaf *leaf)
     scores(EK_KV_BF16, leaf);
 }
 
+static void scores_i16(ek_attn_leaf *leaf)
+{
+    scores(EK_KV_I16, leaf);
+}
+
 static void scores_q8(ek_attn_leaf *leaf)
 {
     scores(EK_KV_Q8, leaf);
@@ -305,6 +327,11 @@ static void values_bf16(ek_attn_leaf *leaf)
     values(EK_KV_BF16, leaf);
 }
 
+static void values_i16(ek_attn_leaf *leaf)
+{
+    values(EK_KV_I16, leaf);
+}
+
 static void values_q8(ek_attn_leaf *leaf)
 {
     values(EK_KV_Q8, leaf);
@@ -319,10 +346,10 @@ INLINE void fill_table(ek_attn_ops *ops)
 {
     *ops = (ek_attn_ops){
         .scores = {[EK_KV_F32] = scores_f32, [EK_KV_F16] = scores_f16, [EK_KV_BF16] = scores_bf16,
-                   [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
+                   [EK_KV_I16] = scores_i16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
         .weights = weights,
         .values = {[EK_KV_F32] = values_f32, [EK_KV_F16] = values_f16, [EK_KV_BF16] = values_bf16,
-                   [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
+                   [EK_KV_I16] = values_i16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
     };
 }
 

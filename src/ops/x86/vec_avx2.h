@@ -77,6 +77,15 @@ INLINE vf v_from_i8(const int8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 INLINE vf v_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+INLINE vf v_from_i16(const int16_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+INLINE vf v_from_i16_part(const int16_t *p, int n)
+{
+    if (n == W) return v_from_i16(p);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
     return n == W ? v_from_f16(p) : _mm256_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
