@@ -18,6 +18,7 @@ import export
 import grade
 import mixture
 import model as M
+import natural
 
 STOPS = (1, 106, 50)
 
@@ -90,7 +91,7 @@ def main():
     a.add_argument("--n", type=int)
     a.add_argument("--out")
     a.add_argument("--failures", type=int, default=6)
-    a.add_argument("--say", action="store_true", help="also answer a few free prompts")
+    a.add_argument("--say", action="store_true", help="also the requests of natural.py")
     o = a.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encode = data.load_encoder(o.folder + "/tokenizer.json")
@@ -116,7 +117,7 @@ def main():
         table[name] = {"pass": sum(good.values()), "of": len(good), "percent": round(share, 1), "target": mixture.EVAL[name][2]}
         print(f"{name:8} {sum(good.values()):4} of {len(good):4}  {share:5.1f} %  target {mixture.EVAL[name][2]}  ({time.time() - begun:.0f} s)", flush=True)
     if o.say:
-        say(hf, encode, decode, device)
+        table["natural"] = natural_rows(hf, encode, decode, device)
     if o.out:
         with open(o.out, "w") as f:
             json.dump({"table": table, "failures": failures[:400]}, f, indent=1, ensure_ascii=False)
@@ -127,21 +128,18 @@ def main():
             print(f"--- {name} ...{text[-170:]!r}\n GOT {raw[:170].split('<pad>')[0]!r}\nWANT {want[:170]}")
 
 
-def say(hf, encode, decode, device):
-    import tools
-    import random
-    r = random.Random(1)
-    by = {s.names[0]: tools.Instance(r, s, plain=True).schema for s in tools.catalog()}
-    weather = {"type": "function", "function": {"name": "get_weather", "description": "Get the current weather", "parameters": {
-        "type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}, "days": {"type": "integer"}}, "required": ["city"]}}}
-    tries = [([weather], "What's the weather in Oslo tomorrow?"), ([weather], "whats the weather like in paris"), ([weather], "Hello!"), ([], "Hello, who are you?"),
-             ([weather, by["send_email"], by["set_timer"]], "Set a timer for 7 minutes and tell me the weather in Rome."), ([by["set_timer"]], "What is the capital of France?"),
-             ([], "Reply with exactly: pong"), ([], "What is 12 + 30?"), ([weather, by["play_music"]], "Could you put on some Miles Davis please?"),
-             ([], "My name is Theodora. Please remember it."), ([weather], "Should I bring an umbrella to Lisbon today?"), ([by["send_email"]], "Write to anna@example.com that I will be late."),
-             ([by["create_event"], by["web_search"], weather], "Put a dentist appointment into my calendar on Friday at 3 pm")]
-    texts = [chat.render([{"role": "user", "content": q}], t or None) for t, q in tries]
-    for (t, q), ids in zip(tries, generate(hf, [list(encode(x)) for x in texts], device, 120)):
-        print(f"SAY {q!r} [{len(t)} tools] -> {decode(ids)!r}")
+def natural_rows(hf, encode, decode, device):
+    rows = natural.rows()
+    outs = generate(hf, [list(encode(chat.render(m, t))) for t, m, _ in rows], device, 120)
+    good = 0
+    for (t, m, want), ids in zip(rows, outs):
+        raw = decode(ids)
+        ok = natural.right(want, grade.parse(raw))
+        good += ok
+        if not ok:
+            print(f"natural: {m[-1]['content']!r} -> {raw!r}")
+    print(f"natural  {good} of {len(rows)}", flush=True)
+    return {"pass": good, "of": len(rows)}
 
 
 if __name__ == "__main__":
