@@ -36,7 +36,7 @@ def camel(parts):
 def new_param(r, used, snake):
     k = r.choice(POOL)
     if k == "enum":
-        kind = "(" + ",".join({r.choice((w.noun(r), r.choice(w.ADJ), w.invented(r))) for _ in range(r.randint(2, 5))}) + ")"
+        kind = "(" + ",".join(dict.fromkeys(r.choice((w.noun(r), r.choice(w.ADJ), w.invented(r))) for _ in range(r.randint(2, 5)))) + ")"
         base = [r.choice(("mode", "level", "type", "status", "style", "size", "kind", "class", "state", w.noun(r)))]
     elif k == "list":
         kind = "[" + r.choice(("word", "person", "first", "city", "id", "int", "file", "thing", "email", "color")) + "]"
