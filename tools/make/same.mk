@@ -10,5 +10,5 @@ why: $B/tests/same/test_same ## one failure again: make why CASE=together SEED=0
 	@$B/tests/same/test_same $(CASE) $(SEED)
 
 .PHONY: bits
-bits: $B/tests/same/test_bits ## store the bits anew, after a change of arithmetic (CONTRIBUTING.md)
+bits: $B/tests/same/test_bits ## store the bits anew, after a change of arithmetic (docs/engine.md)
 	@$B/tests/same/test_bits --print > $B/bits.def && mv $B/bits.def tests/same/bits.def
