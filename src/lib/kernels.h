@@ -11,12 +11,14 @@
 enum {
     LIB_COLS = 64,  /* outputs of a tile of a product: 4 panels */
     LIB_DEPTH = 64, /* inputs of a panel that lies in the first-level cache; divides EK_KBLOCK */
+    LIB_FEW = 3,
     LIB_KEYS = 16   /* keys of a block of scores: one lane each */
 };
 
 /* A block of scores: keys in lanes. */
 typedef struct lib_score_block {
     const uint8_t *key[LIB_KEYS]; /* rows of dim elements of type; all readable */
+    ptrdiff_t ahead;              /* from a key to one that is read soon: worth a prefetch; 0: none */
     ek_type type;                 /* F32, F16, BF16 */
     int dim;
     const float *q;               /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
@@ -48,6 +50,8 @@ typedef struct lib_kernels {
     void (*madd)(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth);
     /* the panel's values for inputs [k0, k0 + depth) of 4 panels of w from p0: Q4 and Q8 forms */
     void (*unpack)(float *panel, const ek_linear *w, int p0, int k0, int depth);
+    /* both in one, for at most LIB_FEW rows and 4 whole panels; k0 and depth multiples of 8. NULL: none */
+    void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
     void (*scores)(const lib_score_block *b);
     void (*values)(const lib_value_run *r);
     void (*weights)(ek_attn_leaf *leaf); /* the engine's */

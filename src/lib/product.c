@@ -97,11 +97,13 @@ static void run_task(void *arg, int64_t task, int worker)
         const lib_pair *pair = &p->pair[s->first + (r0 + r) / p->m];
         x[r] = (const float *)(p->x.data + pair->x + (r0 + r) % p->m * p->x_row);
     }
+    bool few = w.kind == LIB_PACKED && t->k->madd_few && rows <= LIB_FEW && w.packed->biased && w.n - n0 >= LIB_COLS;
     int64_t blocks = 0;
     for (int64_t k0 = 0; k0 < w.k; k0 += EK_KBLOCK, blocks++) {
         int64_t end = w.k < k0 + EK_KBLOCK ? w.k : k0 + EK_KBLOCK;
         memset(acc, 0, sizeof *acc * (size_t)floats);
-        for (int64_t at = k0; at < end; at += LIB_DEPTH) {
+        if (few) t->k->madd_few(acc, x, rows, w.packed, (int)(n0 / EK_PANEL), k0, (int)(end - k0));
+        for (int64_t at = k0; at < end && !few; at += LIB_DEPTH) {
             int depth = (int)(end - at < LIB_DEPTH ? end - at : LIB_DEPTH);
             lib_fill(t->k, &w, n0, at, depth, panel, temp);
             t->k->madd(acc, x, at, rows, panel, depth);

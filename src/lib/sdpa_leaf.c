@@ -6,6 +6,8 @@
 #include "lib/sdpa.h"
 #include "ops/math.h"
 
+enum { AHEAD = 2 * LIB_KEYS /* keys from one that is read to one that is fetched */ };
+
 typedef struct sight {
     uint64_t see[EK_TILE][LIB_WORDS]; /* keys of the segment, a bit each */
     uint64_t any[LIB_WORDS], all[LIB_WORDS]; /* of the queries that see any */
@@ -115,6 +117,7 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
                 if (from == j) read_row(s, &s->keys, t, base + j0 + j, space->rows + (ptrdiff_t)j * s->dim);
             }
         }
+        b.ahead = s->keys.direct ? AHEAD * s->keys.dense.stride[2] : 0;
         b.e = space->e + j0;
         s->k->scores(&b);
     }

@@ -128,6 +128,14 @@ static void test_unpack(void **state)
                             memset(got, 0, sizeof got);
                             k.unpack(got, &w, p0, k0, LIB_DEPTH);
                             same(want, got, sizeof want, "unpack", bits[b], groups[g]);
+                            for (int rows = 1; rows <= LIB_FEW && k.madd_few && (p0 + 4) * 16 <= N; rows++) {
+                                float x[LIB_FEW * K], a[LIB_FEW * LIB_COLS], m[LIB_FEW * LIB_COLS];
+                                const float *xp[LIB_FEW] = {x, x + K, x + 2 * K};
+                                fill_floats(x, LIB_FEW * K, 8), fill_floats(a, LIB_FEW * LIB_COLS, 9), fill_floats(m, LIB_FEW * LIB_COLS, 9);
+                                plain_madd(a, xp, k0, rows, want, LIB_DEPTH);
+                                k.madd_few(m, xp, rows, &w, p0, k0, LIB_DEPTH);
+                                same(a, m, sizeof a, "madd of codes", bits[b], rows);
+                            }
                         }
                     }
                 ref_free_all();

@@ -116,6 +116,7 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, int first, 
         for (int d = d0; d < end; d += step) {
             __m256i r[8];
             load_keys(r, b, first, d, end - d, wide);
+            if (b->ahead && i0 == 0) UNROLL for (int j = 0; j < 8; j++) fetch(b->key[first + j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
             UNROLL for (int c = 0; c < 8; c++)
             {
                 if (wide) {

@@ -105,6 +105,62 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
     }
 }
 
+enum { PANELS = LIB_COLS / EK_PANEL, FETCH = 2048 };
+
+/* The values of four panels go from codes into the sums of nr rows without a stop in memory. */
+INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, int p0, int64_t k0, int depth, const int nr, const bool q8)
+{
+    size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
+    const __m512i zero = vi_set1(ek_linear_stored_zero(w) - w->zero), byte = vi_set1(255);
+    const __m512 value = _mm512_cvtepi32_ps(vi_sub(vi_iota(), zero));
+    const uint8_t *panel = w->data + (size_t)p0 * w->panel_bytes;
+    vf a[LIB_FEW][PANELS];
+    UNROLL for (int r = 0; r < nr; r++)
+        UNROLL for (int p = 0; p < PANELS; p++) a[r][p] = v_load(acc + r * LIB_COLS + p * EK_PANEL);
+    for (int64_t k = k0, last = k0 + depth; k < last;) {
+        int64_t in = k % w->group, end = k - in + w->group < last ? k - in + w->group : last;
+        const uint8_t *g = panel + (size_t)(k / w->group) * group_bytes;
+        vf s[PANELS], b[PANELS];
+        UNROLL for (int p = 0; p < PANELS; p++)
+        {
+            const uint8_t *at = g + (size_t)p * w->panel_bytes + code_bytes;
+            if (w->scale_dtype == EK_BF16) s[p] = v_load_bf16((const uint16_t *)at), b[p] = v_load_bf16((const uint16_t *)at + 16);
+            else s[p] = v_load((const float *)at), b[p] = v_load((const float *)at + 16);
+        }
+        for (const uint8_t *c = g + in * (q8 ? 16 : 8); k < end; k += q8 ? 4 : 8, c += 64) {
+            __m512i u[PANELS];
+            UNROLL for (int p = 0; p < PANELS; p++)
+            {
+                u[p] = _mm512_loadu_si512(c + (size_t)p * w->panel_bytes);
+                fetch(c + (size_t)p * w->panel_bytes, FETCH);
+            }
+            for (int j = 0; j < (q8 ? 4 : 8); j++)
+                UNROLL for (int p = 0; p < PANELS; p++)
+                {
+                    __m512i code = _mm512_srli_epi32(u[p], q8 ? 8u * (unsigned)j : 8u * (unsigned)(j % 4) + 4u * (unsigned)(j / 4));
+                    vf v = q8 ? _mm512_cvtepi32_ps(vi_sub(vi_and(code, byte), zero)) : _mm512_permutexvar_ps(code, value);
+                    v = v_fma(s[p], v, b[p]);
+                    UNROLL for (int r = 0; r < nr; r++) a[r][p] = v_fma(v_set1(x[r][k + j]), v, a[r][p]);
+                }
+        }
+    }
+    UNROLL for (int r = 0; r < nr; r++)
+        UNROLL for (int p = 0; p < PANELS; p++) v_store(acc + r * LIB_COLS + p * EK_PANEL, a[r][p]);
+}
+
+INLINE void madd_any(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth, const bool q8)
+{
+    if (rows == 1) madd_codes(acc, x, w, p0, k0, depth, 1, q8);
+    else if (rows == 2) madd_codes(acc, x, w, p0, k0, depth, 2, q8);
+    else madd_codes(acc, x, w, p0, k0, depth, 3, q8);
+}
+
+static void madd_few(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth)
+{
+    if (w->form == EK_W_Q8) madd_any(acc, x, rows, w, p0, k0, depth, true);
+    else madd_any(acc, x, rows, w, p0, k0, depth, false);
+}
+
 /* ------------------------------------------------------------------ scores */
 
 /* 16 dims (f32) or 32 (16 bits) of 16 keys, turned: a vector of keys per dim or pair of dims. */
@@ -137,6 +193,7 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, const float
         for (int d = d0; d < end; d += step) {
             __m512i r[16];
             load_keys(r, b, (size_t)d * (wide ? 4 : 2), end - d, wide);
+            if (b->ahead) UNROLL for (int j = 0; j < 16; j++) fetch(b->key[j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
             UNROLL for (int c = 0; c < 16; c++)
             {
                 if (wide) {
@@ -183,6 +240,7 @@ void lib_kernels_avx512(lib_kernels *k)
     k->turn = turn;
     k->madd = madd;
     k->unpack = unpack;
+    k->madd_few = madd_few;
     k->scores = scores;
     k->values = values;
 }

@@ -13,6 +13,12 @@ enum { MADD_VECS = 4, VALUE_VECS = 2, VALUE_KEYS = 32 };
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* The address may lie behind the tensor: a prefetch of it does nothing. */
+INLINE void fetch(const uint8_t *p, ptrdiff_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
+}
+
 /* nr rows by MADD_VECS vectors from column c. */
 INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float *panel, int depth, int c, const int nr)
 {
@@ -74,6 +80,7 @@ INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib
         const uint8_t *v = r->v + j * r->stride + d * size;
         vf x[VALUE_VECS];
         UNROLL for (int c = 0; c < cols; c++) x[c] = load_value(t, v + c * W * size, c == cols - 1 ? n : W);
+        if (i0 == 0) fetch(v, VALUE_KEYS * r->stride);
         UNROLL for (int i = 0; i < nq; i++)
         {
             vf ej = v_set1(e[i * EK_SEGMENT + j]);
