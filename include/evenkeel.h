@@ -27,7 +27,7 @@ typedef enum ek_status {
     EK_DONE = 0,
     EK_BAD_ARGUMENT,  /* shapes, types or options that do not fit; the sentence holds both shapes */
     EK_NOT_SUPPORTED, /* well-formed, but not offered */
-    EK_NO_MEMORY,
+    EK_NO_MEMORY,     /* outputs may be partly written */
     EK_BAD_MACHINE    /* this processor or this build does not compute in IEEE binary32 */
 } ek_status;
 

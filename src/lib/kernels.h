@@ -44,6 +44,9 @@ typedef struct lib_kernels {
     void (*narrow)(uint8_t *to, ek_type t, const float *from, int64_t n);
     /* to[i] = fma(s, code i, b); n is a multiple of 8, codes start at a byte */
     void (*affine)(float *to, const uint8_t *codes, int n, int bits, float s, float b);
+    /* affine and turn in one, for codes of 4 or 8 bits: panel[k * LIB_COLS + i] = fma(s[i], code k of
+     * row i, b[i]), i < 16, k < n; n is a multiple of 32. NULL: none */
+    void (*affine_turned)(float *panel, const uint8_t *const *rows, int n, int bits, const float *s, const float *b);
     /* panel[k * LIB_COLS + i] = rows[i * LIB_DEPTH + k], i < 16, k < LIB_DEPTH */
     void (*turn)(float *panel, const float *rows);
     /* acc[r * LIB_COLS + n] = fma(x[r][k], panel[k * LIB_COLS + n], …) over ascending k < depth */

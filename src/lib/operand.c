@@ -172,6 +172,26 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
     }
 }
 
+/* The same for affine codes of 4 or 8 bits, in one go. */
+static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
+{
+    for (int p = 0; p < LIB_COLS; p += EK_PANEL)
+        for (int64_t at = k0, end; at < k0 + depth; at = end) {
+            const uint8_t *row[EK_PANEL];
+            float s[EK_PANEL], b[EK_PANEL];
+            int64_t g = at / m->group;
+            end = (g + 1) * m->group < k0 + depth ? (g + 1) * m->group : k0 + depth;
+            for (int i = 0; i < EK_PANEL; i++) {
+                bool there = n0 + p + i < m->n; /* the outputs behind are zeros times the codes of the last */
+                int64_t n = there ? n0 + p + i : m->n - 1;
+                row[i] = m->codes + n * m->code_row + at * m->bits / 8;
+                s[i] = there ? plain_one(m->scales + n * m->scale_row + g * m->scale_step, m->type) : 0;
+                b[i] = there ? plain_one(m->biases + n * m->bias_row + g * m->bias_step, m->type) : 0;
+            }
+            k->affine_turned(panel + (at - k0) * LIB_COLS + p, row, (int)(end - at), m->bits, s, b);
+        }
+}
+
 /* Rows of values that run along inputs become columns of the panel, 16 at a time. */
 static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp)
 {
@@ -207,6 +227,8 @@ void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0,
         return;
     }
     bool turned = m->kind == LIB_QUANTISED ? m->transposed : m->k_stride == (int64_t)lib_type_size(m->type);
-    if (turned) fill_turned(k, m, n0, k0, depth, panel, temp);
+    bool affine = m->kind == LIB_QUANTISED && m->mode == EK_AFFINE && (m->bits == 4 || m->bits == 8);
+    if (turned && affine && k->affine_turned) fill_affine(k, m, n0, k0, depth, panel);
+    else if (turned) fill_turned(k, m, n0, k0, depth, panel, temp);
     else fill_straight(k, m, n0, k0, depth, panel);
 }

@@ -98,6 +98,27 @@ static void test_turn_and_madd(void **state)
     }
 }
 
+static void test_affine_turned(void **state)
+{
+    (void)state;
+    static float rows[EK_PANEL * LIB_DEPTH], want[LIB_COLS * LIB_DEPTH], got[LIB_COLS * LIB_DEPTH];
+    uint8_t *codes = ref_take(EK_PANEL * 100);
+    const uint8_t *row[EK_PANEL];
+    float s[EK_PANEL], b[EK_PANEL];
+    fill(codes, EK_PANEL * 100, 1), fill_floats(s, EK_PANEL, 2), fill_floats(b, EK_PANEL, 3);
+    for (int i = 0; i < EK_PANEL; i++) row[i] = codes + i * 71 + 3;
+    EACH_ISA(k)
+        for (int bits = 4; bits <= 8 && k.affine_turned; bits += 4)
+            for (int n = 32; n <= LIB_DEPTH; n += 32) {
+                memset(rows, 0, sizeof rows), memset(want, 0, sizeof want), memset(got, 0, sizeof got);
+                for (int i = 0; i < EK_PANEL; i++) plain_affine(rows + i * LIB_DEPTH, row[i], n, bits, s[i], b[i]);
+                plain_turn(want, rows);
+                k.affine_turned(got, row, n, bits, s, b);
+                same(want, got, sizeof want, "affine, turned", bits, n);
+            }
+    ref_free_all();
+}
+
 static void test_unpack(void **state)
 {
     (void)state;
@@ -194,7 +215,7 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conversions), cmocka_unit_test(test_affine),    cmocka_unit_test(test_turn_and_madd),
+        cmocka_unit_test(test_conversions), cmocka_unit_test(test_affine),    cmocka_unit_test(test_turn_and_madd), cmocka_unit_test(test_affine_turned),
         cmocka_unit_test(test_unpack),      cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

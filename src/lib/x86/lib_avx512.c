@@ -62,6 +62,43 @@ static void affine(float *to, const uint8_t *codes, int n, int bits, float s, fl
     if (i < n) affine_any(to + i, codes, n - i, bits, s, b);
 }
 
+/* 16 bytes of each of 16 rows: r[d] has dword d of every row. */
+INLINE void load_dwords(__m512i *r, const uint8_t *const *rows, int at)
+{
+    __m512i z[4];
+    UNROLL for (int i = 0; i < 4; i++) /* rows i, 4 + i, 8 + i, 12 + i */
+    {
+        z[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(rows[i] + at)));
+        z[i] = _mm512_inserti32x4(z[i], _mm_loadu_si128((const __m128i *)(rows[4 + i] + at)), 1);
+        z[i] = _mm512_inserti32x4(z[i], _mm_loadu_si128((const __m128i *)(rows[8 + i] + at)), 2);
+        z[i] = _mm512_inserti32x4(z[i], _mm_loadu_si128((const __m128i *)(rows[12 + i] + at)), 3);
+    }
+    __m512i a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpackhi_epi32(z[0], z[1]);
+    __m512i c = _mm512_unpacklo_epi32(z[2], z[3]), d = _mm512_unpackhi_epi32(z[2], z[3]);
+    r[0] = _mm512_unpacklo_epi64(a, c), r[1] = _mm512_unpackhi_epi64(a, c);
+    r[2] = _mm512_unpacklo_epi64(b, d), r[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+static void affine_turned(float *panel, const uint8_t *const *rows, int n, int bits, const float *s, const float *b)
+{
+    const __m512 value = _mm512_cvtepi32_ps(vi_iota()), sv = v_load(s), bv = v_load(b);
+    const __m512i byte = vi_set1(255);
+    __m512i r[4];
+    for (int k = 0; k < n; k += bits == 4 ? 32 : 16) {
+        load_dwords(r, rows, k * bits / 8);
+        UNROLL for (int d = 0; d < 4; d++)
+        {
+            float *to = panel + (k + d * (bits == 4 ? 8 : 4)) * LIB_COLS;
+            if (bits == 4)
+                UNROLL for (int j = 0; j < 8; j++)
+                    v_store(to + j * LIB_COLS, v_fma(sv, _mm512_permutexvar_ps(_mm512_srli_epi32(r[d], 4u * (unsigned)j), value), bv));
+            else
+                UNROLL for (int j = 0; j < 4; j++)
+                    v_store(to + j * LIB_COLS, v_fma(sv, _mm512_cvtepi32_ps(vi_and(_mm512_srli_epi32(r[d], 8u * (unsigned)j), byte)), bv));
+        }
+    }
+}
+
 /* A panel of Form Q, 4 or 8 bits (ops/linear_layout.h): lane o of a vector has the codes of output o. */
 INLINE void unpack_panel(float *to, const ek_linear *w, const uint8_t *panel, int k0, int depth, const bool q8)
 {
@@ -238,6 +275,7 @@ void lib_kernels_avx512(lib_kernels *k)
     k->narrow = narrow;
     k->affine = affine;
     k->turn = turn;
+    k->affine_turned = affine_turned;
     k->madd = madd;
     k->unpack = unpack;
     k->madd_few = madd_few;
