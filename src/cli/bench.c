@@ -92,28 +92,70 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
     return err ? err : t.err;
 }
 
-ek_err ek_bench_prompt(ek_engine *e, int n, int runs, double *per_second)
+/* Repetitions of one measurement with the limit beside each. */
+typedef struct series {
+    double *per_second, *per_limit, *limit;
+    int n, most;
+    double begun, before;
+} series;
+
+static void series_begin(series *s, int most, ek_bench_limit *limit)
 {
-    double *v = ek_alloc((size_t)runs * sizeof *v), spent = 0;
-    int done = 0;
-    ek_err err = EK_OK;
-    while (done < runs && !err && spent < EK_BENCH_SECONDS) {
-        err = run_prompt(e, n, &v[done]);
-        spent += v[done++];
+    double *v = ek_alloc(3 * (size_t)most * sizeof *v);
+    *s = (series){.per_second = v, .per_limit = v + most, .limit = v + 2 * most, .most = most, .begun = ek_now()};
+    s->before = limit->measure(limit->arg);
+}
+
+static bool series_more(const series *s)
+{
+    return s->n == 0 || (s->n < s->most && ek_now() - s->begun < EK_BENCH_SECONDS);
+}
+
+static void series_add(series *s, double per_second, ek_bench_limit *limit)
+{
+    double after = limit->measure(limit->arg), mean = (s->before + after) / 2;
+    s->per_second[s->n] = per_second;
+    s->per_limit[s->n] = mean > 0 ? per_second / mean : 0;
+    s->limit[s->n++] = mean;
+    s->before = after;
+}
+
+static void series_end(series *s, ek_bench_limit *limit, double *per_second, double *per_limit)
+{
+    if (s->n) {
+        *per_second = median(s->per_second, s->n);
+        *per_limit = median(s->per_limit, s->n);
+        limit->seen = median(s->limit, s->n);
     }
-    if (!err) *per_second = n / median(v, done);
-    free(v);
+    free(s->per_second);
+}
+
+ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit)
+{
+    series s;
+    ek_err err = EK_OK;
+    series_begin(&s, runs, limit);
+    while (!err && series_more(&s)) {
+        double seconds = 0;
+        err = run_prompt(e, n, &seconds);
+        if (!err) series_add(&s, n / seconds, limit);
+    }
+    series_end(&s, limit, per_second, per_limit);
     return err;
 }
 
-ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, double *per_second)
+ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit, double *per_second,
+                         double *per_limit)
 {
-    double *v = ek_alloc((size_t)runs * sizeof *v), begun = ek_now();
-    int done = 0;
+    series s;
     ek_err err = EK_OK;
-    while (done < runs && !err && ek_now() - begun < EK_BENCH_SECONDS) err = run_generate(e, batch, depth, n_steps, &v[done++]);
-    if (!err) *per_second = n_steps / median(v, done);
-    free(v);
+    series_begin(&s, runs, limit);
+    while (!err && series_more(&s)) {
+        double seconds = 0;
+        err = run_generate(e, batch, depth, n_steps, &seconds);
+        if (!err) series_add(&s, n_steps / seconds, limit);
+    }
+    series_end(&s, limit, per_second, per_limit);
     return err;
 }
 

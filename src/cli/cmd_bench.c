@@ -10,21 +10,18 @@
 #include "cli/peak.h"
 #include "text/json.h"
 
-typedef struct limits {
-    double read, int8; /* bytes and multiply-adds a second */
-    const char *int8_name;
-} limits;
-
 typedef struct result {
     bool generate;
     int tokens, batch, depth; /* of a prompt; of generation */
     double per_second;        /* prompt tokens; steps */
+    double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
+    double limit;             /* multiply-adds a second; bytes a second */
 } result;
 
 typedef struct report {
     const ek_cli *cli;
     const ek_cli_model *m;
-    limits lim;
+    const char *int8_name;
     unsigned cpu;
     result *row;
     int n_rows;
@@ -65,79 +62,82 @@ static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
     return ek_cli_add_engine(m, cli, batch, batch, ctx);
 }
 
-/* Taken before and after the rows, the better of both: whatever else the machine does, the limits
- * and the rows saw the same of it. */
-static ek_err measure_limits(report *r)
+static double read_limit(void *peak)
 {
-    double read;
-    EK_TRY(ek_peak_read(r->m->pool, &read));
-    double int8 = ek_peak_int8(r->m->pool, r->cpu, &r->lim.int8_name);
-    if (read > r->lim.read) r->lim.read = read;
-    if (int8 > r->lim.int8) r->lim.int8 = int8;
+    return ek_peak_read(peak);
+}
+
+static double int8_limit(void *peak)
+{
+    return ek_peak_int8(peak);
+}
+
+static ek_err measure_row(report *r, ek_peak *peak, result *x)
+{
+    int runs = (int)r->cli->runs;
+    ek_bench_limit limit = {x->generate ? read_limit : int8_limit, peak, 0};
+    if (x->generate)
+        EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
+                                 &x->per_limit));
+    else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit));
+    x->limit = limit.seen;
     return EK_OK;
 }
 
 static ek_err measure(report *r)
 {
     const ek_cli *cli = r->cli;
-    ek_engine *e = r->m->engine;
-    int total = cli->prompt.n + cli->batch.n * cli->depth.n, runs = (int)cli->runs;
+    int total = cli->prompt.n + cli->batch.n * cli->depth.n;
     r->row = ek_alloc((size_t)total * sizeof *r->row);
-    EK_TRY(measure_limits(r));
-    for (int i = 0; i < cli->prompt.n; i++) {
-        ek_progress("measuring", r->n_rows, total);
-        result *x = &r->row[r->n_rows++];
-        *x = (result){.tokens = cli->prompt.v[i]};
-        EK_TRY(ek_bench_prompt(e, x->tokens, runs, &x->per_second));
-    }
+    for (int i = 0; i < cli->prompt.n; i++) r->row[r->n_rows++] = (result){.tokens = cli->prompt.v[i]};
     for (int d = 0; d < cli->depth.n; d++)
-        for (int b = 0; b < cli->batch.n; b++) {
-            ek_progress("measuring", r->n_rows, total);
-            result *x = &r->row[r->n_rows++];
-            *x = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
-            EK_TRY(ek_bench_generate(e, x->batch, x->depth, (int)cli->generate, runs, &x->per_second));
-        }
+        for (int b = 0; b < cli->batch.n; b++)
+            r->row[r->n_rows++] = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
+    ek_peak *peak;
+    EK_TRY(ek_peak_open(&peak, r->m->pool, r->cpu));
+    r->int8_name = ek_peak_int8_name(peak);
+    ek_err err = EK_OK;
+    for (int i = 0; i < total && !err; i++) {
+        ek_progress("measuring", i, total);
+        err = measure_row(r, peak, &r->row[i]);
+    }
     ek_progress("measuring", total, total);
-    return measure_limits(r);
+    ek_peak_close(peak);
+    return err;
 }
 
-static double prompt_macs(const report *r, const result *x)
+/* Multiply-adds of a prompt token, bytes of a step: weights are read once a step, whoever shares it
+ * (experts: at batch 1). */
+static double work(const report *r, const result *x)
 {
     const ek_model *m = r->m->model;
+    if (x->generate) return ek_model_bytes_per_token(m);
     /* The last row wants logits and runs every layer. */
-    return ((x->tokens - 1) * ek_model_macs_prompt_row(m) + ek_model_macs_logit_row(m)) / x->tokens * x->per_second;
-}
-
-/* Weights are read once a step, whoever shares it (experts: at batch 1). */
-static double step_bytes(const report *r, const result *x)
-{
-    return ek_model_bytes_per_token(r->m->model) * x->per_second;
+    return ((x->tokens - 1) * ek_model_macs_prompt_row(m) + ek_model_macs_logit_row(m)) / x->tokens;
 }
 
 static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
-    printf("limits    memory reads %.1f GB/s", r->lim.read / 1e9);
-    if (r->lim.int8_name) printf("; %s %.2f T multiply-adds/s", r->lim.int8_name, r->lim.int8 / 1e12);
-    printf("\nmodel     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir, r->cli->has.synthetic ? " synthetic" : "", c->n_layers,
+    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir, r->cli->has.synthetic ? " synthetic" : "", c->n_layers,
            ek_model_numerics_id(r->m->model), ek_model_bytes_per_token(r->m->model) / 1e9);
     bool head = false;
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
-        if (!head) printf("\n%10s %12s %16s %10s\n", "prompt", "tokens/s", "G multiply-adds", "of peak");
+        if (!head) printf("\n%10s %12s %16s %16s %8s\n", "prompt", "tokens/s", "G multiply-adds", r->int8_name ? r->int8_name : "peak", "share");
         head = true;
-        printf("%10d %12.1f %16.1f ", x->tokens, x->per_second, prompt_macs(r, x) / 1e9);
-        if (r->lim.int8 > 0) printf("%8.1f %%\n", 100 * prompt_macs(r, x) / r->lim.int8);
-        else printf("%10s\n", "-");
+        printf("%10d %12.1f %16.1f ", x->tokens, x->per_second, work(r, x) * x->per_second / 1e9);
+        if (r->int8_name) printf("%16.1f %6.1f %%\n", x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        else printf("%16s %8s\n", "-", "-");
     }
-    printf("\n%10s %10s %12s %12s %10s %10s\n", "batch", "depth", "tokens/s", "each", "GB/s", "of reads");
+    printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (!x->generate) continue;
-        printf("%10d %10d %12.2f %12.2f %10.1f %8.1f %%\n", x->batch, x->depth, x->batch * x->per_second, x->per_second,
-               step_bytes(r, x) / 1e9, 100 * step_bytes(r, x) / r->lim.read);
+        printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second, x->per_second,
+               work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
     }
 }
 
@@ -154,8 +154,7 @@ static void print_json(const report *r)
     add_name(&b, "cpu", ek_cpu_model());
     ek_buf_char(&b, ',');
     add_name(&b, "isa", ek_cpu_isa(r->cpu));
-    ek_buf_fmt(&b, ",\"threads\":%d,\"read_bytes_per_second\":%.0f,\"int8_macs_per_second\":%.0f},\"model\":{",
-               ek_pool_threads(r->m->pool), r->lim.read, r->lim.int8);
+    ek_buf_fmt(&b, ",\"threads\":%d},\"model\":{", ek_pool_threads(r->m->pool));
     add_name(&b, "name", r->m->dir);
     ek_buf_char(&b, ',');
     add_name(&b, "numerics", ek_model_numerics_id(r->m->model));
@@ -165,10 +164,11 @@ static void print_json(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
-        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f,\"share_of_peak\":", sep, x->tokens,
-                   x->per_second, prompt_macs(r, x));
-        if (r->lim.int8 > 0) ek_buf_fmt(&b, "%.4f}", prompt_macs(r, x) / r->lim.int8);
-        else ek_buf_str(&b, "null}");
+        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f", sep, x->tokens, x->per_second,
+                   work(r, x) * x->per_second);
+        if (r->int8_name)
+            ek_buf_fmt(&b, ",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f}", x->limit, work(r, x) * x->per_limit);
+        else ek_buf_str(&b, ",\"peak_macs_per_second\":null,\"share_of_peak\":null}");
         sep = ",";
     }
     ek_buf_str(&b, "],\"generate\":[");
@@ -176,8 +176,8 @@ static void print_json(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (!x->generate) continue;
-        ek_buf_fmt(&b, "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"share_of_reads\":%.4f}", sep,
-                   x->batch, x->depth, x->batch * x->per_second, x->per_second, step_bytes(r, x) / r->lim.read);
+        ek_buf_fmt(&b, "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}", sep,
+                   x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit);
         sep = ",";
     }
     ek_buf_str(&b, "]}");

@@ -8,8 +8,6 @@
 #include "base/cpu.h"
 #include "base/file.h"
 
-enum { PASSES = 5 };
-
 typedef struct reading {
     const uint64_t *at;
     size_t n_each; /* words a thread */
@@ -35,30 +33,6 @@ static void read_part(void *arg, int task, int worker)
     r->sum[8 * task] = s[0];
 }
 
-ek_err ek_peak_read(ek_pool *pool, double *bytes_per_second)
-{
-    int n = ek_pool_threads(pool);
-    size_t size = (size_t)1 << 30, least = (size_t)256 << 20;
-    while (size > least && (double)size * 4 > ek_memory_available()) size /= 2;
-    reading r = {.n_each = size / sizeof(uint64_t) / (size_t)n / 16 * 16};
-    void *block = ek_alloc_big(size);
-    if (!block) return EK_ENOMEM;
-    r.at = block;
-    r.sum = ek_alloc((size_t)n * 64);
-    ek_pool_run(pool, fill_part, &r, n);
-    double best = 0;
-    for (int i = 0; i < PASSES; i++) {
-        double start = ek_now();
-        ek_pool_run(pool, read_part, &r, n);
-        double speed = (double)r.n_each * (double)n * sizeof(uint64_t) / (ek_now() - start);
-        if (speed > best) best = speed;
-    }
-    free(r.sum);
-    ek_free_big(block, size);
-    *bytes_per_second = best;
-    return EK_OK;
-}
-
 typedef struct multiplying {
     ek_peak_fn *fn;
     int64_t rounds;
@@ -73,34 +47,78 @@ static void multiply(void *arg, int task, int worker)
     m->macs[8 * task] = m->fn(m->rounds, &m->sink[16 * task]);
 }
 
-double ek_peak_int8(ek_pool *pool, unsigned cpu, const char **what)
+struct ek_peak {
+    ek_pool *pool;
+    void *block;
+    size_t size;
+    reading r;
+    multiplying m;
+    const char *int8_name;
+};
+
+/* Enough rounds that one takes 50 ms. */
+static void choose_rounds(ek_peak *p)
 {
-    multiplying m = {.rounds = 1 << 14};
-    *what = NULL;
+    for (p->m.rounds = 1 << 14;; p->m.rounds *= 2) {
+        double start = ek_now();
+        ek_pool_run(p->pool, multiply, &p->m, ek_pool_threads(p->pool));
+        if (ek_now() - start >= 0.05) return;
+    }
+}
+
+ek_err ek_peak_open(ek_peak **out, ek_pool *pool, unsigned cpu)
+{
+    int n = ek_pool_threads(pool);
+    size_t size = (size_t)1 << 30, least = (size_t)256 << 20;
+    while (size > least && (double)size * 4 > ek_memory_available()) size /= 2;
+    void *block = ek_alloc_big(size);
+    if (!block) return EK_ENOMEM;
+    ek_peak *p = ek_alloc(sizeof *p);
+    *p = (ek_peak){.pool = pool, .block = block, .size = size};
+    p->r = (reading){.at = block, .n_each = size / sizeof(uint64_t) / (size_t)n / 16 * 16, .sum = ek_alloc((size_t)n * 64)};
+    p->m = (multiplying){.macs = ek_alloc((size_t)n * 64), .sink = ek_alloc((size_t)n * 64)};
 #ifdef __x86_64__
-    if (cpu & EK_CPU_AVX512) m.fn = ek_peak_vpdpbusd_avx512, *what = "VPDPBUSD";
-    else if (cpu & EK_CPU_AVX2) m.fn = ek_peak_pmaddubsw_avx2, *what = "PMADDUBSW";
+    if (cpu & EK_CPU_AVX512) p->m.fn = ek_peak_vpdpbusd_avx512, p->int8_name = "VPDPBUSD";
+    else if (cpu & EK_CPU_AVX2) p->m.fn = ek_peak_pmaddubsw_avx2, p->int8_name = "PMADDUBSW";
 #else
     (void)cpu;
 #endif
-    if (!m.fn) return 0;
-    int n = ek_pool_threads(pool);
-    m.macs = ek_alloc((size_t)n * 64);
-    m.sink = ek_alloc((size_t)n * 64);
-    double best = 0;
-    for (int i = 0; i < PASSES;) {
-        double start = ek_now(), total = 0;
-        ek_pool_run(pool, multiply, &m, n);
-        double took = ek_now() - start;
-        for (int t = 0; t < n; t++) total += m.macs[8 * t];
-        if (took < 0.05) { /* too short to time */
-            m.rounds *= 2;
-            continue;
-        }
-        if (total / took > best) best = total / took;
-        i++;
-    }
-    free(m.macs);
-    free(m.sink);
-    return best;
+    ek_pool_run(pool, fill_part, &p->r, n);
+    if (p->m.fn) choose_rounds(p);
+    *out = p;
+    return EK_OK;
+}
+
+void ek_peak_close(ek_peak *p)
+{
+    if (!p) return;
+    free(p->r.sum);
+    free(p->m.macs);
+    free(p->m.sink);
+    ek_free_big(p->block, p->size);
+    free(p);
+}
+
+double ek_peak_read(ek_peak *p)
+{
+    int n = ek_pool_threads(p->pool);
+    double start = ek_now();
+    ek_pool_run(p->pool, read_part, &p->r, n);
+    return (double)p->r.n_each * (double)n * sizeof(uint64_t) / (ek_now() - start);
+}
+
+double ek_peak_int8(ek_peak *p)
+{
+    if (!p->m.fn) return 0;
+    int n = ek_pool_threads(p->pool);
+    double start = ek_now(), total = 0;
+    ek_pool_run(p->pool, multiply, &p->m, n);
+    double took = ek_now() - start;
+    for (int t = 0; t < n; t++) total += p->m.macs[8 * t];
+    return total / took;
+}
+
+const char *ek_peak_int8_name(const ek_peak *p)
+{
+    return p->int8_name;
 }
