@@ -13,6 +13,10 @@ demo: setup ## install, build, serve the bundled model, and show the promise on 
 	@$(MAKE) --no-print-directory $B/evenkeel
 	@tools/demo.sh $B/evenkeel
 
+eval: setup ## the bundled model's pass table with our own engine (EVAL="--n 50" thins it)
+	@$(MAKE) --no-print-directory $B/evenkeel
+	@tools/eval.sh $B/evenkeel $(EVAL)
+
 asan ubsan tsan: ## build and run the tests under a sanitizer
 	@$(MAKE) --no-print-directory CONF=$@ check-built
 

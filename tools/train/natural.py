@@ -34,7 +34,7 @@ ROWS = (
     ("read_file,write_file,list_directory", "Show me README.md", [("read_file", {"path": "README.md"})]),
     ("read_file,write_file,list_directory", "What is inside the folder /etc/nginx?", [("list_directory", {"path": "/etc/nginx"})]),
     ("read_file,run_command,search_files", "Run `make test`", [("run_command", {"command": "make test"})]),
-    ("read_file,run_command,search_files", "Find \"TODO\" in src/main.c", [("search_files", {"pattern": "TODO", "path": "src/main.c"})]),
+    ("read_file,run_command,search_files", "Find \"deprecated\" in src/main.c", [("search_files", {"pattern": "deprecated", "path": "src/main.c"})]),
     ("move_file,copy_file,delete_file", "Rename notes.txt to old-notes.txt", [("move_file", {"source": "notes.txt", "destination": "old-notes.txt"})]),
     ("move_file,copy_file,delete_file", "delete /tmp/a.log and /tmp/b.log", [("delete_file", {"path": "/tmp/a.log"}), ("delete_file", {"path": "/tmp/b.log"})]),
     ("create_issue,close_issue", "Close issue 42 please", [("close_issue", {"number": 42})]),
