@@ -43,6 +43,11 @@ static void values(const lib_value_run *r)
     plain_values(r);
 }
 
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    plain_combine(b, a, fb, fa, n);
+}
+
 void lib_kernels_init(lib_kernels *k, unsigned cpu)
 {
     *k = (lib_kernels){.widen = widen,
@@ -52,7 +57,8 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
                        .madd = madd,
                        .unpack = unpack,
                        .scores = scores,
-                       .values = values};
+                       .values = values,
+                       .combine = combine};
     ek_attn_ops attn;
     ek_attn_init(&attn, cpu);
     k->weights = attn.weights;

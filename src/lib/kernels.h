@@ -57,6 +57,7 @@ typedef struct lib_kernels {
     void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
     void (*scores)(const lib_score_block *b);
     void (*values)(const lib_value_run *r);
+    void (*combine)(float *b, const float *a, float fb, float fa, int n); /* b = a * fa + b * fb, each rounded */
     void (*weights)(ek_attn_leaf *leaf); /* the engine's */
     ek_row_ops rows;
     ek_linear_ops linear;

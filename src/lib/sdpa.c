@@ -8,7 +8,8 @@
 #include "tensor/dtype.h"
 
 enum {
-    TILES_A_WORKER = 4, /* fewer, and tiles are split into segments */
+    TILES_A_WORKER = 4,  /* fewer, and tiles are split into segments */
+    PIECES_A_WORKER = 8, /* of split tiles */
     SPLIT_MOST = 256 << 20, /* bytes of leaves; more, and they are not */
 };
 #define FAR (INT64_C(1) << 40) /* of absolute positions */
@@ -62,11 +63,9 @@ static void combine(const lib_sdpa *s, const lib_node *earlier, lib_node *later,
 {
     int ma = earlier->m[i], mb = later->m[i], m = ma > mb ? ma : mb;
     float fa = factor((int64_t)ma - m), fb = factor((int64_t)mb - m);
-    const float *a = earlier->o + i * s->ldo;
-    float *b = later->o + i * s->ldo;
     later->l[i] = earlier->l[i] * fa + later->l[i] * fb;
     later->m[i] = m;
-    for (int d = 0; d < s->dim; d++) b[d] = a[d] * fa + b[d] * fb;
+    s->k->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, s->dim);
 }
 
 static void push(const lib_sdpa *s, lib_node *stack, lib_node *leaf, unsigned count, int i)
@@ -113,7 +112,7 @@ typedef struct worker_space {
 typedef struct work {
     const lib_sdpa *s;
     worker_space *space;
-    int64_t n_tiles, most_segs;
+    int64_t n_tiles, most_segs, segs; /* of a tile; of a task */
     lib_node *leaves;    /* [tile][segment], if tiles are split */
     uint8_t *live;
 } work;
@@ -138,13 +137,14 @@ static void tile_task(void *arg, int64_t task, int worker)
 static void segment_task(void *arg, int64_t task, int worker)
 {
     const work *w = arg;
-    lib_tile t = lib_tile_at(w->s, task / w->most_segs);
-    int64_t seg = t.seg0 + task % w->most_segs;
-    w->live[task] = 0;
-    if (seg >= t.seg1) return;
+    int64_t tasks = (w->most_segs + w->segs - 1) / w->segs, number = task / tasks, first = task % tasks * w->segs;
+    lib_tile t = lib_tile_at(w->s, number);
     lib_leaf_space *space = &w->space[worker].leaf;
     lib_tile_queries(w->s, &t, space->q);
-    w->live[task] = (uint8_t)lib_leaf(w->s, &t, seg, space, &w->leaves[task]);
+    for (int64_t i = first; i < first + w->segs && i < w->most_segs; i++) {
+        int64_t at = number * w->most_segs + i;
+        w->live[at] = t.seg0 + i < t.seg1 ? (uint8_t)lib_leaf(w->s, &t, t.seg0 + i, space, &w->leaves[at]) : 0;
+    }
 }
 
 static void join_task(void *arg, int64_t task, int worker)
@@ -211,7 +211,9 @@ static ek_err run(lib_call *c, const lib_sdpa *s)
         return EK_OK;
     }
     EK_TRY(take_leaves(c, &w));
-    lib_run(c, segment_task, &w, w.n_tiles * w.most_segs);
+    w.segs = w.n_tiles * w.most_segs / ((int64_t)c->n_workers * PIECES_A_WORKER);
+    if (w.segs < 1) w.segs = 1;
+    lib_run(c, segment_task, &w, w.n_tiles * ((w.most_segs + w.segs - 1) / w.segs));
     lib_run(c, join_task, &w, w.n_tiles * EK_TILE);
     return EK_OK;
 }

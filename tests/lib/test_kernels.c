@@ -191,6 +191,13 @@ static void test_attention(void **state)
                         for (int j = 0; j < LIB_KEYS; j++)
                             if (e[i * EK_SEGMENT + j] != e2[i * EK_SEGMENT + j]) fail_msg("%s scores: dim %d, %d queries", *isa, dim, nq);
                 }
+                EACH_ISA(k)
+                {
+                    fill_floats(o, 512, 11), fill_floats(o2, 512, 11), fill_floats(e, 512, 12);
+                    plain_combine(o, e, 0x1p-3f, 0x1p-120f, dim);
+                    k.combine(o2, e, 0x1p-3f, 0x1p-120f, dim);
+                    same(o, o2, 512 * 4, "combine", dim, 0);
+                }
                 for (int n = 1; n <= 40; n += 13) {
                     fill_floats(e, EK_TILE * EK_SEGMENT, 9);
                     lib_value_run r = {.v = rows, .stride = (ptrdiff_t)((size_t)dim * size), .n_keys = n, .type = t, .dim = dim, .n_q = nq,

@@ -166,4 +166,5 @@ void lib_kernels_avx2(lib_kernels *k)
     k->unpack = unpack;
     k->scores = scores;
     k->values = values;
+    k->combine = combine;
 }

@@ -281,4 +281,5 @@ void lib_kernels_avx512(lib_kernels *k)
     k->madd_few = madd_few;
     k->scores = scores;
     k->values = values;
+    k->combine = combine;
 }

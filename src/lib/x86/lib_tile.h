@@ -13,10 +13,11 @@ enum { MADD_VECS = 4, VALUE_VECS = 2, VALUE_KEYS = 32 };
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* The address may lie behind the tensor: a prefetch of it does nothing. */
+/* Into the second-level cache: in the first one, rows 512 bytes apart would push each other out. The
+ * address may lie behind the tensor: a prefetch of it does nothing. */
 INLINE void fetch(const uint8_t *p, ptrdiff_t ahead)
 {
-    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T0);
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T1);
 }
 
 /* nr rows by MADD_VECS vectors from column c. */
@@ -115,6 +116,13 @@ static void values(const lib_value_run *r)
     if (r->type == EK_TYPE_F32) values_of(EK_TYPE_F32, r);
     else if (r->type == EK_TYPE_BF16) values_of(EK_TYPE_BF16, r);
     else values_of(EK_TYPE_F16, r);
+}
+
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    int i = 0;
+    for (; i + W <= n; i += W) v_store(b + i, v_add(v_mul(v_load(a + i), v_set1(fa)), v_mul(v_load(b + i), v_set1(fb))));
+    plain_combine(b + i, a + i, fb, fa, n - i);
 }
 
 static void widen(float *to, const uint8_t *from, ek_type t, int64_t n)
