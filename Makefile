@@ -55,18 +55,21 @@ SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
+# One short line a file; `make V=1` shows the commands.
+say = $(if $(V),,@echo "  $1" && )
+
 .PHONY: all help setup check demo run bench lint format asan ubsan tsan fuzz docs eval clean distclean quick
 all: $B/evenkeel
 
 help: ## list targets
-	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## install the Debian packages that are missing
 	@tools/setup.sh
 
 $B/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(call isa,$@) -MMD -MP -c -o $@ $<
+	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(call isa,$@) -MMD -MP -c -o $@ $<
 
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)
@@ -76,7 +79,7 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
 
 $B/evenkeel: $(call libs,cli)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
 # folder are linked into each of them.
@@ -85,7 +88,7 @@ TEST_BINS :=
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
 $B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(call libs,$1)
-	$(CC) $(LDFLAGS_ALL) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
+	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:
