@@ -1,6 +1,7 @@
 /* The operator library against the engine's own kernels and against the machine, in the same
- * seconds; medians of rounds. Operands are copies that the caches have forgotten.
- * Usage: bench_lib [threads] */
+ * seconds. Operands are copies that the caches have forgotten. What is printed is the fastest tenth
+ * of single calls: other work on the machine makes calls slower, never faster.
+ * Usage: bench_lib [threads [products|sdpa]] */
 #include <evenkeel_ops.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #include "ops/linear.h"
 #include "probe.h"
 
-enum { ROUNDS = 9, CHUNK = 64 << 10, N = 4096, K = 4096, BITS = 4, GROUP = 64, COPIES = 24, MAX_ROWS = 64 };
+enum { ROUNDS = 9, MAX_CALLS = 4096, CHUNK = 64 << 10, N = 4096, K = 4096, BITS = 4, GROUP = 64, COPIES = 24, MAX_ROWS = 64 };
 
 static void must(ek_status s)
 {
@@ -34,12 +35,13 @@ static void read_task(void *arg, int task, int worker)
     if (probe_read_chunk(t->data + (size_t)task * CHUNK, CHUNK) == 1) t->sink = 1;
 }
 
-static double read_rate(ek_pool *pool, const uint8_t *data, size_t bytes)
+/* Seconds to read the bytes once, by all threads. */
+static double read_time(ek_pool *pool, const uint8_t *data, size_t bytes)
 {
     read_arg arg = {data, 0};
     double start = ek_now();
     ek_pool_run(pool, read_task, &arg, (int)(bytes / CHUNK));
-    return (double)(bytes / CHUNK * CHUNK) / (ek_now() - start);
+    return ek_now() - start;
 }
 
 static int by_value(const void *a, const void *b)
@@ -48,12 +50,20 @@ static int by_value(const void *a, const void *b)
     return d < 0 ? -1 : d > 0;
 }
 
-static double median(const double *v)
+typedef struct times {
+    double v[MAX_CALLS];
+    int n;
+} times;
+
+static void add(times *t, double seconds)
 {
-    double sorted[ROUNDS];
-    memcpy(sorted, v, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, by_value);
-    return sorted[ROUNDS / 2];
+    if (t->n < MAX_CALLS) t->v[t->n++] = seconds;
+}
+
+static double fast(times *t)
+{
+    qsort(t->v, (size_t)t->n, sizeof *t->v, by_value);
+    return t->v[t->n / 10];
 }
 
 static void *noise(size_t bytes, uint64_t and)
@@ -76,52 +86,34 @@ typedef struct products {
     void *mem;
 } products;
 
-static double engine_time(products *p, int rows, int limbs)
+static void engine_call(products *p, int i, int rows, int limbs)
 {
-    double start = ek_now();
-    for (int i = 0; i < COPIES; i++) {
-        ek_acts a;
-        ek_linear w = p->engine[i];
-        ek_linear_set_limbs(&w, limbs);
-        ek_acts_bind(&a, p->mem, p->x, K, rows, K);
-        ek_linear_forward(&p->ops, p->pool, &w, &a, p->y, N);
-    }
-    return (ek_now() - start) / COPIES;
-}
-
-static double library_time(products *p, int rows, ek_precision e)
-{
-    double start = ek_now();
-    for (int i = 0; i < COPIES; i++)
-        must(ek_packed_matmul(ek_view_2d(p->y, EK_TYPE_F32, rows, N), ek_view_2d(p->x, EK_TYPE_F32, rows, K), p->packed[i], e));
-    return (ek_now() - start) / COPIES;
-}
-
-static double unpacked_time(products *p, int rows)
-{
-    double start = ek_now();
-    for (int i = 0; i < 4; i++)
-        must(ek_quantized_matmul(ek_view_2d(p->y, EK_TYPE_F32, rows, N), ek_view_2d(p->x, EK_TYPE_F32, rows, K), &p->w, true, EK_EXACT));
-    return (ek_now() - start) / 4;
+    ek_acts a;
+    ek_linear w = p->engine[i];
+    ek_linear_set_limbs(&w, limbs);
+    ek_acts_bind(&a, p->mem, p->x, K, rows, K);
+    ek_linear_forward(&p->ops, p->pool, &w, &a, p->y, N);
 }
 
 static void bench_rows(products *p, int rows)
 {
     enum { ENGINE_1, ENGINE_2, INT8, INT16, EXACT, UNPACKED, KINDS };
     static const char *const name[KINDS] = {"engine, one limb", "engine, two limbs", "packed, EK_INT8", "packed, EK_INT16", "packed, EK_EXACT", "not packed, EK_EXACT"};
-    double time[KINDS][ROUNDS], to_1[KINDS][ROUNDS], to_2[KINDS][ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        time[ENGINE_1][r] = engine_time(p, rows, 1);
-        time[INT8][r] = library_time(p, rows, EK_INT8);
-        time[ENGINE_2][r] = engine_time(p, rows, 2);
-        time[INT16][r] = library_time(p, rows, EK_INT16);
-        time[EXACT][r] = library_time(p, rows, EK_EXACT);
-        time[UNPACKED][r] = unpacked_time(p, rows);
-        for (int i = 0; i < KINDS; i++) to_1[i][r] = time[ENGINE_1][r] / time[i][r], to_2[i][r] = time[ENGINE_2][r] / time[i][r];
-    }
+    static times time[KINDS];
+    memset(time, 0, sizeof time);
+    ek_view x = ek_view_2d(p->x, EK_TYPE_F32, rows, K), y = ek_view_2d(p->y, EK_TYPE_F32, rows, N);
+    for (int r = 0; r < ROUNDS; r++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int i = 0; i < (kind == UNPACKED ? 4 : COPIES); i++) {
+                double start = ek_now();
+                if (kind <= ENGINE_2) engine_call(p, i, rows, kind + 1);
+                else if (kind == UNPACKED) must(ek_quantized_matmul(y, x, &p->w, true, EK_EXACT));
+                else must(ek_packed_matmul(y, x, p->packed[i], kind == INT8 ? EK_INT8 : kind == INT16 ? EK_INT16 : EK_EXACT));
+                add(&time[kind], ek_now() - start);
+            }
     for (int i = 0; i < KINDS; i++)
-        printf("M %2d  %-22s %8.3f ms  %6.1f GB/s  %4.0f %% of one limb  %4.0f %% of two\n", rows, name[i], 1e3 * median(time[i]),
-               (double)p->engine[0].bytes / median(time[i]) / 1e9, 100 * median(to_1[i]), 100 * median(to_2[i]));
+        printf("M %2d  %-22s %8.3f ms  %6.1f GB/s  %4.0f %% of one limb  %4.0f %% of two\n", rows, name[i], 1e3 * fast(&time[i]),
+               (double)p->engine[0].bytes / fast(&time[i]) / 1e9, 100 * fast(&time[ENGINE_1]) / fast(&time[i]), 100 * fast(&time[ENGINE_2]) / fast(&time[i]));
     fflush(stdout);
 }
 
@@ -164,23 +156,24 @@ static void bench_sdpa(ek_pool *pool, ek_type t, int heads, int kv_heads, int ro
     if (copies < 1) copies = 1;
     uint8_t *kv = noise(2 * one * (size_t)copies, t == EK_TYPE_F16 ? 0xb3ffb3ffb3ffb3ff : t == EK_TYPE_BF16 ? 0xbf7fbf7fbf7fbf7f : 0xbf7fffffbf7fffff);
     float *q = noise(sizeof *q * (size_t)(heads * rows * dim), 0xbd7fffffbd7fffff), *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
-    double ratio[ROUNDS], rate[ROUNDS], time[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        double limit = read_rate(pool, kv, 2 * one * (size_t)copies), start = ek_now();
-        for (int i = 0; i < copies; i++) {
+    static times time, read;
+    time.n = read.n = 0;
+    for (int r = 0; r < ROUNDS; r++)
+        for (int i = 0; i < copies; i++) { /* every other call reads only */
+            uint8_t *k = kv + 2 * one * (size_t)i;
+            double start = ek_now();
             ek_sdpa_options o = {.causal = true};
+            if ((r + i) % 2) {
+                add(&read, read_time(pool, k, 2 * one));
+                continue;
+            }
             must(ek_sdpa(ek_view_4d(y, EK_TYPE_F32, 1, heads, rows, dim), ek_view_4d(q, EK_TYPE_F32, 1, heads, rows, dim),
-                         ek_view_4d(kv + 2 * one * (size_t)i, t, 1, kv_heads, keys, dim),
-                         ek_view_4d(kv + 2 * one * (size_t)i + one, t, 1, kv_heads, keys, dim), &o));
+                         ek_view_4d(k, t, 1, kv_heads, keys, dim), ek_view_4d(k + one, t, 1, kv_heads, keys, dim), &o));
+            add(&time, ek_now() - start);
         }
-        time[r] = (ek_now() - start) / copies;
-        limit = (limit + read_rate(pool, kv, 2 * one * (size_t)copies)) / 2;
-        rate[r] = 2 * (double)one / time[r];
-        ratio[r] = rate[r] / limit;
-    }
     static const char *const name[] = {"f32", "f16", "bf16"};
     printf("%-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n", name[t], heads,
-           kv_heads, rows, keys, dim, 1e3 * median(time), median(rate) / 1e9, 100 * median(ratio));
+           kv_heads, rows, keys, dim, 1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * fast(&read) / fast(&time));
     fflush(stdout);
     ek_free_big(kv, 2 * one * (size_t)copies + 64);
     ek_free_big(q, sizeof *q * (size_t)(heads * rows * dim) + 64);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "lib/product.h"
 #include "tensor/dtype.h"
 
@@ -12,9 +13,8 @@ struct ek_packed {
 
 static ek_err take_data(ek_linear *w)
 {
-    if (w->bytes > SIZE_MAX / 2 || !(w->data = aligned_alloc(64, w->bytes)))
-        return ek_fail(EK_ENOMEM, "no memory for %zu bytes of packed weights, %d x %d", w->bytes, w->n, w->k);
-    return EK_OK;
+    w->data = ek_alloc_big(w->bytes); /* in large pages */
+    return w->data ? EK_OK : ek_fail_in(EK_ENOMEM, "packed weights, %d x %d", w->n, w->k);
 }
 
 static ek_err check_size(const lib_operand *o)
@@ -115,7 +115,7 @@ static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_
         if (e == EK_OK) e = lib_pack_affine(c, &w, &o.w);
     } else e = pack_floats(c, &w, &o.w);
     if (e != EK_OK) {
-        free(w.data);
+        ek_free_big(w.data, w.bytes);
         free(packed);
         return e;
     }
@@ -147,7 +147,7 @@ ek_status ek_pack_quantized(ek_packed **out, const ek_qview *w, bool transpose)
 void ek_packed_free(ek_packed *w)
 {
     if (!w) return;
-    free(w->w.data);
+    ek_free_big(w->w.data, w->w.bytes);
     free(w);
 }
 
