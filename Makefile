@@ -58,7 +58,7 @@ libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 # One short line a file; `make V=1` shows the commands.
 say = $(if $(V),,@echo "  $1" && )
 
-.PHONY: all help setup check demo run bench lint format asan ubsan tsan fuzz docs eval clean distclean quick
+.PHONY: all help setup check demo asan ubsan tsan fuzz docs eval clean distclean quick
 all: $B/evenkeel
 
 help: ## list targets
