@@ -25,7 +25,8 @@ ek_err ek_cursor_take(ek_cursor *c, char expected)
     return EK_OK;
 }
 
-/* at stands on the opening quote; moves behind the closing one. */
+/* at stands on the opening quote; moves behind the closing one. A raw control character, which
+ * JSON does not allow, is a damaged file here and not a sloppy client. */
 static ek_err skip_string(ek_cursor *c, bool *plain)
 {
     *plain = true;
@@ -34,6 +35,7 @@ static ek_err skip_string(ek_cursor *c, bool *plain)
             c->at++;
             return EK_OK;
         }
+        if ((unsigned char)c->text[c->at] < 0x20) return ek_cursor_fail(c, "a raw control character in a string");
         if (c->text[c->at] == '\\') {
             *plain = false;
             c->at++;

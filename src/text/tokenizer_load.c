@@ -43,6 +43,7 @@ static ek_err read_vocab(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n
         int64_t id;
         EK_TRY(ek_cursor_string(c, &t->blob));
         if (t->blob.len > MAX_BLOB) return ek_fail(EK_EFORMAT, "a vocabulary of over %d bytes", MAX_BLOB);
+        if (!ek_utf8_valid(t->blob.data + at, t->blob.len - at)) return ek_cursor_fail(c, "the piece before is not UTF-8");
         EK_TRY(ek_cursor_take(c, ':'));
         EK_TRY(ek_cursor_int(c, &id));
         EK_TRY(reserve_id(t, id, cap));
@@ -330,6 +331,11 @@ static ek_err find_parts(parts *p, ek_cursor *c)
     return e;
 }
 
+static ek_err in_part(const char *part, ek_err err)
+{
+    return err ? ek_fail_in(err, "%s", part) : EK_OK;
+}
+
 static ek_err build(ek_tokenizer *t, const parts *p, const char *json, size_t n)
 {
     if (!p->model || !p->vocab_at || !p->merges_at)
@@ -339,19 +345,19 @@ static ek_err build(ek_tokenizer *t, const parts *p, const char *json, size_t n)
         return ek_fail(EK_EFORMAT, "added_tokens is not a list");
     int32_t cap = 0, n_vocab = 0;
     ek_cursor c = {json, n, p->vocab_at};
-    EK_TRY(read_vocab(t, &c, &cap, &n_vocab));
+    EK_TRY(in_part("model.vocab", read_vocab(t, &c, &cap, &n_vocab)));
     if (n_vocab == 0) return ek_fail(EK_EFORMAT, "the vocabulary is empty");
     EK_TRY(index_vocab(t, (size_t)n_vocab + json_array_size(p->added)));
     EK_TRY(read_normalizer(t, p->normalizer));
     EK_TRY(read_pre_tokenizer(t, p->pre_tokenizer));
     EK_TRY(read_decoder(t, p->decoder));
-    EK_TRY(read_added(t, p->added, &cap));
+    EK_TRY(in_part("added_tokens", read_added(t, p->added, &cap)));
     size_t n_entries = (size_t)n_vocab + json_array_size(p->added);
     if ((size_t)t->n_ids > 4 * n_entries + 65536)
         return ek_fail(EK_EFORMAT, "ids up to %d for %zu tokens", t->n_ids - 1, n_entries);
     EK_TRY(check_model(t, p->model));
     c.at = p->merges_at;
-    EK_TRY(ek_merges_read(t, &c, n_vocab));
+    EK_TRY(in_part("model.merges", ek_merges_read(t, &c, n_vocab)));
     derive(t);
     ek_merges_index(t);
     return EK_OK;
