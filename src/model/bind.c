@@ -349,7 +349,24 @@ static ek_err find_prefix(binder *b)
         b->prefix = prefix[i];
         if (take(b, "embed_tokens", ".weight")) return EK_OK;
     }
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) { /* how the others are called tells its whole name */
+        b->prefix = prefix[i];
+        if (take(b, "norm", ".weight")) break;
+    }
     return missing(b, "embed_tokens", ".weight");
+}
+
+/* As mlx-lm names them; one of the three is enough, so that another that is missing is called by its name. */
+static bool has_split_experts(binder *b)
+{
+    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        char bare[64];
+        snprintf(bare, sizeof bare, "layers.0.experts.switch_glu.%s", part[i]);
+        any |= take(b, bare, ".weight") != NULL;
+    }
+    return any;
 }
 
 ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, const ek_quant *q, const ek_checkpoint *from)
@@ -359,7 +376,7 @@ ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, const ek
     binder b = {.list = list, .w = w, .c = c, .from = from, .quant = q,
                 .used = ek_alloc((size_t)ek_checkpoint_count(from))};
     ek_err err = find_prefix(&b);
-    b.split_experts = !err && take(&b, "layers.0.experts.switch_glu.gate_proj", ".weight") != NULL;
+    b.split_experts = !err && has_split_experts(&b);
     if (!err) err = apply_all(&b);
     if (!err) err = check_unused(&b);
     free(b.used);

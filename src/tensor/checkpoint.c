@@ -68,15 +68,30 @@ static int by_text(const void *a, const void *b)
 
 struct names {
     char **name;
-    size_t n;
+    size_t n, cap;
 };
 
 static void add_name(struct names *list, const char *name)
 {
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->name[i], name) == 0) return;
-    list->name = ek_realloc(list->name, sizeof *list->name * (list->n + 1));
+    if (list->n && strcmp(list->name[list->n - 1], name) == 0) return; /* an index lists files in runs */
+    if (list->n == list->cap) {
+        list->cap = list->cap ? list->cap * 2 : 16;
+        list->name = ek_realloc(list->name, sizeof *list->name * list->cap);
+    }
     list->name[list->n++] = ek_strdup(name);
+}
+
+/* Sorted, each once. By sorting, because an index may name as many files as it has tensors. */
+static void sort_names(struct names *list)
+{
+    size_t kept = 0;
+    if (list->n) qsort(list->name, list->n, sizeof *list->name, by_text);
+    for (size_t i = 0; i < list->n; i++)
+        if (kept && strcmp(list->name[kept - 1], list->name[i]) == 0)
+            free(list->name[i]);
+        else
+            list->name[kept++] = list->name[i];
+    list->n = kept;
 }
 
 static void free_names(struct names *list)
@@ -104,7 +119,7 @@ static ek_err list_folder(struct names *list, const char *dir)
 
 static ek_err open_files(ek_checkpoint *c, const char *dir, struct names *list)
 {
-    qsort(list->name, list->n, sizeof *list->name, by_text);
+    sort_names(list);
     for (size_t i = 0; i < list->n; i++) {
         ek_buf path = {0};
         ek_buf_fmt(&path, "%s/%s", dir, list->name[i]);
