@@ -53,8 +53,10 @@ ek_err ek_config_text(ek_buf *out, const char *dir, const char *name);
  * fields. For makers of configurations; parse has done it. */
 ek_err ek_config_finish(ek_config *c);
 
-/* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0
- * (always keeping one owning layer of each kind). ENOTFOUND lists the names. */
+/* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0.
+ * From one period of kinds on (5 layers of e2b, 6 of the others) each kind has a layer that owns
+ * its keys and values; fewer layers are all sliding, as the first ones of the model are.
+ * ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
 
 /* Small configurations for tests: "T1" to "T6" reach every branch of the decoder between them

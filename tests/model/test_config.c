@@ -200,7 +200,13 @@ static void test_published_shapes(void **state)
         for (int n = 1, all = c.n_layers; n <= all; n++) {
             assert_int_equal(ek_config_published(&c, names[i], n), EK_OK);
             assert_int_equal(c.n_layers, n);
-            for (int l = 0; l < n; l++) assert_int_equal(c.layer[c.layer[l].donor].kind, c.layer[l].kind);
+            int owners[EK_KIND_COUNT] = {0}, period = i == 0 ? 5 : 6;
+            for (int l = 0; l < n; l++) {
+                assert_int_equal(c.layer[c.layer[l].donor].kind, c.layer[l].kind);
+                owners[c.layer[l].kind] += c.layer[l].owns_kv;
+            }
+            assert_true(owners[EK_SLIDING] > 0);
+            assert_int_equal(owners[EK_FULL] > 0, n >= period);
         }
         assert_int_equal(ek_config_published(&c, names[i], 999), EK_EINVAL);
     }
