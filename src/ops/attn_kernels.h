@@ -45,6 +45,21 @@ typedef struct ek_attn_ops {
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
 } ek_attn_ops;
 
+/* Every format there is. A file that has scores(format, leaf) and values(format, leaf) as inline
+ * bodies makes a kernel of each with EK_ATTN_KERNELS and puts them into a table with EK_ATTN_ENTRIES. */
+#define EK_ATTN_FORMATS(X)                                                                        \
+    X(EK_KV_F32) X(EK_KV_F16) X(EK_KV_BF16) X(EK_KV_I16) X(EK_KV_Q8) X(EK_KV_Q4)
+#define EK_ATTN_KERNELS(format)                                                                   \
+    static void scores_##format(ek_attn_leaf *leaf)                                               \
+    {                                                                                             \
+        scores(format, leaf);                                                                     \
+    }                                                                                             \
+    static void values_##format(ek_attn_leaf *leaf)                                               \
+    {                                                                                             \
+        values(format, leaf);                                                                     \
+    }
+#define EK_ATTN_ENTRIES(format) .scores[format] = scores_##format, .values[format] = values_##format,
+
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu);
 

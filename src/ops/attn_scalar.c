@@ -65,75 +65,11 @@ static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
         }
 }
 
-static void scores_f32(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_F32, leaf);
-}
-
-static void scores_f16(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_F16, leaf);
-}
-
-static void scores_bf16(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_BF16, leaf);
-}
-
-static void scores_i16(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_I16, leaf);
-}
-
-static void scores_q8(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_Q8, leaf);
-}
-
-static void scores_q4(ek_attn_leaf *leaf)
-{
-    scores(EK_KV_Q4, leaf);
-}
-
-static void values_f32(ek_attn_leaf *leaf)
-{
-    values(EK_KV_F32, leaf);
-}
-
-static void values_f16(ek_attn_leaf *leaf)
-{
-    values(EK_KV_F16, leaf);
-}
-
-static void values_bf16(ek_attn_leaf *leaf)
-{
-    values(EK_KV_BF16, leaf);
-}
-
-static void values_i16(ek_attn_leaf *leaf)
-{
-    values(EK_KV_I16, leaf);
-}
-
-static void values_q8(ek_attn_leaf *leaf)
-{
-    values(EK_KV_Q8, leaf);
-}
-
-static void values_q4(ek_attn_leaf *leaf)
-{
-    values(EK_KV_Q4, leaf);
-}
+EK_ATTN_FORMATS(EK_ATTN_KERNELS)
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
-    *ops = (ek_attn_ops){
-        .scores = {[EK_KV_F32] = scores_f32, [EK_KV_F16] = scores_f16, [EK_KV_BF16] = scores_bf16,
-                   [EK_KV_I16] = scores_i16, [EK_KV_Q8] = scores_q8, [EK_KV_Q4] = scores_q4},
-        .weights = weights,
-        .values = {[EK_KV_F32] = values_f32, [EK_KV_F16] = values_f16, [EK_KV_BF16] = values_bf16,
-                   [EK_KV_I16] = values_i16, [EK_KV_Q8] = values_q8, [EK_KV_Q4] = values_q4},
-    };
+    *ops = (ek_attn_ops){EK_ATTN_FORMATS(EK_ATTN_ENTRIES).weights = weights};
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);
 #else
