@@ -15,12 +15,21 @@ static const struct {
 #undef ERR
 };
 
+/* Names from files, arguments and requests are part of sentences; none may break the line or
+ * speak to a terminal. */
+static void keep_line(void)
+{
+    for (char *s = text; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+}
+
 ek_err ek_fail(ek_err code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    keep_line();
     return code;
 }
 
@@ -34,6 +43,7 @@ ek_err ek_fail_in(ek_err code, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof text)
         snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), was);
+    keep_line();
     return code;
 }
 

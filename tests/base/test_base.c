@@ -30,6 +30,8 @@ static void err_keeps_the_sentence(void **state)
     char longer[5000];
     memset(longer, 'a', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
+    ek_fail_in(ek_fail(EK_EIO, "no \x1b[1m%s", "a\nb"), "%s", "f\r\x7f");
+    assert_string_equal(ek_err_text(), "f??: no ?[1ma?b");
     ek_fail(EK_EIO, "%s", longer);
     ek_fail_in(EK_EIO, "%s", longer);
     assert_true(strlen(ek_err_text()) < 1024);
