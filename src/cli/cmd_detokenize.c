@@ -30,11 +30,12 @@ static ek_err from_json(decoder *d, ek_ids *ids, const json_t *list)
     return EK_OK;
 }
 
-static ek_err from_text(decoder *d, ek_ids *ids, const char *s)
+static ek_err from_text(decoder *d, ek_ids *ids, const ek_buf *raw)
 {
+    const char *s = ek_buf_text(raw), *all = s + raw->len;
     for (;;) {
         while (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r' || *s == ',') s++;
-        if (!*s) return EK_OK;
+        if (s == all) return EK_OK;
         char *end;
         errno = 0;
         long long id = strtoll(s, &end, 10);
@@ -49,7 +50,7 @@ static ek_err decode(void *arg, const json_t *value, const ek_buf *raw, ek_buf *
     decoder *d = arg;
     ek_ids ids = {0};
     ek_buf text = {0};
-    ek_err e = value ? from_json(d, &ids, value) : from_text(d, &ids, ek_buf_text(raw));
+    ek_err e = value ? from_json(d, &ids, value) : from_text(d, &ids, raw);
     if (e == EK_OK) {
         ek_decode(d->t, ids.data, ids.len, d->skip_special, &text);
         if (value) ek_json_quote(out, ek_buf_text(&text), text.len);

@@ -319,7 +319,7 @@ static void refuses_half_files(void **state)
     check_refused("\"b\":274", "\"b\":9999999", "ids up to 9999999");
     check_refused("\"b\":274", "\"b\":2.5", "expected a whole number");
     check_refused("\"b\":274", "\"b\n\":274", "a raw control character in a string");
-    check_refused("\"b\":274", "\"b\xFF\":274", "model.vocab: byte);
+    check_refused("\"b\":274", "\"b\xFF\":274", "model.vocab: byte");
     check_refused("\"content\":\"<bos>\"", "\"content\":\"<b>\"", "added token '<b>' has id 2, which is '<bos>'");
     check_refused("\"content\":\"<bos>\"", "\"kontent\":\"<bos>\"", "added token 2 has no content");
     check_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "supported is BPE");
