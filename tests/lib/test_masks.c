@@ -174,6 +174,39 @@ static void test_garbage(void **state)
             }
 }
 
+/* A key that some queries see and others do not: its NaN reaches the ones and not the others. */
+static void test_garbage_for_some(void **state)
+{
+    (void)state;
+    enum { H = 4, QL = 9, KL = 300, D = 64 };
+    for (int kind = 0; kind < 4; kind++) {
+        attend_scene s = attend_new(kind % 2 ? EK_TYPE_BF16 : EK_TYPE_F32, 1, H, 2, QL, KL, D, 1, 1);
+        ek_view y = ref_like(&s.y, EK_TYPE_F32), got = ref_like(&s.y, EK_TYPE_F32), mask = rule(EK_TYPE_U8, QL, KL, true, 0);
+        ek_sdpa_options causal = {.causal = true}, masked = {.mask = &mask};
+        for (int i = 0; i < QL; i++) /* and a hole that is elsewhere for every query */
+            ((uint8_t *)mask.data)[i * KL + 100 + i] = 0;
+        const ek_sdpa_options *o = kind < 2 ? &causal : &masked;
+        MUST(ek_sdpa(y, s.q, s.k, s.v, o));
+        for (int j = KL - 3; j < KL; j++) /* the last three queries see one, two and three of these */
+            for (int h = 0; h < 2; h++)
+                for (int d = 0; d < D; d++) {
+                    ref_set(&s.k, (h * KL + j) * D + d, kind % 2 ? NAN : 1);
+                    ref_set(&s.v, (h * KL + j) * D + d, NAN);
+                }
+        for (int h = 0; h < 2 && kind >= 2; h++) /* the hole of query 0 */
+            for (int d = 0; d < D; d++) ref_set(&s.v, (h * KL + 100) * D + d, NAN);
+        MUST(ek_sdpa(got, s.q, s.k, s.v, o));
+        for (int h = 0; h < H; h++)
+            for (int i = 0; i < QL; i++) {
+                bool hit = i >= QL - 3 || (kind >= 2 && i > 0);
+                ek_view a = ek_view_slice(ek_view_slice(y, 1, h, h + 1), 2, i, i + 1), b = ek_view_slice(ek_view_slice(got, 1, h, h + 1), 2, i, i + 1);
+                if (!hit) ref_same(&a, &b, "head %d, query %d, kind %d", h, i, kind);
+                else assert_true(isnan(ref_get(&b, 0)));
+            }
+        ref_free_all();
+    }
+}
+
 /* Seen keys whose scores are all -inf, beside hidden ones: equal weights for the seen alone. */
 static void test_only_inf(void **state)
 {
@@ -322,7 +355,7 @@ int main(int argc, char **argv)
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equivalence), cmocka_unit_test(test_left_padding),   cmocka_unit_test(test_padded_batch),
-        cmocka_unit_test(test_garbage),     cmocka_unit_test(test_only_inf),       cmocka_unit_test(test_company),
+        cmocka_unit_test(test_garbage),     cmocka_unit_test(test_garbage_for_some), cmocka_unit_test(test_only_inf),       cmocka_unit_test(test_company),
         cmocka_unit_test(test_first_position), cmocka_unit_test(test_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
