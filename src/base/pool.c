@@ -13,6 +13,11 @@
  * within microseconds, a wake-up through the kernel costs tens of them. */
 enum { SPINS = 20000 };
 
+/* A thread's share of a round, end << 32 | begin, on a cache line of its own. */
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t range;
+} share;
+
 struct ek_pool {
     int n_threads;
     pthread_t *thread;
@@ -20,9 +25,9 @@ struct ek_pool {
         ek_pool *pool;
         int number;
     } *worker;
+    share *share;
     ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
     void *arg;
-    _Alignas(64) _Atomic uint64_t tasks; /* count << 32 | the next task nobody has taken */
     _Alignas(64) atomic_int done;        /* tasks finished */
     _Alignas(64) atomic_uint round;      /* raised by the caller to start a round */
     atomic_bool quit;
@@ -38,23 +43,30 @@ static inline void relax(void)
 #endif
 }
 
-/* Count and place lie in one word: who takes a task holds the round open with it. A worker that
- * the system has put aside and that holds no task is never waited for; a late one finds none. */
-static int take_task(ek_pool *p)
+/* Takes a task from the front of a share or, for another thread, from its back; -1 if it is empty.
+ * Both ends lie in one word: who takes a task holds the round open with it. A worker that the system
+ * has put aside and that holds no task is never waited for; a late one finds none, or one of the
+ * next round, which is as good. */
+static int take_task(share *s, bool back)
 {
-    uint64_t now = atomic_load_explicit(&p->tasks, memory_order_acquire);
+    uint64_t now = atomic_load_explicit(&s->range, memory_order_acquire), then;
+    uint32_t begin, end;
     do {
-        if ((uint32_t)now >= now >> 32) return -1;
-    } while (!atomic_compare_exchange_weak_explicit(&p->tasks, &now, now + 1, memory_order_acq_rel,
-                                                    memory_order_acquire));
-    return (int)(uint32_t)now;
+        begin = (uint32_t)now, end = (uint32_t)(now >> 32);
+        if (begin >= end) return -1;
+        then = back ? (uint64_t)(end - 1) << 32 | begin : now + 1;
+    } while (!atomic_compare_exchange_weak_explicit(&s->range, &now, then, memory_order_acq_rel, memory_order_acquire));
+    return (int)(back ? end - 1 : begin);
 }
 
 static void run_tasks(ek_pool *p, int number)
 {
-    for (int t; (t = take_task(p)) >= 0;) {
-        p->fn(p->arg, t, number);
-        atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+    for (int i = 0; i < p->n_threads; i++) {
+        int whose = (number + i) % p->n_threads;
+        for (int t; (t = take_task(&p->share[whose], i > 0)) >= 0;) {
+            p->fn(p->arg, t, number);
+            atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+        }
     }
 }
 
@@ -103,6 +115,12 @@ ek_err ek_pool_open(ek_pool **out, int n_threads)
     pthread_cond_init(&p->wake, NULL);
     p->thread = ek_alloc(sizeof *p->thread * (size_t)n_threads);
     p->worker = ek_alloc(sizeof *p->worker * (size_t)n_threads);
+    p->share = aligned_alloc(64, sizeof *p->share * (size_t)n_threads);
+    if (!p->share) {
+        ek_pool_close(p);
+        return ek_fail(EK_ENOMEM, "no memory for a thread pool");
+    }
+    for (int i = 0; i < n_threads; i++) atomic_init(&p->share[i].range, 0);
     for (int i = 1; i < n_threads; i++) {
         p->worker[i] = (struct worker){p, i};
         if (pthread_create(&p->thread[i], NULL, work, &p->worker[i]) != 0) {
@@ -125,6 +143,7 @@ void ek_pool_close(ek_pool *p)
     pthread_mutex_destroy(&p->lock);
     free(p->thread);
     free(p->worker);
+    free(p->share);
     free(p);
 }
 
@@ -141,7 +160,11 @@ void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
     }
     p->fn = fn, p->arg = arg;
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->tasks, (uint64_t)n_tasks << 32, memory_order_release);
+    for (int i = 0; i < p->n_threads; i++) {
+        uint64_t begin = (uint64_t)n_tasks * (uint64_t)i / (uint64_t)p->n_threads;
+        uint64_t end = (uint64_t)n_tasks * (uint64_t)(i + 1) / (uint64_t)p->n_threads;
+        atomic_store_explicit(&p->share[i].range, end << 32 | begin, memory_order_release);
+    }
     start_round(p);
     run_tasks(p, 0);
     /* More threads than cores: a worker may be waiting for this one's core. */

@@ -14,7 +14,9 @@ int ek_pool_threads(const ek_pool *p);
 
 /* Calls fn(arg, task, worker) once for every task in [0, n_tasks) and returns when all are
  * done; worker in [0, threads) is the running thread's own number (for scratch memory).
- * Tasks are taken in ascending order. One caller at a time; not from inside a task.
+ * A thread takes the tasks of its own contiguous share in ascending order, then what others have left
+ * from the back: tasks that read memory one after the other stay one stream a thread.
+ * One caller at a time; not from inside a task.
  * A NULL pool runs everything in the caller. */
 typedef void ek_task_fn(void *arg, int task, int worker);
 void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks);
