@@ -2,7 +2,7 @@
 # Calls that may not stand on the way to an answer: libm's transcendentals (their bits differ between
 # machines), random numbers and clocks with hidden state, and the environment outside the options table.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bad=0
 ban() { # pattern, folders, why
   local hits

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The include rule: a file of src/ may include its own layer and those to its left (docs/ARCHITECTURE.md).
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 grep -rnE '^#include "' src --include='*.c' --include='*.h' | awk -F: '
 BEGIN {
     allow["base"]   = " base "

@@ -2,7 +2,7 @@
 # Facts about the tree: no machine paths, no notes left behind, every target of the README exists, and
 # documents that the README and CONTRIBUTING point at are there.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 bad=0
 # The letters are split so that this file does not find itself.
 if git grep -nE "/wor[k]/|/roo[t]/|/far[m]/|TOD[O]|FIXM[E]|XX[X][^A-Za-z]" -- . ':!models' ':!*.json' 2>/dev/null; then
