@@ -31,9 +31,9 @@ TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 VERSION := 0.1.0
 OPT_release := -O3
 OPT_debug   := -O0
-OPT_asan    := -O1 -fsanitize=address -fno-omit-frame-pointer
-OPT_ubsan   := -O1 -fsanitize=undefined -fno-sanitize-recover=all
-OPT_tsan    := -O1 -fsanitize=thread
+OPT_asan    := -DEK_SANITIZED -O1 -fsanitize=address -fno-omit-frame-pointer
+OPT_ubsan   := -DEK_SANITIZED -O1 -fsanitize=undefined -fno-sanitize-recover=all
+OPT_tsan    := -DEK_SANITIZED -O1 -fsanitize=thread
 OPT := $(OPT_$(CONF))
 
 # No contraction and no fast-math: the order and the rounding of every addition is written in

@@ -81,7 +81,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
 
 /* --- in `make check`: three scenes of every shape */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef EK_SANITIZED
 enum { CHECK_SCENES = 4 }; /* a sanitizer looks for other things and takes ten times as long */
 #else
 enum { CHECK_SCENES = 27 };
