@@ -148,6 +148,7 @@ typedef struct ek_sdpa_options {
                                  positions are padding. NULL with a mask: minus the number of
                                  leading keys that the mask hides from every query of b */
     const float *sinks;       /* NULL, or H scores that take weight and give no value */
+    bool f32_products;        /* products in f32 although q, k and v are all bf16 */
 } ek_sdpa_options;
 
 /* y [B, H, qL, D] = softmax(scale q k^T + mask) v, for q [B, H, qL, D] and k, v [B, Hkv, kL, D],

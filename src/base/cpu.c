@@ -27,6 +27,7 @@ unsigned ek_cpu_detect(void)
     if ((b >> 5 & 1) && fma && f16c && (saved & 6) == 6) cpu |= EK_CPU_AVX2;
     unsigned f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
     if (cpu && f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) cpu |= EK_CPU_AVX512;
+    if (cpu & EK_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
     return cpu;
 }
 #else
@@ -81,12 +82,12 @@ const char *const *ek_cpu_isas(void)
 
 ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
 {
-    static const unsigned mask[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512};
+    static const unsigned mask[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
     char usable[64] = "";
     const char *const *names = ek_cpu_isas();
     for (int i = 0; names[i]; i++) {
         if (strcmp(names[i], isa) == 0) {
-            *cpu = mask[i];
+            *cpu = mask[i] & ek_cpu_detect();
             return EK_OK;
         }
         size_t n = strlen(usable);

@@ -6,6 +6,7 @@
 
 #define EK_CPU_AVX2   1u /* AVX2, FMA and F16C */
 #define EK_CPU_AVX512 2u /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
+#define EK_CPU_BF16   4u /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
 
 unsigned ek_cpu_detect(void);             /* what this machine and its kernel allow */
 const char *ek_cpu_isa(unsigned cpu);     /* "scalar", "avx2", "avx512" for a mask */

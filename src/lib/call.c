@@ -9,6 +9,7 @@
 
 #include "base/cpu.h"
 #include "base/pool.h"
+#include "lib/kernels.h"
 #include "lib/lib.h"
 
 enum { FIRST_BLOCK = 1 << 20, KEEP = 64 << 20 /* bytes of working memory kept between calls */ };
@@ -49,8 +50,12 @@ static void start(void)
     fegetenv(&was);
     fesetenv(FE_DFL_ENV);
     state.sound = ek_cpu_float_check() == EK_OK;
+    unsigned cpu = ek_cpu_detect();
+#if defined(__x86_64__)
+    if (cpu & EK_CPU_BF16 && !lib_bf16_sound()) cpu &= ~EK_CPU_BF16;
+#endif
     fesetenv(&was);
-    atomic_store(&state.cpu, ek_cpu_detect());
+    atomic_store(&state.cpu, cpu);
 }
 
 void lib_force_cpu(unsigned cpu)

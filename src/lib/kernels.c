@@ -1,6 +1,7 @@
 #include "lib/kernels.h"
 
 #include "base/cpu.h"
+#include "lib/bf16.h"
 #include "lib/plain.h"
 
 static void widen(float *to, const uint8_t *from, ek_type t, int64_t n)
@@ -43,6 +44,21 @@ static void values(const lib_value_run *r)
     plain_values(r);
 }
 
+static void scores_bf16(const lib_score_block *b)
+{
+    plain_scores_bf16(b);
+}
+
+static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
+{
+    plain_round_bf16(e, p, from, to, l);
+}
+
+static void values_bf16(const lib_value_run *r)
+{
+    plain_values_bf16(r);
+}
+
 static void combine(float *b, const float *a, float fb, float fa, int n)
 {
     plain_combine(b, a, fb, fa, n);
@@ -58,6 +74,9 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
                        .unpack = unpack,
                        .scores = scores,
                        .values = values,
+                       .scores_bf16 = scores_bf16,
+                       .round_bf16 = round_bf16,
+                       .values_bf16 = values_bf16,
                        .combine = combine};
     ek_attn_ops attn;
     ek_attn_init(&attn, cpu);
@@ -67,5 +86,6 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
 #if defined(__x86_64__)
     if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k);
     if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k);
+    if (cpu & EK_CPU_BF16) lib_kernels_bf16(k);
 #endif
 }

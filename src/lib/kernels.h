@@ -22,18 +22,22 @@ typedef struct lib_score_block {
     ek_type type;                 /* F32, F16, BF16 */
     int dim;
     const float *q;               /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
+    const uint16_t *q16;          /* Form B: the same in bf16, which they all are; else not read */
+    float scale;                  /* Form B: of the scores; else not read */
     int n_q;                      /* 1 to EK_TILE */
     float *e;                     /* n_q rows, stride EK_SEGMENT: LIB_KEYS scores each */
 } lib_score_block;
 
-/* o[i] = fma(e[i][j], v_j, o[i]) for keys j in ascending order. */
+/* o[i] = fma(e[i][j], v_j, o[i]) for keys j in ascending order. Form B: lib/bf16.h. */
 typedef struct lib_value_run {
     const uint8_t *v;    /* row of the first key */
     ptrdiff_t stride;    /* bytes from row to row */
     int n_keys;
+    int slot;            /* Form B: of the first key in its segment */
     ek_type type;
     int dim, n_q;
     const float *e;      /* of the first key; queries EK_SEGMENT apart */
+    const uint16_t *p;   /* Form B: the same in bf16 */
     float *o;            /* queries ldo apart */
     ptrdiff_t ldo;
 } lib_value_run;
@@ -57,6 +61,12 @@ typedef struct lib_kernels {
     void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
     void (*scores)(const lib_score_block *b);
     void (*values)(const lib_value_run *r);
+    /* Attention of bf16 tensors, Form B (lib/bf16.h). values_bf16 may keep o in an order of its own, for
+     * whole 32 floats of a query, until order_bf16 is called; NULL: it does not. */
+    void (*scores_bf16)(const lib_score_block *b);
+    void (*round_bf16)(float *e, uint16_t *p, int from, int to, float *l);
+    void (*values_bf16)(const lib_value_run *r);
+    void (*order_bf16)(float *o, int dim);
     void (*combine)(float *b, const float *a, float fb, float fa, int n); /* b = a * fa + b * fb, each rounded */
     void (*weights)(ek_attn_leaf *leaf); /* the engine's */
     ek_row_ops rows;
@@ -66,5 +76,7 @@ typedef struct lib_kernels {
 void lib_kernels_init(lib_kernels *k, unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);
+void lib_kernels_bf16(lib_kernels *k);
+bool lib_bf16_sound(void); /* for a machine with EK_CPU_BF16 */
 
 #endif

@@ -9,7 +9,8 @@
 
 enum {
     TILES_A_WORKER = 4,  /* fewer, and tiles are split into segments */
-    PIECES_A_WORKER = 8, /* of split tiles */
+    PIECES_A_WORKER = 4, /* of split tiles */
+    MOST_LEVEL = 6,      /* of a block: leaves are counted in a byte */
     SPLIT_MOST = 256 << 20, /* bytes of leaves; more, and they are not */
 };
 #define FAR (INT64_C(1) << 40) /* of absolute positions */
@@ -37,15 +38,18 @@ lib_tile lib_tile_at(const lib_sdpa *s, int64_t number)
     return t;
 }
 
-void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, float *q)
+void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, lib_leaf_space *space)
 {
-    for (int i = 0; i < EK_TILE; i++, q += EK_Q_STRIDE) {
+    for (int i = 0; i < EK_TILE; i++) {
+        float *q = space->q + i * EK_Q_STRIDE;
         memset(q, 0, sizeof *q * EK_Q_STRIDE);
+        if (s->pairs) memset(space->q16 + i * EK_Q_STRIDE, 0, sizeof *space->q16 * EK_Q_STRIDE);
         if (i >= t->n_q) continue;
         const uint8_t *from = s->q.data + t->b * s->q.stride[0] + lib_query_head(s, t, i) * s->q.stride[1] +
                               lib_query_row(s, t, i) * s->q.stride[2];
         lib_load(s->k, q, from, s->q.type, s->q.stride[3], s->dim);
-        if (s->scale != 1)
+        if (s->pairs) lib_store(s->k, (uint8_t *)(space->q16 + i * EK_Q_STRIDE), EK_TYPE_BF16, 2, q, s->dim);
+        else if (s->scale != 1)
             for (int d = 0; d < s->dim; d++) q[d] *= s->scale;
     }
 }
@@ -68,12 +72,12 @@ static void combine(const lib_sdpa *s, const lib_node *earlier, lib_node *later,
     s->k->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, s->dim);
 }
 
-static void push(const lib_sdpa *s, lib_node *stack, lib_node *leaf, unsigned count, int i)
+/* A node of 2^level leaves, a whole branch of the tree, behind count leaves. */
+static void push(const lib_sdpa *s, lib_node *stack, lib_node *node, unsigned count, int level, int i)
 {
-    int level = 0;
-    for (; count >> level & 1; level++) combine(s, &stack[level], leaf, i);
-    stack[level].m[i] = leaf->m[i], stack[level].l[i] = leaf->l[i];
-    memcpy(stack[level].o + i * s->ldo, leaf->o + i * s->ldo, sizeof(float) * (size_t)s->dim);
+    for (; count >> level & 1; level++) combine(s, &stack[level], node, i);
+    stack[level].m[i] = node->m[i], stack[level].l[i] = node->l[i];
+    memcpy(stack[level].o + i * s->ldo, node->o + i * s->ldo, sizeof(float) * (size_t)s->dim);
 }
 
 /* The head's sink, the leaf before all segments: weight without value. */
@@ -82,7 +86,7 @@ static unsigned push_sink(const lib_sdpa *s, const lib_tile *t, lib_node *stack,
     if (!s->sinks) return 0;
     leaf->l[i] = ek_exp_split(s->sinks[lib_query_head(s, t, i)], &leaf->m[i]);
     memset(leaf->o + i * s->ldo, 0, sizeof(float) * (size_t)s->dim);
-    push(s, stack, leaf, 0, i);
+    push(s, stack, leaf, 0, 0, i);
     return 1;
 }
 
@@ -112,53 +116,72 @@ typedef struct worker_space {
 typedef struct work {
     const lib_sdpa *s;
     worker_space *space;
-    int64_t n_tiles, most_segs, segs; /* of a tile; of a task */
-    lib_node *leaves;    /* [tile][segment], if tiles are split */
-    uint8_t *live;
+    int64_t n_tiles, most_leaves; /* of a tile */
+    /* If tiles are split: into blocks of 2^level leaves, the leaves of a tile numbered from its first
+     * segment, or its sink. Either each query sees the segments from the first on without a gap, so that
+     * a block is a branch of its tree; or level is 0. */
+    int level;
+    int64_t blocks, blocks_a_task; /* of a tile */
+    lib_node *nodes;     /* [tile][block][level + 1] */
+    uint8_t *count;      /* [tile][block][EK_TILE]: leaves of a query in a block */
 } work;
+
+/* Leaves [first, end) of a tile go on the stack; count is of each query. */
+static void push_leaves(const lib_sdpa *s, const lib_tile *t, int64_t first, int64_t end, worker_space *space, lib_node *stack,
+                        unsigned *count)
+{
+    for (int i = 0; i < t->n_q; i++) count[i] = first == 0 ? push_sink(s, t, stack, &space->now, i) : 0;
+    for (int64_t leaf = first; leaf < end; leaf++) {
+        int64_t seg = t->seg0 + leaf - (s->sinks != NULL);
+        if (seg < t->seg0 || seg >= t->seg1) continue;
+        unsigned live = lib_leaf(s, t, seg, &space->leaf, &space->now);
+        for (int i = 0; i < t->n_q; i++)
+            if (live >> i & 1) push(s, stack, &space->now, count[i]++, 0, i);
+    }
+}
 
 static void tile_task(void *arg, int64_t task, int worker)
 {
     const work *w = arg;
-    const lib_sdpa *s = w->s;
     worker_space *space = &w->space[worker];
-    lib_tile t = lib_tile_at(s, task);
+    lib_tile t = lib_tile_at(w->s, task);
     unsigned count[EK_TILE];
-    lib_tile_queries(s, &t, space->leaf.q);
-    for (int i = 0; i < t.n_q; i++) count[i] = push_sink(s, &t, space->stack, &space->now, i);
-    for (int64_t seg = t.seg0; seg < t.seg1; seg++) {
-        unsigned live = lib_leaf(s, &t, seg, &space->leaf, &space->now);
-        for (int i = 0; i < t.n_q; i++)
-            if (live >> i & 1) push(s, space->stack, &space->now, count[i]++, i);
-    }
-    for (int i = 0; i < t.n_q; i++) finish(s, &t, space->stack, count[i], i, space->leaf.e);
+    lib_tile_queries(w->s, &t, &space->leaf);
+    push_leaves(w->s, &t, 0, w->most_leaves, space, space->stack, count);
+    for (int i = 0; i < t.n_q; i++) finish(w->s, &t, space->stack, count[i], i, space->leaf.e);
 }
 
-static void segment_task(void *arg, int64_t task, int worker)
+static void block_task(void *arg, int64_t task, int worker)
 {
     const work *w = arg;
-    int64_t tasks = (w->most_segs + w->segs - 1) / w->segs, number = task / tasks, first = task % tasks * w->segs;
+    int64_t tasks = (w->blocks + w->blocks_a_task - 1) / w->blocks_a_task, number = task / tasks;
+    int64_t first = task % tasks * w->blocks_a_task;
+    worker_space *space = &w->space[worker];
     lib_tile t = lib_tile_at(w->s, number);
-    lib_leaf_space *space = &w->space[worker].leaf;
-    lib_tile_queries(w->s, &t, space->q);
-    for (int64_t i = first; i < first + w->segs && i < w->most_segs; i++) {
-        int64_t at = number * w->most_segs + i;
-        w->live[at] = t.seg0 + i < t.seg1 ? (uint8_t)lib_leaf(w->s, &t, t.seg0 + i, space, &w->leaves[at]) : 0;
+    unsigned count[EK_TILE];
+    lib_tile_queries(w->s, &t, &space->leaf);
+    for (int64_t b = first; b < first + w->blocks_a_task && b < w->blocks; b++) {
+        int64_t at = number * w->blocks + b;
+        push_leaves(w->s, &t, b << w->level, (b + 1) << w->level, space, &w->nodes[at * (w->level + 1)], count);
+        for (int i = 0; i < t.n_q; i++) w->count[at * EK_TILE + i] = (uint8_t)count[i];
     }
 }
 
 static void join_task(void *arg, int64_t task, int worker)
 {
     const work *w = arg;
-    const lib_sdpa *s = w->s;
     worker_space *space = &w->space[worker];
-    lib_tile t = lib_tile_at(s, task / EK_TILE);
+    lib_tile t = lib_tile_at(w->s, task / EK_TILE);
     int i = (int)(task % EK_TILE);
     if (i >= t.n_q) return;
-    unsigned count = push_sink(s, &t, space->stack, &space->now, i);
-    for (int64_t at = task / EK_TILE * w->most_segs, end = at + t.seg1 - t.seg0; at < end; at++)
-        if (w->live[at] >> i & 1) push(s, space->stack, &w->leaves[at], count++, i);
-    finish(s, &t, space->stack, count, i, space->leaf.e);
+    unsigned count = 0;
+    for (int64_t at = task / EK_TILE * w->blocks, end = at + w->blocks; at < end; at++)
+        for (int level = w->level; level >= 0; level--) /* a block with fewer leaves is the query's last */
+            if (w->count[at * EK_TILE + i] >> level & 1) {
+                push(w->s, space->stack, &w->nodes[at * (w->level + 1) + level], count, level, i);
+                count += 1u << level;
+            }
+    finish(w->s, &t, space->stack, count, i, space->leaf.e);
 }
 
 static bool take_node(lib_call *c, const lib_sdpa *s, lib_node *n)
@@ -173,47 +196,52 @@ static ek_err take_space(lib_call *c, work *w)
 {
     const lib_sdpa *s = w->s;
     int levels = 1;
-    for (int64_t n = w->most_segs + 1; n > 1; n /= 2) levels++;
+    for (int64_t n = w->most_leaves; n > 1; n /= 2) levels++;
     w->space = lib_take_array(c, (size_t)c->n_workers, sizeof *w->space);
     if (!w->space) return EK_ENOMEM;
     for (int i = 0; i < c->n_workers; i++) {
         worker_space *p = &w->space[i];
         p->leaf.q = lib_take(c, sizeof(float) * EK_TILE * EK_Q_STRIDE);
         p->leaf.e = lib_take(c, sizeof(float) * EK_TILE * EK_SEGMENT);
+        p->leaf.q16 = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_Q_STRIDE);
+        p->leaf.p = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_SEGMENT);
         p->leaf.rows = lib_take(c, sizeof(float) * LIB_KEYS * (size_t)s->ldo);
         p->stack = lib_take_array(c, (size_t)levels, sizeof *p->stack);
-        if (!p->leaf.q || !p->leaf.e || !p->leaf.rows || !p->stack || !take_node(c, s, &p->now)) return EK_ENOMEM;
+        if (!p->leaf.q || !p->leaf.e || !p->leaf.q16 || !p->leaf.p || !p->leaf.rows || !p->stack || !take_node(c, s, &p->now)) return EK_ENOMEM;
         for (int l = 0; l < levels; l++)
             if (!take_node(c, s, &p->stack[l])) return EK_ENOMEM;
     }
     return EK_OK;
 }
 
-static ek_err take_leaves(lib_call *c, work *w)
+static ek_err take_blocks(lib_call *c, work *w)
 {
-    size_t n = (size_t)(w->n_tiles * w->most_segs);
-    w->leaves = lib_take_array(c, n, sizeof *w->leaves);
-    w->live = lib_take(c, n);
-    if (!w->leaves || !w->live) return EK_ENOMEM;
+    size_t blocks = (size_t)(w->n_tiles * w->blocks), n = blocks * (size_t)(w->level + 1);
+    w->nodes = lib_take_array(c, n, sizeof *w->nodes);
+    w->count = lib_take_array(c, blocks, EK_TILE);
+    if (!w->nodes || !w->count) return EK_ENOMEM;
     for (size_t i = 0; i < n; i++)
-        if (!take_node(c, w->s, &w->leaves[i])) return EK_ENOMEM;
+        if (!take_node(c, w->s, &w->nodes[i])) return EK_ENOMEM;
     return EK_OK;
 }
 
 static ek_err run(lib_call *c, const lib_sdpa *s)
 {
-    work w = {.s = s, .n_tiles = s->batch * s->kv_heads * s->tiles_a_head, .most_segs = s->n_keys / EK_SEGMENT + 2};
+    work w = {.s = s, .n_tiles = s->batch * s->kv_heads * s->tiles_a_head, .most_leaves = s->n_keys / EK_SEGMENT + 2 + (s->sinks != NULL)};
     EK_TRY(take_space(c, &w));
     bool split = w.n_tiles < (int64_t)c->n_workers * TILES_A_WORKER && c->n_workers > 1 && s->n_keys > EK_SEGMENT &&
-                 w.n_tiles * w.most_segs < SPLIT_MOST / (EK_TILE * s->ldo * (int64_t)sizeof(float));
+                 w.n_tiles * w.most_leaves < SPLIT_MOST / (EK_TILE * s->ldo * (int64_t)sizeof(float));
     if (!split) {
         lib_run(c, tile_task, &w, w.n_tiles);
         return EK_OK;
     }
-    EK_TRY(take_leaves(c, &w));
-    w.segs = w.n_tiles * w.most_segs / ((int64_t)c->n_workers * PIECES_A_WORKER);
-    if (w.segs < 1) w.segs = 1;
-    lib_run(c, segment_task, &w, w.n_tiles * ((w.most_segs + w.segs - 1) / w.segs));
+    int64_t leaves = w.n_tiles * w.most_leaves / ((int64_t)c->n_workers * PIECES_A_WORKER); /* of a task */
+    bool gapless = !s->masked && (!s->window || s->rows == 1);
+    w.blocks_a_task = gapless || leaves < 1 ? 1 : leaves;
+    while (gapless && w.level < MOST_LEVEL && leaves >> (w.level + 1)) w.level++;
+    w.blocks = ((w.most_leaves - 1) >> w.level) + 1;
+    EK_TRY(take_blocks(c, &w));
+    lib_run(c, block_task, &w, w.n_tiles * ((w.blocks + w.blocks_a_task - 1) / w.blocks_a_task));
     lib_run(c, join_task, &w, w.n_tiles * EK_TILE);
     return EK_OK;
 }
@@ -312,6 +340,7 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     EK_TRY(check_kv(c, &s, &s.values, v, vq, "v"));
     if (how.mask) EK_TRY(check_mask(&s, how.mask));
     if (how.window < 0) return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, a);
+    s.pairs = k && s.q.type == EK_TYPE_BF16 && s.keys.dense.type == EK_TYPE_BF16 && s.values.dense.type == EK_TYPE_BF16 && !how.f32_products;
     s.window = how.window < s.n_keys + s.rows ? how.window : 0; /* a longer one hides nothing */
     s.scale = how.scale != 0 ? how.scale : 1 / sqrtf((float)s.dim);
     if (yv.count == 0) return EK_OK;
@@ -319,7 +348,7 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     EK_TRY(find_starts(c, &s, how.key_start));
     s.ratio = (int)(s.heads / s.kv_heads);
     s.tiles_a_head = (s.rows * s.ratio + EK_TILE - 1) / EK_TILE;
-    s.ldo = (s.dim + 15) / 16 * 16;
+    s.ldo = (s.dim + 31) / 32 * 32;
     const lib_kv *kp = &s.keys, *vp = &s.values; /* absent views have no elements */
     EK_TRY(lib_out_begin(c, &out, &yv, 10,
                          (const lib_view *[]){&s.q, &s.mask, &kp->dense, &vp->dense, &kp->q.codes, &kp->q.scales, &kp->q.biases,

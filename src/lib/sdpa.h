@@ -21,6 +21,7 @@ typedef struct lib_sdpa {
     int64_t batch, heads, kv_heads, rows, n_keys; /* B, H, Hkv, qL, kL */
     int ratio, dim;                               /* H / Hkv; D */
     float scale;
+    bool pairs;               /* q, k and v are bf16: Form B (lib/bf16.h) */
     bool causal;
     int64_t window;           /* 0: none */
     bool masked;
@@ -28,7 +29,7 @@ typedef struct lib_sdpa {
     int64_t *key_start;       /* B */
     const float *sinks;       /* H, or NULL */
     int64_t tiles_a_head;     /* tiles of one KV head of one b */
-    ptrdiff_t ldo;            /* D rounded up to 16 */
+    ptrdiff_t ldo;            /* D rounded up to 32 */
 } lib_sdpa;
 
 /* Up to EK_TILE queries that read one KV head: row by row, head by head of the group. */
@@ -43,7 +44,8 @@ typedef struct lib_tile {
 typedef struct lib_leaf_space {
     float *q;    /* [EK_TILE][EK_Q_STRIDE] */
     float *e;    /* [EK_TILE][EK_SEGMENT] */
-    float *rows; /* [LIB_KEYS][dim]: keys or values that are not read in place */
+    float *rows; /* [LIB_KEYS][dim]: keys or values that are not read in place; Form B: in bf16 */
+    uint16_t *q16, *p; /* Form B: q, and e after it was rounded, in bf16 */
 } lib_leaf_space;
 
 /* A sum of segments: o relative to 2^m. */
@@ -54,7 +56,7 @@ typedef struct lib_node {
 } lib_node;
 
 lib_tile lib_tile_at(const lib_sdpa *s, int64_t number);
-void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, float *q);
+void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, lib_leaf_space *space);
 static inline int64_t lib_query_row(const lib_sdpa *s, const lib_tile *t, int i)
 {
     return (t->first + i) / s->ratio;

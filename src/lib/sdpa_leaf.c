@@ -102,9 +102,24 @@ static void read_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int6
     lib_decode(s->k, &m, j, 0, s->dim, to);
 }
 
+/* Row j where kernels can read it: as f32, in Form B as it is. Returns the bytes of such a row. */
+static ptrdiff_t copy_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t j, int place, lib_leaf_space *space)
+{
+    if (!s->pairs) {
+        read_row(s, x, t, j, space->rows + (ptrdiff_t)place * s->dim);
+        return (ptrdiff_t)sizeof(float) * s->dim;
+    }
+    uint16_t *to = (uint16_t *)space->rows + (ptrdiff_t)place * s->dim;
+    const uint8_t *from = row_at(x, t, j);
+    for (int d = 0; d < s->dim; d++) memcpy(to + d, from + d * lib_stride(&x->dense, 1), sizeof *to);
+    return (ptrdiff_t)sizeof *to * s->dim;
+}
+
 static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space)
 {
     lib_score_block b = {.type = s->keys.direct ? s->keys.dense.type : EK_TYPE_F32, .dim = s->dim, .q = space->q, .n_q = t->n_q};
+    ptrdiff_t copied = s->dim * (s->pairs ? (ptrdiff_t)sizeof(uint16_t) : (ptrdiff_t)sizeof(float));
+    b.q16 = space->q16, b.scale = s->scale;
     for (int j0 = 0; j0 < EK_SEGMENT; j0 += LIB_KEYS) {
         unsigned some = (unsigned)(v->any[j0 / 64] >> (j0 % 64)) & 0xffffu;
         if (!some) continue;
@@ -113,13 +128,14 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
             int from = some >> j & 1 ? j : first;
             if (s->keys.direct) b.key[j] = row_at(&s->keys, t, base + j0 + from);
             else {
-                b.key[j] = (const uint8_t *)(space->rows + (ptrdiff_t)from * s->dim);
-                if (from == j) read_row(s, &s->keys, t, base + j0 + j, space->rows + (ptrdiff_t)j * s->dim);
+                b.key[j] = (const uint8_t *)space->rows + from * copied;
+                if (from == j) copy_row(s, &s->keys, t, base + j0 + j, j, space);
             }
         }
         b.ahead = s->keys.direct ? AHEAD * s->keys.dense.stride[2] : 0;
         b.e = space->e + j0;
-        s->k->scores(&b);
+        if (s->pairs) s->k->scores_bf16(&b);
+        else s->k->scores(&b);
     }
 }
 
@@ -167,6 +183,12 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf)
     }
 }
 
+static void round_weights(const lib_sdpa *s, const lib_tile *t, ek_attn_leaf *leaf, const sight *v, uint16_t *p)
+{
+    for (int i = 0; i < t->n_q; i++)
+        if (v->live >> i & 1) s->k->round_bf16(leaf->e + i * EK_SEGMENT, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
+}
+
 /* ------------------------------------------------------------------ values */
 
 /* Keys [from, to) for queries [i, i + n_q). */
@@ -175,29 +197,41 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
 {
     const lib_kv *x = &s->values;
     lib_value_run r = {.type = EK_TYPE_F32, .dim = s->dim, .n_q = n_q, .ldo = s->ldo, .o = out->o + i * s->ldo};
-    const float *e = space->e + i * EK_SEGMENT;
-    if (x->direct) {
-        r.v = row_at(x, t, base + from), r.stride = x->dense.stride[2], r.n_keys = to - from, r.type = x->dense.type;
-        r.e = e + from;
-        s->k->values(&r);
-        return;
-    }
-    r.v = (const uint8_t *)space->rows, r.stride = (ptrdiff_t)sizeof(float) * s->dim;
-    for (int j = from; j < to; j += LIB_KEYS) {
-        r.n_keys = to - j < LIB_KEYS ? to - j : LIB_KEYS;
-        for (int n = 0; n < r.n_keys; n++) read_row(s, x, t, base + j + n, space->rows + (ptrdiff_t)n * s->dim);
-        r.e = e + j;
-        s->k->values(&r);
+    for (int j = from, end; j < to; j = end) {
+        if (x->direct) {
+            r.v = row_at(x, t, base + j), r.stride = x->dense.stride[2], r.type = x->dense.type;
+            end = to;
+        } else { /* whole pairs at a time */
+            end = j / LIB_KEYS * LIB_KEYS + LIB_KEYS < to ? j / LIB_KEYS * LIB_KEYS + LIB_KEYS : to;
+            for (int n = j; n < end; n++) r.stride = copy_row(s, x, t, base + n, n - j, space);
+            r.v = (const uint8_t *)space->rows;
+        }
+        r.n_keys = end - j, r.slot = j;
+        r.e = space->e + i * EK_SEGMENT + j, r.p = space->p + i * EK_SEGMENT + j;
+        if (s->pairs) s->k->values_bf16(&r);
+        else s->k->values(&r);
     }
 }
 
+/* What the queries see of slots [j, j + step). */
+static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
+{
+    *all = bit(v->all, j) && bit(v->all, j + step - 1);
+    *some = bit(v->any, j) || bit(v->any, j + step - 1);
+}
+
 /* Keys that all queries see in one go; the others query by query. Each query meets its keys in
- * ascending order. */
+ * ascending order; in Form B pairs of slots stay together. */
 static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space, const lib_node *out)
 {
+    const int step = s->pairs ? 2 : 1;
     for (int j = 0, end; j < EK_SEGMENT; j = end) {
-        bool all = bit(v->all, j), some = bit(v->any, j);
-        for (end = j + 1; end < EK_SEGMENT && bit(v->all, end) == all && bit(v->any, end) == some;) end++;
+        bool all, some, next_all, next_some;
+        seen_by(v, j, step, &all, &some);
+        for (end = j + step; end < EK_SEGMENT; end += step) {
+            seen_by(v, end, step, &next_all, &next_some);
+            if (next_all != all || next_some != some) break;
+        }
         if (all) add_run(s, t, base, space, out, 0, t->n_q, j, end);
         else if (some)
             for (int i = 0; i < t->n_q; i++)
@@ -223,12 +257,18 @@ unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_sp
     memcpy(leaf.to, v.to, sizeof v.to);
     s->k->weights(&leaf);
     hide_again(t, &v, &leaf);
+    if (s->pairs) round_weights(s, t, &leaf, &v, space->p);
     for (int i = 0; i < t->n_q; i++) {
         out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
         memset(out->o + i * s->ldo, 0, sizeof *out->o * (size_t)s->ldo);
         /* a query that sees nothing takes part in the sums of the others, without effect */
-        if (!(v.live >> i & 1)) memset(space->e + i * EK_SEGMENT, 0, sizeof *space->e * EK_SEGMENT);
+        if (!(v.live >> i & 1)) {
+            memset(space->e + i * EK_SEGMENT, 0, sizeof *space->e * EK_SEGMENT);
+            memset(space->p + i * EK_SEGMENT, 0, sizeof *space->p * EK_SEGMENT);
+        }
     }
     value(s, t, base, &v, space, out);
+    if (s->pairs && s->k->order_bf16)
+        for (int i = 0; i < t->n_q; i++) s->k->order_bf16(out->o + i * s->ldo, s->dim);
     return v.live;
 }

@@ -99,3 +99,10 @@ void attend_options(ek_sdpa_options *o, ek_view *mask, enum attend_mask kind, co
     }
     if (kind == ATTEND_ADDED || kind == ATTEND_BOOL) o->mask = mask;
 }
+
+attend_scene attend_f32(ek_type t, int b, int h, int hkv, int ql, int kl, int d)
+{
+    attend_scene s = attend_new(t, b, h, hkv, ql, kl, d, 1, 1);
+    s.y = ref_like(&s.y, EK_TYPE_F32);
+    return s;
+}

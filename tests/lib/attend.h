@@ -16,6 +16,9 @@ typedef struct attend_scene {
 } attend_scene;
 attend_scene attend_new(ek_type t, int b, int h, int hkv, int ql, int kl, int d, double q_most, double v_most);
 
+/* As attend_new with scales of 1, and a result in f32, which hides no bit. */
+attend_scene attend_f32(ek_type t, int b, int h, int hkv, int ql, int kl, int d);
+
 enum attend_mask { ATTEND_NONE, ATTEND_ADDED, ATTEND_BOOL, ATTEND_CAUSAL, ATTEND_MASKS };
 /* Fills *o and, for the two that need one, *mask of shape [B, H, qL, kL]. */
 void attend_options(ek_sdpa_options *o, ek_view *mask, enum attend_mask kind, const attend_scene *s, double scale);

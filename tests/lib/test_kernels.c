@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/cpu.h"
+#include "lib/bf16.h"
 #include "lib/plain.h"
 #include "ref.h"
 
@@ -218,12 +219,100 @@ static void test_attention(void **state)
     ref_free_all();
 }
 
+/* Numbers around every bound of Form B among ordinary ones: zeros, what counts as zero, the least that
+ * does not, and what cancels. */
+static uint16_t bf16_of(uint64_t key, uint64_t i)
+{
+    static const uint16_t odd[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x2000, 0x9f80, 0x3f80, 0xbf80};
+    double u = ref_uniform(key, 2 * i);
+    if (u < 0.3) return odd[(size_t)(u / 0.3 * 10)];
+    return ek_f32_bf16((float)ldexp(ref_normal(key, 2 * i + 1), u < 0.5 ? -64 : 0));
+}
+
+/* Form B by every instruction set, with and without the instruction for it. */
+static void test_bf16(void **state)
+{
+    (void)state;
+    static const unsigned masks[] = {EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
+    static const int dims[] = {1, 2, 7, 16, 31, 32, 33, 64, 72, 96, 130, 256, 511, 512};
+    static uint16_t q[EK_TILE * EK_Q_STRIDE], p[EK_TILE * EK_SEGMENT], p2[EK_TILE * EK_SEGMENT];
+    static float e[EK_TILE * EK_SEGMENT], e2[EK_TILE * EK_SEGMENT], o[EK_TILE * 512], o2[EK_TILE * 512];
+    enum { ROWS = 150 };
+    uint16_t *rows = ref_take(ROWS * 512 * 2 + 64);
+    for (int i = 0; i < ROWS * 512; i++) rows[i] = bf16_of(1, (uint64_t)i);
+    for (size_t c = 0; c < sizeof masks / sizeof *masks; c++) {
+        if ((ek_cpu_detect() & masks[c]) != masks[c]) continue;
+        lib_kernels k;
+        lib_kernels_init(&k, masks[c]);
+        for (size_t d = 0; d < sizeof dims / sizeof *dims; d++)
+            for (int nq = 1; nq <= EK_TILE; nq++) {
+                int dim = dims[d];
+                memset(q, 0, sizeof q);
+                for (int i = 0; i < nq; i++)
+                    for (int n = 0; n < dim; n++) q[i * EK_Q_STRIDE + n] = bf16_of(2, (uint64_t)(i * 512 + n));
+                lib_score_block b = {.type = EK_TYPE_BF16, .dim = dim, .q16 = q, .scale = nq % 2 ? 1 : 0x1.3p-3f, .n_q = nq, .e = e};
+                for (int j = 0; j < LIB_KEYS; j++) b.key[j] = (uint8_t *)(rows + j * 5 % 13 * dim);
+                plain_scores_bf16(&b);
+                b.e = e2;
+                k.scores_bf16(&b);
+                for (int i = 0; i < nq; i++) same(e + i * EK_SEGMENT, e2 + i * EK_SEGMENT, LIB_KEYS * 4, "scores of bf16", dim, nq);
+
+                for (int i = 0; i < EK_TILE * EK_SEGMENT; i++) p[i] = bf16_of(3, (uint64_t)i) & 0x7fff;
+                for (int i = 0; i < EK_TILE * EK_SEGMENT; i++) e[i] = ek_bf16_f32(p[i]);
+                for (int slot = 0; slot < 3; slot++)
+                    for (int n = 1; n < ROWS; n += n < 4 ? 1 : n < 40 ? 29 : 60) {
+                        lib_value_run r = {.v = (uint8_t *)rows, .stride = 2 * dim, .n_keys = n, .slot = slot, .type = EK_TYPE_BF16, .dim = dim, .n_q = nq,
+                                           .e = e + slot, .p = p + slot, .o = o, .ldo = (dim + 31) / 32 * 32};
+                        memset(o, 0, sizeof o), memset(o2, 0, sizeof o2);
+                        plain_values_bf16(&r);
+                        r.o = o2;
+                        k.values_bf16(&r);
+                        for (int i = 0; i < nq; i++) {
+                            if (k.order_bf16) k.order_bf16(o2 + i * r.ldo, dim);
+                            same(o + i * r.ldo, o2 + i * r.ldo, (size_t)dim * 4, "values of bf16", dim, n);
+                        }
+                    }
+            }
+        for (int from = 0; from < 40; from += 13)
+            for (int to = from + 1; to <= EK_SEGMENT; to += 51) {
+                float want, got;
+                memset(p, 0, sizeof p), memset(p2, 0, sizeof p2);
+                for (int j = 0; j < EK_SEGMENT; j++) e[j] = e2[j] = j < from || j >= to ? 0 : (float)ldexp(ref_uniform(4, (uint64_t)j), -(j * 7 % 120));
+                plain_round_bf16(e, p, from, to, &want);
+                k.round_bf16(e2, p2, from, to, &got);
+                same(e, e2, EK_SEGMENT * 4, "rounded weights", from, to);
+                same(p, p2, EK_SEGMENT * 2, "rounded weights in bf16", from, to);
+                same(&want, &got, 4, "sum of rounded weights", from, to);
+            }
+    }
+    ref_free_all();
+}
+
+/* The step itself against exact arithmetic: integers, where nothing rounds twice. */
+static void test_bf16_step(void **state)
+{
+    (void)state;
+    const float least = 0x1p-126f;
+    assert_true(plain_step(0, 0x1p-63f, 0x1p-63f) == least);
+    assert_true(plain_step(0, 0x1p-64f, 0x1p-63f) == 0); /* below: zero */
+    assert_true(signbit(plain_step(0, -0x1p-64f, 0x1p-63f)));
+    assert_true(plain_step(1, 0x1p-130f, 0x1p127f) == 1); /* a factor that counts as zero */
+    assert_true(plain_step(0x1p-126f, 0x1p-63f, -0x1p-73f) == 0); /* 2^-126 - 2^-136 */
+    assert_true(plain_step(0x1p-126f, 0x1p-75f, -0x1p-75f) == 0); /* 2^-126 - 2^-150: 24 bits hold it */
+    assert_true(plain_step(0x1p-126f, 0x1p-76f, -0x1p-76f) == least); /* 2^-126 - 2^-152: rounds up again */
+    assert_true(plain_step(-0x1p-126f, 0x1p-76f, 0x1p-76f) == -least);
+    assert_true(plain_step(0x1p24f, 1, 1) == 0x1p24f && plain_step(0x1p24f, 1, 3) == 0x1p24f + 4);
+    assert_true(plain_pair(0x1p24f, -0x1p24f, 1, 1, 1) == 0); /* the second first: the 1 is lost */
+    assert_true(isnan(plain_step(0, INFINITY, 0)) && isinf(plain_step(0, 0x1p127f, 2)));
+}
+
 int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conversions), cmocka_unit_test(test_affine),    cmocka_unit_test(test_turn_and_madd), cmocka_unit_test(test_affine_turned),
         cmocka_unit_test(test_unpack),      cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bf16),        cmocka_unit_test(test_bf16_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

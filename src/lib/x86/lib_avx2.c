@@ -10,6 +10,7 @@ enum { MADD_ROWS = 3, VALUE_QUERIES = 4 };
 #define MADD_MOST 3
 
 #include "lib/x86/lib_tile.h"
+#include "lib/x86/lib_pairs.h"
 
 /* 8 vectors of 8 dwords become their columns. */
 INLINE void turn_8(__m256i *r)
@@ -166,5 +167,8 @@ void lib_kernels_avx2(lib_kernels *k)
     k->unpack = unpack;
     k->scores = scores;
     k->values = values;
+    k->scores_bf16 = scores_bf16;
+    k->round_bf16 = round_bf16;
+    k->values_bf16 = values_bf16;
     k->combine = combine;
 }

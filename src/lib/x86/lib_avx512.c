@@ -10,6 +10,7 @@ enum { MADD_ROWS = 6, VALUE_QUERIES = 8 };
 #define MADD_MOST 6
 
 #include "lib/x86/lib_tile.h"
+#include "lib/x86/lib_pairs.h"
 
 /* 16 vectors of 16 dwords become their columns. */
 INLINE void turn_16(__m512i *r)
@@ -281,5 +282,8 @@ void lib_kernels_avx512(lib_kernels *k)
     k->madd_few = madd_few;
     k->scores = scores;
     k->values = values;
+    k->scores_bf16 = scores_bf16;
+    k->round_bf16 = round_bf16;
+    k->values_bf16 = values_bf16;
     k->combine = combine;
 }

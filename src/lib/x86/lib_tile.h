@@ -4,21 +4,9 @@
 #define EK_LIB_X86_LIB_TILE_H
 
 #include "lib/plain.h"
+#include "lib/x86/lib_vec.h"
 
 enum { MADD_VECS = 4, VALUE_VECS = 2, VALUE_KEYS = 32 };
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* Into the second-level cache: in the first one, rows 512 bytes apart would push each other out. The
- * address may lie behind the tensor: a prefetch of it does nothing. */
-INLINE void fetch(const uint8_t *p, ptrdiff_t ahead)
-{
-    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T1);
-}
 
 /* nr rows by MADD_VECS vectors from column c. */
 INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float *panel, int depth, int c, const int nr)

@@ -1,0 +1,20 @@
+/* What every file of the library's inner loops uses. After one of ops/x86/vec_*.h. */
+#ifndef EK_LIB_X86_LIB_VEC_H
+#define EK_LIB_X86_LIB_VEC_H
+
+#include <stddef.h>
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Into the second-level cache: in the first one, rows 512 bytes apart would push each other out. The
+ * address may lie behind the tensor: a prefetch of it does nothing. */
+INLINE void fetch(const uint8_t *p, ptrdiff_t ahead)
+{
+    _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T1);
+}
+
+#endif
