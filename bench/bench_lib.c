@@ -149,20 +149,21 @@ static void bench_products(ek_pool *pool, unsigned cpu)
 
 /* ------------------------------------------------------------------ attention */
 
-static void bench_sdpa(ek_pool *pool, ek_type qt, ek_type t, int heads, int kv_heads, int rows, int keys, int dim)
+static void bench_sdpa(ek_pool *pool, ek_precision precision, ek_type t, int heads, int kv_heads, int rows, int keys, int dim)
 {
     size_t size = t == EK_TYPE_F32 ? 4 : 2, one = (size_t)kv_heads * (size_t)keys * (size_t)dim * size;
+    const ek_type qt = precision == EK_BFLOAT16 ? EK_TYPE_BF16 : EK_TYPE_F32;
     int copies = (int)(((size_t)256 << 20) / (2 * one));
     if (copies < 1) copies = 1;
     uint8_t *kv = noise(2 * one * (size_t)copies, t == EK_TYPE_F16 ? 0xb3ffb3ffb3ffb3ff : t == EK_TYPE_BF16 ? 0xbf7fbf7fbf7fbf7f : 0xbf7fffffbf7fffff);
-    float *q = noise(sizeof *q * (size_t)(heads * rows * dim), qt == EK_TYPE_F32 ? 0xbd7fffffbd7fffff : 0xb37fb37fb37fb37f), *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
+    float *q = noise(sizeof *q * (size_t)(heads * rows * dim), precision == EK_BFLOAT16 ? 0xbd7fbd7fbd7fbd7f : 0xbd7fffffbd7fffff), *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
     static times time, read;
     time.n = read.n = 0;
     for (int r = 0; r < ROUNDS; r++)
         for (int i = 0; i < copies; i++) { /* every other call reads only */
             uint8_t *k = kv + 2 * one * (size_t)i;
             double start = ek_now();
-            ek_sdpa_options o = {.causal = true};
+            ek_sdpa_options o = {.causal = true, .precision = precision};
             if ((r + i) % 2) {
                 add(&read, read_time(pool, k, 2 * one));
                 continue;
@@ -172,7 +173,7 @@ static void bench_sdpa(ek_pool *pool, ek_type qt, ek_type t, int heads, int kv_h
             add(&time, ek_now() - start);
         }
     static const char *const name[] = {"f32", "f16", "bf16"};
-    printf("q %-4s k, v %-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n", name[qt], name[t], heads,
+    printf("%-11s %-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n", precision == EK_BFLOAT16 ? "EK_BFLOAT16" : "EK_EXACT", name[t], heads,
            kv_heads, rows, keys, dim, 1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * fast(&read) / fast(&time));
     fflush(stdout);
     ek_free_big(kv, 2 * one * (size_t)copies + 64);
@@ -193,13 +194,14 @@ int main(int argc, char **argv)
     printf("%s, %s, %d threads\n", ek_cpu_model(), ek_isa(), threads);
     if (argc < 3 || strcmp(argv[2], "sdpa")) bench_products(pool, cpu);
     if (argc < 3 || strcmp(argv[2], "products")) {
-        bench_sdpa(pool, EK_TYPE_BF16, EK_TYPE_BF16, 8, 1, 1, 8192, 256);
-        bench_sdpa(pool, EK_TYPE_F32, EK_TYPE_BF16, 8, 1, 1, 8192, 256);
-        bench_sdpa(pool, EK_TYPE_F16, EK_TYPE_F16, 8, 1, 1, 8192, 256);
-        bench_sdpa(pool, EK_TYPE_F32, EK_TYPE_F32, 8, 1, 1, 8192, 256);
-        bench_sdpa(pool, EK_TYPE_BF16, EK_TYPE_BF16, 8, 8, 1, 8192, 256);
-        bench_sdpa(pool, EK_TYPE_BF16, EK_TYPE_BF16, 8, 1, 64, 2048, 256);
-        bench_sdpa(pool, EK_TYPE_F32, EK_TYPE_BF16, 8, 1, 64, 2048, 256);
+        bench_sdpa(pool, EK_BFLOAT16, EK_TYPE_BF16, 8, 1, 1, 8192, 256);
+        bench_sdpa(pool, EK_EXACT, EK_TYPE_BF16, 8, 1, 1, 8192, 256);
+        bench_sdpa(pool, EK_EXACT, EK_TYPE_F16, 8, 1, 1, 8192, 256);
+        bench_sdpa(pool, EK_EXACT, EK_TYPE_F32, 8, 1, 1, 8192, 256);
+        bench_sdpa(pool, EK_BFLOAT16, EK_TYPE_BF16, 8, 8, 1, 8192, 256);
+        bench_sdpa(pool, EK_EXACT, EK_TYPE_BF16, 8, 8, 1, 8192, 256);
+        bench_sdpa(pool, EK_BFLOAT16, EK_TYPE_BF16, 8, 1, 64, 2048, 256);
+        bench_sdpa(pool, EK_EXACT, EK_TYPE_BF16, 8, 1, 64, 2048, 256);
     }
     ek_pool_close(pool);
     return 0;

@@ -114,7 +114,9 @@ typedef enum ek_precision {
      * (group 32) or 64 (64, 128), sums inside a group exact in integers. The same guarantees.
      * Affine, transposed weights only. docs/ops/quantized_matmul.md. */
     EK_INT16, /* to 1/32512 of the group's largest */
-    EK_INT8   /* to 1/127 of it */
+    EK_INT8,  /* to 1/127 of it */
+    /* Products of bf16 numbers, two a step, sums in f32: Form B, docs/numerics/bf16.md. */
+    EK_BFLOAT16
 } ek_precision;
 
 EK_API ek_status ek_matmul(ek_view y, ek_view x, ek_view w, bool transpose);
@@ -148,7 +150,8 @@ typedef struct ek_sdpa_options {
                                  positions are padding. NULL with a mask: minus the number of
                                  leading keys that the mask hides from every query of b */
     const float *sinks;       /* NULL, or H scores that take weight and give no value */
-    bool f32_products;        /* products in f32 although q, k and v are all bf16 */
+    ek_precision precision;   /* EK_EXACT, or EK_BFLOAT16 for q, k and v in bf16: weights are rounded to bf16
+                                 before they meet the values */
 } ek_sdpa_options;
 
 /* y [B, H, qL, D] = softmax(scale q k^T + mask) v, for q [B, H, qL, D] and k, v [B, Hkv, kL, D],
@@ -157,8 +160,8 @@ typedef struct ek_sdpa_options {
  *
  * Query row's result: segments of 256 keys by absolute position, in each one exponentials relative
  * to the segment's largest exponent (an integer), segments added by the tree T with power-of-two
- * factors. docs/ops/sdpa.md. A window given as a boolean mask to a single query leaves open where
- * the sequence begins: pass key_start with it. */
+ * factors. docs/ops/sdpa.md. EK_BFLOAT16: other bits, the same guarantees. A window given as a boolean
+ * mask to a single query leaves open where the sequence begins: pass key_start with it. */
 EK_API ek_status ek_sdpa(ek_view y, ek_view q, ek_view k, ek_view v, const ek_sdpa_options *options);
 EK_API ek_status ek_sdpa_quantized(ek_view y, ek_view q, const ek_qview *k, const ek_qview *v,
                                    const ek_sdpa_options *options);

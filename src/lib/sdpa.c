@@ -315,6 +315,19 @@ static ek_err find_starts(lib_call *c, lib_sdpa *s, const int64_t *given)
     return EK_OK;
 }
 
+static ek_err check_precision(lib_sdpa *s, ek_precision precision, bool dense)
+{
+    if (precision == EK_EXACT) return EK_OK;
+    if (precision != EK_BFLOAT16) return ek_fail(EK_EINVAL, "precision %d, attention has EK_EXACT and EK_BFLOAT16", (int)precision);
+    char q[LIB_SHAPE_TEXT], k[LIB_SHAPE_TEXT], v[LIB_SHAPE_TEXT];
+    if (!dense) return ek_fail(EK_EINVAL, "EK_BFLOAT16 is for keys and values in bf16, these are quantised");
+    s->pairs = s->q.type == EK_TYPE_BF16 && s->keys.dense.type == EK_TYPE_BF16 && s->values.dense.type == EK_TYPE_BF16;
+    if (!s->pairs)
+        return ek_fail(EK_EINVAL, "EK_BFLOAT16 is for bf16; q is %s, k %s, v %s", lib_shape(q, &s->q), lib_shape(k, &s->keys.dense),
+                       lib_shape(v, &s->values.dense));
+    return EK_OK;
+}
+
 static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v, const ek_qview *kq,
                    const ek_qview *vq, const ek_sdpa_options *options)
 {
@@ -340,7 +353,7 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     EK_TRY(check_kv(c, &s, &s.values, v, vq, "v"));
     if (how.mask) EK_TRY(check_mask(&s, how.mask));
     if (how.window < 0) return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, a);
-    s.pairs = k && s.q.type == EK_TYPE_BF16 && s.keys.dense.type == EK_TYPE_BF16 && s.values.dense.type == EK_TYPE_BF16 && !how.f32_products;
+    EK_TRY(check_precision(&s, how.precision, k && v));
     s.window = how.window < s.n_keys + s.rows ? how.window : 0; /* a longer one hides nothing */
     s.scale = how.scale != 0 ? how.scale : 1 / sqrtf((float)s.dim);
     if (yv.count == 0) return EK_OK;

@@ -21,7 +21,7 @@ typedef struct lib_sdpa {
     int64_t batch, heads, kv_heads, rows, n_keys; /* B, H, Hkv, qL, kL */
     int ratio, dim;                               /* H / Hkv; D */
     float scale;
-    bool pairs;               /* q, k and v are bf16: Form B (lib/bf16.h) */
+    bool pairs;               /* EK_BFLOAT16: Form B (lib/bf16.h) */
     bool causal;
     int64_t window;           /* 0: none */
     bool masked;

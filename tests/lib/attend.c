@@ -79,8 +79,19 @@ void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek
             }
 }
 
-attend_scene attend_new(ek_type t, int b, int h, int hkv, int ql, int kl, int d, double q_most, double v_most)
+static ek_precision precision;
+
+ek_status attend_run(ek_view y, ek_view q, ek_view k, ek_view v, const ek_sdpa_options *o)
 {
+    ek_sdpa_options how = o ? *o : (ek_sdpa_options){0};
+    how.precision = precision;
+    return ek_sdpa(y, q, k, v, &how);
+}
+
+attend_scene attend_new(int form, int b, int h, int hkv, int ql, int kl, int d, double q_most, double v_most)
+{
+    const ek_type t = attend_type(form);
+    precision = form == ATTEND_PAIRS ? EK_BFLOAT16 : EK_EXACT;
     return (attend_scene){.q = ref_uniforms(t, 1, 0, q_most, 4, b, h, ql, d),
                           .k = ref_uniforms(t, 2, 0, q_most, 4, b, hkv, kl, d),
                           .v = ref_uniforms(t, 3, 0, v_most, 4, b, hkv, kl, d),
@@ -100,9 +111,9 @@ void attend_options(ek_sdpa_options *o, ek_view *mask, enum attend_mask kind, co
     if (kind == ATTEND_ADDED || kind == ATTEND_BOOL) o->mask = mask;
 }
 
-attend_scene attend_f32(ek_type t, int b, int h, int hkv, int ql, int kl, int d)
+attend_scene attend_f32(int form, int b, int h, int hkv, int ql, int kl, int d)
 {
-    attend_scene s = attend_new(t, b, h, hkv, ql, kl, d, 1, 1);
+    attend_scene s = attend_new(form, b, h, hkv, ql, kl, d, 1, 1);
     s.y = ref_like(&s.y, EK_TYPE_F32);
     return s;
 }

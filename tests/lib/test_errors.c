@@ -136,6 +136,9 @@ static void test_sdpa(void **state)
     ek_view mask = ref_new(EK_TYPE_U8, 3, 4, 2, 9), words = ref_new(EK_TYPE_U32, 1, 9);
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.mask = &mask}), "[4, 2, 9]", "[2, 4, 3, 9]");
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.mask = &words}), "[9] of u32", "[2, 4, 3, 9]");
+    ek_view half = ref_new(EK_TYPE_BF16, 4, 2, 2, 9, 64);
+    BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.precision = EK_INT8}), "precision 2", "EK_BFLOAT16");
+    BAD(ek_sdpa(y, q, half, half, &(ek_sdpa_options){.precision = EK_BFLOAT16}), "[2, 4, 3, 64] of f32", "[2, 2, 9, 64] of bf16");
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.window = -1}), "-1", "[2, 4, 3, 64]");
     int64_t far[2] = {0, INT64_MIN};
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.key_start = far}), "key_start", "1");

@@ -30,7 +30,7 @@ static void run_same(const ek_view *want, const attend_scene *s, ek_sdpa_options
 {
     ek_view y = ref_like(&s->y, s->y.type);
     o.mask = mask;
-    MUST(ek_sdpa(y, s->q, s->k, s->v, &o));
+    MUST(attend_run(y, s->q, s->k, s->v, &o));
     ref_same(want, &y, "%s: D %d, qL %d, kL %d", what, (int)s->q.dim[3], (int)s->q.dim[2], (int)s->k.dim[2]);
 }
 
@@ -44,14 +44,14 @@ static void test_equivalence(void **state)
             for (int n = 0; n < 12; n++) {
                 int ql = qls[l], kl = near[n / 3] + n % 3 - 1;
                 if (kl < ql || (!ref_all && ((kl > 300 && (dims[d] == 512 || ql > 9)) || (dims[d] == 512 && n % 3 == 2)))) continue; /* thinned */
-                attend_scene s = attend_f32((n + l) % 2 ? EK_TYPE_BF16 : EK_TYPE_F32, 1, 4, 2, ql, kl, dims[d]);
+                attend_scene s = attend_f32((n + l) % 2 ? ATTEND_PAIRS : EK_TYPE_F32, 1, 4, 2, ql, kl, dims[d]);
                 ek_view y = s.y, none[] = {all_true(0, 0, 0, 0, 0), all_true(1, kl, 0, 0, 0), all_true(4, 1, 4, ql, kl), ref_new(EK_TYPE_F32, 4, 1, 1, ql, kl), ref_new(EK_TYPE_BF16, 1, kl)};
                 ek_sdpa_options o = {0};
-                MUST(ek_sdpa(y, s.q, s.k, s.v, &o));
+                MUST(attend_run(y, s.q, s.k, s.v, &o));
                 for (int m = 0; m < 5; m++) run_same(&y, &s, o, &none[m], "no mask");
                 ek_view causal[] = {rule(EK_TYPE_U8, ql, kl, true, 0), rule(EK_TYPE_F32, ql, kl, true, 0), rule(EK_TYPE_F16, ql, kl, true, 0)};
                 o.causal = true;
-                MUST(ek_sdpa(y, s.q, s.k, s.v, &o));
+                MUST(attend_run(y, s.q, s.k, s.v, &o));
                 for (int m = 0; m < 5; m++) run_same(&y, &s, o, &none[m], "causal with a mask that hides nothing");
                 o.causal = false;
                 for (int m = 0; m < 3; m++) run_same(&y, &s, o, &causal[m], "causal as a mask");
@@ -59,7 +59,7 @@ static void test_equivalence(void **state)
                 for (int window = 5; window < kl; window = window * 3 + 20) {
                     ek_view w[] = {rule(EK_TYPE_U8, ql, kl, true, window), rule(EK_TYPE_F32, ql, kl, true, window), rule(EK_TYPE_U8, ql, kl, false, window)};
                     o = (ek_sdpa_options){.causal = true, .window = window, .key_start = &zero};
-                    MUST(ek_sdpa(y, s.q, s.k, s.v, &o));
+                    MUST(attend_run(y, s.q, s.k, s.v, &o));
                     o = (ek_sdpa_options){.key_start = &zero};
                     run_same(&y, &s, o, &w[0], "a window as a mask");
                     run_same(&y, &s, o, &w[1], "a window added");
@@ -84,7 +84,7 @@ static void test_left_padding(void **state)
     for (int d = 0; d < 3; d++)
         for (int n = 0; n < 3; n++)
             for (int p = 0; p < 6; p++)
-                for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++) {
+                EACH_FORM(t) {
                     int pad = pads[p], len = lengths[n], dim = dims[d], kl = pad + len, ql = len < 5 ? len : 5, kind = p % 4;
                     attend_scene s = attend_f32(t, 1, 4, 2, ql, kl, dim);
                     for (int64_t h = 0; h < 2; h++)
@@ -100,7 +100,7 @@ static void test_left_padding(void **state)
                     }
                     for (int causal = 0; causal < 2; causal++) {
                         ek_sdpa_options o = {.causal = causal};
-                        MUST(ek_sdpa(s.y, s.q, ek_view_slice(s.k, 2, pad, kl), ek_view_slice(s.v, 2, pad, kl), &o)); /* unpadded */
+                        MUST(attend_run(s.y, s.q, ek_view_slice(s.k, 2, pad, kl), ek_view_slice(s.v, 2, pad, kl), &o)); /* unpadded */
                         run_same(&s.y, &s, o, &mask, "left padding");
                         run_same(&s.y, &s, o, &added, "left padding, added");
                         if (causal) run_same(&s.y, &s, (ek_sdpa_options){0}, &square, "left padding and causal in one mask");
@@ -119,7 +119,7 @@ static void test_padded_batch(void **state)
     (void)state;
     enum { B = 4, H = 4, HKV = 2, KL = 290, D = 128, QL = 3 };
     static const int len[B] = {290, 1, 33, 257};
-    for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++) {
+    EACH_FORM(t) {
         attend_scene s = attend_f32(t, B, H, HKV, QL, KL, D);
         ek_view mask = ref_new(EK_TYPE_U8, 4, B, 1, 1, KL);
         for (int b = 0; b < B; b++)
@@ -134,12 +134,12 @@ static void test_padded_batch(void **state)
             }
         for (int causal = 0; causal < 2; causal++) {
             ek_sdpa_options o = {.mask = &mask, .causal = causal};
-            MUST(ek_sdpa(s.y, s.q, s.k, s.v, &o));
+            MUST(attend_run(s.y, s.q, s.k, s.v, &o));
             for (int b = 0; b < B; b++) {
                 ek_view q = ek_view_slice(s.q, 0, b, b + 1), k = ek_view_slice(ek_view_slice(s.k, 0, b, b + 1), 2, KL - len[b], KL);
                 ek_view v = ek_view_slice(ek_view_slice(s.v, 0, b, b + 1), 2, KL - len[b], KL), got = ek_view_slice(s.y, 0, b, b + 1), y = ref_like(&got, EK_TYPE_F32);
                 o.mask = NULL;
-                MUST(ek_sdpa(y, q, k, v, &o));
+                MUST(attend_run(y, q, k, v, &o));
                 ref_same(&y, &got, "entry %d of %d keys, causal %d", b, len[b], causal);
                 o.mask = &mask;
             }
@@ -156,7 +156,7 @@ static void test_garbage(void **state)
         for (int hole = 0; hole < 4; hole++)
             for (int ql = 1; ql <= 9; ql += 4) {
                 enum { KL = 900, D = 64 };
-                ek_type t = (kind + hole) % 2 ? EK_TYPE_BF16 : EK_TYPE_F32;
+                int t = (kind + hole) % 2 ? ATTEND_PAIRS : EK_TYPE_F32;
                 attend_scene s = attend_f32(t, 1, 2, 1, ql, KL, D);
                 ek_view mask = ref_new(EK_TYPE_U8, 1, KL), y = ref_like(&s.y, EK_TYPE_F32);
                 for (int j = 0; j < KL; j++) {
@@ -165,8 +165,8 @@ static void test_garbage(void **state)
                     if (j == 0) ((uint8_t *)mask.data)[j] = 1; /* the sequence begins here */
                 }
                 ek_sdpa_options o = {.mask = &mask};
-                MUST(ek_sdpa(y, s.q, s.k, s.v, &o));
-                attend_check(&y, &s.q, &s.k, &s.v, &o, 1, t == EK_TYPE_BF16 ? 5e-3 : 1e-4, t == EK_TYPE_BF16 ? 5e-3 : 1e-5, "hole %d", hole);
+                MUST(attend_run(y, s.q, s.k, s.v, &o));
+                attend_check(&y, &s.q, &s.k, &s.v, &o, 1, t == ATTEND_PAIRS ? 5e-3 : 1e-4, t == ATTEND_PAIRS ? 5e-3 : 1e-5, "hole %d", hole);
                 for (int j = 0; j < KL; j++)
                     for (int d = 0; d < D && !((uint8_t *)mask.data)[j]; d++) {
                         ref_set(&s.k, j * D + d, pad_value(kind, d));
@@ -183,13 +183,13 @@ static void test_garbage_for_some(void **state)
     (void)state;
     enum { H = 4, QL = 9, KL = 300, D = 64 };
     for (int kind = 0; kind < 4; kind++) {
-        attend_scene s = attend_new(kind % 2 ? EK_TYPE_BF16 : EK_TYPE_F32, 1, H, 2, QL, KL, D, 1, 1);
+        attend_scene s = attend_new(kind % 2 ? ATTEND_PAIRS : EK_TYPE_F32, 1, H, 2, QL, KL, D, 1, 1);
         ek_view y = ref_like(&s.y, EK_TYPE_F32), got = ref_like(&s.y, EK_TYPE_F32), mask = rule(EK_TYPE_U8, QL, KL, true, 0);
         ek_sdpa_options causal = {.causal = true}, masked = {.mask = &mask};
         for (int i = 0; i < QL; i++) /* and a hole that is elsewhere for every query */
             ((uint8_t *)mask.data)[i * KL + 100 + i] = 0;
         const ek_sdpa_options *o = kind < 2 ? &causal : &masked;
-        MUST(ek_sdpa(y, s.q, s.k, s.v, o));
+        MUST(attend_run(y, s.q, s.k, s.v, o));
         for (int j = KL - 3; j < KL; j++) /* the last three queries see one, two and three of these */
             for (int h = 0; h < 2; h++)
                 for (int d = 0; d < D; d++) {
@@ -198,7 +198,7 @@ static void test_garbage_for_some(void **state)
                 }
         for (int h = 0; h < 2 && kind >= 2; h++) /* the hole of query 0 */
             for (int d = 0; d < D; d++) ref_set(&s.v, (h * KL + 100) * D + d, NAN);
-        MUST(ek_sdpa(got, s.q, s.k, s.v, o));
+        MUST(attend_run(got, s.q, s.k, s.v, o));
         for (int h = 0; h < H; h++)
             for (int i = 0; i < QL; i++) {
                 bool hit = i >= QL - 3 || (kind >= 2 && i > 0);
@@ -231,7 +231,7 @@ static void test_only_inf(void **state)
     }
     for (int d = 0; d < D; d++) want[d] /= n;
     ek_sdpa_options o = {.mask = &mask};
-    MUST(ek_sdpa(s.y, s.q, s.k, s.v, &o));
+    MUST(attend_run(s.y, s.q, s.k, s.v, &o));
     ref_near(&s.y, want, 1e-6, "only scores of -inf");
     ref_free_all();
 }
@@ -243,17 +243,17 @@ static void test_company(void **state)
     static const int cases[][5] = {{40, 700, 64, 4, 2}, {3, 2100, 256, 8, 1}, {1, 5000, 128, 4, 4}, {17, 300, 512, 2, 1}, {9, 270, 72, 6, 2}};
     unsigned cpu = lib_cpu();
     for (int c = 0; c < 5; c++)
-        for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++)
+        EACH_FORM(t)
             for (int window = 0; window <= 100; window += 100) {
                 int ql = cases[c][0], kl = cases[c][1], d = cases[c][2], h = cases[c][3], hkv = cases[c][4];
                 attend_scene s = attend_new(t, 1, h, hkv, ql, kl, d, 1, 1);
                 ek_sdpa_options o = {.causal = true, .window = window};
                 ek_view y = ref_like(&s.y, EK_TYPE_F32), again = ref_like(&s.y, EK_TYPE_F32);
                 MUST(ek_set_threads(1));
-                MUST(ek_sdpa(y, s.q, s.k, s.v, &o));
+                MUST(attend_run(y, s.q, s.k, s.v, &o));
                 for (int threads = 2; threads <= 9; threads += 3) {
                     MUST(ek_set_threads(threads));
-                    MUST(ek_sdpa(again, s.q, s.k, s.v, &o));
+                    MUST(attend_run(again, s.q, s.k, s.v, &o));
                     ref_same(&y, &again, "%d threads", threads);
                 }
                 MUST(ek_set_threads(2));
@@ -261,7 +261,7 @@ static void test_company(void **state)
                     unsigned mask;
                     if (ek_cpu_mask(*isa, &mask) != EK_OK || (isa == ek_cpu_isas() && kl > 2000 && !ref_all)) continue;
                     lib_force_cpu(mask);
-                    MUST(ek_sdpa(again, s.q, s.k, s.v, &o));
+                    MUST(attend_run(again, s.q, s.k, s.v, &o));
                     lib_force_cpu(cpu);
                     ref_same(&y, &again, "%s, case %d", *isa, c);
                 }
@@ -269,19 +269,19 @@ static void test_company(void **state)
                     to = from + 1 + from % 6 < ql ? from + 1 + from % 6 : ql;
                     int end = kl - ql + to;
                     ek_view part = ek_view_slice(y, 2, from, to), chunk = ref_like(&part, EK_TYPE_F32);
-                    MUST(ek_sdpa(chunk, ek_view_slice(s.q, 2, from, to), ek_view_slice(s.k, 2, 0, end), ek_view_slice(s.v, 2, 0, end), &o));
+                    MUST(attend_run(chunk, ek_view_slice(s.q, 2, from, to), ek_view_slice(s.k, 2, 0, end), ek_view_slice(s.v, 2, 0, end), &o));
                     ref_same(&part, &chunk, "rows %d to %d of case %d", from, to, c);
                 }
                 for (int i = 0; i < h; i++) { /* one query head, its KV head */
                     int kv = i / (h / hkv);
                     ek_view part = ek_view_slice(y, 1, i, i + 1), one = ref_like(&part, EK_TYPE_F32);
-                    MUST(ek_sdpa(one, ek_view_slice(s.q, 1, i, i + 1), ek_view_slice(s.k, 1, kv, kv + 1), ek_view_slice(s.v, 1, kv, kv + 1), &o));
+                    MUST(attend_run(one, ek_view_slice(s.q, 1, i, i + 1), ek_view_slice(s.k, 1, kv, kv + 1), ek_view_slice(s.v, 1, kv, kv + 1), &o));
                     ref_same(&part, &one, "head %d of case %d", i, c);
                 }
-                ek_view k = ek_view_swap(ref_new(t, 4, 1, hkv, d, kl), 2, 3), v = ek_view_reverse(ref_like(&s.v, t), 2);
+                ek_view k = ek_view_swap(ref_new(attend_type(t), 4, 1, hkv, d, kl), 2, 3), v = ek_view_reverse(ref_like(&s.v, attend_type(t)), 2);
                 MUST(ek_copy(k, s.k)); /* element by element apart, and backwards */
                 MUST(ek_copy(v, s.v));
-                MUST(ek_sdpa(again, s.q, k, v, &o));
+                MUST(attend_run(again, s.q, k, v, &o));
                 ref_same(&y, &again, "views, case %d", c);
                 ref_free_all();
             }
@@ -293,14 +293,14 @@ static void test_first_position(void **state)
 {
     (void)state;
     enum { KL = 1000, CUT = 701, W = 150, D = 64, QL = 2 };
-    for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++) {
+    EACH_FORM(t) {
         attend_scene s = attend_f32(t, 1, 2, 1, QL, KL, D);
         ek_sdpa_options o = {.causal = true, .window = W};
-        MUST(ek_sdpa(s.y, s.q, s.k, s.v, &o));
+        MUST(attend_run(s.y, s.q, s.k, s.v, &o));
         int64_t start = CUT;
         o.key_start = &start;
         ek_view y = ref_like(&s.y, EK_TYPE_F32);
-        MUST(ek_sdpa(y, s.q, ek_view_slice(s.k, 2, CUT, KL), ek_view_slice(s.v, 2, CUT, KL), &o));
+        MUST(attend_run(y, s.q, ek_view_slice(s.k, 2, CUT, KL), ek_view_slice(s.v, 2, CUT, KL), &o));
         ref_same(&s.y, &y, "keys from position %d", CUT);
         ref_free_all();
     }
@@ -347,7 +347,7 @@ static void test_engine(void **state)
                 ek_attn_run(a, NULL, &view, row, QL, q, H * dim, o.data, H * dim, ref_take(ek_attn_scratch_bytes(a, QL, KL, 1)));
                 ek_sdpa_options how = {.scale = 1, .causal = true, .window = window};
                 s.y = ref_like(&s.y, EK_TYPE_F32);
-                MUST(ek_sdpa(s.y, s.q, s.k, s.v, &how));
+                MUST(attend_run(s.y, s.q, s.k, s.v, &how));
                 ek_view got = ek_view_insert(ek_view_swap(o, 0, 1), 0);
                 ref_same(&s.y, &got, "the engine's pages, D %d, %s, window %d", dim, f ? "bf16" : "f32", window);
                 ek_attn_free(a);

@@ -1,14 +1,16 @@
 /* The two forms of attention and the cut of its tree into branches. */
-#include <stdio.h>
+#include <math.h>
 
 #include "attend.h"
+#include "base/cpu.h"
+#include "lib/lib.h"
 
 /* Sinks are the first leaf of a tree that is cut into branches, whatever the number of threads. */
 static void test_sinks_and_threads(void **state)
 {
     (void)state;
     static const float sinks[8] = {0.5f, -3, 2, 0, 1, 9, -20, 0.25f};
-    for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++)
+    EACH_FORM(t)
         for (int ql = 1; ql <= 3; ql += 2)
             for (int kl = 255; kl <= 4200; kl = kl * 3 / 2 + 7) {
                 attend_scene s = attend_f32(t, 1, 8, 1, ql, kl, 64);
@@ -16,10 +18,10 @@ static void test_sinks_and_threads(void **state)
                 for (int with = 0; with < 2; with++) {
                     ek_sdpa_options o = {.causal = true, .sinks = with ? sinks : NULL};
                     MUST(ek_set_threads(1));
-                    MUST(ek_sdpa(s.y, s.q, s.k, s.v, &o));
+                    MUST(attend_run(s.y, s.q, s.k, s.v, &o));
                     for (int threads = 2; threads <= 7; threads++) {
                         MUST(ek_set_threads(threads));
-                        MUST(ek_sdpa(again, s.q, s.k, s.v, &o));
+                        MUST(attend_run(again, s.q, s.k, s.v, &o));
                         ref_same(&s.y, &again, "%d keys, %d threads, sinks %d", kl, threads, with);
                     }
                 }
@@ -28,8 +30,8 @@ static void test_sinks_and_threads(void **state)
     MUST(ek_set_threads(0));
 }
 
-/* Products in f32 on request: what the same numbers in f32 give. In bf16 without the request: near it. */
-static void test_f32_products(void **state)
+/* bf16 tensors: EK_EXACT computes what the same numbers in f32 give; EK_BFLOAT16 something near it. */
+static void test_bf16_products(void **state)
 {
     (void)state;
     attend_scene s = attend_f32(EK_TYPE_BF16, 1, 4, 2, 5, 600, 96);
@@ -38,23 +40,44 @@ static void test_f32_products(void **state)
     MUST(ek_copy(k, s.k));
     MUST(ek_copy(v, s.v));
     MUST(ek_sdpa(wide, q, k, v, NULL));
-    ek_sdpa_options o = {.f32_products = true};
-    MUST(ek_sdpa(s.y, s.q, s.k, s.v, &o));
-    ref_same(&wide, &s.y, "products in f32");
-    MUST(ek_sdpa(s.y, q, s.k, s.v, NULL));
-    ref_same(&wide, &s.y, "q in f32");
     MUST(ek_sdpa(s.y, s.q, s.k, s.v, NULL));
+    ref_same(&wide, &s.y, "bf16, exact");
+    MUST(ek_sdpa(s.y, s.q, s.k, s.v, &(ek_sdpa_options){.precision = EK_BFLOAT16}));
     int64_t n = ref_count(&wide), differ = 0;
     double *want = ref_take(sizeof *want * (size_t)n);
     for (int64_t i = 0; i < n; i++) want[i] = ref_get(&wide, i), differ += want[i] != ref_get(&s.y, i);
-    ref_near(&s.y, want, 5e-4, "products in bf16");
+    ref_near(&s.y, want, 5e-4, "EK_BFLOAT16");
     assert_true(differ > n / 2); /* the two forms are two */
+    ref_free_all();
+}
+
+/* Numbers that count as zeros in a product count as zeros in a whole attention, by every kernel. */
+static void test_small_numbers(void **state)
+{
+    (void)state;
+    attend_scene s = attend_f32(ATTEND_PAIRS, 1, 4, 2, 3, 500, 80);
+    unsigned cpu = lib_cpu();
+    for (int64_t i = 0, n = ref_count(&s.v); i < n; i++) {
+        ref_set(&s.v, i, ldexp(ref_get(&s.v, i), -(int)(i % 140)));
+        ref_set(&s.k, i, ldexp(ref_get(&s.k, i), -(int)(i % 135)));
+    }
+    ek_view again = ref_like(&s.y, EK_TYPE_F32);
+    MUST(attend_run(s.y, s.q, s.k, s.v, NULL));
+    static const unsigned masks[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
+    for (int c = 0; c < 4; c++) {
+        if ((cpu & masks[c]) != masks[c]) continue;
+        lib_force_cpu(masks[c]);
+        MUST(attend_run(again, s.q, s.k, s.v, NULL));
+        lib_force_cpu(cpu);
+        ref_same(&s.y, &again, "small numbers, cpu %u", masks[c]);
+    }
     ref_free_all();
 }
 
 int main(int argc, char **argv)
 {
     ref_main(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sinks_and_threads), cmocka_unit_test(test_f32_products)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sinks_and_threads), cmocka_unit_test(test_bf16_products),
+                                       cmocka_unit_test(test_small_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
