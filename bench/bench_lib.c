@@ -97,8 +97,8 @@ static void engine_call(products *p, int i, int rows, int limbs)
 
 static void bench_rows(products *p, int rows)
 {
-    enum { ENGINE_1, ENGINE_2, INT8, INT16, EXACT, UNPACKED, KINDS };
-    static const char *const name[KINDS] = {"engine, one limb", "engine, two limbs", "packed, EK_INT8", "packed, EK_INT16", "packed, EK_EXACT", "not packed, EK_EXACT"};
+    enum { ENGINE_1, ENGINE_2, INT8, INT16, BFLOAT16, EXACT, UNPACKED, KINDS };
+    static const char *const name[KINDS] = {"engine, one limb", "engine, two limbs", "packed, EK_INT8", "packed, EK_INT16", "packed, EK_BFLOAT16", "packed, EK_EXACT", "not packed, EK_EXACT"};
     static times time[KINDS];
     memset(time, 0, sizeof time);
     ek_view x = ek_view_2d(p->x, EK_TYPE_F32, rows, K), y = ek_view_2d(p->y, EK_TYPE_F32, rows, N);
@@ -108,7 +108,7 @@ static void bench_rows(products *p, int rows)
                 double start = ek_now();
                 if (kind <= ENGINE_2) engine_call(p, i, rows, kind + 1);
                 else if (kind == UNPACKED) must(ek_quantized_matmul(y, x, &p->w, true, EK_EXACT));
-                else must(ek_packed_matmul(y, x, p->packed[i], kind == INT8 ? EK_INT8 : kind == INT16 ? EK_INT16 : EK_EXACT));
+                else must(ek_packed_matmul(y, x, p->packed[i], kind == INT8 ? EK_INT8 : kind == INT16 ? EK_INT16 : kind == BFLOAT16 ? EK_BFLOAT16 : EK_EXACT));
                 add(&time[kind], ek_now() - start);
             }
     for (int i = 0; i < KINDS; i++)

@@ -2,6 +2,7 @@
 
 #include "base/cpu.h"
 #include "lib/bf16.h"
+#include "lib/pairs.h"
 #include "lib/plain.h"
 
 static void widen(float *to, const uint8_t *from, ek_type t, int64_t n)
@@ -59,6 +60,16 @@ static void values_bf16(const lib_value_run *r)
     plain_values_bf16(r);
 }
 
+static void pair_row(void *to, float *sum, const float *from, int k, int group)
+{
+    plain_pair_row(to, sum, from, k, group);
+}
+
+static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch)
+{
+    plain_pair_panel(y, ldy, x, r0, n, w, p, fetch);
+}
+
 static void combine(float *b, const float *a, float fb, float fa, int n)
 {
     plain_combine(b, a, fb, fa, n);
@@ -77,6 +88,8 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
                        .scores_bf16 = scores_bf16,
                        .round_bf16 = round_bf16,
                        .values_bf16 = values_bf16,
+                       .pair_row = pair_row,
+                       .pair_panel = pair_panel,
                        .combine = combine};
     ek_attn_ops attn;
     ek_attn_init(&attn, cpu);
@@ -84,8 +97,8 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
     ek_row_init(&k->rows, cpu);
     ek_linear_init(&k->linear, cpu);
 #if defined(__x86_64__)
-    if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k);
-    if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k);
-    if (cpu & EK_CPU_BF16) lib_kernels_bf16(k);
+    if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k), lib_pairs_avx2(k);
+    if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k), lib_pairs_avx512(k);
+    if (cpu & EK_CPU_BF16) lib_kernels_bf16(k), lib_pairs_bf16(k);
 #endif
 }

@@ -12,6 +12,7 @@ enum {
     LIB_COLS = 64,  /* outputs of a tile of a product: 4 panels */
     LIB_DEPTH = 64, /* inputs of a panel that lies in the first-level cache; divides EK_KBLOCK */
     LIB_FEW = 3,
+    LIB_PAIR_ROWS = 8, /* of a tile of a product in bf16 */
     LIB_KEYS = 16   /* keys of a block of scores: one lane each */
 };
 
@@ -42,6 +43,14 @@ typedef struct lib_value_run {
     ptrdiff_t ldo;
 } lib_value_run;
 
+/* Rows as a product in bf16 reads them (lib/pairs.h). */
+typedef struct lib_pair_rows {
+    uint8_t *x;     /* 4 bytes an input, in a form that pair_row and pair_panel of one ISA share; 64-byte aligned */
+    float *sum;     /* X of each group */
+    ptrdiff_t ldx;  /* bytes; a multiple of 64 */
+    ptrdiff_t lds;  /* elements */
+} lib_pair_rows;
+
 typedef struct lib_kernels {
     /* n elements that lie one after the other, F32, F16 or BF16 */
     void (*widen)(float *to, const uint8_t *from, ek_type t, int64_t n);
@@ -67,6 +76,10 @@ typedef struct lib_kernels {
     void (*round_bf16)(float *e, uint16_t *p, int from, int to, float *l);
     void (*values_bf16)(const lib_value_run *r);
     void (*order_bf16)(float *o, int dim);
+    /* Products in bf16, lib/pairs.h. pair_panel: n <= LIB_PAIR_ROWS rows from r0 by the 16 outputs of a panel;
+     * fetch: the panel comes from memory. */
+    void (*pair_row)(void *to, float *sum, const float *from, int k, int group);
+    void (*pair_panel)(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch);
     void (*combine)(float *b, const float *a, float fb, float fa, int n); /* b = a * fa + b * fb, each rounded */
     void (*weights)(ek_attn_leaf *leaf); /* the engine's */
     ek_row_ops rows;
@@ -77,6 +90,9 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);
 void lib_kernels_bf16(lib_kernels *k);
+void lib_pairs_avx2(lib_kernels *k);
+void lib_pairs_avx512(lib_kernels *k);
+void lib_pairs_bf16(lib_kernels *k);
 bool lib_bf16_sound(void); /* for a machine with EK_CPU_BF16 */
 
 #endif

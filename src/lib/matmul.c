@@ -190,14 +190,9 @@ static ek_err plan_pairs(lib_call *c, const lib_kernels *k, operands *o, lib_pro
 
 /* ------------------------------------------------------------------ products */
 
-static int limbs_of(ek_precision precision)
-{
-    return precision == EK_INT16 ? 2 : precision == EK_INT8 ? 1 : 0;
-}
-
 static ek_err multiply(lib_call *c, operands *o, const ek_view *y, const ek_view *x, ek_precision precision)
 {
-    if ((unsigned)precision > EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
+    if ((unsigned)precision > EK_BFLOAT16) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
     lib_kernels k;
     lib_product p;
     lib_out out;
@@ -206,12 +201,12 @@ static ek_err multiply(lib_call *c, operands *o, const ek_view *y, const ek_view
     EK_TRY(plan_pairs(c, &k, o, &p, &out));
     const ek_linear *packed = o->w.w.packed;
     bool quantised = packed && ek_wform_is_q(packed->form);
-    int limbs = limbs_of(precision);
     if (packed && !quantised && precision != EK_EXACT)
-        return ek_fail(EK_EUNSUPPORTED, "integer activations go with affine, transposed weights; w %s was packed as floats", o->w.shape);
+        return ek_fail(EK_EUNSUPPORTED, "%s activations go with affine, transposed weights; w %s was packed as floats",
+                       precision == EK_BFLOAT16 ? "bf16" : "integer", o->w.shape);
     if (p.n_pairs) {
-        if (packed && (!quantised || limbs)) EK_TRY(lib_linear_run(c, &k, packed, &p, 0, p.n_pairs, limbs));
-        else if (limbs && p.w.k > 0) EK_TRY(lib_product_run_int(c, &k, &p, limbs));
+        if (packed && (!quantised || precision)) EK_TRY(lib_linear_run(c, &k, packed, &p, 0, p.n_pairs, precision));
+        else if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, &k, &p, precision));
         else EK_TRY(lib_product_run(c, &k, &p));
     }
     lib_out_end(c, &out);
@@ -343,7 +338,7 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
     lib_kernels k;
     lib_product p;
     lib_out out;
-    if ((unsigned)precision > EK_INT8) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
+    if ((unsigned)precision > EK_BFLOAT16) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
     lib_kernels_init(&k, c->cpu);
     EK_TRY(lib_operand_quantised(c, &o.w, w, transpose));
     EK_TRY(check_rows(&o, y, x));
@@ -352,8 +347,7 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
     EK_TRY(check_indices(&r, rhs, "rhs indices", o.w.n_batch, &o.w.parts[0]));
     EK_TRY(plan_gather(c, &k, &o, &l, &r, &p, &out));
     if (out.view.count) {
-        int limbs = limbs_of(precision);
-        if (limbs && p.w.k > 0) EK_TRY(lib_product_run_int(c, &k, &p, limbs));
+        if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, &k, &p, precision));
         else EK_TRY(lib_product_run(c, &k, &p));
     }
     lib_out_end(c, &out);

@@ -22,12 +22,13 @@ typedef struct lib_product {
 
 /* y = x w^T in the exact form (evenkeel_ops.h). */
 ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
-/* The same with activations in integers: w is affine, transposed and not packed. */
-ek_err lib_product_run_int(lib_call *c, const lib_kernels *k, const lib_product *p, int limbs);
+/* The same with activations in integers or in bf16: w is affine, transposed and not packed. */
+ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
-/* Some of the pairs with w packed, by the engine's own kernels; limbs matters for Form Q only. */
+/* Some of the pairs with w packed, by the engine's own kernels or those of lib/pairs.h; precision
+ * matters for Form Q only, and is not EK_EXACT there. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
-                      int64_t n_pairs, int limbs);
+                      int64_t n_pairs, ek_precision precision);
 
 /* Packs an affine, transposed matrix into w, planned for it. */
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m);

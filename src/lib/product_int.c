@@ -1,4 +1,5 @@
-/* Products in the engine's own form: its packed matrices, its quantised activations, its kernels. */
+/* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
+ * kernels, and in bf16 (lib/pairs.h). */
 #include <string.h>
 
 #include "lib/product.h"
@@ -12,6 +13,8 @@ typedef struct work {
     float *y;
     ptrdiff_t ldy;
     int panels, rows; /* of a task */
+    bool in_pairs;    /* EK_BFLOAT16: rows in pairs instead of x's codes */
+    lib_pair_rows pairs;
 } work;
 
 enum { QUANTIZE_ROWS = 4 };
@@ -21,10 +24,31 @@ static void quantize_task(void *arg, int64_t task, int worker)
     (void)worker;
     work *t = arg;
     const ek_acts *a = &t->x;
+    const lib_pair_rows *pairs = &t->pairs;
     ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
     for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++)
-        quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds,
+        if (t->in_pairs) t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
+        else quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds,
                                   a->sxx + r * a->lds, a->start + r * a->lds);
+}
+
+/* A tile of rows passes over all panels, which stay in the second-level cache for the next one. */
+static void run_pairs(const work *t, int r0, int r1, int p0, int p1)
+{
+    for (int r = r0, n; r < r1; r += n) {
+        int left = r1 - r, tiles = (left + LIB_PAIR_ROWS - 1) / LIB_PAIR_ROWS;
+        n = (left + tiles - 1) / tiles;
+        for (int p = p0; p < p1; p++) {
+            float *y = t->y + r * t->ldy + (ptrdiff_t)p * EK_PANEL, part[LIB_PAIR_ROWS * EK_PANEL];
+            int cols = t->w.n - p * EK_PANEL;
+            if (cols >= EK_PANEL) {
+                t->k->pair_panel(y, t->ldy, &t->pairs, r, n, &t->w, p, r == r0);
+                continue;
+            }
+            t->k->pair_panel(part, EK_PANEL, &t->pairs, r, n, &t->w, p, r == r0);
+            for (int i = 0; i < n; i++) memcpy(y + i * t->ldy, part + i * EK_PANEL, sizeof *part * (size_t)cols);
+        }
+    }
 }
 
 static void run_task(void *arg, int64_t task, int worker)
@@ -35,7 +59,8 @@ static void run_task(void *arg, int64_t task, int worker)
     int p0 = (int)(task / row_tasks) * t->panels, r0 = (int)(task % row_tasks) * t->rows;
     int p1 = p0 + t->panels < t->w.n_panels ? p0 + t->panels : t->w.n_panels;
     int r1 = r0 + t->rows < t->x.rows ? r0 + t->rows : t->x.rows;
-    t->w.run(&t->w, &t->x, r0, r1, t->y, t->ldy, p0, p1);
+    if (t->in_pairs) run_pairs(t, r0, r1, p0, p1);
+    else t->w.run(&t->w, &t->x, r0, r1, t->y, t->ldy, p0, p1);
 }
 
 /* Tasks of some 50 KB of weights, or 8 M products. */
@@ -67,18 +92,25 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
         x0 = (const uint8_t *)copy, step = k * 4;
     }
     void *mem = NULL;
-    if (t->w.a_group && !(mem = lib_take(c, ek_acts_bytes((int)rows, (int)k)))) return EK_ENOMEM;
+    if (t->w.a_group && !t->in_pairs && !(mem = lib_take(c, ek_acts_bytes((int)rows, (int)k)))) return EK_ENOMEM;
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
-    return EK_OK;
+    if (!t->in_pairs) return EK_OK;
+    t->pairs.lds = k / t->w.group;
+    t->pairs.ldx = (k * 4 + 127) / 64 * 64; /* an odd line more than a power of two: rows of a tile in sets of their own */
+    t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
+    t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
+    return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
 }
 
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
-                      int64_t n_pairs, int limbs)
+                      int64_t n_pairs, ek_precision precision)
 {
     int64_t rows = n_pairs * p->m, n = w->n;
     if (rows > MAX_ROWS) return ek_fail(EK_EINVAL, "%lld rows in one product, %d are possible", (long long)rows, MAX_ROWS);
-    work t = {.k = k, .w = *w};
-    if (w->a_group) EK_TRY(ek_linear_set_limbs(&t.w, limbs));
+    work t = {.k = k, .w = *w, .in_pairs = precision == EK_BFLOAT16};
+    const int limbs = precision == EK_INT16 ? 2 : 1;
+    if (t.in_pairs) EK_ASSERT(w->biased);
+    else if (w->a_group) EK_TRY(ek_linear_set_limbs(&t.w, limbs));
     EK_TRY(gather_rows(c, p, first, n_pairs, &t));
     /* the kernels write evenly spaced f32 rows */
     int64_t step = p->m > 1 ? p->y_row : n_pairs > 1 ? p->pair[first + 1].y - p->pair[first].y : n * 4;
@@ -144,13 +176,13 @@ ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m)
     return EK_OK;
 }
 
-ek_err lib_product_run_int(lib_call *c, const lib_kernels *k, const lib_product *p, int limbs)
+ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision)
 {
     const lib_matrix *m = &p->w;
     if (p->y.count == 0) return EK_OK;
     if (m->kind != LIB_QUANTISED || m->mode != EK_AFFINE || !m->transposed)
-        return ek_fail(EK_EUNSUPPORTED, "integer activations go with affine, transposed weights; these are %s and %s",
-                       m->mode == EK_AFFINE ? "affine" : "of a floating-point mode", m->transposed ? "transposed" : "not transposed");
+        return ek_fail(EK_EUNSUPPORTED, "%s activations go with affine, transposed weights; these are %s and %s",
+                       precision == EK_BFLOAT16 ? "bf16" : "integer", m->mode == EK_AFFINE ? "affine" : "of a floating-point mode", m->transposed ? "transposed" : "not transposed");
     if (m->n > EK_LINEAR_MAX || m->k > EK_LINEAR_MAX || m->k == 0)
         return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible", (long long)m->n,
                        (long long)m->k, EK_LINEAR_MAX);
@@ -163,7 +195,7 @@ ek_err lib_product_run_int(lib_call *c, const lib_kernels *k, const lib_product 
         lib_matrix one = *m;
         one.codes += p->pair[i].data, one.scales += p->pair[i].scales, one.biases += p->pair[i].biases;
         EK_TRY(lib_pack_affine(c, &w, &one));
-        EK_TRY(lib_linear_run(c, k, &w, p, i, end - i, limbs));
+        EK_TRY(lib_linear_run(c, k, &w, p, i, end - i, precision));
     }
     return EK_OK;
 }

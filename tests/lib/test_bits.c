@@ -22,7 +22,7 @@ static void test_rows(void **state)
     enum { M = 65, K = 640 };
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (int t = 0; t < 2; t++)
-            for (ek_precision p = EK_EXACT; p <= EK_INT8; p++) {
+            for (ek_precision p = EK_EXACT; p <= EK_BFLOAT16; p++) {
                 if (p && (!t || forms[f].mode != EK_AFFINE)) continue;
                 int n = t ? 150 : 256;
                 ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = t ? ref_normals(EK_TYPE_BF16, 2, 1, 2, n, K) : ref_normals(EK_TYPE_BF16, 2, 1, 2, K, n);

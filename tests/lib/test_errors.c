@@ -49,6 +49,7 @@ static void test_products(void **state) /* op-test-cases 1.6 */
     BAD(ek_quantized_matmul(ref_new(EK_TYPE_F32, 2, 32, 10), x, &q, true, EK_EXACT), "[32, 10]", "[10, 32]");
     BAD(ek_quantized_matmul(ref_new(EK_TYPE_F32, 3, 1, 10, 32), x, &q, true, EK_EXACT), "[1, 10, 32]", "[10, 512]");
     BAD(ek_quantized_matmul(y, x, &q, true, (ek_precision)9), "precision", "9");
+    BAD(ek_quantized_matmul(y, x, &q, true, (ek_precision)(EK_BFLOAT16 + 1)), "precision", "4");
     BAD(ek_quantized_matmul(y, x, NULL, true, EK_EXACT), "w", "missing");
     BAD(ek_matmul(y, x, ref_new(EK_TYPE_F32, 2, 512, 33), false), "[10, 32]", "[10, 33]");
     BAD(ek_matmul(y, x, ref_new(EK_TYPE_F32, 2, 511, 32), false), "[10, 512]", "[511, 32]");
@@ -90,9 +91,12 @@ static void test_modes(void **state)
     ek_qview fp = ref_quantised(EK_MXFP4, 4, 32, &m), af = ref_quantised(EK_AFFINE, 4, 32, &m);
     refused(ek_quantized_matmul(y, x, &fp, true, EK_INT8), EK_NOT_SUPPORTED, "int8 mxfp4", "affine", "transposed");
     refused(ek_quantized_matmul(y, x, &af, false, EK_INT16), EK_NOT_SUPPORTED, "int16 NT", "affine", "transposed");
+    refused(ek_quantized_matmul(y, x, &fp, true, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 mxfp4", "bf16 activations", "floating-point mode");
+    refused(ek_quantized_matmul(y, x, &af, false, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 NT", "bf16 activations", "not transposed");
     ek_packed *p;
     MUST(ek_pack_quantized(&p, &fp, true));
     refused(ek_packed_matmul(y, x, p, EK_INT8), EK_NOT_SUPPORTED, "int8 packed", "affine", "[64, 64]");
+    refused(ek_packed_matmul(y, x, p, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 packed", "bf16 activations", "[64, 64]");
     BAD(ek_packed_matmul(y, ref_new(EK_TYPE_F32, 2, 1, 63), p, EK_EXACT), "[1, 63]", "[64, 64]");
     ek_packed_free(p);
     ek_packed_free(NULL);
@@ -228,7 +232,7 @@ static void test_empty(void **state)
     ek_packed *p;
     MUST(ek_matmul(y, x, w, true));
     MUST(ek_pack_quantized(&p, &q, true));
-    for (ek_precision e = EK_EXACT; e <= EK_INT8; e++) {
+    for (ek_precision e = EK_EXACT; e <= EK_BFLOAT16; e++) {
         MUST(ek_quantized_matmul(y, x, &q, true, e));
         MUST(ek_packed_matmul(y, x, p, e));
     }
@@ -239,7 +243,7 @@ static void test_empty(void **state)
     for (int i = 0; i < 15; i++) assert_true(ref_get(&y, i) == 0);
     q.codes = ek_view_2d(NULL, EK_TYPE_U32, 5, 0), q.scales = ek_view_2d(NULL, EK_TYPE_F32, 5, 0), q.biases = q.scales;
     y = ref_normals(EK_TYPE_F32, 2, 1, 2, 3, 5);
-    for (ek_precision e = EK_EXACT; e <= EK_INT8; e++) {
+    for (ek_precision e = EK_EXACT; e <= EK_BFLOAT16; e++) {
         MUST(ek_quantized_matmul(y, x, &q, true, e));
         for (int i = 0; i < 15; i++) assert_true(ref_get(&y, i) == 0);
     }

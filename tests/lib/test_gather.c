@@ -176,7 +176,7 @@ static void test_sliced(void **state)
         part.codes = ek_view_slice(q.codes, 1, from, from + 64), part.scales = ek_view_slice(q.scales, 1, from, from + 64);
         part.biases = ek_view_slice(q.biases, 1, from, from + 64);
         dense.codes = ref_dense(&part.codes), dense.scales = ref_dense(&part.scales), dense.biases = ref_dense(&part.biases);
-        for (ek_precision p = EK_EXACT; p <= EK_INT8; p++) {
+        for (ek_precision p = EK_EXACT; p <= EK_BFLOAT16; p++) {
             MUST(ek_gather_qmm(y, x, &part, NULL, &rhs, true, p));
             MUST(ek_gather_qmm(y2, x, &dense, NULL, &rhs, true, p));
             ref_same(&y2, &y, "rows from %d, precision %d", from, (int)p);

@@ -3,6 +3,7 @@
 
 #include "base/cpu.h"
 #include "lib/bf16.h"
+#include "lib/pairs.h"
 #include "lib/plain.h"
 #include "ref.h"
 
@@ -288,6 +289,57 @@ static void test_bf16(void **state)
     ref_free_all();
 }
 
+/* A panel of odd numbers, and what sums of activations and of codes meet: every case of test_bf16 in x. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const unsigned masks[] = {EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
+    static const int bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128}, depths[] = {128, 640, 1152};
+    enum { N = 40, M = LIB_PAIR_ROWS + 1, K = 1152, LDX = 4 * K + 64, LDS = K / 32 };
+    static float x[M * K], sum[M * LDS], sum2[M * LDS], want[LIB_PAIR_ROWS * EK_PANEL], got[LIB_PAIR_ROWS * EK_PANEL];
+    for (int b = 0; b < 6; b++)
+        for (int g = 0; g < 3; g++)
+            for (int d = 0; d < 3; d++)
+                for (int bf = 0; bf < 2; bf++) {
+                    ek_linear w;
+                    const int depth = depths[d], all = depth / groups[g];
+                    assert_int_equal(ek_linear_plan_affine(&w, 0, N, depth, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true), EK_OK);
+                    w.data = ref_take(w.bytes);
+                    uint8_t *codes = ref_take(N * K), *mem = ref_take(M * LDX + 64), *mem2 = ref_take(M * LDX + 64);
+                    float *s = ref_take(N * LDS * 4), *o = ref_take(N * LDS * 4);
+                    fill(codes, N * K, 5);
+                    for (int i = 0; i < N * LDS; i++) /* some of the least numbers: no flushing outside of the steps */
+                        s[i] = (float)ldexp(ref_normal(6, (uint64_t)i), i % 5 ? 0 : -120), o[i] = (float)ldexp(ref_normal(7, (uint64_t)i), i % 7 ? 0 : -140);
+                    uint16_t *s16 = ref_take(N * LDS * 2), *o16 = ref_take(N * LDS * 2);
+                    plain_narrow((uint8_t *)s16, EK_TYPE_BF16, s, N * LDS), plain_narrow((uint8_t *)o16, EK_TYPE_BF16, o, N * LDS);
+                    assert_int_equal(ek_linear_pack_affine(&w, 0, N, codes, bf ? (void *)s16 : s, bf ? (void *)o16 : o, bf ? EK_BF16 : EK_F32), EK_OK);
+                    for (int i = 0; i < M * K; i++) { /* in one row of three all is near the bound of flushing */
+                        x[i] = ek_bf16_f32(bf16_of(2, (uint64_t)i)) * (float)(i / K % 3 == 1 ? 0x1p-124 : 1);
+                        if (i % 3 == 0) x[i] *= 1.00390625f; /* halfway between two numbers of bf16, for many */
+                    }
+                    lib_pair_rows rows = {mem, sum, LDX, LDS}, rows2 = {mem2, sum2, LDX, LDS};
+                    rows.x += -(uintptr_t)mem % 64, rows2.x += -(uintptr_t)mem2 % 64;
+                    for (int r = 0; r < M; r++) plain_pair_row(rows.x + r * LDX, sum + r * LDS, x + r * K, depth, groups[g]);
+                    for (size_t c = 0; c < sizeof masks / sizeof *masks; c++) {
+                        if ((ek_cpu_detect() & masks[c]) != masks[c]) continue;
+                        lib_kernels k;
+                        lib_kernels_init(&k, masks[c]);
+                        for (int r = 0; r < M; r++) {
+                            k.pair_row(rows2.x + r * LDX, sum2 + r * LDS, x + r * K, depth, groups[g]);
+                            same(sum + r * LDS, sum2 + r * LDS, (size_t)all * 4, "sums of groups", (int)c, groups[g]);
+                        }
+                        for (int p = 0; p < w.n_panels; p++)
+                            for (int n = 1; n <= LIB_PAIR_ROWS; n++)
+                                for (int r0 = 0; r0 < 2; r0++) {
+                                    plain_pair_panel(want, EK_PANEL, &rows, r0, n, &w, p, false);
+                                    k.pair_panel(got, EK_PANEL, &rows2, r0, n, &w, p, (r0 + n) % 2);
+                                    same(want, got, (size_t)n * EK_PANEL * 4, "product in bf16", bits[b], n);
+                                }
+                    }
+                    ref_free_all();
+                }
+}
+
 /* The step itself against exact arithmetic: integers, where nothing rounds twice. */
 static void test_bf16_step(void **state)
 {
@@ -312,7 +364,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conversions), cmocka_unit_test(test_affine),    cmocka_unit_test(test_turn_and_madd), cmocka_unit_test(test_affine_turned),
         cmocka_unit_test(test_unpack),      cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_bf16),        cmocka_unit_test(test_bf16_step),
+        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_bf16),        cmocka_unit_test(test_bf16_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
