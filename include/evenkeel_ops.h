@@ -115,7 +115,8 @@ typedef enum ek_precision {
      * Affine, transposed weights only. docs/ops/quantized_matmul.md. */
     EK_INT16, /* to 1/32512 of the group's largest */
     EK_INT8,  /* to 1/127 of it */
-    /* Products of bf16 numbers, two a step, sums in f32: Form B, docs/numerics/bf16.md. */
+    /* Products of bf16 numbers, two a step, sums in f32: Form B, docs/numerics/bf16.md. x is rounded
+     * to bf16 where it is not; affine, transposed weights, whose codes bf16 holds exactly. */
     EK_BFLOAT16
 } ek_precision;
 

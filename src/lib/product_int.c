@@ -26,10 +26,12 @@ static void quantize_task(void *arg, int64_t task, int worker)
     const ek_acts *a = &t->x;
     const lib_pair_rows *pairs = &t->pairs;
     ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
-    for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++)
+    for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++) {
         if (t->in_pairs) t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
-        else quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds,
-                                  a->sxx + r * a->lds, a->start + r * a->lds);
+        else
+            quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
+                     a->start + r * a->lds);
+    }
 }
 
 /* A tile of rows passes over all panels, which stay in the second-level cache for the next one. */
@@ -96,7 +98,7 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
-    t->pairs.ldx = (k * 4 + 127) / 64 * 64; /* an odd line more than a power of two: rows of a tile in sets of their own */
+    t->pairs.ldx = (k * 4 + 127) / 64 * 64; /* a line more than needed: rows a power of two apart push each other out of the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -182,7 +184,8 @@ ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_prod
     if (p->y.count == 0) return EK_OK;
     if (m->kind != LIB_QUANTISED || m->mode != EK_AFFINE || !m->transposed)
         return ek_fail(EK_EUNSUPPORTED, "%s activations go with affine, transposed weights; these are %s and %s",
-                       precision == EK_BFLOAT16 ? "bf16" : "integer", m->mode == EK_AFFINE ? "affine" : "of a floating-point mode", m->transposed ? "transposed" : "not transposed");
+                       precision == EK_BFLOAT16 ? "bf16" : "integer", m->mode == EK_AFFINE ? "affine" : "of a floating-point mode",
+                       m->transposed ? "transposed" : "not transposed");
     if (m->n > EK_LINEAR_MAX || m->k > EK_LINEAR_MAX || m->k == 0)
         return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible", (long long)m->n,
                        (long long)m->k, EK_LINEAR_MAX);

@@ -289,7 +289,8 @@ static void test_bf16(void **state)
     ref_free_all();
 }
 
-/* A panel of odd numbers, and what sums of activations and of codes meet: every case of test_bf16 in x. */
+/* Products in bf16 by every instruction set: x around every bound of the steps, scales and biases below
+ * those bounds too, where they must not be flushed. */
 static void test_pairs(void **state)
 {
     (void)state;
