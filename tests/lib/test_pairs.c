@@ -55,7 +55,7 @@ static void check(int bits, int group, ek_view x, ek_view w, double tol)
 }
 
 /* The grids of test_products.c with transposed weights. */
-static void test_near(void **state) /* thinned to a third */
+static void test_near(void **state) /* thinned to a fifth */
 {
     (void)state;
     static const int ms[] = {1, 2, 5, 8, 9, 33}, ns[] = {128, 67}, ks[] = {128, 256, 512, 640};

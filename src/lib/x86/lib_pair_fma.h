@@ -1,5 +1,5 @@
 /* Products in bf16 (lib/pairs.h) by fused multiply-adds, for machines that have no instruction for it.
- * After one of ops/x86/vec_*.h, vi_shr and v_from_int.
+ * After one of ops/x86/vec_*.h, vi_shr, v_from_int and v_from_nibble.
  *
  * Zeros for what is below 2^-126 come from the processor's modes, which are on for the steps only:
  * these stand in functions of their own, so that nothing moves across the switch. */
@@ -8,7 +8,7 @@
 
 #include "lib/x86/lib_pair_tile.h"
 
-enum { FLUSH = 0x8040, ROWS = 4, MOST_GROUPS = EK_KBLOCK / 32 };
+enum { FLUSH = 0x8040, ROWS = 4, MOST_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
 
 /* ------------------------------------------------------------------ rows: x' in f32, in the order of k */
 
@@ -57,7 +57,7 @@ INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int
 {
     static const int order[4] = {2, 0, 3, 1}; /* the second of a pair comes first */
     const int inputs = q8 ? 4 : 8; /* of a vector */
-    const vi mask = vi_set1(q8 ? 255 : 15), zero = vi_set1(q8 ? 128 : 8);
+    const vi mask = vi_set1(255), zero = vi_set1(128);
     const float *x = b->x + r * b->ldx + g * b->group;
     const uint8_t *codes = b->codes + (size_t)g * b->group_bytes;
     vf a[ROWS][ROWS];
@@ -70,7 +70,8 @@ INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int
             UNROLL for (int s = 0; s < inputs; s++)
             {
                 const int in = s / 4 * 4 + order[s % 4];
-                vf c = v_from_int(vi_sub(vi_and(vi_shr(u, 8 * (in % 4) + 4 * (in / 4)), mask), zero));
+                const vi code = vi_shr(u, 8 * (in % 4) + 4 * (in / 4));
+                vf c = q8 ? v_from_int(vi_sub(vi_and(code, mask), zero)) : v_from_nibble(code);
                 UNROLL for (int j = 0; j < n; j++) a[i][j] = v_fma(v_set1(x[j * b->ldx + i * b->group + in]), c, a[i][j]);
             }
         }
@@ -104,7 +105,8 @@ static __attribute__((noinline)) void sum_block_q8(vf (*sums)[TILE], const block
 }
 
 /* Outputs [o, o + W) of panel p. */
-static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p, int o)
+static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p, int o,
+                       bool fetch_codes)
 {
     const int groups = w->k / w->group, per_block = EK_KBLOCK / w->group;
     const uint8_t *at = w->data + (size_t)p * w->panel_bytes;
@@ -117,6 +119,7 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
         vf a[TILE], sums[MOST_GROUPS][TILE], s, bias;
         b.codes = at + 4 * o, b.x = (const float *)(rows->x + r0 * rows->ldx) + (ptrdiff_t)g * w->group;
         b.groups = groups - g < per_block ? groups - g : per_block;
+        for (size_t i = 0; fetch_codes && i < (size_t)b.groups * b.group_bytes; i += 64) fetch(at, FETCH + (ptrdiff_t)i);
         _mm_setcsr(was | FLUSH);
         if (w->form == EK_W_Q8) sum_block_q8(sums, &b);
         else sum_block_q4(sums, &b);
@@ -133,8 +136,7 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
 
 static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch_codes)
 {
-    (void)fetch_codes;
-    for (int o = 0; o < EK_PANEL; o += W) panel_part(y, ldy, x, r0, n, w, p, o);
+    for (int o = 0; o < EK_PANEL; o += W) panel_part(y, ldy, x, r0, n, w, p, o, fetch_codes && o == 0);
 }
 
 #endif

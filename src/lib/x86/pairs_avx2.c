@@ -11,6 +11,11 @@ INLINE vf v_from_int(vi a)
     return _mm256_cvtepi32_ps(a);
 }
 
+INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
+{
+    return v_from_int(vi_sub(vi_and(a, vi_set1(15)), vi_set1(8)));
+}
+
 #include "lib/x86/lib_pair_fma.h"
 
 void lib_pairs_avx2(lib_kernels *k)

@@ -11,6 +11,11 @@ INLINE vf v_from_int(vi a)
     return _mm512_cvtepi32_ps(a);
 }
 
+INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
+{
+    return _mm512_permutexvar_ps(a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
+}
+
 #include "lib/x86/lib_pair_fma.h"
 
 void lib_pairs_avx512(lib_kernels *k)
