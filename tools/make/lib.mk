@@ -11,7 +11,7 @@ SO := libevenkeel.so.$(VERSION)
 
 $B/pic/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -fPIC $(call isa,$@) -MMD -MP -c -o $@ $<
+	$(call say,cc $< for the library)$(CC) $(ALL_CFLAGS) -fPIC $(call isa,$@) -MMD -MP -c -o $@ $<
 
 $B/pic/ek_below.a: $(filter-out $B/pic/src/lib/%,$(LIB_OBJS))
 	@rm -f $@ && $(AR) rcs $@ $^
@@ -37,7 +37,7 @@ lib: $B/$(SO) $B/libevenkeel.a ## libevenkeel, shared and static
 EXAMPLES := $(patsubst %.c,$B/%,$(wildcard examples/*.c))
 $B/examples/%: examples/%.c $B/libevenkeel.a
 	@mkdir -p $(@D)
-	$(CC) -std=c99 -O2 $(WARN) -Iinclude -pthread $(CFLAGS) $(filter -fsanitize=%,$(OPT)) -o $@ $< $B/libevenkeel.a -lm
+	$(call say,cc $<)$(CC) -std=c99 -O2 $(WARN) -Iinclude -pthread $(CFLAGS) $(filter -fsanitize=%,$(OPT)) -o $@ $< $B/libevenkeel.a -lm
 examples: $(EXAMPLES) ## the founding reports as small programs, each prints a table
 
 install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-config file (PREFIX, LIBDIR, DESTDIR)
