@@ -1,11 +1,14 @@
 /* The operator library against the engine's own kernels and against the machine, in the same
- * seconds. Operands are copies that the caches have forgotten. What is printed is the fastest tenth
- * of single calls: other work on the machine makes calls slower, never faster.
+ * seconds. Operands are copies that the caches have forgotten. Times are the fastest tenth of single calls:
+ * other work on the machine makes calls slower, never faster. Shares of products compare these; shares
+ * of bandwidth are medians over calls, each against a reading of as many bytes milliseconds apart.
  * Usage: bench_lib [threads [products|sdpa]] */
+#define _GNU_SOURCE
 #include <evenkeel_ops.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -14,7 +17,8 @@
 #include "ops/linear.h"
 #include "probe.h"
 
-enum { ROUNDS = 9, MAX_CALLS = 4096, CHUNK = 64 << 10, N = 4096, K = 4096, BITS = 4, GROUP = 64, COPIES = 24, MAX_ROWS = 64 };
+enum { ROUNDS = 9, MAX_CALLS = 4096, CHUNK = 64 << 10, N = 4096, K = 4096, BITS = 4, GROUP = 64, COPIES = 24, MAX_ROWS = 64,
+       BATCH = 9, REST = 3000 /* microseconds in which the other pool's threads fall asleep */ };
 
 static void must(ek_status s)
 {
@@ -64,6 +68,16 @@ static double fast(times *t)
 {
     qsort(t->v, (size_t)t->n, sizeof *t->v, by_value);
     return t->v[t->n / 10];
+}
+
+/* Median of limit over time, call by call: each pair belongs to the same moment. */
+static double paired(const times *limit, const times *t)
+{
+    static double share[MAX_CALLS];
+    int n = t->n < limit->n ? t->n : limit->n;
+    for (int i = 0; i < n; i++) share[i] = limit->v[i] / t->v[i];
+    qsort(share, (size_t)n, sizeof *share, by_value);
+    return share[n / 2];
 }
 
 static void *noise(size_t bytes, uint64_t and)
@@ -159,22 +173,22 @@ static void bench_sdpa(ek_pool *pool, ek_precision precision, ek_type t, int hea
     float *q = noise(sizeof *q * (size_t)(heads * rows * dim), precision == EK_BFLOAT16 ? 0xbd7fbd7fbd7fbd7f : 0xbd7fffffbd7fffff), *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
     static times time, read;
     time.n = read.n = 0;
-    for (int r = 0; r < ROUNDS; r++)
-        for (int i = 0; i < copies; i++) { /* every other call reads only */
-            uint8_t *k = kv + 2 * one * (size_t)i;
-            double start = ek_now();
-            ek_sdpa_options o = {.causal = true, .precision = precision};
-            if ((r + i) % 2) {
-                add(&read, read_time(pool, k, 2 * one));
-                continue;
-            }
+    const ek_sdpa_options o = {.causal = true, .precision = precision};
+    for (int n = 0; n < ROUNDS * copies; n++) { /* batches of calls and of readings in turn, over all copies */
+        uint8_t *k = kv + 2 * one * (size_t)(n % copies);
+        bool reads = n / BATCH % 2, first = n % BATCH == 0;
+        if (first) usleep(REST);
+        double start = ek_now();
+        if (reads) read_time(pool, k, 2 * one);
+        else
             must(ek_sdpa(ek_view_4d(y, EK_TYPE_F32, 1, heads, rows, dim), ek_view_4d(q, qt, 1, heads, rows, dim),
                          ek_view_4d(k, t, 1, kv_heads, keys, dim), ek_view_4d(k + one, t, 1, kv_heads, keys, dim), &o));
-            add(&time, ek_now() - start);
-        }
+        if (!first) add(reads ? &read : &time, ek_now() - start); /* the first wakes the threads */
+    }
     static const char *const name[] = {"f32", "f16", "bf16"};
+    double share = paired(&read, &time); /* before fast() sorts them */
     printf("%-11s %-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n", precision == EK_BFLOAT16 ? "EK_BFLOAT16" : "EK_EXACT", name[t], heads,
-           kv_heads, rows, keys, dim, 1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * fast(&read) / fast(&time));
+           kv_heads, rows, keys, dim, 1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * share);
     fflush(stdout);
     ek_free_big(kv, 2 * one * (size_t)copies + 64);
     ek_free_big(q, sizeof *q * (size_t)(heads * rows * dim) + 64);

@@ -64,7 +64,7 @@ static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
         int n = 0, first = -1, last = -1;
         for (int w = 0; w < LIB_WORDS; w++) {
             if (!see[w]) continue;
-            n += __builtin_popcountll(see[w]);
+            n += see[w] == ~UINT64_C(0) ? 64 : __builtin_popcountll(see[w]);
             if (first < 0) first = w * 64 + __builtin_ctzll(see[w]);
             last = w * 64 + 63 - __builtin_clzll(see[w]);
         }
@@ -124,7 +124,10 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
         unsigned some = (unsigned)(v->any[j0 / 64] >> (j0 % 64)) & 0xffffu;
         if (!some) continue;
         int first = __builtin_ctz(some); /* stands in for keys that nobody sees */
-        for (int j = 0; j < LIB_KEYS; j++) {
+        const bool plain = some == 0xffffu && s->keys.direct;
+        if (plain) b.key[0] = row_at(&s->keys, t, base + j0);
+        for (int j = 1; j < LIB_KEYS && plain; j++) b.key[j] = b.key[j - 1] + s->keys.dense.stride[2];
+        for (int j = 0; j < LIB_KEYS && !plain; j++) {
             int from = some >> j & 1 ? j : first;
             if (s->keys.direct) b.key[j] = row_at(&s->keys, t, base + j0 + from);
             else {
@@ -225,6 +228,10 @@ static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
 static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space, const lib_node *out)
 {
     const int step = s->pairs ? 2 : 1;
+    if ((v->all[0] & v->all[1] & v->all[2] & v->all[3]) == ~UINT64_C(0)) { /* as most segments are */
+        add_run(s, t, base, space, out, 0, t->n_q, 0, EK_SEGMENT);
+        return;
+    }
     for (int j = 0, end; j < EK_SEGMENT; j = end) {
         bool all, some, next_all, next_some;
         seen_by(v, j, step, &all, &some);
