@@ -109,6 +109,7 @@ static void finish(const lib_sdpa *s, const lib_tile *t, lib_node *stack, unsign
 
 typedef struct worker_space {
     lib_leaf_space leaf;
+    int64_t tile; /* whose queries leaf has; -1: none */
     lib_node now;
     lib_node *stack;
 } worker_space;
@@ -159,7 +160,8 @@ static void block_task(void *arg, int64_t task, int worker)
     worker_space *space = &w->space[worker];
     lib_tile t = lib_tile_at(w->s, number);
     unsigned count[EK_TILE];
-    lib_tile_queries(w->s, &t, &space->leaf);
+    if (space->tile != number) lib_tile_queries(w->s, &t, &space->leaf);
+    space->tile = number;
     for (int64_t b = first; b < first + w->blocks_a_task && b < w->blocks; b++) {
         int64_t at = number * w->blocks + b;
         push_leaves(w->s, &t, b << w->level, (b + 1) << w->level, space, &w->nodes[at * (w->level + 1)], count);
@@ -201,6 +203,7 @@ static ek_err take_space(lib_call *c, work *w)
     if (!w->space) return EK_ENOMEM;
     for (int i = 0; i < c->n_workers; i++) {
         worker_space *p = &w->space[i];
+        p->tile = -1;
         p->leaf.q = lib_take(c, sizeof(float) * EK_TILE * EK_Q_STRIDE);
         p->leaf.e = lib_take(c, sizeof(float) * EK_TILE * EK_SEGMENT);
         p->leaf.q16 = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_Q_STRIDE);
