@@ -2,7 +2,7 @@
 
 #include "base/cpu.h"
 #include "lib/bf16.h"
-#include "lib/pairs.h"
+#include "lib/product_bf16.h"
 #include "lib/plain.h"
 
 static void widen(float *to, const uint8_t *from, ek_type t, int64_t n)
@@ -97,8 +97,8 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
     ek_row_init(&k->rows, cpu);
     ek_linear_init(&k->linear, cpu);
 #if defined(__x86_64__)
-    if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k), lib_pairs_avx2(k);
-    if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k), lib_pairs_avx512(k);
-    if (cpu & EK_CPU_BF16) lib_kernels_bf16(k), lib_pairs_bf16(k);
+    if (cpu & EK_CPU_AVX2) lib_kernels_avx2(k), lib_product_avx2(k);
+    if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k), lib_product_avx512(k);
+    if (cpu & EK_CPU_BF16) lib_attn_bf16(k), lib_product_bf16(k);
 #endif
 }

@@ -43,7 +43,7 @@ typedef struct lib_value_run {
     ptrdiff_t ldo;
 } lib_value_run;
 
-/* Rows as a product in bf16 reads them (lib/pairs.h). */
+/* Rows as a product in bf16 reads them (lib/product_bf16.h). */
 typedef struct lib_pair_rows {
     uint8_t *x;     /* 4 bytes an input, in a form that pair_row and pair_panel of one ISA share; 64-byte aligned */
     float *sum;     /* X of each group */
@@ -76,7 +76,7 @@ typedef struct lib_kernels {
     void (*round_bf16)(float *e, uint16_t *p, int from, int to, float *l);
     void (*values_bf16)(const lib_value_run *r);
     void (*order_bf16)(float *o, int dim);
-    /* Products in bf16, lib/pairs.h. pair_panel: n <= LIB_PAIR_ROWS rows from r0 by the 16 outputs of a panel;
+    /* Products in bf16, lib/product_bf16.h. pair_panel: n <= LIB_PAIR_ROWS rows from r0 by the 16 outputs of a panel;
      * fetch: the panel comes from memory. */
     void (*pair_row)(void *to, float *sum, const float *from, int k, int group);
     void (*pair_panel)(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch);
@@ -89,10 +89,10 @@ typedef struct lib_kernels {
 void lib_kernels_init(lib_kernels *k, unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);
-void lib_kernels_bf16(lib_kernels *k);
-void lib_pairs_avx2(lib_kernels *k);
-void lib_pairs_avx512(lib_kernels *k);
-void lib_pairs_bf16(lib_kernels *k);
+void lib_attn_bf16(lib_kernels *k);
+void lib_product_avx2(lib_kernels *k);
+void lib_product_avx512(lib_kernels *k);
+void lib_product_bf16(lib_kernels *k);
 bool lib_bf16_sound(void); /* for a machine with EK_CPU_BF16 */
 
 #endif

@@ -25,7 +25,7 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 /* The same with activations in integers or in bf16: w is affine, transposed and not packed. */
 ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
-/* Some of the pairs with w packed, by the engine's own kernels or those of lib/pairs.h; precision
+/* Some of the pairs with w packed, by the engine's own kernels or those of lib/product_bf16.h; precision
  * matters for Form Q only, and is not EK_EXACT there. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
                       int64_t n_pairs, ek_precision precision);

@@ -75,6 +75,7 @@ static void combine(const lib_sdpa *s, const lib_node *earlier, lib_node *later,
 /* A node of 2^level leaves, a whole branch of the tree, behind count leaves. */
 static void push(const lib_sdpa *s, lib_node *stack, lib_node *node, unsigned count, int level, int i)
 {
+    EK_ASSERT((count & ((1u << level) - 1)) == 0);
     for (; count >> level & 1; level++) combine(s, &stack[level], node, i);
     stack[level].m[i] = node->m[i], stack[level].l[i] = node->l[i];
     memcpy(stack[level].o + i * s->ldo, node->o + i * s->ldo, sizeof(float) * (size_t)s->dim);

@@ -3,7 +3,7 @@
 
 #include "base/cpu.h"
 #include "lib/bf16.h"
-#include "lib/pairs.h"
+#include "lib/product_bf16.h"
 #include "lib/plain.h"
 #include "ref.h"
 

@@ -15,14 +15,15 @@ static void test_sinks_and_threads(void **state)
             for (int kl = 255; kl <= 4200; kl = kl * 3 / 2 + 7) {
                 attend_scene s = attend_f32(t, 1, 8, 1, ql, kl, 64);
                 ek_view again = ref_like(&s.y, EK_TYPE_F32);
-                for (int with = 0; with < 2; with++) {
-                    ek_sdpa_options o = {.causal = true, .sinks = with ? sinks : NULL};
+                for (int with = 0; with < 4; with++) {
+                    const int64_t start = -kl / 3;
+                    ek_sdpa_options o = {.causal = true, .sinks = with & 1 ? sinks : NULL, .key_start = with & 2 ? &start : NULL};
                     MUST(ek_set_threads(1));
                     MUST(attend_run(s.y, s.q, s.k, s.v, &o));
                     for (int threads = 2; threads <= 7; threads++) {
                         MUST(ek_set_threads(threads));
                         MUST(attend_run(again, s.q, s.k, s.v, &o));
-                        ref_same(&s.y, &again, "%d keys, %d threads, sinks %d", kl, threads, with);
+                        ref_same(&s.y, &again, "%d keys, %d threads, sinks and first position %d", kl, threads, with);
                     }
                 }
                 ref_free_all();

@@ -10,7 +10,7 @@ enum { MADD_ROWS = 3, VALUE_QUERIES = 4 };
 #define MADD_MOST 3
 
 #include "lib/x86/lib_tile.h"
-#include "lib/x86/lib_pairs.h"
+#include "lib/x86/attn_fma.h"
 
 /* 8 vectors of 8 dwords become their columns. */
 INLINE void turn_8(__m256i *r)

@@ -10,7 +10,7 @@ enum { MADD_ROWS = 6, VALUE_QUERIES = 8 };
 #define MADD_MOST 6
 
 #include "lib/x86/lib_tile.h"
-#include "lib/x86/lib_pairs.h"
+#include "lib/x86/attn_fma.h"
 
 /* 16 vectors of 16 dwords become their columns. */
 INLINE void turn_16(__m512i *r)

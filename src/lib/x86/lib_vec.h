@@ -17,4 +17,9 @@ INLINE void fetch(const uint8_t *p, ptrdiff_t ahead)
     _mm_prefetch((const char *)((uintptr_t)p + (uintptr_t)ahead), _MM_HINT_T1);
 }
 
+/* Zeros for what is below 2^-126, as Form B (lib/bf16.h) has them, come from the processor's flush-to-zero
+ * and denormals-are-zero modes. They are on for the steps only, and steps stand in functions of their
+ * own (noinline), so that nothing moves across the switch. */
+enum { FLUSH = 0x8040 };
+
 #endif

@@ -1,25 +1,14 @@
-/* Products in bf16 (lib/pairs.h) by VDPBF16PS.
+/* Products in bf16 (lib/product_bf16.h) by VDPBF16PS.
  *
  * A tile is one panel by up to 8 rows, several groups of inputs at once: their sums are independent,
  * which hides the instruction's latency, and a panel stays one stream from memory. Pairs of a row lie
  * as dwords in the order of use and are broadcast from memory. */
 #include "ops/x86/vec_avx512.h"
 
-#include "lib/x86/lib_pair_tile.h"
+#include "lib/x86/product_tile.h"
+#include "lib/x86/vec_bf16.h"
 
 enum { GROUPS = 4, FETCH = 4608 };
-
-INLINE vf dp(vf sum, vi a, vi b)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-
-INLINE vi pair_at(const uint8_t *p)
-{
-    int pair;
-    memcpy(&pair, p, sizeof pair);
-    return vi_set1(pair);
-}
 
 /* ------------------------------------------------------------------ rows */
 
@@ -142,7 +131,7 @@ static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, 
     by_rows[w->form == EK_W_Q8][n - 1](y, ldy, x, r0, w, p, fetch_codes);
 }
 
-void lib_pairs_bf16(lib_kernels *k)
+void lib_product_bf16(lib_kernels *k)
 {
     k->pair_row = pair_row;
     k->pair_panel = pair_panel;

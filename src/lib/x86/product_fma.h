@@ -1,14 +1,11 @@
-/* Products in bf16 (lib/pairs.h) by fused multiply-adds, for machines that have no instruction for it.
- * After one of ops/x86/vec_*.h, vi_shr, v_from_int and v_from_nibble.
- *
- * Zeros for what is below 2^-126 come from the processor's modes, which are on for the steps only:
- * these stand in functions of their own, so that nothing moves across the switch. */
-#ifndef EK_LIB_X86_LIB_PAIR_FMA_H
-#define EK_LIB_X86_LIB_PAIR_FMA_H
+/* Products in bf16 (lib/product_bf16.h) by fused multiply-adds, for machines that have no instruction for it.
+ * After one of ops/x86/vec_*.h, vi_shr, v_from_int and v_from_nibble. */
+#ifndef EK_LIB_X86_PRODUCT_FMA_H
+#define EK_LIB_X86_PRODUCT_FMA_H
 
-#include "lib/x86/lib_pair_tile.h"
+#include "lib/x86/product_tile.h"
 
-enum { FLUSH = 0x8040, ROWS = 4, MOST_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
+enum { ROWS = 4, MOST_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
 
 /* ------------------------------------------------------------------ rows: x' in f32, in the order of k */
 

@@ -1,14 +1,10 @@
-/* Form B (lib/bf16.h) by fused multiply-adds, for machines that have no instruction for it.
- *
- * Zeros for what is below 2^-126 come from the processor's flush-to-zero and denormals-are-zero
- * modes, which are on for the steps only: these stand in functions of their own, so that nothing
- * moves across the switch. */
-#ifndef EK_LIB_X86_LIB_PAIRS_H
-#define EK_LIB_X86_LIB_PAIRS_H
+/* Attention in Form B (lib/bf16.h) by fused multiply-adds, for machines that have no instruction for it. */
+#ifndef EK_LIB_X86_ATTN_FMA_H
+#define EK_LIB_X86_ATTN_FMA_H
 
 #include "lib/bf16.h"
 
-enum { FLUSH = 0x8040, SCORE_QUERIES = 4, SCORE_KEYS = 2 };
+enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
 
 /* ------------------------------------------------------------------ scores */
 

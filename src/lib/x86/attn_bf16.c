@@ -1,24 +1,13 @@
-/* Form B of the library by VDPBF16PS. */
+/* Attention in Form B (lib/bf16.h) by VDPBF16PS. */
 #include "ops/x86/vec_avx512.h"
 
 #include "lib/bf16.h"
 #include "lib/x86/lib_vec.h"
+#include "lib/x86/vec_bf16.h"
 
 enum {
     BLOCK = 128 /* keys of a column of values between two stops of its sums in memory */
 };
-
-INLINE vf dp(vf sum, vi a, vi b)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-
-INLINE vi pair_at(const uint16_t *p) /* of elements, in every lane */
-{
-    int pair;
-    memcpy(&pair, p, sizeof pair);
-    return vi_set1(pair);
-}
 
 /* 32 elements of one row, the first n of them; NULL: zeros. */
 INLINE vi load_row(const uint8_t *v, int n)
@@ -206,7 +195,7 @@ bool lib_bf16_sound(void)
     return true;
 }
 
-void lib_kernels_bf16(lib_kernels *k)
+void lib_attn_bf16(lib_kernels *k)
 {
     k->scores_bf16 = scores_bf16;
     k->round_bf16 = round_bf16;

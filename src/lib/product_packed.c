@@ -1,5 +1,5 @@
 /* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
- * kernels, and in bf16 (lib/pairs.h). */
+ * kernels, and in bf16 (lib/product_bf16.h). */
 #include <string.h>
 
 #include "lib/product.h"

@@ -1,9 +1,9 @@
-/* What the products in bf16 (lib/pairs.h) share on every instruction set: scales, leaves, the tree.
+/* What the products in bf16 (lib/product_bf16.h) share on every instruction set: scales, leaves, the tree.
  * After one of ops/x86/vec_*.h. */
-#ifndef EK_LIB_X86_LIB_PAIR_TILE_H
-#define EK_LIB_X86_LIB_PAIR_TILE_H
+#ifndef EK_LIB_X86_PRODUCT_TILE_H
+#define EK_LIB_X86_PRODUCT_TILE_H
 
-#include "lib/pairs.h"
+#include "lib/product_bf16.h"
 #include "lib/x86/lib_vec.h"
 
 enum { TILE = LIB_PAIR_ROWS };

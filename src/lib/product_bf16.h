@@ -13,8 +13,8 @@
  * output  blocks added by the tree T
  *
  * Flushing to zero is part of the steps only, not of the fma of blocks nor of the additions. */
-#ifndef EK_LIB_PAIRS_H
-#define EK_LIB_PAIRS_H
+#ifndef EK_LIB_PRODUCT_BF16_H
+#define EK_LIB_PRODUCT_BF16_H
 
 #include "lib/bf16.h"
 #include "ops/tree.h"
