@@ -55,12 +55,12 @@ PLAIN void plain_scores_bf16(const lib_score_block *b)
 {
     for (int i = 0; i < b->n_q; i++)
         for (int j = 0; j < LIB_KEYS; j++) {
-            const uint16_t *q = b->q16 + i * EK_Q_STRIDE; /* zeros behind dim */
             float lane[16] = {0};
             for (int d = 0; d < (b->dim + 31) / 32 * 32; d += 2) {
                 const uint8_t *k = b->key[j] + 2 * (size_t)d;
                 float k0 = d < b->dim ? plain_one(k, EK_TYPE_BF16) : 0, k1 = d + 1 < b->dim ? plain_one(k + 2, EK_TYPE_BF16) : 0;
-                lane[d / 2 % 16] = plain_pair(lane[d / 2 % 16], ek_bf16_f32(q[d]), k0, ek_bf16_f32(q[d + 1]), k1);
+                const uint16_t *q = b->q16 + lib_q16(i, d); /* zeros behind dim */
+                lane[d / 2 % 16] = plain_pair(lane[d / 2 % 16], ek_bf16_f32(q[0]), k0, ek_bf16_f32(q[1]), k1);
             }
             b->e[i * EK_SEGMENT + j] = plain_add_lanes(lane) * b->scale;
         }
@@ -82,7 +82,8 @@ PLAIN void plain_round_bf16(float *e, uint16_t *p, int from, int to, float *l)
 PLAIN void plain_values_bf16(const lib_value_run *r)
 {
     static const uint16_t none[EK_MAX_HEAD_DIM];
-    for (int i = 0; i < r->n_q; i++)
+    for (int i = 0; i < r->n_q; i++) {
+        if (r->fresh) memset(r->o + i * r->ldo, 0, sizeof *r->o * (size_t)r->ldo);
         for (int j = -(r->slot & 1); j < r->n_keys; j += 2) {
             bool low = j >= 0, high = j + 1 < r->n_keys;
             const uint8_t *v0 = low ? r->v + j * r->stride : (const uint8_t *)none;
@@ -92,6 +93,7 @@ PLAIN void plain_values_bf16(const lib_value_run *r)
             for (int d = 0; d < r->dim; d++)
                 o[d] = plain_pair(o[d], e0, plain_one(v0 + 2 * d, EK_TYPE_BF16), e1, plain_one(v1 + 2 * d, EK_TYPE_BF16));
         }
+    }
 }
 
 #endif

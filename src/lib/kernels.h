@@ -13,7 +13,9 @@ enum {
     LIB_DEPTH = 64, /* inputs of a panel that lies in the first-level cache; divides EK_KBLOCK */
     LIB_FEW = 3,
     LIB_PAIR_ROWS = 8, /* of a tile of a product in bf16 */
-    LIB_KEYS = 16   /* keys of a block of scores: one lane each */
+    LIB_KEYS = 16,  /* keys of a block of scores: one lane each */
+    LIB_AHEAD = 128, /* rows of values from one that is added to one that is fetched */
+    LIB_EARLY = 32   /* of a segment's rows, those that are fetched before its values are added */
 };
 
 /* A block of scores: keys in lanes. */
@@ -23,7 +25,7 @@ typedef struct lib_score_block {
     ek_type type;                 /* F32, F16, BF16 */
     int dim;
     const float *q;               /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
-    const uint16_t *q16;          /* Form B: the same in bf16, which they all are; else not read */
+    const uint16_t *q16;          /* Form B: the same in bf16, which they all are, element d of query i at lib_q16(i, d); else not read */
     float scale;                  /* Form B: of the scores; else not read */
     int n_q;                      /* 1 to EK_TILE */
     float *e;                     /* n_q rows, stride EK_SEGMENT: LIB_KEYS scores each */
@@ -39,7 +41,12 @@ typedef struct lib_value_run {
     int dim, n_q;
     const float *e;      /* of the first key; queries EK_SEGMENT apart */
     const uint16_t *p;   /* Form B: the same in bf16 */
+    /* Form B, a whole segment of rows that lie one after the other: what is fetched while it is added, in
+     * 1 - LIB_EARLY / EK_SEGMENT of its size, or soon_bytes if that is less. NULL: rows LIB_AHEAD below. */
+    const uint8_t *soon;
+    ptrdiff_t soon_bytes;
     float *o;            /* queries ldo apart */
+    bool fresh;          /* Form B: o has nothing yet and counts as +0 */
     ptrdiff_t ldo;
 } lib_value_run;
 
@@ -50,6 +57,12 @@ typedef struct lib_pair_rows {
     ptrdiff_t ldx;  /* bytes; a multiple of 64 */
     ptrdiff_t lds;  /* elements */
 } lib_pair_rows;
+
+/* Queries of Form B meet a key 32 dims at a time: those of all queries lie together. */
+static inline ptrdiff_t lib_q16(int i, int d)
+{
+    return ((ptrdiff_t)(d / 32) * EK_TILE + i) * 32 + d % 32;
+}
 
 typedef struct lib_kernels {
     /* n elements that lie one after the other, F32, F16 or BF16 */
@@ -74,6 +87,8 @@ typedef struct lib_kernels {
      * whole 32 floats of a query, until order_bf16 is called; NULL: it does not. */
     void (*scores_bf16)(const lib_score_block *b);
     void (*round_bf16)(float *e, uint16_t *p, int from, int to, float *l);
+    /* the engine's weights of one query, then round_bf16; NULL: none in one */
+    void (*weights_bf16)(float *e, uint16_t *p, int from, int to, int *m, float *l);
     void (*values_bf16)(const lib_value_run *r);
     void (*order_bf16)(float *o, int dim);
     /* Products in bf16, lib/product_bf16.h. pair_panel: n <= LIB_PAIR_ROWS rows from r0 by the 16 outputs of a panel;

@@ -40,16 +40,19 @@ lib_tile lib_tile_at(const lib_sdpa *s, int64_t number)
 
 void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, lib_leaf_space *space)
 {
+    memset(space->q16, 0, sizeof *space->q16 * EK_TILE * EK_MAX_HEAD_DIM);
     for (int i = 0; i < EK_TILE; i++) {
         float *q = space->q + i * EK_Q_STRIDE;
         memset(q, 0, sizeof *q * EK_Q_STRIDE);
-        if (s->pairs) memset(space->q16 + i * EK_Q_STRIDE, 0, sizeof *space->q16 * EK_Q_STRIDE);
         if (i >= t->n_q) continue;
         const uint8_t *from = s->q.data + t->b * s->q.stride[0] + lib_query_head(s, t, i) * s->q.stride[1] +
                               lib_query_row(s, t, i) * s->q.stride[2];
         lib_load(s->k, q, from, s->q.type, s->q.stride[3], s->dim);
-        if (s->pairs) lib_store(s->k, (uint8_t *)(space->q16 + i * EK_Q_STRIDE), EK_TYPE_BF16, 2, q, s->dim);
-        else if (s->scale != 1)
+        if (s->pairs) {
+            uint16_t row[EK_MAX_HEAD_DIM] = {0};
+            lib_store(s->k, (uint8_t *)row, EK_TYPE_BF16, 2, q, s->dim);
+            for (int d = 0; d < s->dim; d += 32) memcpy(space->q16 + lib_q16(i, d), row + d, 32 * sizeof *row);
+        } else if (s->scale != 1)
             for (int d = 0; d < s->dim; d++) q[d] *= s->scale;
     }
 }
@@ -69,7 +72,7 @@ static void combine(const lib_sdpa *s, const lib_node *earlier, lib_node *later,
     float fa = factor((int64_t)ma - m), fb = factor((int64_t)mb - m);
     later->l[i] = earlier->l[i] * fa + later->l[i] * fb;
     later->m[i] = m;
-    s->k->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, s->dim);
+    s->k->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, (int)s->ldo); /* in the kernel's order */
 }
 
 /* A node of 2^level leaves, a whole branch of the tree, behind count leaves. */
@@ -78,7 +81,23 @@ static void push(const lib_sdpa *s, lib_node *stack, lib_node *node, unsigned co
     EK_ASSERT((count & ((1u << level) - 1)) == 0);
     for (; count >> level & 1; level++) combine(s, &stack[level], node, i);
     stack[level].m[i] = node->m[i], stack[level].l[i] = node->l[i];
-    memcpy(stack[level].o + i * s->ldo, node->o + i * s->ldo, sizeof(float) * (size_t)s->dim);
+    memcpy(stack[level].o + i * s->ldo, node->o + i * s->ldo, sizeof(float) * (size_t)s->ldo);
+}
+
+static void swap(lib_node *a, lib_node *b)
+{
+    lib_node was = *a;
+    *a = *b;
+    *b = was;
+}
+
+/* A leaf of n queries that have count leaves each: the sums change places with what lay on the stack. */
+static void push_all(const lib_sdpa *s, lib_node *stack, lib_node *leaf, unsigned count, int n)
+{
+    int level = 0;
+    for (; count >> level & 1; level++)
+        for (int i = 0; i < n; i++) combine(s, &stack[level], leaf, i);
+    swap(&stack[level], leaf);
 }
 
 /* The head's sink, the leaf before all segments: weight without value. */
@@ -86,12 +105,12 @@ static unsigned push_sink(const lib_sdpa *s, const lib_tile *t, lib_node *stack,
 {
     if (!s->sinks) return 0;
     leaf->l[i] = ek_exp_split(s->sinks[lib_query_head(s, t, i)], &leaf->m[i]);
-    memset(leaf->o + i * s->ldo, 0, sizeof(float) * (size_t)s->dim);
+    memset(leaf->o + i * s->ldo, 0, sizeof(float) * (size_t)s->ldo);
     push(s, stack, leaf, 0, 0, i);
     return 1;
 }
 
-/* Writes query i's row from the count leaves pushed. row has dim floats. */
+/* Writes query i's row from the count leaves pushed. row has ldo floats. */
 static void finish(const lib_sdpa *s, const lib_tile *t, lib_node *stack, unsigned count, int i, float *row)
 {
     lib_node *sum = NULL;
@@ -100,7 +119,8 @@ static void finish(const lib_sdpa *s, const lib_tile *t, lib_node *stack, unsign
         if (sum) combine(s, &stack[level], sum, i);
         else sum = &stack[level];
     }
-    for (int d = 0; d < s->dim; d++) row[d] = sum ? (sum->o[i * s->ldo + d] + 0.0f) / sum->l[i] : 0.0f;
+    for (int d = 0; d < s->ldo; d++) row[d] = sum ? (sum->o[i * s->ldo + d] + 0.0f) / sum->l[i] : 0.0f;
+    if (s->pairs && s->k->order_bf16) s->k->order_bf16(row, s->dim);
     uint8_t *to = s->y.data + t->b * s->y.stride[0] + lib_query_head(s, t, i) * s->y.stride[1] +
                   lib_query_row(s, t, i) * s->y.stride[2];
     lib_store(s->k, to, s->y.type, s->y.stride[3], row, s->dim);
@@ -136,9 +156,12 @@ static void push_leaves(const lib_sdpa *s, const lib_tile *t, int64_t first, int
     for (int64_t leaf = first; leaf < end; leaf++) {
         int64_t seg = t->seg0 + leaf - (s->sinks != NULL);
         if (seg < t->seg0 || seg >= t->seg1) continue;
-        unsigned live = lib_leaf(s, t, seg, &space->leaf, &space->now);
+        unsigned live = lib_leaf(s, t, seg, &space->leaf, &space->now), odd = live ^ ((1u << t->n_q) - 1);
+        for (int i = 1; i < t->n_q; i++) odd |= count[i] ^ count[0];
+        if (!odd) push_all(s, stack, &space->now, count[0], t->n_q);
         for (int i = 0; i < t->n_q; i++)
-            if (live >> i & 1) push(s, stack, &space->now, count[i]++, 0, i);
+            if (!odd) count[i]++;
+            else if (live >> i & 1) push(s, stack, &space->now, count[i]++, 0, i);
     }
 }
 
@@ -165,8 +188,11 @@ static void block_task(void *arg, int64_t task, int worker)
     space->tile = number;
     for (int64_t b = first; b < first + w->blocks_a_task && b < w->blocks; b++) {
         int64_t at = number * w->blocks + b;
-        push_leaves(w->s, &t, b << w->level, (b + 1) << w->level, space, &w->nodes[at * (w->level + 1)], count);
-        for (int i = 0; i < t.n_q; i++) w->count[at * EK_TILE + i] = (uint8_t)count[i];
+        unsigned some = 0;
+        push_leaves(w->s, &t, b << w->level, (b + 1) << w->level, space, space->stack, count);
+        for (int i = 0; i < t.n_q; i++) some |= count[i], w->count[at * EK_TILE + i] = (uint8_t)count[i];
+        for (int level = 0; level <= w->level; level++)
+            if (some >> level & 1) swap(&w->nodes[at * (w->level + 1) + level], &space->stack[level]);
     }
 }
 
@@ -207,7 +233,7 @@ static ek_err take_space(lib_call *c, work *w)
         p->tile = -1;
         p->leaf.q = lib_take(c, sizeof(float) * EK_TILE * EK_Q_STRIDE);
         p->leaf.e = lib_take(c, sizeof(float) * EK_TILE * EK_SEGMENT);
-        p->leaf.q16 = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_Q_STRIDE);
+        p->leaf.q16 = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_MAX_HEAD_DIM);
         p->leaf.p = lib_take(c, sizeof(uint16_t) * EK_TILE * EK_SEGMENT);
         p->leaf.rows = lib_take(c, sizeof(float) * LIB_KEYS * (size_t)s->ldo);
         p->stack = lib_take_array(c, (size_t)levels, sizeof *p->stack);
@@ -254,7 +280,7 @@ static ek_err run(lib_call *c, const lib_sdpa *s)
 
 static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense, const ek_qview *quantised, const char *what)
 {
-    char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
+    char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT]; /* written where they are wanted: texts take microseconds */
     lib_view shape;
     if (dense) {
         EK_TRY(lib_view_check(&x->dense, dense, what));
@@ -267,12 +293,11 @@ static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense
         shape = x->q.codes;
         shape.dim[shape.n_dims - 1] = x->q.cols;
     }
-    lib_shape(a, &s->q), lib_shape(b, &shape);
     if (shape.n_dims != 4 || shape.dim[0] != s->batch || shape.dim[3] != s->dim || shape.dim[1] < 1 || s->heads % shape.dim[1])
-        return ek_fail(EK_EINVAL, "%s %s does not fit q %s: [B, Hkv, kL, D] with %lld heads a multiple of Hkv is wanted", what, b, a,
-                       (long long)s->heads);
+        return ek_fail(EK_EINVAL, "%s %s does not fit q %s: [B, Hkv, kL, D] with %lld heads a multiple of Hkv is wanted", what,
+                       lib_shape(b, &shape), lib_shape(a, &s->q), (long long)s->heads);
     if (x == &s->values && (shape.dim[1] != s->kv_heads || shape.dim[2] != s->n_keys))
-        return ek_fail(EK_EINVAL, "v %s does not fit the keys, [%lld, %lld, %lld, %d]", b, (long long)s->batch,
+        return ek_fail(EK_EINVAL, "v %s does not fit the keys, [%lld, %lld, %lld, %d]", lib_shape(b, &shape), (long long)s->batch,
                        (long long)s->kv_heads, (long long)s->n_keys, s->dim);
     s->kv_heads = shape.dim[1], s->n_keys = shape.dim[2];
     x->direct = dense && (s->dim == 1 || lib_stride(&x->dense, 1) == (int64_t)lib_type_size(shape.type));
@@ -283,10 +308,9 @@ static ek_err check_mask(lib_sdpa *s, const ek_view *mask)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     EK_TRY(lib_view_check(&s->mask, mask, "mask"));
-    lib_shape(a, &s->mask);
-    lib_view want = {.n_dims = 4, .type = s->mask.type, .dim = {s->batch, s->heads, s->rows, s->n_keys}};
+    lib_view given = s->mask, want = {.n_dims = 4, .type = s->mask.type, .dim = {s->batch, s->heads, s->rows, s->n_keys}};
     if (s->mask.type == EK_TYPE_U32 || s->mask.n_dims > 4 || !lib_broadcast(&s->mask, 4, want.dim, 0))
-        return ek_fail(EK_EINVAL, "mask %s does not broadcast to %s; u8, f32, f16 or bf16 are possible", a, lib_shape(b, &want));
+        return ek_fail(EK_EINVAL, "mask %s does not broadcast to %s; u8, f32, f16 or bf16 are possible", lib_shape(a, &given), lib_shape(b, &want));
     s->masked = true;
     return EK_OK;
 }
@@ -345,23 +369,22 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     EK_TRY(lib_view_check(&s.q, q, "q"));
     EK_TRY(lib_view_check(&yv, y, "y"));
     EK_TRY(lib_out_check(&yv, "y"));
-    lib_shape(a, &s.q), lib_shape(b, &yv);
     if (s.q.n_dims != 4 || yv.n_dims != 4 || memcmp(s.q.dim, yv.dim, 4 * sizeof s.q.dim[0]) || !lib_is_float(s.q.type) ||
         !lib_is_float(yv.type))
-        return ek_fail(EK_EINVAL, "q %s and y %s must have one shape [B, H, qL, D], f32, f16 or bf16", a, b);
+        return ek_fail(EK_EINVAL, "q %s and y %s must have one shape [B, H, qL, D], f32, f16 or bf16", lib_shape(a, &s.q), lib_shape(b, &yv));
     s.batch = s.q.dim[0], s.heads = s.q.dim[1], s.rows = s.q.dim[2];
     if (s.q.dim[3] < 1 || s.q.dim[3] > EK_MAX_HEAD_DIM)
-        return ek_fail(EK_EINVAL, "heads of %lld elements in q %s; 1 to %d are possible", (long long)s.q.dim[3], a, EK_MAX_HEAD_DIM);
+        return ek_fail(EK_EINVAL, "heads of %lld elements in q %s; 1 to %d are possible", (long long)s.q.dim[3], lib_shape(a, &s.q), EK_MAX_HEAD_DIM);
     s.dim = (int)s.q.dim[3];
     EK_TRY(check_kv(c, &s, &s.keys, k, kq, "k"));
     EK_TRY(check_kv(c, &s, &s.values, v, vq, "v"));
     if (how.mask) EK_TRY(check_mask(&s, how.mask));
-    if (how.window < 0) return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, a);
+    if (how.window < 0) return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, lib_shape(a, &s.q));
     EK_TRY(check_precision(&s, how.precision, k && v));
     s.window = how.window < s.n_keys + s.rows ? how.window : 0; /* a longer one hides nothing */
     s.scale = how.scale != 0 ? how.scale : 1 / sqrtf((float)s.dim);
     if (yv.count == 0) return EK_OK;
-    if (s.rows > (INT64_C(1) << 40) / s.heads) return ek_fail(EK_EINVAL, "q %s has too many rows", a);
+    if (s.rows > (INT64_C(1) << 40) / s.heads) return ek_fail(EK_EINVAL, "q %s has too many rows", lib_shape(a, &s.q));
     EK_TRY(find_starts(c, &s, how.key_start));
     s.ratio = (int)(s.heads / s.kv_heads);
     s.tiles_a_head = (s.rows * s.ratio + EK_TILE - 1) / EK_TILE;

@@ -6,7 +6,7 @@
 #include "lib/sdpa.h"
 #include "ops/math.h"
 
-enum { AHEAD = 2 * LIB_KEYS /* keys from one that is read to one that is fetched */ };
+enum { AHEAD = 3 * LIB_KEYS /* keys from one that is read to one that is fetched */ };
 
 typedef struct sight {
     uint64_t see[EK_TILE][LIB_WORDS]; /* keys of the segment, a bit each */
@@ -49,6 +49,14 @@ static const uint8_t *mask_row(const lib_sdpa *s, const lib_tile *t, int i)
 /* base: the key that is slot 0 of the segment; may be negative. */
 static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
 {
+    bool whole = !s->masked;
+    for (int i = 0; i < t->n_q; i++) whole &= t->lo[i] <= base && base + EK_SEGMENT <= t->hi[i];
+    if (whole) { /* as most segments are */
+        memset(v->see, 0xff, sizeof v->see), memset(v->any, 0xff, sizeof v->any), memset(v->all, 0xff, sizeof v->all);
+        for (int i = 0; i < t->n_q; i++) v->from[i] = 0, v->to[i] = EK_SEGMENT, v->holes[i] = false;
+        v->live = (1u << t->n_q) - 1;
+        return;
+    }
     memset(v, 0, sizeof *v);
     memset(v->all, 0xff, sizeof v->all);
     for (int i = 0; i < t->n_q; i++) {
@@ -135,11 +143,23 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
                 if (from == j) copy_row(s, &s->keys, t, base + j0 + j, j, space);
             }
         }
-        b.ahead = s->keys.direct ? AHEAD * s->keys.dense.stride[2] : 0;
+        b.ahead = s->keys.direct && base + j0 + AHEAD < s->n_keys ? AHEAD * s->keys.dense.stride[2] : 0;
         b.e = space->e + j0;
         if (s->pairs) s->k->scores_bf16(&b);
         else s->k->scores(&b);
     }
+}
+
+/* The rows of values that are read behind LIB_AHEAD ones of a segment, as many as a segment has, if they lie one after
+ * the other; their bytes. */
+static ptrdiff_t values_soon(const lib_sdpa *s, const lib_tile *t, int64_t base, const uint8_t **soon)
+{
+    const lib_kv *x = &s->values;
+    int64_t rows = s->n_keys - base - LIB_AHEAD, stride = 2 * s->dim;
+    *soon = NULL;
+    if (!x->direct || x->dense.stride[2] != stride || base < 0) return 0;
+    *soon = row_at(x, t, base + (rows > 0 ? LIB_AHEAD : 0));
+    return rows <= 0 ? 0 : (rows < EK_SEGMENT ? rows : EK_SEGMENT) * stride;
 }
 
 /* ------------------------------------------------------------------ masks */
@@ -168,8 +188,8 @@ static void hide(const lib_tile *t, const sight *v, float *e)
 }
 
 /* Unless the seen keys have no better one: then these have equal weights, and the hidden are
- * taken out here. */
-static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf)
+ * taken out here. p: the weights in bf16, or NULL. */
+static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf, uint16_t *p)
 {
     int least;
     ek_exp_split(-INFINITY, &least);
@@ -177,8 +197,11 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf)
         if (!v->holes[i] || leaf->m[i] > least) continue;
         float *e = leaf->e + i * EK_SEGMENT, lane[16] = {0};
         for (int j = v->from[i]; j < v->to[i]; j++) {
-            if (!bit(v->see[i], j)) e[j] = 0;
-            else lane[j % 16] += e[j];
+            if (bit(v->see[i], j)) lane[j % 16] += e[j];
+            else {
+                e[j] = 0;
+                if (p) p[i * EK_SEGMENT + j] = 0;
+            }
         }
         for (int apart = 8; apart > 0; apart /= 2)
             for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
@@ -186,10 +209,24 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf)
     }
 }
 
-static void round_weights(const lib_sdpa *s, const lib_tile *t, ek_attn_leaf *leaf, const sight *v, uint16_t *p)
+/* Weights of Form B. Values are fetched meanwhile: memory would rest. */
+static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, ek_attn_leaf *leaf, uint16_t *p)
 {
-    for (int i = 0; i < t->n_q; i++)
-        if (v->live >> i & 1) s->k->round_bf16(leaf->e + i * EK_SEGMENT, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
+    const uint8_t *soon;
+    ptrdiff_t bytes = values_soon(s, t, base, &soon), share = LIB_EARLY * 2 * s->dim / t->n_q;
+    for (int i = 0; i < t->n_q; i++) {
+        for (ptrdiff_t at = i * share; at < bytes && at < (i + 1) * share; at += 64) __builtin_prefetch(soon + at, 0, 2);
+        if (!(v->live >> i & 1)) continue;
+        float *e = leaf->e + i * EK_SEGMENT;
+        if (s->k->weights_bf16) {
+            s->k->weights_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->m[i], &leaf->l[i]);
+            continue;
+        }
+        ek_attn_leaf one = {.n_q = 1, .head_dim = s->dim, .from = {v->from[i]}, .to = {v->to[i]}, .e = e};
+        s->k->weights(&one);
+        leaf->m[i] = one.m[0];
+        s->k->round_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
+    }
 }
 
 /* ------------------------------------------------------------------ values */
@@ -210,6 +247,12 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
             r.v = (const uint8_t *)space->rows;
         }
         r.n_keys = end - j, r.slot = j;
+        if (s->pairs && r.n_keys == EK_SEGMENT) {
+            const ptrdiff_t early = LIB_EARLY * r.stride;
+            r.fresh = n_q == t->n_q;
+            r.soon_bytes = values_soon(s, t, base, &r.soon) - early;
+            if (r.soon_bytes > 0) r.soon += early;
+        }
         r.e = space->e + i * EK_SEGMENT + j, r.p = space->p + i * EK_SEGMENT + j;
         if (s->pairs) s->k->values_bf16(&r);
         else s->k->values(&r);
@@ -228,7 +271,9 @@ static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
 static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space, const lib_node *out)
 {
     const int step = s->pairs ? 2 : 1;
-    if ((v->all[0] & v->all[1] & v->all[2] & v->all[3]) == ~UINT64_C(0)) { /* as most segments are */
+    const bool whole = (v->all[0] & v->all[1] & v->all[2] & v->all[3]) == ~UINT64_C(0); /* as most segments are */
+    if (!whole || !s->pairs || !s->values.direct) memset(out->o, 0, sizeof *out->o * (size_t)(t->n_q * s->ldo));
+    if (whole) {
         add_run(s, t, base, space, out, 0, t->n_q, 0, EK_SEGMENT);
         return;
     }
@@ -262,12 +307,11 @@ unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_sp
     ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = s->dim, .e = space->e};
     memcpy(leaf.from, v.from, sizeof v.from);
     memcpy(leaf.to, v.to, sizeof v.to);
-    s->k->weights(&leaf);
-    hide_again(t, &v, &leaf);
-    if (s->pairs) round_weights(s, t, &leaf, &v, space->p);
+    if (s->pairs) weigh_pairs(s, t, base, &v, &leaf, space->p);
+    else s->k->weights(&leaf);
+    hide_again(t, &v, &leaf, s->pairs ? space->p : NULL);
     for (int i = 0; i < t->n_q; i++) {
         out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
-        memset(out->o + i * s->ldo, 0, sizeof *out->o * (size_t)s->ldo);
         /* a query that sees nothing takes part in the sums of the others, without effect */
         if (!(v.live >> i & 1)) {
             memset(space->e + i * EK_SEGMENT, 0, sizeof *space->e * EK_SEGMENT);
@@ -275,7 +319,5 @@ unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_sp
         }
     }
     value(s, t, base, &v, space, out);
-    if (s->pairs && s->k->order_bf16)
-        for (int i = 0; i < t->n_q; i++) s->k->order_bf16(out->o + i * s->ldo, s->dim);
     return v.live;
 }

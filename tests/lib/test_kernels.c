@@ -235,8 +235,8 @@ static void test_bf16(void **state)
 {
     (void)state;
     static const unsigned masks[] = {EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
-    static const int dims[] = {1, 2, 7, 16, 31, 32, 33, 64, 72, 96, 130, 256, 511, 512};
-    static uint16_t q[EK_TILE * EK_Q_STRIDE], p[EK_TILE * EK_SEGMENT], p2[EK_TILE * EK_SEGMENT];
+    static const int dims[] = {1, 2, 7, 16, 31, 32, 33, 64, 72, 96, 130, 256, 290, 511, 512};
+    static _Alignas(64) uint16_t q[EK_TILE * EK_MAX_HEAD_DIM], p[EK_TILE * EK_SEGMENT], p2[EK_TILE * EK_SEGMENT];
     static float e[EK_TILE * EK_SEGMENT], e2[EK_TILE * EK_SEGMENT], o[EK_TILE * 512], o2[EK_TILE * 512];
     enum { ROWS = 150 };
     uint16_t *rows = ref_take(ROWS * 512 * 2 + 64);
@@ -250,7 +250,7 @@ static void test_bf16(void **state)
                 int dim = dims[d];
                 memset(q, 0, sizeof q);
                 for (int i = 0; i < nq; i++)
-                    for (int n = 0; n < dim; n++) q[i * EK_Q_STRIDE + n] = bf16_of(2, (uint64_t)(i * 512 + n));
+                    for (int n = 0; n < dim; n++) q[lib_q16(i, n)] = bf16_of(2, (uint64_t)(i * 512 + n));
                 lib_score_block b = {.type = EK_TYPE_BF16, .dim = dim, .q16 = q, .scale = nq % 2 ? 1 : 0x1.3p-3f, .n_q = nq, .e = e};
                 for (int j = 0; j < LIB_KEYS; j++) b.key[j] = (uint8_t *)(rows + j * 5 % 13 * dim);
                 plain_scores_bf16(&b);

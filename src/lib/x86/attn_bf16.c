@@ -1,12 +1,14 @@
 /* Attention in Form B (lib/bf16.h) by VDPBF16PS. */
 #include "ops/x86/vec_avx512.h"
+#include "ops/x86/math_vec.h"
 
 #include "lib/bf16.h"
 #include "lib/x86/lib_vec.h"
 #include "lib/x86/vec_bf16.h"
 
 enum {
-    BLOCK = 128 /* keys of a column of values between two stops of its sums in memory */
+    BLOCK = 128, /* keys of a column of values between two stops of its sums in memory */
+    SOON = 16 - 16 * LIB_EARLY / EK_SEGMENT /* lines of the run's soon for 16 of its own */
 };
 
 /* 32 elements of one row, the first n of them; NULL: zeros. */
@@ -18,23 +20,42 @@ INLINE vi load_row(const uint8_t *v, int n)
 
 /* ------------------------------------------------------------------ scores */
 
-/* Lane i of the result: the lanes of x[i], added 8, 4, 2, 1 apart. */
-INLINE vf add_lanes_16(const vf *x)
+/* Sums over the lanes of 16 vectors x in 8 steps; few vectors live between two steps. */
+typedef struct lane_sums {
+    vf half, quarter, pair;
+    vf all; /* lane i: the lanes of x[i], added 8, 4, 2, 1 apart */
+} lane_sums;
+
+INLINE int lane_first(const int n) /* step n takes this of x, and the one 4 behind */
 {
-    vf a[8], b[4];
-    UNROLL for (int i = 0; i < 8; i++) /* x[i], x[i + 4] and x[i + 8], x[i + 12] for i < 4 */
-    {
-        vf u = x[i / 4 * 8 + i % 4], v = x[i / 4 * 8 + i % 4 + 4];
-        a[i] = v_add(_mm512_shuffle_f32x4(u, v, 0x44), _mm512_shuffle_f32x4(u, v, 0xee));
+    return n % 2 * 8 + n / 2;
+}
+
+INLINE void add_lanes_step(const int n, vf u, vf v, lane_sums *s)
+{
+    u = v_add(_mm512_shuffle_f32x4(u, v, 0x44), _mm512_shuffle_f32x4(u, v, 0xee));
+    if (n % 2 == 0) {
+        s->half = u;
+        return;
     }
-    UNROLL for (int i = 0; i < 4; i++)
-        b[i] = v_add(_mm512_shuffle_f32x4(a[i], a[i + 4], 0x88), _mm512_shuffle_f32x4(a[i], a[i + 4], 0xdd));
-    UNROLL for (int i = 0; i < 4; i += 2)
-    {
-        __m512d u = _mm512_castps_pd(b[i]), v = _mm512_castps_pd(b[i + 1]);
-        b[i] = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(u, v)), _mm512_castpd_ps(_mm512_unpackhi_pd(u, v)));
+    u = v_add(_mm512_shuffle_f32x4(s->half, u, 0x88), _mm512_shuffle_f32x4(s->half, u, 0xdd));
+    if (n % 4 == 1) {
+        s->quarter = u;
+        return;
     }
-    return v_add(_mm512_shuffle_ps(b[0], b[2], 0x88), _mm512_shuffle_ps(b[0], b[2], 0xdd));
+    __m512d a = _mm512_castps_pd(s->quarter), b = _mm512_castps_pd(u);
+    u = v_add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    if (n == 3) s->pair = u;
+    else s->all = v_add(_mm512_shuffle_ps(s->pair, u, 0x88), _mm512_shuffle_ps(s->pair, u, 0xdd));
+}
+
+/* Scores of nq queries by 16 / nq keys from k. */
+INLINE void put_scores(const lib_score_block *b, const int nq, int k, vf sums)
+{
+    const int nk = 16 / nq;
+    float out[16];
+    v_store(out, v_mul(sums, v_set1(b->scale)));
+    UNROLL for (int i = 0; i < nq; i++) memcpy(b->e + i * EK_SEGMENT + k, out + i * nk, sizeof *out * (size_t)nk);
 }
 
 /* nq queries by 16 / nq keys from k: a lane is a pair of dims. Rows are read two at a time, each from front
@@ -54,19 +75,73 @@ INLINE void score_keys(const lib_score_block *b, const int nq, int k)
             }
             UNROLL for (int i = 0; i < nq; i++)
             {
-                vi q = _mm512_loadu_si512(b->q16 + i * EK_Q_STRIDE + d);
+                vi q = _mm512_loadu_si512(b->q16 + lib_q16(i, d));
                 UNROLL for (int n = 0; n < two; n++) acc[i * nk + j + n] = dp(acc[i * nk + j + n], key[n], q);
             }
         }
-    float out[16];
-    v_store(out, v_mul(add_lanes_16(acc), v_set1(b->scale)));
-    UNROLL for (int i = 0; i < nq; i++) memcpy(b->e + i * EK_SEGMENT + k, out + i * nk, sizeof *out * (size_t)nk);
+    lane_sums sums;
+    UNROLL for (int n = 0; n < 8; n++) add_lanes_step(n, acc[lane_first(n)], acc[lane_first(n) + 4], &sums);
+    put_scores(b, nq, k, sums.all);
+}
+
+/* 32 dims, of which a and c have those of two keys, of eight queries. */
+INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
+{
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        vi x = _mm512_loadu_si512(q + 32 * i);
+        acc[i * 2] = dp(acc[i * 2], a, x), acc[i * 2 + 1] = dp(acc[i * 2 + 1], c, x);
+    }
+}
+
+/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before
+ * are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for in
+ * the order of memory. */
+INLINE void score_pair(const lib_score_block *b, int k, float (*now)[16], float (*before)[16])
+{
+    const uint8_t *k0 = b->key[k], *k1 = b->key[k + 1];
+    const uint16_t *q = b->q16;
+    const ptrdiff_t ahead = b->ahead;
+    vf acc[16];
+    lane_sums sums;
+    UNROLL for (int i = 0; i < 16; i++) acc[i] = v_zero();
+    UNROLL for (int n = 0; n < 8; n++)
+    {
+        const uint8_t *next = n < 4 ? k0 + 128 * n : k1 + 128 * (n - 4);
+        fetch(next, ahead), fetch(next, ahead + 64);
+        score_dims(acc, q + n * 32 * EK_TILE, _mm512_loadu_si512(k0 + 64 * n), _mm512_loadu_si512(k1 + 64 * n));
+        if (before) add_lanes_step(n, v_load(before[lane_first(n)]), v_load(before[lane_first(n) + 4]), &sums);
+    }
+    for (int d = 256; d < b->dim; d += 32) {
+        fetch(k0, ahead + 2 * d), fetch(k1, ahead + 2 * d);
+        score_dims(acc, q + d * EK_TILE, load_row(k0 + 2 * d, b->dim - d), load_row(k1 + 2 * d, b->dim - d));
+    }
+    UNROLL for (int i = 0; i < 16; i++) v_store(now[i], acc[i]);
+    if (before) put_scores(b, 8, k - 2, sums.all);
+}
+
+static __attribute__((noinline)) void score_pairs(const lib_score_block *b)
+{
+    _Alignas(64) float x[2][16][16];
+    lane_sums sums;
+    score_pair(b, 0, x[0], NULL);
+    score_pair(b, 2, x[1], x[0]);
+    for (int k = 4; k < LIB_KEYS; k += 4) {
+        score_pair(b, k, x[0], x[1]);
+        score_pair(b, k + 2, x[1], x[0]);
+    }
+    UNROLL for (int n = 0; n < 8; n++) add_lanes_step(n, v_load(x[1][lane_first(n)]), v_load(x[1][lane_first(n) + 4]), &sums);
+    put_scores(b, 8, LIB_KEYS - 2, sums.all);
 }
 
 /* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them. */
 static void scores_bf16(const lib_score_block *b)
 {
     const int nq = b->n_q > 4 ? 8 : b->n_q > 2 ? 4 : b->n_q;
+    if (nq == 8 && b->dim >= 256) {
+        score_pairs(b);
+        return;
+    }
     for (int k = 0; k < LIB_KEYS; k += 16 / nq) {
         if (nq == 8) score_keys(b, 8, k);
         else if (nq == 4) score_keys(b, 4, k);
@@ -90,6 +165,44 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
     *l = v_add_lanes(&sum);
 }
 
+/* Slots of [from, to) among 16 from j. */
+INLINE __mmask16 seen(int j, int from, int to)
+{
+    unsigned below = from > j ? (1u << (from - j)) - 1 : 0, above = to - j < 16 ? ~0u << (to - j) : 0;
+    return (__mmask16)~(below | above);
+}
+
+/* [from, to) is whole unless some of its blocks of 16 are cut. */
+INLINE void weigh(float *e, uint16_t *p, int from, int to, const bool whole, int *m, float *l)
+{
+    int n[EK_SEGMENT], begin = from / 16 * 16;
+    vi most = vi_set1(INT32_MIN), nj;
+    for (int j = begin; j < to; j += 16) {
+        v_store(e + j, v_exp_split(v_load(e + j), &nj));
+        vi_store(n + j, nj);
+        most = whole ? vi_max(most, nj) : _mm512_mask_max_epi32(most, seen(j, from, to), most, nj);
+    }
+    *m = vi_most(most);
+    vf sum = v_zero();
+    for (int j = begin; j < to; j += 16) {
+        vi shift = vi_sub(vi_load(n + j), vi_set1(*m));
+        vm counts = vi_less(vi_set1(-126), shift);
+        if (!whole) counts = vm_and(counts, seen(j, from, to));
+        __m256i h = (__m256i)_mm512_cvtneps_pbh(v_pick(counts, v_scale(v_load(e + j), shift), v_zero()));
+        vf x = v_as_float(vi_shl(_mm512_cvtepu16_epi32(h), 16));
+        _mm256_storeu_si256((__m256i *)(p + j), h);
+        v_store(e + j, x);
+        sum = v_add(sum, x);
+    }
+    *l = v_add_lanes(&sum);
+}
+
+static void weights_bf16(float *e, uint16_t *p, int from, int to, int *m, float *l)
+{
+    if (from % 16 == 0 && to % 16 == 0) weigh(e, p, from, to, true, m, l);
+    else weigh(e, p, from, to, false, m, l);
+}
+
 /* ------------------------------------------------------------------ values */
 
 /* 32 dims for nq queries: two rows meet in pairs, and the sums stay in the order that the pairs come in. */
@@ -103,28 +216,31 @@ INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint
     }
 }
 
-/* Slots [j0, j1) of the run for dims from d. next: what is read soon, asked for in the order of memory
- * if rows lie one after the other: in the order of use it took 1.3 times as long. */
-INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, const uint8_t *next)
+/* Slots [j0, j1) of the run for dims from d. at: how much of the run's soon was fetched. It is asked for in the order
+ * of memory; in the order of use it took 1.3 times as long. */
+INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, ptrdiff_t at)
 {
     float *o = r->o + i0 * r->ldo + d;
     const uint16_t *p = r->p + i0 * EK_SEGMENT;
     const uint8_t *v = r->v + 2 * d;
     const vi all = vi_set1(-1);
-    const bool dense = r->stride == 2 * r->dim;
     vf acc[EK_TILE][2];
-    UNROLL for (int i = 0; i < nq; i++) acc[i][0] = v_load(o + i * r->ldo), acc[i][1] = v_load(o + i * r->ldo + W);
+    if (r->fresh && j0 <= 0) {
+        UNROLL for (int i = 0; i < nq; i++) acc[i][0] = acc[i][1] = v_zero();
+    } else {
+        UNROLL for (int i = 0; i < nq; i++) acc[i][0] = v_load(o + i * r->ldo), acc[i][1] = v_load(o + i * r->ldo + W);
+    }
     int j = j0;
     if (j < 0) { /* the run begins with the second of a pair */
         value_pair(acc, nq, NULL, v, n, p - 1, vi_set1((int)0xffff0000u));
         j = 1;
     }
-    for (; j + 16 <= j1; j += 16, next += 1024)
+    for (; j + 16 <= j1; j += 16, at += 64 * SOON)
         UNROLL for (int k = 0; k < 16; k += 2)
         {
             const uint8_t *row = v + (j + k) * r->stride;
-            if (i0 == 0 && dense) fetch(next, 64 * k), fetch(next, 64 * k + 64);
-            else if (i0 == 0) fetch(row, BLOCK * r->stride), fetch(row + r->stride, BLOCK * r->stride);
+            if (i0 == 0 && !r->soon) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
+            else if (i0 == 0 && k < SOON && at < r->soon_bytes) fetch(r->soon, at + 64 * k), fetch(r->soon, at + 64 * k + 64);
             value_pair(acc, nq, row, row + r->stride, n, p + j + k, all);
         }
     for (; j + 2 <= j1; j += 2) value_pair(acc, nq, v + j * r->stride, v + (j + 1) * r->stride, n, p + j, all);
@@ -134,10 +250,10 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
 
 INLINE void value_queries(const lib_value_run *r, const int nq, int i0, int j0, int j1)
 {
-    const uint8_t *next = r->v + (j0 + BLOCK) * r->stride;
+    ptrdiff_t at = (ptrdiff_t)(j0 / 16 * ((r->dim + 31) / 32)) * 64 * SOON;
     int d = 0;
-    for (; d + 32 <= r->dim; d += 32, next += (j1 - j0) / 16 * 1024) value_column(r, nq, i0, d, 32, j0, j1, next);
-    if (d < r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, next);
+    for (; d + 32 <= r->dim; d += 32, at += (j1 - j0) / 16 * 64 * SOON) value_column(r, nq, i0, d, 32, j0, j1, at);
+    if (d < r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, at);
 }
 
 static void values_bf16(const lib_value_run *r)
@@ -199,6 +315,7 @@ void lib_attn_bf16(lib_kernels *k)
 {
     k->scores_bf16 = scores_bf16;
     k->round_bf16 = round_bf16;
+    k->weights_bf16 = weights_bf16;
     k->values_bf16 = values_bf16;
     k->order_bf16 = order_bf16;
 }

@@ -2,6 +2,8 @@
 #ifndef EK_LIB_X86_ATTN_FMA_H
 #define EK_LIB_X86_ATTN_FMA_H
 
+#include <string.h>
+
 #include "lib/bf16.h"
 
 enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
@@ -25,7 +27,7 @@ INLINE void score_lanes(const lib_score_block *b, const int nq, int i0, int k0, 
         }
         UNROLL for (int i = 0; i < nq; i++)
         {
-            v_load_bf16_pair(b->q16 + (i0 + i) * EK_Q_STRIDE + d, q);
+            v_load_bf16_pair(b->q16 + lib_q16(i0 + i, d), q);
             UNROLL for (int n = 0; n < SCORE_KEYS; n++) acc[i][n] = v_fma(q[0], k[n][0], v_fma(q[1], k[n][1], acc[i][n]));
         }
     }
@@ -127,6 +129,7 @@ static __attribute__((noinline)) void value_steps(const lib_value_run *r)
 static void values_bf16(const lib_value_run *r)
 {
     unsigned was = _mm_getcsr();
+    for (int i = 0; r->fresh && i < r->n_q; i++) memset(r->o + i * r->ldo, 0, sizeof *r->o * (size_t)r->ldo);
     _mm_setcsr(was | FLUSH);
     value_steps(r);
     _mm_setcsr(was);
