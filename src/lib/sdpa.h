@@ -55,8 +55,9 @@ typedef struct lib_node {
     int *m;
 } lib_node;
 
-lib_tile lib_tile_at(const lib_sdpa *s, int64_t number);
-void lib_tile_queries(const lib_sdpa *s, const lib_tile *t, lib_leaf_space *space);
+/* Everything behind the checks. */
+ek_err lib_attend(lib_call *c, const lib_sdpa *s);
+
 static inline int64_t lib_query_row(const lib_sdpa *s, const lib_tile *t, int i)
 {
     return (t->first + i) / s->ratio;

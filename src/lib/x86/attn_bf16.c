@@ -84,7 +84,7 @@ INLINE void score_keys(const lib_score_block *b, const int nq, int k)
     put_scores(b, nq, k, sums.all);
 }
 
-/* 32 dims, of which a and c have those of two keys, of eight queries. */
+/* 32 dims of eight queries by two keys, of which a and c have these dims. */
 INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
 {
     UNROLL for (int i = 0; i < 8; i++)
@@ -94,27 +94,27 @@ INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
     }
 }
 
-/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before
+/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before, if any,
  * are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for in
- * the order of memory. */
+ * the order of memory, a few lines at a time: the processor forgets those for which it has no room. */
 INLINE void score_pair(const lib_score_block *b, int k, float (*now)[16], float (*before)[16])
 {
     const uint8_t *k0 = b->key[k], *k1 = b->key[k + 1];
-    const uint16_t *q = b->q16;
-    const ptrdiff_t ahead = b->ahead;
     vf acc[16];
     lane_sums sums;
     UNROLL for (int i = 0; i < 16; i++) acc[i] = v_zero();
     UNROLL for (int n = 0; n < 8; n++)
     {
         const uint8_t *next = n < 4 ? k0 + 128 * n : k1 + 128 * (n - 4);
-        fetch(next, ahead), fetch(next, ahead + 64);
-        score_dims(acc, q + n * 32 * EK_TILE, _mm512_loadu_si512(k0 + 64 * n), _mm512_loadu_si512(k1 + 64 * n));
+        vi a = _mm512_loadu_si512(k0 + 64 * n), c = _mm512_loadu_si512(k1 + 64 * n);
+        fetch(next, b->ahead), fetch(next, b->ahead + 64);
+        score_dims(acc, b->q16 + lib_q16(0, 32 * n), a, c);
         if (before) add_lanes_step(n, v_load(before[lane_first(n)]), v_load(before[lane_first(n) + 4]), &sums);
     }
     for (int d = 256; d < b->dim; d += 32) {
-        fetch(k0, ahead + 2 * d), fetch(k1, ahead + 2 * d);
-        score_dims(acc, q + d * EK_TILE, load_row(k0 + 2 * d, b->dim - d), load_row(k1 + 2 * d, b->dim - d));
+        vi a = load_row(k0 + 2 * d, b->dim - d), c = load_row(k1 + 2 * d, b->dim - d);
+        fetch(k0, b->ahead + 2 * d), fetch(k1, b->ahead + 2 * d);
+        score_dims(acc, b->q16 + lib_q16(0, d), a, c);
     }
     UNROLL for (int i = 0; i < 16; i++) v_store(now[i], acc[i]);
     if (before) put_scores(b, 8, k - 2, sums.all);
@@ -216,9 +216,10 @@ INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint
     }
 }
 
-/* Slots [j0, j1) of the run for dims from d. at: how much of the run's soon was fetched. It is asked for in the order
- * of memory; in the order of use it took 1.3 times as long. */
-INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, ptrdiff_t at)
+/* Slots [j0, j1) of the run for dims from d, n of 32. Meanwhile are fetched: lines from next, step behind for the next
+ * 16 rows, or the rows LIB_AHEAD below. */
+INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, const bool lines,
+                         const uint8_t *next, ptrdiff_t step)
 {
     float *o = r->o + i0 * r->ldo + d;
     const uint16_t *p = r->p + i0 * EK_SEGMENT;
@@ -235,12 +236,12 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
         value_pair(acc, nq, NULL, v, n, p - 1, vi_set1((int)0xffff0000u));
         j = 1;
     }
-    for (; j + 16 <= j1; j += 16, at += 64 * SOON)
+    for (; j + 16 <= j1; j += 16, next += step)
         UNROLL for (int k = 0; k < 16; k += 2)
         {
             const uint8_t *row = v + (j + k) * r->stride;
-            if (i0 == 0 && !r->soon) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
-            else if (i0 == 0 && k < SOON && at < r->soon_bytes) fetch(r->soon, at + 64 * k), fetch(r->soon, at + 64 * k + 64);
+            if (!lines) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
+            else if (k < SOON) fetch(next, 64 * k), fetch(next, 64 * k + 64);
             value_pair(acc, nq, row, row + r->stride, n, p + j + k, all);
         }
     for (; j + 2 <= j1; j += 2) value_pair(acc, nq, v + j * r->stride, v + (j + 1) * r->stride, n, p + j, all);
@@ -248,12 +249,20 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
     UNROLL for (int i = 0; i < nq; i++) v_store(o + i * r->ldo, acc[i][0]), v_store(o + i * r->ldo + W, acc[i][1]);
 }
 
+/* Rows that follow each other are asked for in the order of memory: in the order of use it took 1.3 times as long. */
 INLINE void value_queries(const lib_value_run *r, const int nq, int i0, int j0, int j1)
 {
-    ptrdiff_t at = (ptrdiff_t)(j0 / 16 * ((r->dim + 31) / 32)) * 64 * SOON;
-    int d = 0;
-    for (; d + 32 <= r->dim; d += 32, at += (j1 - j0) / 16 * 64 * SOON) value_column(r, nq, i0, d, 32, j0, j1, at);
-    if (d < r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, at);
+    const int columns = (r->dim + 31) / 32;
+    for (int c = 0; c < columns; c++) {
+        const ptrdiff_t at = (j0 / 16 * columns + (j1 - j0) / 16 * c) * 64 * SOON;
+        const int d = 32 * c;
+        if (d + 32 > r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, false, r->v, 0);
+        else if (!r->soon) value_column(r, nq, i0, d, 32, j0, j1, false, r->v, 0);
+        else {
+            const bool more = i0 == 0 && at < r->soon_bytes;
+            value_column(r, nq, i0, d, 32, j0, j1, true, more ? r->soon + at : r->v, more ? 64 * SOON : 0);
+        }
+    }
 }
 
 static void values_bf16(const lib_value_run *r)
