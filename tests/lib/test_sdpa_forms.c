@@ -31,6 +31,38 @@ static void test_sinks_and_threads(void **state)
     MUST(ek_set_threads(0));
 }
 
+/* A pool of one thread. It takes the tasks from one on in turn and then the others, or all backwards. */
+static void run_from(void *context, ek_pool_task *task, void *arg, int n)
+{
+    const int first = *(const int *)context;
+    for (int i = 0; i < n; i++) task(arg, first < 0 ? n - 1 - i : (first + i) % n);
+}
+
+/* Which blocks follow each other on one worker, so where its branches begin and end, is for the tree no matter. */
+static void test_orders(void **state)
+{
+    (void)state;
+    static const float sinks[8] = {0.5f, -3, 2, 0, 1, 9, -20, 0.25f};
+    EACH_FORM(t)
+        for (int kl = 700; kl <= 9000; kl = kl * 2 + 91)
+            for (int with = 0; with < 3; with++) {
+                attend_scene s = attend_f32(t, 1, with == 1 ? 8 : 4, 1, with == 2 ? 5 : 1, kl, with == 1 ? 256 : 40);
+                ek_view again = ref_like(&s.y, EK_TYPE_F32);
+                ek_sdpa_options o = {.causal = true, .sinks = with == 2 ? sinks : NULL, .window = with == 1 ? kl - 100 : 0};
+                MUST(ek_set_threads(1));
+                MUST(attend_run(s.y, s.q, s.k, s.v, &o));
+                for (int first = -1; first <= 6; first++)
+                    for (int threads = 2; threads <= 11; threads += 3) {
+                        MUST(ek_set_pool(&(ek_pool_hook){&first, threads, run_from}));
+                        MUST(attend_run(again, s.q, s.k, s.v, &o));
+                        MUST(ek_set_pool(NULL));
+                        ref_same(&s.y, &again, "%d keys for %d threads, tasks from %d on, scene %d", kl, threads, first, with);
+                    }
+                ref_free_all();
+            }
+    MUST(ek_set_threads(0));
+}
+
 /* bf16 tensors: EK_EXACT computes what the same numbers in f32 give; EK_BFLOAT16 something near it. */
 static void test_bf16_products(void **state)
 {
@@ -78,7 +110,7 @@ static void test_small_numbers(void **state)
 int main(int argc, char **argv)
 {
     ref_main(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sinks_and_threads), cmocka_unit_test(test_bf16_products),
-                                       cmocka_unit_test(test_small_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sinks_and_threads), cmocka_unit_test(test_orders),
+                                       cmocka_unit_test(test_bf16_products), cmocka_unit_test(test_small_numbers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
