@@ -248,10 +248,9 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
         }
         r.n_keys = end - j, r.slot = j;
         if (s->pairs && r.n_keys == EK_SEGMENT) {
-            const ptrdiff_t early = LIB_EARLY * r.stride;
+            const ptrdiff_t early = LIB_EARLY * 2 * s->dim, bytes = values_soon(s, t, base, &r.soon);
             r.fresh = n_q == t->n_q;
-            r.soon_bytes = values_soon(s, t, base, &r.soon) - early;
-            if (r.soon_bytes > 0) r.soon += early;
+            if (bytes > early) r.soon += early, r.soon_bytes = bytes - early;
         }
         r.e = space->e + i * EK_SEGMENT + j, r.p = space->p + i * EK_SEGMENT + j;
         if (s->pairs) s->k->values_bf16(&r);
