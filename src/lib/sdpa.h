@@ -46,6 +46,7 @@ typedef struct lib_leaf_space {
     float *e;    /* [EK_TILE][EK_SEGMENT] */
     float *rows; /* [LIB_KEYS][dim]: keys or values that are not read in place; Form B: in bf16 */
     uint16_t *q16, *p; /* Form B: q, and e after it was rounded, in bf16 */
+    bool cold;         /* nobody has fetched anything of the next segment */
 } lib_leaf_space;
 
 /* A sum of segments: o relative to 2^m. */

@@ -294,13 +294,26 @@ static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
     }
 }
 
+/* The first rows of a stretch of segments, which no segment before has fetched. Read in the order of memory they take
+ * a fifth of the time that the kernels' order would take. */
+static void touch(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t base, int64_t n)
+{
+    const int64_t from = base < 0 ? 0 : base, to = base + n < s->n_keys ? base + n : s->n_keys;
+    const int64_t bytes = s->dim * (int64_t)lib_type_size(x->dense.type);
+    for (int64_t j = from; j < to; j++)
+        for (int64_t at = 0; at < bytes; at += 64) (void)*(const volatile uint8_t *)(row_at(x, t, j) + at);
+}
+
 unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_space *space, lib_node *out)
 {
     int64_t base = seg * EK_SEGMENT - s->key_start[t->b];
     sight v;
     look(s, t, base, &v);
     if (!v.live) return 0;
+    if (space->cold && s->keys.direct) touch(s, &s->keys, t, base, AHEAD);
     score(s, t, base, &v, space);
+    if (space->cold && s->values.direct) touch(s, &s->values, t, base, LIB_AHEAD);
+    space->cold = false;
     if (s->masked && s->mask.type != EK_TYPE_U8) add_mask(s, t, base, &v, space->e);
     hide(t, &v, space->e);
     ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = s->dim, .e = space->e};

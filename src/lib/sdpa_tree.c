@@ -140,7 +140,7 @@ static void finish(const lib_sdpa *s, const lib_tile *t, lib_node *stack, unsign
 typedef struct worker_space {
     bool ready;
     lib_leaf_space leaf;
-    int64_t tile; /* whose queries leaf has; -1: none */
+    int64_t tile; /* the last one; -1: none */
     lib_node now;
     lib_node *stack, *joined; /* of the blocks it adds, and of what it joins */
     struct span *span;        /* the one that is on the stack, or NULL */
@@ -233,6 +233,8 @@ static void tile_task(void *arg, int64_t task, int worker)
     lib_tile t = tile_at(w->s, task);
     unsigned count[EK_TILE] = {0};
     tile_queries(w->s, &t, &space->leaf);
+    if (space->tile < 0 || space->tile / w->s->tiles_a_head != task / w->s->tiles_a_head) space->leaf.cold = true;
+    space->tile = task;
     push_leaves(w->s, &t, 0, w->most_leaves, space, count);
     for (int i = 0; i < t.n_q; i++) finish(w->s, &t, space->stack, count[i], i, space->leaf.e);
 }
@@ -277,6 +279,7 @@ static void block_task(void *arg, int64_t task, int worker)
             put_away(w, space);
             space->span = &w->span[block];
             *space->span = (span){.stack = space->stack};
+            space->leaf.cold = true;
             space->first = block;
         }
         push_leaves(w->s, &t, b << w->level, (b + 1) << w->level, space, space->span->count);
