@@ -13,9 +13,11 @@
  * within microseconds, a wake-up through the kernel costs tens of them. */
 enum { SPINS = 20000 };
 
-/* A thread's share of a round, end << 32 | begin, on a cache line of its own. */
+/* A thread's share of a round, end << 32 | begin, and how many tasks the thread has finished in all rounds, each on a
+ * cache line of its own: cores may be far from each other. */
 typedef struct share {
     _Alignas(64) _Atomic uint64_t range;
+    _Alignas(64) atomic_uint finished;
 } share;
 
 struct ek_pool {
@@ -28,7 +30,6 @@ struct ek_pool {
     share *share;
     ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
     void *arg;
-    _Alignas(64) atomic_int done;        /* tasks finished */
     _Alignas(64) atomic_uint round;      /* raised by the caller to start a round */
     atomic_bool quit;
     atomic_int asleep;
@@ -61,11 +62,13 @@ static int take_task(share *s, bool back)
 
 static void run_tasks(ek_pool *p, int number)
 {
+    unsigned finished = atomic_load_explicit(&p->share[number].finished, memory_order_relaxed);
     for (int i = 0; i < p->n_threads; i++) {
         int whose = (number + i) % p->n_threads;
         for (int t; (t = take_task(&p->share[whose], i > 0)) >= 0;) {
             p->fn(p->arg, t, number);
-            atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+            finished++;
+            atomic_store_explicit(&p->share[number].finished, finished, memory_order_release);
         }
     }
 }
@@ -120,7 +123,7 @@ ek_err ek_pool_open(ek_pool **out, int n_threads)
         ek_pool_close(p);
         return ek_fail(EK_ENOMEM, "no memory for a thread pool");
     }
-    for (int i = 0; i < n_threads; i++) atomic_init(&p->share[i].range, 0);
+    for (int i = 0; i < n_threads; i++) atomic_init(&p->share[i].range, 0), atomic_init(&p->share[i].finished, 0);
     for (int i = 1; i < n_threads; i++) {
         p->worker[i] = (struct worker){p, i};
         if (pthread_create(&p->thread[i], NULL, work, &p->worker[i]) != 0) {
@@ -152,6 +155,13 @@ int ek_pool_threads(const ek_pool *p)
     return p ? p->n_threads : 1;
 }
 
+static unsigned finished_by_all(const ek_pool *p)
+{
+    unsigned sum = 0;
+    for (int i = 0; i < p->n_threads; i++) sum += atomic_load_explicit(&p->share[i].finished, memory_order_acquire);
+    return sum;
+}
+
 void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
 {
     if (!p || p->n_threads == 1 || n_tasks <= 1) {
@@ -159,7 +169,7 @@ void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
         return;
     }
     p->fn = fn, p->arg = arg;
-    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    const unsigned target = finished_by_all(p) + (unsigned)n_tasks;
     for (int i = 0; i < p->n_threads; i++) {
         uint64_t begin = (uint64_t)n_tasks * (uint64_t)i / (uint64_t)p->n_threads;
         uint64_t end = (uint64_t)n_tasks * (uint64_t)(i + 1) / (uint64_t)p->n_threads;
@@ -168,7 +178,7 @@ void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks)
     start_round(p);
     run_tasks(p, 0);
     /* More threads than cores: a worker may be waiting for this one's core. */
-    for (int i = 0; atomic_load_explicit(&p->done, memory_order_acquire) != n_tasks; i++)
+    for (int i = 0; finished_by_all(p) != target; i++)
         if (i < SPINS) relax();
         else sched_yield();
 }

@@ -1,5 +1,7 @@
 #include "lib/kernels.h"
 
+#include <pthread.h>
+
 #include "base/cpu.h"
 #include "lib/bf16.h"
 #include "lib/product_bf16.h"
@@ -101,4 +103,19 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
     if (cpu & EK_CPU_AVX512) lib_kernels_avx512(k), lib_product_avx512(k);
     if (cpu & EK_CPU_BF16) lib_attn_bf16(k), lib_product_bf16(k);
 #endif
+}
+
+enum { FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 };
+static lib_kernels table[FLAGS + 1];
+
+static void fill_table(void)
+{
+    for (unsigned cpu = 0; cpu <= FLAGS; cpu++) lib_kernels_init(&table[cpu], cpu);
+}
+
+const lib_kernels *lib_kernels_of(unsigned cpu)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, fill_table);
+    return &table[cpu & FLAGS];
 }

@@ -102,6 +102,8 @@ typedef struct lib_kernels {
 } lib_kernels;
 
 void lib_kernels_init(lib_kernels *k, unsigned cpu);
+/* The table for the flags of a machine; never written again, so that every core has it at hand. */
+const lib_kernels *lib_kernels_of(unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);
 void lib_attn_bf16(lib_kernels *k);

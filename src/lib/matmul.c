@@ -193,21 +193,20 @@ static ek_err plan_pairs(lib_call *c, const lib_kernels *k, operands *o, lib_pro
 static ek_err multiply(lib_call *c, operands *o, const ek_view *y, const ek_view *x, ek_precision precision)
 {
     if ((unsigned)precision > EK_BFLOAT16) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
-    lib_kernels k;
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_product p;
     lib_out out;
-    lib_kernels_init(&k, c->cpu);
     EK_TRY(check_rows(o, y, x));
-    EK_TRY(plan_pairs(c, &k, o, &p, &out));
+    EK_TRY(plan_pairs(c, k, o, &p, &out));
     const ek_linear *packed = o->w.w.packed;
     bool quantised = packed && ek_wform_is_q(packed->form);
     if (packed && !quantised && precision != EK_EXACT)
         return ek_fail(EK_EUNSUPPORTED, "%s activations go with affine, transposed weights; w %s was packed as floats",
                        precision == EK_BFLOAT16 ? "bf16" : "integer", o->w.shape);
     if (p.n_pairs) {
-        if (packed && (!quantised || precision)) EK_TRY(lib_linear_run(c, &k, packed, &p, 0, p.n_pairs, precision));
-        else if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, &k, &p, precision));
-        else EK_TRY(lib_product_run(c, &k, &p));
+        if (packed && (!quantised || precision)) EK_TRY(lib_linear_run(c, k, packed, &p, 0, p.n_pairs, precision));
+        else if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, k, &p, precision));
+        else EK_TRY(lib_product_run(c, k, &p));
     }
     lib_out_end(c, &out);
     return EK_OK;
@@ -335,20 +334,19 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
 {
     operands o;
     indices l, r;
-    lib_kernels k;
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_product p;
     lib_out out;
     if ((unsigned)precision > EK_BFLOAT16) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
-    lib_kernels_init(&k, c->cpu);
     EK_TRY(lib_operand_quantised(c, &o.w, w, transpose));
     EK_TRY(check_rows(&o, y, x));
     if (x->n_dims < 2) return ek_fail(EK_EINVAL, "x %s needs two dims or more to be indexed; w is %s", o.x_shape, o.w.shape);
     EK_TRY(check_indices(&l, lhs, "lhs indices", o.x.n_dims - 2, &o.x));
     EK_TRY(check_indices(&r, rhs, "rhs indices", o.w.n_batch, &o.w.parts[0]));
-    EK_TRY(plan_gather(c, &k, &o, &l, &r, &p, &out));
+    EK_TRY(plan_gather(c, k, &o, &l, &r, &p, &out));
     if (out.view.count) {
-        if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, &k, &p, precision));
-        else EK_TRY(lib_product_run(c, &k, &p));
+        if (precision && p.w.k > 0) EK_TRY(lib_product_run_packing(c, k, &p, precision));
+        else EK_TRY(lib_product_run(c, k, &p));
     }
     lib_out_end(c, &out);
     return EK_OK;

@@ -79,9 +79,8 @@ static void put_task(void *arg, int64_t task, int worker)
 
 static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
 {
-    lib_kernels k;
-    lib_kernels_init(&k, c->cpu);
-    float_work t = {.k = &k, .m = m, .w = w};
+    const lib_kernels *k = lib_kernels_of(c->cpu);
+    float_work t = {.k = k, .m = m, .w = w};
     int64_t tasks = (m->n + LIB_COLS - 1) / LIB_COLS;
     t.scratch = lib_take_array(c, (size_t)c->n_workers, SCRATCH * sizeof *t.scratch);
     if (!t.scratch) return EK_ENOMEM;

@@ -157,9 +157,8 @@ static ek_err check_shape(const lib_view *x, const lib_quant *q, const char *wha
 static ek_err quantize(lib_call *c, const ek_qview *view, const ek_view *x_view)
 {
     lib_quant q;
-    lib_kernels k;
-    work t = {.k = &k, .q = &q};
-    lib_kernels_init(&k, c->cpu);
+    const lib_kernels *k = lib_kernels_of(c->cpu);
+    work t = {.k = k, .q = &q};
     EK_TRY(lib_view_check(&t.x, x_view, "x"));
     EK_TRY(lib_quant_check(&q, view, "q"));
     EK_TRY(check_shape(&t.x, &q, "x"));
@@ -185,11 +184,10 @@ static ek_err quantize(lib_call *c, const ek_qview *view, const ek_view *x_view)
 static ek_err dequantize(lib_call *c, const ek_view *y_view, const ek_qview *view)
 {
     lib_quant q;
-    lib_kernels k;
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_out out;
     lib_view y;
-    work t = {.k = &k, .q = &q};
-    lib_kernels_init(&k, c->cpu);
+    work t = {.k = k, .q = &q};
     EK_TRY(lib_view_check(&y, y_view, "y"));
     EK_TRY(lib_quant_check(&q, view, "q"));
     EK_TRY(check_shape(&y, &q, "y"));

@@ -31,9 +31,8 @@ static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_v
     return EK_OK;
 }
 
-static ek_err begin(lib_call *c, lib_kernels *k, work *t, lib_out *out, const lib_view *also)
+static ek_err begin(lib_call *c, const lib_kernels *k, work *t, lib_out *out, const lib_view *also)
 {
-    lib_kernels_init(k, c->cpu);
     t->k = k;
     t->n = lib_dim(&t->x, 1);
     /* in place is fine: a row is read before it is written; any other overlap is staged */
@@ -73,7 +72,7 @@ static ek_err rms_norm(lib_call *c, const ek_view *y, const ek_view *x, const ek
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     work t = {.eps = eps};
     lib_view wv = {0};
-    lib_kernels k;
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_out out;
     EK_TRY(check_pair(&t.y, &t.x, y, x, 1));
     if (w) {
@@ -84,11 +83,11 @@ static ek_err rms_norm(lib_call *c, const ek_view *y, const ek_view *x, const ek
     if (!(eps >= 0)) return ek_fail(EK_EINVAL, "eps %g is negative; x is %s", (double)eps, lib_shape(a, &t.x));
     if (lib_dim(&t.x, 1) > MAX_ROW) return ek_fail(EK_EINVAL, "rows of x %s are longer than %d", lib_shape(a, &t.x), MAX_ROW);
     if (t.x.count == 0) return EK_OK;
-    EK_TRY(begin(c, &k, &t, &out, w ? &wv : NULL));
+    EK_TRY(begin(c, k, &t, &out, w ? &wv : NULL));
     if (w) {
         float *copy = lib_take_array(c, (size_t)t.n, sizeof *copy);
         if (!copy) return EK_ENOMEM;
-        lib_load(&k, copy, wv.data, wv.type, wv.stride[0], t.n);
+        lib_load(k, copy, wv.data, wv.type, wv.stride[0], t.n);
         t.w = copy;
     }
     lib_run(c, norm_task, &t, t.x.count / t.n);
@@ -172,12 +171,12 @@ static ek_err check_rope(work *t, const ek_rope_options *options)
 static ek_err rope(lib_call *c, const ek_view *y, const ek_view *x, const ek_rope_options *options)
 {
     work t = {0};
-    lib_kernels k;
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_out out;
     EK_TRY(check_pair(&t.y, &t.x, y, x, 2));
     EK_TRY(check_rope(&t, options));
     if (t.x.count == 0) return EK_OK;
-    EK_TRY(begin(c, &k, &t, &out, NULL));
+    EK_TRY(begin(c, k, &t, &out, NULL));
     float *f = lib_take_array(c, (size_t)t.how.dims, sizeof *f);
     t.table = lib_take_array(c, (size_t)c->n_workers, 4 * (size_t)t.how.dims * sizeof *f);
     if (!f || !t.table) return EK_ENOMEM;

@@ -94,11 +94,9 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     ek_sdpa_options how = options ? *options : (ek_sdpa_options){0};
-    lib_kernels kernels;
-    lib_sdpa s = {.k = &kernels, .causal = how.causal, .sinks = how.sinks};
+    lib_sdpa s = {.k = lib_kernels_of(c->cpu), .causal = how.causal, .sinks = how.sinks};
     lib_out out;
     lib_view yv;
-    lib_kernels_init(&kernels, c->cpu);
     EK_TRY(lib_view_check(&s.q, q, "q"));
     EK_TRY(lib_view_check(&yv, y, "y"));
     EK_TRY(lib_out_check(&yv, "y"));

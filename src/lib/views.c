@@ -115,11 +115,10 @@ static ek_err copy(lib_call *c, const ek_view *to, const ek_view *from)
         return ek_fail(EK_EINVAL, "a copy of %s into %s: the shapes differ", lib_shape(a, &f), lib_shape(b, &t));
     if (t.type != f.type && !(lib_is_float(t.type) && lib_is_float(f.type)))
         return ek_fail(EK_EINVAL, "a copy of %s into %s: only f32, f16 and bf16 convert", lib_shape(a, &f), lib_shape(b, &t));
-    lib_kernels k;
-    lib_kernels_init(&k, c->cpu);
+    const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_out o;
     EK_TRY(lib_out_begin(c, &o, &t, 1, (const lib_view *[]){&f}));
-    lib_copy(c, &k, &o.view, &f);
+    lib_copy(c, k, &o.view, &f);
     lib_out_end(c, &o);
     return EK_OK;
 }
