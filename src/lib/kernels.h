@@ -15,7 +15,7 @@ enum {
     LIB_PAIR_ROWS = 8, /* of a tile of a product in bf16 */
     LIB_KEYS = 16,  /* keys of a block of scores: one lane each */
     LIB_AHEAD = 128, /* rows of values from one that is added to one that is fetched */
-    LIB_EARLY = 32   /* of a segment's rows, those that are fetched before its values are added */
+    LIB_EARLY = 32   /* of a segment's rows, those that are fetched before a whole tile adds its values */
 };
 
 /* A block of scores: keys in lanes. */
@@ -42,7 +42,7 @@ typedef struct lib_value_run {
     const float *e;      /* of the first key; queries EK_SEGMENT apart */
     const uint16_t *p;   /* Form B: the same in bf16 */
     /* Form B, a whole segment of rows that lie one after the other: what is fetched while it is added, in
-     * 1 - LIB_EARLY / EK_SEGMENT of its size, or soon_bytes if that is less. NULL: rows LIB_AHEAD below. */
+     * its size less LIB_EARLY rows for a whole tile, or soon_bytes if that is less. NULL: rows LIB_AHEAD below. */
     const uint8_t *soon;
     ptrdiff_t soon_bytes;
     float *o;            /* queries ldo apart */

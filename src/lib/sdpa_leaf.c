@@ -211,11 +211,11 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf, ui
     }
 }
 
-/* Weights of Form B. Values are fetched meanwhile: memory would rest. */
+/* Weights of Form B. For a whole tile, values are fetched meanwhile: memory would rest. */
 static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, ek_attn_leaf *leaf, uint16_t *p)
 {
-    const uint8_t *soon;
-    ptrdiff_t bytes = values_soon(s, t, base, &soon), share = LIB_EARLY * 2 * s->dim / t->n_q;
+    const uint8_t *soon = NULL;
+    ptrdiff_t bytes = t->n_q == EK_TILE ? values_soon(s, t, base, &soon) : 0, share = LIB_EARLY / EK_TILE * 2 * s->dim;
     for (int i = 0; i < t->n_q; i++) {
         for (ptrdiff_t at = i * share; at < bytes && at < (i + 1) * share; at += 64) __builtin_prefetch(soon + at, 0, 2);
         if (!(v->live >> i & 1)) continue;
@@ -250,7 +250,7 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
         }
         r.n_keys = end - j, r.slot = j;
         if (s->pairs && r.n_keys == EK_SEGMENT) {
-            const ptrdiff_t early = LIB_EARLY * 2 * s->dim, bytes = values_soon(s, t, base, &r.soon);
+            const ptrdiff_t early = n_q == EK_TILE ? LIB_EARLY * 2 * s->dim : 0, bytes = values_soon(s, t, base, &r.soon);
             r.fresh = n_q == t->n_q;
             if (bytes > early) r.soon += early, r.soon_bytes = bytes - early;
         }

@@ -8,7 +8,7 @@
 
 enum {
     BLOCK = 128, /* keys of a column of values between two stops of its sums in memory */
-    SOON = 16 - 16 * LIB_EARLY / EK_SEGMENT /* lines of the run's soon for 16 of its own */
+    SOON = 16 - 16 * LIB_EARLY / EK_SEGMENT /* lines of a whole tile's soon for 16 of its own */
 };
 
 /* 32 elements of one row, the first n of them; NULL: zeros. */
@@ -241,7 +241,7 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
         {
             const uint8_t *row = v + (j + k) * r->stride;
             if (!lines) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
-            else if (k < SOON) fetch(next, 64 * k), fetch(next, 64 * k + 64);
+            else if (k < (nq == EK_TILE ? SOON : 16)) fetch(next, 64 * k), fetch(next, 64 * k + 64);
             value_pair(acc, nq, row, row + r->stride, n, p + j + k, all);
         }
     for (; j + 2 <= j1; j += 2) value_pair(acc, nq, v + j * r->stride, v + (j + 1) * r->stride, n, p + j, all);
@@ -254,13 +254,13 @@ INLINE void value_queries(const lib_value_run *r, const int nq, int i0, int j0, 
 {
     const int columns = (r->dim + 31) / 32;
     for (int c = 0; c < columns; c++) {
-        const ptrdiff_t at = (j0 / 16 * columns + (j1 - j0) / 16 * c) * 64 * SOON;
+        const ptrdiff_t step = 64 * (nq == EK_TILE ? SOON : 16), at = (j0 / 16 * columns + (j1 - j0) / 16 * c) * step;
         const int d = 32 * c;
         if (d + 32 > r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, false, r->v, 0);
         else if (!r->soon) value_column(r, nq, i0, d, 32, j0, j1, false, r->v, 0);
         else {
             const bool more = i0 == 0 && at < r->soon_bytes;
-            value_column(r, nq, i0, d, 32, j0, j1, true, more ? r->soon + at : r->v, more ? 64 * SOON : 0);
+            value_column(r, nq, i0, d, 32, j0, j1, true, more ? r->soon + at : r->v, more ? step : 0);
         }
     }
 }
