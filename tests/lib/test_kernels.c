@@ -285,6 +285,22 @@ static void test_bf16(void **state)
                 same(p, p2, EK_SEGMENT * 2, "rounded weights in bf16", from, to);
                 same(&want, &got, 4, "sum of rounded weights", from, to);
             }
+        for (int from = 0; k.weights_bf16 && from < 40; from += 8)
+            for (int to = from + 1; to <= EK_SEGMENT; to += to % 16 ? 3 : 23) {
+                float want, got;
+                int m;
+                ek_attn_leaf leaf = {.n_q = 1, .from = {from}, .to = {to}, .e = e};
+                memset(p, 0, sizeof p), memset(p2, 0, sizeof p2);
+                for (int j = 0; j < EK_SEGMENT; j++)
+                    e[j] = e2[j] = j % 29 == 3 ? -INFINITY : (float)ref_normal(5, (uint64_t)(j + to)) * (from % 16 ? 3 : 60);
+                k.weights(&leaf);
+                plain_round_bf16(e, p, from, to, &want);
+                k.weights_bf16(e2, p2, from, to, &m, &got);
+                assert_int_equal(leaf.m[0], m);
+                same(e, e2, EK_SEGMENT * 4, "weights in one pass", from, to);
+                same(p, p2, EK_SEGMENT * 2, "weights in one pass, in bf16", from, to);
+                same(&want, &got, 4, "sum of weights in one pass", from, to);
+            }
     }
     ref_free_all();
 }
