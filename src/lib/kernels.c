@@ -108,9 +108,12 @@ void lib_kernels_init(lib_kernels *k, unsigned cpu)
 enum { FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 };
 static lib_kernels table[FLAGS + 1];
 
+/* Only what this machine has: the functions that fill in kernels are compiled for their instruction set too. */
 static void fill_table(void)
 {
-    for (unsigned cpu = 0; cpu <= FLAGS; cpu++) lib_kernels_init(&table[cpu], cpu);
+    const unsigned here = ek_cpu_detect();
+    for (unsigned cpu = 0; cpu <= FLAGS; cpu++)
+        if (!(cpu & ~here)) lib_kernels_init(&table[cpu], cpu);
 }
 
 const lib_kernels *lib_kernels_of(unsigned cpu)

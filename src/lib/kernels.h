@@ -41,8 +41,8 @@ typedef struct lib_value_run {
     int dim, n_q;
     const float *e;      /* of the first key; queries EK_SEGMENT apart */
     const uint16_t *p;   /* Form B: the same in bf16 */
-    /* Form B, a whole segment of rows that lie one after the other: what is fetched while it is added, in
-     * its size less LIB_EARLY rows for a whole tile, or soon_bytes if that is less. NULL: rows LIB_AHEAD below. */
+    /* Form B, a whole segment of rows that lie one after the other: what is fetched while it is added, as much as
+     * it has itself, for a whole tile less LIB_EARLY rows, and at most soon_bytes. NULL: rows LIB_AHEAD below. */
     const uint8_t *soon;
     ptrdiff_t soon_bytes;
     float *o;            /* queries ldo apart */
@@ -102,7 +102,7 @@ typedef struct lib_kernels {
 } lib_kernels;
 
 void lib_kernels_init(lib_kernels *k, unsigned cpu);
-/* The table for the flags of a machine; never written again, so that every core has it at hand. */
+/* The table for flags that this machine has, or some of them; never written again, so that every core has it at hand. */
 const lib_kernels *lib_kernels_of(unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);
