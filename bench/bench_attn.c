@@ -108,7 +108,8 @@ static void bench(const setup *s, const char *name, int heads, int kv_heads, int
         double limit = n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool);
         double start = ek_now();
         for (int l = 0; l < layers; l++)
-            ek_attn_run(a, s->pool, views + l * n_views, rows, total, q, (ptrdiff_t)width, o, (ptrdiff_t)width, scratch);
+            ek_attn_run(a, s->pool, views + l * n_views, rows, total, q, (ptrdiff_t)width, o, (ptrdiff_t)width,
+                        scratch);
         double seconds = (ek_now() - start) / layers;
         limit = (limit + (n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool))) / 2;
         rate[round] = (n_rows == 1 ? bytes : macs) / seconds;

@@ -17,8 +17,19 @@
 #include "ops/linear.h"
 #include "probe.h"
 
-enum { ROUNDS = 9, MAX_CALLS = 4096, CHUNK = 64 << 10, N = 4096, K = 4096, BITS = 4, GROUP = 64, COPIES = 24, MAX_ROWS = 64,
-       BATCH = 9, REST = 3000 /* microseconds in which the other pool's threads fall asleep */ };
+enum {
+    ROUNDS = 9,
+    MAX_CALLS = 4096,
+    CHUNK = 64 << 10,
+    N = 4096,
+    K = 4096,
+    BITS = 4,
+    GROUP = 64,
+    COPIES = 24,
+    MAX_ROWS = 64,
+    BATCH = 9,
+    REST = 3000 /* microseconds in which the other pool's threads fall asleep */
+};
 
 static void must(ek_status s)
 {
@@ -112,7 +123,9 @@ static void engine_call(products *p, int i, int rows, int limbs)
 static void bench_rows(products *p, int rows)
 {
     enum { ENGINE_1, ENGINE_2, INT8, INT16, BFLOAT16, EXACT, UNPACKED, KINDS };
-    static const char *const name[KINDS] = {"engine, one limb", "engine, two limbs", "packed, EK_INT8", "packed, EK_INT16", "packed, EK_BFLOAT16", "packed, EK_EXACT", "not packed, EK_EXACT"};
+    static const char *const name[KINDS] = {"engine, one limb",    "engine, two limbs",   "packed, EK_INT8",
+                                            "packed, EK_INT16",    "packed, EK_BFLOAT16", "packed, EK_EXACT",
+                                            "not packed, EK_EXACT"};
     static times time[KINDS];
     memset(time, 0, sizeof time);
     ek_view x = ek_view_2d(p->x, EK_TYPE_F32, rows, K), y = ek_view_2d(p->y, EK_TYPE_F32, rows, N);
@@ -122,12 +135,18 @@ static void bench_rows(products *p, int rows)
                 double start = ek_now();
                 if (kind <= ENGINE_2) engine_call(p, i, rows, kind + 1);
                 else if (kind == UNPACKED) must(ek_quantized_matmul(y, x, &p->w, true, EK_EXACT));
-                else must(ek_packed_matmul(y, x, p->packed[i], kind == INT8 ? EK_INT8 : kind == INT16 ? EK_INT16 : kind == BFLOAT16 ? EK_BFLOAT16 : EK_EXACT));
+                else
+                    must(ek_packed_matmul(y, x, p->packed[i],
+                                          kind == INT8       ? EK_INT8
+                                          : kind == INT16    ? EK_INT16
+                                          : kind == BFLOAT16 ? EK_BFLOAT16
+                                                             : EK_EXACT));
                 add(&time[kind], ek_now() - start);
             }
     for (int i = 0; i < KINDS; i++)
-        printf("M %2d  %-22s %8.3f ms  %6.1f GB/s  %4.0f %% of one limb  %4.0f %% of two\n", rows, name[i], 1e3 * fast(&time[i]),
-               (double)p->engine[0].bytes / fast(&time[i]) / 1e9, 100 * fast(&time[ENGINE_1]) / fast(&time[i]), 100 * fast(&time[ENGINE_2]) / fast(&time[i]));
+        printf("M %2d  %-22s %8.3f ms  %6.1f GB/s  %4.0f %% of one limb  %4.0f %% of two\n", rows, name[i],
+               1e3 * fast(&time[i]), (double)p->engine[0].bytes / fast(&time[i]) / 1e9,
+               100 * fast(&time[ENGINE_1]) / fast(&time[i]), 100 * fast(&time[ENGINE_2]) / fast(&time[i]));
     fflush(stdout);
 }
 
@@ -145,7 +164,8 @@ static void bench_products(ek_pool *pool, unsigned cpu)
     p.w.biases = ek_view_2d(noise(N * K / GROUP * 2, 0xbfffbfffbfffbfff), EK_TYPE_BF16, N, K / GROUP);
     for (int i = 0; i < COPIES; i++) {
         ek_linear *w = &p.engine[i];
-        if (ek_linear_plan_affine(w, cpu, N, K, BITS, GROUP, EK_BF16, true) != EK_OK || !(w->data = ek_alloc_big(w->bytes)) ||
+        if (ek_linear_plan_affine(w, cpu, N, K, BITS, GROUP, EK_BF16, true) != EK_OK ||
+            !(w->data = ek_alloc_big(w->bytes)) ||
             ek_linear_pack_affine(w, 0, N, p.w.codes.data, p.w.scales.data, p.w.biases.data, EK_BF16) != EK_OK) {
             printf("%s\n", ek_err_text());
             exit(1);
@@ -163,14 +183,19 @@ static void bench_products(ek_pool *pool, unsigned cpu)
 
 /* ------------------------------------------------------------------ attention */
 
-static void bench_sdpa(ek_pool *pool, ek_precision precision, ek_type t, int heads, int kv_heads, int rows, int keys, int dim)
+static void bench_sdpa(ek_pool *pool, ek_precision precision, ek_type t, int heads, int kv_heads, int rows, int keys,
+                       int dim)
 {
     size_t size = t == EK_TYPE_F32 ? 4 : 2, one = (size_t)kv_heads * (size_t)keys * (size_t)dim * size;
     const ek_type qt = precision == EK_BFLOAT16 ? EK_TYPE_BF16 : EK_TYPE_F32;
     int copies = (int)(((size_t)256 << 20) / (2 * one));
     if (copies < 1) copies = 1;
-    uint8_t *kv = noise(2 * one * (size_t)copies, t == EK_TYPE_F16 ? 0xb3ffb3ffb3ffb3ff : t == EK_TYPE_BF16 ? 0xbf7fbf7fbf7fbf7f : 0xbf7fffffbf7fffff);
-    float *q = noise(sizeof *q * (size_t)(heads * rows * dim), precision == EK_BFLOAT16 ? 0xbd7fbd7fbd7fbd7f : 0xbd7fffffbd7fffff), *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
+    uint8_t *kv = noise(2 * one * (size_t)copies, t == EK_TYPE_F16    ? 0xb3ffb3ffb3ffb3ff
+                                                  : t == EK_TYPE_BF16 ? 0xbf7fbf7fbf7fbf7f
+                                                                      : 0xbf7fffffbf7fffff);
+    float *q = noise(sizeof *q * (size_t)(heads * rows * dim),
+                     precision == EK_BFLOAT16 ? 0xbd7fbd7fbd7fbd7f : 0xbd7fffffbd7fffff),
+          *y = noise(sizeof *y * (size_t)(heads * rows * dim), 0);
     static times time, read;
     time.n = read.n = 0;
     const ek_sdpa_options o = {.causal = true, .precision = precision};
@@ -187,8 +212,10 @@ static void bench_sdpa(ek_pool *pool, ek_precision precision, ek_type t, int hea
     }
     static const char *const name[] = {"f32", "f16", "bf16"};
     double share = paired(&read, &time); /* before fast() sorts them */
-    printf("%-11s %-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n", precision == EK_BFLOAT16 ? "EK_BFLOAT16" : "EK_EXACT", name[t], heads,
-           kv_heads, rows, keys, dim, 1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * share);
+    printf(
+        "%-11s %-4s %d query heads on %d, %3d rows, %5d keys, head size %d: %8.3f ms  %6.1f GB/s  %4.0f %% of read bandwidth\n",
+        precision == EK_BFLOAT16 ? "EK_BFLOAT16" : "EK_EXACT", name[t], heads, kv_heads, rows, keys, dim,
+        1e3 * fast(&time), 2 * (double)one / fast(&time) / 1e9, 100 * share);
     fflush(stdout);
     ek_free_big(kv, 2 * one * (size_t)copies + 64);
     ek_free_big(q, sizeof *q * (size_t)(heads * rows * dim) + 64);

@@ -98,7 +98,8 @@ static void bench(setup *s, int n, int k, int rows, int limbs)
     int copies = (int)(arena_bytes / w[0].bytes);
     if (copies == 0) return; /* larger than the arena */
     if (copies > MAX_COPIES) copies = MAX_COPIES;
-    if (rows > 1 && copies > 1 + (int)(1.5e10 / ((double)rows * n * k))) copies = 1 + (int)(1.5e10 / ((double)rows * n * k));
+    if (rows > 1 && copies > 1 + (int)(1.5e10 / ((double)rows * n * k)))
+        copies = 1 + (int)(1.5e10 / ((double)rows * n * k));
     for (int i = 0; i < copies; i++) {
         w[i] = w[0];
         w[i].data = s->arena + (size_t)i * w[0].bytes;
@@ -121,15 +122,15 @@ static void bench(setup *s, int n, int k, int rows, int limbs)
     double lo = ratio[0], hi = ratio[0], r = median(rate, ROUNDS);
     for (int i = 1; i < ROUNDS; i++) lo = ratio[i] < lo ? ratio[i] : lo, hi = ratio[i] > hi ? ratio[i] : hi;
     printf("%d limb%s  rows %3d  k %6d -> n %6d  %8.1f %s  %5.1f %% of %s (%.1f to %.1f)\n", limbs,
-           limbs == 1 ? " " : "s", rows, k, n, r / 1e9,
-           rows <= 16 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS), rows <= 16 ? "read bandwidth" : "multiply-add peak",
-           100 * lo, 100 * hi);
+           limbs == 1 ? " " : "s", rows, k, n, r / 1e9, rows <= 16 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS),
+           rows <= 16 ? "read bandwidth" : "multiply-add peak", 100 * lo, 100 * hi);
     fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    static const int shape[][2] = {{2048, 1536}, {256, 1536}, {6144, 1536}, {1536, 2048}, {1536, 6144}, {1536, 12288}, {262144, 1536}};
+    static const int shape[][2] = {{2048, 1536}, {256, 1536},   {6144, 1536},  {1536, 2048},
+                                   {1536, 6144}, {1536, 12288}, {262144, 1536}};
     setup s = {.bits = argc > 3 ? atoi(argv[3]) : 4, .group = argc > 4 ? atoi(argv[4]) : 64};
     const char *isa = argc > 2 ? argv[2] : "avx512";
     if (ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2) != EK_OK || ek_cpu_mask(isa, &s.cpu) != EK_OK) {

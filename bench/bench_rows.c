@@ -18,7 +18,7 @@ typedef struct bench {
 } bench;
 
 static const bench benches[] = {
-    {"rms_norm", 1536, 3}, {"rms_norm", 5376, 3},   {"add", 1536, 3},  {"gelu_mul", 6144, 3},
+    {"rms_norm", 1536, 3}, {"rms_norm", 5376, 3},  {"add", 1536, 3},     {"gelu_mul", 6144, 3},
     {"rope", 256, 3},      {"soft_cap", VOCAB, 2}, {"argmax", VOCAB, 1}, {"axpy", 2816, 3},
 };
 
@@ -41,7 +41,8 @@ static void once(const ek_row_ops *ops, int which, float *x, float *y, float *z)
 
 int main(void)
 {
-    float *x = ek_alloc_big(sizeof *x * VOCAB), *y = ek_alloc_big(sizeof *y * VOCAB), *z = ek_alloc_big(sizeof *z * VOCAB);
+    float *x = ek_alloc_big(sizeof *x * VOCAB), *y = ek_alloc_big(sizeof *y * VOCAB),
+          *z = ek_alloc_big(sizeof *z * VOCAB);
     printf("%s, one thread, microseconds\n%-16s", ek_cpu_model(), "");
     for (const char *const *isa = ek_cpu_isas(); *isa; isa++) printf("%10s", *isa);
     printf("\n");

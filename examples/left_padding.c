@@ -9,7 +9,8 @@ int main(void)
 {
     static const int lengths[] = {1, 20, 255, 256, 257, 1000}, pads[] = {1, 3, 31, 32, 33, 255};
     size_t l, p, failed = 0;
-    printf("attention, %d query heads on %d, head size %d: elements that differ from the sequence alone\n\n%8s", HEADS, KV_HEADS, DIM, "keys");
+    printf("attention, %d query heads on %d, head size %d: elements that differ from the sequence alone\n\n%8s", HEADS,
+           KV_HEADS, DIM, "keys");
     for (p = 0; p < 6; p++) printf("   pad %4d", pads[p]);
     printf("\n");
     for (l = 0; l < 6; l++) {
@@ -22,14 +23,17 @@ int main(void)
             size_t size = (size_t)KV_HEADS * (size_t)all * DIM, d;
             float *k = numbers(size, 2), *v = numbers(size, 3);
             uint8_t *seen = malloc((size_t)all);
-            ek_view kv = ek_view_4d(k, EK_TYPE_F32, 1, KV_HEADS, all, DIM), vv = ek_view_4d(v, EK_TYPE_F32, 1, KV_HEADS, all, DIM);
-            ek_view qv = ek_view_4d(q, EK_TYPE_F32, 1, HEADS, m, DIM), mask = ek_view_4d(seen, EK_TYPE_U8, 1, 1, 1, all);
+            ek_view kv = ek_view_4d(k, EK_TYPE_F32, 1, KV_HEADS, all, DIM),
+                    vv = ek_view_4d(v, EK_TYPE_F32, 1, KV_HEADS, all, DIM);
+            ek_view qv = ek_view_4d(q, EK_TYPE_F32, 1, HEADS, m, DIM),
+                    mask = ek_view_4d(seen, EK_TYPE_U8, 1, 1, 1, all);
             ek_sdpa_options o = {0};
             for (i = 0; i < all; i++) seen[i] = i >= pad;
             for (i = 0; i < KV_HEADS * all * DIM; i++)
                 if (i / DIM % all < pad) k[i] = v[i] = (float)NAN;
             o.causal = true;
-            must(ek_sdpa(ek_view_4d(alone, EK_TYPE_F32, 1, HEADS, m, DIM), qv, ek_view_slice(kv, 2, pad, all), ek_view_slice(vv, 2, pad, all), &o));
+            must(ek_sdpa(ek_view_4d(alone, EK_TYPE_F32, 1, HEADS, m, DIM), qv, ek_view_slice(kv, 2, pad, all),
+                         ek_view_slice(vv, 2, pad, all), &o));
             o.mask = &mask;
             must(ek_sdpa(ek_view_4d(padded, EK_TYPE_F32, 1, HEADS, m, DIM), qv, kv, vv, &o));
             d = differing(alone, padded, n);

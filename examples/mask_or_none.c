@@ -9,10 +9,13 @@ int main(void)
     static const int rows[] = {1, 2, 8, 9, 64};
     size_t r, failed = 0;
     float *k = numbers((size_t)KV_HEADS * KEYS * DIM, 1), *v = numbers((size_t)KV_HEADS * KEYS * DIM, 2);
-    ek_view kv = ek_view_4d(k, EK_TYPE_F32, 1, KV_HEADS, KEYS, DIM), vv = ek_view_4d(v, EK_TYPE_F32, 1, KV_HEADS, KEYS, DIM);
+    ek_view kv = ek_view_4d(k, EK_TYPE_F32, 1, KV_HEADS, KEYS, DIM),
+            vv = ek_view_4d(v, EK_TYPE_F32, 1, KV_HEADS, KEYS, DIM);
 
-    printf("attention, %d query heads on %d, %d keys, head size %d: elements that differ from mask none\n\n", HEADS, KV_HEADS, KEYS, DIM);
-    printf("%8s %12s %12s %12s %12s %16s\n", "queries", "scalar true", "[kL] true", "full true", "added 0.0", "causal, as mask");
+    printf("attention, %d query heads on %d, %d keys, head size %d: elements that differ from mask none\n\n", HEADS,
+           KV_HEADS, KEYS, DIM);
+    printf("%8s %12s %12s %12s %12s %16s\n", "queries", "scalar true", "[kL] true", "full true", "added 0.0",
+           "causal, as mask");
     for (r = 0; r < sizeof rows / sizeof *rows; r++) {
         int m = rows[r], i, j, kind;
         size_t n = (size_t)HEADS * (size_t)m * DIM, d[5];

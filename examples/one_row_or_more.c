@@ -12,12 +12,15 @@ int main(void)
     size_t failed = 0;
     float *w = numbers((size_t)N * K, 1), *x = numbers((size_t)64 * K, 2);
     float *one = malloc(N * sizeof *one), *many = malloc((size_t)64 * N * sizeof *many);
-    printf("x [M, %d] times quantised w [%d, %d], groups of 64: elements of row 0 that differ from M = 1\n\n%5s %6s %9s", K, N, K, "bits", "form", "");
+    printf(
+        "x [M, %d] times quantised w [%d, %d], groups of 64: elements of row 0 that differ from M = 1\n\n%5s %6s %9s",
+        K, N, K, "bits", "form", "");
     for (r = 0; r < 7; r++) printf("  M = %2d", rows[r]);
     printf("\n");
     for (b = 0; b < 6; b++) {
         ek_qview q = {EK_AFFINE, 0, 64, {0}, {0}, {0}, 0};
-        void *codes = malloc((size_t)N * K * (size_t)bits[b] / 8), *scales = malloc(N * K / 64 * 2), *biases = malloc(N * K / 64 * 2);
+        void *codes = malloc((size_t)N * K * (size_t)bits[b] / 8), *scales = malloc(N * K / 64 * 2),
+             *biases = malloc(N * K / 64 * 2);
         ek_packed *packed;
         q.bits = bits[b];
         q.codes = ek_view_2d(codes, EK_TYPE_U32, N, K * bits[b] / 32);
@@ -27,7 +30,8 @@ int main(void)
         for (p = 0; p < 6; p++) {
             ek_precision form = (ek_precision)(p / 2);
             printf("%5d %6s %9s", bits[b], names[form], p % 2 ? "packed" : "");
-            must(ek_quantized_matmul(ek_view_2d(one, EK_TYPE_F32, 1, N), ek_view_2d(x, EK_TYPE_F32, 1, K), &q, true, form));
+            must(ek_quantized_matmul(ek_view_2d(one, EK_TYPE_F32, 1, N), ek_view_2d(x, EK_TYPE_F32, 1, K), &q, true,
+                                     form));
             for (r = 0; r < 7; r++) {
                 ek_view xv = ek_view_2d(x, EK_TYPE_F32, rows[r], K), yv = ek_view_2d(many, EK_TYPE_F32, rows[r], N);
                 size_t d;

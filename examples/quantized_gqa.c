@@ -11,7 +11,8 @@ static ek_view repeat(ek_view v)
 }
 
 /* Returns what differs, and the largest distance in most. */
-static size_t compare(const ek_qview *q, ek_view values, const float *x, int m, int outputs, int inputs, bool transpose, float *y, float *most)
+static size_t compare(const ek_qview *q, ek_view values, const float *x, int m, int outputs, int inputs, bool transpose,
+                      float *y, float *most)
 {
     size_t n = (size_t)KV_HEADS * SHARE * (size_t)m * (size_t)outputs, i, d;
     float *want = malloc(n * sizeof *want);
@@ -32,16 +33,20 @@ int main(void)
     static const int keys[] = {512, 2048, 4096, 7358}, rows[] = {1, 2, 3, 4, 8};
     int s, r, side;
     size_t failed = 0;
-    printf("%d-bit keys and values, groups of %d, head size %d, %d query heads on each KV head by a stride of 0.\n", BITS, GROUP, DIM, SHARE);
+    printf("%d-bit keys and values, groups of %d, head size %d, %d query heads on each KV head by a stride of 0.\n",
+           BITS, GROUP, DIM, SHARE);
     printf("Against dequantise-then-multiply; row 0 against the same row in the call of one row.\n\n");
-    printf("%6s %3s   %20s %20s   %20s %20s\n", "", "", "q k^T: differ, most", "row 0 differs", "p v: differ, most", "row 0 differs");
+    printf("%6s %3s   %20s %20s   %20s %20s\n", "", "", "q k^T: differ, most", "row 0 differs", "p v: differ, most",
+           "row 0 differs");
     for (s = 0; s < 4; s++) {
         int n = keys[s];
-        float *kv = numbers((size_t)KV_HEADS * (size_t)n * DIM, 1), *back = malloc((size_t)KV_HEADS * (size_t)n * DIM * sizeof *back);
+        float *kv = numbers((size_t)KV_HEADS * (size_t)n * DIM, 1),
+              *back = malloc((size_t)KV_HEADS * (size_t)n * DIM * sizeof *back);
         ek_view values = ek_view_3d(back, EK_TYPE_F32, KV_HEADS, n, DIM);
         float *first[2] = {NULL, NULL};
         ek_qview q = {EK_AFFINE, BITS, GROUP, {0}, {0}, {0}, 0};
-        void *codes = malloc((size_t)KV_HEADS * (size_t)n * DIM * BITS / 8), *scales = malloc((size_t)KV_HEADS * (size_t)n * DIM / GROUP * 4);
+        void *codes = malloc((size_t)KV_HEADS * (size_t)n * DIM * BITS / 8),
+             *scales = malloc((size_t)KV_HEADS * (size_t)n * DIM / GROUP * 4);
         void *biases = malloc((size_t)KV_HEADS * (size_t)n * DIM / GROUP * 4);
         q.codes = ek_view_3d(codes, EK_TYPE_U32, KV_HEADS, n, DIM * BITS / 32);
         q.scales = ek_view_3d(scales, EK_TYPE_F32, KV_HEADS, n, DIM / GROUP);
@@ -54,15 +59,18 @@ int main(void)
             for (side = 0; side < 2; side++) { /* scores q k^T, then p v */
                 int outputs = side ? DIM : n, inputs = side ? n : DIM, h, i;
                 size_t heads = KV_HEADS * SHARE, d, moved = 0;
-                float most, *one = numbers(heads * 8 * (size_t)inputs, 2), *x = malloc(heads * (size_t)m * (size_t)inputs * sizeof *x);
+                float most, *one = numbers(heads * 8 * (size_t)inputs, 2),
+                            *x = malloc(heads * (size_t)m * (size_t)inputs * sizeof *x);
                 float *y = malloc(heads * (size_t)m * (size_t)outputs * sizeof *y);
                 for (h = 0; h < (int)heads; h++) /* row i of head h is the same for every m */
                     for (i = 0; i < m; i++)
-                        memcpy(x + ((size_t)h * (size_t)m + (size_t)i) * (size_t)inputs, one + ((size_t)h * 8 + (size_t)i) * (size_t)inputs, (size_t)inputs * sizeof *x);
+                        memcpy(x + ((size_t)h * (size_t)m + (size_t)i) * (size_t)inputs,
+                               one + ((size_t)h * 8 + (size_t)i) * (size_t)inputs, (size_t)inputs * sizeof *x);
                 d = compare(&q, values, x, m, outputs, inputs, side == 0, y, &most);
                 if (r == 0) first[side] = y;
                 for (h = 0; h < (int)heads; h++)
-                    moved += differing(first[side] + (size_t)h * (size_t)outputs, y + (size_t)h * (size_t)m * (size_t)outputs, (size_t)outputs);
+                    moved += differing(first[side] + (size_t)h * (size_t)outputs,
+                                       y + (size_t)h * (size_t)m * (size_t)outputs, (size_t)outputs);
                 printf("   %9zu, %9.3g %20zu", d, (double)most, moved);
                 failed += d + moved;
                 free(one), free(x);

@@ -38,8 +38,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 8) return 0;
     int kv = 1 + data[0] % 2, window = data[3] % 3 ? 0 : 1 + data[3] * 3, last = (data[4] | data[5] << 8) % MAX_KEYS;
-    ek_attn_shape sh = {window ? EK_SLIDING : EK_FULL, data[6] % EK_KV_FORMAT_COUNT, data[6] / 16 % EK_KV_FORMAT_COUNT,
-                        kv * (1 + data[1] % 9), kv, 4 + 4 * (data[2] % 18), window};
+    ek_attn_shape sh = {window ? EK_SLIDING : EK_FULL,
+                        data[6] % EK_KV_FORMAT_COUNT,
+                        data[6] / 16 % EK_KV_FORMAT_COUNT,
+                        kv * (1 + data[1] % 9),
+                        kv,
+                        4 + 4 * (data[2] % 18),
+                        window};
     int n_rows = 1 + data[7] % MAX_ROWS, n_pages = MAX_KEYS / EK_PAGE_TOKENS;
     n_rows = n_rows > last + 1 ? last + 1 : n_rows;
     size_t block = ek_kv_block_bytes(sh.k_format, sh.v_format, kv, sh.head_dim), bytes = block * (size_t)n_pages;

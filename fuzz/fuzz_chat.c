@@ -8,8 +8,10 @@
 #include "text/json.h"
 #include "text/utf8.h"
 
-static const char *const markers[] = {"<bos>", "<|turn>", "<turn|>", "<|think|>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>",
-                                      "<|tool_response>", "<tool_response|>", "<|\"|>", "<|channel>", "<channel|>", "<|image|>", "<|audio|>", "<|video|>"};
+static const char *const markers[] = {
+    "<bos>",        "<|turn>",      "<turn|>",          "<|think|>",        "<|tool>", "<tool|>",
+    "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>",  "<|channel>",
+    "<channel|>",   "<|image|>",    "<|audio|>",        "<|video|>"};
 
 static void check_prompt(const ek_prompt *p)
 {

@@ -12,7 +12,8 @@ static bool has_odd(const json_t *v)
         if (has_odd(json_array_get(v, i))) return true;
     json_t *o = (json_t *)v;
     for (void *i = json_object_iter(o); i; i = json_object_iter_next(o, i))
-        if (has_odd(json_object_iter_value(i)) || strlen(json_object_iter_key(i)) != json_object_iter_key_len(i)) return true;
+        if (has_odd(json_object_iter_value(i)) || strlen(json_object_iter_key(i)) != json_object_iter_key_len(i))
+            return true;
     return false;
 }
 

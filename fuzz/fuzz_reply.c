@@ -8,8 +8,22 @@
 #include "text/utf8.h"
 
 /* Bytes below the number of these stand for them, so that the fuzzer finds calls. */
-static const char *const crumbs[] = {"<|tool_call>", "<tool_call|>", "<|\"|>", "<|channel>", "<channel|>", "<turn|>", "<|tool_response>",
-                                     "<|tool_call>call:f{", "}<tool_call|>", "call:", "thought\n", "<|turn>", "<eos>", "True", "é", "a:"};
+static const char *const crumbs[] = {"<|tool_call>",
+                                     "<tool_call|>",
+                                     "<|\"|>",
+                                     "<|channel>",
+                                     "<channel|>",
+                                     "<turn|>",
+                                     "<|tool_response>",
+                                     "<|tool_call>call:f{",
+                                     "}<tool_call|>",
+                                     "call:",
+                                     "thought\n",
+                                     "<|turn>",
+                                     "<eos>",
+                                     "True",
+                                     "é",
+                                     "a:"};
 enum { N_CRUMBS = sizeof crumbs / sizeof *crumbs };
 
 typedef struct trace {
@@ -31,8 +45,9 @@ static void add(void *arg, const ek_reply_event *e)
 static const json_t *tools(void)
 {
     static json_t *v;
-    static const char text[] = "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"number\"},"
-                               "\"l\":{\"items\":{\"type\":\"integer\"}}}}}}]";
+    static const char text[] =
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"a\":{\"type\":\"string\"},\"n\":{\"type\":\"number\"},"
+        "\"l\":{\"items\":{\"type\":\"integer\"}}}}}}]";
     if (!v && ek_json_read(&v, text, sizeof text - 1, 0) != EK_OK) __builtin_trap();
     return v;
 }
@@ -48,8 +63,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     trace whole = {.last = -1}, parts = {.last = -1};
     ek_answer a = {0};
-    ek_reply_opts o = {.tools_active = !(how & 1), .one_call = how & 2, .ignore_eos = how & 4, .lenient_start = how & 8,
-                       .tools = how & 16 ? tools() : NULL, .sink = add};
+    ek_reply_opts o = {.tools_active = !(how & 1),
+                       .one_call = how & 2,
+                       .ignore_eos = how & 4,
+                       .lenient_start = how & 8,
+                       .tools = how & 16 ? tools() : NULL,
+                       .sink = add};
     bool truncated = how & 32;
     size_t step = how >> 6 ? how >> 6 : 7;
 
@@ -61,10 +80,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     o.arg = &parts;
     r = ek_reply_open(NULL, &o);
-    for (size_t at = 0; at < in.len; at += step) ek_reply_feed_text(r, in.data + at, in.len - at < step ? in.len - at : step);
+    for (size_t at = 0; at < in.len; at += step)
+        ek_reply_feed_text(r, in.data + at, in.len - at < step ? in.len - at : step);
     ek_reply_end(r, truncated);
     ek_reply_close(r);
-    if (whole.text.len != parts.text.len || memcmp(ek_buf_text(&whole.text), ek_buf_text(&parts.text), whole.text.len) != 0) __builtin_trap();
+    if (whole.text.len != parts.text.len ||
+        memcmp(ek_buf_text(&whole.text), ek_buf_text(&parts.text), whole.text.len) != 0)
+        __builtin_trap();
 
     o.sink = ek_reply_collect;
     o.arg = &a;
@@ -75,7 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_reply_close(r);
     for (int i = 0; i < a.n_calls; i++) {
         json_t *ours;
-        if (ek_json_read(&ours, a.calls[i].args.data, a.calls[i].args.len, 0) != EK_OK || !json_is_object(ours)) __builtin_trap();
+        if (ek_json_read(&ours, a.calls[i].args.data, a.calls[i].args.len, 0) != EK_OK || !json_is_object(ours))
+            __builtin_trap();
         json_decref(ours);
     }
     json_decref(ek_answer_json(&a));

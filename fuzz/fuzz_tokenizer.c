@@ -7,7 +7,8 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-static const char sample[] = "a \xE2\x96\x81\n<|turn>ab<0x41>\xF0\x9F\x9A\x80\xFF" "abab  x [M] ";
+static const char sample[] = "a \xE2\x96\x81\n<|turn>ab<0x41>\xF0\x9F\x9A\x80\xFF"
+                             "abab  x [M] ";
 
 static void check_ids(const ek_tokenizer *t, const char *s, size_t n, size_t n_control)
 {
@@ -30,10 +31,12 @@ static ek_tokenizer *good(void)
     static ek_tokenizer *t;
     if (t) return t;
     ek_buf b = {0};
-    ek_buf_str(&b, "{\"added_tokens\":[{\"id\":0,\"content\":\"<|turn>\",\"special\":true},{\"id\":1,\"content\":\"[M]\",\"special\":false}],"
-                   "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"},\"decoder\":{\"type\":\"Sequence\",\"decoders\":"
-                   "[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},"
-                   "\"model\":{\"byte_fallback\":true,\"vocab\":{\"a\":2,\"b\":3,\"\xE2\x96\x81\":4,\"\\n\":5,\"ab\":6,\"aba\":7,\"\xE2\x96\x81\xE2\x96\x81\":8,\"\\n\\n\":9");
+    ek_buf_str(
+        &b,
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<|turn>\",\"special\":true},{\"id\":1,\"content\":\"[M]\",\"special\":false}],"
+        "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"},\"decoder\":{\"type\":\"Sequence\",\"decoders\":"
+        "[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},"
+        "\"model\":{\"byte_fallback\":true,\"vocab\":{\"a\":2,\"b\":3,\"\xE2\x96\x81\":4,\"\\n\":5,\"ab\":6,\"aba\":7,\"\xE2\x96\x81\xE2\x96\x81\":8,\"\\n\\n\":9");
     for (int i = 0; i < 256; i++) ek_buf_fmt(&b, ",\"<0x%02X>\":%d", i, 10 + i);
     ek_buf_str(&b, "},\"merges\":[\"\\n \\n\",[\"\xE2\x96\x81\",\"\xE2\x96\x81\"],\"a b\",[\"ab\",\"a\"]]}}");
     if (ek_tokenizer_parse(&t, b.data, b.len) != EK_OK) __builtin_trap();

@@ -31,7 +31,7 @@ typedef enum ek_status {
     EK_BAD_MACHINE    /* this processor or this build does not compute in IEEE binary32 */
 } ek_status;
 
-EK_API const char *ek_version(void);                /* "0.1.0" */
+EK_API const char *ek_version(void);                 /* "0.1.0" */
 EK_API const char *ek_status_name(ek_status status); /* "bad argument"; never NULL */
 
 /* The sentence of this thread's last failure; "" before the first. Valid until the next one. */

@@ -39,11 +39,11 @@ enum { EK_VIEW_DIMS = 8 };
  * data + (i0 stride[0] + i1 stride[1] + …) elements. data needs no alignment. Strides may be 0
  * (broadcast) or negative in inputs; in outputs elements must not share memory. */
 typedef struct ek_view {
-    void *data;                    /* element (0, 0, …); may be NULL if there are no elements */
+    void *data; /* element (0, 0, …); may be NULL if there are no elements */
     ek_type type;
-    int n_dims;                    /* 0 to 8; 0: one element */
-    int64_t dim[EK_VIEW_DIMS];     /* outermost first; 0 is allowed */
-    int64_t stride[EK_VIEW_DIMS];  /* in elements */
+    int n_dims;                   /* 0 to 8; 0: one element */
+    int64_t dim[EK_VIEW_DIMS];    /* outermost first; 0 is allowed */
+    int64_t stride[EK_VIEW_DIMS]; /* in elements */
 } ek_view;
 
 /* Row-major and dense. Cannot fail: what is wrong is found by the operator that gets the view. */
@@ -173,12 +173,12 @@ EK_API ek_status ek_sdpa_quantized(ek_view y, ek_view q, const ek_qview *k, cons
 EK_API ek_status ek_rms_norm(ek_view y, ek_view x, const ek_view *w, float eps);
 
 typedef struct ek_rope_options {
-    int64_t dims;            /* of each row that take part, even; 0: all of them */
-    int64_t pairs;           /* of dims / 2 pairs that turn, from the first; 0: all of them */
-    bool interleaved;        /* pairs are (2j, 2j + 1) instead of (j, j + dims / 2) */
-    double theta;            /* angle of pair j at position p: p * theta^(-2j / dims); 0: 10000 */
-    double factor;           /* angles are divided by it; 0: 1 */
-    int64_t position;        /* of row 0, 0 to 2^31 - 1 - rows */
+    int64_t dims;             /* of each row that take part, even; 0: all of them */
+    int64_t pairs;            /* of dims / 2 pairs that turn, from the first; 0: all of them */
+    bool interleaved;         /* pairs are (2j, 2j + 1) instead of (j, j + dims / 2) */
+    double theta;             /* angle of pair j at position p: p * theta^(-2j / dims); 0: 10000 */
+    double factor;            /* angles are divided by it; 0: 1 */
+    int64_t position;         /* of row 0, 0 to 2^31 - 1 - rows */
     const int64_t *positions; /* NULL, or one for each index of the first axis instead of position */
 } ek_rope_options;
 

@@ -20,7 +20,7 @@ void ek_buf_fini(ek_buf *b);
 const char *ek_buf_text(const ek_buf *b); /* never NULL */
 
 /* malloc and friends that never return NULL: they print one line and abort. */
-void *ek_alloc(size_t n);            /* zeroed */
+void *ek_alloc(size_t n); /* zeroed */
 void *ek_realloc(void *p, size_t n);
 char *ek_strdup(const char *s);
 /* 64-byte aligned, zeroed on demand by the kernel; NULL with ek_fail when refused. */

@@ -8,10 +8,10 @@
 #define EK_CPU_AVX512 2u /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
 #define EK_CPU_BF16   4u /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
 
-unsigned ek_cpu_detect(void);             /* what this machine and its kernel allow */
-const char *ek_cpu_isa(unsigned cpu);     /* "scalar", "avx2", "avx512" for a mask */
-const char *ek_cpu_model(void);           /* "AMD EPYC …"; "unknown" if it cannot be read */
-int ek_cpu_count(void);                   /* cores this process may use */
+unsigned ek_cpu_detect(void);         /* what this machine and its kernel allow */
+const char *ek_cpu_isa(unsigned cpu); /* "scalar", "avx2", "avx512" for a mask */
+const char *ek_cpu_model(void);       /* "AMD EPYC …"; "unknown" if it cannot be read */
+int ek_cpu_count(void);               /* cores this process may use */
 
 /* Names usable on this machine, in rising order, NULL at the end; "scalar" is always first. */
 const char *const *ek_cpu_isas(void);

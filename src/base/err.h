@@ -24,13 +24,13 @@ __attribute__((format(printf, 2, 3))) ek_err ek_fail_in(ek_err code, const char 
 
 /* The sentence of the last failure of this thread; never NULL. Valid until the next one. */
 const char *ek_err_text(void);
-const char *ek_err_name(ek_err code);   /* "EPARSE" */
-int ek_err_http(ek_err code);           /* 400 */
+const char *ek_err_name(ek_err code); /* "EPARSE" */
+int ek_err_http(ek_err code);         /* 400 */
 
-#define EK_TRY(expr)                                                                              \
-    do {                                                                                          \
-        ek_err ek_try_ = (expr);                                                                  \
-        if (ek_try_ != EK_OK) return ek_try_;                                                     \
+#define EK_TRY(expr)                          \
+    do {                                      \
+        ek_err ek_try_ = (expr);              \
+        if (ek_try_ != EK_OK) return ek_try_; \
     } while (0)
 
 /* A broken promise of our own: checked in release too. No answer beats a wrong one. */

@@ -26,11 +26,11 @@ struct ek_pool {
     struct worker {
         ek_pool *pool;
         int number;
-    } *worker;
+    } * worker;
     share *share;
     ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
     void *arg;
-    _Alignas(64) atomic_uint round;      /* raised by the caller to start a round */
+    _Alignas(64) atomic_uint round; /* raised by the caller to start a round */
     atomic_bool quit;
     atomic_int asleep;
     pthread_mutex_t lock;

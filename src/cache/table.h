@@ -13,8 +13,8 @@ typedef struct ek_table {
     ek_page **page[EK_KIND_COUNT];
     uint8_t **data[EK_KIND_COUNT]; /* the same pages as the model reads them (ek_seq) */
     int first[EK_KIND_COUNT], end[EK_KIND_COUNT];
-    int cap;    /* entries of each array */
-    int window; /* W: a row at p sees [p - W + 1, p] in sliding layers */
+    int cap;                 /* entries of each array */
+    int window;              /* W: a row at p sees [p - W + 1, p] in sliding layers */
     bool has[EK_KIND_COUNT]; /* false: no layer of that kind owns keys */
 } ek_table;
 

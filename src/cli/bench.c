@@ -8,7 +8,7 @@
 #include "base/rng.h"
 
 typedef struct tally {
-    int started;  /* requests with a first token */
+    int started; /* requests with a first token */
     int running;
     int tokens;
     ek_err err;
@@ -37,8 +37,14 @@ static int32_t *prompt_ids(const ek_engine *e, int n)
 static ek_err submit(ek_engine *e, int n, int max_tokens, tally *t, ek_request_id *id)
 {
     int32_t *ids = prompt_ids(e, n);
-    ek_request_opts r = {.tokens = ids, .n_tokens = n, .max_tokens = max_tokens, .sampling = ek_sampling_greedy(),
-                         .ignore_eos = true, .sink = on_event, .arg = t, .prompt_logits_from = n};
+    ek_request_opts r = {.tokens = ids,
+                         .n_tokens = n,
+                         .max_tokens = max_tokens,
+                         .sampling = ek_sampling_greedy(),
+                         .ignore_eos = true,
+                         .sink = on_event,
+                         .arg = t,
+                         .prompt_logits_from = n};
     ek_err err = ek_engine_submit(e, &r, id);
     free(ids);
     if (!err) t->running++;
@@ -83,8 +89,11 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
     for (int i = 0; i < n_steps && !err && !t.err && worked; i++) err = ek_engine_step(e, &worked);
     *seconds = ek_now() - start;
     if (!err && !t.err && t.tokens - before != batch * n_steps)
-        err = ek_fail(EK_EINTERNAL, "%d steps of %d requests made %d tokens: they did not run together; the memory for keys and values "
-                      "may be too small", n_steps, batch, t.tokens - before);
+        err = ek_fail(
+            EK_EINTERNAL,
+            "%d steps of %d requests made %d tokens: they did not run together; the memory for keys and values "
+            "may be too small",
+            n_steps, batch, t.tokens - before);
     for (int i = 0; i < n; i++) ek_engine_cancel(e, id[i]);
     for (worked = true; t.running > 0 && worked;)
         if (ek_engine_step(e, &worked)) break;
@@ -144,8 +153,8 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
     return err;
 }
 
-ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit, double *per_second,
-                         double *per_limit)
+ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
+                         double *per_second, double *per_limit)
 {
     series s;
     ek_err err = EK_OK;

@@ -13,7 +13,7 @@ enum { EK_BENCH_SECONDS = 30 };
 typedef struct ek_bench_limit {
     double (*measure)(void *arg); /* a second */
     void *arg;
-    double seen;  /* out: the median of all measurements */
+    double seen; /* out: the median of all measurements */
 } ek_bench_limit;
 
 /* Both fill in *per_second and, as (tokens or steps) per unit of the limit, *per_limit.
@@ -23,8 +23,8 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
 
 /* Steps a second of `batch` requests that all generate, with depth tokens before; each step
  * makes one token of each. */
-ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit, double *per_second,
-                         double *per_limit);
+ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
+                         double *per_second, double *per_limit);
 
 /* Context that ek_bench_generate needs: while the last prompts are taken in, the first
  * requests already generate. */

@@ -35,8 +35,8 @@ typedef struct ek_list {
 /* A parsed call. Options of other commands keep their defaults. */
 typedef struct ek_cli {
     ek_cmd_id command;
-    bool help;           /* --help was given: nothing else was checked */
-    const char *arg;     /* the one argument that is not an option; NULL without */
+    bool help;       /* --help was given: nothing else was checked */
+    const char *arg; /* the one argument that is not an option; NULL without */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/options.def"
 #undef OPT
@@ -55,9 +55,9 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
 void ek_cli_fini(ek_cli *cli);
 
 const char *ek_cmd_name(ek_cmd_id id);
-void ek_cli_help(ek_buf *out, ek_cmd_id id);  /* one command */
-void ek_cli_usage(ek_buf *out);               /* the program */
-void ek_cli_markdown(ek_buf *out);            /* docs/OPTIONS.md */
+void ek_cli_help(ek_buf *out, ek_cmd_id id); /* one command */
+void ek_cli_usage(ek_buf *out);              /* the program */
+void ek_cli_markdown(ek_buf *out);           /* docs/OPTIONS.md */
 
 /* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
  * prints ek_err_text() and gives 1, wrong gives 2. */

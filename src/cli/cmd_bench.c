@@ -120,13 +120,16 @@ static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
-    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir, r->cli->has.synthetic ? " synthetic" : "", c->n_layers,
-           ek_model_numerics_id(r->m->model), ek_model_bytes_per_token(r->m->model) / 1e9);
+    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir,
+           r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
+           ek_model_bytes_per_token(r->m->model) / 1e9);
     bool head = false;
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
-        if (!head) printf("\n%10s %12s %16s %16s %8s\n", "prompt", "tokens/s", "G multiply-adds", r->int8_name ? r->int8_name : "peak", "share");
+        if (!head)
+            printf("\n%10s %12s %16s %16s %8s\n", "prompt", "tokens/s", "G multiply-adds",
+                   r->int8_name ? r->int8_name : "peak", "share");
         head = true;
         printf("%10d %12.1f %16.1f ", x->tokens, x->per_second, work(r, x) * x->per_second / 1e9);
         if (r->int8_name) printf("%16.1f %6.1f %%\n", x->limit / 1e9, 100 * work(r, x) * x->per_limit);
@@ -136,8 +139,8 @@ static void print_table(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (!x->generate) continue;
-        printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second, x->per_second,
-               work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second,
+               x->per_second, work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
     }
 }
 
@@ -164,10 +167,11 @@ static void print_json(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
-        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f", sep, x->tokens, x->per_second,
-                   work(r, x) * x->per_second);
+        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f", sep, x->tokens,
+                   x->per_second, work(r, x) * x->per_second);
         if (r->int8_name)
-            ek_buf_fmt(&b, ",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f}", x->limit, work(r, x) * x->per_limit);
+            ek_buf_fmt(&b, ",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f}", x->limit,
+                       work(r, x) * x->per_limit);
         else ek_buf_str(&b, ",\"peak_macs_per_second\":null,\"share_of_peak\":null}");
         sep = ",";
     }
@@ -176,8 +180,10 @@ static void print_json(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (!x->generate) continue;
-        ek_buf_fmt(&b, "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}", sep,
-                   x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit);
+        ek_buf_fmt(
+            &b,
+            "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}",
+            sep, x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit);
         sep = ",";
     }
     ek_buf_str(&b, "]}");

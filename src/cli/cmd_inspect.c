@@ -176,12 +176,9 @@ int ek_cmd_inspect(const ek_cli *cli)
     static report r;
     r = (report){.cli = cli, .is_model = ek_is_dir(cli->arg)};
     ek_err err = look(&r);
-    if (!err && cli->json)
-        print_json(&r);
-    else if (!err && r.is_model)
-        print_model(&r);
-    else if (!err)
-        print_tensors(&r);
+    if (!err && cli->json) print_json(&r);
+    else if (!err && r.is_model) print_model(&r);
+    else if (!err) print_tensors(&r);
     ek_checkpoint_close(r.files);
     return err ? ek_cli_failed(cli) : 0;
 }

@@ -144,7 +144,8 @@ static int chat(ek_talk *t)
                 return ek_cli_failed(t->cli);
             }
             printf("%s\n", ek_err_text());
-            while (json_array_size(t->messages) > before) json_array_remove(t->messages, json_array_size(t->messages) - 1);
+            while (json_array_size(t->messages) > before)
+                json_array_remove(t->messages, json_array_size(t->messages) - 1);
         }
     }
     return 0;

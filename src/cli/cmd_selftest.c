@@ -51,7 +51,10 @@ static void grow_asks(selftest *t)
         for (int k = 0; k < n; k++)
             t->tokens[i][k] = (int32_t)(ek_mix64(seed * 1000003 + (uint64_t)(i * CTX + k)) % (uint64_t)c->vocab_size);
         if (c->bos < c->vocab_size) t->tokens[i][0] = c->bos;
-        *a = (ek_ask){.tokens = t->tokens[i], .n_tokens = n, .max_tokens = REPLY, .told_from = i % 3 ? n : 0,
+        *a = (ek_ask){.tokens = t->tokens[i],
+                      .n_tokens = n,
+                      .max_tokens = REPLY,
+                      .told_from = i % 3 ? n : 0,
                       .ignore_eos = true,
                       .sampling = ek_sampling_greedy()};
         if (i % 2 == 0) continue;
@@ -112,8 +115,7 @@ static ek_err run_alone(selftest *t)
     ek_engine_stats stats;
     for (int i = 0; i < N_ASKS; i++) EK_TRY(run(t, &alone, &i, 1, &t->want[i], &stats));
     for (int i = 0; i < N_ASKS; i++)
-        if (t->want[i].finish == EK_FINISH_ERROR)
-            return ek_fail(EK_EINTERNAL, "alone: %s", t->want[i].text);
+        if (t->want[i].finish == EK_FINISH_ERROR) return ek_fail(EK_EINTERNAL, "alone: %s", t->want[i].text);
     return EK_OK;
 }
 

@@ -19,8 +19,8 @@ static ek_err raise_descriptors(int connections)
     setrlimit(RLIMIT_NOFILE, &lim);
     getrlimit(RLIMIT_NOFILE, &lim);
     if (lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)connections + 64)
-        return ek_fail(EK_EINVAL, "--max-connections %d, but this process may open only %llu files (ulimit -n)", connections,
-                       (unsigned long long)lim.rlim_cur);
+        return ek_fail(EK_EINVAL, "--max-connections %d, but this process may open only %llu files (ulimit -n)",
+                       connections, (unsigned long long)lim.rlim_cur);
     return EK_OK;
 }
 
@@ -48,9 +48,13 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
 {
     char *real = realpath(m->dir, NULL);
     ek_server_opts opts = {
-        .http = {.host = cli->host, .port = (int)cli->port, .max_connections = (int)cli->max_connections,
-                 .max_body = (size_t)cli->max_body, .max_unsent = (size_t)cli->stream_buffer,
-                 .body_timeout = (double)cli->body_timeout, .idle_timeout = (double)cli->idle_timeout},
+        .http = {.host = cli->host,
+                 .port = (int)cli->port,
+                 .max_connections = (int)cli->max_connections,
+                 .max_body = (size_t)cli->max_body,
+                 .max_unsent = (size_t)cli->stream_buffer,
+                 .body_timeout = (double)cli->body_timeout,
+                 .idle_timeout = (double)cli->idle_timeout},
         .model = m->model,
         .model_dir = m->dir,
         .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),
@@ -63,8 +67,9 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
     if (!err) {
         bool v6 = strchr(cli->host, ':') != NULL;
         printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s)\n", EK_VERSION,
-               cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server),
-               ek_engine_ctx(m->engine), ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()));
+               cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "",
+               ek_server_port(server), ek_engine_ctx(m->engine), ek_pool_threads(m->pool),
+               cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()));
         fflush(stdout);
         err = ek_server_run(server);
     }

@@ -74,8 +74,7 @@ void ek_cli_usage(ek_buf *out)
     ek_buf_str(out, "evenkeel serves Google's Gemma 4 models with answers that do not depend on company:\n"
                     "alone, together, late or chunked, on any thread count, the same bits.\n"
                     "\nusage: evenkeel COMMAND [OPTIONS]\n\ncommands:\n");
-    for (int c = 0; c < EK_CMD_COUNT; c++)
-        ek_buf_fmt(out, "  %-12s%s\n", ek_commands[c].name, ek_commands[c].text);
+    for (int c = 0; c < EK_CMD_COUNT; c++) ek_buf_fmt(out, "  %-12s%s\n", ek_commands[c].name, ek_commands[c].text);
     ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's options.\n");
 }
 
@@ -95,12 +94,15 @@ static void cell(ek_buf *out, const char *s)
 
 void ek_cli_markdown(ek_buf *out)
 {
-    ek_buf_str(out, "# Commands and options\n\nWritten by `evenkeel help --markdown` from src/cli/options.def; a test compares the two.\n\n"
-                    "Every option can also be set in the environment: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`; the\n"
-                    "command line wins. *speed only*: no bit of any logit depends on it. *answer*: part of what is answered.\n");
+    ek_buf_str(
+        out,
+        "# Commands and options\n\nWritten by `evenkeel help --markdown` from src/cli/options.def; a test compares the two.\n\n"
+        "Every option can also be set in the environment: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`; the\n"
+        "command line wins. *speed only*: no bit of any logit depends on it. *answer*: part of what is answered.\n");
     for (int c = 0; c < EK_CMD_COUNT; c++) {
         const ek_command *cmd = &ek_commands[c];
-        ek_buf_fmt(out, "\n## evenkeel %s%s%s\n\nThis command %s.\n", cmd->name, *cmd->args ? " " : "", cmd->args, cmd->text);
+        ek_buf_fmt(out, "\n## evenkeel %s%s%s\n\nThis command %s.\n", cmd->name, *cmd->args ? " " : "", cmd->args,
+                   cmd->text);
         bool any = false;
         for (int i = 0; i < ek_n_options; i++) {
             const ek_option *o = &ek_options[i];

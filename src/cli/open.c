@@ -27,19 +27,24 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
     }
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) return ek_fail(EK_ENOTFOUND, "no --model given, and the bundled one cannot be looked for: /proc/self/exe is unreadable");
+    if (n <= 0)
+        return ek_fail(EK_ENOTFOUND,
+                       "no --model given, and the bundled one cannot be looked for: /proc/self/exe is unreadable");
     self[n] = '\0';
     char *slash = strrchr(self, '/');
     *slash = '\0';
     /* PREFIX/bin/evenkeel, then build/CONF/evenkeel in the source tree, then the tree itself. */
-    static const char *const tails[] = {"../share/evenkeel/pocket", "../../models/pocket", "models/pocket", "../models/pocket"};
+    static const char *const tails[] = {"../share/evenkeel/pocket", "../../models/pocket", "models/pocket",
+                                        "../models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(bundled, sizeof bundled, self, tails[i])) {
             *dir = bundled;
             return EK_OK;
         }
-    return ek_fail(EK_ENOTFOUND, "no --model given, and the bundled model is neither in %s/../share/evenkeel/pocket nor in %s/../../models/pocket",
-                   self, self);
+    return ek_fail(
+        EK_ENOTFOUND,
+        "no --model given, and the bundled model is neither in %s/../share/evenkeel/pocket nor in %s/../../models/pocket",
+        self, self);
 }
 
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)

@@ -32,8 +32,8 @@ static ek_err out_of_range(const given *g, const char *item, bool whole)
 {
     ek_buf b = {0};
     bounds_text(&b, g->o, whole);
-    ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a %s from %s is needed", g->where, item, whole ? "whole number" : "number",
-                         ek_buf_text(&b));
+    ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a %s from %s is needed", g->where, item,
+                         whole ? "whole number" : "number", ek_buf_text(&b));
     ek_buf_fini(&b);
     return err;
 }
@@ -83,8 +83,8 @@ static ek_err set_size(ek_cli *cli, const given *g)
     if (!ok || *end || !(v >= g->o->min && v <= g->o->max)) {
         ek_buf b = {0};
         bounds_text(&b, g->o, true);
-        ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a size from %s bytes is needed, as in 512M or 4G", g->where, g->value,
-                             ek_buf_text(&b));
+        ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a size from %s bytes is needed, as in 512M or 4G", g->where,
+                             g->value, ek_buf_text(&b));
         ek_buf_fini(&b);
         return err;
     }
@@ -249,8 +249,8 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
             EK_TRY(take_option(cli, argc, argv, &i));
         } else {
             if (n_args++ == cmd->most)
-                return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i], cmd->name,
-                               cmd->args);
+                return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i],
+                               cmd->name, cmd->args);
             cli->arg = argv[i];
         }
     }

@@ -36,7 +36,7 @@ static void read_part(void *arg, int task, int worker)
 typedef struct multiplying {
     ek_peak_fn *fn;
     int64_t rounds;
-    double *macs;  /* a cache line a thread */
+    double *macs; /* a cache line a thread */
     int32_t *sink;
 } multiplying;
 
@@ -75,7 +75,8 @@ ek_err ek_peak_open(ek_peak **out, ek_pool *pool, unsigned cpu)
     if (!block) return EK_ENOMEM;
     ek_peak *p = ek_alloc(sizeof *p);
     *p = (ek_peak){.pool = pool, .block = block, .size = size};
-    p->r = (reading){.at = block, .n_each = size / sizeof(uint64_t) / (size_t)n / 16 * 16, .sum = ek_alloc((size_t)n * 64)};
+    p->r = (reading){
+        .at = block, .n_each = size / sizeof(uint64_t) / (size_t)n / 16 * 16, .sum = ek_alloc((size_t)n * 64)};
     p->m = (multiplying){.macs = ek_alloc((size_t)n * 64), .sink = ek_alloc((size_t)n * 64)};
 #ifdef __x86_64__
     if (cpu & EK_CPU_AVX512) p->m.fn = ek_peak_vpdpbusd_avx512, p->int8_name = "VPDPBUSD";

@@ -3,8 +3,17 @@
 #include <ctype.h>
 
 const ek_option ek_options[] = {
-#define OPT(kind, name, ph, def, min, max, cmds, effect, text)                                                   \
-    {OPT_##kind, #name, ph, def, min, max, cmds, EFFECT_##effect, text, offsetof(ek_cli, name),                  \
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) \
+    {OPT_##kind,                                               \
+     #name,                                                    \
+     ph,                                                       \
+     def,                                                      \
+     min,                                                      \
+     max,                                                      \
+     cmds,                                                     \
+     EFFECT_##effect,                                          \
+     text,                                                     \
+     offsetof(ek_cli, name),                                   \
      offsetof(ek_cli, has.name)},
 #include "cli/options.def"
 #undef OPT

@@ -13,10 +13,10 @@ typedef struct ek_option {
     const char *placeholder; /* CHOICE: the values, bars between */
     const char *def;         /* NULL: none */
     double min, max;
-    unsigned commands;       /* bit 1 << ek_cmd_id */
+    unsigned commands; /* bit 1 << ek_cmd_id */
     ek_opt_effect effect;
     const char *text;
-    size_t field, has;       /* offsets in ek_cli */
+    size_t field, has; /* offsets in ek_cli */
 } ek_option;
 
 typedef struct ek_command {

@@ -20,7 +20,8 @@ ek_err ek_talk_tools(ek_talk *t, const char *path)
         ok = ek_json_get_text(ek_json_get(json_array_get(v, i), "function"), "name", NULL) != NULL;
     if (!ok) {
         json_decref(v);
-        return ek_fail(EK_EFORMAT, "%s: a JSON list of {\"type\": \"function\", \"function\": {\"name\": …}} is needed", path);
+        return ek_fail(EK_EFORMAT, "%s: a JSON list of {\"type\": \"function\", \"function\": {\"name\": …}} is needed",
+                       path);
     }
     json_decref(t->tools);
     t->tools = v;
@@ -145,7 +146,11 @@ static ek_err generate(answering *a, const ek_ids *ids, const volatile int *stop
     ek_talk *t = a->t;
     ek_logit_bias no_call;
     ek_request_opts r = {
-        .tokens = ids->data, .n_tokens = (int)ids->len, .sampling = sampling_of(t, &no_call), .sink = on_event, .arg = a,
+        .tokens = ids->data,
+        .n_tokens = (int)ids->len,
+        .sampling = sampling_of(t, &no_call),
+        .sink = on_event,
+        .arg = a,
         .max_tokens = t->cli->has.max_tokens && t->cli->max_tokens < INT_MAX ? (int)t->cli->max_tokens : INT_MAX,
         .prompt_logits_from = (int)ids->len,
     };
@@ -185,7 +190,8 @@ static void remember(ek_talk *t, const ek_answer *a, json_t *calls)
 {
     ek_talk_say(t, "assistant", ek_buf_text(&a->content), NULL);
     json_t *m = json_array_get(t->messages, json_array_size(t->messages) - 1);
-    if (a->reasoning.len > 0) json_object_set_new(m, "reasoning_content", json_stringn(a->reasoning.data, a->reasoning.len));
+    if (a->reasoning.len > 0)
+        json_object_set_new(m, "reasoning_content", json_stringn(a->reasoning.data, a->reasoning.len));
     if (json_array_size(calls) > 0) json_object_set(m, "tool_calls", calls);
 }
 
@@ -194,7 +200,8 @@ ek_err ek_talk_answer(ek_talk *t, const volatile int *stop, json_t **calls)
     *calls = NULL;
     answering a = {.t = t};
     ek_ids ids = {0};
-    ek_reply_opts opts = {.tools_active = t->tools != NULL, .lenient_start = t->think, .tools = t->tools, .sink = on_reply, .arg = &a};
+    ek_reply_opts opts = {
+        .tools_active = t->tools != NULL, .lenient_start = t->think, .tools = t->tools, .sink = on_reply, .arg = &a};
     ek_err err = make_prompt(t, &ids);
     if (!err) {
         a.reply = ek_reply_open(t->tokenizer, &opts);

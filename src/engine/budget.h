@@ -8,7 +8,7 @@
 
 typedef struct ek_budget {
     int n_pages[EK_KIND_COUNT];
-    int ctx;      /* longest context that one request can always finish */
+    int ctx; /* longest context that one request can always finish */
     double bytes;
 } ek_budget;
 

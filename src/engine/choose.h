@@ -18,9 +18,9 @@ typedef struct ek_choose {
     float *block;       /* block maxima, and a copy for selection */
     const float *z;     /* borrowed from start until the next one */
     int n_heap, n_given, n_again;
-    float bound;        /* values below it have not been looked at */
-    int hint;           /* about as many have */
-    bool started, all;  /* all: none are left below */
+    float bound;       /* values below it have not been looked at */
+    int hint;          /* about as many have */
+    bool started, all; /* all: none are left below */
 } ek_choose;
 
 void ek_choose_init(ek_choose *c, int cap);

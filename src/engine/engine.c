@@ -51,7 +51,8 @@ static ek_err open_pages(ek_engine *e)
     if (b.ctx < 2) return ek_fail(EK_ENOMEM, "%d pages hold no context", b.n_pages[EK_FULL]);
     e->rules.ctx = b.ctx;
     if (b.ctx < ctx && !e->on.n_pages[EK_FULL])
-        ek_log(EK_LOG_WARN, "memory for keys and values limits a request to %d tokens, the model allows %d", b.ctx, ctx);
+        ek_log(EK_LOG_WARN, "memory for keys and values limits a request to %d tokens, the model allows %d", b.ctx,
+               ctx);
     ek_log(EK_LOG_INFO, "keys and values: %d full and %d sliding pages of %d tokens, %.1f MiB", b.n_pages[EK_FULL],
            b.n_pages[EK_SLIDING], EK_PAGE_TOKENS, (double)ek_pages_bytes(layout, b.n_pages) / 1048576);
     EK_TRY(ek_pages_open(&e->pages, layout, b.n_pages));

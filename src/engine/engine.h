@@ -17,11 +17,11 @@ typedef struct ek_logit_bias {
 } ek_logit_bias;
 
 typedef struct ek_sampling {
-    float temperature;        /* below 1e-5: greedy */
-    int top_k;                /* 0: off */
-    float top_p;              /* 1: off */
-    float min_p;              /* 0: off */
-    float repetition_penalty; /* 1: off; over prompt and reply */
+    float temperature;                         /* below 1e-5: greedy */
+    int top_k;                                 /* 0: off */
+    float top_p;                               /* 1: off */
+    float min_p;                               /* 0: off */
+    float repetition_penalty;                  /* 1: off; over prompt and reply */
     float presence_penalty, frequency_penalty; /* 0: off; over the reply */
     uint64_t seed;
     const ek_logit_bias *bias; /* copied by submit */
@@ -32,8 +32,8 @@ ek_sampling ek_sampling_greedy(void);
 
 typedef enum ek_finish {
     EK_FINISH_NONE,
-    EK_FINISH_STOP,      /* a stop id was sampled */
-    EK_FINISH_LENGTH,    /* max_tokens, or the context is full */
+    EK_FINISH_STOP,   /* a stop id was sampled */
+    EK_FINISH_LENGTH, /* max_tokens, or the context is full */
     EK_FINISH_CANCELLED,
     EK_FINISH_ERROR
 } ek_finish;
@@ -46,11 +46,11 @@ typedef struct ek_event {
     void *user;
     int32_t token;
     ek_finish finish;
-    ek_err err;           /* EK_FINISH_ERROR: why */
-    const char *text;     /* its sentence; valid during the call */
+    ek_err err;       /* EK_FINISH_ERROR: why */
+    const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    const float *logits;  /* the row the token was sampled from (suppressed ids not yet masked);
-                             valid during the call; NULL when token is -1 */
+    const float *logits; /* the row the token was sampled from (suppressed ids not yet masked);
+                            valid during the call; NULL when token is -1 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -62,11 +62,11 @@ typedef struct ek_request_opts {
     int n_tokens;          /* >= 1, and less than ek_engine_ctx() */
     int max_tokens;        /* >= 1; the context limit may end the request earlier */
     ek_sampling sampling;
-    bool ignore_eos;       /* the model's stop ids are ordinary tokens */
-    const int32_t *stop;   /* further stop ids, which always count; copied */
+    bool ignore_eos;     /* the model's stop ids are ordinary tokens */
+    const int32_t *stop; /* further stop ids, which always count; copied */
     int n_stop;
     ek_sink_fn *sink;
-    void *arg, *user;      /* user comes back in events */
+    void *arg, *user; /* user comes back in events */
     /* Called for every prompt position from prompt_logits_from on (n_tokens: none), in order,
      * with its logits: for `logits`, tests and prompt logprobs. May be NULL. */
     int prompt_logits_from;
@@ -74,12 +74,12 @@ typedef struct ek_request_opts {
 } ek_request_opts;
 
 typedef struct ek_engine_opts {
-    int max_requests;     /* that run at once */
-    int max_queue;        /* that wait; submit beyond gives EBUSY */
-    int ctx_tokens;       /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
-                             it; 0: the model's, or what the pages can hold */
-    int chunk;            /* prompt rows one step may take; speed only */
-    double kv_bytes;      /* for pages; 0: enough for max_requests contexts or half of what is free */
+    int max_requests; /* that run at once */
+    int max_queue;    /* that wait; submit beyond gives EBUSY */
+    int ctx_tokens;   /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
+                         it; 0: the model's, or what the pages can hold */
+    int chunk;        /* prompt rows one step may take; speed only */
+    double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
 } ek_engine_opts;
 
 ek_engine_opts ek_engine_defaults(void);
@@ -101,7 +101,7 @@ void ek_engine_cancel(ek_engine *e, ek_request_id id);
  * that cannot be computed ends with EK_FINISH_ERROR and is no error of the step. */
 ek_err ek_engine_step(ek_engine *e, bool *worked);
 
-ek_err ek_engine_start(ek_engine *e);  /* starts the engine thread */
+ek_err ek_engine_start(ek_engine *e); /* starts the engine thread */
 /* No more submits (ESHUTDOWN); drain: finishes what runs and waits, else cancels it. Joins
  * the thread if one was started, otherwise steps until done. */
 void ek_engine_stop(ek_engine *e, bool drain);

@@ -25,8 +25,7 @@ ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
                        o->n_tokens, rules->ctx);
     if (o->n_stop < 0 || o->n_stop > MOST_STOP_IDS)
         return ek_fail(EK_EINVAL, "%d stop ids, at most %d are possible", o->n_stop, MOST_STOP_IDS);
-    if (o->prompt_logits_from < 0)
-        return ek_fail(EK_EINVAL, "prompt logits from position %d", o->prompt_logits_from);
+    if (o->prompt_logits_from < 0) return ek_fail(EK_EINVAL, "prompt logits from position %d", o->prompt_logits_from);
     EK_TRY(check_tokens("prompt position", o->tokens, o->n_tokens, rules->vocab_size));
     EK_TRY(check_tokens("stop id", o->stop, o->n_stop, rules->vocab_size));
     return ek_sampling_check(&o->sampling, rules->vocab_size);

@@ -27,8 +27,8 @@ typedef struct ek_request {
     ek_sink_fn *sink;
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
-    bool admitted;  /* has run before */
-    struct ek_request *next;                 /* in the inbox or the list of the waiting */
+    bool admitted;                            /* has run before */
+    struct ek_request *next;                  /* in the inbox or the list of the waiting */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;
 

@@ -180,8 +180,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
     if (o->top_p < 1) {
         if (cut_k) {
             ek_candidate next;
-            for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++)
-                total += ek_exp(next.z - top);
+            for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++) total += ek_exp(next.z - top);
             ek_choose_again(c);
         } else {
             total = s->weight_sum(z, s->vocab_size, top);

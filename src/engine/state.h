@@ -16,7 +16,7 @@ typedef struct ek_part {
     int row, n_rows, logit, n_logits;
     bool samples; /* the last of its logits gives a token */
     int32_t token;
-    ek_err err;   /* of its rows; text is the sentence */
+    ek_err err; /* of its rows; text is the sentence */
     char text[256];
 } ek_part;
 
@@ -34,18 +34,18 @@ struct ek_engine {
     ek_model *model; /* NULL in tests that bring their own backend */
     ek_engine_opts opts;
     ek_request_rules rules;
-    int max_rows;     /* of a step: chunk + max_requests */
-    int max_told;     /* prompt rows of a step that want logits */
+    int max_rows; /* of a step: chunk + max_requests */
+    int max_told; /* prompt rows of a step that want logits */
     ek_pages *pages;
     ek_sampler **sampler; /* one a thread of the pool */
     int n_samplers;
-    float *logits;    /* max_told + max_requests rows */
+    float *logits; /* max_told + max_requests rows */
     ptrdiff_t ld;
     size_t logits_bytes;
 
     ek_request **running; /* ascending id */
     int n_running;
-    ek_request *waiting;  /* ascending id */
+    ek_request *waiting; /* ascending id */
     ek_plan plan;
 
     pthread_t thread;
@@ -55,9 +55,9 @@ struct ek_engine {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* there is something for the engine thread to look at */
     bool poked;
-    bool closed;         /* no more submits */
+    bool closed; /* no more submits */
     ek_request *inbox, **inbox_end;
-    ek_request *live;    /* every request that is not finished */
+    ek_request *live; /* every request that is not finished */
     int n_live;
     ek_request_id last_id;
     ek_engine_stats stats;

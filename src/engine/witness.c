@@ -86,8 +86,9 @@ bool ek_witness_same(const ek_witness *want, const ek_witness *got, char *where,
     }
     for (int pos = 0; pos < want->n_prompt + want->n_reply; pos++)
         if (want->row[pos] != got->row[pos] && !(cut && !got->row[pos])) {
-            snprintf(where, room, got->row[pos] ? "the logits at position %d differ (prompt %d)"
-                                                : "the logits at position %d are missing (prompt %d)",
+            snprintf(where, room,
+                     got->row[pos] ? "the logits at position %d differ (prompt %d)"
+                                   : "the logits at position %d are missing (prompt %d)",
                      pos, want->n_prompt);
             return false;
         }

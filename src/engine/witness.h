@@ -12,19 +12,19 @@ typedef struct ek_ask {
     int told_from; /* the logits of prompt positions from here on are hashed as well */
     bool ignore_eos;
     ek_sampling sampling;
-    int arrive;    /* the step before which it is submitted */
-    int cancel;    /* the step before which it is cancelled; 0: never */
+    int arrive; /* the step before which it is submitted */
+    int cancel; /* the step before which it is cancelled; 0: never */
 } ek_ask;
 
 typedef struct ek_witness {
     ek_request_id id;
     ek_finish finish;
     int n_prompt, n_reply, most;
-    int32_t *reply;  /* [most] */
-    uint64_t *row;   /* [n_prompt + most]: hash of the logits at a position; 0: not shown */
+    int32_t *reply; /* [most] */
+    uint64_t *row;  /* [n_prompt + most]: hash of the logits at a position; 0: not shown */
     size_t row_bytes;
-    bool twice;      /* a position was shown twice with different bits */
-    char text[256];  /* the sentence of a failure */
+    bool twice;     /* a position was shown twice with different bits */
+    char text[256]; /* the sentence of a failure */
 } ek_witness;
 
 /* Fills out[0..n); the engine's thread must not have been started. An error of submit ends the

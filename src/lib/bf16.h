@@ -58,7 +58,8 @@ PLAIN void plain_scores_bf16(const lib_score_block *b)
             float lane[16] = {0};
             for (int d = 0; d < (b->dim + 31) / 32 * 32; d += 2) {
                 const uint8_t *k = b->key[j] + 2 * (size_t)d;
-                float k0 = d < b->dim ? plain_one(k, EK_TYPE_BF16) : 0, k1 = d + 1 < b->dim ? plain_one(k + 2, EK_TYPE_BF16) : 0;
+                float k0 = d < b->dim ? plain_one(k, EK_TYPE_BF16) : 0,
+                      k1 = d + 1 < b->dim ? plain_one(k + 2, EK_TYPE_BF16) : 0;
                 const uint16_t *q = b->q16 + lib_q16(i, d); /* zeros behind dim */
                 lane[d / 2 % 16] = plain_pair(lane[d / 2 % 16], ek_bf16_f32(q[0]), k0, ek_bf16_f32(q[1]), k1);
             }
@@ -91,7 +92,8 @@ PLAIN void plain_values_bf16(const lib_value_run *r)
             const uint16_t *p = r->p + i * EK_SEGMENT + j;
             float e0 = low ? ek_bf16_f32(p[0]) : 0, e1 = high ? ek_bf16_f32(p[1]) : 0, *o = r->o + i * r->ldo;
             for (int d = 0; d < r->dim; d++)
-                o[d] = plain_pair(o[d], e0, plain_one(v0 + 2 * d, EK_TYPE_BF16), e1, plain_one(v1 + 2 * d, EK_TYPE_BF16));
+                o[d] = plain_pair(o[d], e0, plain_one(v0 + 2 * d, EK_TYPE_BF16), e1,
+                                  plain_one(v1 + 2 * d, EK_TYPE_BF16));
         }
     }
 }

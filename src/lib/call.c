@@ -18,7 +18,7 @@ typedef struct lib_blocks {
     struct block {
         struct block *next;
         size_t size, used;
-    } *first;
+    } * first;
 } lib_blocks;
 
 enum { BLOCK_HEAD = 64 };
@@ -241,7 +241,8 @@ static void drop_pool(void)
 ek_status ek_set_threads(int n_threads)
 {
     if (n_threads < 0 || n_threads > 1024)
-        return lib_status(ek_fail(EK_EINVAL, "%d threads asked for, 1 to 1024 are possible and 0 for all cores", n_threads));
+        return lib_status(
+            ek_fail(EK_EINVAL, "%d threads asked for, 1 to 1024 are possible and 0 for all cores", n_threads));
     pthread_mutex_lock(&state.lock);
     drop_pool();
     state.n_threads = n_threads;
@@ -260,8 +261,8 @@ int ek_get_threads(void)
 ek_status ek_set_pool(const ek_pool_hook *hook)
 {
     if (hook && (!hook->run || hook->threads < 1 || hook->threads > 1024))
-        return lib_status(ek_fail(EK_EINVAL, "a pool of %d threads %s a run function; 1 to 1024 are possible", hook->threads,
-                                  hook->run ? "with" : "without"));
+        return lib_status(ek_fail(EK_EINVAL, "a pool of %d threads %s a run function; 1 to 1024 are possible",
+                                  hook->threads, hook->run ? "with" : "without"));
     pthread_mutex_lock(&state.lock);
     drop_pool();
     state.hooked = hook != NULL;

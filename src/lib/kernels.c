@@ -67,7 +67,8 @@ static void pair_row(void *to, float *sum, const float *from, int k, int group)
     plain_pair_row(to, sum, from, k, group);
 }
 
-static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch)
+static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
+                       bool fetch)
 {
     plain_pair_panel(y, ldy, x, r0, n, w, p, fetch);
 }

@@ -13,9 +13,9 @@ enum {
     LIB_DEPTH = 64, /* inputs of a panel that lies in the first-level cache; divides EK_KBLOCK */
     LIB_FEW = 3,
     LIB_PAIR_ROWS = 8, /* of a tile of a product in bf16 */
-    LIB_KEYS = 16,  /* keys of a block of scores: one lane each */
-    LIB_AHEAD = 128, /* rows of values from one that is added to one that is fetched */
-    LIB_EARLY = 32   /* of a segment's rows, those that are fetched before a whole tile adds its values */
+    LIB_KEYS = 16,     /* keys of a block of scores: one lane each */
+    LIB_AHEAD = 128,   /* rows of values from one that is added to one that is fetched */
+    LIB_EARLY = 32     /* of a segment's rows, those that are fetched before a whole tile adds its values */
 };
 
 /* A block of scores: keys in lanes. */
@@ -24,38 +24,39 @@ typedef struct lib_score_block {
     ptrdiff_t ahead;              /* from a key to one that is read soon: worth a prefetch; 0: none */
     ek_type type;                 /* F32, F16, BF16 */
     int dim;
-    const float *q;               /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
-    const uint16_t *q16;          /* Form B: the same in bf16, which they all are, element d of query i at lib_q16(i, d); else not read */
-    float scale;                  /* Form B: of the scores; else not read */
-    int n_q;                      /* 1 to EK_TILE */
-    float *e;                     /* n_q rows, stride EK_SEGMENT: LIB_KEYS scores each */
+    const float *q; /* n_q rows, stride EK_Q_STRIDE, zeros behind dim up to a multiple of 32 */
+    const uint16_t
+        *q16; /* Form B: the same in bf16, which they all are, element d of query i at lib_q16(i, d); else not read */
+    float scale; /* Form B: of the scores; else not read */
+    int n_q;     /* 1 to EK_TILE */
+    float *e;    /* n_q rows, stride EK_SEGMENT: LIB_KEYS scores each */
 } lib_score_block;
 
 /* o[i] = fma(e[i][j], v_j, o[i]) for keys j in ascending order. Form B: lib/bf16.h. */
 typedef struct lib_value_run {
-    const uint8_t *v;    /* row of the first key */
-    ptrdiff_t stride;    /* bytes from row to row */
+    const uint8_t *v; /* row of the first key */
+    ptrdiff_t stride; /* bytes from row to row */
     int n_keys;
-    int slot;            /* Form B: of the first key in its segment */
+    int slot; /* Form B: of the first key in its segment */
     ek_type type;
     int dim, n_q;
-    const float *e;      /* of the first key; queries EK_SEGMENT apart */
-    const uint16_t *p;   /* Form B: the same in bf16 */
+    const float *e;    /* of the first key; queries EK_SEGMENT apart */
+    const uint16_t *p; /* Form B: the same in bf16 */
     /* Form B, a whole segment of rows that lie one after the other: what is fetched while it is added, as much as
      * it has itself, for a whole tile less LIB_EARLY rows, and at most soon_bytes. NULL: rows LIB_AHEAD below. */
     const uint8_t *soon;
     ptrdiff_t soon_bytes;
-    float *o;            /* queries ldo apart */
-    bool fresh;          /* Form B: o has nothing yet and counts as +0 */
+    float *o;   /* queries ldo apart */
+    bool fresh; /* Form B: o has nothing yet and counts as +0 */
     ptrdiff_t ldo;
 } lib_value_run;
 
 /* Rows as a product in bf16 reads them (lib/product_bf16.h). */
 typedef struct lib_pair_rows {
-    uint8_t *x;     /* 4 bytes an input, in a form that pair_row and pair_panel of one ISA share; 64-byte aligned */
-    float *sum;     /* X of each group */
-    ptrdiff_t ldx;  /* bytes; a multiple of 64 */
-    ptrdiff_t lds;  /* elements */
+    uint8_t *x;    /* 4 bytes an input, in a form that pair_row and pair_panel of one ISA share; 64-byte aligned */
+    float *sum;    /* X of each group */
+    ptrdiff_t ldx; /* bytes; a multiple of 64 */
+    ptrdiff_t lds; /* elements */
 } lib_pair_rows;
 
 /* Queries of Form B meet a key 32 dims at a time: those of all queries lie together. */
@@ -94,15 +95,17 @@ typedef struct lib_kernels {
     /* Products in bf16, lib/product_bf16.h. pair_panel: n <= LIB_PAIR_ROWS rows from r0 by the 16 outputs of a panel;
      * fetch: the panel comes from memory. */
     void (*pair_row)(void *to, float *sum, const float *from, int k, int group);
-    void (*pair_panel)(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch);
+    void (*pair_panel)(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
+                       bool fetch);
     void (*combine)(float *b, const float *a, float fb, float fa, int n); /* b = a * fa + b * fb, each rounded */
-    void (*weights)(ek_attn_leaf *leaf); /* the engine's */
+    void (*weights)(ek_attn_leaf *leaf);                                  /* the engine's */
     ek_row_ops rows;
     ek_linear_ops linear;
 } lib_kernels;
 
 void lib_kernels_init(lib_kernels *k, unsigned cpu);
-/* The table for flags that this machine has, or some of them; never written again, so that every core has it at hand. */
+/* The table for flags that this machine has, or some of them; never written again, so that every core has it at hand.
+ */
 const lib_kernels *lib_kernels_of(unsigned cpu);
 void lib_kernels_avx2(lib_kernels *k);
 void lib_kernels_avx512(lib_kernels *k);

@@ -11,10 +11,10 @@
 /* One operator call. Working memory lives until lib_leave and is reused by the next call. */
 typedef struct lib_call {
     unsigned cpu;
-    int n_workers;       /* tasks that may run at the same moment, at least 1 */
+    int n_workers; /* tasks that may run at the same moment, at least 1 */
     struct lib_blocks *memory;
     struct lib_blocks *own; /* used when the pool is busy with another thread's call */
-    bool alone;          /* the pool is busy: everything runs on this thread */
+    bool alone;             /* the pool is busy: everything runs on this thread */
 } lib_call;
 
 /* Takes the pool if it is free. EUNSUPPORTED where the machine is not IEEE. */

@@ -53,7 +53,7 @@ void lib_operand_packed(lib_operand *o, const ek_linear *w)
 /* ------------------------------------------------------------------ pairs */
 
 typedef struct operands {
-    lib_view x, y;       /* x [..., M, K], y [..., M, N]; one-dimensional ones got a dim of 1 */
+    lib_view x, y; /* x [..., M, K], y [..., M, N]; one-dimensional ones got a dim of 1 */
     lib_operand w;
     char x_shape[LIB_SHAPE_TEXT], y_shape[LIB_SHAPE_TEXT];
 } operands;
@@ -109,7 +109,8 @@ static ek_err check_result(const operands *o, int n_lead, const int64_t *lead)
     want.dim[n_lead] = lib_dim(&o->x, 2), want.dim[n_lead + 1] = o->w.w.n;
     if (fits && lib_dim(&o->y, 2) == want.dim[n_lead] && lib_dim(&o->y, 1) == o->w.w.n) return EK_OK;
     char text[LIB_SHAPE_TEXT];
-    return ek_fail(EK_EINVAL, "y %s, but x %s times w %s is %s", o->y_shape, o->x_shape, o->w.shape, lib_shape(text, &want));
+    return ek_fail(EK_EINVAL, "y %s, but x %s times w %s is %s", o->y_shape, o->x_shape, o->w.shape,
+                   lib_shape(text, &want));
 }
 
 static ek_err no_fit(const operands *o)
@@ -219,7 +220,8 @@ static ek_err matmul(lib_call *c, const ek_view *y, const ek_view *x, const ek_v
     return multiply(c, &o, y, x, EK_EXACT);
 }
 
-static ek_err quantized(lib_call *c, const ek_view *y, const ek_view *x, const ek_qview *w, bool transpose, ek_precision precision)
+static ek_err quantized(lib_call *c, const ek_view *y, const ek_view *x, const ek_qview *w, bool transpose,
+                        ek_precision precision)
 {
     operands o;
     EK_TRY(lib_operand_quantised(c, &o.w, w, transpose));
@@ -256,9 +258,9 @@ ek_err lib_packed_matmul(lib_call *c, const ek_view *y, const ek_view *x, const 
 /* ------------------------------------------------------------------ by index */
 
 typedef struct indices {
-    lib_view v;      /* u32; without dims and data: counts itself */
+    lib_view v; /* u32; without dims and data: counts itself */
     bool given;
-    int64_t limit;   /* matrices to choose from */
+    int64_t limit; /* matrices to choose from */
 } indices;
 
 static ek_err check_indices(indices *x, const ek_view *v, const char *what, int n_batch, const lib_view *batch)
@@ -289,8 +291,8 @@ static ek_err index_at(const indices *x, int n_lead, int64_t i, const char *what
         at = u;
     }
     if (at >= x->limit)
-        return ek_fail(EK_EINVAL, "%s number %lld is %lld, %s has %lld matrices", what, (long long)i, (long long)at, shape,
-                       (long long)x->limit);
+        return ek_fail(EK_EINVAL, "%s number %lld is %lld, %s has %lld matrices", what, (long long)i, (long long)at,
+                       shape, (long long)x->limit);
     *out = at;
     return EK_OK;
 }
@@ -302,7 +304,8 @@ static int by_matrix(const void *a, const void *b)
     return p->x < q->x ? -1 : p->x > q->x;
 }
 
-static ek_err plan_gather(lib_call *c, const lib_kernels *k, operands *o, indices *lhs, indices *rhs, lib_product *p, lib_out *out)
+static ek_err plan_gather(lib_call *c, const lib_kernels *k, operands *o, indices *lhs, indices *rhs, lib_product *p,
+                          lib_out *out)
 {
     int64_t lead[EK_VIEW_DIMS], n_pairs = 1;
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
@@ -329,8 +332,8 @@ static ek_err plan_gather(lib_call *c, const lib_kernels *k, operands *o, indice
     return EK_OK;
 }
 
-static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_qview *w, const ek_view *lhs, const ek_view *rhs,
-                     bool transpose, ek_precision precision)
+static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_qview *w, const ek_view *lhs,
+                     const ek_view *rhs, bool transpose, ek_precision precision)
 {
     operands o;
     indices l, r;
@@ -340,7 +343,8 @@ static ek_err gather(lib_call *c, const ek_view *y, const ek_view *x, const ek_q
     if ((unsigned)precision > EK_BFLOAT16) return ek_fail(EK_EINVAL, "unknown precision %d", (int)precision);
     EK_TRY(lib_operand_quantised(c, &o.w, w, transpose));
     EK_TRY(check_rows(&o, y, x));
-    if (x->n_dims < 2) return ek_fail(EK_EINVAL, "x %s needs two dims or more to be indexed; w is %s", o.x_shape, o.w.shape);
+    if (x->n_dims < 2)
+        return ek_fail(EK_EINVAL, "x %s needs two dims or more to be indexed; w is %s", o.x_shape, o.w.shape);
     EK_TRY(check_indices(&l, lhs, "lhs indices", o.x.n_dims - 2, &o.x));
     EK_TRY(check_indices(&r, rhs, "rhs indices", o.w.n_batch, &o.w.parts[0]));
     EK_TRY(plan_gather(c, k, &o, &l, &r, &p, &out));

@@ -8,8 +8,10 @@
 static const struct {
     const char *name;
     int bits, group;
-} modes[] = {
-    [EK_AFFINE] = {"affine", 4, 64}, [EK_MXFP4] = {"mxfp4", 4, 32}, [EK_MXFP8] = {"mxfp8", 8, 32}, [EK_NVFP4] = {"nvfp4", 4, 16}};
+} modes[] = {[EK_AFFINE] = {"affine", 4, 64},
+             [EK_MXFP4] = {"mxfp4", 4, 32},
+             [EK_MXFP8] = {"mxfp8", 8, 32},
+             [EK_NVFP4] = {"nvfp4", 4, 16}};
 
 float lib_e2m1(unsigned code)
 {
@@ -40,10 +42,12 @@ static ek_err check_mode(lib_quant *q, const ek_qview *v, const char *what)
                      .bits = v->bits ? v->bits : modes[v->mode].bits,
                      .group = v->group ? v->group : modes[v->mode].group,
                      .global = 1};
-    bool bits_ok = q->bits >= 2 && q->bits <= 8 && q->bits != 7, group_ok = q->group == 32 || q->group == 64 || q->group == 128;
+    bool bits_ok = q->bits >= 2 && q->bits <= 8 && q->bits != 7,
+         group_ok = q->group == 32 || q->group == 64 || q->group == 128;
     if (v->mode != EK_AFFINE) bits_ok = q->bits == modes[v->mode].bits, group_ok = q->group == modes[v->mode].group;
     if (!bits_ok || !group_ok)
-        return ek_fail(EK_EINVAL, "%s: mode %s does not have %d bits in groups of %d (%s)", what, name, q->bits, q->group,
+        return ek_fail(EK_EINVAL, "%s: mode %s does not have %d bits in groups of %d (%s)", what, name, q->bits,
+                       q->group,
                        v->mode == EK_AFFINE  ? "2, 3, 4, 5, 6, 8 bits; 32, 64, 128"
                        : v->mode == EK_NVFP4 ? "4 bits; 16"
                        : v->mode == EK_MXFP4 ? "4 bits; 32"
@@ -51,7 +55,8 @@ static ek_err check_mode(lib_quant *q, const ek_qview *v, const char *what)
     if (v->global_scale != 0 && v->mode != EK_NVFP4)
         return ek_fail(EK_EINVAL, "%s: only nvfp4 has a scale for the whole tensor, this is %s", what, name);
     if (v->global_scale != 0 && !(v->global_scale > 0 && v->global_scale < 0x1p127f))
-        return ek_fail(EK_EINVAL, "%s: the scale of the whole tensor, %g, is not a positive number", what, (double)v->global_scale);
+        return ek_fail(EK_EINVAL, "%s: the scale of the whole tensor, %g, is not a positive number", what,
+                       (double)v->global_scale);
     if (v->global_scale > 0) q->global = v->global_scale / 2688.0f; /* 448 * 6 */
     return EK_OK;
 }
@@ -64,11 +69,11 @@ static ek_err check_part(const lib_quant *q, const lib_view *part, const char *w
     bool fits = part->n_dims == codes->n_dims && lib_dim(part, 1) * q->group == q->cols &&
                 memcmp(part->dim, codes->dim, sizeof part->dim[0] * (size_t)(codes->n_dims - 1)) == 0;
     if (!fits)
-        return ek_fail(EK_EINVAL, "%s: %s %s do not fit codes %s: %d bits in groups of %d", what, name, lib_shape(a, part),
-                       lib_shape(b, codes), q->bits, q->group);
+        return ek_fail(EK_EINVAL, "%s: %s %s do not fit codes %s: %d bits in groups of %d", what, name,
+                       lib_shape(a, part), lib_shape(b, codes), q->bits, q->group);
     if (q->mode == EK_AFFINE ? !lib_is_float(part->type) : part->type != EK_TYPE_U8)
-        return ek_fail(EK_EINVAL, "%s: %s %s of mode %s must be %s", what, name, lib_shape(a, part), modes[q->mode].name,
-                       q->mode == EK_AFFINE ? "f32, f16 or bf16" : "u8");
+        return ek_fail(EK_EINVAL, "%s: %s %s of mode %s must be %s", what, name, lib_shape(a, part),
+                       modes[q->mode].name, q->mode == EK_AFFINE ? "f32, f16 or bf16" : "u8");
     return EK_OK;
 }
 
@@ -82,14 +87,14 @@ ek_err lib_quant_check(lib_quant *q, const ek_qview *v, const char *what)
     snprintf(part, sizeof part, "scales of %s", what);
     EK_TRY(lib_view_check(&q->scales, &v->scales, part));
     if ((q->codes.type != EK_TYPE_U32 && q->codes.type != EK_TYPE_U8) || q->codes.n_dims < 2)
-        return ek_fail(EK_EINVAL, "codes %s of %s must be u32 or u8 with 2 dims or more; scales are %s", lib_shape(a, &q->codes),
-                       what, lib_shape(b, &q->scales));
+        return ek_fail(EK_EINVAL, "codes %s of %s must be u32 or u8 with 2 dims or more; scales are %s",
+                       lib_shape(a, &q->codes), what, lib_shape(b, &q->scales));
     int64_t bits = lib_dim(&q->codes, 1) * (q->codes.type == EK_TYPE_U32 ? 32 : 8);
     q->rows = lib_dim(&q->codes, 2);
     q->cols = bits / q->bits;
     if (bits % q->bits || q->cols % q->group)
-        return ek_fail(EK_EINVAL, "%s: codes %s do not hold whole groups of %d elements of %d bits; scales are %s", what,
-                       lib_shape(a, &q->codes), q->group, q->bits, lib_shape(b, &q->scales));
+        return ek_fail(EK_EINVAL, "%s: codes %s do not hold whole groups of %d elements of %d bits; scales are %s",
+                       what, lib_shape(a, &q->codes), q->group, q->bits, lib_shape(b, &q->scales));
     EK_TRY(check_part(q, &q->scales, what, "scales"));
     if (q->mode != EK_AFFINE) return EK_OK;
     snprintf(part, sizeof part, "biases of %s", what);
@@ -112,7 +117,8 @@ ek_err lib_quant_settle(lib_call *c, lib_quant *q)
     uint8_t *to = lib_take(c, (size_t)(row.count * size));
     if (!to) return EK_ENOMEM;
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = 0; i < n; i++) memcpy(to + (r * n + i) * size, row.data + lib_offset(&row, row.n_dims - 1, r), (size_t)size);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + (r * n + i) * size, row.data + lib_offset(&row, row.n_dims - 1, r), (size_t)size);
     q->codes.data = to;
     for (int i = row.n_dims - 1; i >= 0; i--) {
         q->codes.stride[i] = size;
@@ -193,7 +199,8 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
 }
 
 /* Rows of values that run along inputs become columns of the panel, 16 at a time. */
-static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp)
+static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel,
+                        float *temp)
 {
     for (int p = 0; p < LIB_COLS; p += EK_PANEL) {
         for (int i = 0; i < EK_PANEL; i++) {
@@ -222,7 +229,8 @@ static void fill_straight(const lib_kernels *k, const lib_matrix *m, int64_t n0,
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp)
 {
     if (m->kind == LIB_PACKED) {
-        if (n0 + LIB_COLS > (int64_t)m->packed->n_panels * EK_PANEL) memset(panel, 0, sizeof *panel * LIB_COLS * (size_t)depth);
+        if (n0 + LIB_COLS > (int64_t)m->packed->n_panels * EK_PANEL)
+            memset(panel, 0, sizeof *panel * LIB_COLS * (size_t)depth);
         k->unpack(panel, m->packed, (int)(n0 / EK_PANEL), (int)k0, depth);
         return;
     }

@@ -8,9 +8,9 @@
 typedef struct lib_quant {
     ek_quant_mode mode;
     int bits, group;
-    int64_t rows, cols;   /* R, C */
+    int64_t rows, cols;             /* R, C */
     lib_view codes, scales, biases; /* biases.data NULL for fp modes */
-    float global;         /* what values are multiplied by; 1 */
+    float global;                   /* what values are multiplied by; 1 */
 } lib_quant;
 
 /* Checks modes, types and shapes. what names the tensor: "w". */
@@ -46,8 +46,8 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
  * depth <= LIB_DEPTH. temp has EK_PANEL * LIB_DEPTH floats. */
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp);
 
-float lib_e2m1(unsigned code);  /* 4 bits */
-float lib_e4m3(unsigned byte);  /* 0x7f is 480: quantization as MLX decodes it */
-float lib_e8m0(unsigned byte);  /* 2^(byte - 127); 255 is infinity */
+float lib_e2m1(unsigned code); /* 4 bits */
+float lib_e4m3(unsigned byte); /* 0x7f is 480: quantization as MLX decodes it */
+float lib_e8m0(unsigned byte); /* 2^(byte - 127); 255 is infinity */
 
 #endif

@@ -32,7 +32,7 @@ typedef struct float_work {
     const lib_kernels *k;
     const lib_matrix *m;
     ek_linear *w;
-    float *scratch; /* a panel and its temporary a worker */
+    float *scratch;     /* a panel and its temporary a worker */
     atomic_bool rounds; /* some value is not a bf16 */
 } float_work;
 

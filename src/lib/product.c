@@ -128,7 +128,8 @@ static bool cut_slabs(work *t)
         int64_t rows, row_tasks, here;
         if (__builtin_mul_overflow(end - i, p->m, &rows)) return false;
         row_tasks = ceil_div(rows, t->rows);
-        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, LIB_COLS), &here) || __builtin_add_overflow(tasks, here, &tasks))
+        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, LIB_COLS), &here) ||
+            __builtin_add_overflow(tasks, here, &tasks))
             return false;
         t->slabs[t->n_slabs++] = (slab){i, rows, tasks};
     }

@@ -6,18 +6,18 @@
 
 /* One output matrix [M, N]: where its operands start. */
 typedef struct lib_pair {
-    int64_t x, y;         /* byte offsets of row 0 */
-    int64_t w;            /* number of the matrix; equal numbers are the same matrix */
+    int64_t x, y;                 /* byte offsets of row 0 */
+    int64_t w;                    /* number of the matrix; equal numbers are the same matrix */
     int64_t data, scales, biases; /* byte offsets into w's arrays; data is also codes */
 } lib_pair;
 
 typedef struct lib_product {
-    lib_view x;           /* rows readable as f32 (lib_rows_readable) */
+    lib_view x; /* rows readable as f32 (lib_rows_readable) */
     lib_view y;
     int64_t m, x_row, y_row, y_step; /* rows of a pair; byte strides */
     lib_matrix w;
     int64_t n_pairs;
-    lib_pair *pair;       /* those of one matrix adjacent */
+    lib_pair *pair; /* those of one matrix adjacent */
 } lib_product;
 
 /* y = x w^T in the exact form (evenkeel_ops.h). */

@@ -54,7 +54,8 @@ PLAIN float plain_pair_group(const float *x, const ek_linear *w, const uint8_t *
     return a;
 }
 
-PLAIN void plain_pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p, bool fetch)
+PLAIN void plain_pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w,
+                            int p, bool fetch)
 {
     (void)fetch;
     const int groups = w->k / w->group, block = EK_KBLOCK / w->group;

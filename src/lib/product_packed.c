@@ -27,7 +27,8 @@ static void quantize_task(void *arg, int64_t task, int worker)
     const lib_pair_rows *pairs = &t->pairs;
     ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
     for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++) {
-        if (t->in_pairs) t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
+        if (t->in_pairs)
+            t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
         else
             quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
                      a->start + r * a->lds);
@@ -90,7 +91,8 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
         copy = lib_take_array(c, (size_t)rows, (size_t)k * sizeof *copy);
         if (!copy) return EK_ENOMEM;
         for (int64_t r = 0; r < rows; r++)
-            memcpy(copy + r * k, p->x.data + p->pair[first + r / p->m].x + r % p->m * p->x_row, (size_t)k * sizeof *copy);
+            memcpy(copy + r * k, p->x.data + p->pair[first + r / p->m].x + r % p->m * p->x_row,
+                   (size_t)k * sizeof *copy);
         x0 = (const uint8_t *)copy, step = k * 4;
     }
     void *mem = NULL;
@@ -98,7 +100,8 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
-    t->pairs.ldx = (k * 4 + 127) / 64 * 64; /* a line more than needed: rows a power of two apart push each other out of the cache */
+    t->pairs.ldx = (k * 4 + 127) / 64 *
+                   64; /* a line more than needed: rows a power of two apart push each other out of the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -108,7 +111,8 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
                       int64_t n_pairs, ek_precision precision)
 {
     int64_t rows = n_pairs * p->m, n = w->n;
-    if (rows > MAX_ROWS) return ek_fail(EK_EINVAL, "%lld rows in one product, %d are possible", (long long)rows, MAX_ROWS);
+    if (rows > MAX_ROWS)
+        return ek_fail(EK_EINVAL, "%lld rows in one product, %d are possible", (long long)rows, MAX_ROWS);
     work t = {.k = k, .w = *w, .in_pairs = precision == EK_BFLOAT16};
     const int limbs = precision == EK_INT16 ? 2 : 1;
     if (t.in_pairs) EK_ASSERT(w->biased);
@@ -116,7 +120,8 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     EK_TRY(gather_rows(c, p, first, n_pairs, &t));
     /* the kernels write evenly spaced f32 rows */
     int64_t step = p->m > 1 ? p->y_row : n_pairs > 1 ? p->pair[first + 1].y - p->pair[first].y : n * 4;
-    bool direct = p->y.type == EK_TYPE_F32 && (n == 1 || p->y_step == 4) && step >= n * 4 && (uintptr_t)p->y.data % 4 == 0;
+    bool direct = p->y.type == EK_TYPE_F32 && (n == 1 || p->y_step == 4) && step >= n * 4 &&
+                  (uintptr_t)p->y.data % 4 == 0;
     for (int64_t i = 0; i < n_pairs && direct; i++) direct = p->pair[first + i].y - p->pair[first].y == i * p->m * step;
     t.y = direct ? (float *)(p->y.data + p->pair[first].y) : lib_take_array(c, (size_t)rows, (size_t)n * 4);
     t.ldy = direct ? step / 4 : n;
@@ -129,7 +134,8 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     int64_t row_tasks = (rows + t.rows - 1) / t.rows;
     lib_run(c, run_task, &t, (w->n_panels + t.panels - 1) / t.panels * row_tasks);
     for (int64_t r = 0; r < rows && !direct; r++)
-        lib_store(k, p->y.data + p->pair[first + r / p->m].y + r % p->m * p->y_row, p->y.type, p->y_step, t.y + r * n, n);
+        lib_store(k, p->y.data + p->pair[first + r / p->m].y + r % p->m * p->y_row, p->y.type, p->y_step, t.y + r * n,
+                  n);
     return EK_OK;
 }
 
@@ -184,11 +190,12 @@ ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_prod
     if (p->y.count == 0) return EK_OK;
     if (m->kind != LIB_QUANTISED || m->mode != EK_AFFINE || !m->transposed)
         return ek_fail(EK_EUNSUPPORTED, "%s activations go with affine, transposed weights; these are %s and %s",
-                       precision == EK_BFLOAT16 ? "bf16" : "integer", m->mode == EK_AFFINE ? "affine" : "of a floating-point mode",
+                       precision == EK_BFLOAT16 ? "bf16" : "integer",
+                       m->mode == EK_AFFINE ? "affine" : "of a floating-point mode",
                        m->transposed ? "transposed" : "not transposed");
     if (m->n > EK_LINEAR_MAX || m->k > EK_LINEAR_MAX || m->k == 0)
-        return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible", (long long)m->n,
-                       (long long)m->k, EK_LINEAR_MAX);
+        return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible",
+                       (long long)m->n, (long long)m->k, EK_LINEAR_MAX);
     ek_linear w;
     EK_TRY(ek_linear_plan_affine(&w, c->cpu, (int)m->n, (int)m->k, m->bits, m->group, lib_dtype(m->type), true));
     w.data = lib_take(c, w.bytes);

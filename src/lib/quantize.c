@@ -117,7 +117,8 @@ static void quantize_row(void *arg, int64_t row, int worker)
         if (q->mode == EK_AFFINE) {
             affine_group(w, q->group, q->bits, code, &s, &b);
             lib_store(t->k, s_at, q->scales.type, 0, &s, 1);
-            lib_store(t->k, q->biases.data + lib_offset(&q->biases, lead, row) + g * lib_stride(&q->biases, 1), q->biases.type, 0, &b, 1);
+            lib_store(t->k, q->biases.data + lib_offset(&q->biases, lead, row) + g * lib_stride(&q->biases, 1),
+                      q->biases.type, 0, &b, 1);
         } else *s_at = (uint8_t)fp_group(w, q->group, q->mode, q->global, code);
         put_codes(codes, g * q->group, code, q->group, q->bits);
     }
@@ -150,8 +151,8 @@ static ek_err check_shape(const lib_view *x, const lib_quant *q, const char *wha
     bool fits = lib_is_float(x->type) && x->n_dims == q->codes.n_dims && lib_dim(x, 1) == q->cols &&
                 memcmp(x->dim, q->codes.dim, sizeof x->dim[0] * (size_t)(x->n_dims - 1)) == 0;
     if (fits) return EK_OK;
-    return ek_fail(EK_EINVAL, "%s %s does not fit codes %s and scales %s: %d bits in groups of %d; floats are wanted", what,
-                   lib_shape(a, x), lib_shape(b, &q->codes), lib_shape(s, &q->scales), q->bits, q->group);
+    return ek_fail(EK_EINVAL, "%s %s does not fit codes %s and scales %s: %d bits in groups of %d; floats are wanted",
+                   what, lib_shape(a, x), lib_shape(b, &q->codes), lib_shape(s, &q->scales), q->bits, q->group);
 }
 
 static ek_err quantize(lib_call *c, const ek_qview *view, const ek_view *x_view)
@@ -193,7 +194,8 @@ static ek_err dequantize(lib_call *c, const ek_view *y_view, const ek_qview *vie
     EK_TRY(check_shape(&y, &q, "y"));
     EK_TRY(lib_out_check(&y, "y"));
     if (y.count == 0) return EK_OK;
-    EK_TRY(lib_out_begin(c, &out, &y, 3, (const lib_view *[]){&q.codes, &q.scales, q.mode == EK_AFFINE ? &q.biases : NULL}));
+    EK_TRY(lib_out_begin(c, &out, &y, 3,
+                         (const lib_view *[]){&q.codes, &q.scales, q.mode == EK_AFFINE ? &q.biases : NULL}));
     EK_TRY(lib_quant_settle(c, &q));
     t.x = out.view;
     lib_run(c, dequantize_row, &t, y.count / q.cols);

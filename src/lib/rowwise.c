@@ -24,10 +24,11 @@ static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_v
     EK_TRY(lib_view_check(x, xv, "x"));
     EK_TRY(lib_view_check(y, yv, "y"));
     EK_TRY(lib_out_check(y, "y"));
-    if (x->n_dims != y->n_dims || x->n_dims < least_dims || memcmp(x->dim, y->dim, sizeof x->dim[0] * (size_t)x->n_dims) ||
-        !lib_is_float(x->type) || !lib_is_float(y->type))
-        return ek_fail(EK_EINVAL, "x %s and y %s must have one shape of %d dims or more, f32, f16 or bf16", lib_shape(a, x),
-                       lib_shape(b, y), least_dims);
+    if (x->n_dims != y->n_dims || x->n_dims < least_dims ||
+        memcmp(x->dim, y->dim, sizeof x->dim[0] * (size_t)x->n_dims) || !lib_is_float(x->type) ||
+        !lib_is_float(y->type))
+        return ek_fail(EK_EINVAL, "x %s and y %s must have one shape of %d dims or more, f32, f16 or bf16",
+                       lib_shape(a, x), lib_shape(b, y), least_dims);
     return EK_OK;
 }
 
@@ -36,7 +37,8 @@ static ek_err begin(lib_call *c, const lib_kernels *k, work *t, lib_out *out, co
     t->k = k;
     t->n = lib_dim(&t->x, 1);
     /* in place is fine: a row is read before it is written; any other overlap is staged */
-    bool in_place = t->x.data == t->y.data && t->x.type == t->y.type && memcmp(t->x.stride, t->y.stride, sizeof t->x.stride) == 0;
+    bool in_place = t->x.data == t->y.data && t->x.type == t->y.type &&
+                    memcmp(t->x.stride, t->y.stride, sizeof t->x.stride) == 0;
     EK_TRY(lib_out_begin(c, out, &t->y, 2, (const lib_view *[]){in_place ? NULL : &t->x, also}));
     t->y = out->view;
     t->scratch = lib_take_array(c, (size_t)c->n_workers, (size_t)t->n * sizeof *t->scratch);
@@ -81,7 +83,8 @@ static ek_err rms_norm(lib_call *c, const ek_view *y, const ek_view *x, const ek
             return ek_fail(EK_EINVAL, "w %s does not fit rows of x %s", lib_shape(a, &wv), lib_shape(b, &t.x));
     }
     if (!(eps >= 0)) return ek_fail(EK_EINVAL, "eps %g is negative; x is %s", (double)eps, lib_shape(a, &t.x));
-    if (lib_dim(&t.x, 1) > MAX_ROW) return ek_fail(EK_EINVAL, "rows of x %s are longer than %d", lib_shape(a, &t.x), MAX_ROW);
+    if (lib_dim(&t.x, 1) > MAX_ROW)
+        return ek_fail(EK_EINVAL, "rows of x %s are longer than %d", lib_shape(a, &t.x), MAX_ROW);
     if (t.x.count == 0) return EK_OK;
     EK_TRY(begin(c, k, &t, &out, w ? &wv : NULL));
     if (w) {
@@ -122,7 +125,8 @@ static void rope_task(void *arg, int64_t row, int worker)
 {
     const work *t = arg;
     const ek_rope_options *how = &t->how;
-    float *x = load_row(t, row, worker), *cos = t->table + (size_t)worker * 4 * (size_t)how->dims, *sin = cos + how->dims;
+    float *x = load_row(t, row, worker), *cos = t->table + (size_t)worker * 4 * (size_t)how->dims,
+          *sin = cos + how->dims;
     float *turned = sin + how->dims;
     int64_t first = how->position;
     if (how->positions) first = how->positions[row / (t->x.count / t->n / t->x.dim[0])];
@@ -139,8 +143,8 @@ static ek_err check_position(int64_t first, const lib_view *x)
 {
     char text[LIB_SHAPE_TEXT];
     if (first >= 0 && first <= INT32_MAX - lib_dim(x, 2)) return EK_OK;
-    return ek_fail(EK_EINVAL, "position %lld of the first row of x %s is outside 0 to %d", (long long)first, lib_shape(text, x),
-                   INT32_MAX);
+    return ek_fail(EK_EINVAL, "position %lld of the first row of x %s is outside 0 to %d", (long long)first,
+                   lib_shape(text, x), INT32_MAX);
 }
 
 static ek_err check_rope(work *t, const ek_rope_options *options)
@@ -150,19 +154,22 @@ static ek_err check_rope(work *t, const ek_rope_options *options)
     int64_t n = lib_dim(&t->x, 1);
     if (how.dims == 0) how.dims = n;
     if (how.dims < 0 || how.dims > n || how.dims % 2 || n > MAX_ROW)
-        return ek_fail(EK_EINVAL, "%lld dims of rows of x %s cannot be turned", (long long)how.dims, lib_shape(text, &t->x));
+        return ek_fail(EK_EINVAL, "%lld dims of rows of x %s cannot be turned", (long long)how.dims,
+                       lib_shape(text, &t->x));
     if (how.pairs == 0) how.pairs = how.dims / 2;
     if (how.pairs < 0 || how.pairs > how.dims / 2)
-        return ek_fail(EK_EINVAL, "%lld pairs out of %lld dims cannot be turned; x is %s", (long long)how.pairs, (long long)how.dims,
-                       lib_shape(text, &t->x));
+        return ek_fail(EK_EINVAL, "%lld pairs out of %lld dims cannot be turned; x is %s", (long long)how.pairs,
+                       (long long)how.dims, lib_shape(text, &t->x));
     if (how.theta == 0) how.theta = 10000;
     if (how.factor == 0) how.factor = 1;
     if (!(how.theta >= 1 && how.theta <= 1e12) || !(how.factor > 0 && how.factor <= 1e6))
-        return ek_fail(EK_EINVAL, "theta %g and factor %g: 1 to 1e12, and up to 1e6, are possible", how.theta, how.factor);
+        return ek_fail(EK_EINVAL, "theta %g and factor %g: 1 to 1e12, and up to 1e6, are possible", how.theta,
+                       how.factor);
     t->how = how;
     if (!how.positions) return check_position(how.position, &t->x);
     if (t->x.n_dims < 3)
-        return ek_fail(EK_EINVAL, "positions are one for each index of the first axis; x %s has no axis before its rows",
+        return ek_fail(EK_EINVAL,
+                       "positions are one for each index of the first axis; x %s has no axis before its rows",
                        lib_shape(text, &t->x));
     for (int64_t i = 0; i < t->x.dim[0]; i++) EK_TRY(check_position(how.positions[i], &t->x));
     return EK_OK;

@@ -11,14 +11,16 @@
 
 /* ------------------------------------------------------------------ checks */
 
-static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense, const ek_qview *quantised, const char *what)
+static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense, const ek_qview *quantised,
+                       const char *what)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT]; /* written where they are wanted: texts take microseconds */
     lib_view shape;
     if (dense) {
         EK_TRY(lib_view_check(&x->dense, dense, what));
         shape = x->dense;
-        if (!lib_is_float(shape.type)) return ek_fail(EK_EINVAL, "%s %s must be f32, f16 or bf16", what, lib_shape(a, &shape));
+        if (!lib_is_float(shape.type))
+            return ek_fail(EK_EINVAL, "%s %s must be f32, f16 or bf16", what, lib_shape(a, &shape));
     } else {
         x->quantised = true;
         EK_TRY(lib_quant_check(&x->q, quantised, what));
@@ -26,12 +28,14 @@ static ek_err check_kv(lib_call *c, lib_sdpa *s, lib_kv *x, const ek_view *dense
         shape = x->q.codes;
         shape.dim[shape.n_dims - 1] = x->q.cols;
     }
-    if (shape.n_dims != 4 || shape.dim[0] != s->batch || shape.dim[3] != s->dim || shape.dim[1] < 1 || s->heads % shape.dim[1])
-        return ek_fail(EK_EINVAL, "%s %s does not fit q %s: [B, Hkv, kL, D] with %lld heads a multiple of Hkv is wanted", what,
+    if (shape.n_dims != 4 || shape.dim[0] != s->batch || shape.dim[3] != s->dim || shape.dim[1] < 1 ||
+        s->heads % shape.dim[1])
+        return ek_fail(EK_EINVAL,
+                       "%s %s does not fit q %s: [B, Hkv, kL, D] with %lld heads a multiple of Hkv is wanted", what,
                        lib_shape(b, &shape), lib_shape(a, &s->q), (long long)s->heads);
     if (x == &s->values && (shape.dim[1] != s->kv_heads || shape.dim[2] != s->n_keys))
-        return ek_fail(EK_EINVAL, "v %s does not fit the keys, [%lld, %lld, %lld, %d]", lib_shape(b, &shape), (long long)s->batch,
-                       (long long)s->kv_heads, (long long)s->n_keys, s->dim);
+        return ek_fail(EK_EINVAL, "v %s does not fit the keys, [%lld, %lld, %lld, %d]", lib_shape(b, &shape),
+                       (long long)s->batch, (long long)s->kv_heads, (long long)s->n_keys, s->dim);
     s->kv_heads = shape.dim[1], s->n_keys = shape.dim[2];
     x->direct = dense && (s->dim == 1 || lib_stride(&x->dense, 1) == (int64_t)lib_type_size(shape.type));
     return EK_OK;
@@ -41,9 +45,11 @@ static ek_err check_mask(lib_sdpa *s, const ek_view *mask)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     EK_TRY(lib_view_check(&s->mask, mask, "mask"));
-    lib_view given = s->mask, want = {.n_dims = 4, .type = s->mask.type, .dim = {s->batch, s->heads, s->rows, s->n_keys}};
+    lib_view given = s->mask,
+             want = {.n_dims = 4, .type = s->mask.type, .dim = {s->batch, s->heads, s->rows, s->n_keys}};
     if (s->mask.type == EK_TYPE_U32 || s->mask.n_dims > 4 || !lib_broadcast(&s->mask, 4, want.dim, 0))
-        return ek_fail(EK_EINVAL, "mask %s does not broadcast to %s; u8, f32, f16 or bf16 are possible", lib_shape(a, &given), lib_shape(b, &want));
+        return ek_fail(EK_EINVAL, "mask %s does not broadcast to %s; u8, f32, f16 or bf16 are possible",
+                       lib_shape(a, &given), lib_shape(b, &want));
     s->masked = true;
     return EK_OK;
 }
@@ -68,7 +74,8 @@ static ek_err find_starts(lib_call *c, lib_sdpa *s, const int64_t *given)
         *start = 0;
         if (given) {
             if (given[b] <= -FAR || given[b] >= FAR)
-                return ek_fail(EK_EINVAL, "key_start %lld of batch entry %lld is out of range", (long long)given[b], (long long)b);
+                return ek_fail(EK_EINVAL, "key_start %lld of batch entry %lld is out of range", (long long)given[b],
+                               (long long)b);
             *start = given[b];
         } else if (s->masked)
             while (-*start < s->n_keys && !shown(s, b, -*start)) --*start;
@@ -79,18 +86,19 @@ static ek_err find_starts(lib_call *c, lib_sdpa *s, const int64_t *given)
 static ek_err check_precision(lib_sdpa *s, ek_precision precision, bool dense)
 {
     if (precision == EK_EXACT) return EK_OK;
-    if (precision != EK_BFLOAT16) return ek_fail(EK_EINVAL, "precision %d, attention has EK_EXACT and EK_BFLOAT16", (int)precision);
+    if (precision != EK_BFLOAT16)
+        return ek_fail(EK_EINVAL, "precision %d, attention has EK_EXACT and EK_BFLOAT16", (int)precision);
     char q[LIB_SHAPE_TEXT], k[LIB_SHAPE_TEXT], v[LIB_SHAPE_TEXT];
     if (!dense) return ek_fail(EK_EINVAL, "EK_BFLOAT16 is for keys and values in bf16, these are quantised");
     s->pairs = s->q.type == EK_TYPE_BF16 && s->keys.dense.type == EK_TYPE_BF16 && s->values.dense.type == EK_TYPE_BF16;
     if (!s->pairs)
-        return ek_fail(EK_EINVAL, "EK_BFLOAT16 is for bf16; q is %s, k %s, v %s", lib_shape(q, &s->q), lib_shape(k, &s->keys.dense),
-                       lib_shape(v, &s->values.dense));
+        return ek_fail(EK_EINVAL, "EK_BFLOAT16 is for bf16; q is %s, k %s, v %s", lib_shape(q, &s->q),
+                       lib_shape(k, &s->keys.dense), lib_shape(v, &s->values.dense));
     return EK_OK;
 }
 
-static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v, const ek_qview *kq,
-                   const ek_qview *vq, const ek_sdpa_options *options)
+static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v,
+                   const ek_qview *kq, const ek_qview *vq, const ek_sdpa_options *options)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     ek_sdpa_options how = options ? *options : (ek_sdpa_options){0};
@@ -100,17 +108,20 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     EK_TRY(lib_view_check(&s.q, q, "q"));
     EK_TRY(lib_view_check(&yv, y, "y"));
     EK_TRY(lib_out_check(&yv, "y"));
-    if (s.q.n_dims != 4 || yv.n_dims != 4 || memcmp(s.q.dim, yv.dim, 4 * sizeof s.q.dim[0]) || !lib_is_float(s.q.type) ||
-        !lib_is_float(yv.type))
-        return ek_fail(EK_EINVAL, "q %s and y %s must have one shape [B, H, qL, D], f32, f16 or bf16", lib_shape(a, &s.q), lib_shape(b, &yv));
+    if (s.q.n_dims != 4 || yv.n_dims != 4 || memcmp(s.q.dim, yv.dim, 4 * sizeof s.q.dim[0]) ||
+        !lib_is_float(s.q.type) || !lib_is_float(yv.type))
+        return ek_fail(EK_EINVAL, "q %s and y %s must have one shape [B, H, qL, D], f32, f16 or bf16",
+                       lib_shape(a, &s.q), lib_shape(b, &yv));
     s.batch = s.q.dim[0], s.heads = s.q.dim[1], s.rows = s.q.dim[2];
     if (s.q.dim[3] < 1 || s.q.dim[3] > EK_MAX_HEAD_DIM)
-        return ek_fail(EK_EINVAL, "heads of %lld elements in q %s; 1 to %d are possible", (long long)s.q.dim[3], lib_shape(a, &s.q), EK_MAX_HEAD_DIM);
+        return ek_fail(EK_EINVAL, "heads of %lld elements in q %s; 1 to %d are possible", (long long)s.q.dim[3],
+                       lib_shape(a, &s.q), EK_MAX_HEAD_DIM);
     s.dim = (int)s.q.dim[3];
     EK_TRY(check_kv(c, &s, &s.keys, k, kq, "k"));
     EK_TRY(check_kv(c, &s, &s.values, v, vq, "v"));
     if (how.mask) EK_TRY(check_mask(&s, how.mask));
-    if (how.window < 0) return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, lib_shape(a, &s.q));
+    if (how.window < 0)
+        return ek_fail(EK_EINVAL, "a window of %lld keys; q is %s", (long long)how.window, lib_shape(a, &s.q));
     EK_TRY(check_precision(&s, how.precision, k && v));
     s.window = how.window < s.n_keys + s.rows ? how.window : 0; /* a longer one hides nothing */
     s.scale = how.scale != 0 ? how.scale : 1 / sqrtf((float)s.dim);
@@ -122,8 +133,8 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     s.ldo = (s.dim + 31) / 32 * 32;
     const lib_kv *kp = &s.keys, *vp = &s.values; /* absent views have no elements */
     EK_TRY(lib_out_begin(c, &out, &yv, 10,
-                         (const lib_view *[]){&s.q, &s.mask, &kp->dense, &vp->dense, &kp->q.codes, &kp->q.scales, &kp->q.biases,
-                                              &vp->q.codes, &vp->q.scales, &vp->q.biases}));
+                         (const lib_view *[]){&s.q, &s.mask, &kp->dense, &vp->dense, &kp->q.codes, &kp->q.scales,
+                                              &kp->q.biases, &vp->q.codes, &vp->q.scales, &vp->q.biases}));
     s.y = out.view;
     EK_TRY(lib_attend(c, &s));
     lib_out_end(c, &out);

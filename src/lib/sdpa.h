@@ -9,7 +9,7 @@ enum { LIB_WORDS = EK_SEGMENT / 64 };
 /* Keys or values, [B, Hkv, kL, D]. */
 typedef struct lib_kv {
     bool quantised;
-    bool direct;        /* kernels read rows where they lie */
+    bool direct; /* kernels read rows where they lie */
     lib_view dense;
     lib_quant q;
 } lib_kv;
@@ -21,15 +21,15 @@ typedef struct lib_sdpa {
     int64_t batch, heads, kv_heads, rows, n_keys; /* B, H, Hkv, qL, kL */
     int ratio, dim;                               /* H / Hkv; D */
     float scale;
-    bool pairs;               /* EK_BFLOAT16: Form B (lib/bf16.h) */
+    bool pairs; /* EK_BFLOAT16: Form B (lib/bf16.h) */
     bool causal;
-    int64_t window;           /* 0: none */
+    int64_t window; /* 0: none */
     bool masked;
-    lib_view mask;            /* broadcast to [B, H, qL, kL] */
-    int64_t *key_start;       /* B */
-    const float *sinks;       /* H, or NULL */
-    int64_t tiles_a_head;     /* tiles of one KV head of one b */
-    ptrdiff_t ldo;            /* D rounded up to 32 */
+    lib_view mask;        /* broadcast to [B, H, qL, kL] */
+    int64_t *key_start;   /* B */
+    const float *sinks;   /* H, or NULL */
+    int64_t tiles_a_head; /* tiles of one KV head of one b */
+    ptrdiff_t ldo;        /* D rounded up to 32 */
 } lib_sdpa;
 
 /* Up to EK_TILE queries that read one KV head: row by row, head by head of the group. */
@@ -42,9 +42,9 @@ typedef struct lib_tile {
 
 /* Working memory of a task. */
 typedef struct lib_leaf_space {
-    float *q;    /* [EK_TILE][EK_Q_STRIDE] */
-    float *e;    /* [EK_TILE][EK_SEGMENT] */
-    float *rows; /* [LIB_KEYS][dim]: keys or values that are not read in place; Form B: in bf16 */
+    float *q;          /* [EK_TILE][EK_Q_STRIDE] */
+    float *e;          /* [EK_TILE][EK_SEGMENT] */
+    float *rows;       /* [LIB_KEYS][dim]: keys or values that are not read in place; Form B: in bf16 */
     uint16_t *q16, *p; /* Form B: q, and e after it was rounded, in bf16 */
     bool cold;         /* nobody has fetched anything of the next segment */
 } lib_leaf_space;

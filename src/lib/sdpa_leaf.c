@@ -10,7 +10,7 @@
 enum { AHEAD = 2 * LIB_KEYS, AHEAD_PAIRS = 3 * LIB_KEYS };
 
 typedef struct sight {
-    uint64_t see[EK_TILE][LIB_WORDS]; /* keys of the segment, a bit each */
+    uint64_t see[EK_TILE][LIB_WORDS];        /* keys of the segment, a bit each */
     uint64_t any[LIB_WORDS], all[LIB_WORDS]; /* of the queries that see any */
     int from[EK_TILE], to[EK_TILE];
     bool holes[EK_TILE];
@@ -44,7 +44,8 @@ bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add
 static const uint8_t *mask_row(const lib_sdpa *s, const lib_tile *t, int i)
 {
     const lib_view *m = &s->mask;
-    return m->data + t->b * m->stride[0] + lib_query_head(s, t, i) * m->stride[1] + lib_query_row(s, t, i) * m->stride[2];
+    return m->data + t->b * m->stride[0] + lib_query_head(s, t, i) * m->stride[1] +
+           lib_query_row(s, t, i) * m->stride[2];
 }
 
 /* base: the key that is slot 0 of the segment; may be negative. */
@@ -63,7 +64,8 @@ static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
     for (int i = 0; i < t->n_q; i++) {
         int from = clamp(t->lo[i] - base, EK_SEGMENT), to = clamp(t->hi[i] - base, EK_SEGMENT);
         uint64_t *see = v->see[i];
-        for (int w = 0; w < LIB_WORDS; w++) see[w] = low_bits(clamp(to - w * 64, 64)) & ~low_bits(clamp(from - w * 64, 64));
+        for (int w = 0; w < LIB_WORDS; w++)
+            see[w] = low_bits(clamp(to - w * 64, 64)) & ~low_bits(clamp(from - w * 64, 64));
         if (s->masked) {
             const uint8_t *row = mask_row(s, t, i);
             float add;
@@ -112,7 +114,8 @@ static void read_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int6
 }
 
 /* Row j where kernels can read it: as f32, in Form B as it is. Returns the bytes of such a row. */
-static ptrdiff_t copy_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t j, int place, lib_leaf_space *space)
+static ptrdiff_t copy_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t j, int place,
+                          lib_leaf_space *space)
 {
     if (!s->pairs) {
         read_row(s, x, t, j, space->rows + (ptrdiff_t)place * s->dim);
@@ -126,7 +129,8 @@ static ptrdiff_t copy_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t,
 
 static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space)
 {
-    lib_score_block b = {.type = s->keys.direct ? s->keys.dense.type : EK_TYPE_F32, .dim = s->dim, .q = space->q, .n_q = t->n_q};
+    lib_score_block b = {
+        .type = s->keys.direct ? s->keys.dense.type : EK_TYPE_F32, .dim = s->dim, .q = space->q, .n_q = t->n_q};
     ptrdiff_t copied = s->dim * (s->pairs ? (ptrdiff_t)sizeof(uint16_t) : (ptrdiff_t)sizeof(float));
     const int ahead = s->pairs ? AHEAD_PAIRS : AHEAD;
     b.q16 = space->q16, b.scale = s->scale;
@@ -212,12 +216,14 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf, ui
 }
 
 /* Weights of Form B. For a whole tile, values are fetched meanwhile: memory would rest. */
-static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, ek_attn_leaf *leaf, uint16_t *p)
+static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, ek_attn_leaf *leaf,
+                        uint16_t *p)
 {
     const uint8_t *soon = NULL;
     ptrdiff_t bytes = t->n_q == EK_TILE ? values_soon(s, t, base, &soon) : 0, share = LIB_EARLY / EK_TILE * 2 * s->dim;
     for (int i = 0; i < t->n_q; i++) {
-        for (ptrdiff_t at = i * share; at < bytes && at < (i + 1) * share; at += 64) __builtin_prefetch(soon + at, 0, 2);
+        for (ptrdiff_t at = i * share; at < bytes && at < (i + 1) * share; at += 64)
+            __builtin_prefetch(soon + at, 0, 2);
         if (!(v->live >> i & 1)) continue;
         float *e = leaf->e + i * EK_SEGMENT;
         if (s->k->weights_bf16) {
@@ -234,8 +240,8 @@ static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, cons
 /* ------------------------------------------------------------------ values */
 
 /* Keys [from, to) for queries [i, i + n_q). */
-static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf_space *space, const lib_node *out, int i, int n_q,
-                    int from, int to)
+static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf_space *space, const lib_node *out,
+                    int i, int n_q, int from, int to)
 {
     const lib_kv *x = &s->values;
     lib_value_run r = {.type = EK_TYPE_F32, .dim = s->dim, .n_q = n_q, .ldo = s->ldo, .o = out->o + i * s->ldo};
@@ -250,7 +256,8 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
         }
         r.n_keys = end - j, r.slot = j;
         if (s->pairs && r.n_keys == EK_SEGMENT) {
-            const ptrdiff_t early = n_q == EK_TILE ? LIB_EARLY * 2 * s->dim : 0, bytes = values_soon(s, t, base, &r.soon);
+            const ptrdiff_t early = n_q == EK_TILE ? LIB_EARLY * 2 * s->dim : 0,
+                            bytes = values_soon(s, t, base, &r.soon);
             r.fresh = n_q == t->n_q;
             if (bytes > early) r.soon += early, r.soon_bytes = bytes - early;
         }
@@ -269,7 +276,8 @@ static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
 
 /* Keys that all queries see in one go; the others query by query. Each query meets its keys in
  * ascending order; in Form B pairs of slots stay together. */
-static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space, const lib_node *out)
+static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space,
+                  const lib_node *out)
 {
     const int step = s->pairs ? 2 : 1;
     const bool whole = (v->all[0] & v->all[1] & v->all[2] & v->all[3]) == ~UINT64_C(0); /* as most segments are */

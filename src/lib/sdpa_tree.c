@@ -44,7 +44,8 @@ static void pair_query(const lib_sdpa *s, uint16_t *q16, const uint8_t *from, in
         const int n = s->dim - d < 32 ? s->dim - d : 32;
         uint16_t *to = q16 + lib_q16(i, d);
         if (stride == 2) memcpy(to, from + 2 * d, (size_t)n * sizeof *to);
-        else for (int j = 0; j < n; j++) memcpy(to + j, from + (d + j) * stride, sizeof *to);
+        else
+            for (int j = 0; j < n; j++) memcpy(to + j, from + (d + j) * stride, sizeof *to);
     }
 }
 
@@ -198,7 +199,8 @@ static size_t lay_space(const work *w, uint8_t *at)
     LAY(joined, w->levels);
 #undef LAY
     for (int i = 0; i <= 2 * w->levels; i++, used += w->node_bytes)
-        if (at) lay_node(s, i == 0 ? &x.now : i <= w->levels ? &x.stack[i - 1] : &x.joined[i - 1 - w->levels], at + used);
+        if (at)
+            lay_node(s, i == 0 ? &x.now : i <= w->levels ? &x.stack[i - 1] : &x.joined[i - 1 - w->levels], at + used);
     if (at) memcpy(at, &x, sizeof x);
     return used;
 }
@@ -211,7 +213,8 @@ static worker_space *space_of(const work *w, int worker)
 }
 
 /* Leaves [first, end) of a tile go on the stack of count ones. */
-static void push_leaves(const lib_sdpa *s, const lib_tile *t, int64_t first, int64_t end, worker_space *space, unsigned *count)
+static void push_leaves(const lib_sdpa *s, const lib_tile *t, int64_t first, int64_t end, worker_space *space,
+                        unsigned *count)
 {
     for (int i = 0; first == 0 && i < t->n_q; i++) count[i] = push_sink(s, t, space->stack, &space->now, i);
     for (int64_t leaf = first; leaf < end; leaf++) {
@@ -261,7 +264,8 @@ static void put_away(const work *w, worker_space *space)
 static bool goes_on(const work *w, const worker_space *space, int64_t block)
 {
     const int64_t first = space->first % w->blocks, n = block + 1 - space->first;
-    return space->span && w->gapless && block == space->end && block % w->blocks != 0 && (first == 0 || n <= (first & -first));
+    return space->span && w->gapless && block == space->end && block % w->blocks != 0 &&
+           (first == 0 || n <= (first & -first));
 }
 
 static void block_task(void *arg, int64_t task, int worker)
@@ -354,7 +358,9 @@ static ek_err split(lib_call *c, work *w)
 
 ek_err lib_attend(lib_call *c, const lib_sdpa *s)
 {
-    work w = {.s = s, .n_tiles = s->batch * s->kv_heads * s->tiles_a_head, .most_leaves = s->n_keys / EK_SEGMENT + 2 + (s->sinks != NULL)};
+    work w = {.s = s,
+              .n_tiles = s->batch * s->kv_heads * s->tiles_a_head,
+              .most_leaves = s->n_keys / EK_SEGMENT + 2 + (s->sinks != NULL)};
     EK_TRY(take_space(c, &w));
     if (w.n_tiles >= (int64_t)c->n_workers * TILES_A_WORKER || c->n_workers == 1 || s->n_keys <= EK_SEGMENT ||
         w.n_tiles * w.most_leaves >= SPLIT_MOST / (EK_TILE * s->ldo * (int64_t)sizeof(float))) {

@@ -78,7 +78,8 @@ ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what)
     int64_t low, high;
     if (out->count && !extent(out, &low, &high))
         return ek_fail(EK_EINVAL, "the strides of %s reach over the end of memory", what);
-    if (out->count && !v->data) return ek_fail(EK_EINVAL, "%s has %lld elements and no data", what, (long long)out->count);
+    if (out->count && !v->data)
+        return ek_fail(EK_EINVAL, "%s has %lld elements and no data", what, (long long)out->count);
     return EK_OK;
 }
 
@@ -97,8 +98,9 @@ ek_err lib_out_check(const lib_view *y, const char *what)
     for (int i = 0; i < n; i++) {
         int64_t step = llabs(y->stride[order[i]]);
         if (step < span)
-            return ek_fail(EK_EINVAL, "elements of the output %s, %s, share memory: stride %lld of dim %d", what, lib_shape(text, y),
-                           (long long)(y->stride[order[i]] / (int64_t)types[y->type].size), order[i]);
+            return ek_fail(EK_EINVAL, "elements of the output %s, %s, share memory: stride %lld of dim %d", what,
+                           lib_shape(text, y), (long long)(y->stride[order[i]] / (int64_t)types[y->type].size),
+                           order[i]);
         span += step * (y->dim[order[i]] - 1);
     }
     return EK_OK;

@@ -53,7 +53,7 @@ void lib_store(const lib_kernels *k, uint8_t *to, ek_type t, int64_t stride, con
 /* An output. Elements that share memory are EINVAL. Where it may share memory with an input the
  * operator writes to working memory, which lib_out_end copies. */
 typedef struct lib_out {
-    lib_view view;  /* to write */
+    lib_view view; /* to write */
     lib_view final;
     bool staged;
 } lib_out;

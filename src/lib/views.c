@@ -114,7 +114,8 @@ static ek_err copy(lib_call *c, const ek_view *to, const ek_view *from)
     if (t.n_dims != f.n_dims || memcmp(t.dim, f.dim, sizeof t.dim[0] * (size_t)t.n_dims))
         return ek_fail(EK_EINVAL, "a copy of %s into %s: the shapes differ", lib_shape(a, &f), lib_shape(b, &t));
     if (t.type != f.type && !(lib_is_float(t.type) && lib_is_float(f.type)))
-        return ek_fail(EK_EINVAL, "a copy of %s into %s: only f32, f16 and bf16 convert", lib_shape(a, &f), lib_shape(b, &t));
+        return ek_fail(EK_EINVAL, "a copy of %s into %s: only f32, f16 and bf16 convert", lib_shape(a, &f),
+                       lib_shape(b, &t));
     const lib_kernels *k = lib_kernels_of(c->cpu);
     lib_out o;
     EK_TRY(lib_out_begin(c, &o, &t, 1, (const lib_view *[]){&f}));

@@ -9,7 +9,22 @@
 #include "model/weights.h"
 
 typedef enum size {
-    NONE, ONE, HIDDEN, VOCAB, VOCAB_P, QUERY, KEY, HEAD, INTER, P, ALL_P, HEAD_P, TAIL_P, EXPERTS, MOE, MOE_2
+    NONE,
+    ONE,
+    HIDDEN,
+    VOCAB,
+    VOCAB_P,
+    QUERY,
+    KEY,
+    HEAD,
+    INTER,
+    P,
+    ALL_P,
+    HEAD_P,
+    TAIL_P,
+    EXPERTS,
+    MOE,
+    MOE_2
 } size;
 
 typedef enum form { MATRIX, VECTOR, EXPERT, TABLE } form;
@@ -17,7 +32,7 @@ typedef enum form { MATRIX, VECTOR, EXPERT, TABLE } form;
 enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8 };
 
 typedef struct rule {
-    const char *name; /* of the module; of the whole tensor for vectors and fused experts */
+    const char *name;  /* of the module; of the whole tensor for vectors and fused experts */
     const char *split; /* the module as mlx-lm calls it, where that differs */
     form form;
     unsigned when;
@@ -57,8 +72,7 @@ static const rule layer_rules[] = {
     {"router.proj", 0, MATRIX, HAS_MOE, EXPERTS, NONE, EXPERTS, HIDDEN, L(router)},
     {"router.scale", 0, VECTOR, HAS_MOE, HIDDEN, NONE, ONE, HIDDEN, L(router_scale)},
     {"router.per_expert_scale", 0, VECTOR, HAS_MOE, EXPERTS, NONE, ONE, EXPERTS, L(expert_scale)},
-    {"experts.gate_up_proj", "experts.switch_glu.gate_proj", EXPERT, HAS_MOE, MOE_2, NONE, MOE, HIDDEN,
-     L(expert_gate)},
+    {"experts.gate_up_proj", "experts.switch_glu.gate_proj", EXPERT, HAS_MOE, MOE_2, NONE, MOE, HIDDEN, L(expert_gate)},
     {"experts.gate_up_proj", "experts.switch_glu.up_proj", EXPERT, HAS_MOE, MOE_2, MOE, MOE, HIDDEN, L(expert_up)},
     {"experts.down_proj", "experts.switch_glu.down_proj", EXPERT, HAS_MOE, HIDDEN, NONE, HIDDEN, MOE, L(expert_down)},
     {"per_layer_input_gate", 0, MATRIX, HAS_P, P, NONE, P, HIDDEN, L(per_layer_gate)},
@@ -189,8 +203,9 @@ static ek_err read_affine(source *s, const ek_tensor *codes, const ek_tensor *sc
                           int outer, int rows, int k, int bits, int group)
 {
     if (bits == 0 || group == 0)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s has .scales, but config.json gives no quantization bits and "
-                                   "group_size for it",
+        return ek_fail(EK_EFORMAT,
+                       "%s: tensor %s has .scales, but config.json gives no quantization bits and "
+                       "group_size for it",
                        codes->file, codes->name);
     if (codes->dtype != EK_U32)
         return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, quantised weights are U32", codes->file, codes->name,
@@ -204,8 +219,13 @@ static ek_err read_affine(source *s, const ek_tensor *codes, const ek_tensor *sc
     EK_TRY(check_shape(codes, outer, rows, (int)((int64_t)k * bits / 32)));
     EK_TRY(check_shape(scales, outer, rows, k / group));
     EK_TRY(check_shape(biases, outer, rows, k / group));
-    *s = (source){.dtype = scales->dtype, .bits = bits, .group = group, .values = codes->data, .scales = scales->data,
-                  .biases = biases->data, .value_row = (size_t)k * (size_t)bits / 8,
+    *s = (source){.dtype = scales->dtype,
+                  .bits = bits,
+                  .group = group,
+                  .values = codes->data,
+                  .scales = scales->data,
+                  .biases = biases->data,
+                  .value_row = (size_t)k * (size_t)bits / 8,
                   .scale_row = (size_t)(k / group) * ek_dtype_size(scales->dtype)};
     return EK_OK;
 }
@@ -240,16 +260,11 @@ static void add_item(binder *b, const source *s, const rule *r, const char *bare
     if (s->values) it->values = s->values + skip_rows * s->value_row;
     if (s->scales) it->scales = s->scales + skip_rows * s->scale_row;
     if (s->biases) it->biases = s->biases + skip_rows * s->scale_row;
-    if (r->form == EXPERT)
-        snprintf(it->name, sizeof it->name, "%s.%d", bare, number);
-    else
-        snprintf(it->name, sizeof it->name, "%s%s", bare, r->from ? ".tail" : "");
-    if (r->form == VECTOR)
-        it->vector = into;
-    else if (r->form == TABLE)
-        it->table = into;
-    else
-        it->matrix = into;
+    if (r->form == EXPERT) snprintf(it->name, sizeof it->name, "%s.%d", bare, number);
+    else snprintf(it->name, sizeof it->name, "%s%s", bare, r->from ? ".tail" : "");
+    if (r->form == VECTOR) it->vector = into;
+    else if (r->form == TABLE) it->table = into;
+    else it->matrix = into;
 }
 
 static ek_err apply(binder *b, const rule *r, int layer, void *owner)
@@ -263,12 +278,9 @@ static ek_err apply(binder *b, const rule *r, int layer, void *owner)
     const char *module = split ? r->split : r->name;
     source s = {0};
     if (!applies(r, c, layer)) return EK_OK;
-    if (layer < 0)
-        snprintf(bare, sizeof bare, "%s", module);
-    else
-        snprintf(bare, sizeof bare, "layers.%d.%s", layer, module);
-    if (!b->from)
-        invent_source(b, &s, k, r->form == VECTOR);
+    if (layer < 0) snprintf(bare, sizeof bare, "%s", module);
+    else snprintf(bare, sizeof bare, "layers.%d.%s", layer, module);
+    if (!b->from) invent_source(b, &s, k, r->form == VECTOR);
     else if (r->form == VECTOR) {
         const ek_tensor *t = take(b, bare, "");
         if (!t) return missing(b, bare, "");
@@ -301,8 +313,7 @@ static void place_experts(ek_weights *w, const ek_config *c)
 static ek_err apply_all(binder *b)
 {
     place_experts(b->w, b->c);
-    for (size_t i = 0; i < sizeof model_rules / sizeof *model_rules; i++)
-        EK_TRY(apply(b, &model_rules[i], -1, b->w));
+    for (size_t i = 0; i < sizeof model_rules / sizeof *model_rules; i++) EK_TRY(apply(b, &model_rules[i], -1, b->w));
     for (int l = 0; l < b->c->n_layers; l++)
         for (size_t i = 0; i < sizeof layer_rules / sizeof *layer_rules; i++)
             EK_TRY(apply(b, &layer_rules[i], l, &b->w->layer[l]));
@@ -373,8 +384,8 @@ ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, const ek
 {
     *list = (ek_items){0};
     if (ek_checkpoint_count(from) == 0) return ek_fail(EK_EFORMAT, "the checkpoint holds no tensors");
-    binder b = {.list = list, .w = w, .c = c, .from = from, .quant = q,
-                .used = ek_alloc((size_t)ek_checkpoint_count(from))};
+    binder b = {
+        .list = list, .w = w, .c = c, .from = from, .quant = q, .used = ek_alloc((size_t)ek_checkpoint_count(from))};
     ek_err err = find_prefix(&b);
     b.split_experts = !err && has_split_experts(&b);
     if (!err) err = apply_all(&b);

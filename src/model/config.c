@@ -88,8 +88,9 @@ static ek_err check_kind(ek_config *c, const place *p)
     size_t i = 0;
     while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
     if (i == sizeof known / sizeof *known)
-        return ek_fail(EK_EUNSUPPORTED, "config.json: model_type is %.60s; gemma4, gemma4_text, gemma4_unified and "
-                                        "gemma4_unified_text can be run",
+        return ek_fail(EK_EUNSUPPORTED,
+                       "config.json: model_type is %.60s; gemma4, gemma4_text, gemma4_unified and "
+                       "gemma4_unified_text can be run",
                        type);
     snprintf(c->model_type, sizeof c->model_type, "%s", type);
 
@@ -140,8 +141,7 @@ static ek_err read_rope(ek_config *c, const place *p)
         if (used == c->n_layers) continue;
         const json_t *one = json_object_get(all, kind[k]);
         const char *type = json_string_value(json_object_get(one, "rope_type"));
-        if (!json_is_object(one))
-            return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k]);
+        if (!json_is_object(one)) return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k]);
         place at = {one, NULL};
         c->rope_partial[k] = c->rope_factor[k] = 1;
         if (!find(&at, "rope_theta"))
@@ -153,8 +153,7 @@ static ek_err read_rope(ek_config *c, const place *p)
                            type);
         if (find(&at, "partial_rotary_factor"))
             EK_TRY(to_number(&c->rope_partial[k], "partial_rotary_factor", find(&at, "partial_rotary_factor"), 0, 1));
-        if (find(&at, "factor"))
-            EK_TRY(to_number(&c->rope_factor[k], "factor", find(&at, "factor"), 1e-6, 1e6));
+        if (find(&at, "factor")) EK_TRY(to_number(&c->rope_factor[k], "factor", find(&at, "factor"), 1e-6, 1e6));
     }
     return EK_OK;
 }
@@ -167,13 +166,12 @@ static ek_err read_kinds(ek_config *c, const place *p)
                        json_array_size(types), c->n_layers);
     for (int i = 0; i < c->n_layers; i++) {
         const char *s = json_string_value(json_array_get(types, (size_t)i));
-        if (s && strcmp(s, "sliding_attention") == 0)
-            c->layer[i].kind = EK_SLIDING;
-        else if (s && strcmp(s, "full_attention") == 0)
-            c->layer[i].kind = EK_FULL;
+        if (s && strcmp(s, "sliding_attention") == 0) c->layer[i].kind = EK_SLIDING;
+        else if (s && strcmp(s, "full_attention") == 0) c->layer[i].kind = EK_FULL;
         else
-            return ek_fail(EK_EFORMAT, "config.json: layer_types[%d] is %.60s, must be sliding_attention or "
-                                       "full_attention",
+            return ek_fail(EK_EFORMAT,
+                           "config.json: layer_types[%d] is %.60s, must be sliding_attention or "
+                           "full_attention",
                            i, s ? s : "no string");
     }
     return EK_OK;
@@ -258,18 +256,20 @@ ek_err ek_config_finish(ek_config *c)
         if (l->owns_kv) last[l->kind] = i;
         l->donor = last[l->kind];
         if (l->donor < 0)
-            return ek_fail(EK_EFORMAT, "config.json: layer %d shares keys and values, but none of the first %d "
-                                       "layers is of its kind",
+            return ek_fail(EK_EFORMAT,
+                           "config.json: layer %d shares keys and values, but none of the first %d "
+                           "layers is of its kind",
                            i, c->first_shared);
         const ek_layer_config *d = &c->layer[first[l->kind]];
-        if (l->head_dim % 2) return ek_fail(EK_EFORMAT, "config.json: head_dim of layer %d is %d, must be even", i,
-                                            l->head_dim);
+        if (l->head_dim % 2)
+            return ek_fail(EK_EFORMAT, "config.json: head_dim of layer %d is %d, must be even", i, l->head_dim);
         if (c->n_heads % l->n_kv_heads)
             return ek_fail(EK_EFORMAT, "config.json: %d heads of layer %d cannot share %d key-value heads evenly",
                            c->n_heads, i, l->n_kv_heads);
         if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
-            return ek_fail(EK_EFORMAT, "config.json: layer %d has %d key-value heads of %d, layer %d, of the same "
-                                       "kind, has %d of %d",
+            return ek_fail(EK_EFORMAT,
+                           "config.json: layer %d has %d key-value heads of %d, layer %d, of the same "
+                           "kind, has %d of %d",
                            i, l->n_kv_heads, l->head_dim, first[l->kind], d->n_kv_heads, d->head_dim);
         if ((int64_t)c->n_heads * l->head_dim > MAX_SIZE)
             return ek_fail(EK_EFORMAT, "config.json: %d heads of %d are more than %d values", c->n_heads, l->head_dim,

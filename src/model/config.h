@@ -13,9 +13,9 @@ enum { EK_MAX_LAYERS = 256, EK_MAX_STOP = 32 };
 
 typedef struct ek_layer_config {
     ek_layer_kind kind;
-    bool owns_kv;     /* false: reads the keys and values of donor */
-    int donor;        /* the layer whose K/V this one reads; itself if owns_kv */
-    bool k_eq_v;      /* no v_proj: values are k_proj's output */
+    bool owns_kv; /* false: reads the keys and values of donor */
+    int donor;    /* the layer whose K/V this one reads; itself if owns_kv */
+    bool k_eq_v;  /* no v_proj: values are k_proj's output */
     int head_dim, n_kv_heads, intermediate_size;
 } ek_layer_config;
 
@@ -23,21 +23,21 @@ typedef struct ek_config {
     char model_type[64];
     int vocab_size, hidden_size, n_layers, n_heads, max_position_embeddings;
     int sliding_window;
-    int per_layer_size;           /* hidden_size_per_layer_input; 0 without */
+    int per_layer_size; /* hidden_size_per_layer_input; 0 without */
     int vocab_size_per_layer;
-    int n_kv_shared_layers, first_shared; /* layers [first_shared, n_layers) own no K/V */
+    int n_kv_shared_layers, first_shared;                /* layers [first_shared, n_layers) own no K/V */
     int n_experts, top_k_experts, moe_intermediate_size; /* 0 without */
     float rms_norm_eps;
     float final_logit_softcapping; /* 0: none */
     double rope_theta[EK_KIND_COUNT], rope_partial[EK_KIND_COUNT], rope_factor[EK_KIND_COUNT];
     ek_layer_config layer[EK_MAX_LAYERS];
     int32_t bos, pad;
-    int32_t stop[EK_MAX_STOP];     /* union of config.json and generation_config.json */
+    int32_t stop[EK_MAX_STOP]; /* union of config.json and generation_config.json */
     int n_stop;
     int32_t suppress[EK_MAX_STOP]; /* suppress_tokens */
     int n_suppress;
-    float temperature, top_p;      /* generation_config.json's defaults; 1 and 1 without */
-    int top_k;                     /* 0: off */
+    float temperature, top_p; /* generation_config.json's defaults; 1 and 1 without */
+    int top_k;                /* 0: off */
 } ek_config;
 
 /* Reads DIR/config.json and DIR/generation_config.json (optional). Every number is checked

@@ -25,8 +25,12 @@ static ek_err plan_attention(ek_model *m)
         m->kv_offset[i] = m->layout.page_bytes[l->kind];
         m->layout.page_bytes[l->kind] += (block + 63) / 64 * 64;
         if (m->attn[l->kind]) continue; /* layers of a kind are alike: ek_config_finish */
-        ek_attn_shape shape = {.kind = l->kind, .k_format = m->k_format, .v_format = m->v_format,
-                               .n_heads = c->n_heads, .n_kv_heads = l->n_kv_heads, .head_dim = l->head_dim,
+        ek_attn_shape shape = {.kind = l->kind,
+                               .k_format = m->k_format,
+                               .v_format = m->v_format,
+                               .n_heads = c->n_heads,
+                               .n_kv_heads = l->n_kv_heads,
+                               .head_dim = l->head_dim,
                                .window = l->kind == EK_SLIDING ? c->sliding_window : 0};
         EK_TRY(ek_attn_plan(&m->attn[l->kind], m->cpu, &shape));
         m->rope[l->kind] = ek_alloc(sizeof(float) * (size_t)l->head_dim);
@@ -50,8 +54,8 @@ static double macs_of(const ek_linear *w)
 static double sum_layer(const ek_model *m, int i, double (*of)(const ek_linear *))
 {
     const ek_layer_weights *l = &m->w.layer[i];
-    const ek_linear *const dense[] = {&l->q,    &l->k,      &l->v,              &l->o,             &l->gate, &l->up,
-                                      &l->down, &l->router, &l->per_layer_gate, &l->per_layer_proj};
+    const ek_linear *const dense[] = {
+        &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router, &l->per_layer_gate, &l->per_layer_proj};
     double sum = 0;
     for (size_t j = 0; j < sizeof dense / sizeof *dense; j++) sum += of(dense[j]);
     if (m->config.n_experts)
@@ -81,11 +85,8 @@ static void name_numerics(ek_model *m, const ek_items *list)
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (!it->matrix) continue;
-        if (it->bits)
-            snprintf(one, sizeof one, "q%d.%d", it->bits, it->group);
-        else
-            snprintf(one, sizeof one, "%s",
-                     it->dtype == EK_BF16 ? "bf16" : it->dtype == EK_F16 ? "f16" : "f32");
+        if (it->bits) snprintf(one, sizeof one, "q%d.%d", it->bits, it->group);
+        else snprintf(one, sizeof one, "%s", it->dtype == EK_BF16 ? "bf16" : it->dtype == EK_F16 ? "f16" : "f32");
         const char *seen = strstr(all, one);
         size_t used = strlen(all), n = strlen(one);
         if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
@@ -126,7 +127,8 @@ static ek_err bind(ek_model *m, ek_items *list, const char *dir, const ek_pack_o
     ek_buf text = {0};
     ek_quant quant = {0};
     if (ek_is_file(dir))
-        return ek_fail(EK_EUNSUPPORTED, "%s is a file; a model is a folder with config.json and safetensors files", dir);
+        return ek_fail(EK_EUNSUPPORTED, "%s is a file; a model is a folder with config.json and safetensors files",
+                       dir);
     if (!ek_is_dir(dir)) return ek_fail(EK_ENOTFOUND, "%s: there is no such folder", dir);
     EK_TRY(ek_config_read(&m->config, dir));
     ek_err err = ek_config_text(&text, dir, "config.json");
@@ -156,8 +158,10 @@ static ek_err check_key_range(const ek_model *m)
         for (int d = 0; d < l->head_dim && l->owns_kv; d++) most = fmaxf(most, fabsf(m->w.layer[i].k_norm[d]));
         float bound = most * sqrtf((float)l->head_dim);
         if (!(bound < 65504.0f))
-            return ek_fail(EK_EUNSUPPORTED, "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
-                                            "--kv bf16", i, (double)bound);
+            return ek_fail(EK_EUNSUPPORTED,
+                           "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
+                           "--kv bf16",
+                           i, (double)bound);
     }
     return EK_OK;
 }
@@ -200,8 +204,11 @@ ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts
     ek_pack_opts o = pack_opts(opts, 0);
     ek_err err = bind(m, &list, dir, &o);
     if (!err) {
-        *out = (ek_model_need){.config = m->config, .layout = m->layout, .weight_bytes = (double)m->w.block_bytes,
-                               .mapped_bytes = (double)m->w.mapped_bytes, .bytes_per_token = m->bytes_per_token};
+        *out = (ek_model_need){.config = m->config,
+                               .layout = m->layout,
+                               .weight_bytes = (double)m->w.block_bytes,
+                               .mapped_bytes = (double)m->w.mapped_bytes,
+                               .bytes_per_token = m->bytes_per_token};
         snprintf(out->numerics_id, sizeof out->numerics_id, "%s", m->numerics_id);
     }
     ek_items_fini(&list);

@@ -17,9 +17,9 @@ typedef struct ek_model ek_model;
 
 typedef struct ek_model_opts {
     ek_kv_format k_format, v_format;
-    bool exact;      /* quantised weights are widened to f32: activations are never quantised */
-    unsigned cpu;    /* EK_CPU_* */
-    ek_pool *pool;   /* borrowed for the model's life; NULL: one thread */
+    bool exact;          /* quantised weights are widened to f32: activations are never quantised */
+    unsigned cpu;        /* EK_CPU_* */
+    ek_pool *pool;       /* borrowed for the model's life; NULL: one thread */
     double memory_limit; /* bytes the weights may take; 0: what the system has available */
 } ek_model_opts;
 
@@ -38,8 +38,8 @@ ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uin
 typedef struct ek_model_need {
     ek_config config;
     ek_kv_layout layout;
-    double weight_bytes;  /* packed, in memory */
-    double mapped_bytes;  /* tables that stay in the file */
+    double weight_bytes;    /* packed, in memory */
+    double mapped_bytes;    /* tables that stay in the file */
     double bytes_per_token; /* weights one decoded token reads */
     char numerics_id[160];
 } ek_model_need;
@@ -62,7 +62,7 @@ const char *ek_model_numerics_id(const ek_model *m);
 typedef struct ek_row {
     int32_t token;
     int32_t pos;
-    int32_t seq;    /* index into seqs */
+    int32_t seq; /* index into seqs */
     bool wants_logits;
 } ek_row;
 

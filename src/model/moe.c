@@ -66,8 +66,8 @@ static void group_pairs(const ek_pass *p)
 static void expert_input(const ek_pass *p, int r, int worker)
 {
     (void)worker;
-    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2,
-                        p->m->config.hidden_size, p->m->config.rms_norm_eps);
+    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2, p->m->config.hidden_size,
+                        p->m->config.rms_norm_eps);
 }
 
 /* One job for every expert that was chosen: its pairs' rows of x through its matrix into y. The

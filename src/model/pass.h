@@ -47,10 +47,10 @@ struct ek_scratch {
     ek_buffer per_layer_head, per_layer_tail, token; /* token: a row a thread */
     ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
     ek_attn_row *row;
-    int32_t *id, *want;           /* tokens; rows that want logits */
-    const ek_seq **seq;           /* of each view */
+    int32_t *id, *want; /* tokens; rows that want logits */
+    const ek_seq **seq; /* of each view */
     ek_kv_view *view;
-    int *store;                   /* first row of each group of rows that share a page */
+    int *store; /* first row of each group of rows that share a page */
     void *acts, *attn;
     /* experts */
     ek_buffer route, sum, pair_gate, pair_up, pair_out;
@@ -65,7 +65,7 @@ struct ek_scratch {
 typedef struct ek_pass {
     const ek_model *m;
     ek_scratch *s;
-    int n;        /* rows still running: at first all, later those that want logits */
+    int n; /* rows still running: at first all, later those that want logits */
     int n_want, n_views, n_store;
     int layer;
 } ek_pass;

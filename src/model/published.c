@@ -15,16 +15,16 @@ typedef struct shape {
 
 /* Sources: transformers, convert_gemma4_weights.py and the configurations of the releases. */
 static const shape published[] = {
-    {"e2b", "SSSSF", 35, 1536, 6144, 8, 1, 0, 256, 512, 512, 20, 256, 262144, false, true, 0, 0, 0, 131072, 1e4, 1e6,
-     0.25},
-    {"e4b", "SSSSSF", 42, 2560, 10240, 8, 2, 0, 256, 512, 512, 18, 256, 262144, false, false, 0, 0, 0, 131072, 1e4,
-     1e6, 0.25},
-    {"12b", "SSSSSF", 48, 3840, 15360, 16, 8, 1, 256, 512, 1024, 0, 0, 262144, true, false, 0, 0, 0, 262144, 1e4, 1e6,
-     0.25},
-    {"26b", "SSSSSF", 30, 2816, 2112, 16, 8, 2, 256, 512, 1024, 0, 0, 262144, true, false, 128, 8, 704, 262144, 1e4,
-     1e6, 0.25},
-    {"31b", "SSSSSF", 60, 5376, 21504, 32, 16, 4, 256, 512, 1024, 0, 0, 262144, true, false, 0, 0, 0, 262144, 1e4, 1e6,
-     0.25},
+    {"e2b", "SSSSF", 35,    1536, 6144, 8, 1, 0,      256, 512, 512, 20,
+     256,   262144,  false, true, 0,    0, 0, 131072, 1e4, 1e6, 0.25},
+    {"e4b", "SSSSSF", 42,    2560,  10240, 8, 2, 0,      256, 512, 512, 18,
+     256,   262144,   false, false, 0,     0, 0, 131072, 1e4, 1e6, 0.25},
+    {"12b", "SSSSSF", 48,   3840,  15360, 16, 8, 1,      256, 512, 1024, 0,
+     0,     262144,   true, false, 0,     0,  0, 262144, 1e4, 1e6, 0.25},
+    {"26b", "SSSSSF", 30,   2816,  2112, 16, 8,   2,      256, 512, 1024, 0,
+     0,     262144,   true, false, 128,  8,  704, 262144, 1e4, 1e6, 0.25},
+    {"31b", "SSSSSF", 60,   5376,  21504, 32, 16, 4,      256, 512, 1024, 0,
+     0,     262144,   true, false, 0,     0,  0,  262144, 1e4, 1e6, 0.25},
 };
 
 /* T: for every branch a configuration that notices its absence; small thetas make short
@@ -55,19 +55,34 @@ static int cut_shared(const shape *s, int layers)
 static ek_err fill(ek_config *c, const shape *s, int layers)
 {
     size_t period = strlen(s->kinds);
-    *c = (ek_config){.vocab_size = s->vocab, .hidden_size = s->hidden, .n_layers = layers, .n_heads = s->heads,
-                     .max_position_embeddings = s->positions, .sliding_window = s->window,
-                     .per_layer_size = s->per_layer, .vocab_size_per_layer = s->vocab, .n_experts = s->experts,
-                     .top_k_experts = s->top_k, .moe_intermediate_size = s->moe_inter, .rms_norm_eps = 1e-6f,
-                     .final_logit_softcapping = 30, .rope_theta = {s->theta, s->global_theta},
-                     .rope_partial = {1, s->partial}, .rope_factor = {1, 1}, .bos = 2, .stop = {1}, .n_stop = 1,
-                     .temperature = 1, .top_p = 1};
+    *c = (ek_config){.vocab_size = s->vocab,
+                     .hidden_size = s->hidden,
+                     .n_layers = layers,
+                     .n_heads = s->heads,
+                     .max_position_embeddings = s->positions,
+                     .sliding_window = s->window,
+                     .per_layer_size = s->per_layer,
+                     .vocab_size_per_layer = s->vocab,
+                     .n_experts = s->experts,
+                     .top_k_experts = s->top_k,
+                     .moe_intermediate_size = s->moe_inter,
+                     .rms_norm_eps = 1e-6f,
+                     .final_logit_softcapping = 30,
+                     .rope_theta = {s->theta, s->global_theta},
+                     .rope_partial = {1, s->partial},
+                     .rope_factor = {1, 1},
+                     .bos = 2,
+                     .stop = {1},
+                     .n_stop = 1,
+                     .temperature = 1,
+                     .top_p = 1};
     snprintf(c->model_type, sizeof c->model_type, "gemma4_text");
     c->n_kv_shared_layers = layers == s->layers ? s->shared : cut_shared(s, layers);
     c->first_shared = layers - c->n_kv_shared_layers;
     for (int i = 0; i < layers; i++) {
         bool full = s->kinds[(size_t)i % period] == 'F';
-        c->layer[i] = (ek_layer_config){.kind = full ? EK_FULL : EK_SLIDING, .k_eq_v = full && s->k_eq_v,
+        c->layer[i] = (ek_layer_config){.kind = full ? EK_FULL : EK_SLIDING,
+                                        .k_eq_v = full && s->k_eq_v,
                                         .head_dim = full ? s->global_dim : s->dim,
                                         .n_kv_heads = full && s->k_eq_v && s->global_kv ? s->global_kv : s->kv,
                                         .intermediate_size = s->wide && i >= c->first_shared ? 2 * s->inter : s->inter};

@@ -43,7 +43,8 @@ static ek_err read_section(ek_quant *q, json_t *section)
     q->any = true;
     EK_TRY(read_mode(section, "the file", &q->bits, &q->group));
     q->own = ek_alloc(sizeof *q->own * (json_object_size(section) + 1));
-    json_object_foreach(section, key, v) {
+    json_object_foreach(section, key, v)
+    {
         if (!json_is_object(v) && !json_is_boolean(v)) continue;
         ek_quant_entry e = {.bits = q->bits, .group = q->group};
         if (json_is_false(v)) e = (ek_quant_entry){0};
@@ -70,13 +71,11 @@ ek_err ek_quant_parse(ek_quant *q, const char *config_json)
     }
     ek_err err = EK_OK;
     const json_t *method = json_object_get(section, "quant_method");
-    if (section && !json_is_object(section))
-        err = ek_fail(EK_EFORMAT, "config.json: quantization must be an object");
+    if (section && !json_is_object(section)) err = ek_fail(EK_EFORMAT, "config.json: quantization must be an object");
     else if (method)
         err = ek_fail(EK_EUNSUPPORTED, "config.json: weights quantised by %.60s cannot be read; MLX affine can",
                       json_is_string(method) ? json_string_value(method) : "an unnamed method");
-    else if (section)
-        err = read_section(q, section);
+    else if (section) err = read_section(q, section);
     json_decref(top);
     if (err) ek_quant_fini(q);
     return err;

@@ -29,8 +29,7 @@ static inline unsigned code_at(const uint8_t *row, size_t i, int bits)
 static void invented_row(const ek_table *t, int row, int first, int n, float *out)
 {
     uint64_t at = (uint64_t)row * (uint64_t)t->k + (uint64_t)first;
-    for (int i = 0; i < n; i++)
-        out[i] = (float)(ek_mix64(t->seed ^ (at + (uint64_t)i)) >> 40) * 0x1p-24f - 0.5f;
+    for (int i = 0; i < n; i++) out[i] = (float)(ek_mix64(t->seed ^ (at + (uint64_t)i)) >> 40) * 0x1p-24f - 0.5f;
 }
 
 void ek_table_row(const ek_table *t, int row, int first, int n, float *out)

@@ -35,13 +35,14 @@ static ek_err plan(const ek_item *it, const ek_linear *head, const ek_pack_opts 
     *bytes = 0;
     if (it->vector) *bytes = up((size_t)it->n * (size_t)it->k * sizeof(float));
     if (!it->matrix) return EK_OK;
-    if (it->bits && o->exact)
-        err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k, EK_W_F32);
+    if (it->bits && o->exact) err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k, EK_W_F32);
     else if (it->bits)
         err = ek_linear_plan_affine(it->matrix, o->cpu, it->n, it->k, it->bits, it->group, it->dtype, true);
     else
         err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k,
-                                   it->dtype == EK_BF16 ? EK_W_BF16 : it->dtype == EK_F16 ? EK_W_F16 : EK_W_F32);
+                                   it->dtype == EK_BF16  ? EK_W_BF16
+                                   : it->dtype == EK_F16 ? EK_W_F16
+                                                         : EK_W_F32);
     /* One limb of activations is enough for the head alone: docs/NUMERICS.md 10. */
     if (!err && it->bits && !o->exact) err = ek_linear_set_limbs(it->matrix, it->matrix == head ? 1 : 2);
     if (err) return ek_fail_in(err, "tensor %s", it->name);
@@ -51,8 +52,14 @@ static ek_err plan(const ek_item *it, const ek_linear *head, const ek_pack_opts 
 
 static ek_table as_table(const ek_item *it, uint64_t seed)
 {
-    return (ek_table){.values = it->values, .scales = it->scales, .biases = it->biases, .dtype = it->dtype,
-                      .bits = it->bits, .group = it->group, .rows = it->n, .k = it->k,
+    return (ek_table){.values = it->values,
+                      .scales = it->scales,
+                      .biases = it->biases,
+                      .dtype = it->dtype,
+                      .bits = it->bits,
+                      .group = it->group,
+                      .rows = it->n,
+                      .k = it->k,
                       .seed = seed ^ ek_fnv1a64(it->name)};
 }
 
@@ -75,10 +82,8 @@ static ek_err pack_floats(const piece *p, const ek_pack_opts *o, void *temp)
 {
     const ek_item *it = p->item;
     const void *src = temp;
-    if (it->values)
-        src = it->values + (size_t)p->row * float_row(it);
-    else
-        ek_invent_bf16(temp, it, o->seed, p->row, p->n);
+    if (it->values) src = it->values + (size_t)p->row * float_row(it);
+    else ek_invent_bf16(temp, it, o->seed, p->row, p->n);
     return ek_linear_pack_float(it->matrix, p->row, p->n, src, it->dtype);
 }
 
@@ -184,8 +189,7 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     if (w->mapped_bytes)
         ek_log(EK_LOG_INFO, "weights: %.2f GB of memory, and %.2f GB that stay in the file", needs / 1e9,
                (double)w->mapped_bytes / 1e9);
-    else
-        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory", needs / 1e9);
+    else ek_log(EK_LOG_INFO, "weights: %.2f GB of memory", needs / 1e9);
     w->block = ek_alloc_big(w->block_bytes);
     return w->block ? EK_OK : EK_ENOMEM;
 }

@@ -16,7 +16,7 @@ typedef struct ek_table {
     ek_dtype dtype;
     int bits, group; /* bits 0: floats */
     int rows, k;
-    uint64_t seed;   /* synthetic */
+    uint64_t seed; /* synthetic */
 } ek_table;
 
 /* out[0..n) = elements [first, first + n) of a row. */
@@ -56,13 +56,13 @@ static inline int ek_prompt_layers(const ek_config *c)
 
 /* One weight on its way into memory. */
 typedef struct ek_item {
-    char name[144];      /* of the tensor; of the matrix for an expert ("….3") */
-    ek_linear *matrix;   /* either a matrix */
-    float **vector;      /* or a vector */
-    ek_table *table;     /* or a table that stays */
-    int n, k;            /* a vector has n == 1 */
-    int bits, group;     /* bits 0: floats of dtype */
-    ek_dtype dtype;      /* of values or scales */
+    char name[144];                          /* of the tensor; of the matrix for an expert ("….3") */
+    ek_linear *matrix;                       /* either a matrix */
+    float **vector;                          /* or a vector */
+    ek_table *table;                         /* or a table that stays */
+    int n, k;                                /* a vector has n == 1 */
+    int bits, group;                         /* bits 0: floats of dtype */
+    ek_dtype dtype;                          /* of values or scales */
     const uint8_t *values, *scales, *biases; /* row 0; NULL: synthetic */
 } ek_item;
 

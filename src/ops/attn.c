@@ -28,8 +28,9 @@ ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *s)
     ek_attn_init(&ops, cpu);
     size_t block = ek_kv_block_bytes(s->k_format, s->v_format, s->n_kv_heads, s->head_dim);
     if (!block || !ops.scores[s->k_format] || !ops.values[s->v_format])
-        return ek_fail(EK_EUNSUPPORTED, "no attention kernel for %s layers with keys in %s, values in %s and head_dim %d",
-                       kind, ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->head_dim);
+        return ek_fail(EK_EUNSUPPORTED,
+                       "no attention kernel for %s layers with keys in %s, values in %s and head_dim %d", kind,
+                       ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->head_dim);
     ek_attn *a = ek_alloc(sizeof *a);
     *a = (ek_attn){
         .shape = *s,

@@ -12,7 +12,7 @@ enum { EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums 
 struct ek_attn {
     ek_attn_shape shape;
     ek_attn_fn *scores, *weights, *values;
-    int ratio;               /* query heads of one KV head */
+    int ratio; /* query heads of one KV head */
     ptrdiff_t ldo;
     size_t k_bytes, v_bytes; /* of one KV head in a block */
 };
@@ -25,23 +25,23 @@ typedef struct node {
 } node;
 
 typedef struct tile {
-    int row, head;   /* the first query: row, head within the KV head's group */
+    int row, head; /* the first query: row, head within the KV head's group */
     int n_q;
-    int seg0, seg1;  /* touched by any of the queries */
-    int slot;        /* of the first chunk's result; -1: the tile is not split */
+    int seg0, seg1; /* touched by any of the queries */
+    int slot;       /* of the first chunk's result; -1: the tile is not split */
     int n_chunks;
 } tile;
 
 typedef struct item {
     int tile, n_tiles;
-    int chunk;       /* of a split tile; -1: whole tiles */
+    int chunk; /* of a split tile; -1: whole tiles */
 } item;
 
 typedef struct worker {
-    float *q;             /* [EK_ATTN_GROUP][EK_TILE][EK_Q_STRIDE] */
-    float *e;             /* [EK_TILE][EK_SEGMENT] */
+    float *q; /* [EK_ATTN_GROUP][EK_TILE][EK_Q_STRIDE] */
+    float *e; /* [EK_TILE][EK_SEGMENT] */
     node temp;
-    node *stack[EK_ATTN_GROUP];   /* [levels] */
+    node *stack[EK_ATTN_GROUP]; /* [levels] */
 } worker;
 
 typedef struct job {
@@ -55,10 +55,10 @@ typedef struct job {
     tile *tiles;
     item *items;
     int n_tiles, n_items, n_slots;
-    int log_chunk;        /* k */
+    int log_chunk; /* k */
     worker *workers;
-    node *slots;          /* [slot][KV head] */
-    atomic_int *left;     /* chunks not yet done, [tile][KV head] */
+    node *slots;      /* [slot][KV head] */
+    atomic_int *left; /* chunks not yet done, [tile][KV head] */
 } job;
 
 /* The first key that a row at pos sees. */

@@ -12,26 +12,26 @@
 #include "ops/attn.h"
 
 enum {
-    EK_TILE = 8,                              /* queries of a tile */
+    EK_TILE = 8, /* queries of a tile */
     EK_SEGMENT_PAGES = EK_SEGMENT / EK_PAGE_TOKENS,
-    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16,       /* floats between queries; off the powers of two */
-    EK_CHAIN = 256                            /* dims of one chain of a score */
+    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16, /* floats between queries; off the powers of two */
+    EK_CHAIN = 256                      /* dims of one chain of a score */
 };
 
 typedef struct ek_attn_leaf {
     int n_q, head_dim;
-    int from[EK_TILE], to[EK_TILE];           /* keys seen, of 256; from >= to: none */
-    int all_from, all_to;                     /* union over the queries that see any */
-    int common_from, common_to;               /* intersection over these; may be empty */
-    const uint8_t *k[EK_SEGMENT_PAGES];       /* this head's part of each page; NULL where nobody looks */
+    int from[EK_TILE], to[EK_TILE];     /* keys seen, of 256; from >= to: none */
+    int all_from, all_to;               /* union over the queries that see any */
+    int common_from, common_to;         /* intersection over these; may be empty */
+    const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where nobody looks */
     const uint8_t *v[EK_SEGMENT_PAGES];
-    const uint8_t *k_next[EK_SEGMENT_PAGES];  /* read soon after this leaf: worth a prefetch; may be NULL */
-    bool fetch_k, fetch_v;                    /* not read lately: worth a prefetch while scoring */
-    size_t k_bytes, v_bytes;                  /* of one page */
-    const float *q;                           /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
-    float *e;                                 /* [EK_TILE][EK_SEGMENT]: scores, then weights */
-    float *o;                                 /* [EK_TILE][ldo]: sum of e_j v_j, not divided */
-    ptrdiff_t ldo;                            /* head_dim rounded up to 16 */
+    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* read soon after this leaf: worth a prefetch; may be NULL */
+    bool fetch_k, fetch_v;                   /* not read lately: worth a prefetch while scoring */
+    size_t k_bytes, v_bytes;                 /* of one page */
+    const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
+    float *e;                                /* [EK_TILE][EK_SEGMENT]: scores, then weights */
+    float *o;                                /* [EK_TILE][ldo]: sum of e_j v_j, not divided */
+    ptrdiff_t ldo;                           /* head_dim rounded up to 16 */
     int m[EK_TILE];
     float l[EK_TILE];
 } ek_attn_leaf;
@@ -47,16 +47,15 @@ typedef struct ek_attn_ops {
 
 /* Every format there is. A file that has scores(format, leaf) and values(format, leaf) as inline
  * bodies makes a kernel of each with EK_ATTN_KERNELS and puts them into a table with EK_ATTN_ENTRIES. */
-#define EK_ATTN_FORMATS(X)                                                                        \
-    X(EK_KV_F32) X(EK_KV_F16) X(EK_KV_BF16) X(EK_KV_I16) X(EK_KV_Q8) X(EK_KV_Q4)
-#define EK_ATTN_KERNELS(format)                                                                   \
-    static void scores_##format(ek_attn_leaf *leaf)                                               \
-    {                                                                                             \
-        scores(format, leaf);                                                                     \
-    }                                                                                             \
-    static void values_##format(ek_attn_leaf *leaf)                                               \
-    {                                                                                             \
-        values(format, leaf);                                                                     \
+#define EK_ATTN_FORMATS(X) X(EK_KV_F32) X(EK_KV_F16) X(EK_KV_BF16) X(EK_KV_I16) X(EK_KV_Q8) X(EK_KV_Q4)
+#define EK_ATTN_KERNELS(format)                     \
+    static void scores_##format(ek_attn_leaf *leaf) \
+    {                                               \
+        scores(format, leaf);                       \
+    }                                               \
+    static void values_##format(ek_attn_leaf *leaf) \
+    {                                               \
+        values(format, leaf);                       \
     }
 #define EK_ATTN_ENTRIES(format) .scores[format] = scores_##format, .values[format] = values_##format,
 

@@ -12,8 +12,10 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
     for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
         float chain = 0;
         for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
-            chain = fmaf(q[d], f == EK_KV_I16 ? (float)((const int16_t *)k)[d * EK_PAGE_TOKENS + slot]
-                                              : ek_kv_key(f, k, head_dim, d, slot), chain);
+            chain = fmaf(q[d],
+                         f == EK_KV_I16 ? (float)((const int16_t *)k)[d * EK_PAGE_TOKENS + slot]
+                                        : ek_kv_key(f, k, head_dim, d, slot),
+                         chain);
         s = d0 ? s + chain : chain;
     }
     return f == EK_KV_I16 ? s * *ek_kv_token_scale(k, head_dim, slot) : s;

@@ -4,9 +4,8 @@
 
 #include "ops/kv_layout.h"
 
-static const char *const names[EK_KV_FORMAT_COUNT] = {
-    [EK_KV_F32] = "f32", [EK_KV_F16] = "f16", [EK_KV_BF16] = "bf16", [EK_KV_I16] = "16",
-    [EK_KV_Q8] = "8", [EK_KV_Q4] = "4"};
+static const char *const names[EK_KV_FORMAT_COUNT] = {[EK_KV_F32] = "f32", [EK_KV_F16] = "f16", [EK_KV_BF16] = "bf16",
+                                                      [EK_KV_I16] = "16",  [EK_KV_Q8] = "8",    [EK_KV_Q4] = "4"};
 
 const char *ek_kv_format_name(ek_kv_format f)
 {
@@ -26,8 +25,9 @@ ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v)
     int fk = find_format(s, colon ? (size_t)(colon - s) : strlen(s));
     int fv = colon ? find_format(colon + 1, strlen(colon + 1)) : fk;
     if (fk < 0 || fv < 0)
-        return ek_fail(EK_EINVAL, "'%.32s' is no format of keys and values; there are 16, f16, bf16, f32, 8, 4, and two of them "
-                                  "as K:V",
+        return ek_fail(EK_EINVAL,
+                       "'%.32s' is no format of keys and values; there are 16, f16, bf16, f32, 8, 4, and two of them "
+                       "as K:V",
                        s);
     *k = (ek_kv_format)fk, *v = (ek_kv_format)fv;
     return EK_OK;

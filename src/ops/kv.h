@@ -19,7 +19,15 @@
 
 enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
 
-typedef enum ek_kv_format { EK_KV_F32, EK_KV_F16, EK_KV_BF16, EK_KV_I16, EK_KV_Q8, EK_KV_Q4, EK_KV_FORMAT_COUNT } ek_kv_format;
+typedef enum ek_kv_format {
+    EK_KV_F32,
+    EK_KV_F16,
+    EK_KV_BF16,
+    EK_KV_I16,
+    EK_KV_Q8,
+    EK_KV_Q4,
+    EK_KV_FORMAT_COUNT
+} ek_kv_format;
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);

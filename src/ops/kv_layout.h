@@ -31,8 +31,7 @@ static inline size_t ek_kv_groups(int dim)
 static inline size_t ek_kv_k_codes(ek_kv_format f, int dim)
 {
     static const size_t eighths[EK_KV_FORMAT_COUNT] = {
-        [EK_KV_F32] = 32, [EK_KV_F16] = 16, [EK_KV_BF16] = 16, [EK_KV_I16] = 16,
-        [EK_KV_Q8] = 8, [EK_KV_Q4] = 4};
+        [EK_KV_F32] = 32, [EK_KV_F16] = 16, [EK_KV_BF16] = 16, [EK_KV_I16] = 16, [EK_KV_Q8] = 8, [EK_KV_Q4] = 4};
     return eighths[f] * (size_t)dim * EK_PAGE_TOKENS / 8;
 }
 

@@ -36,8 +36,8 @@ struct ek_acts;
 typedef struct ek_linear ek_linear;
 
 /* Computes panels [p0, p1) for rows [r0, r1) of x into y (row r0 of x is row r0 of y). */
-typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
-                          int p0, int p1);
+typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                          int p1);
 
 /* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan_*, memory by the caller.
  * The bytes of a panel: ops/linear_layout.h. */
@@ -91,7 +91,7 @@ void ek_linear_row(const ek_linear *w, int row, float *out);
  * ek_acts_bytes(), needed for Form Q only. */
 typedef struct ek_acts {
     const float *x;
-    ptrdiff_t ldx;        /* elements */
+    ptrdiff_t ldx; /* elements */
     int rows, k;
     int a_group, limbs;   /* a_group 0: not quantised */
     ptrdiff_t ldq;        /* bytes between rows of q */
@@ -137,7 +137,7 @@ typedef struct ek_linear_ops {
     ek_quantize_fn *quantize_row, *quantize_row_2; /* one limb, two limbs */
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
-void ek_linear_init(ek_linear_ops *ops, unsigned cpu);     /* scalar, then what cpu allows */
+void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 
 /* All rows, as w reads them; nothing to do for Form F, or when they already are like that. */

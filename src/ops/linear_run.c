@@ -159,8 +159,7 @@ void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job
     run_all(pool, n - first, job + first);
 }
 
-void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
-                       ptrdiff_t ldy)
+void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y, ptrdiff_t ldy)
 {
     ek_linear_job job = {.w = w, .x = x, .y = y, .ldy = ldy};
     ek_linear_run(ops, pool, 1, &job);

@@ -108,10 +108,16 @@ static double horner(const double *c, int n, double z)
 void ek_cos_sin(double a, double *c, double *s)
 {
     /* Taylor coefficients; on [-pi/4, pi/4] the first term left out is below 1e-17. */
-    static const double sin_c[] = {1.0,           -1.0 / 6,         1.0 / 120,          -1.0 / 5040,
-                                   1.0 / 362880,  -1.0 / 39916800,  1.0 / 6227020800.0, -1.0 / 1307674368000.0};
-    static const double cos_c[] = {1.0,          -1.0 / 2,         1.0 / 24,           -1.0 / 720,
-                                   1.0 / 40320,  -1.0 / 3628800,   1.0 / 479001600.0,  -1.0 / 87178291200.0,
+    static const double sin_c[] = {1.0,          -1.0 / 6,        1.0 / 120,          -1.0 / 5040,
+                                   1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
+    static const double cos_c[] = {1.0,
+                                   -1.0 / 2,
+                                   1.0 / 24,
+                                   -1.0 / 720,
+                                   1.0 / 40320,
+                                   -1.0 / 3628800,
+                                   1.0 / 479001600.0,
+                                   -1.0 / 87178291200.0,
                                    1.0 / 20922789888000.0};
     double k = rint(a * 0.6366197723675814);
     double r = fma(-k, PIO2_1, a);

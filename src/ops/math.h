@@ -11,9 +11,9 @@
  * as the bound (exp is long past every format there) and NaN as -2^20, so that n always is an
  * integer of 22 bits and p a number. */
 float ek_exp_split(float s, int *n);
-float ek_exp(float x);   /* 1 ulp; +0 below -103.97, +inf above 88.72; NaN of NaN */
-float ek_tanh(float x);  /* 1.5 ulp; NaN of NaN */
-float ek_ln(float x);    /* 1 ulp; x normal or denormal; -inf of +-0, NaN below, +inf of +inf */
+float ek_exp(float x);  /* 1 ulp; +0 below -103.97, +inf above 88.72; NaN of NaN */
+float ek_tanh(float x); /* 1.5 ulp; NaN of NaN */
+float ek_ln(float x);   /* 1 ulp; x normal or denormal; -inf of +-0, NaN below, +inf of +inf */
 
 /* 0.5 x (1 + tanh(0.7978845608 (x + 0.044715 x^3))) in this order: t = fma(0.044715 * (x * x), x, x),
  * (0.5 * x) * (1 + tanh(0.7978845608 * t)). Formula: torch.nn.functional.gelu(approximate="tanh"). */

@@ -65,8 +65,7 @@ ek_err ek_linear_pack_float(ek_linear *w, int row, int n_rows, const void *src, 
     if (row + n_rows < w->n) return EK_OK;
     for (int r = w->n; r < w->n_panels * EK_PANEL; r++) clear_row_f(w, r);
     size_t used = (size_t)w->k * EK_PANEL * size;
-    for (int p = 0; p < w->n_panels; p++)
-        memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used);
+    for (int p = 0; p < w->n_panels; p++) memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used);
     return EK_OK;
 }
 
@@ -159,8 +158,8 @@ ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *code
         return ek_fail(EK_EINVAL, "%s scales cannot be kept exactly as the %s of a %d x %d matrix",
                        ek_dtype_name(scale_dtype), ek_dtype_name(w->scale_dtype), w->n, w->k);
     if (w->biased != !!biases)
-        return ek_fail(EK_EINVAL, "biases are %s for a %d x %d matrix that has %s", biases ? "given" : "missing",
-                       w->n, w->k, w->biased ? "them" : "none");
+        return ek_fail(EK_EINVAL, "biases are %s for a %d x %d matrix that has %s", biases ? "given" : "missing", w->n,
+                       w->k, w->biased ? "them" : "none");
     int groups = w->k / w->group, shift = ek_linear_stored_zero(w) - w->zero;
     size_t code_bytes = (size_t)w->group / 8 * (size_t)w->bits, group_bytes = ek_linear_group_bytes(w);
     bool as_stored = shift == 0 && w->bits == (w->form == EK_W_Q4 ? 4 : 8);

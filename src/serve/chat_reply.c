@@ -60,7 +60,8 @@ static void call_start(ek_buf *out, const ek_chat_head *h, const ek_reply_event 
     char id[32], request[128];
     snprintf(request, sizeof request, "%s.%d", h->id, choice);
     ek_call_id(id, "call_", request, e->call);
-    ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", e->call, id);
+    ek_buf_fmt(
+        out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", e->call, id);
     ek_json_quote(out, e->text, e->n);
     ek_buf_str(out, ",\"arguments\":\"\"}}]");
 }
@@ -79,9 +80,7 @@ void ek_chat_chunk_delta(ek_buf *out, const ek_chat_head *h, int choice, const e
         ek_buf_str(out, "\"reasoning_content\":");
         ek_json_quote(out, e->text, e->n);
         break;
-    case EK_REPLY_CALL_START:
-        call_start(out, h, e, choice);
-        break;
+    case EK_REPLY_CALL_START: call_start(out, h, e, choice); break;
     default:
         ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", e->call);
         ek_json_quote(out, e->text, e->n);
@@ -128,11 +127,12 @@ void ek_chat_chunk_finish(ek_buf *out, const ek_chat_head *h, int choice, const 
 
 static void usage(ek_buf *out, const ek_chat_usage *u)
 {
-    ek_buf_fmt(out,
-               ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-               "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
-               (long long)u->prompt, (long long)u->completion, (long long)(u->prompt + u->completion), (long long)u->cached,
-               (long long)u->reasoning);
+    ek_buf_fmt(
+        out,
+        ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+        (long long)u->prompt, (long long)u->completion, (long long)(u->prompt + u->completion), (long long)u->cached,
+        (long long)u->reasoning);
 }
 
 void ek_chat_chunk_usage(ek_buf *out, const ek_chat_head *h, const ek_chat_usage *u)
@@ -163,7 +163,8 @@ static void message(ek_buf *out, const ek_chat_head *h, const ek_chat_choice *c,
         char id[32], request[128];
         snprintf(request, sizeof request, "%s.%d", h->id, choice);
         ek_call_id(id, "call_", request, i);
-        ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[", id);
+        ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[",
+                   id);
         quoted(out, a->calls[i].name);
         ek_buf_str(out, ",\"arguments\":");
         ek_json_quote(out, ek_buf_text(&a->calls[i].args), a->calls[i].args.len);

@@ -9,8 +9,8 @@
 
 typedef struct ek_chat_head {
     const char *id, *model, *fingerprint;
-    int64_t created;      /* seconds since 1970 */
-    bool include_usage;   /* of a stream: every chunk then has a usage member */
+    int64_t created;    /* seconds since 1970 */
+    bool include_usage; /* of a stream: every chunk then has a usage member */
 } ek_chat_head;
 
 typedef struct ek_chat_usage {

@@ -68,7 +68,8 @@ static ek_err get_int(ek_chat_request *r, const char *key, int64_t least, int64_
     }
     if (!ok || x < least || x > most) {
         r->param = key;
-        return ek_fail(EK_EINVAL, "%s: a whole number from %lld to %lld is needed", key, (long long)least, (long long)most);
+        return ek_fail(EK_EINVAL, "%s: a whole number from %lld to %lld is needed", key, (long long)least,
+                       (long long)most);
     }
     *out = x;
     return EK_OK;
@@ -101,11 +102,13 @@ static ek_err read_bias(ek_chat_request *r, int n_vocab)
     r->bias = ek_alloc((json_object_size(map) + 1) * sizeof *r->bias);
     const char *key;
     json_t *value;
-    json_object_foreach(map, key, value) {
+    json_object_foreach(map, key, value)
+    {
         char *end;
         long id = strtol(key, &end, 10);
         double b = json_is_number(value) ? json_number_value(value) : NAN;
-        if (*key < '0' || *key > '9' || *end || id >= n_vocab) return bad_text(r, "logit_bias", "no token of this model has the id", key, "");
+        if (*key < '0' || *key > '9' || *end || id >= n_vocab)
+            return bad_text(r, "logit_bias", "no token of this model has the id", key, "");
         if (!(b >= -100 && b <= 100)) return bad(r, "logit_bias", "each value must be a number from -100 to 100");
         /* -100 is how the API spells "never". */
         r->bias[r->sampling.n_bias++] = (ek_logit_bias){(int32_t)id, b <= -100 ? -INFINITY : (float)b};
@@ -118,7 +121,8 @@ static ek_err add_stop(ek_chat_request *r, const json_t *v)
 {
     if (!ek_json_is_text(v)) return bad(r, "stop", "a text or a list of texts is needed");
     if (r->n_stop == EK_STOP_MAX) return bad(r, "stop", "at most 64 stop strings");
-    if (json_string_length(v) == 0 || json_string_length(v) > EK_STOP_BYTES) return bad(r, "stop", "each must have 1 to 4096 bytes");
+    if (json_string_length(v) == 0 || json_string_length(v) > EK_STOP_BYTES)
+        return bad(r, "stop", "each must have 1 to 4096 bytes");
     r->stop[r->n_stop] = json_string_value(v);
     r->stop_len[r->n_stop++] = json_string_length(v);
     return EK_OK;
@@ -158,7 +162,8 @@ static ek_err read_tools(ek_chat_request *r)
         const json_t *t = json_array_get(tools, i), *f = ek_json_get(t, "function");
         const char *type = ek_json_get_text(t, "type", NULL);
         size_t n = 0;
-        if (!type || strcmp(type, "function")) return bad(r, "tools", "each must be {\"type\": \"function\", \"function\": {…}}");
+        if (!type || strcmp(type, "function"))
+            return bad(r, "tools", "each must be {\"type\": \"function\", \"function\": {…}}");
         if (!ek_json_get_text(f, "name", &n) || n == 0) return bad(r, "tools", "each function needs a name");
     }
     if (json_array_size(tools) > 0) r->tools = tools;
@@ -169,7 +174,8 @@ static ek_err read_tools(ek_chat_request *r)
         const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
         if (!strcmp(word, "none")) r->tools_active = false;
         else if (!strcmp(word, "required") || json_is_object(choice))
-            return bad(r, "tool_choice", "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
+            return bad(r, "tool_choice",
+                       "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
         else if (strcmp(word, "auto")) return bad(r, "tool_choice", "\"none\" or \"auto\" is needed");
     }
     bool parallel = true;
@@ -183,7 +189,8 @@ static ek_err read_thinking(ek_chat_request *r, bool asked_in_system)
     r->enable_thinking = asked_in_system;
     const json_t *effort = member(r->body, "reasoning_effort"), *kwargs = member(r->body, "chat_template_kwargs");
     if (effort) {
-        if (!ek_json_is_text(effort)) return bad(r, "reasoning_effort", "a text is needed, such as \"none\" or \"medium\"");
+        if (!ek_json_is_text(effort))
+            return bad(r, "reasoning_effort", "a text is needed, such as \"none\" or \"medium\"");
         const char *e = json_string_value(effort);
         r->enable_thinking = strcmp(e, "none") && strcmp(e, "minimal");
     }
@@ -198,7 +205,8 @@ static ek_err check_part(ek_chat_request *r, const json_t *part, size_t at)
     r->param = "messages";
     if (!type) return ek_fail(EK_EINVAL, "messages[%zu]: a content part needs a type", at);
     if (!strcmp(type, "text")) {
-        if (!ek_json_get_text(part, "text", NULL)) return ek_fail(EK_EINVAL, "messages[%zu]: a text part needs a text", at);
+        if (!ek_json_get_text(part, "text", NULL))
+            return ek_fail(EK_EINVAL, "messages[%zu]: a text part needs a text", at);
         return EK_OK;
     }
     if (!strcmp(type, "refusal")) return EK_OK;
@@ -213,10 +221,12 @@ static ek_err check_message(ek_chat_request *r, const json_t *m, size_t at)
     for (size_t i = 0; role && i < sizeof roles / sizeof *roles; i++) known |= !strcmp(role, roles[i]);
     r->param = "messages";
     if (!known)
-        return ek_fail(EK_EINVAL, "messages[%zu]: role must be one of system, developer, user, assistant, tool, function", at);
+        return ek_fail(EK_EINVAL,
+                       "messages[%zu]: role must be one of system, developer, user, assistant, tool, function", at);
     const json_t *content = member(m, "content");
     if (!content || ek_json_is_text(content)) return EK_OK;
-    if (!json_is_array(content)) return ek_fail(EK_EINVAL, "messages[%zu]: content must be a text or a list of parts", at);
+    if (!json_is_array(content))
+        return ek_fail(EK_EINVAL, "messages[%zu]: content must be a text or a list of parts", at);
     for (size_t i = 0; i < json_array_size(content); i++) EK_TRY(check_part(r, json_array_get(content, i), at));
     return EK_OK;
 }
@@ -224,7 +234,8 @@ static ek_err check_message(ek_chat_request *r, const json_t *m, size_t at)
 static ek_err read_messages(ek_chat_request *r)
 {
     const json_t *list = member(r->body, "messages");
-    if (!json_is_array(list) || json_array_size(list) == 0) return bad(r, "messages", "a list of at least one message is needed");
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return bad(r, "messages", "a list of at least one message is needed");
     for (size_t i = 0; i < json_array_size(list); i++) EK_TRY(check_message(r, json_array_get(list, i), i));
     bool thinking = false;
     EK_TRY(ek_chat_prepare(&r->messages, list, &thinking));
@@ -244,11 +255,13 @@ static ek_err refuse_unsupported(ek_chat_request *r)
     const json_t *format = member(r->body, "response_format");
     const char *type = ek_json_get_text(format, "type", NULL);
     if (format && (!type || strcmp(type, "text")))
-        return bad(r, "response_format", "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
+        return bad(r, "response_format",
+                   "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
     const json_t *modalities = member(r->body, "modalities");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *m = json_array_get(modalities, i);
-        if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text")) return bad(r, "modalities", "only \"text\" is supported");
+        if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text"))
+            return bad(r, "modalities", "only \"text\" is supported");
     }
     return EK_OK;
 }

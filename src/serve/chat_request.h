@@ -13,25 +13,25 @@
 enum { EK_CHAT_MAX_N = 64, EK_CHAT_MAX_BIAS = 4096 };
 
 typedef struct ek_chat_request {
-    json_t *body;             /* owned; what follows points into it */
-    const char *model;        /* as the client wrote it; "" without */
-    json_t *messages;         /* prepared for rendering, owned */
-    const json_t *tools;      /* NULL without */
-    bool tools_active;        /* tools, and tool_choice is not none */
-    bool one_call;            /* parallel_tool_calls false */
+    json_t *body;        /* owned; what follows points into it */
+    const char *model;   /* as the client wrote it; "" without */
+    json_t *messages;    /* prepared for rendering, owned */
+    const json_t *tools; /* NULL without */
+    bool tools_active;   /* tools, and tool_choice is not none */
+    bool one_call;       /* parallel_tool_calls false */
     bool stream, include_usage;
-    bool digest;              /* "evenkeel": {"digest": true} */
+    bool digest; /* "evenkeel": {"digest": true} */
     bool ignore_eos;
     bool enable_thinking, preserve_thinking, continue_final, add_generation_prompt;
-    int n;                    /* choices */
-    int max_tokens;           /* INT_MAX: no limit but the context */
-    ek_sampling sampling;     /* bias points to bias */
+    int n;                /* choices */
+    int max_tokens;       /* INT_MAX: no limit but the context */
+    ek_sampling sampling; /* bias points to bias */
     bool has_seed;
-    ek_logit_bias *bias;      /* owned */
+    ek_logit_bias *bias; /* owned */
     const char *stop[EK_STOP_MAX];
     size_t stop_len[EK_STOP_MAX];
     int n_stop;
-    const char *param;        /* after a failure: the field that is wrong, or NULL */
+    const char *param; /* after a failure: the field that is wrong, or NULL */
 } ek_chat_request;
 
 /* defaults: what holds where the request says nothing; n_vocab bounds logit_bias. EPARSE for

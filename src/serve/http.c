@@ -107,7 +107,8 @@ static ek_conn *conn_of(struct MHD_Connection *mhd)
 }
 
 /* The head is here. */
-static enum MHD_Result open_exchange(ek_http *s, struct MHD_Connection *mhd, const char *url, const char *method, void **slot)
+static enum MHD_Result open_exchange(ek_http *s, struct MHD_Connection *mhd, const char *url, const char *method,
+                                     void **slot)
 {
     ek_conn *c = conn_of(mhd);
     if (!c) return MHD_NO;
@@ -122,7 +123,8 @@ static enum MHD_Result open_exchange(ek_http *s, struct MHD_Connection *mhd, con
     if (c->since_byte == 0) c->since_byte = ek_now();
     const char *length = ek_exchange_find(x, "content-length"), *expect = ek_exchange_find(x, "expect");
     if (length && ek_exchange_find(x, "transfer-encoding"))
-        refuse(x, 400, "a request has a content-length or a transfer-encoding, not both"); /* two readers would disagree */
+        refuse(x, 400,
+               "a request has a content-length or a transfer-encoding, not both"); /* two readers would disagree */
     if (length && strtoull(length, NULL, 10) > s->opts.max_body) {
         refuse(x, 413, "the request's body is larger than the limit");
         /* A client that waits for leave to send gets its answer now. One that sends at once reads
@@ -137,8 +139,8 @@ static enum MHD_Result open_exchange(ek_http *s, struct MHD_Connection *mhd, con
 
 /* The library calls this for the head, for each piece of body, at the end of the body, and again
  * when a suspended connection goes on. */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
-                                  const char *data, size_t *n, void **slot)
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url, const char *method,
+                                  const char *version, const char *data, size_t *n, void **slot)
 {
     (void)version;
     ek_exchange *x = *slot;
@@ -201,7 +203,8 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **slot, enu
     ek_exchange_free(x);
 }
 
-static void on_connection(void *arg, struct MHD_Connection *mhd, void **context, enum MHD_ConnectionNotificationCode what)
+static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode what)
 {
     ek_http *s = arg;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -278,7 +281,8 @@ static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out)
     struct sockaddr_storage addr;
     socklen_t len = sizeof addr;
     bool ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
-              !bind(fd, list->ai_addr, list->ai_addrlen) && !listen(fd, 1024) && !getsockname(fd, (struct sockaddr *)&addr, &len);
+              !bind(fd, list->ai_addr, list->ai_addrlen) && !listen(fd, 1024) &&
+              !getsockname(fd, (struct sockaddr *)&addr, &len);
     int why = errno;
     freeaddrinfo(list);
     if (!ok) {
@@ -286,7 +290,8 @@ static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out)
         return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
     }
     *fd_out = fd;
-    *port_out = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port : ((struct sockaddr_in *)&addr)->sin_port);
+    *port_out = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
+                                                 : ((struct sockaddr_in *)&addr)->sin_port);
     return EK_OK;
 }
 
@@ -299,13 +304,12 @@ static ek_err start_library(ek_http *s)
 {
     int fd = -1;
     EK_TRY(listen_on(s->opts.host, s->opts.port, &fd, &s->port));
-    s->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
-                                 MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->opts.max_connections,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opts.idle_timeout,
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-                                 MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-                                 MHD_OPTION_END);
+    s->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, s,
+        MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)s->opts.max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->opts.idle_timeout,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_END);
     if (!s->daemon) {
         close(fd);
         return ek_fail(EK_EIO, "the HTTP library did not start");

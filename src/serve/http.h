@@ -19,12 +19,12 @@ typedef struct ek_exchange ek_exchange; /* one request and its reply */
 
 typedef struct ek_http_opts {
     const char *host;
-    int port;                /* 0: a free one */
+    int port; /* 0: a free one */
     int max_connections;
-    size_t max_body;         /* bytes of one request's body */
-    size_t max_unsent;       /* bytes of one reply its reader has not taken */
-    double body_timeout;     /* seconds for a whole request to arrive */
-    double idle_timeout;     /* seconds of silence between requests, and of a reader */
+    size_t max_body;     /* bytes of one request's body */
+    size_t max_unsent;   /* bytes of one reply its reader has not taken */
+    double body_timeout; /* seconds for a whole request to arrive */
+    double idle_timeout; /* seconds of silence between requests, and of a reader */
 } ek_http_opts;
 
 typedef struct ek_span {
@@ -48,7 +48,7 @@ void ek_http_close(ek_http *s);     /* closes everything; on_gone is called for 
 
 /* The request; valid until the reply's end. */
 const char *ek_exchange_method(const ek_exchange *x);
-const char *ek_exchange_path(const ek_exchange *x); /* percent-decoded, without the query */
+const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 ek_span ek_exchange_body(const ek_exchange *x);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */

@@ -31,9 +31,11 @@ struct ek_exchange {
 
     struct MHD_Response *response; /* complete, or fed from out */
     int status;
-    struct reply_header { char *name, *value; } *header;
+    struct reply_header {
+        char *name, *value;
+    } * header;
     int n_headers;
-    ek_buf out;          /* streamed and not yet taken by the library: from `taken` on */
+    ek_buf out; /* streamed and not yet taken by the library: from `taken` on */
     size_t taken;
     bool dispatched, begun, queued, ended, suspended, cut;
 
@@ -51,7 +53,7 @@ struct ek_http {
     void *arg;
     ek_conn *first;
     int port, n_busy;
-    size_t body_bytes;   /* of all bodies that are arriving or being answered */
+    size_t body_bytes; /* of all bodies that are arriving or being answered */
     uint64_t n_requests;
     bool draining;
 };

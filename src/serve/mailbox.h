@@ -9,13 +9,13 @@
 struct event_base;
 
 typedef struct ek_mail {
-    void *user;       /* of the request */
-    int32_t token;    /* -1 without */
+    void *user;    /* of the request */
+    int32_t token; /* -1 without */
     ek_finish finish;
     ek_err err;
-    char *text;       /* EK_FINISH_ERROR: why; freed after the call */
+    char *text; /* EK_FINISH_ERROR: why; freed after the call */
     int n_prompt, n_cached, n_tokens;
-    uint64_t digest;  /* of the logits rows so far, if asked for */
+    uint64_t digest; /* of the logits rows so far, if asked for */
 } ek_mail;
 
 typedef struct ek_mailbox ek_mailbox;

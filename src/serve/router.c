@@ -80,7 +80,8 @@ void ek_route(void *server, ek_exchange *x)
     ek_server *s = server;
     const char *method = ek_exchange_method(x), *path = ek_exchange_path(x);
     char id[32];
-    snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce, (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
+    snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
+             (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
 
     ek_buf b = {0};

@@ -84,7 +84,8 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     int n_ids = ek_tokenizer_size(s->tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
-    if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce) return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
+    if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce)
+        return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
     EK_TRY(open_loop(s));
     return ek_http_open(&s->http, s->base, &opts->http, ek_route, http_error, s);
 }

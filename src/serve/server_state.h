@@ -17,12 +17,12 @@ struct ek_server {
     ek_marks marks;
     ek_chat_variant variant;
     char *model_name, *fingerprint;
-    int64_t started;          /* seconds since 1970 */
-    uint64_t nonce;           /* of this process, for ids */
-    ek_session *sessions;     /* open ones */
+    int64_t started;      /* seconds since 1970 */
+    uint64_t nonce;       /* of this process, for ids */
+    ek_session *sessions; /* open ones */
     struct event *signals[2], *tick;
-    int n_signals;            /* received */
-    double last_step_time;    /* when the step counter last moved, or nothing ran */
+    int n_signals;         /* received */
+    double last_step_time; /* when the step counter last moved, or nothing ran */
     uint64_t last_steps;
     uint64_t malformed_calls; /* returned as text */
 };
@@ -43,9 +43,9 @@ void ek_health(ek_server *s, ek_exchange *x);
 
 /* One chat completion from request to last byte. */
 void ek_session_open(ek_server *s, ek_exchange *x);
-void ek_session_mail(const ek_mail *m);      /* user is a choice of a session */
-void ek_session_tick(ek_session *s);         /* about once a second */
-void ek_session_cancel(ek_session *s);       /* the server gives up on it */
+void ek_session_mail(const ek_mail *m); /* user is a choice of a session */
+void ek_session_tick(ek_session *s);    /* about once a second */
+void ek_session_cancel(ek_session *s);  /* the server gives up on it */
 ek_session *ek_session_next(ek_session *s);
 
 #endif

@@ -48,8 +48,8 @@ static void leave_client(ek_session *s, const char *how)
 {
     int n_tokens = 0;
     for (int i = 0; i < s->req.n; i++) n_tokens += s->choices[i].n_tokens;
-    ek_log(EK_LOG_INFO, "%s %s, %d prompt tokens (%d cached), %d reply tokens, %.2f s", s->id, how, s->n_prompt, s->n_cached,
-           n_tokens, ek_now() - s->opened);
+    ek_log(EK_LOG_INFO, "%s %s, %d prompt tokens (%d cached), %d reply tokens, %.2f s", s->id, how, s->n_prompt,
+           s->n_cached, n_tokens, ek_now() - s->opened);
     s->x = NULL;
     cancel_engine(s);
 }
@@ -163,7 +163,8 @@ static void finish(choice *c, const char *reason)
     if (s->req.stream) {
         char digest[20];
         snprintf(digest, sizeof digest, "%016llx", (unsigned long long)digest_of_all(s));
-        ek_chat_chunk_finish(&s->out, &s->head, c->index, reason, s->req.digest && s->n_open == 0 ? digest : NULL, NULL);
+        ek_chat_chunk_finish(&s->out, &s->head, c->index, reason, s->req.digest && s->n_open == 0 ? digest : NULL,
+                             NULL);
     }
     if (s->n_open == 0) reply_done(s);
     else if (s->req.stream) flush(s);
@@ -175,9 +176,16 @@ static void finish(choice *c, const char *reason)
 static void on_engine_event(void *arg, const ek_event *e)
 {
     choice *c = e->user;
-    if (c->session->req.digest && e->logits) c->hash = ek_hash64(c->hash, e->logits, (uint64_t)c->n_vocab * sizeof *e->logits);
-    ek_mail m = {.user = c, .token = e->token, .finish = e->finish, .err = e->err, .n_prompt = e->n_prompt,
-                 .n_cached = e->n_cached, .n_tokens = e->n_tokens, .digest = c->hash};
+    if (c->session->req.digest && e->logits)
+        c->hash = ek_hash64(c->hash, e->logits, (uint64_t)c->n_vocab * sizeof *e->logits);
+    ek_mail m = {.user = c,
+                 .token = e->token,
+                 .finish = e->finish,
+                 .err = e->err,
+                 .n_prompt = e->n_prompt,
+                 .n_cached = e->n_cached,
+                 .n_tokens = e->n_tokens,
+                 .digest = c->hash};
     if (e->finish == EK_FINISH_ERROR) m.text = ek_strdup(e->text ? e->text : "the request failed");
     ek_mailbox_post(arg, &m);
 }
@@ -265,12 +273,14 @@ static ek_err make_prompt(ek_session *s)
     };
     ek_prompt p = {0};
     ek_err err = ek_chat_render(&p, s->req.messages, s->req.tools, &opts);
-    if (!err) err = ek_encode(s->server->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, &s->prompt);
+    if (!err)
+        err = ek_encode(s->server->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, &s->prompt);
     ek_prompt_fini(&p);
     if (err) return err;
     int ctx = ek_engine_ctx(s->server->engine);
     if (s->prompt.len >= (size_t)ctx)
-        return ek_fail(EK_ETOOLONG, "the prompt has %zu tokens; the context is %d tokens, prompt and reply together", s->prompt.len, ctx);
+        return ek_fail(EK_ETOOLONG, "the prompt has %zu tokens; the context is %d tokens, prompt and reply together",
+                       s->prompt.len, ctx);
     return EK_OK;
 }
 
@@ -281,8 +291,13 @@ static ek_err open_choice(ek_session *s, int index)
     c->session = s;
     c->index = index;
     c->n_vocab = srv->config->vocab_size;
-    ek_reply_opts opts = {.tools_active = s->req.tools_active, .one_call = s->req.one_call, .ignore_eos = s->req.ignore_eos,
-                          .lenient_start = s->req.enable_thinking, .tools = s->req.tools, .sink = on_reply, .arg = c};
+    ek_reply_opts opts = {.tools_active = s->req.tools_active,
+                          .one_call = s->req.one_call,
+                          .ignore_eos = s->req.ignore_eos,
+                          .lenient_start = s->req.enable_thinking,
+                          .tools = s->req.tools,
+                          .sink = on_reply,
+                          .arg = c};
     c->reply = ek_reply_open(srv->tokenizer, &opts);
     ek_reply_start(c->reply, s->prompt.data, s->prompt.len);
     if (s->req.n_stop == 0) return EK_OK;
@@ -299,8 +314,14 @@ static ek_err submit(ek_session *s, choice *c)
     sampling.bias = bias;
     if (c->index > 0) sampling.seed = ek_mix64(sampling.seed + 0x9e3779b97f4a7c15u * (uint64_t)c->index);
     ek_request_opts r = {
-        .tokens = s->prompt.data, .n_tokens = (int)s->prompt.len, .max_tokens = s->req.max_tokens, .sampling = sampling,
-        .ignore_eos = s->req.ignore_eos, .sink = on_engine_event, .arg = s->server->mailbox, .user = c,
+        .tokens = s->prompt.data,
+        .n_tokens = (int)s->prompt.len,
+        .max_tokens = s->req.max_tokens,
+        .sampling = sampling,
+        .ignore_eos = s->req.ignore_eos,
+        .sink = on_engine_event,
+        .arg = s->server->mailbox,
+        .user = c,
         .prompt_logits_from = (int)s->prompt.len,
     };
     EK_TRY(ek_engine_submit(s->server->engine, &r, &c->id));

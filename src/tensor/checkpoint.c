@@ -87,10 +87,8 @@ static void sort_names(struct names *list)
     size_t kept = 0;
     if (list->n) qsort(list->name, list->n, sizeof *list->name, by_text);
     for (size_t i = 0; i < list->n; i++)
-        if (kept && strcmp(list->name[kept - 1], list->name[i]) == 0)
-            free(list->name[i]);
-        else
-            list->name[kept++] = list->name[i];
+        if (kept && strcmp(list->name[kept - 1], list->name[i]) == 0) free(list->name[i]);
+        else list->name[kept++] = list->name[i];
     list->n = kept;
 }
 
@@ -140,22 +138,18 @@ static ek_err list_index(struct names *list, const json_t *map, const char *path
 {
     const char *tensor;
     json_t *file;
-    if (!json_is_object(map) || json_object_size(map) == 0)
-        return ek_fail(EK_EFORMAT, "%s: has no weight_map", path);
-    json_object_foreach((json_t *)map, tensor, file)
-        if (!plain_file_name(json_string_value(file)))
-            return ek_fail(EK_EFORMAT, "%s: the file named for tensor %.200s is not a file of this folder", path,
-                           tensor);
-        else
-            add_name(list, json_string_value(file));
-    return EK_OK;
+    if (!json_is_object(map) || json_object_size(map) == 0) return ek_fail(EK_EFORMAT, "%s: has no weight_map", path);
+    json_object_foreach((json_t *)map, tensor, file) if (!plain_file_name(json_string_value(file))) return ek_fail(
+        EK_EFORMAT, "%s: the file named for tensor %.200s is not a file of this folder", path, tensor);
+    else add_name(list, json_string_value(file)); return EK_OK;
 }
 
 static ek_err check_index(const ek_checkpoint *c, const json_t *map, const char *path)
 {
     const char *tensor;
     json_t *file;
-    json_object_foreach((json_t *)map, tensor, file) {
+    json_object_foreach((json_t *)map, tensor, file)
+    {
         const ek_tensor *t = ek_checkpoint_find(c, tensor);
         if (!t) return ek_fail(EK_EFORMAT, "%s: lists tensor %.200s, which no file holds", path, tensor);
         const char *slash = strrchr(t->file, '/');

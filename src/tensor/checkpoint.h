@@ -28,7 +28,7 @@ typedef struct ek_checkpoint ek_checkpoint;
 ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path); /* a directory or one .safetensors file */
 void ek_checkpoint_close(ek_checkpoint *c);
 int ek_checkpoint_count(const ek_checkpoint *c);
-const ek_tensor *ek_checkpoint_at(const ek_checkpoint *c, int i);            /* in name order */
+const ek_tensor *ek_checkpoint_at(const ek_checkpoint *c, int i);              /* in name order */
 const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name); /* NULL if absent */
 
 /* Reads the header of one safetensors file held in memory: the pure part of open, for the

@@ -7,16 +7,28 @@
 #include <string.h>
 
 typedef enum ek_dtype {
-    EK_F32, EK_F16, EK_BF16, EK_F64, EK_U8, EK_I8, EK_U16, EK_I16, EK_U32, EK_I32, EK_U64, EK_I64, EK_BOOL,
+    EK_F32,
+    EK_F16,
+    EK_BF16,
+    EK_F64,
+    EK_U8,
+    EK_I8,
+    EK_U16,
+    EK_I16,
+    EK_U32,
+    EK_I32,
+    EK_U64,
+    EK_I64,
+    EK_BOOL,
     EK_DTYPE_COUNT
 } ek_dtype;
 
 typedef uint16_t ek_bf16; /* upper half of an IEEE binary32 */
 typedef uint16_t ek_f16;  /* IEEE binary16 */
 
-size_t ek_dtype_size(ek_dtype t);        /* bytes of one element */
-const char *ek_dtype_name(ek_dtype t);   /* "BF16", as safetensors writes it */
-int ek_dtype_parse(const char *name);    /* an ek_dtype, or -1 */
+size_t ek_dtype_size(ek_dtype t);      /* bytes of one element */
+const char *ek_dtype_name(ek_dtype t); /* "BF16", as safetensors writes it */
+int ek_dtype_parse(const char *name);  /* an ek_dtype, or -1 */
 
 static inline float ek_bits_f32(uint32_t u)
 {
@@ -45,7 +57,7 @@ static inline ek_bf16 ek_f32_bf16(float f)
     return (ek_bf16)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-float ek_f16_f32(ek_f16 h);  /* exact */
-ek_f16 ek_f32_f16(float f);  /* round to nearest even, overflow to infinity */
+float ek_f16_f32(ek_f16 h); /* exact */
+ek_f16 ek_f32_f16(float f); /* round to nearest even, overflow to infinity */
 
 #endif

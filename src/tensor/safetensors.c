@@ -15,7 +15,7 @@ static int printable(const char *s) /* how much of a name fits an error line */
     return n < 200 ? (int)n : 200;
 }
 
-#define BAD(t, fmt, ...)                                                                                     \
+#define BAD(t, fmt, ...) \
     ek_fail(EK_EFORMAT, "%s: tensor %.*s: " fmt, (t)->file, printable((t)->name), (t)->name, ##__VA_ARGS__)
 
 static ek_err read_shape(ek_tensor *t, const json_t *shape, uint64_t *elements)
@@ -88,13 +88,13 @@ static ek_err check_tiling(const ek_tensor *t, int n, const char *file, const ui
     return EK_OK;
 }
 
-static ek_err read_entries(json_t *head, const char *file, const uint8_t *data, uint64_t room, ek_tensor *list,
-                           int *n)
+static ek_err read_entries(json_t *head, const char *file, const uint8_t *data, uint64_t room, ek_tensor *list, int *n)
 {
     const char *name;
     json_t *entry;
     *n = 0;
-    json_object_foreach(head, name, entry) {
+    json_object_foreach(head, name, entry)
+    {
         if (strcmp(name, "__metadata__") == 0) continue;
         list[*n] = (ek_tensor){.name = name, .file = file};
         EK_TRY(read_entry(&list[*n], entry, data, room));
@@ -108,8 +108,7 @@ ek_err ek_safetensors_parse(const uint8_t *data, size_t size, const char *file,
                             void (*each)(void *arg, const ek_tensor *t), void *arg)
 {
     uint64_t length = 0;
-    if (size < PREFIX)
-        return ek_fail(EK_EFORMAT, "%s: %zu bytes are too few for a safetensors file", file, size);
+    if (size < PREFIX) return ek_fail(EK_EFORMAT, "%s: %zu bytes are too few for a safetensors file", file, size);
     for (int i = PREFIX; i-- > 0;) length = length << 8 | data[i];
     if (length > HEADER_LIMIT || length > size - PREFIX)
         return ek_fail(EK_EFORMAT, "%s: a header of %llu bytes is stated, the file has %zu and the limit is %d", file,

@@ -46,8 +46,7 @@ void ek_trie_fini(trie *t)
     free(t->id);
 }
 
-size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok,
-                       bool special_too, int32_t *id)
+size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok, bool special_too, int32_t *id)
 {
     size_t best = 0;
     uint32_t node = 0;

@@ -42,7 +42,8 @@ static void in_bare_key(ek_args *a, char c)
     bool after_equals = a->equals && a->equals == a->held.len;
     if (c == ':') {
         end_bare_key(a, a->held.len);
-    } else if (c == '=' && (a->in_call || (!a->equals && ek_schema_property(ek_args_top(a)->schema, ek_buf_text(&a->held), a->held.len)))) {
+    } else if (c == '=' && (a->in_call || (!a->equals && ek_schema_property(ek_args_top(a)->schema,
+                                                                            ek_buf_text(&a->held), a->held.len)))) {
         end_bare_key(a, a->held.len);
     } else if (c == '=' && !a->equals) {
         ek_buf_char(&a->held, c);
@@ -144,7 +145,8 @@ static void emit_bare(ek_args *a, const char *s, size_t n)
 
 static void in_bare(ek_args *a, char c)
 {
-    if ((c == ',' || ek_args_is_closer(a, c)) && ek_bare_is_literal(ek_buf_text(&a->held), a->held.len, a->value_schema)) {
+    if ((c == ',' || ek_args_is_closer(a, c)) &&
+        ek_bare_is_literal(ek_buf_text(&a->held), a->held.len, a->value_schema)) {
         emit_bare(a, a->held.data, a->held.len);
         step(a, c);
         return;
@@ -198,7 +200,8 @@ static void step(ek_args *a, char c)
         if (c == '\'') a->state = COLON;
         else ek_buf_char(&a->held, c);
         break;
-    case KEY_JSON: case JSON: in_json_text(a, c); break;
+    case KEY_JSON:
+    case JSON: in_json_text(a, c); break;
     case COLON:
         if (c == ':' || c == '=') ek_args_end_key(a, ek_buf_text(&a->held), a->held.len);
         else if (!is_space(c)) ek_args_fail(a);
@@ -320,7 +323,8 @@ static size_t without_closers(const ek_args *a, const char *s, size_t n)
 static void close_value(ek_args *a)
 {
     switch (a->state) {
-    case BARE: case HOLD: settle(a); break;
+    case BARE:
+    case HOLD: settle(a); break;
     case TEXT:
         ek_args_emit_escaped(a, ek_buf_text(&a->held), without_closers(a, ek_buf_text(&a->held), a->held.len));
         ek_args_emit_char(a, '"');
@@ -336,7 +340,10 @@ static void close_value(ek_args *a)
         end_held_text(a);
         break;
     case KEY_BARE: key_without_colon(a); break;
-    case KEY_QUOTED: case KEY_JSON: case KEY_SINGLE: case COLON: ek_args_fail(a); break;
+    case KEY_QUOTED:
+    case KEY_JSON:
+    case KEY_SINGLE:
+    case COLON: ek_args_fail(a); break;
     default: break;
     }
 }

@@ -17,7 +17,7 @@ typedef struct ek_args_key {
 } ek_args_key;
 
 typedef struct ek_args_frame {
-    char closer;          /* } ] or ) */
+    char closer; /* } ] or ) */
     int n_members;
     int first_key;        /* of keys, where this object's begin */
     const json_t *schema; /* of this container; NULL: unknown */
@@ -29,10 +29,10 @@ typedef struct ek_args {
     bool bad;
     ek_args_frame stack[EK_ARGS_DEPTH];
     int depth;
-    int mute_depth;       /* > 0: a repeated key's value at this depth is left out */
-    bool in_call;         /* written like a Python call: name(k=v) */
-    ek_buf held;          /* a key, a bare word, or the end of a string that may be syntax */
-    size_t equals;        /* in a bare key: place of the first '=' + 1 */
+    int mute_depth; /* > 0: a repeated key's value at this depth is left out */
+    bool in_call;   /* written like a Python call: name(k=v) */
+    ek_buf held;    /* a key, a bare word, or the end of a string that may be syntax */
+    size_t equals;  /* in a bare key: place of the first '=' + 1 */
     bool quote_pending, escaped;
     ek_args_key *keys;
     int n_keys, cap_keys;

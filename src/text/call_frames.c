@@ -64,8 +64,11 @@ void ek_args_push(ek_args *a, char opener)
         return;
     }
     if (a->depth > 0) ek_args_begin_value(a);
-    a->stack[a->depth++] = (ek_args_frame){.closer = opener == '[' ? ']' : opener == '{' ? '}' : ')',
-                                           .first_key = a->n_keys, .schema = a->value_schema};
+    a->stack[a->depth++] = (ek_args_frame){.closer = opener == '['   ? ']'
+                                                     : opener == '{' ? '}'
+                                                                     : ')',
+                                           .first_key = a->n_keys,
+                                           .schema = a->value_schema};
     ek_args_emit_char(a, opener == '[' ? '[' : '{');
     a->value_schema = opener == '[' ? ek_schema_items(a->value_schema) : NULL;
     a->state = opener == '[' ? VALUE : KEY_START;
@@ -94,8 +97,7 @@ static bool is_new_key(ek_args *a, const char *key, size_t n)
 {
     uint64_t hash = ek_hash64(0, key, n);
     for (int i = ek_args_top(a)->first_key; i < a->n_keys; i++)
-        if (a->keys[i].hash == hash && a->keys[i].n == n &&
-            memcmp(ek_buf_text(&a->names) + a->keys[i].at, key, n) == 0)
+        if (a->keys[i].hash == hash && a->keys[i].n == n && memcmp(ek_buf_text(&a->names) + a->keys[i].at, key, n) == 0)
             return false;
     if (a->n_keys == a->cap_keys) {
         a->cap_keys = a->cap_keys ? 2 * a->cap_keys : 16;

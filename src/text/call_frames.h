@@ -6,14 +6,18 @@
 
 enum {
     KEY_START, /* before a key, or the end of the object */
-    KEY_BARE, KEY_QUOTED, KEY_JSON, KEY_SINGLE,
-    COLON,     /* after a quoted key */
-    VALUE,     /* before a value */
-    BARE,      /* a word without quotes; held */
-    HOLD,      /* one that is no literal: only <|"|> or the end says what it is */
-    TEXT,      /* between <|"|> and <|"|> */
-    JSON, SINGLE,
-    AFTER,     /* a value */
+    KEY_BARE,
+    KEY_QUOTED,
+    KEY_JSON,
+    KEY_SINGLE,
+    COLON, /* after a quoted key */
+    VALUE, /* before a value */
+    BARE,  /* a word without quotes; held */
+    HOLD,  /* one that is no literal: only <|"|> or the end says what it is */
+    TEXT,  /* between <|"|> and <|"|> */
+    JSON,
+    SINGLE,
+    AFTER, /* a value */
     DONE
 };
 

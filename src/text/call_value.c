@@ -92,9 +92,11 @@ static int number_type(const char *s, size_t n)
 /* The JSON spelling and type of a literal; 0 if it is none. */
 static int literal(const char *s, size_t n, const char **json)
 {
-    static const struct { const char *word, *json; int type; } words[] = {
-        {"true", "true", T_BOOLEAN}, {"True", "true", T_BOOLEAN}, {"false", "false", T_BOOLEAN},
-        {"False", "false", T_BOOLEAN}, {"null", "null", T_NULL}, {"None", "null", T_NULL}};
+    static const struct {
+        const char *word, *json;
+        int type;
+    } words[] = {{"true", "true", T_BOOLEAN},   {"True", "true", T_BOOLEAN}, {"false", "false", T_BOOLEAN},
+                 {"False", "false", T_BOOLEAN}, {"null", "null", T_NULL},    {"None", "null", T_NULL}};
     *json = NULL;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (n == strlen(words[i].word) && memcmp(s, words[i].word, n) == 0) {
@@ -148,8 +150,8 @@ void ek_bare_value(ek_buf *out, const char *s, size_t n, const json_t *schema)
 
 static bool is_word(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.' || c == '$' || (signed char)c < 0;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.' || c == '$' || (signed char)c < 0;
 }
 
 /* Does a key stand at s, or nothing at all? */

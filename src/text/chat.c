@@ -108,7 +108,9 @@ static ek_err put_calls(renderer *r, const json_t *calls)
         if (json_is_object(arguments)) ek_put_members(r->p, arguments);
         else if (!json_is_null(arguments))
             return ek_fail(EK_EINVAL, "the arguments of tool_calls[%zu] must be a JSON object, not %s", i,
-                           !arguments ? "missing" : ek_json_is_text(arguments) ? "a string" : "another value");
+                           !arguments                   ? "missing"
+                           : ek_json_is_text(arguments) ? "a string"
+                                                        : "another value");
         ek_put(r->p, "}");
         ek_put_mark(r->p, "<tool_call|>");
     }
@@ -144,10 +146,10 @@ static const json_t *true_name(const json_t *v)
 
 static ek_err put_given_responses(renderer *r, const json_t *responses, bool *responded)
 {
-    size_t n = json_is_array(responses)       ? json_array_size(responses)
-               : json_is_object(responses)    ? json_object_size(responses)
-               : ek_json_is_text(responses)   ? 0
-                                              : SIZE_MAX;
+    size_t n = json_is_array(responses)     ? json_array_size(responses)
+               : json_is_object(responses)  ? json_object_size(responses)
+               : ek_json_is_text(responses) ? 0
+                                            : SIZE_MAX;
     if (ek_json_is_text(responses)) { /* its characters */
         const char *s = json_string_value(responses);
         for (size_t i = 0; i < json_string_length(responses); i++) n += ((uint8_t)s[i] & 0xC0) != 0x80;
@@ -376,7 +378,6 @@ ek_err ek_chat_render_request(ek_prompt *p, const json_t *request, ek_chat_varia
     };
     if (text_is(variant, "small")) opts.variant = EK_CHAT_SMALL;
     else if (text_is(variant, "large")) opts.variant = EK_CHAT_LARGE;
-    else if (variant && !json_is_null(variant))
-        return ek_fail(EK_EINVAL, "variant is neither \"small\" nor \"large\"");
+    else if (variant && !json_is_null(variant)) return ek_fail(EK_EINVAL, "variant is neither \"small\" nor \"large\"");
     return ek_chat_render(p, ek_json_get(request, "messages"), ek_json_get(request, "tools"), &opts);
 }

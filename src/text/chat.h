@@ -41,7 +41,7 @@ typedef struct ek_media_mark {
 /* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
 typedef struct ek_prompt {
     ek_buf text;
-    size_t *control;    /* ascending offsets of intended control tokens, for ek_encode */
+    size_t *control; /* ascending offsets of intended control tokens, for ek_encode */
     size_t n_control, cap_control;
     ek_media_mark *media; /* the media placeholders, in order; also in control */
     size_t n_media, cap_media;
@@ -52,8 +52,7 @@ void ek_prompt_fini(ek_prompt *p);
 /* Renders into the empty prompt p. tools may be NULL or json null. Messages are borrowed and
  * not changed. EINVAL where the template raises, with the index of the message and why; the
  * content of p is then undefined (still fini it). */
-ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
-                      const ek_chat_opts *opts);
+ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools, const ek_chat_opts *opts);
 /* The same from one object {"messages", "tools", "add_generation_prompt", "enable_thinking",
  * "preserve_thinking", "variant"}, as the render command takes it; variant defaults to
  * fallback. EINVAL for a wrong type. */
@@ -74,9 +73,9 @@ ek_err ek_chat_prepare(json_t **out, const json_t *messages, bool *thinking);
 
 /* How much room each medium of a prompt takes, in the order of p->media. */
 typedef struct ek_media_size {
-    int n_soft;              /* soft tokens; of one frame for a video */
-    int n_frames;            /* videos only */
-    const double *seconds;   /* videos only: time of each frame */
+    int n_soft;            /* soft tokens; of one frame for a video */
+    int n_frames;          /* videos only */
+    const double *seconds; /* videos only: time of each frame */
 } ek_media_size;
 
 /* Replaces each placeholder by begin marker, n placeholders, end marker (videos: frame by

@@ -43,7 +43,8 @@ static ek_err by_template(ek_chat_variant *out, const char *path, bool *decided)
         }
         if (!*decided) {
             *decided = by_generation_prompt(&b, out);
-            ek_log(EK_LOG_WARN, "%s is not a published Gemma 4 template (SHA-256 %s); prompts follow the one of 2026-07-09%s", path,
+            ek_log(EK_LOG_WARN,
+                   "%s is not a published Gemma 4 template (SHA-256 %s); prompts follow the one of 2026-07-09%s", path,
                    hash, *decided ? ", with this one's generation prompt" : "");
         }
     }

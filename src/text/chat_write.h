@@ -6,10 +6,10 @@
 #include "text/chat.h"
 #include "text/pyvalue.h"
 
-void ek_put_mark(ek_prompt *p, const char *marker);       /* a control token */
+void ek_put_mark(ek_prompt *p, const char *marker); /* a control token */
 void ek_put(ek_prompt *p, const char *s);
 void ek_put_text(ek_prompt *p, const char *s, size_t n);
-void ek_put_str(ek_prompt *p, const json_t *v);           /* Python's str */
+void ek_put_str(ek_prompt *p, const json_t *v);            /* Python's str */
 void ek_put_quoted(ek_prompt *p, const char *s, size_t n); /* between <|"|> markers */
 void ek_put_quoted_str(ek_prompt *p, const json_t *v);
 void ek_put_quoted_upper(ek_prompt *p, const json_t *v);

@@ -35,8 +35,8 @@ static int peek(const reader *r)
 
 static void skip_space(reader *r)
 {
-    while (r->at < r->n && (r->text[r->at] == ' ' || r->text[r->at] == '\t' ||
-                            r->text[r->at] == '\n' || r->text[r->at] == '\r'))
+    while (r->at < r->n &&
+           (r->text[r->at] == ' ' || r->text[r->at] == '\t' || r->text[r->at] == '\n' || r->text[r->at] == '\r'))
         r->at++;
 }
 
@@ -65,8 +65,8 @@ static void read_unicode_escape(reader *r)
         return;
     }
     r->at += 4;
-    if (c >= 0xD800 && c <= 0xDBFF && r->at + 1 < r->n && r->text[r->at] == '\\' &&
-        r->text[r->at + 1] == 'u' && hex4(r, r->at + 2, &low) && low >= 0xDC00 && low <= 0xDFFF) {
+    if (c >= 0xD800 && c <= 0xDBFF && r->at + 1 < r->n && r->text[r->at] == '\\' && r->text[r->at + 1] == 'u' &&
+        hex4(r, r->at + 2, &low) && low >= 0xDC00 && low <= 0xDFFF) {
         r->at += 6;
         c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
@@ -219,8 +219,7 @@ static ek_err read_value(reader *r, json_t **out, int depth)
 {
     *out = NULL;
     skip_space(r);
-    if (depth >= EK_JSON_DEPTH)
-        return ek_fail(EK_ETOOLARGE, "JSON nested deeper than %d", EK_JSON_DEPTH);
+    if (depth >= EK_JSON_DEPTH) return ek_fail(EK_ETOOLARGE, "JSON nested deeper than %d", EK_JSON_DEPTH);
     int c = peek(r);
     if (c == '{' || c == '[') {
         json_t *v = c == '{' ? json_object() : json_array();
@@ -249,8 +248,7 @@ ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes)
 {
     *out = NULL;
     if (max_bytes == 0) max_bytes = EK_JSON_BYTES;
-    if (n > max_bytes)
-        return ek_fail(EK_ETOOLARGE, "JSON of %zu bytes, limit is %zu", n, max_bytes);
+    if (n > max_bytes) return ek_fail(EK_ETOOLARGE, "JSON of %zu bytes, limit is %zu", n, max_bytes);
     reader r = {.text = text, .n = n};
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) r.at = 3;
     ek_err e = read_value(&r, out, 0);

@@ -22,8 +22,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { EK_JSON_DEPTH = 256 };                /* nesting that is read */
-#define EK_JSON_BYTES ((size_t)256 << 20)    /* text that is read */
+enum { EK_JSON_DEPTH = 256 };             /* nesting that is read */
+#define EK_JSON_BYTES ((size_t)256 << 20) /* text that is read */
 
 /* Reads exactly one value (white space around it allowed). *out is a new reference; on
  * failure NULL. EPARSE "line 3 column 14: expected ':' after a key"; ETOOLARGE beyond the

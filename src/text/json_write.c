@@ -16,7 +16,8 @@ void ek_json_escape(ek_buf *out, const char *s, size_t n)
         from = i + 1;
         ek_buf_char(out, '\\');
         switch (c) {
-        case '"': case '\\': ek_buf_char(out, (char)c); break;
+        case '"':
+        case '\\': ek_buf_char(out, (char)c); break;
         case '\b': ek_buf_char(out, 'b'); break;
         case '\f': ek_buf_char(out, 'f'); break;
         case '\n': ek_buf_char(out, 'n'); break;

@@ -116,8 +116,10 @@ void ek_members_init(ek_members *m, const json_t *object)
     json_t *o = (json_t *)object;
     for (void *i = json_object_iter(o); i; i = json_object_iter_next(o, i)) {
         ek_member *e = &m->at[m->n];
-        *e = (ek_member){.key = json_object_iter_key(i), .n = json_object_iter_key_len(i),
-                         .value = json_object_iter_value(i), .place = m->n};
+        *e = (ek_member){.key = json_object_iter_key(i),
+                         .n = json_object_iter_key_len(i),
+                         .value = json_object_iter_value(i),
+                         .place = m->n};
         size_t from = m->lowered.len;
         ek_utf8_lower(&m->lowered, e->key, e->n);
         e->n_lowered = m->lowered.len - from;

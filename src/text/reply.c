@@ -293,9 +293,13 @@ void ek_reply_on_mark(ek_reply *r, ek_mark m)
 {
     ek_reply_drain(r);
     switch (r->state) {
-    case CONTENT: case HEADER: case AFTER_CALL: mark_in_content(r, m); break;
+    case CONTENT:
+    case HEADER:
+    case AFTER_CALL: mark_in_content(r, m); break;
     case REASONING: mark_in_reasoning(r, m); break;
-    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: mark_in_call(r, m); break;
+    case CALL_HEAD:
+    case CALL_ARGS:
+    case CALL_BAD: mark_in_call(r, m); break;
     case STOPPED: break;
     }
 }
@@ -315,7 +319,9 @@ void ek_reply_flush(ek_reply *r, bool truncated)
     case REASONING:
         if (r->newline) send(r, EK_REPLY_REASONING, "\n", 1);
         break;
-    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: end_call(r, false, truncated); break;
+    case CALL_HEAD:
+    case CALL_ARGS:
+    case CALL_BAD: end_call(r, false, truncated); break;
     default: break;
     }
 }

@@ -25,7 +25,7 @@ typedef enum ek_mark {
     EK_MARK_TOOL_CLOSE,
     EK_MARK_CALL_OPEN,
     EK_MARK_CALL_CLOSE,
-    EK_MARK_QUOTE,         /* <|"|> */
+    EK_MARK_QUOTE, /* <|"|> */
     EK_MARK_CHANNEL_OPEN,
     EK_MARK_CHANNEL_CLOSE,
     EK_MARK_OTHER,
@@ -46,20 +46,20 @@ typedef enum ek_reply_kind {
     EK_REPLY_CALL_ARGS,  /* text: a fragment of compact JSON. A call's fragments concatenate to
                             a valid JSON object at CALL_END; there is at least one */
     EK_REPLY_CALL_END,
-    EK_REPLY_CALL_DROP,  /* instead of CALL_END: the call that was started cannot be completed
-                            (cut off, or malformed beyond repair). Forget it where that is
-                            still possible; what was sent stands. The next call gets the next
-                            index. Unless the token limit cut it off, a CONTENT event with the
-                            call's raw text follows */
-    EK_REPLY_STOP        /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
+    EK_REPLY_CALL_DROP, /* instead of CALL_END: the call that was started cannot be completed
+                           (cut off, or malformed beyond repair). Forget it where that is
+                           still possible; what was sent stands. The next call gets the next
+                           index. Unless the token limit cut it off, a CONTENT event with the
+                           call's raw text follows */
+    EK_REPLY_STOP       /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
 } ek_reply_kind;
 
 typedef struct ek_reply_event {
     ek_reply_kind kind;
     const char *text; /* valid during the call, NUL-terminated */
     size_t n;
-    int call;         /* CALL_*: index */
-    ek_mark mark;     /* STOP */
+    int call;     /* CALL_*: index */
+    ek_mark mark; /* STOP */
 } ek_reply_event;
 
 typedef void ek_reply_sink_fn(void *arg, const ek_reply_event *e);
@@ -105,9 +105,9 @@ void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);
  * unfinished call is dropped); otherwise it ended like a stop marker, without its event. */
 void ek_reply_end(ek_reply *r, bool truncated);
 
-bool ek_reply_stopped(const ek_reply *r);   /* STOP was sent */
-int ek_reply_calls(const ek_reply *r);      /* completed calls so far */
-int ek_reply_malformed(const ek_reply *r);  /* calls that came back as content: a metric */
+bool ek_reply_stopped(const ek_reply *r);  /* STOP was sent */
+int ek_reply_calls(const ek_reply *r);     /* completed calls so far */
+int ek_reply_malformed(const ek_reply *r); /* calls that came back as content: a metric */
 
 /* The whole answer, collected from events: give ek_reply_collect and a zeroed ek_answer as
  * sink and arg, or call it from a sink of your own. */

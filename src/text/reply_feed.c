@@ -39,7 +39,8 @@ void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n)
     while (i > 0) {
         m = mark_of(r, prompt[--i]);
         if (m == EK_MARK_CALL_OPEN || m == EK_MARK_RESPONSE_OPEN || m == EK_MARK_RESPONSE_CLOSE ||
-            m == EK_MARK_CHANNEL_OPEN || m == EK_MARK_CHANNEL_CLOSE || m == EK_MARK_TURN_OPEN || m == EK_MARK_TURN_CLOSE)
+            m == EK_MARK_CHANNEL_OPEN || m == EK_MARK_CHANNEL_CLOSE || m == EK_MARK_TURN_OPEN ||
+            m == EK_MARK_TURN_CLOSE)
             break;
         m = EK_MARK_TEXT;
     }
@@ -61,8 +62,11 @@ static ek_reply_part part_of(const ek_reply *r)
 {
     switch (r->state) {
     case CONTENT: return EK_PART_CONTENT;
-    case HEADER: case REASONING: return EK_PART_REASONING;
-    case CALL_HEAD: case CALL_ARGS: case CALL_BAD: return EK_PART_CALL;
+    case HEADER:
+    case REASONING: return EK_PART_REASONING;
+    case CALL_HEAD:
+    case CALL_ARGS:
+    case CALL_BAD: return EK_PART_CALL;
     default: return EK_PART_MARKUP;
     }
 }
@@ -81,7 +85,8 @@ ek_reply_part ek_reply_feed(ek_reply *r, int32_t token)
     }
     ek_reply_on_mark(r, m);
     ek_reply_part after = part_of(r);
-    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_PART_REASONING)) return EK_PART_REASONING;
+    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_PART_REASONING))
+        return EK_PART_REASONING;
     if (before == EK_PART_CALL && !ek_reply_is_stop(r, m)) return EK_PART_CALL;
     return m == EK_MARK_CALL_OPEN && after == EK_PART_CALL ? EK_PART_CALL : EK_PART_MARKUP;
 }

@@ -9,11 +9,11 @@
 
 typedef enum {
     CONTENT,
-    HEADER,     /* after <|channel>, before the newline */
+    HEADER, /* after <|channel>, before the newline */
     REASONING,
-    CALL_HEAD,  /* before the arguments */
+    CALL_HEAD, /* before the arguments */
     CALL_ARGS,
-    CALL_BAD,   /* of this call only the raw text is of use */
+    CALL_BAD, /* of this call only the raw text is of use */
     AFTER_CALL,
     STOPPED
 } reply_state;
@@ -24,23 +24,23 @@ struct ek_reply {
     ek_marks marks;
     reply_state state;
     ek_utf8_stream utf8;
-    ek_buf text;     /* what the decoder just gave */
-    ek_buf lead;     /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
+    ek_buf text; /* what the decoder just gave */
+    ek_buf lead; /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
     bool ended;
-    bool fresh;      /* no content was seen: the lenient start is still possible */
+    bool fresh; /* no content was seen: the lenient start is still possible */
     ek_buf header;
-    bool newline;    /* REASONING: held back */
+    bool newline;     /* REASONING: held back */
     ek_buf head, raw; /* of the call: its text before the arguments, and all of it */
     ek_args args;
     bool args_sent;
     int n_started, n_done, n_malformed;
-    ek_buf spelled;  /* ek_reply_feed_text: the beginning of what may be a marker */
+    ek_buf spelled; /* ek_reply_feed_text: the beginning of what may be a marker */
     ek_buf event;
 };
 
 void ek_reply_on_bytes(ek_reply *r, const char *s, size_t n); /* text, cut anywhere */
 void ek_reply_on_mark(ek_reply *r, ek_mark m);
-void ek_reply_drain(ek_reply *r); /* an unfinished character becomes U+FFFD */
+void ek_reply_drain(ek_reply *r);                 /* an unfinished character becomes U+FFFD */
 void ek_reply_flush(ek_reply *r, bool truncated); /* the end: what was held back */
 void ek_reply_open_channel(ek_reply *r);
 bool ek_reply_header_is_thought(const ek_reply *r);

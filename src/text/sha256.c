@@ -31,7 +31,8 @@ static void take_block(uint32_t h[8], const uint8_t *p)
     memcpy(v, h, sizeof v);
     for (int i = 0; i < 64; i++) {
         uint32_t e = v[4], a = v[0];
-        uint32_t t1 = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + round_keys[i] + w[i];
+        uint32_t t1 = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + round_keys[i] +
+                      w[i];
         uint32_t t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
         memmove(v + 1, v, 7 * sizeof *v);
         v[4] += t1;

@@ -41,7 +41,9 @@ ek_err ek_stop_open(ek_stop **out, const char *const *strings, const size_t *len
     for (int i = 0; i < n; i++) {
         if (lengths[i] == 0) continue;
         pattern *p = &s->patterns[s->n_patterns++];
-        *p = (pattern){.text = ek_alloc(lengths[i]), .n = (int)lengths[i], .index = i,
+        *p = (pattern){.text = ek_alloc(lengths[i]),
+                       .n = (int)lengths[i],
+                       .index = i,
                        .fall = ek_alloc(lengths[i] * sizeof *p->fall)};
         memcpy(p->text, strings[i], lengths[i]);
         find_borders(p);

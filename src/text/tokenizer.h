@@ -48,8 +48,8 @@ const char *ek_tokenizer_bytes(const ek_tokenizer *t, int32_t id, size_t *n);
  * to it. Appends to out. ETOOLONG beyond 1 GiB of text; otherwise cannot fail. Time is
  * O(n log n) in the length. */
 #define EK_CONTROL_ALL ((size_t)-1)
-ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control,
-                 size_t n_control, ek_ids *out);
+ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                 ek_ids *out);
 
 /* Hugging Face's batch decoding: pieces joined, and a run of byte pieces that is not valid
  * UTF-8 as a whole becomes one U+FFFD a byte. skip_special leaves special tokens out. Ids

@@ -8,11 +8,14 @@
 #include "text/tokenizer.h"
 
 enum {
-    PIECE_VOCAB = 1,   /* in the model's vocabulary */
+    PIECE_VOCAB = 1, /* in the model's vocabulary */
     PIECE_ADDED = 2,
     PIECE_SPECIAL = 4,
-    PIECE_BYTE = 8,    /* spelled <0xHH>: decodes to a byte */
-    ADDED_NORMALIZED = 16, ADDED_SINGLE_WORD = 32, ADDED_LSTRIP = 64, ADDED_RSTRIP = 128
+    PIECE_BYTE = 8, /* spelled <0xHH>: decodes to a byte */
+    ADDED_NORMALIZED = 16,
+    ADDED_SINGLE_WORD = 32,
+    ADDED_LSTRIP = 64,
+    ADDED_RSTRIP = 128
 };
 
 typedef struct span {
@@ -29,7 +32,7 @@ typedef struct piece {
 typedef struct trie {
     uint64_t *key; /* (node << 8 | byte) + 1; 0: free */
     uint32_t *child;
-    int32_t *id;   /* of a node: the token that ends here, or -1 */
+    int32_t *id; /* of a node: the token that ends here, or -1 */
     uint32_t mask, n_nodes;
     uint8_t first[256]; /* does any token start with this byte? */
 } trie;
@@ -42,7 +45,7 @@ typedef struct merge {
 
 enum { CODES = 128 };
 #define EMPTY_PAIR UINT64_MAX
-#define NO_RANK UINT32_MAX
+#define NO_RANK    UINT32_MAX
 
 struct ek_tokenizer {
     ek_buf blob;
@@ -56,16 +59,16 @@ struct ek_tokenizer {
     /* Most lookups of a merge end in one of two small tables instead of the big one, which is
      * far from any cache: pairs of common single characters, found directly, and a filter that
      * knows most pairs that have no merge. */
-    uint8_t *code;          /* of an id: 1.. for a common single character, else 0 */
-    merge *first;           /* CODES x CODES */
-    uint64_t *filter;       /* a bit a pair, by its hash */
-    uint32_t filter_mask;   /* of bits */
+    uint8_t *code;           /* of an id: 1.. for a common single character, else 0 */
+    merge *first;            /* CODES x CODES */
+    uint64_t *filter;        /* a bit a pair, by its hash */
+    uint32_t filter_mask;    /* of bits */
     int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is just it, or -1 */
     int32_t byte[256];       /* -1: none */
     int32_t unk;             /* -1: none */
     bool byte_fallback, fuse_unk, ignore_merges;
 
-    bool normalizes;      /* replace from by to */
+    bool normalizes; /* replace from by to */
     ek_buf from, to;
     bool decoder_replaces; /* and back when decoding */
     ek_buf back_from, back_to;
@@ -131,7 +134,6 @@ void ek_trie_init(trie *t, size_t n_bytes); /* room for tokens of n_bytes togeth
 void ek_trie_add(trie *t, const char *s, size_t n, int32_t id);
 void ek_trie_fini(trie *t);
 /* The longest token at s that ok() accepts: its length and *id; 0 if none. */
-size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok,
-                       bool special_too, int32_t *id);
+size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok, bool special_too, int32_t *id);
 
 #endif

@@ -298,8 +298,8 @@ static void between_raw(encoder *e, const char *s, size_t n)
     else encode_stretch(e, s, n);
 }
 
-ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control,
-                 size_t n_control, ek_ids *out)
+ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                 ek_ids *out)
 {
     if (n > MAX_TEXT) return ek_fail(EK_ETOOLONG, "%zu bytes of text, at most %zu are encoded", n, MAX_TEXT);
     encoder e = {.t = t, .control = control, .out = out, .all_special = n_control == EK_CONTROL_ALL};

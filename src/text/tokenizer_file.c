@@ -11,16 +11,15 @@ ek_err ek_cursor_fail(const ek_cursor *c, const char *what)
 
 int ek_cursor_peek(ek_cursor *c)
 {
-    while (c->at < c->n && (c->text[c->at] == ' ' || c->text[c->at] == '\n' ||
-                            c->text[c->at] == '\t' || c->text[c->at] == '\r'))
+    while (c->at < c->n &&
+           (c->text[c->at] == ' ' || c->text[c->at] == '\n' || c->text[c->at] == '\t' || c->text[c->at] == '\r'))
         c->at++;
     return c->at < c->n ? (unsigned char)c->text[c->at] : -1;
 }
 
 ek_err ek_cursor_take(ek_cursor *c, char expected)
 {
-    if (ek_cursor_peek(c) != expected)
-        return ek_fail(EK_EPARSE, "byte %zu: expected '%c'", c->at, expected);
+    if (ek_cursor_peek(c) != expected) return ek_fail(EK_EPARSE, "byte %zu: expected '%c'", c->at, expected);
     c->at++;
     return EK_OK;
 }

@@ -18,8 +18,8 @@ static bool added_flag(const json_t *entry, const char *key)
  * against the number of entries afterwards. */
 static ek_err reserve_id(ek_tokenizer *t, int64_t id, int32_t *cap)
 {
-    if (id < 0 || id >= MAX_ID) return ek_fail(EK_EFORMAT, "token id %lld, ids go from 0 to %d",
-                                               (long long)id, MAX_ID - 1);
+    if (id < 0 || id >= MAX_ID)
+        return ek_fail(EK_EFORMAT, "token id %lld, ids go from 0 to %d", (long long)id, MAX_ID - 1);
     if (id >= *cap) {
         int32_t grown = *cap ? *cap : 1024;
         while (grown <= id) grown *= 2;
@@ -43,7 +43,8 @@ static ek_err read_vocab(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n
         int64_t id;
         EK_TRY(ek_cursor_string(c, &t->blob));
         if (t->blob.len > MAX_BLOB) return ek_fail(EK_EFORMAT, "a vocabulary of over %d bytes", MAX_BLOB);
-        if (!ek_utf8_valid(t->blob.data + at, t->blob.len - at)) return ek_cursor_fail(c, "the piece before is not UTF-8");
+        if (!ek_utf8_valid(t->blob.data + at, t->blob.len - at))
+            return ek_cursor_fail(c, "the piece before is not UTF-8");
         EK_TRY(ek_cursor_take(c, ':'));
         EK_TRY(ek_cursor_int(c, &id));
         EK_TRY(reserve_id(t, id, cap));
@@ -64,8 +65,8 @@ static ek_err index_piece(ek_tokenizer *t, int32_t id)
     for (; t->index[i]; i = (i + 1) & t->index_mask) {
         const piece *other = &t->pieces[t->index[i] - 1];
         if (other->text.n == p->text.n && !memcmp(piece_text(t, t->index[i] - 1), piece_text(t, id), p->text.n))
-            return ek_fail(EK_EFORMAT, "'%.*s' has the ids %d and %d",
-                           (int)(p->text.n > 40 ? 40 : p->text.n), piece_text(t, id), t->index[i] - 1, id);
+            return ek_fail(EK_EFORMAT, "'%.*s' has the ids %d and %d", (int)(p->text.n > 40 ? 40 : p->text.n),
+                           piece_text(t, id), t->index[i] - 1, id);
     }
     t->index[i] = id + 1;
     return EK_OK;
@@ -98,9 +99,8 @@ static ek_err read_added(ek_tokenizer *t, const json_t *added, int32_t *cap)
         if (p->flags & PIECE_ADDED) return ek_fail(EK_EFORMAT, "two added tokens have id %lld", (long long)id);
         if (p->flags & PIECE_VOCAB) {
             if (p->text.n != n || memcmp(piece_text(t, (int32_t)id), text, n) != 0)
-                return ek_fail(EK_EFORMAT, "added token '%.40s' has id %lld, which is '%.*s' in the vocabulary",
-                               text, (long long)id, (int)(p->text.n > 40 ? 40 : p->text.n),
-                               piece_text(t, (int32_t)id));
+                return ek_fail(EK_EFORMAT, "added token '%.40s' has id %lld, which is '%.*s' in the vocabulary", text,
+                               (long long)id, (int)(p->text.n > 40 ? 40 : p->text.n), piece_text(t, (int32_t)id));
         } else {
             p->text = (span){(uint32_t)t->blob.len, (uint32_t)n};
             ek_buf_add(&t->blob, text, n);
@@ -108,11 +108,10 @@ static ek_err read_added(ek_tokenizer *t, const json_t *added, int32_t *cap)
             EK_TRY(index_piece(t, (int32_t)id));
         }
         bool normalized = added_flag(a, "normalized");
-        p->flags = (uint8_t)(p->flags | PIECE_ADDED | (added_flag(a, "special") ? PIECE_SPECIAL : 0) |
-                             (normalized ? ADDED_NORMALIZED : 0) |
-                             (added_flag(a, "single_word") ? ADDED_SINGLE_WORD : 0) |
-                             (added_flag(a, "lstrip") ? ADDED_LSTRIP : 0) |
-                             (added_flag(a, "rstrip") ? ADDED_RSTRIP : 0));
+        p->flags =
+            (uint8_t)(p->flags | PIECE_ADDED | (added_flag(a, "special") ? PIECE_SPECIAL : 0) |
+                      (normalized ? ADDED_NORMALIZED : 0) | (added_flag(a, "single_word") ? ADDED_SINGLE_WORD : 0) |
+                      (added_flag(a, "lstrip") ? ADDED_LSTRIP : 0) | (added_flag(a, "rstrip") ? ADDED_RSTRIP : 0));
         /* Normalized text can be longer by the ratio of to and from. */
         if (normalized) n_normal += n * (t->to.len + 1);
         else n_raw += n;
@@ -150,8 +149,8 @@ static ek_err read_replace(const json_t *v, ek_buf *from, ek_buf *to, const char
     const char *f = ek_json_get_text(ek_json_get(v, "pattern"), "String", &n_from);
     const char *c = ek_json_get_text(v, "content", &n_to);
     if (!type || strcmp(type, "Replace") != 0 || !f || !c || n_from == 0)
-        return ek_fail(EK_EUNSUPPORTED, "%s is of type '%s', supported is Replace of one string by another",
-                       where, type ? type : "?");
+        return ek_fail(EK_EUNSUPPORTED, "%s is of type '%s', supported is Replace of one string by another", where,
+                       type ? type : "?");
     if (n_from > MAX_REPLACE || n_to > MAX_REPLACE)
         return ek_fail(EK_EUNSUPPORTED, "%s replaces %zu bytes by %zu, at most %d are supported", where, n_from, n_to,
                        MAX_REPLACE);
@@ -229,7 +228,10 @@ static ek_err check_model(ek_tokenizer *t, const json_t *m)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
 }
 
 /* What each piece decodes to, and the scalars that are pieces. */
@@ -340,7 +342,9 @@ static ek_err build(ek_tokenizer *t, const parts *p, const char *json, size_t n)
 {
     if (!p->model || !p->vocab_at || !p->merges_at)
         return ek_fail(EK_EFORMAT, "not a whole tokenizer: %s is missing",
-                       !p->model ? "model" : !p->vocab_at ? "model.vocab" : "model.merges");
+                       !p->model      ? "model"
+                       : !p->vocab_at ? "model.vocab"
+                                      : "model.merges");
     if (p->added && !json_is_array(p->added) && !json_is_null(p->added))
         return ek_fail(EK_EFORMAT, "added_tokens is not a list");
     int32_t cap = 0, n_vocab = 0;

@@ -105,8 +105,11 @@ ek_err ek_merges_read(ek_tokenizer *t, ek_cursor *c, int32_t n_vocab)
         int32_t left = find_piece(t, s, border), right = find_piece(t, s + border, b.len - border),
                 result = find_piece(t, s, b.len);
         if (left < 0 || right < 0 || result < 0) {
-            e = ek_fail(EK_EFORMAT, "merge %u, '%.*s' and '%.80s': %s is not in the vocabulary", rank, (int)border,
-                        s, s + border, left < 0 ? "the first" : right < 0 ? "the second" : "what they make");
+            e = ek_fail(EK_EFORMAT, "merge %u, '%.*s' and '%.80s': %s is not in the vocabulary", rank, (int)border, s,
+                        s + border,
+                        left < 0    ? "the first"
+                        : right < 0 ? "the second"
+                                    : "what they make");
             break;
         }
         put_merge(t, (merge){pair_of(left, right), rank, result});

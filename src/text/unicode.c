@@ -17,9 +17,9 @@ static bool in_ranges(const range *r, int n, uint32_t cp)
 
 bool ek_utf8_is_space(uint32_t cp)
 {
-    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xA0 ||
-           cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 ||
-           cp == 0x202F || cp == 0x205F || cp == 0x3000;
+    return (cp >= 9 && cp <= 13) || (cp >= 28 && cp <= 32) || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
+           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
+           cp == 0x3000;
 }
 
 bool ek_utf8_is_printable(uint32_t cp)
@@ -96,12 +96,10 @@ void ek_utf8_lower(ek_buf *out, const char *s, size_t n)
             ek_utf8_add(out, sigma_is_final(s, n, i, cased_before) ? 0x3C2 : 0x3C3);
         } else if (cp < 0x80) {
             ek_buf_char(out, (char)(cp >= 'A' && cp <= 'Z' ? cp + 32 : cp));
-        } else if (!map_one(out, cp, lower_shifts, COUNT(lower_shifts), lower_expands,
-                            COUNT(lower_expands))) {
+        } else if (!map_one(out, cp, lower_shifts, COUNT(lower_shifts), lower_expands, COUNT(lower_expands))) {
             ek_buf_add(out, from, (size_t)len);
         }
-        if (!in_ranges(case_ignorable, COUNT(case_ignorable), cp))
-            cased_before = in_ranges(cased, COUNT(cased), cp);
+        if (!in_ranges(case_ignorable, COUNT(case_ignorable), cp)) cased_before = in_ranges(cased, COUNT(cased), cp);
     }
 }
 
@@ -111,10 +109,8 @@ void ek_utf8_upper(ek_buf *out, const char *s, size_t n)
         uint32_t cp;
         int len = ek_utf8_next(s + i, n - i, &cp);
         if (len < 0) len = -len;
-        if (cp < 0x80)
-            ek_buf_char(out, (char)(cp >= 'a' && cp <= 'z' ? cp - 32 : cp));
-        else if (!map_one(out, cp, upper_shifts, COUNT(upper_shifts), upper_expands,
-                          COUNT(upper_expands)))
+        if (cp < 0x80) ek_buf_char(out, (char)(cp >= 'a' && cp <= 'z' ? cp - 32 : cp));
+        else if (!map_one(out, cp, upper_shifts, COUNT(upper_shifts), upper_expands, COUNT(upper_expands)))
             ek_buf_add(out, s + i, (size_t)len);
         i += (size_t)len;
     }

@@ -50,8 +50,7 @@ int ek_utf8_tail(const char *s, size_t n)
         const uint8_t first = (uint8_t)s[n - len];
         size_t whole = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
         /* Ill-formed only because the text ends here: the whole of it is one subpart. */
-        if (first >= 0xC2 && first <= 0xF4 && len < whole &&
-            ek_utf8_next(s + n - len, len, &cp) == -(int)len)
+        if (first >= 0xC2 && first <= 0xF4 && len < whole && ek_utf8_next(s + n - len, len, &cp) == -(int)len)
             return (int)len;
     }
     return 0;

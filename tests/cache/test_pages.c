@@ -186,12 +186,9 @@ static void most_is_the_least_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_all_or_none),
-        cmocka_unit_test(pages_are_poisoned),
-        cmocka_unit_test(too_many_pages_are_refused),
-        cmocka_unit_test(a_kind_without_keys_has_no_pages),
-        cmocka_unit_test(extending_is_all_or_none),
-        cmocka_unit_test(sliding_pages_are_held_while_seen),
+        cmocka_unit_test(pages_are_all_or_none),      cmocka_unit_test(pages_are_poisoned),
+        cmocka_unit_test(too_many_pages_are_refused), cmocka_unit_test(a_kind_without_keys_has_no_pages),
+        cmocka_unit_test(extending_is_all_or_none),   cmocka_unit_test(sliding_pages_are_held_while_seen),
         cmocka_unit_test(most_is_the_least_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,9 @@ static void test_values(void **state)
 {
     (void)state;
     ek_cli c;
-    assert_int_equal(parse(&c, "evenkeel generate --ids 2,17,9 --max-tokens=5 --temperature 0.5 --ignore-eos --model m --seed 7"), EK_OK);
+    assert_int_equal(
+        parse(&c, "evenkeel generate --ids 2,17,9 --max-tokens=5 --temperature 0.5 --ignore-eos --model m --seed 7"),
+        EK_OK);
     assert_int_equal(c.command, EK_CMD_generate);
     assert_int_equal(c.ids.n, 3);
     assert_int_equal(c.ids.v[2], 9);
@@ -94,7 +96,8 @@ static void test_wrong_calls(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_cli c;
         ek_err err = parse(&c, bad[i].line);
-        if (err != EK_EINVAL || !strstr(ek_err_text(), bad[i].says)) print_error("%s: %d %s\n", bad[i].line, err, ek_err_text());
+        if (err != EK_EINVAL || !strstr(ek_err_text(), bad[i].says))
+            print_error("%s: %d %s\n", bad[i].line, err, ek_err_text());
         assert_int_equal(err, EK_EINVAL);
         assert_non_null(strstr(ek_err_text(), bad[i].says));
         assert_null(strchr(ek_err_text(), '\n'));
@@ -169,7 +172,8 @@ static void test_document(void **state)
     ek_buf want = {0}, got = {0};
     ek_cli_markdown(&want);
     assert_int_equal(ek_file_read(&got, "docs/OPTIONS.md", 1 << 20), EK_OK);
-    if (strcmp(want.data, got.data)) print_error("docs/OPTIONS.md is old; write it again: evenkeel help --markdown > docs/OPTIONS.md\n");
+    if (strcmp(want.data, got.data))
+        print_error("docs/OPTIONS.md is old; write it again: evenkeel help --markdown > docs/OPTIONS.md\n");
     assert_string_equal(want.data, got.data);
     ek_buf_fini(&want);
     ek_buf_fini(&got);
@@ -178,7 +182,7 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_calls),         cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_calls),        cmocka_unit_test(test_environment),
         cmocka_unit_test(test_help),   cmocka_unit_test(test_defaults_are_valid), cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,8 +100,8 @@ static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *s
     for (int i = 0; i < n_rows; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++)
             if (f->layout.page_bytes[k])
-                *slot(&seqs[rows[i].seq], (ek_layer_kind)k, rows[i].pos) =
-                    key_of((ek_layer_kind)k, rows[i].token, rows[i].pos);
+                *slot(&seqs[rows[i].seq], (ek_layer_kind)k, rows[i].pos) = key_of((ek_layer_kind)k, rows[i].token,
+                                                                                  rows[i].pos);
     for (int i = 0; i < n_rows; i++) {
         if (!rows[i].wants_logits) continue;
         uint64_t h = 1;

@@ -122,7 +122,8 @@ static void the_youngest_is_preempted(void **state)
         asks[i].ignore_eos = true;
         asks[i].most = 100;
         for (int k = 0; k < 61; k++) asks[i].prompt[k] = k + i;
-        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, true, 100, 256, asks[i].want);
+        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, true, 100, 256,
+                                    asks[i].want);
         submit(e, &asks[i]);
     }
     for (bool worked = true; worked;) {
@@ -180,7 +181,8 @@ static void a_prompt_without_room_waits(void **state)
         asks[i].told_from = 0;
         asks[i].most = 30;
         for (int k = 0; k < 150; k++) asks[i].prompt[k] = (k * 7 + i) % 90;
-        asks[i].n_want = fake_reply(&f, asks[i].prompt, 150, &asks[i].sampling, asks[i].ignore_eos, 30, 320, asks[i].want);
+        asks[i].n_want = fake_reply(&f, asks[i].prompt, 150, &asks[i].sampling, asks[i].ignore_eos, 30, 320,
+                                    asks[i].want);
         submit(e, &asks[i]);
     }
     step_until_idle(e);
@@ -252,12 +254,9 @@ int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(company_does_not_matter),
-        cmocka_unit_test(chunks_cover_the_prompt),
-        cmocka_unit_test(prompt_logits_are_bounded),
-        cmocka_unit_test(the_youngest_is_preempted),
-        cmocka_unit_test(short_prompts_pass_long_ones),
-        cmocka_unit_test(a_prompt_without_room_waits),
+        cmocka_unit_test(company_does_not_matter),       cmocka_unit_test(chunks_cover_the_prompt),
+        cmocka_unit_test(prompt_logits_are_bounded),     cmocka_unit_test(the_youngest_is_preempted),
+        cmocka_unit_test(short_prompts_pass_long_ones),  cmocka_unit_test(a_prompt_without_room_waits),
         cmocka_unit_test(threads_may_submit_and_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,11 +39,11 @@ static void wrong_requests_are_refused(void **state)
     ek_engine *e = open_engine(&f, 64, 64, 2, 512);
     grow(&asks[0], &f, 6, 60);
     ek_request_id id = 0;
-#define REFUSED(change, code)                                                                                         \
-    do {                                                                                                              \
-        ek_request_opts o = opts_of(&asks[0]);                                                                        \
-        change;                                                                                                       \
-        assert_int_equal(ek_engine_submit(e, &o, &id), code);                                                         \
+#define REFUSED(change, code)                                 \
+    do {                                                      \
+        ek_request_opts o = opts_of(&asks[0]);                \
+        change;                                               \
+        assert_int_equal(ek_engine_submit(e, &o, &id), code); \
     } while (0)
     int32_t bad[] = {1, FAKE_VOCAB}, negative[] = {-1};
     ek_logit_bias bias[] = {{3, NAN}}, stray[] = {{FAKE_VOCAB, 1}};
@@ -154,8 +154,13 @@ static void resubmit(void *arg, const ek_event *event)
     static const int32_t prompt[] = {1, 2, 3};
     ek_engine_cancel(sink_engine, event->request);
     if (event->finish == EK_FINISH_NONE || --*left == 0) return;
-    ek_request_opts o = {.tokens = prompt, .n_tokens = 3, .max_tokens = 50, .ignore_eos = true,
-                         .sampling = ek_sampling_greedy(), .sink = resubmit, .arg = left};
+    ek_request_opts o = {.tokens = prompt,
+                         .n_tokens = 3,
+                         .max_tokens = 50,
+                         .ignore_eos = true,
+                         .sampling = ek_sampling_greedy(),
+                         .sink = resubmit,
+                         .arg = left};
     EK_ASSERT(event->finish == EK_FINISH_CANCELLED && event->n_tokens == 1);
     EK_ASSERT(ek_engine_submit(sink_engine, &o, NULL) == EK_OK);
 }
@@ -172,8 +177,13 @@ static void a_sink_may_call_the_engine(void **state)
     assert_int_equal(ek_engine_open_on(&sink_engine, &b, &opts), EK_OK);
     int left = 4;
     static const int32_t prompt[] = {9};
-    ek_request_opts o = {.tokens = prompt, .n_tokens = 1, .max_tokens = 50, .ignore_eos = true,
-                         .sampling = ek_sampling_greedy(), .sink = resubmit, .arg = &left};
+    ek_request_opts o = {.tokens = prompt,
+                         .n_tokens = 1,
+                         .max_tokens = 50,
+                         .ignore_eos = true,
+                         .sampling = ek_sampling_greedy(),
+                         .sink = resubmit,
+                         .arg = &left};
     assert_int_equal(ek_engine_submit(sink_engine, &o, NULL), EK_OK);
     for (bool worked = true; worked;) ek_engine_step(sink_engine, &worked);
     assert_int_equal(left, 0);
@@ -187,11 +197,11 @@ static void wrong_options_are_refused(void **state)
     fake_init(&f, 300, true, true);
     ek_engine *e = NULL;
     ek_backend b = fake_backend(&f, 0, 0);
-#define BAD(field, value, code)                                                                                       \
-    do {                                                                                                              \
-        ek_engine_opts o = ek_engine_defaults();                                                                      \
-        o.field = value;                                                                                              \
-        assert_int_equal(ek_engine_open_on(&e, &b, &o), code);                                                        \
+#define BAD(field, value, code)                                \
+    do {                                                       \
+        ek_engine_opts o = ek_engine_defaults();               \
+        o.field = value;                                       \
+        assert_int_equal(ek_engine_open_on(&e, &b, &o), code); \
     } while (0)
     BAD(max_requests, 0, EK_EINVAL);
     BAD(max_queue, -1, EK_EINVAL);

@@ -39,7 +39,8 @@ static void gumbel_is_a_function_of_its_key(void **state)
     int n = 0;
     for (int pos = 0; pos < 300; pos++)
         for (int32_t token = 0; token < 1000; token++) {
-            uint32_t out[4], key[2] = {0xa4093822u, 0x299f31d0u}, counter[4] = {(uint32_t)pos, (uint32_t)token / 4, 0, 0};
+            uint32_t out[4], key[2] = {0xa4093822u, 0x299f31d0u},
+                             counter[4] = {(uint32_t)pos, (uint32_t)token / 4, 0, 0};
             ek_philox(out, counter, key);
             double u = ((double)(out[token % 4] >> 9) + 0.5) / 8388608, want = -log(-log(u));
             float g = ek_gumbel(seed, pos, EK_NOISE_SAMPLE, token);
@@ -305,12 +306,9 @@ static void greedy_takes_the_first_of_equals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gumbel_is_a_function_of_its_key),
-        cmocka_unit_test(the_best_come_in_order),
-        cmocka_unit_test(weight_sums_are_the_same_on_every_isa),
-        cmocka_unit_test(draws_follow_the_definition),
-        cmocka_unit_test(draws_have_the_softmax_distribution),
-        cmocka_unit_test(greedy_takes_the_first_of_equals),
+        cmocka_unit_test(gumbel_is_a_function_of_its_key),       cmocka_unit_test(the_best_come_in_order),
+        cmocka_unit_test(weight_sums_are_the_same_on_every_isa), cmocka_unit_test(draws_follow_the_definition),
+        cmocka_unit_test(draws_have_the_softmax_distribution),   cmocka_unit_test(greedy_takes_the_first_of_equals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,8 @@ static double check_logits(const ek_model *m, const json_t *prompt, const char *
 static void check_greedy(const ek_model *m, const json_t *prompt, const char *name)
 {
     size_t n, n_greedy, sure = (size_t)json_integer_value(json_object_get(prompt, "sure"));
-    int32_t *ids = ids_of(json_object_get(prompt, "ids"), &n), *greedy = ids_of(json_object_get(prompt, "greedy"), &n_greedy);
+    int32_t *ids = ids_of(json_object_get(prompt, "ids"), &n),
+            *greedy = ids_of(json_object_get(prompt, "greedy"), &n_greedy);
     int vocab = ek_model_config(m)->vocab_size, total = (int)(n + n_greedy);
     float *row = ek_alloc(sizeof *row * (size_t)vocab);
     ek_scratch *s;
@@ -141,7 +142,8 @@ static void test_tensor_names(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[64];
         snprintf(path, sizeof path, "tests/golden/%s.json", names[i]);
-        json_t *golden = json_load_file(path, 0, NULL), *ours = json_object(), *theirs = json_object_get(golden, "tensors");
+        json_t *golden = json_load_file(path, 0, NULL), *ours = json_object(),
+               *theirs = json_object_get(golden, "tensors");
         assert_int_equal(ek_config_tiny(&c, names[i]), EK_OK);
         each_tensor(&c, collect, ours);
         assert_int_equal(json_object_size(ours), json_array_size(theirs));

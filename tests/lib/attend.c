@@ -22,7 +22,8 @@ static double *widened(const ek_view *x)
     double *out = malloc(sizeof *out * (size_t)(n + 1));
     for (int64_t row = 0; row < n / d; row++)
         for (int64_t i = 0; i < d; i++)
-            out[row * d + i] = ref_at(x, (int64_t[]){row / x->dim[2] / x->dim[1], row / x->dim[2] % x->dim[1], row % x->dim[2], i});
+            out[row * d + i] = ref_at(
+                x, (int64_t[]){row / x->dim[2] / x->dim[1], row / x->dim[2] % x->dim[1], row % x->dim[2], i});
     return out;
 }
 
@@ -38,11 +39,13 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* Query row i of head h; kd and vd are k and v. False if it sees nothing. */
-static bool attend(double *out, const ek_view *q, const ek_view *k, const double *kd, const double *vd, const ek_sdpa_options *o, int64_t b,
-                   int64_t h, int64_t i)
+static bool attend(double *out, const ek_view *q, const ek_view *k, const double *kd, const double *vd,
+                   const ek_sdpa_options *o, int64_t b, int64_t h, int64_t i)
 {
-    int64_t kl = k->dim[2], ql = q->dim[2], d = q->dim[3], kv = h / (q->dim[1] / k->dim[1]), first = (b * k->dim[1] + kv) * kl;
-    double *p = malloc(sizeof *p * (size_t)(kl + 1)), most = -INFINITY, total = 0, scale = o->scale != 0 ? o->scale : 1 / sqrt((double)d);
+    int64_t kl = k->dim[2], ql = q->dim[2], d = q->dim[3], kv = h / (q->dim[1] / k->dim[1]),
+            first = (b * k->dim[1] + kv) * kl;
+    double *p = malloc(sizeof *p * (size_t)(kl + 1)), most = -INFINITY, total = 0,
+           scale = o->scale != 0 ? o->scale : 1 / sqrt((double)d);
     double qd[512];
     bool any = false;
     for (int64_t n = 0; n < d; n++) qd[n] = ref_at(q, (int64_t[]){b, h, i, n}) * scale, out[n] = 0;
@@ -75,8 +78,8 @@ static bool attend(double *out, const ek_view *q, const ek_view *k, const double
     return any;
 }
 
-void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v, const ek_sdpa_options *o, int step, double rtol,
-                  double atol, const char *shape, ...)
+void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v, const ek_sdpa_options *o,
+                  int step, double rtol, double atol, const char *shape, ...)
 {
     char text[256];
     double want[512];
@@ -95,8 +98,8 @@ void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek
                     double got = ref_at(y, (int64_t[]){b, h, i, n});
                     bool ok = any ? fabs(got - want[n]) <= atol + rtol * fabs(want[n]) : got == 0 && !signbit(got);
                     if (!ok)
-                        fail_msg("%s: batch %d head %d row %d element %d: want %.9g, got %.9g", text, (int)b, (int)h, (int)i, (int)n,
-                                 any ? want[n] : 0, got);
+                        fail_msg("%s: batch %d head %d row %d element %d: want %.9g, got %.9g", text, (int)b, (int)h,
+                                 (int)i, (int)n, any ? want[n] : 0, got);
                 }
             }
     free(kd), free(vd);
@@ -129,7 +132,8 @@ void attend_options(ek_sdpa_options *o, ek_view *mask, enum attend_mask kind, co
     if (kind == ATTEND_ADDED) *mask = ref_uniforms(EK_TYPE_F32, 4, 0, 0.5, 4, b, h, ql, kl);
     if (kind == ATTEND_BOOL) {
         *mask = ref_new(EK_TYPE_U8, 4, b, h, ql, kl);
-        for (int64_t i = 0, n = ref_count(mask); i < n; i++) ((uint8_t *)mask->data)[i] = ref_uniform(5, (uint64_t)i) < 0.5;
+        for (int64_t i = 0, n = ref_count(mask); i < n; i++)
+            ((uint8_t *)mask->data)[i] = ref_uniform(5, (uint64_t)i) < 0.5;
     }
     if (kind == ATTEND_ADDED || kind == ATTEND_BOOL) o->mask = mask;
 }

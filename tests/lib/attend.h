@@ -6,13 +6,16 @@
 
 /* The rows i = 0, step, 2 step, … of y against float64: |y - want| <= atol + rtol |want|. Rows
  * that see no key must be zeros. mask broadcasts to [B, H, qL, kL]. */
-__attribute__((format(printf, 9, 10))) void attend_check(const ek_view *y, const ek_view *q, const ek_view *k, const ek_view *v,
-                                                         const ek_sdpa_options *o, int step, double rtol, double atol,
-                                                         const char *shape, ...);
+__attribute__((format(printf, 9, 10))) void attend_check(const ek_view *y, const ek_view *q, const ek_view *k,
+                                                         const ek_view *v, const ek_sdpa_options *o, int step,
+                                                         double rtol, double atol, const char *shape, ...);
 
 /* What is tested: each type, and bf16 once more with EK_BFLOAT16. */
 enum { ATTEND_PAIRS = EK_TYPE_COUNT };
-#define EACH_FORM(form) for (int form = EK_TYPE_F32; form >= 0; form = form == EK_TYPE_BF16 ? ATTEND_PAIRS : form == ATTEND_PAIRS ? -1 : form + 1)
+#define EACH_FORM(form)                                                                  \
+    for (int form = EK_TYPE_F32; form >= 0; form = form == EK_TYPE_BF16   ? ATTEND_PAIRS \
+                                                   : form == ATTEND_PAIRS ? -1           \
+                                                                          : form + 1)
 static inline ek_type attend_type(int form)
 {
     return form == ATTEND_PAIRS ? EK_TYPE_BF16 : (ek_type)form;

@@ -34,7 +34,7 @@ double ref_normal(uint64_t key, uint64_t i)
 
 static struct taken {
     struct taken *next;
-} *all_taken;
+} * all_taken;
 
 void *ref_take(size_t n)
 {
@@ -98,7 +98,8 @@ ek_view ref_uniforms(ek_type t, uint64_t key, double low, double high, int n_dim
     read_dims(dim, n_dims, ap);
     va_end(ap);
     ek_view v = dense(t, n_dims, dim);
-    for (int64_t i = 0, n = ref_count(&v); i < n; i++) ref_set(&v, i, low + (high - low) * ref_uniform(key, (uint64_t)i));
+    for (int64_t i = 0, n = ref_count(&v); i < n; i++)
+        ref_set(&v, i, low + (high - low) * ref_uniform(key, (uint64_t)i));
     return v;
 }
 
@@ -275,14 +276,17 @@ ek_view ref_qvalues(const ek_qview *q)
     double s = 0, b = 0, global = q->global_scale > 0 ? q->global_scale / 2688.0 : 1;
     for (int64_t i = 0, n = ref_count(&v); i < n; i++) {
         int64_t bit = i * q->bits; /* rows are whole bytes, so the tensor is one bit string */
-        unsigned two = bytes[bit / 8] | (unsigned)bytes[bit / 8 + 1] << 8, code = two >> bit % 8 & ((1u << q->bits) - 1);
+        unsigned two = bytes[bit / 8] | (unsigned)bytes[bit / 8 + 1] << 8,
+                 code = two >> bit % 8 & ((1u << q->bits) - 1);
         if (i % q->group == 0) {
             int64_t g = i / cols * (cols / q->group) + i % cols / q->group;
             s = ref_get(&q->scales, g);
             if (q->mode == EK_AFFINE) b = ref_get(&q->biases, g);
             else s = (q->mode == EK_NVFP4 ? e4m3((int)s) : ldexp(1, (int)s - 127)) * global;
         }
-        to[i] = (float)(q->mode == EK_AFFINE ? s * code + b : q->mode == EK_MXFP8 ? e4m3((int)code) * s : e2m1((int)code) * s);
+        to[i] = (float)(q->mode == EK_AFFINE  ? s * code + b
+                        : q->mode == EK_MXFP8 ? e4m3((int)code) * s
+                                              : e2m1((int)code) * s);
     }
     return v;
 }
@@ -362,7 +366,8 @@ void ref_close(const ek_view *y, const double *want, double rtol, double atol, c
         va_start(ap, shape);
         where(shape, ap);
         va_end(ap);
-        fail_msg("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g", (long long)i, (long long)n, want[i], atol, rtol, got);
+        fail_msg("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g", (long long)i, (long long)n, want[i], atol,
+                 rtol, got);
     }
 }
 
@@ -383,7 +388,8 @@ void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...)
     assert_int_equal(n, ref_count(got));
     assert_int_equal(want->type, got->type);
     for (int64_t i = 0; i < n; i++)
-        if (memcmp((char *)want->data + ref_place(want, i) * (int64_t)s, (char *)got->data + ref_place(got, i) * (int64_t)s, s)) {
+        if (memcmp((char *)want->data + ref_place(want, i) * (int64_t)s,
+                   (char *)got->data + ref_place(got, i) * (int64_t)s, s)) {
             if (first < 0) first = i;
             differ++;
         }

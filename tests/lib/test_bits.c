@@ -25,10 +25,12 @@ static void test_rows(void **state)
             for (ek_precision p = EK_EXACT; p <= EK_BFLOAT16; p++) {
                 if (p && (!t || forms[f].mode != EK_AFFINE)) continue;
                 int n = t ? 150 : 256;
-                ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = t ? ref_normals(EK_TYPE_BF16, 2, 1, 2, n, K) : ref_normals(EK_TYPE_BF16, 2, 1, 2, K, n);
+                ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K),
+                        w = t ? ref_normals(EK_TYPE_BF16, 2, 1, 2, n, K) : ref_normals(EK_TYPE_BF16, 2, 1, 2, K, n);
                 ek_qview q = ref_quantised(forms[f].mode, forms[f].bits, forms[f].group, &w);
                 ek_view y = ref_new(EK_TYPE_F32, 2, M, n);
-                for (int m = 0; m < M; m++) MUST(ek_quantized_matmul(ek_view_slice(y, 0, m, m + 1), ek_view_slice(x, 0, m, m + 1), &q, t, p));
+                for (int m = 0; m < M; m++)
+                    MUST(ek_quantized_matmul(ek_view_slice(y, 0, m, m + 1), ek_view_slice(x, 0, m, m + 1), &q, t, p));
                 for (int m = 2; m <= M; m += ref_all ? 1 : m < 10 ? 1 : 11) {
                     ek_view part = ref_new(EK_TYPE_F32, 2, m, n), head = ek_view_slice(y, 0, 0, m);
                     MUST(ek_quantized_matmul(part, ek_view_slice(x, 0, 0, m), &q, t, p));
@@ -88,24 +90,32 @@ static void test_broadcast(void **state)
             for (int t = 0; t < 2; t++) {
                 ek_view whole = ref_normals(EK_TYPE_F32, 3, 1, 4, B, H, ROOM, D);
                 ek_qview q = ref_quantised(EK_AFFINE, BITS[b], GROUPS[g], &whole);
-                q.codes = ek_view_slice(q.codes, 2, 0, S), q.scales = ek_view_slice(q.scales, 2, 0, S), q.biases = ek_view_slice(q.biases, 2, 0, S);
+                q.codes = ek_view_slice(q.codes, 2, 0, S), q.scales = ek_view_slice(q.scales, 2, 0, S),
+                q.biases = ek_view_slice(q.biases, 2, 0, S);
                 for (int r = 0; r < 4; r++)
                     for (int l = 0; l < 10; l++) {
                         if (!ref_all && number++ % 3) continue; /* thinned to a third */
                         int R = rs[r], L = ls[l], n = t ? S : D, k = t ? D : S;
-                        ek_view x = ref_normals(EK_TYPE_F32, 4, 1, 5, B, H, R, L, k), y = ref_new(EK_TYPE_F32, 5, B, H, R, L, n), y2 = ref_like(&y, EK_TYPE_F32);
+                        ek_view x = ref_normals(EK_TYPE_F32, 4, 1, 5, B, H, R, L, k),
+                                y = ref_new(EK_TYPE_F32, 5, B, H, R, L, n), y2 = ref_like(&y, EK_TYPE_F32);
                         ek_qview wide = q, copy = q;
-                        wide.codes = repeated(q.codes, R), wide.scales = repeated(q.scales, R), wide.biases = repeated(q.biases, R);
-                        copy.codes = ref_dense(&wide.codes), copy.scales = ref_dense(&wide.scales), copy.biases = ref_dense(&wide.biases);
+                        wide.codes = repeated(q.codes, R), wide.scales = repeated(q.scales, R),
+                        wide.biases = repeated(q.biases, R);
+                        copy.codes = ref_dense(&wide.codes), copy.scales = ref_dense(&wide.scales),
+                        copy.biases = ref_dense(&wide.biases);
                         MUST(ek_quantized_matmul(y, x, &wide, t, EK_EXACT));
                         MUST(ek_quantized_matmul(y2, x, &copy, t, EK_EXACT));
-                        ref_same(&y2, &y, "%d bits, group %d, R %d, L %d, %s: copied", BITS[b], GROUPS[g], R, L, t ? "T" : "NT");
+                        ref_same(&y2, &y, "%d bits, group %d, R %d, L %d, %s: copied", BITS[b], GROUPS[g], R, L,
+                                 t ? "T" : "NT");
                         for (int64_t i = 0; i < B * H; i++) {
                             ek_qview one = wide;
-                            one.codes = head(wide.codes, i / H, i % H), one.scales = head(wide.scales, i / H, i % H), one.biases = head(wide.biases, i / H, i % H);
-                            ek_view xh = head(x, i / H, i % H), yh = head(y, i / H, i % H), alone = ref_like(&yh, EK_TYPE_F32);
+                            one.codes = head(wide.codes, i / H, i % H), one.scales = head(wide.scales, i / H, i % H),
+                            one.biases = head(wide.biases, i / H, i % H);
+                            ek_view xh = head(x, i / H, i % H), yh = head(y, i / H, i % H),
+                                    alone = ref_like(&yh, EK_TYPE_F32);
                             MUST(ek_quantized_matmul(alone, xh, &one, t, EK_EXACT));
-                            ref_same(&alone, &yh, "%d bits, group %d, R %d, L %d: head alone", BITS[b], GROUPS[g], R, L);
+                            ref_same(&alone, &yh, "%d bits, group %d, R %d, L %d: head alone", BITS[b], GROUPS[g], R,
+                                     L);
                         }
                         ek_view values = ref_qvalues(&copy); /* and what it equals: the product with the float values */
                         MUST(ek_matmul(y2, x, values, t));
@@ -122,7 +132,8 @@ static void test_long_values(void **state)
     for (int s = 1023; s <= 4097; s += 1537)
         for (int b = 2; b < 6; b++)
             for (int m = 2; m <= 8; m++) {
-                ek_view x = ref_uniforms(EK_TYPE_F32, 5, 0, 1.0 / s, 4, 1, 2, m, s), w = ref_normals(EK_TYPE_F32, 6, 1, 4, 1, 2, s, 128);
+                ek_view x = ref_uniforms(EK_TYPE_F32, 5, 0, 1.0 / s, 4, 1, 2, m, s),
+                        w = ref_normals(EK_TYPE_F32, 6, 1, 4, 1, 2, s, 128);
                 ek_qview q = ref_quantised(EK_AFFINE, BITS[b], 64, &w);
                 ek_view y = ref_new(EK_TYPE_F32, 4, 1, 2, m, 128);
                 MUST(ek_quantized_matmul(y, x, &q, false, EK_EXACT));
@@ -175,11 +186,13 @@ static void test_overlap(void **state)
     (void)state;
     enum { M = 9, K = 64 };
     float *mem = ref_take(4 * M * K * 4 + 8);
-    ek_view w = ref_normals(EK_TYPE_F32, 9, 1, 2, K, K), x = ref_normals(EK_TYPE_F32, 10, 1, 2, M, K), y = ref_new(EK_TYPE_F32, 2, M, K);
+    ek_view w = ref_normals(EK_TYPE_F32, 9, 1, 2, K, K), x = ref_normals(EK_TYPE_F32, 10, 1, 2, M, K),
+            y = ref_new(EK_TYPE_F32, 2, M, K);
     MUST(ek_matmul(y, x, w, true));
     for (int shift = 0; shift < 4; shift++)
         for (int apart = 0; apart <= 3 * M * K; apart += 37) {
-            ek_view in = ek_view_2d((char *)mem + shift, EK_TYPE_F32, M, K), out = ek_view_2d((char *)mem + shift + 4 * (apart % (2 * M * K)), EK_TYPE_F32, M, K);
+            ek_view in = ek_view_2d((char *)mem + shift, EK_TYPE_F32, M, K),
+                    out = ek_view_2d((char *)mem + shift + 4 * (apart % (2 * M * K)), EK_TYPE_F32, M, K);
             memcpy(in.data, x.data, 4 * M * K);
             MUST(ek_matmul(out, in, w, true));
             ref_same(&y, &out, "shifted by %d, output %d elements behind", shift, apart);
@@ -199,7 +212,8 @@ static void test_engine(void **state)
     (void)state;
     enum { N = 120, K = 640, M = 11 };
     for (size_t f = 0; f < 6; f++) {
-        ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = ref_normals(EK_TYPE_BF16, 2, 1, 2, N, K), y = ref_new(EK_TYPE_F32, 2, M, N), e = ref_new(EK_TYPE_F32, 2, M, N);
+        ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = ref_normals(EK_TYPE_BF16, 2, 1, 2, N, K),
+                y = ref_new(EK_TYPE_F32, 2, M, N), e = ref_new(EK_TYPE_F32, 2, M, N);
         ek_qview q = ref_quantised(EK_AFFINE, forms[f].bits, forms[f].group, &w);
         for (ek_precision p = EK_EXACT; p <= EK_INT8; p++) {
             ek_linear l;
@@ -209,12 +223,17 @@ static void test_engine(void **state)
             if (p == EK_EXACT) {
                 assert_int_equal(ek_linear_plan_float(&l, ek_cpu_detect(), N, K, EK_W_F32), EK_OK);
                 l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_widened(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16, forms[f].bits, forms[f].group), EK_OK);
+                assert_int_equal(ek_linear_pack_widened(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16,
+                                                        forms[f].bits, forms[f].group),
+                                 EK_OK);
             } else {
-                assert_int_equal(ek_linear_plan_affine(&l, ek_cpu_detect(), N, K, forms[f].bits, forms[f].group, EK_BF16, true), EK_OK);
+                assert_int_equal(
+                    ek_linear_plan_affine(&l, ek_cpu_detect(), N, K, forms[f].bits, forms[f].group, EK_BF16, true),
+                    EK_OK);
                 assert_int_equal(ek_linear_set_limbs(&l, p == EK_INT16 ? 2 : 1), EK_OK);
                 l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_affine(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16), EK_OK);
+                assert_int_equal(ek_linear_pack_affine(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16),
+                                 EK_OK);
             }
             ek_acts_bind(&a, ref_take(ek_acts_bytes(M, K)), x.data, K, M, K);
             ek_linear_forward(&ops, NULL, &l, &a, e.data, N);
@@ -229,8 +248,8 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_broadcast), cmocka_unit_test(test_long_values), cmocka_unit_test(test_views),
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_rows),  cmocka_unit_test(test_broadcast), cmocka_unit_test(test_long_values),
+        cmocka_unit_test(test_views), cmocka_unit_test(test_overlap),   cmocka_unit_test(test_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,10 +21,14 @@ typedef struct mix {
 
 static mix mix_new(void)
 {
-    mix m = {.x = ref_normals(EK_TYPE_F32, 1, 1, 2, 5, 512), .w = ref_normals(EK_TYPE_F32, 2, 1, 2, 300, 512), .q = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 4, 3, 64),
-             .k = ref_normals(EK_TYPE_BF16, 4, 1, 4, 1, 2, 1500, 64), .v = ref_normals(EK_TYPE_BF16, 5, 1, 4, 1, 2, 1500, 64)};
+    mix m = {.x = ref_normals(EK_TYPE_F32, 1, 1, 2, 5, 512),
+             .w = ref_normals(EK_TYPE_F32, 2, 1, 2, 300, 512),
+             .q = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 4, 3, 64),
+             .k = ref_normals(EK_TYPE_BF16, 4, 1, 4, 1, 2, 1500, 64),
+             .v = ref_normals(EK_TYPE_BF16, 5, 1, 4, 1, 2, 1500, 64)};
     m.qw = ref_quantised(EK_AFFINE, 4, 64, &m.w);
-    m.y = ref_new(EK_TYPE_F32, 2, 5, 300), m.o = ref_new(EK_TYPE_F32, 4, 1, 4, 3, 64), m.n = ref_new(EK_TYPE_F32, 2, 5, 512);
+    m.y = ref_new(EK_TYPE_F32, 2, 5, 300), m.o = ref_new(EK_TYPE_F32, 4, 1, 4, 3, 64),
+    m.n = ref_new(EK_TYPE_F32, 2, 5, 512);
     return m;
 }
 
@@ -139,8 +143,8 @@ static void *call_often(void *arg)
     caller *c = arg;
     for (int i = 0; i < 40; i++) {
         memset(c->m.y.data, 0, 5 * 300 * 4);
-        if (run(&c->m) != EK_DONE || memcmp(c->m.y.data, c->want->y.data, 5 * 300 * 4) || memcmp(c->m.o.data, c->want->o.data, 4 * 3 * 64 * 4) ||
-            memcmp(c->m.n.data, c->want->n.data, 5 * 512 * 4))
+        if (run(&c->m) != EK_DONE || memcmp(c->m.y.data, c->want->y.data, 5 * 300 * 4) ||
+            memcmp(c->m.o.data, c->want->o.data, 4 * 3 * 64 * 4) || memcmp(c->m.n.data, c->want->n.data, 5 * 512 * 4))
             c->failed = true;
         if (c->number == 0 && ek_set_threads(1 + i % 4) != EK_DONE) c->failed = true;
         char want[32]; /* each thread has its own sentence */
@@ -203,7 +207,8 @@ static void test_fork(void **state)
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
-        bool ok = run(&c) == EK_DONE && memcmp(c.y.data, m.y.data, 5 * 300 * 4) == 0 && memcmp(c.o.data, m.o.data, 4 * 3 * 64 * 4) == 0;
+        bool ok = run(&c) == EK_DONE && memcmp(c.y.data, m.y.data, 5 * 300 * 4) == 0 &&
+                  memcmp(c.o.data, m.o.data, 4 * 3 * 64 * 4) == 0;
         _exit(ok ? 0 : 1);
     }
     int status = -1;
@@ -223,20 +228,25 @@ static void test_rms_norm(void **state)
         for (int s = 0; s < 8; s++)
             for (int weighted = 0; weighted < 2; weighted++) {
                 int n = sizes[s];
-                ek_view x = ref_normals(t, 1, 3, 3, 2, 5, n), w = ref_normals(t, 2, 1, 1, n), y = ref_like(&x, EK_TYPE_F32);
+                ek_view x = ref_normals(t, 1, 3, 3, 2, 5, n), w = ref_normals(t, 2, 1, 1, n),
+                        y = ref_like(&x, EK_TYPE_F32);
                 MUST(ek_rms_norm(y, x, weighted ? &w : NULL, 1e-6f));
                 double *want = ref_take(sizeof *want * (size_t)ref_count(&x));
                 for (int64_t r = 0; r < 10; r++) {
                     double ss = 0;
                     for (int i = 0; i < n; i++) ss += ref_get(&x, r * n + i) * ref_get(&x, r * n + i);
-                    for (int i = 0; i < n; i++) want[r * n + i] = ref_get(&x, r * n + i) / sqrt(ss / n + 1e-6) * (weighted ? ref_get(&w, i) : 1);
+                    for (int i = 0; i < n; i++)
+                        want[r * n + i] = ref_get(&x, r * n + i) / sqrt(ss / n + 1e-6) *
+                                          (weighted ? ref_get(&w, i) : 1);
                 }
                 ref_close(&y, want, 1e-6, 1e-7, "rms norm of %d, type %d", n, (int)t);
-                ek_view turned = ek_view_swap(ref_new(t, 3, n, 5, 2), 0, 2), out = ek_view_reverse(ref_like(&x, EK_TYPE_F32), 1), alone = ref_new(EK_TYPE_F32, 1, n);
+                ek_view turned = ek_view_swap(ref_new(t, 3, n, 5, 2), 0, 2),
+                        out = ek_view_reverse(ref_like(&x, EK_TYPE_F32), 1), alone = ref_new(EK_TYPE_F32, 1, n);
                 MUST(ek_copy(turned, x));
                 MUST(ek_rms_norm(out, turned, weighted ? &w : NULL, 1e-6f));
                 ref_same(&y, &out, "views, %d", n);
-                ek_view row = ek_view_1d((char *)x.data + 7 * n * (t == EK_TYPE_F32 ? 4 : 2), t, n), got = ek_view_1d((float *)y.data + 7 * n, EK_TYPE_F32, n);
+                ek_view row = ek_view_1d((char *)x.data + 7 * n * (t == EK_TYPE_F32 ? 4 : 2), t, n),
+                        got = ek_view_1d((float *)y.data + 7 * n, EK_TYPE_F32, n);
                 MUST(ek_rms_norm(alone, row, weighted ? &w : NULL, 1e-6f));
                 ref_same(&alone, &got, "a row alone, %d", n);
                 if (t == EK_TYPE_F32) {
@@ -256,8 +266,13 @@ static void test_rope(void **state)
             enum { B = 2, H = 3, L = 7 };
             int n = dims[d], turned = kind == 1 ? n / 2 : n;
             int64_t positions[B] = {5, 30000};
-            ek_rope_options o = {.theta = kind == 2 ? 1e6 : 0, .dims = kind == 1 ? turned : 0, .pairs = kind == 3 ? n / 8 : 0, .interleaved = kind == 4,
-                                 .position = 1234, .positions = kind == 5 ? positions : NULL, .factor = kind == 2 ? 8 : 0};
+            ek_rope_options o = {.theta = kind == 2 ? 1e6 : 0,
+                                 .dims = kind == 1 ? turned : 0,
+                                 .pairs = kind == 3 ? n / 8 : 0,
+                                 .interleaved = kind == 4,
+                                 .position = 1234,
+                                 .positions = kind == 5 ? positions : NULL,
+                                 .factor = kind == 2 ? 8 : 0};
             ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 4, B, H, L, n), y = ref_like(&x, EK_TYPE_F32);
             MUST(ek_rope(y, x, &o));
             double *want = ref_take(sizeof *want * (size_t)ref_count(&x));
@@ -265,7 +280,8 @@ static void test_rope(void **state)
                 for (int i = 0; i < n; i++) want[r * n + i] = ref_get(&x, r * n + i);
                 for (int j = 0; j < (o.pairs ? o.pairs : turned / 2); j++) {
                     /* the angle in float32, as transformers has it */
-                    float f = 1.0f / (float)pow(o.theta ? o.theta : 10000, (double)((float)(2 * j) / (float)turned)) / (o.factor ? (float)o.factor : 1);
+                    float f = 1.0f / (float)pow(o.theta ? o.theta : 10000, (double)((float)(2 * j) / (float)turned)) /
+                              (o.factor ? (float)o.factor : 1);
                     double a = (double)((float)((kind == 5 ? positions[r / (H * L)] : 1234) + r % L) * f);
                     int i0 = o.interleaved ? 2 * j : j, i1 = o.interleaved ? 2 * j + 1 : j + turned / 2;
                     double x0 = ref_get(&x, r * n + i0), x1 = ref_get(&x, r * n + i1);
@@ -275,7 +291,8 @@ static void test_rope(void **state)
             /* an ulp of a frequency moves the angle by position * 6e-8 */
             ref_near(&y, want, kind == 5 ? 8e-3 : 4e-4, "rope of %d, kind %d", n, kind);
             for (int l = 0; l < L && kind != 5; l += 3) { /* a row alone, at its position */
-                ek_view row = ek_view_slice(x, 2, l, l + 1), got = ek_view_slice(y, 2, l, l + 1), alone = ref_like(&row, EK_TYPE_F32);
+                ek_view row = ek_view_slice(x, 2, l, l + 1), got = ek_view_slice(y, 2, l, l + 1),
+                        alone = ref_like(&row, EK_TYPE_F32);
                 ek_rope_options at = o;
                 at.position += l;
                 MUST(ek_rope(alone, row, &at));
@@ -304,8 +321,8 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_hook), cmocka_unit_test(test_concurrent),
-        cmocka_unit_test(test_rounding_mode), cmocka_unit_test(test_fork), cmocka_unit_test(test_rms_norm),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_hook),  cmocka_unit_test(test_concurrent),
+        cmocka_unit_test(test_rounding_mode), cmocka_unit_test(test_fork),  cmocka_unit_test(test_rms_norm),
         cmocka_unit_test(test_rope),          cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,14 +9,16 @@
 static void refused(ek_status got, ek_status want, const char *call, const char *a, const char *b)
 {
     if (got != want) fail_msg("%s: %s, want %s (%s)", call, ek_status_name(got), ek_status_name(want), ek_last_error());
-    if (!strstr(ek_last_error(), a) || !strstr(ek_last_error(), b)) fail_msg("%s: \"%s\" lacks %s or %s", call, ek_last_error(), a, b);
+    if (!strstr(ek_last_error(), a) || !strstr(ek_last_error(), b))
+        fail_msg("%s: \"%s\" lacks %s or %s", call, ek_last_error(), a, b);
 }
 #define BAD(expr, a, b) refused(expr, EK_BAD_ARGUMENT, #expr, a, b)
 
 static void test_products(void **state) /* op-test-cases 1.6 */
 {
     (void)state;
-    ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 2, 32, 512), x = ref_normals(EK_TYPE_F32, 2, 1, 2, 10, 512), y = ref_new(EK_TYPE_F32, 2, 10, 32);
+    ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 2, 32, 512), x = ref_normals(EK_TYPE_F32, 2, 1, 2, 10, 512),
+            y = ref_new(EK_TYPE_F32, 2, 10, 32);
     memset(y.data, 0x5a, 10 * 32 * 4);
     ek_view before = ref_dense(&y);
     ek_qview q = ref_quantised(EK_AFFINE, 4, 64, &w), bad = q;
@@ -53,7 +55,9 @@ static void test_products(void **state) /* op-test-cases 1.6 */
     BAD(ek_quantized_matmul(y, x, NULL, true, EK_EXACT), "w", "missing");
     BAD(ek_matmul(y, x, ref_new(EK_TYPE_F32, 2, 512, 33), false), "[10, 32]", "[10, 33]");
     BAD(ek_matmul(y, x, ref_new(EK_TYPE_F32, 2, 511, 32), false), "[10, 512]", "[511, 32]");
-    BAD(ek_matmul(ref_new(EK_TYPE_F32, 3, 2, 10, 32), ref_new(EK_TYPE_F32, 3, 2, 10, 512), ref_new(EK_TYPE_F32, 3, 3, 32, 512), true), "[2, 10, 512]", "[3, 32, 512]");
+    BAD(ek_matmul(ref_new(EK_TYPE_F32, 3, 2, 10, 32), ref_new(EK_TYPE_F32, 3, 2, 10, 512),
+                  ref_new(EK_TYPE_F32, 3, 3, 32, 512), true),
+        "[2, 10, 512]", "[3, 32, 512]");
     ref_same(&before, &y, "the output after refusals");
     ref_free_all();
 }
@@ -64,9 +68,9 @@ static void test_modes(void **state)
     static const struct {
         ek_quant_mode mode;
         int bits, group;
-    } none[] = {{EK_AFFINE, 7, 64}, {EK_AFFINE, 1, 64}, {EK_AFFINE, 9, 64}, {EK_AFFINE, 4, 16}, {EK_AFFINE, 4, 256}, {EK_MXFP4, 3, 32},
-                {EK_MXFP4, 4, 64},  {EK_MXFP8, 3, 32},  {EK_MXFP8, 7, 32},  {EK_MXFP8, 8, 16},  {EK_MXFP8, 4, 32},   {EK_NVFP4, 3, 16},
-                {EK_NVFP4, 4, 64},  {EK_NVFP4, 4, 32},  {EK_AFFINE, -4, 64}};
+    } none[] = {{EK_AFFINE, 7, 64}, {EK_AFFINE, 1, 64}, {EK_AFFINE, 9, 64}, {EK_AFFINE, 4, 16}, {EK_AFFINE, 4, 256},
+                {EK_MXFP4, 3, 32},  {EK_MXFP4, 4, 64},  {EK_MXFP8, 3, 32},  {EK_MXFP8, 7, 32},  {EK_MXFP8, 8, 16},
+                {EK_MXFP8, 4, 32},  {EK_NVFP4, 3, 16},  {EK_NVFP4, 4, 64},  {EK_NVFP4, 4, 32},  {EK_AFFINE, -4, 64}};
     ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 2, 4, 512);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         ek_qview q = ref_qnew(none[i].mode == EK_AFFINE ? EK_AFFINE : none[i].mode, 4, 64, EK_TYPE_F32, &w);
@@ -91,8 +95,10 @@ static void test_modes(void **state)
     ek_qview fp = ref_quantised(EK_MXFP4, 4, 32, &m), af = ref_quantised(EK_AFFINE, 4, 32, &m);
     refused(ek_quantized_matmul(y, x, &fp, true, EK_INT8), EK_NOT_SUPPORTED, "int8 mxfp4", "affine", "transposed");
     refused(ek_quantized_matmul(y, x, &af, false, EK_INT16), EK_NOT_SUPPORTED, "int16 NT", "affine", "transposed");
-    refused(ek_quantized_matmul(y, x, &fp, true, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 mxfp4", "bf16 activations", "floating-point mode");
-    refused(ek_quantized_matmul(y, x, &af, false, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 NT", "bf16 activations", "not transposed");
+    refused(ek_quantized_matmul(y, x, &fp, true, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 mxfp4", "bf16 activations",
+            "floating-point mode");
+    refused(ek_quantized_matmul(y, x, &af, false, EK_BFLOAT16), EK_NOT_SUPPORTED, "bf16 NT", "bf16 activations",
+            "not transposed");
     ek_packed *p;
     MUST(ek_pack_quantized(&p, &fp, true));
     refused(ek_packed_matmul(y, x, p, EK_INT8), EK_NOT_SUPPORTED, "int8 packed", "affine", "[64, 64]");
@@ -110,7 +116,8 @@ static void test_modes(void **state)
 static void test_gather(void **state)
 {
     (void)state;
-    ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 3, 3, 32, 64), x = ref_new(EK_TYPE_F32, 3, 2, 1, 64), y = ref_new(EK_TYPE_F32, 3, 2, 1, 32);
+    ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 3, 3, 32, 64), x = ref_new(EK_TYPE_F32, 3, 2, 1, 64),
+            y = ref_new(EK_TYPE_F32, 3, 2, 1, 32);
     ek_qview q = ref_quantised(EK_AFFINE, 4, 64, &w);
     ek_view rhs = ref_new(EK_TYPE_U32, 1, 2), three = ref_new(EK_TYPE_U32, 1, 3);
     ((uint32_t *)rhs.data)[1] = 3;
@@ -120,7 +127,8 @@ static void test_gather(void **state)
     ((uint32_t *)rhs.data)[1] = 2;
     BAD(ek_gather_qmm(y, x, &q, &three, &rhs, true, EK_EXACT), "[3]", "[2]");
     BAD(ek_gather_qmm(y, x, &q, NULL, NULL, true, EK_EXACT), "[2]", "[3]");
-    BAD(ek_gather_qmm(ref_new(EK_TYPE_F32, 3, 3, 1, 32), x, &q, NULL, &rhs, true, EK_EXACT), "[3, 1, 32]", "[2, 1, 32]");
+    BAD(ek_gather_qmm(ref_new(EK_TYPE_F32, 3, 3, 1, 32), x, &q, NULL, &rhs, true, EK_EXACT), "[3, 1, 32]",
+        "[2, 1, 32]");
     ek_view floats = ref_new(EK_TYPE_F32, 1, 2);
     BAD(ek_gather_qmm(y, x, &q, NULL, &floats, true, EK_EXACT), "[2] of f32", "u32");
     ref_free_all();
@@ -129,7 +137,8 @@ static void test_gather(void **state)
 static void test_sdpa(void **state)
 {
     (void)state;
-    ek_view q = ref_new(EK_TYPE_F32, 4, 2, 4, 3, 64), k = ref_new(EK_TYPE_F32, 4, 2, 2, 9, 64), y = ref_new(EK_TYPE_F32, 4, 2, 4, 3, 64);
+    ek_view q = ref_new(EK_TYPE_F32, 4, 2, 4, 3, 64), k = ref_new(EK_TYPE_F32, 4, 2, 2, 9, 64),
+            y = ref_new(EK_TYPE_F32, 4, 2, 4, 3, 64);
     BAD(ek_sdpa(y, q, ref_new(EK_TYPE_F32, 4, 2, 3, 9, 64), k, NULL), "[2, 3, 9, 64]", "[2, 4, 3, 64]");
     BAD(ek_sdpa(y, q, k, ref_new(EK_TYPE_F32, 4, 2, 2, 8, 64), NULL), "[2, 2, 8, 64]", "[2, 2, 9, 64]");
     BAD(ek_sdpa(y, q, ref_new(EK_TYPE_F32, 4, 2, 2, 9, 63), k, NULL), "[2, 2, 9, 63]", "[2, 4, 3, 64]");
@@ -142,13 +151,15 @@ static void test_sdpa(void **state)
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.mask = &words}), "[9] of u32", "[2, 4, 3, 9]");
     ek_view half = ref_new(EK_TYPE_BF16, 4, 2, 2, 9, 64);
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.precision = EK_INT8}), "precision 2", "EK_BFLOAT16");
-    BAD(ek_sdpa(y, q, half, half, &(ek_sdpa_options){.precision = EK_BFLOAT16}), "[2, 4, 3, 64] of f32", "[2, 2, 9, 64] of bf16");
+    BAD(ek_sdpa(y, q, half, half, &(ek_sdpa_options){.precision = EK_BFLOAT16}), "[2, 4, 3, 64] of f32",
+        "[2, 2, 9, 64] of bf16");
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.window = -1}), "-1", "[2, 4, 3, 64]");
     int64_t far[2] = {0, INT64_MIN};
     BAD(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.key_start = far}), "key_start", "1");
     BAD(ek_sdpa_quantized(y, q, NULL, NULL, NULL), "k", "missing");
     ek_qview kq = ref_quantised(EK_AFFINE, 4, 32, &k), vq = kq;
-    vq.codes = ek_view_slice(vq.codes, 2, 0, 8), vq.scales = ek_view_slice(vq.scales, 2, 0, 8), vq.biases = ek_view_slice(vq.biases, 2, 0, 8);
+    vq.codes = ek_view_slice(vq.codes, 2, 0, 8), vq.scales = ek_view_slice(vq.scales, 2, 0, 8),
+    vq.biases = ek_view_slice(vq.biases, 2, 0, 8);
     BAD(ek_sdpa_quantized(y, q, &kq, &vq, NULL), "[2, 2, 8, 64]", "[2, 2, 9, 64]");
     /* windows longer than anything, and rows before the first key */
     MUST(ek_sdpa(y, q, k, k, &(ek_sdpa_options){.window = INT64_MAX, .causal = true}));
@@ -249,7 +260,8 @@ static void test_empty(void **state)
     }
     MUST(ek_quantize(&q, ek_view_2d(NULL, EK_TYPE_F32, 5, 0)));
     MUST(ek_dequantize(ek_view_2d(NULL, EK_TYPE_F32, 5, 0), &q));
-    ek_view a = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 2, 3, 8), k = ek_view_4d(NULL, EK_TYPE_F32, 1, 1, 0, 8), out = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 2, 3, 8);
+    ek_view a = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 2, 3, 8), k = ek_view_4d(NULL, EK_TYPE_F32, 1, 1, 0, 8),
+            out = ref_normals(EK_TYPE_F32, 3, 1, 4, 1, 2, 3, 8);
     MUST(ek_sdpa(out, a, k, k, &(ek_sdpa_options){.causal = true})); /* no keys: zeros */
     for (int i = 0; i < 48; i++) assert_true(ref_get(&out, i) == 0);
     ek_view none4 = ek_view_4d(NULL, EK_TYPE_F32, 1, 2, 0, 8);
@@ -271,7 +283,9 @@ static void test_random_views(void **state)
     for (int i = 0; i < tries; i++) {
         ek_view v[3];
         for (int n = 0; n < 3; n++) {
-            v[n] = (ek_view){.data = n ? mem + 4096 : out + 4096, .type = (ek_type)(3 * ref_uniform(9, at++)), .n_dims = (int)(4 * ref_uniform(9, at++))};
+            v[n] = (ek_view){.data = n ? mem + 4096 : out + 4096,
+                             .type = (ek_type)(3 * ref_uniform(9, at++)),
+                             .n_dims = (int)(4 * ref_uniform(9, at++))};
             if (ref_uniform(9, at++) < 0.02) v[n].n_dims = -1;
             for (int d = 0; d < v[n].n_dims; d++) {
                 static const int64_t dims[] = {0, 1, 1, 2, 2, 3, 4, 4, 8, 8, 8, -1};
@@ -295,8 +309,9 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_modes), cmocka_unit_test(test_gather), cmocka_unit_test(test_sdpa),
-        cmocka_unit_test(test_rowwise),  cmocka_unit_test(test_views), cmocka_unit_test(test_empty),  cmocka_unit_test(test_random_views),
+        cmocka_unit_test(test_products), cmocka_unit_test(test_modes),        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_sdpa),     cmocka_unit_test(test_rowwise),      cmocka_unit_test(test_views),
+        cmocka_unit_test(test_empty),    cmocka_unit_test(test_random_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

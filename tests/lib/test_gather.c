@@ -25,7 +25,7 @@ static const setting settings[] = {
 static const struct {
     int m, n, k;
     bool t;
-} shapes[] = {{1, 32, 128, true},  {32, 32, 256, true}, {1, 32, 256, true},  {32, 256, 32, false}, {1, 256, 32, false},
+} shapes[] = {{1, 32, 128, true},  {32, 32, 256, true}, {1, 32, 256, true},   {32, 256, 32, false}, {1, 256, 32, false},
               {32, 32, 512, true}, {1, 32, 512, true},  {32, 512, 32, false}, {1, 512, 32, false}};
 
 static ek_view indices(int n_dims, const int *dim, const int *value)
@@ -46,7 +46,10 @@ static ek_view matrix(const ek_view *v, int64_t i)
 {
     ek_view m = *v;
     for (int d = v->n_dims - 3; d >= 0; d--) {
-        m.data = (char *)m.data + i % v->dim[d] * v->stride[d] * (v->type == EK_TYPE_U8 ? 1 : v->type == EK_TYPE_F32 || v->type == EK_TYPE_U32 ? 4 : 2);
+        m.data = (char *)m.data + i % v->dim[d] * v->stride[d] *
+                                      (v->type == EK_TYPE_U8                              ? 1
+                                       : v->type == EK_TYPE_F32 || v->type == EK_TYPE_U32 ? 4
+                                                                                          : 2);
         i /= v->dim[d];
     }
     m.n_dims = 2;
@@ -64,14 +67,16 @@ static ek_qview qmatrix(const ek_qview *q, int64_t i)
 }
 
 /* y's i-th matrix against x's l-th times q's r-th. */
-static void check_one(const ek_view *y, int64_t i, const ek_view *x, int64_t l, const ek_qview *q, int64_t r, bool transpose, double tol)
+static void check_one(const ek_view *y, int64_t i, const ek_view *x, int64_t l, const ek_qview *q, int64_t r,
+                      bool transpose, double tol)
 {
     ek_view got = matrix(y, i), xm = matrix(x, l), alone = ref_like(&got, EK_TYPE_F32);
     ek_qview qm = qmatrix(q, r);
     ek_view values = ref_qvalues(&qm);
     MUST(ek_quantized_matmul(alone, xm, &qm, transpose, EK_EXACT));
     ref_same(&alone, &got, "gathered %d: %d with %d", (int)i, (int)l, (int)r);
-    ref_close(&got, ref_matmul(&xm, &values, transpose, &got), 1e-5, tol, "gathered %d: %d with %d", (int)i, (int)l, (int)r);
+    ref_close(&got, ref_matmul(&xm, &values, transpose, &got), 1e-5, tol, "gathered %d: %d with %d", (int)i, (int)l,
+              (int)r);
 }
 
 static void test_gather(void **state)
@@ -87,12 +92,18 @@ static void test_gather(void **state)
             ek_qview q = ref_quantised(g->mode, bits, group, &w);
             ek_view lhs = g->n_l ? indices(g->n_l, g->l, g->lhs) : indices(1, g->a, (int[]){0, 1, 2, 3});
             ek_view rhs = indices(g->n_r, g->r, g->rhs);
-            ek_view y = g->n_r == 1 ? ref_new(EK_TYPE_F32, 3, (int)(lhs.dim[0] > rhs.dim[0] ? lhs.dim[0] : rhs.dim[0]), m, n)
-                                    : ref_new(EK_TYPE_F32, 4, 3, 2, m, n);
+            ek_view y = g->n_r == 1
+                            ? ref_new(EK_TYPE_F32, 3, (int)(lhs.dim[0] > rhs.dim[0] ? lhs.dim[0] : rhs.dim[0]), m, n)
+                            : ref_new(EK_TYPE_F32, 4, 3, 2, m, n);
             MUST(ek_gather_qmm(y, x, &q, g->n_l ? &lhs : NULL, &rhs, t, EK_EXACT));
             for (int64_t i = 0; i < ref_count(&y) / (m * n); i++) {
                 uint32_t *lv = lhs.data, *rv = rhs.data;
-                int64_t l = g->n_r == 2 ? lv[i] : lhs.dim[0] == 1 ? lv[0] : lv[i], r = g->n_r == 2 ? rv[i / 2] : rhs.dim[0] == 1 ? rv[0] : rv[i];
+                int64_t l = g->n_r == 2       ? lv[i]
+                            : lhs.dim[0] == 1 ? lv[0]
+                                              : lv[i],
+                        r = g->n_r == 2       ? rv[i / 2]
+                            : rhs.dim[0] == 1 ? rv[0]
+                                              : rv[i];
                 check_one(&y, i, &x, l, &q, r, t, 1e-4);
             }
             ref_free_all();
@@ -103,7 +114,8 @@ static void test_matrix_path(void **state)
 {
     (void)state;
     for (int mode = 0; mode < 2; mode++) {
-        ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 3, 3, 64, 512), w = ref_normals(EK_TYPE_F32, 2, 1, 3, 4, 512, 512), y = ref_new(EK_TYPE_F32, 3, 3, 64, 512);
+        ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 3, 3, 64, 512), w = ref_normals(EK_TYPE_F32, 2, 1, 3, 4, 512, 512),
+                y = ref_new(EK_TYPE_F32, 3, 3, 64, 512);
         ek_qview q = mode ? ref_quantised(EK_MXFP4, 4, 32, &w) : ref_quantised(EK_AFFINE, 4, 64, &w);
         ek_view lhs = indices(1, (int[]){3}, (int[]){0, 1, 2}), rhs = indices(1, (int[]){3}, (int[]){0, 2, 3});
         MUST(ek_gather_qmm(y, x, &q, &lhs, &rhs, true, EK_EXACT));
@@ -120,24 +132,32 @@ static void test_sorted(void **state)
         int l, k, d;
         bool t;
         ek_quant_mode mode;
-    } rows[] = {{32, 512, 512, true, EK_AFFINE},   {32, 512, 544, true, EK_MXFP4},   {32, 512, 544, true, EK_NVFP4},  {32, 512, 544, true, EK_MXFP8},
-                {39, 512, 512, true, EK_AFFINE},   {128, 512, 512, true, EK_AFFINE}, {133, 512, 512, true, EK_AFFINE}, {133, 512, 555, true, EK_AFFINE},
-                {64, 512, 512, false, EK_AFFINE},  {133, 512, 512, false, EK_AFFINE}, {133, 512, 544, false, EK_AFFINE}, {64, 512, 544, false, EK_MXFP4},
+    } rows[] = {{32, 512, 512, true, EK_AFFINE},   {32, 512, 544, true, EK_MXFP4},    {32, 512, 544, true, EK_NVFP4},
+                {32, 512, 544, true, EK_MXFP8},    {39, 512, 512, true, EK_AFFINE},   {128, 512, 512, true, EK_AFFINE},
+                {133, 512, 512, true, EK_AFFINE},  {133, 512, 555, true, EK_AFFINE},  {64, 512, 512, false, EK_AFFINE},
+                {133, 512, 512, false, EK_AFFINE}, {133, 512, 544, false, EK_AFFINE}, {64, 512, 544, false, EK_MXFP4},
                 {64, 512, 544, false, EK_NVFP4},   {64, 512, 544, false, EK_MXFP8}};
     enum { E = 4, I = 2 };
     for (size_t s = 0; s < sizeof rows / sizeof *rows; s++) {
         if (!ref_all && s % 2) continue; /* thinned to half */
         int L = rows[s].l, K = rows[s].k, D = rows[s].d;
-        ek_view x = ref_normals(EK_TYPE_F32, 1, 1 / sqrt(K), 4, L, 1, 1, K), w = rows[s].t ? ref_normals(EK_TYPE_F32, 2, 1, 3, E, D, K) : ref_normals(EK_TYPE_F32, 2, 1, 3, E, K, D);
+        ek_view x = ref_normals(EK_TYPE_F32, 1, 1 / sqrt(K), 4, L, 1, 1, K),
+                w = rows[s].t ? ref_normals(EK_TYPE_F32, 2, 1, 3, E, D, K) : ref_normals(EK_TYPE_F32, 2, 1, 3, E, K, D);
         ek_quant_mode mode = rows[s].mode;
-        ek_qview q = ref_quantised(mode, mode == EK_MXFP8 ? 8 : 4, mode == EK_AFFINE ? 32 : mode == EK_NVFP4 ? 16 : 32, &w);
-        ek_view lhs = ref_new(EK_TYPE_U32, 2, L, 1), rhs = ref_new(EK_TYPE_U32, 2, L, I), y = ref_new(EK_TYPE_F32, 4, L, I, 1, D);
+        ek_qview q = ref_quantised(mode, mode == EK_MXFP8 ? 8 : 4,
+                                   mode == EK_AFFINE  ? 32
+                                   : mode == EK_NVFP4 ? 16
+                                                      : 32,
+                                   &w);
+        ek_view lhs = ref_new(EK_TYPE_U32, 2, L, 1), rhs = ref_new(EK_TYPE_U32, 2, L, I),
+                y = ref_new(EK_TYPE_F32, 4, L, I, 1, D);
         for (int i = 0; i < L; i++) ((uint32_t *)lhs.data)[i] = (uint32_t)i;
         for (int i = 0; i < L * I; i++) ((uint32_t *)rhs.data)[i] = (uint32_t)(E * ref_uniform(3, (uint64_t)i));
         MUST(ek_gather_qmm(y, x, &q, &lhs, &rhs, rows[s].t, EK_EXACT));
         /* the same, sorted by expert */
         int order[133 * I], n = 0;
-        ek_view lhs2 = ref_new(EK_TYPE_U32, 1, L * I), rhs2 = ref_new(EK_TYPE_U32, 1, L * I), y2 = ref_new(EK_TYPE_F32, 3, L * I, 1, D);
+        ek_view lhs2 = ref_new(EK_TYPE_U32, 1, L * I), rhs2 = ref_new(EK_TYPE_U32, 1, L * I),
+                y2 = ref_new(EK_TYPE_F32, 3, L * I, 1, D);
         for (uint32_t e = 0; e < E; e++)
             for (int i = 0; i < L * I; i++)
                 if (((uint32_t *)rhs.data)[i] == e) order[n++] = i;
@@ -152,7 +172,8 @@ static void test_sorted(void **state)
         }
         for (int e = 0; e < E; e++) { /* against float64: all rows of an expert together */
             ek_qview qe = qmatrix(&q, e);
-            ek_view values = ref_qvalues(&qe), all = ref_new(EK_TYPE_F32, 2, L, D), xr = ek_view_2d(x.data, EK_TYPE_F32, L, K);
+            ek_view values = ref_qvalues(&qe), all = ref_new(EK_TYPE_F32, 2, L, D),
+                    xr = ek_view_2d(x.data, EK_TYPE_F32, L, K);
             double *want = ref_matmul(&xr, &values, rows[s].t, &all);
             for (int i = 0; i < L * I; i++)
                 if (((uint32_t *)rhs.data)[i] == (uint32_t)e) {
@@ -169,13 +190,16 @@ static void test_sliced(void **state)
     (void)state;
     ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 3, 64, 1, 256), w = ref_normals(EK_TYPE_F32, 2, 1, 3, 8, 128, 256);
     ek_qview q = ref_quantised(EK_AFFINE, 4, 64, &w);
-    ek_view rhs = ref_new(EK_TYPE_U32, 1, 64), y = ref_new(EK_TYPE_F32, 3, 64, 1, 64), y2 = ref_new(EK_TYPE_F32, 3, 64, 1, 64);
+    ek_view rhs = ref_new(EK_TYPE_U32, 1, 64), y = ref_new(EK_TYPE_F32, 3, 64, 1, 64),
+            y2 = ref_new(EK_TYPE_F32, 3, 64, 1, 64);
     for (int i = 0; i < 64; i++) ((uint32_t *)rhs.data)[i] = (uint32_t)(i / 8);
     for (int from = 0; from < 128; from += 64) {
         ek_qview part = q, dense = q;
-        part.codes = ek_view_slice(q.codes, 1, from, from + 64), part.scales = ek_view_slice(q.scales, 1, from, from + 64);
+        part.codes = ek_view_slice(q.codes, 1, from, from + 64),
+        part.scales = ek_view_slice(q.scales, 1, from, from + 64);
         part.biases = ek_view_slice(q.biases, 1, from, from + 64);
-        dense.codes = ref_dense(&part.codes), dense.scales = ref_dense(&part.scales), dense.biases = ref_dense(&part.biases);
+        dense.codes = ref_dense(&part.codes), dense.scales = ref_dense(&part.scales),
+        dense.biases = ref_dense(&part.biases);
         for (ek_precision p = EK_EXACT; p <= EK_BFLOAT16; p++) {
             MUST(ek_gather_qmm(y, x, &part, NULL, &rhs, true, p));
             MUST(ek_gather_qmm(y2, x, &dense, NULL, &rhs, true, p));
@@ -190,14 +214,16 @@ static void test_types(void **state)
     (void)state;
     for (int mode = EK_MXFP4; mode <= EK_MXFP8; mode++)
         for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t++) {
-            ek_view x = ref_normals(t, 1, 1, 2, 32, 256), w = ref_normals(t, 2, 1, 3, 4, 32, 256), y = ref_new(t, 4, 3, 1, 32, 32);
+            ek_view x = ref_normals(t, 1, 1, 2, 32, 256), w = ref_normals(t, 2, 1, 3, 4, 32, 256),
+                    y = ref_new(t, 4, 3, 1, 32, 32);
             ek_view x3 = ek_view_insert(x, 0), rhs = indices(2, (int[]){3, 1}, (int[]){2, 0, 1});
             ek_qview q = ref_quantised((ek_quant_mode)mode, mode == EK_MXFP8 ? 8 : 4, 32, &w);
             MUST(ek_gather_qmm(y, x3, &q, NULL, &rhs, true, EK_EXACT));
             for (int i = 0; i < 3; i++) {
                 ek_qview one = qmatrix(&q, ((uint32_t *)rhs.data)[i]);
                 ek_view values = ref_qvalues(&one), got = matrix(&y, i);
-                ref_close(&got, ref_matmul(&x, &values, true, &got), t == EK_TYPE_BF16 ? 4e-3 : 1e-3, 1e-3, "type %d", (int)t);
+                ref_close(&got, ref_matmul(&x, &values, true, &got), t == EK_TYPE_BF16 ? 4e-3 : 1e-3, 1e-3, "type %d",
+                          (int)t);
             }
             ref_free_all();
         }

@@ -8,7 +8,9 @@
 
 static ek_view all_true(int n_dims, int a, int b, int c, int d)
 {
-    ek_view v = n_dims == 0 ? ref_new(EK_TYPE_U8, 0) : n_dims == 1 ? ref_new(EK_TYPE_U8, 1, a) : ref_new(EK_TYPE_U8, 4, a, b, c, d);
+    ek_view v = n_dims == 0   ? ref_new(EK_TYPE_U8, 0)
+                : n_dims == 1 ? ref_new(EK_TYPE_U8, 1, a)
+                              : ref_new(EK_TYPE_U8, 4, a, b, c, d);
     memset(v.data, 1, (size_t)ref_count(&v));
     return v;
 }
@@ -26,7 +28,8 @@ static ek_view rule(ek_type t, int ql, int kl, bool causal, int window)
     return v;
 }
 
-static void run_same(const ek_view *want, const attend_scene *s, ek_sdpa_options o, const ek_view *mask, const char *what)
+static void run_same(const ek_view *want, const attend_scene *s, ek_sdpa_options o, const ek_view *mask,
+                     const char *what)
 {
     ek_view y = ref_like(&s->y, s->y.type);
     o.mask = mask;
@@ -43,13 +46,17 @@ static void test_equivalence(void **state)
         for (int l = 0; l < 7; l++)
             for (int n = 0; n < 12; n++) {
                 int ql = qls[l], kl = near[n / 3] + n % 3 - 1;
-                if (kl < ql || (!ref_all && ((kl > 300 && (dims[d] == 512 || ql > 9)) || (dims[d] == 512 && n % 3 == 2)))) continue; /* thinned */
+                if (kl < ql ||
+                    (!ref_all && ((kl > 300 && (dims[d] == 512 || ql > 9)) || (dims[d] == 512 && n % 3 == 2))))
+                    continue; /* thinned */
                 attend_scene s = attend_f32((n + l) % 2 ? ATTEND_PAIRS : EK_TYPE_F32, 1, 4, 2, ql, kl, dims[d]);
-                ek_view y = s.y, none[] = {all_true(0, 0, 0, 0, 0), all_true(1, kl, 0, 0, 0), all_true(4, 1, 4, ql, kl), ref_new(EK_TYPE_F32, 4, 1, 1, ql, kl), ref_new(EK_TYPE_BF16, 1, kl)};
+                ek_view y = s.y, none[] = {all_true(0, 0, 0, 0, 0), all_true(1, kl, 0, 0, 0), all_true(4, 1, 4, ql, kl),
+                                           ref_new(EK_TYPE_F32, 4, 1, 1, ql, kl), ref_new(EK_TYPE_BF16, 1, kl)};
                 ek_sdpa_options o = {0};
                 MUST(attend_run(y, s.q, s.k, s.v, &o));
                 for (int m = 0; m < 5; m++) run_same(&y, &s, o, &none[m], "no mask");
-                ek_view causal[] = {rule(EK_TYPE_U8, ql, kl, true, 0), rule(EK_TYPE_F32, ql, kl, true, 0), rule(EK_TYPE_F16, ql, kl, true, 0)};
+                ek_view causal[] = {rule(EK_TYPE_U8, ql, kl, true, 0), rule(EK_TYPE_F32, ql, kl, true, 0),
+                                    rule(EK_TYPE_F16, ql, kl, true, 0)};
                 o.causal = true;
                 MUST(attend_run(y, s.q, s.k, s.v, &o));
                 for (int m = 0; m < 5; m++) run_same(&y, &s, o, &none[m], "causal with a mask that hides nothing");
@@ -57,7 +64,8 @@ static void test_equivalence(void **state)
                 for (int m = 0; m < 3; m++) run_same(&y, &s, o, &causal[m], "causal as a mask");
                 int64_t zero = 0;
                 for (int window = 5; window < kl; window = window * 3 + 20) {
-                    ek_view w[] = {rule(EK_TYPE_U8, ql, kl, true, window), rule(EK_TYPE_F32, ql, kl, true, window), rule(EK_TYPE_U8, ql, kl, false, window)};
+                    ek_view w[] = {rule(EK_TYPE_U8, ql, kl, true, window), rule(EK_TYPE_F32, ql, kl, true, window),
+                                   rule(EK_TYPE_U8, ql, kl, false, window)};
                     o = (ek_sdpa_options){.causal = true, .window = window, .key_start = &zero};
                     MUST(attend_run(y, s.q, s.k, s.v, &o));
                     o = (ek_sdpa_options){.key_start = &zero};
@@ -73,7 +81,12 @@ static void test_equivalence(void **state)
 /* What a pad may hold. */
 static double pad_value(int kind, int64_t i)
 {
-    return kind == 0 ? 1e30 : kind == 1 ? NAN : kind == 2 ? -INFINITY : i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -1e38;
+    return kind == 0    ? 1e30
+           : kind == 1  ? NAN
+           : kind == 2  ? -INFINITY
+           : i % 3 == 0 ? NAN
+           : i % 3 == 1 ? INFINITY
+                        : -1e38;
 }
 
 /* 4.4: p pads in front of a sequence, masked, leave no trace. */
@@ -83,16 +96,18 @@ static void test_left_padding(void **state)
     static const int pads[] = {1, 3, 31, 32, 33, 255}, lengths[] = {1, 20, 300}, dims[] = {64, 256, 72};
     for (int d = 0; d < 3; d++)
         for (int n = 0; n < 3; n++)
-            for (int p = 0; p < 6; p++)
-                EACH_FORM(t) {
-                    int pad = pads[p], len = lengths[n], dim = dims[d], kl = pad + len, ql = len < 5 ? len : 5, kind = p % 4;
+            for (int p = 0; p < 6; p++) EACH_FORM(t)
+                {
+                    int pad = pads[p], len = lengths[n], dim = dims[d], kl = pad + len, ql = len < 5 ? len : 5,
+                        kind = p % 4;
                     attend_scene s = attend_f32(t, 1, 4, 2, ql, kl, dim);
                     for (int64_t h = 0; h < 2; h++)
                         for (int64_t i = 0; i < (int64_t)pad * dim; i++) {
                             ref_set(&s.k, h * kl * dim + i, pad_value(kind, i));
                             ref_set(&s.v, h * kl * dim + i, pad_value(kind, i + 1));
                         }
-                    ek_view mask = all_true(4, 1, 1, 1, kl), added = ref_new(EK_TYPE_F32, 1, kl), square = rule(EK_TYPE_U8, ql, kl, true, 0);
+                    ek_view mask = all_true(4, 1, 1, 1, kl), added = ref_new(EK_TYPE_F32, 1, kl),
+                            square = rule(EK_TYPE_U8, ql, kl, true, 0);
                     for (int j = 0; j < pad; j++) {
                         ((uint8_t *)mask.data)[j] = 0;
                         ref_set(&added, j, -INFINITY);
@@ -100,10 +115,12 @@ static void test_left_padding(void **state)
                     }
                     for (int causal = 0; causal < 2; causal++) {
                         ek_sdpa_options o = {.causal = causal};
-                        MUST(attend_run(s.y, s.q, ek_view_slice(s.k, 2, pad, kl), ek_view_slice(s.v, 2, pad, kl), &o)); /* unpadded */
+                        MUST(attend_run(s.y, s.q, ek_view_slice(s.k, 2, pad, kl), ek_view_slice(s.v, 2, pad, kl),
+                                        &o)); /* unpadded */
                         run_same(&s.y, &s, o, &mask, "left padding");
                         run_same(&s.y, &s, o, &added, "left padding, added");
-                        if (causal) run_same(&s.y, &s, (ek_sdpa_options){0}, &square, "left padding and causal in one mask");
+                        if (causal)
+                            run_same(&s.y, &s, (ek_sdpa_options){0}, &square, "left padding and causal in one mask");
                         int64_t start = -pad;
                         o.key_start = &start;
                         run_same(&s.y, &s, o, NULL, "left padding by position");
@@ -119,7 +136,8 @@ static void test_padded_batch(void **state)
     (void)state;
     enum { B = 4, H = 4, HKV = 2, KL = 290, D = 128, QL = 3 };
     static const int len[B] = {290, 1, 33, 257};
-    EACH_FORM(t) {
+    EACH_FORM(t)
+    {
         attend_scene s = attend_f32(t, B, H, HKV, QL, KL, D);
         ek_view mask = ref_new(EK_TYPE_U8, 4, B, 1, 1, KL);
         for (int b = 0; b < B; b++)
@@ -136,8 +154,10 @@ static void test_padded_batch(void **state)
             ek_sdpa_options o = {.mask = &mask, .causal = causal};
             MUST(attend_run(s.y, s.q, s.k, s.v, &o));
             for (int b = 0; b < B; b++) {
-                ek_view q = ek_view_slice(s.q, 0, b, b + 1), k = ek_view_slice(ek_view_slice(s.k, 0, b, b + 1), 2, KL - len[b], KL);
-                ek_view v = ek_view_slice(ek_view_slice(s.v, 0, b, b + 1), 2, KL - len[b], KL), got = ek_view_slice(s.y, 0, b, b + 1), y = ref_like(&got, EK_TYPE_F32);
+                ek_view q = ek_view_slice(s.q, 0, b, b + 1),
+                        k = ek_view_slice(ek_view_slice(s.k, 0, b, b + 1), 2, KL - len[b], KL);
+                ek_view v = ek_view_slice(ek_view_slice(s.v, 0, b, b + 1), 2, KL - len[b], KL),
+                        got = ek_view_slice(s.y, 0, b, b + 1), y = ref_like(&got, EK_TYPE_F32);
                 o.mask = NULL;
                 MUST(attend_run(y, q, k, v, &o));
                 ref_same(&y, &got, "entry %d of %d keys, causal %d", b, len[b], causal);
@@ -160,13 +180,17 @@ static void test_garbage(void **state)
                 attend_scene s = attend_f32(t, 1, 2, 1, ql, KL, D);
                 ek_view mask = ref_new(EK_TYPE_U8, 1, KL), y = ref_like(&s.y, EK_TYPE_F32);
                 for (int j = 0; j < KL; j++) {
-                    bool seen = hole == 0 ? j % 2 : hole == 1 ? j < 200 || j > 600 : hole == 2 ? j == 511 || j == 899 : j % 17 < 11;
+                    bool seen = hole == 0   ? j % 2
+                                : hole == 1 ? j < 200 || j > 600
+                                : hole == 2 ? j == 511 || j == 899
+                                            : j % 17 < 11;
                     ((uint8_t *)mask.data)[j] = seen;
                     if (j == 0) ((uint8_t *)mask.data)[j] = 1; /* the sequence begins here */
                 }
                 ek_sdpa_options o = {.mask = &mask};
                 MUST(attend_run(y, s.q, s.k, s.v, &o));
-                attend_check(&y, &s.q, &s.k, &s.v, &o, 1, t == ATTEND_PAIRS ? 5e-3 : 1e-4, t == ATTEND_PAIRS ? 5e-3 : 1e-5, "hole %d", hole);
+                attend_check(&y, &s.q, &s.k, &s.v, &o, 1, t == ATTEND_PAIRS ? 5e-3 : 1e-4,
+                             t == ATTEND_PAIRS ? 5e-3 : 1e-5, "hole %d", hole);
                 for (int j = 0; j < KL; j++)
                     for (int d = 0; d < D && !((uint8_t *)mask.data)[j]; d++) {
                         ref_set(&s.k, j * D + d, pad_value(kind, d));
@@ -184,7 +208,8 @@ static void test_garbage_for_some(void **state)
     enum { H = 4, QL = 9, KL = 300, D = 64 };
     for (int kind = 0; kind < 4; kind++) {
         attend_scene s = attend_new(kind % 2 ? ATTEND_PAIRS : EK_TYPE_F32, 1, H, 2, QL, KL, D, 1, 1);
-        ek_view y = ref_like(&s.y, EK_TYPE_F32), got = ref_like(&s.y, EK_TYPE_F32), mask = rule(EK_TYPE_U8, QL, KL, true, 0);
+        ek_view y = ref_like(&s.y, EK_TYPE_F32), got = ref_like(&s.y, EK_TYPE_F32),
+                mask = rule(EK_TYPE_U8, QL, KL, true, 0);
         ek_sdpa_options causal = {.causal = true}, masked = {.mask = &mask};
         for (int i = 0; i < QL; i++) /* and a hole that is elsewhere for every query */
             ((uint8_t *)mask.data)[i * KL + 100 + i] = 0;
@@ -202,7 +227,8 @@ static void test_garbage_for_some(void **state)
         for (int h = 0; h < H; h++)
             for (int i = 0; i < QL; i++) {
                 bool hit = i >= QL - 3 || (kind >= 2 && i > 0);
-                ek_view a = ek_view_slice(ek_view_slice(y, 1, h, h + 1), 2, i, i + 1), b = ek_view_slice(ek_view_slice(got, 1, h, h + 1), 2, i, i + 1);
+                ek_view a = ek_view_slice(ek_view_slice(y, 1, h, h + 1), 2, i, i + 1),
+                        b = ek_view_slice(ek_view_slice(got, 1, h, h + 1), 2, i, i + 1);
                 if (!hit) ref_same(&a, &b, "head %d, query %d, kind %d", h, i, kind);
                 else assert_true(isnan(ref_get(&b, 0)));
             }
@@ -240,51 +266,54 @@ static void test_only_inf(void **state)
 static void test_company(void **state)
 {
     (void)state;
-    static const int cases[][5] = {{40, 700, 64, 4, 2}, {3, 2100, 256, 8, 1}, {1, 5000, 128, 4, 4}, {17, 300, 512, 2, 1}, {9, 270, 72, 6, 2}};
+    static const int cases[][5] = {
+        {40, 700, 64, 4, 2}, {3, 2100, 256, 8, 1}, {1, 5000, 128, 4, 4}, {17, 300, 512, 2, 1}, {9, 270, 72, 6, 2}};
     unsigned cpu = lib_cpu();
-    for (int c = 0; c < 5; c++)
-        EACH_FORM(t)
-            for (int window = 0; window <= 100; window += 100) {
-                int ql = cases[c][0], kl = cases[c][1], d = cases[c][2], h = cases[c][3], hkv = cases[c][4];
-                attend_scene s = attend_new(t, 1, h, hkv, ql, kl, d, 1, 1);
-                ek_sdpa_options o = {.causal = true, .window = window};
-                ek_view y = ref_like(&s.y, EK_TYPE_F32), again = ref_like(&s.y, EK_TYPE_F32);
-                MUST(ek_set_threads(1));
-                MUST(attend_run(y, s.q, s.k, s.v, &o));
-                for (int threads = 2; threads <= 9; threads += 3) {
-                    MUST(ek_set_threads(threads));
-                    MUST(attend_run(again, s.q, s.k, s.v, &o));
-                    ref_same(&y, &again, "%d threads", threads);
-                }
-                MUST(ek_set_threads(2));
-                for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
-                    unsigned mask;
-                    if (ek_cpu_mask(*isa, &mask) != EK_OK || (isa == ek_cpu_isas() && kl > 2000 && !ref_all)) continue;
-                    lib_force_cpu(mask);
-                    MUST(attend_run(again, s.q, s.k, s.v, &o));
-                    lib_force_cpu(cpu);
-                    ref_same(&y, &again, "%s, case %d", *isa, c);
-                }
-                for (int from = 0, to; from < ql; from = to) { /* chunks of queries, keys up to their end */
-                    to = from + 1 + from % 6 < ql ? from + 1 + from % 6 : ql;
-                    int end = kl - ql + to;
-                    ek_view part = ek_view_slice(y, 2, from, to), chunk = ref_like(&part, EK_TYPE_F32);
-                    MUST(attend_run(chunk, ek_view_slice(s.q, 2, from, to), ek_view_slice(s.k, 2, 0, end), ek_view_slice(s.v, 2, 0, end), &o));
-                    ref_same(&part, &chunk, "rows %d to %d of case %d", from, to, c);
-                }
-                for (int i = 0; i < h; i++) { /* one query head, its KV head */
-                    int kv = i / (h / hkv);
-                    ek_view part = ek_view_slice(y, 1, i, i + 1), one = ref_like(&part, EK_TYPE_F32);
-                    MUST(attend_run(one, ek_view_slice(s.q, 1, i, i + 1), ek_view_slice(s.k, 1, kv, kv + 1), ek_view_slice(s.v, 1, kv, kv + 1), &o));
-                    ref_same(&part, &one, "head %d of case %d", i, c);
-                }
-                ek_view k = ek_view_swap(ref_new(attend_type(t), 4, 1, hkv, d, kl), 2, 3), v = ek_view_reverse(ref_like(&s.v, attend_type(t)), 2);
-                MUST(ek_copy(k, s.k)); /* element by element apart, and backwards */
-                MUST(ek_copy(v, s.v));
-                MUST(attend_run(again, s.q, k, v, &o));
-                ref_same(&y, &again, "views, case %d", c);
-                ref_free_all();
-            }
+    for (int c = 0; c < 5; c++) EACH_FORM(t)
+    for (int window = 0; window <= 100; window += 100) {
+        int ql = cases[c][0], kl = cases[c][1], d = cases[c][2], h = cases[c][3], hkv = cases[c][4];
+        attend_scene s = attend_new(t, 1, h, hkv, ql, kl, d, 1, 1);
+        ek_sdpa_options o = {.causal = true, .window = window};
+        ek_view y = ref_like(&s.y, EK_TYPE_F32), again = ref_like(&s.y, EK_TYPE_F32);
+        MUST(ek_set_threads(1));
+        MUST(attend_run(y, s.q, s.k, s.v, &o));
+        for (int threads = 2; threads <= 9; threads += 3) {
+            MUST(ek_set_threads(threads));
+            MUST(attend_run(again, s.q, s.k, s.v, &o));
+            ref_same(&y, &again, "%d threads", threads);
+        }
+        MUST(ek_set_threads(2));
+        for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
+            unsigned mask;
+            if (ek_cpu_mask(*isa, &mask) != EK_OK || (isa == ek_cpu_isas() && kl > 2000 && !ref_all)) continue;
+            lib_force_cpu(mask);
+            MUST(attend_run(again, s.q, s.k, s.v, &o));
+            lib_force_cpu(cpu);
+            ref_same(&y, &again, "%s, case %d", *isa, c);
+        }
+        for (int from = 0, to; from < ql; from = to) { /* chunks of queries, keys up to their end */
+            to = from + 1 + from % 6 < ql ? from + 1 + from % 6 : ql;
+            int end = kl - ql + to;
+            ek_view part = ek_view_slice(y, 2, from, to), chunk = ref_like(&part, EK_TYPE_F32);
+            MUST(attend_run(chunk, ek_view_slice(s.q, 2, from, to), ek_view_slice(s.k, 2, 0, end),
+                            ek_view_slice(s.v, 2, 0, end), &o));
+            ref_same(&part, &chunk, "rows %d to %d of case %d", from, to, c);
+        }
+        for (int i = 0; i < h; i++) { /* one query head, its KV head */
+            int kv = i / (h / hkv);
+            ek_view part = ek_view_slice(y, 1, i, i + 1), one = ref_like(&part, EK_TYPE_F32);
+            MUST(attend_run(one, ek_view_slice(s.q, 1, i, i + 1), ek_view_slice(s.k, 1, kv, kv + 1),
+                            ek_view_slice(s.v, 1, kv, kv + 1), &o));
+            ref_same(&part, &one, "head %d of case %d", i, c);
+        }
+        ek_view k = ek_view_swap(ref_new(attend_type(t), 4, 1, hkv, d, kl), 2, 3),
+                v = ek_view_reverse(ref_like(&s.v, attend_type(t)), 2);
+        MUST(ek_copy(k, s.k)); /* element by element apart, and backwards */
+        MUST(ek_copy(v, s.v));
+        MUST(attend_run(again, s.q, k, v, &o));
+        ref_same(&y, &again, "views, case %d", c);
+        ref_free_all();
+    }
     MUST(ek_set_threads(0));
 }
 
@@ -293,7 +322,8 @@ static void test_first_position(void **state)
 {
     (void)state;
     enum { KL = 1000, CUT = 701, W = 150, D = 64, QL = 2 };
-    EACH_FORM(t) {
+    EACH_FORM(t)
+    {
         attend_scene s = attend_f32(t, 1, 2, 1, QL, KL, D);
         ek_sdpa_options o = {.causal = true, .window = W};
         MUST(attend_run(s.y, s.q, s.k, s.v, &o));
@@ -320,7 +350,13 @@ static void test_engine(void **state)
                 ek_kv_format format = f ? EK_KV_BF16 : EK_KV_F32;
                 attend_scene s = attend_new(t, 1, H, HKV, QL, KL, dim, 1, 1);
                 s.q = ref_normals(EK_TYPE_F32, 1, 0.5, 4, 1, H, QL, dim);
-                ek_attn_shape shape = {.kind = window ? EK_SLIDING : EK_FULL, .k_format = format, .v_format = format, .n_heads = H, .n_kv_heads = HKV, .head_dim = dim, .window = window};
+                ek_attn_shape shape = {.kind = window ? EK_SLIDING : EK_FULL,
+                                       .k_format = format,
+                                       .v_format = format,
+                                       .n_heads = H,
+                                       .n_kv_heads = HKV,
+                                       .head_dim = dim,
+                                       .window = window};
                 ek_attn *a;
                 assert_int_equal(ek_attn_plan(&a, ek_cpu_detect(), &shape), EK_OK);
                 size_t bytes = ek_kv_block_bytes(format, format, HKV, dim);
@@ -342,9 +378,11 @@ static void test_engine(void **state)
                 for (int i = 0; i < QL; i++) row[i] = (ek_attn_row){0, KL - QL + i};
                 ek_view heads_first = ek_view_swap(qv, 0, 1), queries = s.q;
                 queries.n_dims = 3;
-                memmove(queries.dim, queries.dim + 1, 3 * sizeof queries.dim[0]), memmove(queries.stride, queries.stride + 1, 3 * sizeof queries.stride[0]);
+                memmove(queries.dim, queries.dim + 1, 3 * sizeof queries.dim[0]),
+                    memmove(queries.stride, queries.stride + 1, 3 * sizeof queries.stride[0]);
                 MUST(ek_copy(heads_first, queries));
-                ek_attn_run(a, NULL, &view, row, QL, q, H * dim, o.data, H * dim, ref_take(ek_attn_scratch_bytes(a, QL, KL, 1)));
+                ek_attn_run(a, NULL, &view, row, QL, q, H * dim, o.data, H * dim,
+                            ref_take(ek_attn_scratch_bytes(a, QL, KL, 1)));
                 ek_sdpa_options how = {.scale = 1, .causal = true, .window = window};
                 s.y = ref_like(&s.y, EK_TYPE_F32);
                 MUST(attend_run(s.y, s.q, s.k, s.v, &how));
@@ -359,9 +397,11 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equivalence), cmocka_unit_test(test_left_padding),   cmocka_unit_test(test_padded_batch),
-        cmocka_unit_test(test_garbage),     cmocka_unit_test(test_garbage_for_some), cmocka_unit_test(test_only_inf),       cmocka_unit_test(test_company),
-        cmocka_unit_test(test_first_position), cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_equivalence),      cmocka_unit_test(test_left_padding),
+        cmocka_unit_test(test_padded_batch),     cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_garbage_for_some), cmocka_unit_test(test_only_inf),
+        cmocka_unit_test(test_company),          cmocka_unit_test(test_first_position),
+        cmocka_unit_test(test_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,8 @@ static void check(int bits, int group, ek_view x, ek_view w, double tol)
     n_cases++;
     MUST(ek_quantized_matmul(y, x, &q, true, EK_BFLOAT16));
     MUST(ek_copy(near, x));
-    ref_near(&y, ref_matmul(&near, &values, true, &y), tol, "rounded x, %d bits, group %d, [%d, %d, %d]", bits, group, m, n, (int)x.dim[1]);
+    ref_near(&y, ref_matmul(&near, &values, true, &y), tol, "rounded x, %d bits, group %d, [%d, %d, %d]", bits, group,
+             m, n, (int)x.dim[1]);
     double *want = ref_matmul(&x, &values, true, &y), *most = ref_matmul(&xa, &wa, true, &y);
     for (int64_t i = 0; i < m * n; i++)
         if (fabs(ref_get(&y, i) - want[i]) > (x.type == EK_TYPE_BF16 ? 0 : 0x1p-9 * most[i]) + tol)
@@ -67,12 +68,15 @@ static void test_near(void **state) /* thinned to a fifth */
                         for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_BF16; t += 2) {
                             if (thinned(5)) continue;
                             double s = 1 / sqrt(ks[k]);
-                            check(BITS[b], GROUPS[g], ref_normals(t, 1, s, 2, ms[m], ks[k]), ref_normals(EK_TYPE_F32, 2, s, 2, ns[n], ks[k]), 1e-3);
+                            check(BITS[b], GROUPS[g], ref_normals(t, 1, s, 2, ms[m], ks[k]),
+                                  ref_normals(EK_TYPE_F32, 2, s, 2, ns[n], ks[k]), 1e-3);
                         }
     static const int tiny[][3] = {{2, 32, 10}, {4, 32, 7}, {3, 64, 5}, {5, 64, 3}, {1, 32, 3}, {1, 96, 16}};
     for (int i = 0; i < 6; i++)
-        check(i % 2 ? 8 : 4, 32, ref_normals(EK_TYPE_BF16, 1, 1, 2, tiny[i][0], tiny[i][1]), ref_normals(EK_TYPE_F32, 2, 1, 2, tiny[i][2], tiny[i][1]), 1e-3);
-    check(4, 64, ref_normals(EK_TYPE_BF16, 1, 1 / sqrt(128), 2, 33, 128), ref_normals(EK_TYPE_F32, 2, 1 / sqrt(128), 2, 8256, 128), 1e-3);
+        check(i % 2 ? 8 : 4, 32, ref_normals(EK_TYPE_BF16, 1, 1, 2, tiny[i][0], tiny[i][1]),
+              ref_normals(EK_TYPE_F32, 2, 1, 2, tiny[i][2], tiny[i][1]), 1e-3);
+    check(4, 64, ref_normals(EK_TYPE_BF16, 1, 1 / sqrt(128), 2, 33, 128),
+          ref_normals(EK_TYPE_F32, 2, 1 / sqrt(128), 2, 8256, 128), 1e-3);
     check(4, 64, ref_normals(EK_TYPE_BF16, 1, 0.1, 2, 3, 16384), ref_normals(EK_TYPE_F32, 2, 0.1, 2, 64, 16384), 2e-3);
 }
 
@@ -83,13 +87,15 @@ static void test_like_f32(void **state)
     for (int b = 0; b < 6; b++) {
         ek_view x = ref_normals(EK_TYPE_BF16, 1, 1, 2, 16, 2048), w = ref_normals(EK_TYPE_F32, 2, 1, 2, 128, 2048);
         ek_qview q = ref_quantised(EK_AFFINE, BITS[b], 64, &w);
-        ek_view values = ref_qvalues(&q), y = ref_new(EK_TYPE_F32, 2, 16, 128), exact = ref_new(EK_TYPE_F32, 2, 16, 128), two = ref_new(EK_TYPE_F32, 2, 16, 128);
+        ek_view values = ref_qvalues(&q), y = ref_new(EK_TYPE_F32, 2, 16, 128),
+                exact = ref_new(EK_TYPE_F32, 2, 16, 128), two = ref_new(EK_TYPE_F32, 2, 16, 128);
         double *want = ref_matmul(&x, &values, true, &y);
         MUST(ek_quantized_matmul(y, x, &q, true, EK_BFLOAT16));
         MUST(ek_quantized_matmul(exact, x, &q, true, EK_EXACT));
         MUST(ek_quantized_matmul(two, x, &q, true, EK_INT16));
         double off = ref_most(&y, want), off_exact = ref_most(&exact, want), off_two = ref_most(&two, want);
-        print_message("%d bits: EK_BFLOAT16 is off by %.2g, EK_EXACT by %.2g, EK_INT16 by %.2g at most\n", BITS[b], off, off_exact, off_two);
+        print_message("%d bits: EK_BFLOAT16 is off by %.2g, EK_EXACT by %.2g, EK_INT16 by %.2g at most\n", BITS[b], off,
+                      off_exact, off_two);
         assert_true(off < 8 * off_exact && off < off_two);
         ref_free_all();
     }
@@ -111,8 +117,10 @@ static void test_gathered(void **state)
             for (int i = 0; i < B; i++) {
                 int e = i * 5 % E;
                 ek_qview one = q;
-                one.codes = ek_view_slice(q.codes, 0, e, e + 1), one.scales = ek_view_slice(q.scales, 0, e, e + 1), one.biases = ek_view_slice(q.biases, 0, e, e + 1);
-                ek_view want = ref_new(EK_TYPE_F32, 3, 1, M, N), half = ref_new(EK_TYPE_BF16, 3, 1, M, N), row = ek_view_slice(y, 0, i, i + 1);
+                one.codes = ek_view_slice(q.codes, 0, e, e + 1), one.scales = ek_view_slice(q.scales, 0, e, e + 1),
+                one.biases = ek_view_slice(q.biases, 0, e, e + 1);
+                ek_view want = ref_new(EK_TYPE_F32, 3, 1, M, N), half = ref_new(EK_TYPE_BF16, 3, 1, M, N),
+                        row = ek_view_slice(y, 0, i, i + 1);
                 MUST(ek_quantized_matmul(want, ek_view_slice(x, 0, i, i + 1), &one, true, EK_BFLOAT16));
                 MUST(ek_copy(half, want));
                 ref_same(&half, &row, "%d bits, group %d, matrix %d", BITS[b], GROUPS[g], e);
@@ -126,7 +134,8 @@ static void test_not_finite(void **state)
 {
     (void)state;
     enum { M = 8, N = 32, K = 256 };
-    ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = ref_normals(EK_TYPE_F32, 2, 1, 2, N, K), clean = ref_new(EK_TYPE_F32, 2, M, N), y = ref_new(EK_TYPE_F32, 2, M, N);
+    ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K), w = ref_normals(EK_TYPE_F32, 2, 1, 2, N, K),
+            clean = ref_new(EK_TYPE_F32, 2, M, N), y = ref_new(EK_TYPE_F32, 2, M, N);
     ek_qview q = ref_quantised(EK_AFFINE, 4, 64, &w);
     MUST(ek_quantized_matmul(clean, x, &q, true, EK_BFLOAT16));
     ref_set(&x, 3 * K + 70, NAN), ref_set(&x, 5 * K + 9, INFINITY);
@@ -143,7 +152,8 @@ static void test_not_finite(void **state)
 int main(int argc, char **argv)
 {
     ref_main(argc, argv);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_near), cmocka_unit_test(test_like_f32), cmocka_unit_test(test_gathered), cmocka_unit_test(test_not_finite)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_near), cmocka_unit_test(test_like_f32),
+                                       cmocka_unit_test(test_gathered), cmocka_unit_test(test_not_finite)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     print_message("%ld cases of products in bf16\n", n_cases);
     return failed;

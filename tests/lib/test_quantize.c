@@ -24,7 +24,8 @@ static void test_affine(void **state)
                     /* a scale of 8 or 11 bits moves the far end by up to its own error times the code */
                     double more = t == EK_TYPE_F32 ? 0 : ldexp(step, t == EK_TYPE_BF16 ? -8 : -11) * 255;
                     if (!(fabs(ref_get(&w, i) - ref_get(&y, i)) <= step + more))
-                        fail_msg("bits %d group %d: %g became %g, a step is %g", BITS[b], GROUPS[g], ref_get(&w, i), ref_get(&y, i), step);
+                        fail_msg("bits %d group %d: %g became %g, a step is %g", BITS[b], GROUPS[g], ref_get(&w, i),
+                                 ref_get(&y, i), step);
                     assert_true(ref_get(&y, i) == (double)(float)exact);
                 }
                 ref_free_all();
@@ -61,7 +62,8 @@ static void by_rule(const float *w, int n, int bits, int *code, float *scale, fl
 static int code_at(const ek_qview *q, int i)
 {
     unsigned c = 0;
-    for (int b = 0; b < q->bits; b++) c |= (((const uint32_t *)q->codes.data)[(i * q->bits + b) / 32] >> (i * q->bits + b) % 32 & 1) << b;
+    for (int b = 0; b < q->bits; b++)
+        c |= (((const uint32_t *)q->codes.data)[(i * q->bits + b) / 32] >> (i * q->bits + b) % 32 & 1) << b;
     return (int)c;
 }
 
@@ -76,14 +78,14 @@ static void test_affine_edges(void **state)
                 for (int i = 0; i < N; i++) {
                     double u = ref_uniform((uint64_t)kind, (uint64_t)i), x = 0;
                     switch (kind) {
-                    case 0: x = -1 - u; break;                    /* all negative */
-                    case 1: x = 1 + u; break;                     /* all positive */
-                    case 2: x = 0.75; break;                      /* constant */
+                    case 0: x = -1 - u; break; /* all negative */
+                    case 1: x = 1 + u; break;  /* all positive */
+                    case 2: x = 0.75; break;   /* constant */
                     case 3: x = -0.75; break;
-                    case 4: x = i % 4 * 0.5; break;               /* one-sided */
+                    case 4: x = i % 4 * 0.5; break;                      /* one-sided */
                     case 5: x = (i % ((1 << BITS[b]) * 2)) * 0.5; break; /* ties: x.5 steps */
-                    case 6: x = u * 5e-8; break;                  /* a range below the least step */
-                    case 7: x = i % 2 ? 1 : -1; break;            /* equal magnitudes: the upper end is the edge */
+                    case 6: x = u * 5e-8; break;                         /* a range below the least step */
+                    case 7: x = i % 2 ? 1 : -1; break; /* equal magnitudes: the upper end is the edge */
                     default: x = i == 0 ? -((1 << BITS[b]) - 0.5) : i % 3; /* the edge at half a step */
                     }
                     ref_set(&w, i, x);
@@ -99,7 +101,9 @@ static void test_affine_edges(void **state)
                 ref_set(&one, 0, bias);
                 assert_true(ref_get(&one, 0) == ref_get(&q.biases, 0));
                 for (int i = 0; i < N; i++)
-                    if (code[i] != code_at(&q, i)) fail_msg("kind %d bits %d: element %d is %d, want %d", kind, BITS[b], i, code_at(&q, i), code[i]);
+                    if (code[i] != code_at(&q, i))
+                        fail_msg("kind %d bits %d: element %d is %d, want %d", kind, BITS[b], i, code_at(&q, i),
+                                 code[i]);
                 ref_free_all();
             }
 }
@@ -108,7 +112,8 @@ static void test_affine_edges(void **state)
 
 static const double E2M1[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0, -.5, -1, -1.5, -2, -3, -4, -6};
 
-static void check_grid(ek_quant_mode mode, int bits, int group, const ek_view *w, float global, double rtol, double atol)
+static void check_grid(ek_quant_mode mode, int bits, int group, const ek_view *w, float global, double rtol,
+                       double atol)
 {
     ek_qview q = ref_qnew(mode, bits, group, EK_TYPE_F32, w);
     q.global_scale = global;
@@ -120,7 +125,8 @@ static void check_grid(ek_quant_mode mode, int bits, int group, const ek_view *w
     for (int64_t i = 0; i < ref_count(w); i++) {
         want[i] = ref_get(w, i);
         double exact = ref_qvalue(&q, i);
-        if (fabs(ref_get(&y32, i) - exact) > fabs(exact) * 0x1p-22) fail_msg("mode %d: decodes %g as %g", mode, exact, ref_get(&y32, i));
+        if (fabs(ref_get(&y32, i) - exact) > fabs(exact) * 0x1p-22)
+            fail_msg("mode %d: decodes %g as %g", mode, exact, ref_get(&y32, i));
     }
     ref_close(&y, want, rtol, atol, "mode %d", mode);
 }
@@ -169,10 +175,12 @@ static void test_fp_nearest(void **state)
         ek_view w = ref_normals(EK_TYPE_F32, 11, 1, 2, 200, group);
         for (int r = 0; r < 200; r++)
             for (int i = 0; i < group; i++)
-                ref_set(&w, r * group + i, r < 20 ? (i - 8) * 0.25 : ref_get(&w, r * group + i) * ldexp(1, r % 41 - 20));
+                ref_set(&w, r * group + i,
+                        r < 20 ? (i - 8) * 0.25 : ref_get(&w, r * group + i) * ldexp(1, r % 41 - 20));
         ek_qview q = ref_quantised((ek_quant_mode)mode, bits, group, &w);
         for (int64_t i = 0; i < ref_count(&w); i++) {
-            double s = mode == EK_NVFP4 ? ref_get(&q.scales, i / group) : ldexp(1, (int)ref_get(&q.scales, i / group) - 127);
+            double s = mode == EK_NVFP4 ? ref_get(&q.scales, i / group)
+                                        : ldexp(1, (int)ref_get(&q.scales, i / group) - 127);
             if (mode == EK_NVFP4) {
                 int c = (int)s, e = c >> 3 & 15;
                 s = e ? ldexp(8 + (c & 7), e - 10) : ldexp(c & 7, -9);
@@ -182,7 +190,8 @@ static void test_fp_nearest(void **state)
             for (int c = 0; c < (1 << bits); c++) {
                 if (mode == EK_MXFP8 && (c & 127) == 127) continue; /* read as 480, never written */
                 int e = c >> 3 & 15;
-                double v = bits == 4 ? E2M1[c] : (e ? ldexp(8 + (c & 7), e - 10) : ldexp(c & 7, -9)) * (c & 128 ? -1 : 1);
+                double v = bits == 4 ? E2M1[c]
+                                     : (e ? ldexp(8 + (c & 7), e - 10) : ldexp(c & 7, -9)) * (c & 128 ? -1 : 1);
                 best = fmin(best, fabs(v - x));
             }
             if (fabs(got - x) > best * (1 + 1e-6) + 1e-7) fail_msg("mode %d: %g became %g", mode, x, got);
@@ -194,7 +203,8 @@ static void test_fp_nearest(void **state)
 static void test_strided_scales(void **state)
 {
     (void)state;
-    ek_view w = ref_normals(EK_TYPE_F32, 5, 1, 2, 64, 64), y = ref_like(&w, EK_TYPE_F32), y2 = ref_like(&w, EK_TYPE_F32);
+    ek_view w = ref_normals(EK_TYPE_F32, 5, 1, 2, 64, 64), y = ref_like(&w, EK_TYPE_F32),
+            y2 = ref_like(&w, EK_TYPE_F32);
     ek_qview q = ref_quantised(EK_NVFP4, 4, 16, &w), dense = q;
     uint8_t *byte = ref_take(1);
     *byte = 56;
@@ -212,10 +222,11 @@ static void test_views(void **state)
     (void)state;
     ek_view w = ref_normals(EK_TYPE_F32, 9, 1, 3, 4, 6, 128);
     ek_view turned = ek_view_swap(ek_view_reverse(w, 2), 0, 1), even = ref_dense(&turned);
-    ek_qview a = ref_qnew(EK_AFFINE, 3, 64, EK_TYPE_BF16, &turned), b = ref_qnew(EK_AFFINE, 3, 64, EK_TYPE_BF16, &turned);
+    ek_qview a = ref_qnew(EK_AFFINE, 3, 64, EK_TYPE_BF16, &turned),
+             b = ref_qnew(EK_AFFINE, 3, 64, EK_TYPE_BF16, &turned);
     ek_view wide = ref_new(EK_TYPE_U32, 3, 12, 6, 4); /* codes [6, 4, 12] written through a turned view */
-    b.codes = ek_view_swap(wide, 0, 1); /* [6, 12, 4] */
-    b.codes = ek_view_swap(b.codes, 1, 2); /* [6, 4, 12], last stride 24 */
+    b.codes = ek_view_swap(wide, 0, 1);               /* [6, 12, 4] */
+    b.codes = ek_view_swap(b.codes, 1, 2);            /* [6, 4, 12], last stride 24 */
     MUST(ek_quantize(&a, even));
     MUST(ek_quantize(&b, turned));
     ref_same(&a.codes, &b.codes, "codes");
@@ -233,8 +244,8 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_affine),     cmocka_unit_test(test_affine_zeros),   cmocka_unit_test(test_affine_edges),
-        cmocka_unit_test(test_fp),         cmocka_unit_test(test_fp_nearest),     cmocka_unit_test(test_strided_scales),
+        cmocka_unit_test(test_affine), cmocka_unit_test(test_affine_zeros), cmocka_unit_test(test_affine_edges),
+        cmocka_unit_test(test_fp),     cmocka_unit_test(test_fp_nearest),   cmocka_unit_test(test_strided_scales),
         cmocka_unit_test(test_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,12 +19,13 @@ static int step_of(int wanted)
 static void check(attend_scene *s, const ek_sdpa_options *o, int step, double rtol, double atol, const char *what)
 {
     MUST(attend_run(s->y, s->q, s->k, s->v, o));
-    attend_check(&s->y, &s->q, &s->k, &s->v, o, step, rtol, atol, "%s: q [%d, %d, %d, %d], k [%d, %d], causal %d, mask %d", what,
-                 (int)s->q.dim[0], (int)s->q.dim[1], (int)s->q.dim[2], (int)s->q.dim[3], (int)s->k.dim[1], (int)s->k.dim[2], o && o->causal,
-                 o && o->mask);
+    attend_check(&s->y, &s->q, &s->k, &s->v, o, step, rtol, atol,
+                 "%s: q [%d, %d, %d, %d], k [%d, %d], causal %d, mask %d", what, (int)s->q.dim[0], (int)s->q.dim[1],
+                 (int)s->q.dim[2], (int)s->q.dim[3], (int)s->k.dim[1], (int)s->k.dim[2], o && o->causal, o && o->mask);
     if (!o || o->mask || o->causal || o->window) return;
     int64_t i = s->q.dim[2] / 2, b = s->q.dim[0] - 1;
-    ek_view q = ek_view_slice(ek_view_slice(s->q, 2, i, i + 1), 0, b, b + 1), part = ek_view_slice(ek_view_slice(s->y, 2, i, i + 1), 0, b, b + 1);
+    ek_view q = ek_view_slice(ek_view_slice(s->q, 2, i, i + 1), 0, b, b + 1),
+            part = ek_view_slice(ek_view_slice(s->y, 2, i, i + 1), 0, b, b + 1);
     ek_view y = ref_like(&part, part.type);
     MUST(attend_run(y, q, ek_view_slice(s->k, 0, b, b + 1), ek_view_slice(s->v, 0, b, b + 1), o));
     ref_same(&y, &part, "%s: a row alone", what);
@@ -36,26 +37,27 @@ static void test_head_dims(void **state) /* 72, 96; and 1, 80, 192, 512, which M
     static const int dims[] = {72, 96, 1, 80, 192, 512};
     for (int d = 0; d < 6; d++)
         for (int ql = 64; ql <= 65; ql++)
-            for (int kl = 127; kl <= 128; kl++)
-                EACH_FORM(t)
-                    for (enum attend_mask m = 0; m < ATTEND_MASKS; m++) {
-                        double scale = 1 / sqrt(dims[d]);
-                        attend_scene s = attend_new(t, 1, 8, 2, ql, kl, dims[d], 0.5, scale);
-                        ek_sdpa_options o;
-                        ek_view mask;
-                        attend_options(&o, &mask, m, &s, scale);
-                        check(&s, &o, step_of(23), tolerance(t), tolerance(t), "head dims");
-                        ref_free_all();
-                    }
+            for (int kl = 127; kl <= 128; kl++) EACH_FORM(t)
+    for (enum attend_mask m = 0; m < ATTEND_MASKS; m++) {
+        double scale = 1 / sqrt(dims[d]);
+        attend_scene s = attend_new(t, 1, 8, 2, ql, kl, dims[d], 0.5, scale);
+        ek_sdpa_options o;
+        ek_view mask;
+        attend_options(&o, &mask, m, &s, scale);
+        check(&s, &o, step_of(23), tolerance(t), tolerance(t), "head dims");
+        ref_free_all();
+    }
 }
 
 static void test_full_256(void **state)
 {
     (void)state;
-    static const int cases[][3] = {{2048, 2048, 0}, {2049, 2049, 0}, {2048, 2560, 0}, {2049, 2560, 0}, {2049, 2049, 2304}, {2048, 2500, 2560}, {1031, 2049, 2304}};
-    for (int c = 0; c < 7; c++)
-        EACH_FORM(t) {
-            if (t == EK_TYPE_F16 || (!ref_all && (c == 0 || c == 2 || c == 3 || (t != EK_TYPE_F32 && c != 4)))) continue; /* thinned */
+    static const int cases[][3] = {{2048, 2048, 0},    {2049, 2049, 0},    {2048, 2560, 0},   {2049, 2560, 0},
+                                   {2049, 2049, 2304}, {2048, 2500, 2560}, {1031, 2049, 2304}};
+    for (int c = 0; c < 7; c++) EACH_FORM(t)
+        {
+            if (t == EK_TYPE_F16 || (!ref_all && (c == 0 || c == 2 || c == 3 || (t != EK_TYPE_F32 && c != 4))))
+                continue; /* thinned */
             int ql = cases[c][0], kl = cases[c][1], room = cases[c][2] ? cases[c][2] : kl;
             attend_scene s = attend_new(t, 1, 8, 2, ql, room, 256, 0.5, 1.0 / 16);
             for (int64_t h = 0; h < 2; h++) /* NaN where MLX has large numbers: stale rows must not matter at all */
@@ -80,8 +82,10 @@ static void vector_masks(attend_scene *s, float scale, const char *what)
     o.causal = true;
     check(s, &o, 1, 1e-4, 1e-4, what);
     o.causal = false;
-    ek_view one = ref_new(EK_TYPE_U8, 0), tail = ref_new(EK_TYPE_U8, 1, l), some = ref_new(EK_TYPE_U8, 3, h, 1, l), turned = ref_new(EK_TYPE_U8, 3, l, 1, h);
-    ek_view added = ref_uniforms(EK_TYPE_F32, 6, 0, 1, 3, h, 1, l), added_turned = ref_new(EK_TYPE_F32, 3, l, 1, h), logs = ref_new(EK_TYPE_F32, 3, h, 1, l);
+    ek_view one = ref_new(EK_TYPE_U8, 0), tail = ref_new(EK_TYPE_U8, 1, l), some = ref_new(EK_TYPE_U8, 3, h, 1, l),
+            turned = ref_new(EK_TYPE_U8, 3, l, 1, h);
+    ek_view added = ref_uniforms(EK_TYPE_F32, 6, 0, 1, 3, h, 1, l), added_turned = ref_new(EK_TYPE_F32, 3, l, 1, h),
+            logs = ref_new(EK_TYPE_F32, 3, h, 1, l);
     *(uint8_t *)one.data = 1;
     for (int j = 0; j < l; j++) ((uint8_t *)tail.data)[j] = j < l - 10;
     for (int i = 0; i < h; i++)
@@ -196,13 +200,16 @@ static void test_batched(void **state)
 static void test_shapes(void **state)
 {
     (void)state;
-    static const int s64[][4] = {{20, 20, 3, 3},    {63, 63, 24, 24}, {129, 129, 24, 24}, {400, 400, 24, 24}, {128, 128, 32, 32},
-                                 {64, 128, 32, 32}, {65, 128, 32, 8}, {64, 127, 32, 8},   {65, 127, 32, 8},   {127, 65, 32, 8}};
+    static const int s64[][4] = {{20, 20, 3, 3},     {63, 63, 24, 24},  {129, 129, 24, 24}, {400, 400, 24, 24},
+                                 {128, 128, 32, 32}, {64, 128, 32, 32}, {65, 128, 32, 8},   {64, 127, 32, 8},
+                                 {65, 127, 32, 8},   {127, 65, 32, 8}};
     static const int s128[][4] = {{128, 128, 32, 8}, {64, 128, 32, 8}, {65, 127, 32, 8}, {127, 65, 32, 8}};
     static const int decode[] = {7, 9, 32, 63, 67, 129, 400, 2000};
     for (int c = 0; c < 10 + 4 + 16; c++) {
         int d = c < 10 ? 64 : 128, n = c - 14, ql = 1, kl = 0, h = 32, hkv = 0;
-        if (c < 14) ql = (c < 10 ? s64[c] : s128[c - 10])[0], kl = (c < 10 ? s64[c] : s128[c - 10])[1], h = (c < 10 ? s64[c] : s128[c - 10])[2], hkv = (c < 10 ? s64[c] : s128[c - 10])[3];
+        if (c < 14)
+            ql = (c < 10 ? s64[c] : s128[c - 10])[0], kl = (c < 10 ? s64[c] : s128[c - 10])[1],
+            h = (c < 10 ? s64[c] : s128[c - 10])[2], hkv = (c < 10 ? s64[c] : s128[c - 10])[3];
         else kl = decode[n / 2], hkv = n % 2 ? 8 : 32;
         for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_F16; t++)
             for (int turned = 0; turned < 2; turned++)
@@ -218,7 +225,8 @@ static void test_shapes(void **state)
                     ek_sdpa_options o;
                     ek_view mask;
                     attend_options(&o, &mask, m, &s, scale);
-                    check(&s, &o, step_of(ql > 8 ? 97 : 1), tol, tol, "shapes"); /* causal rows before the first key are zeros */
+                    check(&s, &o, step_of(ql > 8 ? 97 : 1), tol, tol,
+                          "shapes"); /* causal rows before the first key are zeros */
                     ref_free_all();
                 }
     }
@@ -316,7 +324,8 @@ static void test_sliced(void **state)
 static void test_many_splits(void **state) /* the shapes behind MLX's forced kernels */
 {
     (void)state;
-    static const int cases[][5] = {{8, 4, 9, 512, 192}, {8, 4, 16, 512, 256}, {4, 2, 4, 16385, 192}, {4, 2, 4, 16385, 256}, {32, 8, 1, 8192, 128}, {4, 4, 3, 128, 96}};
+    static const int cases[][5] = {{8, 4, 9, 512, 192},   {8, 4, 16, 512, 256},  {4, 2, 4, 16385, 192},
+                                   {4, 2, 4, 16385, 256}, {32, 8, 1, 8192, 128}, {4, 4, 3, 128, 96}};
     for (int c = 0; c < 6; c++)
         for (int causal = 0; causal < 2; causal++) {
             const int *p = cases[c];
@@ -336,13 +345,16 @@ static void test_quantised(void **state)
         for (int group = 32; group <= 128; group *= 2)
             for (int ql = 1; ql <= 9; ql += 4) {
                 attend_scene s = attend_new(EK_TYPE_F32, 2, 4, 2, ql, 300, 256, 0.5, 1);
-                ek_qview k = ref_quantised(EK_AFFINE, bits[b], group, &s.k), v = ref_quantised(EK_AFFINE, bits[b], group, &s.v);
-                ek_view kf = ref_like(&s.k, EK_TYPE_F32), vf = ref_like(&s.v, EK_TYPE_F32), y = ref_like(&s.y, EK_TYPE_F32);
+                ek_qview k = ref_quantised(EK_AFFINE, bits[b], group, &s.k),
+                         v = ref_quantised(EK_AFFINE, bits[b], group, &s.v);
+                ek_view kf = ref_like(&s.k, EK_TYPE_F32), vf = ref_like(&s.v, EK_TYPE_F32),
+                        y = ref_like(&s.y, EK_TYPE_F32);
                 MUST(ek_dequantize(kf, &k));
                 MUST(ek_dequantize(vf, &v));
                 ek_sdpa_options o = {.causal = true};
                 MUST(ek_sdpa_quantized(s.y, s.q, &k, &v, &o));
-                attend_check(&s.y, &s.q, &kf, &vf, &o, step_of(3), 1e-4, 1e-4, "quantised, %d bits, group %d", bits[b], group);
+                attend_check(&s.y, &s.q, &kf, &vf, &o, step_of(3), 1e-4, 1e-4, "quantised, %d bits, group %d", bits[b],
+                             group);
                 MUST(ek_sdpa(y, s.q, kf, vf, &o));
                 ref_same(&y, &s.y, "quantised against its float values, %d bits, group %d", bits[b], group);
                 ref_free_all();
@@ -353,10 +365,10 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head_dims),   cmocka_unit_test(test_full_256),  cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_head_dims),   cmocka_unit_test(test_full_256),     cmocka_unit_test(test_vector),
         cmocka_unit_test(test_gqa_long),    cmocka_unit_test(test_fully_masked), cmocka_unit_test(test_inf_score),
-        cmocka_unit_test(test_batched),     cmocka_unit_test(test_shapes),    cmocka_unit_test(test_long_masked),
-        cmocka_unit_test(test_small_masks), cmocka_unit_test(test_sinks),     cmocka_unit_test(test_sliced),
+        cmocka_unit_test(test_batched),     cmocka_unit_test(test_shapes),       cmocka_unit_test(test_long_masked),
+        cmocka_unit_test(test_small_masks), cmocka_unit_test(test_sinks),        cmocka_unit_test(test_sliced),
         cmocka_unit_test(test_many_splits), cmocka_unit_test(test_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,23 +11,24 @@ static void test_sinks_and_threads(void **state)
     (void)state;
     static const float sinks[8] = {0.5f, -3, 2, 0, 1, 9, -20, 0.25f};
     EACH_FORM(t)
-        for (int ql = 1; ql <= 3; ql += 2)
-            for (int kl = 255; kl <= 4200; kl = kl * 3 / 2 + 7) {
-                attend_scene s = attend_f32(t, 1, 8, 1, ql, kl, 64);
-                ek_view again = ref_like(&s.y, EK_TYPE_F32);
-                for (int with = 0; with < 4; with++) {
-                    const int64_t start = -kl / 3;
-                    ek_sdpa_options o = {.causal = true, .sinks = with & 1 ? sinks : NULL, .key_start = with & 2 ? &start : NULL};
-                    MUST(ek_set_threads(1));
-                    MUST(attend_run(s.y, s.q, s.k, s.v, &o));
-                    for (int threads = 2; threads <= 7; threads++) {
-                        MUST(ek_set_threads(threads));
-                        MUST(attend_run(again, s.q, s.k, s.v, &o));
-                        ref_same(&s.y, &again, "%d keys, %d threads, sinks and first position %d", kl, threads, with);
-                    }
+    for (int ql = 1; ql <= 3; ql += 2)
+        for (int kl = 255; kl <= 4200; kl = kl * 3 / 2 + 7) {
+            attend_scene s = attend_f32(t, 1, 8, 1, ql, kl, 64);
+            ek_view again = ref_like(&s.y, EK_TYPE_F32);
+            for (int with = 0; with < 4; with++) {
+                const int64_t start = -kl / 3;
+                ek_sdpa_options o = {
+                    .causal = true, .sinks = with & 1 ? sinks : NULL, .key_start = with & 2 ? &start : NULL};
+                MUST(ek_set_threads(1));
+                MUST(attend_run(s.y, s.q, s.k, s.v, &o));
+                for (int threads = 2; threads <= 7; threads++) {
+                    MUST(ek_set_threads(threads));
+                    MUST(attend_run(again, s.q, s.k, s.v, &o));
+                    ref_same(&s.y, &again, "%d keys, %d threads, sinks and first position %d", kl, threads, with);
                 }
-                ref_free_all();
             }
+            ref_free_all();
+        }
     MUST(ek_set_threads(0));
 }
 
@@ -44,22 +45,23 @@ static void test_orders(void **state)
     (void)state;
     static const float sinks[8] = {0.5f, -3, 2, 0, 1, 9, -20, 0.25f};
     EACH_FORM(t)
-        for (int kl = 700; kl <= 9000; kl = kl * 2 + 91)
-            for (int with = 0; with < 3; with++) {
-                attend_scene s = attend_f32(t, 1, with == 1 ? 8 : 4, 1, with == 2 ? 5 : 1, kl, with == 1 ? 256 : 40);
-                ek_view again = ref_like(&s.y, EK_TYPE_F32);
-                ek_sdpa_options o = {.causal = true, .sinks = with == 2 ? sinks : NULL, .window = with == 1 ? kl - 100 : 0};
-                MUST(ek_set_threads(1));
-                MUST(attend_run(s.y, s.q, s.k, s.v, &o));
-                for (int first = -1; first <= 6; first++)
-                    for (int threads = 2; threads <= 11; threads += 3) {
-                        MUST(ek_set_pool(&(ek_pool_hook){&first, threads, run_from}));
-                        MUST(attend_run(again, s.q, s.k, s.v, &o));
-                        MUST(ek_set_pool(NULL));
-                        ref_same(&s.y, &again, "%d keys for %d threads, tasks from %d on, scene %d", kl, threads, first, with);
-                    }
-                ref_free_all();
-            }
+    for (int kl = 700; kl <= 9000; kl = kl * 2 + 91)
+        for (int with = 0; with < 3; with++) {
+            attend_scene s = attend_f32(t, 1, with == 1 ? 8 : 4, 1, with == 2 ? 5 : 1, kl, with == 1 ? 256 : 40);
+            ek_view again = ref_like(&s.y, EK_TYPE_F32);
+            ek_sdpa_options o = {.causal = true, .sinks = with == 2 ? sinks : NULL, .window = with == 1 ? kl - 100 : 0};
+            MUST(ek_set_threads(1));
+            MUST(attend_run(s.y, s.q, s.k, s.v, &o));
+            for (int first = -1; first <= 6; first++)
+                for (int threads = 2; threads <= 11; threads += 3) {
+                    MUST(ek_set_pool(&(ek_pool_hook){&first, threads, run_from}));
+                    MUST(attend_run(again, s.q, s.k, s.v, &o));
+                    MUST(ek_set_pool(NULL));
+                    ref_same(&s.y, &again, "%d keys for %d threads, tasks from %d on, scene %d", kl, threads, first,
+                             with);
+                }
+            ref_free_all();
+        }
     MUST(ek_set_threads(0));
 }
 
@@ -68,7 +70,8 @@ static void test_bf16_products(void **state)
 {
     (void)state;
     attend_scene s = attend_f32(EK_TYPE_BF16, 1, 4, 2, 5, 600, 96);
-    ek_view q = ref_like(&s.q, EK_TYPE_F32), k = ref_like(&s.k, EK_TYPE_F32), v = ref_like(&s.v, EK_TYPE_F32), wide = ref_like(&s.y, EK_TYPE_F32);
+    ek_view q = ref_like(&s.q, EK_TYPE_F32), k = ref_like(&s.k, EK_TYPE_F32), v = ref_like(&s.v, EK_TYPE_F32),
+            wide = ref_like(&s.y, EK_TYPE_F32);
     MUST(ek_copy(q, s.q));
     MUST(ek_copy(k, s.k));
     MUST(ek_copy(v, s.v));
@@ -96,7 +99,8 @@ static void test_small_numbers(void **state)
     }
     ek_view again = ref_like(&s.y, EK_TYPE_F32);
     MUST(attend_run(s.y, s.q, s.k, s.v, NULL));
-    static const unsigned masks[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
+    static const unsigned masks[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512,
+                                     EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16};
     for (int c = 0; c < 4; c++) {
         if ((cpu & masks[c]) != masks[c]) continue;
         lib_force_cpu(masks[c]);

@@ -12,8 +12,8 @@ typedef struct oracle {
     oracle_weights *weights;
     void *arg;
     int n, layer;
-    double *h;             /* [n][hidden] */
-    double *per_layer;     /* [n][layers][per_layer_size] */
+    double *h;                                   /* [n][hidden] */
+    double *per_layer;                           /* [n][layers][per_layer_size] */
     double *k[EK_MAX_LAYERS], *v[EK_MAX_LAYERS]; /* of owning layers, [n][heads][dim] */
 } oracle;
 
@@ -132,7 +132,8 @@ static void attend(const oracle *o, double *out, const double *q, int t)
     free(s);
 }
 
-static void gated(double *y, const double *gate, const double *up, const double *down, const double *x, int inter, int n)
+static void gated(double *y, const double *gate, const double *up, const double *down, const double *x, int inter,
+                  int n)
 {
     double *g = reals((size_t)inter), *u = reals((size_t)inter);
     linear(g, gate, x, inter, n);

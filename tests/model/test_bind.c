@@ -48,7 +48,8 @@ static void same_logits(const char *what, const char *a, const char *b, int voca
     float *x = logits_of(a), *y = logits_of(b);
     for (int i = 0; i < TOKENS * vocab; i++)
         if (ek_f32_bits(x[i]) != ek_f32_bits(y[i]))
-            fail_msg("%s: logit %d of position %d is %a and %a", what, i % vocab, i / vocab, (double)x[i], (double)y[i]);
+            fail_msg("%s: logit %d of position %d is %a and %a", what, i % vocab, i / vocab, (double)x[i],
+                     (double)y[i]);
     free(x), free(y);
 }
 
@@ -57,9 +58,13 @@ static void add_ignored(st_file *f)
 {
     static const float x[8];
     static const int64_t eight[] = {8};
-    static const char *const name[] = {"model.vision_tower.encoder.weight", "model.audio_tower.x.input_max",
-                                       "model.embed_vision.embedding_projection.weight", "model.embed_audio.w",
-                                       "model.vision_embedder.patch.weight", "vision_tower.patch.weight", "lm_head.weight",
+    static const char *const name[] = {"model.vision_tower.encoder.weight",
+                                       "model.audio_tower.x.input_max",
+                                       "model.embed_vision.embedding_projection.weight",
+                                       "model.embed_audio.w",
+                                       "model.vision_embedder.patch.weight",
+                                       "vision_tower.patch.weight",
+                                       "lm_head.weight",
                                        "model.language_model.layers.3.self_attn.k_proj.weight",
                                        "model.language_model.layers.3.self_attn.v_proj.weight",
                                        "model.language_model.layers.5.self_attn.k_norm.weight"};
@@ -227,10 +232,12 @@ static void test_shapes_against_the_configuration(void **state)
         const char *from, *to, *says;
     } wrong[] = {
         {"\"intermediate_size\":96", "\"intermediate_size\":98", "has shape [96, 64], config.json needs [98, 64]"},
-        {"\"vocab_size\":99", "\"vocab_size\":98", "embed_tokens.weight has shape [99, 64], config.json needs [98, 64]"},
+        {"\"vocab_size\":99", "\"vocab_size\":98",
+         "embed_tokens.weight has shape [99, 64], config.json needs [98, 64]"},
         {"\"head_dim\":16", "\"head_dim\":20", "q_proj.weight has shape [64, 64], config.json needs [80, 64]"},
         {"\"num_kv_shared_layers\":3", "\"num_kv_shared_layers\":2", "layers.3.self_attn.k_proj.weight is missing"},
-        {"\"hidden_size_per_layer_input\":8", "\"hidden_size_per_layer_input\":0", "embed_tokens_per_layer.weight is no part"},
+        {"\"hidden_size_per_layer_input\":8", "\"hidden_size_per_layer_input\":0",
+         "embed_tokens_per_layer.weight is no part"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *dir = temp_dir();
@@ -249,10 +256,14 @@ static void test_quantised_tensors_against_the_configuration(void **state)
         const char *from, *to, *says;
         ek_err err;
     } wrong[] = {
-        {"\"bits\":4", "\"bits\":8", "embed_tokens.weight has shape [331, 16], config.json needs [331, 32]", EK_EFORMAT},
-        {"\"group_size\":64", "\"group_size\":32", "embed_tokens.scales has shape [331, 2], config.json needs [331, 4]", EK_EFORMAT},
-        {"\"group_size\":64", "\"group_size\":128", "embed_tokens.scales has shape [331, 2], config.json needs [331, 1]", EK_EFORMAT},
-        {"\"bits\":8", "\"bits\":4", "mlp.down_proj.weight has shape [128, 80], config.json needs [128, 40]", EK_EFORMAT},
+        {"\"bits\":4", "\"bits\":8", "embed_tokens.weight has shape [331, 16], config.json needs [331, 32]",
+         EK_EFORMAT},
+        {"\"group_size\":64", "\"group_size\":32", "embed_tokens.scales has shape [331, 2], config.json needs [331, 4]",
+         EK_EFORMAT},
+        {"\"group_size\":64", "\"group_size\":128",
+         "embed_tokens.scales has shape [331, 2], config.json needs [331, 1]", EK_EFORMAT},
+        {"\"bits\":8", "\"bits\":4", "mlp.down_proj.weight has shape [128, 80], config.json needs [128, 40]",
+         EK_EFORMAT},
         {"\"quantization\":", "\"unread\":", "has .scales, but config.json gives no quantization bits", EK_EFORMAT},
         {"\"bits\":4", "\"bits\":4,\"mode\":\"mxfp8\"", "mode of the file is mxfp8", EK_EUNSUPPORTED},
     };

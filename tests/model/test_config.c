@@ -85,7 +85,8 @@ static void test_nested_null_and_per_layer_forms(void **state)
     (void)state;
     char *json = changed("T3", NULL, NULL), wrapped[4096];
     snprintf(wrapped, sizeof wrapped, "{\"model_type\":\"gemma4\",\"eos_token_id\":[1,96],\"text_config\":%s}", json);
-    accepted(wrapped, "{\"eos_token_id\":[1,50],\"suppress_tokens\":[7,8],\"temperature\":0.5,\"top_k\":64,\"top_p\":0.95}");
+    accepted(wrapped,
+             "{\"eos_token_id\":[1,50],\"suppress_tokens\":[7,8],\"temperature\":0.5,\"top_k\":64,\"top_p\":0.95}");
     assert_string_equal(c.model_type, "gemma4");
     assert_int_equal(c.n_stop, 3);
     assert_int_equal(c.stop[0] + c.stop[1] + c.stop[2], 1 + 96 + 50);
@@ -99,8 +100,9 @@ static void test_nested_null_and_per_layer_forms(void **state)
     free(json);
 
     /* later files: per_layer_config in place of global_head_dim */
-    json = changed("T5", "\"global_head_dim\":",
-                   "null,\"per_layer_config\":{\"3\":{\"head_dim\":24},\"5\":{\"head_dim\":24,\"num_key_value_heads\":1}}");
+    json = changed(
+        "T5", "\"global_head_dim\":",
+        "null,\"per_layer_config\":{\"3\":{\"head_dim\":24},\"5\":{\"head_dim\":24,\"num_key_value_heads\":1}}");
     assert_int_equal(ek_config_parse(&c, json, NULL), EK_EFORMAT); /* two full layers that differ */
     free(json);
     json = changed("T5", "\"global_head_dim\":",
@@ -238,7 +240,8 @@ static void test_quantization_section(void **state)
         const char *says;
     } wrong[] = {
         {"{\"quantization\":{\"bits\":4,\"group_size\":32,\"mode\":\"mxfp4\"}}", EK_EUNSUPPORTED, "mxfp4"},
-        {"{\"quantization\":{\"bits\":4,\"group_size\":64,\"a.b\":{\"mode\":\"nvfp4\"}}}", EK_EUNSUPPORTED, "a.b is nvfp4"},
+        {"{\"quantization\":{\"bits\":4,\"group_size\":64,\"a.b\":{\"mode\":\"nvfp4\"}}}", EK_EUNSUPPORTED,
+         "a.b is nvfp4"},
         {"{\"quantization_config\":{\"quant_method\":\"compressed-tensors\"}}", EK_EUNSUPPORTED, "compressed-tensors"},
         {"{\"quantization\":{\"bits\":7,\"group_size\":64}}", EK_EFORMAT, "bits of the file"},
         {"{\"quantization\":{\"bits\":4,\"group_size\":48}}", EK_EFORMAT, "group_size of the file"},

@@ -39,8 +39,8 @@ static void same(const float *want, const float *got, int rows, int vocab, const
         for (int i = 0; i < vocab; i++) {
             size_t at = (size_t)r * (size_t)vocab + (size_t)i;
             if (ek_f32_bits(want[at]) != ek_f32_bits(got[at]))
-                fail_msg("%s %d bits, %s: position %d logit %d is %a, alone %a", name, bits, how, r, i,
-                         (double)got[at], (double)want[at]);
+                fail_msg("%s %d bits, %s: position %d logit %d is %a, alone %a", name, bits, how, r, i, (double)got[at],
+                         (double)want[at]);
         }
 }
 
@@ -55,7 +55,8 @@ static void some_want(const ek_model *m, const int32_t *ids, float *logits, int 
     for (int at = 0; at < TOKENS; at += step) {
         int n = TOKENS - at < step ? TOKENS - at : step, wanted = 0;
         float *few = ek_alloc(sizeof *few * (size_t)(n * vocab));
-        for (int r = 0; r < n; r++) row[r] = (ek_row){ids[at + r], at + r, 0, hashed_bits("want", (uint64_t)(at + r)) % 3 == 0};
+        for (int r = 0; r < n; r++)
+            row[r] = (ek_row){ids[at + r], at + r, 0, hashed_bits("want", (uint64_t)(at + r)) % 3 == 0};
         assert_int_equal(ek_model_forward(m, s, row, n, &q.seq, 1, few, vocab), EK_OK);
         for (int r = 0; r < n; r++)
             if (row[r].wants_logits)

@@ -9,7 +9,7 @@
 #include "tensor/dtype.h"
 
 const ek_attn_shape shapes[N_SHAPES] = {
-    {EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64, 0},     {EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48, 0},
+    {EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64, 0},      {EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48, 0},
     {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12, 5}, {EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20, 64},
     {EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16, 0},    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36, 300},
     {EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32, 256},
@@ -89,7 +89,8 @@ void scene_store(scene *s, int pos, const float *k, const float *v)
 void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, uint64_t seed)
 {
     *s = (scene){.shape = *shape, .n_keys = n_keys, .n_pages = (n_keys + 63) / 64};
-    size_t offset = 192, block = ek_kv_block_bytes(shape->k_format, shape->v_format, shape->n_kv_heads, shape->head_dim);
+    size_t offset = 192,
+           block = ek_kv_block_bytes(shape->k_format, shape->v_format, shape->n_kv_heads, shape->head_dim);
     assert_true(block > 0);
     s->page_bytes = offset + block;
     s->pool_bytes = s->page_bytes * (size_t)s->n_pages;
@@ -136,8 +137,8 @@ float *queries(const ek_attn_shape *shape, int n_rows, uint64_t seed)
     return q;
 }
 
-float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views,
-                     const ek_attn_row *rows, int n_rows, const float *q)
+float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
+              int n_rows, const float *q)
 {
     ek_attn *a;
     assert_int_equal(ek_attn_plan(&a, cpu, shape), EK_OK);
@@ -191,8 +192,7 @@ void scene_make_steep(scene *s, float *q, size_t n_q)
     size_t width = (size_t)s->shape.n_kv_heads * (size_t)s->shape.head_dim;
     for (int p = 0; p < s->n_keys; p++) {
         float *v = s->v + (size_t)p * width;
-        for (size_t d = 0; d < width; d++)
-            v[d] = p % 3 ? v[d] * 0x1p-110f : p % 2 ? -v[d] * 0x1p80f : -0.0f;
+        for (size_t d = 0; d < width; d++) v[d] = p % 3 ? v[d] * 0x1p-110f : p % 2 ? -v[d] * 0x1p80f : -0.0f;
         scene_store(s, p, s->k + (size_t)p * width, v);
     }
 }
@@ -270,4 +270,3 @@ void contract(const scene *s, int pos, const float *q, int head, float *out)
     contract_tree(s, q, kv, lo, pos + 1, lo / 256, pos / 256 - lo / 256 + 1, &sum);
     for (int d = 0; d < s->shape.head_dim; d++) out[d] = (sum.o[d] + 0.0f) / sum.l;
 }
-

@@ -34,8 +34,8 @@ size_t q_width(const ek_attn_shape *s);
 float *queries(const ek_attn_shape *shape, int n_rows, uint64_t seed);
 
 /* One run on the given ISA and pool into fresh memory; the caller frees the result. */
-float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views,
-              const ek_attn_row *rows, int n_rows, const float *q);
+float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
+              int n_rows, const float *q);
 
 void reference(const scene *s, int pos, const float *q, int head, double *o, double *tol);
 void contract(const scene *s, int pos, const float *q, int head, float *out);

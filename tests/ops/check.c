@@ -25,8 +25,7 @@ void check_fill(float *x, size_t n, uint64_t seed, float scale)
 
 void check_fill_wide(float *x, size_t n, uint64_t seed)
 {
-    for (size_t i = 0; i < n; i++)
-        x[i] = ldexpf(check_uniform(seed, i), (int)(ek_mix64(seed ^ (i << 20)) % 17) - 8);
+    for (size_t i = 0; i < n; i++) x[i] = ldexpf(check_uniform(seed, i), (int)(ek_mix64(seed ^ (i << 20)) % 17) - 8);
 }
 
 void check_fill_bytes(void *p, size_t n, uint64_t seed)
@@ -54,8 +53,7 @@ static void again(void)
     fail();
 }
 
-void check_bits(const char *op, const char *isa, const float *want, const float *got, size_t n, const char *shape,
-                ...)
+void check_bits(const char *op, const char *isa, const float *want, const float *got, size_t n, const char *shape, ...)
 {
     if (memcmp(want, got, n * sizeof *want) == 0) return;
     size_t first = n, differ = 0;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 /* Values are a pure function of (seed, index). */
-float check_uniform(uint64_t seed, uint64_t i);               /* in [-1, 1), full 24-bit fraction */
+float check_uniform(uint64_t seed, uint64_t i);                  /* in [-1, 1), full 24-bit fraction */
 void check_fill(float *x, size_t n, uint64_t seed, float scale); /* scale * uniform */
 /* Magnitudes spread over 2^-8 .. 2^8: a changed order of additions shows in almost every sum. */
 void check_fill_wide(float *x, size_t n, uint64_t seed);
@@ -20,8 +20,8 @@ void check_fill_bytes(void *p, size_t n, uint64_t seed);
 
 /* Runs body once for every instruction set of this machine, scalar first:
  *     CHECK_ISAS(isa, cpu) { … isa is "avx2", cpu the mask … } */
-#define CHECK_ISAS(isa, cpu)                                                                    \
-    for (const char *const *isa##_ = ek_cpu_isas(), *isa = *isa##_; isa; isa = *++isa##_)       \
+#define CHECK_ISAS(isa, cpu)                                                              \
+    for (const char *const *isa##_ = ek_cpu_isas(), *isa = *isa##_; isa; isa = *++isa##_) \
         for (unsigned cpu = check_cpu(isa), isa##_once = 1; isa##_once; isa##_once = 0)
 unsigned check_cpu(const char *isa);
 
@@ -33,8 +33,8 @@ __attribute__((format(printf, 6, 7))) void check_bytes(const char *op, const cha
                                                        const void *got, size_t n, const char *shape, ...);
 /* |got - want| <= tol, against an independent float64 reference. */
 __attribute__((format(printf, 7, 8))) void check_near(const char *op, const char *isa, const double *want,
-                                                      const float *got, size_t n, const double *tol,
-                                                      const char *shape, ...);
+                                                      const float *got, size_t n, const double *tol, const char *shape,
+                                                      ...);
 
 /* 64-byte aligned test memory with a guard page right behind its last byte, so that reading or
  * writing past the end faults; n is rounded up to 64. check_free takes the same n. */

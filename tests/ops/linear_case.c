@@ -63,14 +63,15 @@ static void open_affine(linear_case *c, uint64_t seed)
         float scale = 0.01f * check_uniform(seed + 1, i);
         put(c->scales, i, s->scale_dtype, scale);
         if (s->biased)
-            put(c->biases, i, s->scale_dtype, -scale * (float)(1 << (s->bits - 1)) * (1 + 0.3f * check_uniform(seed + 2, i)));
+            put(c->biases, i, s->scale_dtype,
+                -scale * (float)(1 << (s->bits - 1)) * (1 + 0.3f * check_uniform(seed + 2, i)));
     }
     if (ek_linear_plan_affine(&c->w, 0, s->n, s->k, s->bits, s->group, s->scale_dtype, s->biased) != EK_OK)
         fail_msg("%s", ek_err_text());
     if (s->limbs && ek_linear_set_limbs(&c->w, s->limbs) != EK_OK) fail_msg("%s", ek_err_text());
     c->w.data = check_alloc(c->w.bytes);
     memset(c->w.data, 0xa5, c->w.bytes); /* packing must not rely on zeroed memory */
-    int half = s->n / 2; /* in two calls, the first not at a panel's edge */
+    int half = s->n / 2;                 /* in two calls, the first not at a panel's edge */
     size_t row_codes = c->code_bytes / (size_t)s->n, row_scales = c->scale_bytes / (size_t)s->n;
     for (int part = 0; part < 2; part++) {
         size_t row = part ? (size_t)half : 0;

@@ -8,8 +8,8 @@
 #include "attn_scene.h"
 #include "base/cpu.h"
 
-static const int edges[] = {0, 1, 14, 15, 16, 17, 62, 63, 64, 65, 127, 128, 254, 255, 256, 257, 300, 511, 512, 513,
-                            767, 768, 1023, 1024, 1025};
+static const int edges[] = {0,   1,   14,  15,  16,  17,  62,  63,  64,  65,   127,  128, 254,
+                            255, 256, 257, 300, 511, 512, 513, 767, 768, 1023, 1024, 1025};
 enum { N_EDGES = sizeof edges / sizeof *edges, LONGEST = 1026 };
 
 static void test_right(void **state)

@@ -53,8 +53,10 @@ static void test_threads(void **state)
     (void)state;
     enum { LONG = 6200, MOST = 70 };
     static const ek_attn_shape some[] = {
-        {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0},      {EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0},
-        {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 512}, {EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0},
+        {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0},
+        {EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0},
+        {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 512},
+        {EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0},
     };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
         const ek_attn_shape *sh = &some[i];
@@ -139,7 +141,7 @@ static void test_unseen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_company), cmocka_unit_test(test_threads), cmocka_unit_test(test_unseen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_unseen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

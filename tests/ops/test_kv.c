@@ -13,7 +13,8 @@ static void test_formats(void **state)
     for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
         for (int g = 0; g < EK_KV_FORMAT_COUNT; g++) {
             char text[32];
-            snprintf(text, sizeof text, "%s:%s", ek_kv_format_name((ek_kv_format)f), ek_kv_format_name((ek_kv_format)g));
+            snprintf(text, sizeof text, "%s:%s", ek_kv_format_name((ek_kv_format)f),
+                     ek_kv_format_name((ek_kv_format)g));
             assert_int_equal(ek_kv_format_parse(text, &k, &v), EK_OK);
             assert_int_equal(k, f);
             assert_int_equal(v, g);
@@ -27,7 +28,6 @@ static void test_formats(void **state)
     }
 }
 
-
 static const int dims[] = {4, 8, 12, 16, 20, 24, 32, 36, 48, 60, 64, 256, 512};
 enum { N_DIMS = sizeof dims / sizeof *dims };
 
@@ -37,14 +37,14 @@ static void fill(float *x, int n, int kind, uint64_t seed)
         float u = check_uniform(seed, (uint64_t)i);
         switch (kind) {
         case 0: x[i] = u; break;
-        case 1: x[i] = -1.0f - fabsf(u); break;           /* all negative */
-        case 2: x[i] = 3.0f + u; break;                   /* all positive */
-        case 3: x[i] = 0.25f; break;                      /* constant */
+        case 1: x[i] = -1.0f - fabsf(u); break; /* all negative */
+        case 2: x[i] = 3.0f + u; break;         /* all positive */
+        case 3: x[i] = 0.25f; break;            /* constant */
         case 4: x[i] = i % 2 ? 0.0f : -0.0f; break;
-        case 5: x[i] = u * 1e-9f; break;                  /* below the resolution of f16 */
+        case 5: x[i] = u * 1e-9f; break;                       /* below the resolution of f16 */
         case 6: x[i] = i % 32 == 5 ? 20.0f : 0.01f * u; break; /* an outlier */
-        case 7: x[i] = (float)(i % 32) - 15.5f; break;    /* ties of rounding */
-        default: x[i] = u * 3e6f;                         /* as large as 8 bits can hold */
+        case 7: x[i] = (float)(i % 32) - 15.5f; break;         /* ties of rounding */
+        default: x[i] = u * 3e6f;                              /* as large as 8 bits can hold */
         }
     }
 }
@@ -82,9 +82,11 @@ static void test_store(void **state)
                         for (int e = from; e < to; e++) {
                             most[0] = fmax(most[0], fabs((double)k[e])), most[1] = fmax(most[1], fabs((double)v[e]));
                             for (int g = from; g < to; g++)
-                                range[0] = fmax(range[0], (double)k[e] - k[g]), range[1] = fmax(range[1], (double)v[e] - v[g]);
+                                range[0] = fmax(range[0], (double)k[e] - k[g]),
+                                range[1] = fmax(range[1], (double)v[e] - v[g]);
                         }
-                        double got[2] = {ek_kv_key(format, at, dim, d, slot), ek_kv_value(format, at + kb, dim, slot, d)};
+                        double got[2] = {ek_kv_key(format, at, dim, d, slot),
+                                         ek_kv_value(format, at + kb, dim, slot, d)};
                         double want[2] = {k[d], v[d]};
                         for (int w = 0; w < 2; w++) {
                             double tol = 0;
@@ -102,7 +104,8 @@ static void test_store(void **state)
                     }
                     ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
                     for (int d = 0; d < dim; d++)
-                        assert_true(ek_kv_key(format, at, dim, d, other) == 0 && ek_kv_value(format, at + kb, dim, other, d) == 0);
+                        assert_true(ek_kv_key(format, at, dim, d, other) == 0 &&
+                                    ek_kv_value(format, at + kb, dim, other, d) == 0);
                 }
             check_free(at, kb + vb);
         }
@@ -121,7 +124,8 @@ static void test_again(void **state)
         check_fill(v, DIM, (uint64_t)trial + 1000, 3.0f);
         ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, trial % 64, k, v);
         for (int d = 0; d < DIM; d++)
-            k2[d] = ek_kv_key(EK_KV_Q8, at, DIM, d, trial % 64), v2[d] = ek_kv_value(EK_KV_Q8, at + kb, DIM, trial % 64, d);
+            k2[d] = ek_kv_key(EK_KV_Q8, at, DIM, d, trial % 64),
+            v2[d] = ek_kv_value(EK_KV_Q8, at + kb, DIM, trial % 64, d);
         ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, (trial + 1) % 64, k2, v2);
         for (int d = 0; d < DIM; d++) {
             assert_true(ek_kv_key(EK_KV_Q8, at, DIM, d, (trial + 1) % 64) == k2[d]);

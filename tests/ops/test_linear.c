@@ -94,7 +94,8 @@ static const int ns[] = {1, 16, 23, 48, 71};
 static void affine(void **state)
 {
     (void)state;
-    static const int all_bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128}, lengths[] = {1, 3, 5, 9, 11}; /* of groups */
+    static const int all_bits[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128},
+                     lengths[] = {1, 3, 5, 9, 11}; /* of groups */
     static const ek_dtype scales[] = {EK_BF16, EK_F32, EK_F16};
     int i = 0;
     for (int b = 0; b < 12; b++) /* with one limb, then with two */
@@ -132,8 +133,22 @@ static void many_rows_and_long_rows(void **state)
     const linear_shape shapes[] = {
         {.form = EK_W_Q4, .n = 39, .k = 320, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true},
         {.form = EK_W_Q8, .n = 39, .k = 320, .bits = 8, .group = 32, .scale_dtype = EK_BF16, .biased = true},
-        {.form = EK_W_Q4, .n = 39, .k = 320, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
-        {.form = EK_W_Q8, .n = 39, .k = 320, .bits = 8, .group = 32, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
+        {.form = EK_W_Q4,
+         .n = 39,
+         .k = 320,
+         .bits = 4,
+         .group = 64,
+         .scale_dtype = EK_BF16,
+         .biased = true,
+         .limbs = 2},
+        {.form = EK_W_Q8,
+         .n = 39,
+         .k = 320,
+         .bits = 8,
+         .group = 32,
+         .scale_dtype = EK_BF16,
+         .biased = true,
+         .limbs = 2},
         {.form = EK_W_BF16, .n = 39, .k = 320},
         {.form = EK_W_F32, .n = 71, .k = 300},
     };
@@ -154,7 +169,14 @@ static void forward(void **state)
         {.form = EK_W_Q8, .n = 55, .k = 192, .bits = 6, .group = 32, .scale_dtype = EK_F32, .biased = false},
         {.form = EK_W_BF16, .n = 130, .k = 192},
         {.form = EK_W_Q4, .n = 64, .k = 192, .bits = 3, .group = 64, .scale_dtype = EK_F16, .biased = true, .limbs = 2},
-        {.form = EK_W_Q8, .n = 33, .k = 192, .bits = 8, .group = 64, .scale_dtype = EK_BF16, .biased = true, .limbs = 2},
+        {.form = EK_W_Q8,
+         .n = 33,
+         .k = 192,
+         .bits = 8,
+         .group = 64,
+         .scale_dtype = EK_BF16,
+         .biased = true,
+         .limbs = 2},
     };
     enum { JOBS = 5 };
     static const int32_t index[] = {7, 2, 2, 30, 0, 19, 11};
@@ -221,8 +243,8 @@ static void forward_of_many_rows(void **state)
 {
     (void)state;
     enum { MANY = 300 };
-    const linear_shape shape = {.form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 64, .scale_dtype = EK_BF16,
-                                .biased = true, .limbs = 2};
+    const linear_shape shape = {
+        .form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 64, .scale_dtype = EK_BF16, .biased = true, .limbs = 2};
     linear_case c;
     linear_input in;
     linear_case_open(&c, &shape, 960);
@@ -261,7 +283,14 @@ static void extremes(void **state)
         {.form = EK_W_Q4, .n = 19, .k = 512, .bits = 4, .group = 64, .scale_dtype = EK_F32, .biased = true},
         {.form = EK_W_Q8, .n = 19, .k = 512, .bits = 8, .group = 32, .scale_dtype = EK_F32, .biased = false},
         {.form = EK_W_Q4, .n = 19, .k = 512, .bits = 4, .group = 64, .scale_dtype = EK_F32, .biased = true, .limbs = 2},
-        {.form = EK_W_Q8, .n = 19, .k = 512, .bits = 8, .group = 32, .scale_dtype = EK_F32, .biased = false, .limbs = 2},
+        {.form = EK_W_Q8,
+         .n = 19,
+         .k = 512,
+         .bits = 8,
+         .group = 32,
+         .scale_dtype = EK_F32,
+         .biased = false,
+         .limbs = 2},
         {.form = EK_W_F32, .n = 19, .k = 512},
     };
     static const float sizes[] = {1e-45f, 1e-38f, 0x1p-101f, 0x1p-100f, 1e-20f, 1e20f, 3e38f};
@@ -304,8 +333,14 @@ static void saturation(void **state)
     for (int i = 4; i < 18; i++) {
         int bits = i / 2, limbs = 1 + i % 2;
         if (bits == 7) continue;
-        linear_shape shape = {.form = bits <= 4 ? EK_W_Q4 : EK_W_Q8, .n = 16, .k = 256, .bits = bits, .group = 64,
-                              .scale_dtype = EK_BF16, .biased = true, .limbs = limbs};
+        linear_shape shape = {.form = bits <= 4 ? EK_W_Q4 : EK_W_Q8,
+                              .n = 16,
+                              .k = 256,
+                              .bits = bits,
+                              .group = 64,
+                              .scale_dtype = EK_BF16,
+                              .biased = true,
+                              .limbs = limbs};
         linear_case c;
         linear_case_open(&c, &shape, 1200);
         for (int fill = 0; fill < 2; fill++)
@@ -325,7 +360,8 @@ static void saturation(void **state)
                     in.a.a_group = 0;
                     ek_acts_quantize_for(&ops, NULL, &in.a, &c.w);
                     ops.run[shape.form](&c.w, &in.a, 0, 5, cpu ? got : want, 16, 0, 1);
-                    if (cpu) check_bits("linear", isa, want, got, 5 * 16, "codes all %d, x all %d: %s", fill, sign, c.name);
+                    if (cpu)
+                        check_bits("linear", isa, want, got, 5 * 16, "codes all %d, x all %d: %s", fill, sign, c.name);
                 }
                 double exact[5 * 16], tol[5 * 16];
                 linear_case_reference(&c, &in.a, exact, tol);

@@ -40,9 +40,9 @@ static void rows_come_back(void **state)
         assert_int_equal(ek_linear_plan_float(&wide, 0, s->n, s->k, EK_W_F32), EK_OK);
         wide.data = check_alloc(wide.bytes);
         if (s->bits)
-            assert_int_equal(ek_linear_pack_widened(&wide, 0, s->n, c.codes, c.scales, c.biases, s->scale_dtype,
-                                                    s->bits, s->group),
-                             EK_OK);
+            assert_int_equal(
+                ek_linear_pack_widened(&wide, 0, s->n, c.codes, c.scales, c.biases, s->scale_dtype, s->bits, s->group),
+                EK_OK);
         for (int n = 0; n < s->n; n++) {
             for (int k = 0; k < s->k; k++) want[k] = weight_f32(&c, n, k);
             ek_linear_row(&c.w, n, got);
@@ -60,7 +60,8 @@ static void rows_come_back(void **state)
 static void order_of_packing_is_free(void **state)
 {
     (void)state;
-    linear_shape s = {.form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 32, .scale_dtype = EK_BF16, .biased = false};
+    linear_shape s = {
+        .form = EK_W_Q4, .n = 37, .k = 64, .bits = 4, .group = 32, .scale_dtype = EK_BF16, .biased = false};
     linear_case c;
     linear_case_open(&c, &s, 60);
     ek_linear w = c.w;
@@ -205,8 +206,9 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_come_back), cmocka_unit_test(order_of_packing_is_free), cmocka_unit_test(quantized_rows),
-        cmocka_unit_test(infinities_and_nan_show), cmocka_unit_test(refusals),
+        cmocka_unit_test(rows_come_back), cmocka_unit_test(order_of_packing_is_free),
+        cmocka_unit_test(quantized_rows), cmocka_unit_test(infinities_and_nan_show),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,8 +185,8 @@ static void test_rope_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_gelu),    cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_split),    cmocka_unit_test(test_ldexp),   cmocka_unit_test(test_cos_sin),
+        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_gelu),        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_split),    cmocka_unit_test(test_ldexp),       cmocka_unit_test(test_cos_sin),
         cmocka_unit_test(test_pow),      cmocka_unit_test(test_rope_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,8 +10,9 @@
 #include "ops/rows.h"
 
 enum { MAX = 2600, SLACK = 16 };
-static const int lengths[] = {1, 2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 63, 64, 65, 100, 128, 255, 256,
-                              257, 271, 272, 273, 300, 511, 512, 513, 768, 1023, 1025, 1536, 2560, MAX};
+static const int lengths[] = {1,   2,   3,   4,   7,   8,   9,    12,   15,   16,   17,  20,  24,
+                              31,  32,  33,  63,  64,  65,  100,  128,  255,  256,  257, 271, 272,
+                              273, 300, 511, 512, 513, 768, 1023, 1025, 1536, 2560, MAX};
 enum { N_LENGTHS = sizeof lengths / sizeof *lengths };
 
 static float a[MAX + SLACK], b[MAX + SLACK], c[MAX + SLACK], want[MAX + SLACK], got[MAX + SLACK];
@@ -111,7 +112,8 @@ static void test_elementwise(void **state)
             for (int op = 0; op < 7; op++) {
                 CHECK_ISAS(isa, cpu)
                 {
-                    static const char *name[] = {"add", "scale", "gelu_mul", "soft_cap", "axpy", "add_scale", "gelu_mul in place"};
+                    static const char *name[] = {"add",  "scale",     "gelu_mul",         "soft_cap",
+                                                 "axpy", "add_scale", "gelu_mul in place"};
                     ek_row_ops ops = ops_of(cpu);
                     float *y = cpu ? got : want;
                     memcpy(y, a, sizeof(float) * (size_t)(n + SLACK));
@@ -246,7 +248,8 @@ static void test_softmax(void **state)
         ek_softmax(got, a, n);
         for (int k = 0; k < n; k++) {
             assert_true(got[k] == b[k] / sum);
-            assert_true(fabs((double)got[k] - exp((double)a[k] - most) / total) < 4e-6 * exp((double)a[k] - most) / total);
+            assert_true(fabs((double)got[k] - exp((double)a[k] - most) / total) <
+                        4e-6 * exp((double)a[k] - most) / total);
         }
     }
 }
@@ -277,7 +280,7 @@ static void test_top_k(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm),   cmocka_unit_test(test_elementwise), cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_norm),    cmocka_unit_test(test_elementwise), cmocka_unit_test(test_functions),
         cmocka_unit_test(test_meaning), cmocka_unit_test(test_rope),        cmocka_unit_test(test_argmax),
         cmocka_unit_test(test_softmax), cmocka_unit_test(test_top_k),
     };

@@ -67,8 +67,7 @@ static ek_err late(const scene *s, company *base, check_fn *check, void *arg)
     ek_ask ask[MOST_ASKS];
     scatter(s, ask, 40);
     int chunk = 16 + (int)(draw(s, 1) % 200), slots = 1 + (int)(draw(s, 2) % (uint64_t)s->n);
-    return one(s, base, (company){.ask = ask, .chunk = chunk, .max_requests = slots}, "arrivals scattered", check,
-               arg);
+    return one(s, base, (company){.ask = ask, .chunk = chunk, .max_requests = slots}, "arrivals scattered", check, arg);
 }
 
 static ek_err chunked(const scene *s, company *base, check_fn *check, void *arg)
@@ -96,7 +95,8 @@ static ek_err evicted(const scene *s, company *base, check_fn *check, void *arg)
     EK_TRY(one(s, base, c, "room for prompts, not for replies", check, arg));
     c = (company){.full_pages = most + (int)(draw(s, 3) % 3), .chunk = 8 + (int)(draw(s, 4) % 90)};
     EK_TRY(one(s, base, c, "room for one", check, arg));
-    c = (company){.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 2, .chunk = 8 + (int)(draw(s, 5) % 90)};
+    c = (company){.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 2,
+                  .chunk = 8 + (int)(draw(s, 5) % 90)};
     return one(s, base, c, "sliding pages run out", check, arg);
 }
 
@@ -149,9 +149,12 @@ static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
     scatter(s, ask, 30);
     int most = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     for (int i = 0; i < s->n; i++)
-        if (draw(s, 400 + (uint64_t)i) % 5 == 0) ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 500 + (uint64_t)i) % 30);
+        if (draw(s, 400 + (uint64_t)i) % 5 == 0)
+            ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 500 + (uint64_t)i) % 30);
     ek_pool *pool;
-    company c = {.ask = ask, .chunk = 1 + (int)(draw(s, 6) % 300), .full_pages = most + (int)(draw(s, 7) % 8),
+    company c = {.ask = ask,
+                 .chunk = 1 + (int)(draw(s, 6) % 300),
+                 .full_pages = most + (int)(draw(s, 7) % 8),
                  .max_requests = 1 + (int)(draw(s, 8) % (uint64_t)s->n)};
     EK_TRY(ek_pool_open(&pool, 2));
     ek_err err = model_again(s, &c.model, s->opts.cpu, pool);

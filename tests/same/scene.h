@@ -27,12 +27,12 @@ void scene_describe(const scene *s, char *out, size_t room);
 
 /* How the requests of a scene are run. Zero stands for "as alone". */
 typedef struct company {
-    ek_model *model;       /* NULL: the scene's */
+    ek_model *model; /* NULL: the scene's */
     int max_requests, chunk;
     int full_pages, sliding_pages;
-    const ek_ask *ask;     /* the scene's with other arrivals and cancellations; NULL: as they are */
-    int n;                 /* of ask */
-    int most_rows;         /* leave out requests beyond this many rows together */
+    const ek_ask *ask; /* the scene's with other arrivals and cancellations; NULL: as they are */
+    int n;             /* of ask */
+    int most_rows;     /* leave out requests beyond this many rows together */
     /* Stands between the engine and the forward pass: the deliberately wrong kernel. */
     ek_err (*after)(const ek_row *rows, int n_rows, int n_logits, int vocab_size, float *logits, ptrdiff_t ld);
     uint64_t preempted, steps; /* out */

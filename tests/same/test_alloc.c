@@ -76,8 +76,11 @@ static void a_step_allocates_nothing(void **state)
         assert_int_equal(ek_engine_open(&e, model, &o), EK_OK);
         for (int k = 0; k < s.n; k++) {
             const ek_ask *a = &s.ask[k];
-            ek_request_opts r = {.tokens = a->tokens, .n_tokens = a->n_tokens, .max_tokens = a->max_tokens,
-                                 .sampling = a->sampling, .prompt_logits_from = a->n_tokens};
+            ek_request_opts r = {.tokens = a->tokens,
+                                 .n_tokens = a->n_tokens,
+                                 .max_tokens = a->max_tokens,
+                                 .sampling = a->sampling,
+                                 .prompt_logits_from = a->n_tokens};
             assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
         }
         int before = taken;

@@ -38,8 +38,8 @@ static bool compare(void *arg, const char *variant, const ek_witness *got, const
         c->differs = true;
         if (c->quiet) return false;
         scene_describe(c->s, what, sizeof what);
-        printf("FAIL %s (%s), request %d: %s [%s]; again: make why CASE=%s SEED=%#llx\n", c->name, variant, which[i], where,
-               what, c->name, (unsigned long long)c->s->seed);
+        printf("FAIL %s (%s), request %d: %s [%s]; again: make why CASE=%s SEED=%#llx\n", c->name, variant, which[i],
+               where, what, c->name, (unsigned long long)c->s->seed);
         return false;
     }
     return true;
@@ -155,8 +155,8 @@ static int run_many(uint64_t from, uint64_t n)
     }
     printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)n,
            (unsigned long long)t.rows, (unsigned long long)t.preempted, ek_now() - start);
-    printf("%llu passed, %d failed\n", (unsigned long long)n * (unsigned long long)n_cases - (unsigned long long)t.failed,
-           t.failed);
+    printf("%llu passed, %d failed\n",
+           (unsigned long long)n * (unsigned long long)n_cases - (unsigned long long)t.failed, t.failed);
     return t.failed > 0;
 }
 

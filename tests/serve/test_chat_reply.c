@@ -40,8 +40,9 @@ static void test_stream(void **state)
         ek_reply_kind kind;
         const char *text;
     } said[] = {
-        {EK_REPLY_REASONING, "hm\n"}, {EK_REPLY_CONTENT, "a \"b\" \xC3\xA9"}, {EK_REPLY_CONTENT, ""},
-        {EK_REPLY_CALL_START, "get\"w"}, {EK_REPLY_CALL_ARGS, "{\"a\":"}, {EK_REPLY_CALL_ARGS, "1}"}, {EK_REPLY_CALL_END, ""},
+        {EK_REPLY_REASONING, "hm\n"},    {EK_REPLY_CONTENT, "a \"b\" \xC3\xA9"}, {EK_REPLY_CONTENT, ""},
+        {EK_REPLY_CALL_START, "get\"w"}, {EK_REPLY_CALL_ARGS, "{\"a\":"},        {EK_REPLY_CALL_ARGS, "1}"},
+        {EK_REPLY_CALL_END, ""},
     };
     ek_buf b = {0};
     ek_chat_chunk_role(&b, &head, 0);
@@ -95,7 +96,8 @@ static void test_usage_when_asked(void **state)
     assert_int_equal(json_array_size(ek_json_get(last, "choices")), 0);
     assert_int_equal(json_integer_value(ek_json_get(got, "total_tokens")), 12);
     assert_int_equal(json_integer_value(ek_json_get(ek_json_get(got, "prompt_tokens_details"), "cached_tokens")), 2);
-    assert_int_equal(json_integer_value(ek_json_get(ek_json_get(got, "completion_tokens_details"), "reasoning_tokens")), 3);
+    assert_int_equal(json_integer_value(ek_json_get(ek_json_get(got, "completion_tokens_details"), "reasoning_tokens")),
+                     3);
     json_decref(f);
     ek_buf_fini(&b);
 }
@@ -170,7 +172,11 @@ static void test_errors(void **state)
     static const struct {
         int status;
         const char *type;
-    } kinds[] = {{400, "invalid_request_error"}, {404, "not_found_error"}, {413, "invalid_request_error"}, {429, "rate_limit_error"}, {503, "server_error"}};
+    } kinds[] = {{400, "invalid_request_error"},
+                 {404, "not_found_error"},
+                 {413, "invalid_request_error"},
+                 {429, "rate_limit_error"},
+                 {503, "server_error"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         ek_buf b = {0};
         json_t *v;

@@ -38,7 +38,8 @@ static void test_defaults(void **state)
     assert_false(r.has_seed);
     ek_chat_request_fini(&r);
     /* null is absent */
-    assert_int_equal(parse(&r, "{" USER ",\"tools\":null,\"temperature\":null,\"stop\":null,\"n\":null,\"seed\":null}"), EK_OK);
+    assert_int_equal(parse(&r, "{" USER ",\"tools\":null,\"temperature\":null,\"stop\":null,\"n\":null,\"seed\":null}"),
+                     EK_OK);
     assert_true(r.sampling.temperature == 1);
     ek_chat_request_fini(&r);
 }
@@ -47,12 +48,14 @@ static void test_everything(void **state)
 {
     (void)state;
     ek_chat_request r;
-    assert_int_equal(parse(&r, "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-                               "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
-                               "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
-                               "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
-                               "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"user\":\"u\",\"store\":true}"),
-                     EK_OK);
+    assert_int_equal(
+        parse(&r,
+              "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+              "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
+              "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
+              "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
+              "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"user\":\"u\",\"store\":true}"),
+        EK_OK);
     assert_string_equal(r.model, "m/x");
     assert_true(r.stream && r.include_usage && r.ignore_eos && r.one_call && r.digest && r.tools_active && r.has_seed);
     assert_int_equal(r.max_tokens, 7);
@@ -138,7 +141,8 @@ static void test_refusals(void **state)
         {"{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages", "content"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages", "image_url"},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "messages", "text"},
-        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]}", NULL, ""},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]}",
+         NULL, ""},
         {"{" USER ",\"temperature\":\"hot\"}", "temperature", "from 0 to 100"},
         {"{" USER ",\"temperature\":-1}", "temperature", "from 0"},
         {"{" USER ",\"top_p\":1.5}", "top_p", "from 0 to 1"},
@@ -167,7 +171,8 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_chat_request r;
         ek_err err = parse(&r, bad[i].body);
-        if (err == EK_OK || ek_err_http(err) != 400 || !strstr(ek_err_text(), bad[i].says)) print_error("%s: %d %s\n", bad[i].body, err, ek_err_text());
+        if (err == EK_OK || ek_err_http(err) != 400 || !strstr(ek_err_text(), bad[i].says))
+            print_error("%s: %d %s\n", bad[i].body, err, ek_err_text());
         assert_true(err != EK_OK && ek_err_http(err) == 400);
         assert_non_null(strstr(ek_err_text(), bad[i].says));
         if (bad[i].param) assert_string_equal(r.param, bad[i].param);
@@ -178,7 +183,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything),  cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything),   cmocka_unit_test(test_thinking),
         cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_absurd_sizes), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

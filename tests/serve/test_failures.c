@@ -34,7 +34,8 @@ static pthread_t thread;
 static int32_t poison; /* a row with this token fails */
 static ek_backend real;
 
-static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld)
+static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
+                      ptrdiff_t ld)
 {
     for (int i = 0; i < n_rows; i++)
         if (rows[i].token == poison) return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", rows[i].pos);
@@ -66,9 +67,15 @@ static int start(void **state)
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
     assert_int_equal(ek_engine_open_on(&engine, &b, &eo), EK_OK);
-    ek_server_opts so = {.http = {.host = "127.0.0.1", .max_connections = 16, .max_body = 1 << 20, .max_unsent = 1 << 20,
-                                  .body_timeout = 10, .idle_timeout = 10},
-                         .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
+    ek_server_opts so = {.http = {.host = "127.0.0.1",
+                                  .max_connections = 16,
+                                  .max_body = 1 << 20,
+                                  .max_unsent = 1 << 20,
+                                  .body_timeout = 10,
+                                  .idle_timeout = 10},
+                         .model = model,
+                         .model_dir = "models/pocket",
+                         .model_name = "tiny"};
     assert_int_equal(ek_server_open(&server, engine, &so), EK_OK);
     assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
     return 0;
@@ -89,11 +96,15 @@ static int stop(void **state)
 
 static int post(const char *body)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)ek_server_port(server)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)ek_server_port(server)),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
     ek_buf b = {0};
-    ek_buf_fmt(&b, "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s", strlen(body), body);
+    ek_buf_fmt(&b,
+               "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s",
+               strlen(body), body);
     assert_int_equal(write(fd, b.data, b.len), b.len);
     ek_buf_fini(&b);
     return fd;
@@ -109,7 +120,8 @@ static ek_buf reply_of(int fd)
     return b;
 }
 
-#define GOOD "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":200}"
+#define GOOD \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":200}"
 
 /* The reply's text and digest: everything but ids and times. */
 static char *words_of(ek_buf *reply)
@@ -143,7 +155,10 @@ static void test_inside_a_stream(void **state)
 {
     (void)state;
     ek_buf body = {0};
-    ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"temperature\":0,\"logit_bias\":{\"%d\":100}}", poison);
+    ek_buf_fmt(
+        &body,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"temperature\":0,\"logit_bias\":{\"%d\":100}}",
+        poison);
     ek_buf r = reply_of(post(body.data));
     assert_memory_equal(r.data, "HTTP/1.1 200 ", 13);
     assert_non_null(strstr(r.data, "\"content\":\"~\""));
@@ -179,7 +194,9 @@ static void test_no_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_the_first_byte), cmocka_unit_test(test_inside_a_stream), cmocka_unit_test(test_no_other),
+        cmocka_unit_test(test_before_the_first_byte),
+        cmocka_unit_test(test_inside_a_stream),
+        cmocka_unit_test(test_no_other),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -35,25 +35,27 @@ static inline void config_fields(ek_buf *b, const ek_config *c)
     if (full->k_eq_v) ek_buf_fmt(b, "\"attention_k_eq_v\":true,\"num_global_key_value_heads\":%d,", full->n_kv_heads);
     if (wide) ek_buf_str(b, "\"use_double_wide_mlp\":true,");
     if (c->n_experts)
-        ek_buf_fmt(b, "\"enable_moe_block\":true,\"num_experts\":%d,\"top_k_experts\":%d,"
-                      "\"moe_intermediate_size\":%d,",
+        ek_buf_fmt(b,
+                   "\"enable_moe_block\":true,\"num_experts\":%d,\"top_k_experts\":%d,"
+                   "\"moe_intermediate_size\":%d,",
                    c->n_experts, c->top_k_experts, c->moe_intermediate_size);
     if (c->final_logit_softcapping > 0)
         ek_buf_fmt(b, "\"final_logit_softcapping\":%.9g,", (double)c->final_logit_softcapping);
-    ek_buf_fmt(b, "\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":%.17g},"
-                  "\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":%.17g,"
-                  "\"rope_theta\":%.17g}},",
+    ek_buf_fmt(b,
+               "\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":%.17g},"
+               "\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":%.17g,"
+               "\"rope_theta\":%.17g}},",
                c->rope_theta[EK_SLIDING], c->rope_partial[EK_FULL], c->rope_theta[EK_FULL]);
     config_kinds(b, c);
     ek_buf_str(b, ",\"eos_token_id\":[1],\"model_type\":\"gemma4_text\"");
 }
 
 typedef struct hf_opts {
-    const char *prefix; /* in place of "model." */
-    const char *skip;   /* a tensor (by its text-only name) that is left out */
-    bool f32;           /* values as F32, otherwise BF16 */
+    const char *prefix;  /* in place of "model." */
+    const char *skip;    /* a tensor (by its text-only name) that is left out */
+    bool f32;            /* values as F32, otherwise BF16 */
     const char *f32_one; /* this one tensor as F32 */
-    int shards;         /* 0 or 1: one file; more: an index */
+    int shards;          /* 0 or 1: one file; more: an index */
 } hf_opts;
 
 typedef struct hf_writer {

@@ -7,11 +7,11 @@
 
 typedef struct mlx_opts {
     int bits, group;
-    const char *prefix;      /* "model." or "language_model.model." */
-    const char *scale_type;  /* "BF16", "F16" or "F32" */
-    const char *other;       /* modules whose path holds this text … */
+    const char *prefix;          /* "model." or "language_model.model." */
+    const char *scale_type;      /* "BF16", "F16" or "F32" */
+    const char *other;           /* modules whose path holds this text … */
     int other_bits, other_group; /* … are stored so; 0: not quantised and "false" in config.json */
-    bool f32_rest;           /* what is not quantised is F32 */
+    bool f32_rest;               /* what is not quantised is F32 */
 } mlx_opts;
 
 typedef struct mlx_writer {
@@ -26,7 +26,8 @@ static inline float stored_as(const char *type, float x)
 }
 
 /* One group: scale, bias and codes as mlx.core.quantize chooses them on a CPU. */
-static inline void mlx_group(const float *w, int n, int bits, const char *type, float *scale, float *bias, uint8_t *code)
+static inline void mlx_group(const float *w, int n, int bits, const char *type, float *scale, float *bias,
+                             uint8_t *code)
 {
     float top = (float)((1 << bits) - 1), lo = w[0], hi = w[0];
     for (int i = 1; i < n; i++) lo = fminf(lo, w[i]), hi = fmaxf(hi, w[i]);
@@ -67,7 +68,8 @@ static inline void mlx_quantise(mlx_writer *t, const char *module, int n_dims, c
             x[i] = fmaf(scales[g], one[i], biases[g]);
             size_t bit = (g % groups * (size_t)group + (size_t)i) * (size_t)bits;
             for (int b = 0; b < bits; b++)
-                codes[g / groups * row_bytes + (bit + (size_t)b) / 8] |= (uint8_t)((one[i] >> b & 1) << (bit + (size_t)b) % 8);
+                codes[g / groups * row_bytes + (bit + (size_t)b) / 8] |= (uint8_t)((one[i] >> b & 1)
+                                                                                   << (bit + (size_t)b) % 8);
         }
     }
     shape[n_dims - 1] = k * bits / 32;

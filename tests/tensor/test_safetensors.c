@@ -35,7 +35,8 @@ static ek_err parse(const char *header, size_t data, seen *s)
     return err;
 }
 
-#define T(name, type, shape, a, b) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #a "," #b "]}"
+#define T(name, type, shape, a, b) \
+    "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" #a "," #b "]}"
 
 static void test_good_headers(void **state)
 {
@@ -43,12 +44,14 @@ static void test_good_headers(void **state)
     seen s;
     assert_int_equal(parse("{}", 0, &s), EK_OK);
     assert_int_equal(s.n, 0);
-    assert_int_equal(parse("{\"__metadata__\":{\"format\":\"mlx\"}," T("a", "F32", "[2,3]", 0, 24) "}   ", 24, &s), EK_OK);
+    assert_int_equal(parse("{\"__metadata__\":{\"format\":\"mlx\"}," T("a", "F32", "[2,3]", 0, 24) "}   ", 24, &s),
+                     EK_OK);
     assert_string_equal(s.names, "a ");
     /* file order is the order of the data, whatever the header's; an empty tensor takes no room */
-    assert_int_equal(parse("{" T("z", "U32", "[1]", 8, 12) "," T("e", "BF16", "[0,7]", 8, 8) "," T("a", "I64", "[]", 0, 8) "}",
-                           12, &s),
-                     EK_OK);
+    assert_int_equal(
+        parse("{" T("z", "U32", "[1]", 8, 12) "," T("e", "BF16", "[0,7]", 8, 8) "," T("a", "I64", "[]", 0, 8) "}", 12,
+              &s),
+        EK_OK);
     assert_string_equal(s.names, "a e z ");
     assert_int_equal(s.bytes, 12);
 }
@@ -204,9 +207,9 @@ static void test_one_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_headers),       cmocka_unit_test(test_bad_headers_are_told),
+        cmocka_unit_test(test_good_headers),           cmocka_unit_test(test_bad_headers_are_told),
         cmocka_unit_test(test_short_and_long_headers), cmocka_unit_test(test_folder_without_index),
-        cmocka_unit_test(test_folder_with_index),  cmocka_unit_test(test_one_file),
+        cmocka_unit_test(test_folder_with_index),      cmocka_unit_test(test_one_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,8 @@
 void check_bytes(const char *got, size_t n_got, const char *want, size_t n_want, const char *file, int line)
 {
     if (n_got == n_want && (n_got == 0 || memcmp(got, want, n_got) == 0)) return;
-    printf("%s:%d\n  want (%zu) %.*s\n  got  (%zu) %.*s\n", file, line, n_want, (int)n_want, want, n_got, (int)n_got, got);
+    printf("%s:%d\n  want (%zu) %.*s\n  got  (%zu) %.*s\n", file, line, n_want, (int)n_want, want, n_got, (int)n_got,
+           got);
     fail();
 }
 
@@ -23,9 +24,23 @@ uint32_t roll(dice *d, uint32_t sides)
     return (uint32_t)(ek_mix64(d->seed * 0x9E3779B97F4A7C15u + ++d->n) >> 33) % sides;
 }
 
-static const char *const controls[] = {"<pad>", "<eos>", "<bos>", "<unk>", "<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>",
-                                       "<|tool_response>", "<tool_response|>", "<|\"|>", "<|think|>", "<|channel>", "<channel|>",
-                                       "<|turn>", "<turn|>", "<|image|>"};
+static const char *const controls[] = {"<pad>",
+                                       "<eos>",
+                                       "<bos>",
+                                       "<unk>",
+                                       "<|tool>",
+                                       "<tool|>",
+                                       "<|tool_call>",
+                                       "<tool_call|>",
+                                       "<|tool_response>",
+                                       "<tool_response|>",
+                                       "<|\"|>",
+                                       "<|think|>",
+                                       "<|channel>",
+                                       "<channel|>",
+                                       "<|turn>",
+                                       "<turn|>",
+                                       "<|image|>"};
 enum { N_CONTROLS = sizeof controls / sizeof *controls };
 
 void tokenizer_json(ek_buf *out, const char *const *pieces, const char *const *merges)
@@ -34,13 +49,16 @@ void tokenizer_json(ek_buf *out, const char *const *pieces, const char *const *m
     for (int i = 0; i < N_CONTROLS; i++) {
         ek_buf_fmt(out, "%s{\"id\":%d,\"content\":", i ? "," : "", i);
         ek_json_quote(out, controls[i], strlen(controls[i]));
-        ek_buf_str(out, ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
+        ek_buf_str(out,
+                   ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}");
     }
-    ek_buf_str(out, "],\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"},"
-                    "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\",\"invert\":false},"
-                    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
-                    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
-                    "\"byte_fallback\":true,\"vocab\":{");
+    ek_buf_str(
+        out,
+        "],\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"},"
+        "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\",\"invert\":false},"
+        "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"},"
+        "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,"
+        "\"byte_fallback\":true,\"vocab\":{");
     int id = 0;
     for (; id < N_CONTROLS; id++) {
         ek_json_quote(out, controls[id], strlen(controls[id]));
@@ -62,10 +80,36 @@ void tokenizer_json(ek_buf *out, const char *const *pieces, const char *const *m
 
 ek_tokenizer *small_tokenizer(void)
 {
-    static const char *const pieces[] = {"\n", "\xE2\x96\x81", "a", "b", "c", "h", "t", "o", "u", "g", "{", "}", ":", "call", "th", "ou",
-                                         "thou", "gh", "ght", "thought", "\n\n", "\xE2\x96\x81" "a", "ca", "l", "ll", "}\n", NULL};
-    static const char *const merges[] = {"\n \n", "t h", "o u", "th ou", "g h", "gh t", "thou ght", "\xE2\x96\x81 a", "c a", "l l", "ca ll",
+    static const char *const pieces[] = {"\n",
+                                         "\xE2\x96\x81",
+                                         "a",
+                                         "b",
+                                         "c",
+                                         "h",
+                                         "t",
+                                         "o",
+                                         "u",
+                                         "g",
+                                         "{",
+                                         "}",
+                                         ":",
+                                         "call",
+                                         "th",
+                                         "ou",
+                                         "thou",
+                                         "gh",
+                                         "ght",
+                                         "thought",
+                                         "\n\n",
+                                         "\xE2\x96\x81"
+                                         "a",
+                                         "ca",
+                                         "l",
+                                         "ll",
+                                         "}\n",
                                          NULL};
+    static const char *const merges[] = {"\n \n",          "t h", "o u", "th ou", "g h", "gh t", "thou ght",
+                                         "\xE2\x96\x81 a", "c a", "l l", "ca ll", NULL};
     ek_buf b = {0};
     ek_tokenizer *t;
     tokenizer_json(&b, pieces, merges);

@@ -19,38 +19,49 @@ static void check_render(const char *request, const char *want, int line)
     json_decref(v);
 }
 #define renders(request, want) check_render(request, "<bos>" want, __LINE__)
-#define raises(request) check_render(request, NULL, __LINE__)
+#define raises(request)        check_render(request, NULL, __LINE__)
 
 /* One tool whose parameters have the one property p of the given schema. */
 static void check_property(const char *schema, const char *want, int line)
 {
     ek_buf in = {0}, out = {0};
-    ek_buf_fmt(&in, "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"properties\":{\"p\":%s}}}}]}", schema);
-    ek_buf_fmt(&out, "<bos><|turn>system\n<|tool>declaration:f{description:<|\"|>d<|\"|>,parameters:{properties:{p:{%s}},}<tool|><turn|>\n", want);
+    ek_buf_fmt(
+        &in,
+        "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"properties\":{\"p\":%s}}}}]}",
+        schema);
+    ek_buf_fmt(
+        &out,
+        "<bos><|turn>system\n<|tool>declaration:f{description:<|\"|>d<|\"|>,parameters:{properties:{p:{%s}},}<tool|><turn|>\n",
+        want);
     check_render(in.data, out.data, line);
     ek_buf_fini(&in);
     ek_buf_fini(&out);
 }
 #define property(schema, want) check_property(schema, want, __LINE__)
-#define S(x) "<|\"|>" x "<|\"|>"
+#define S(x)                   "<|\"|>" x "<|\"|>"
 
 static void turns(void **state)
 {
     (void)state;
-    renders("{\"messages\":[{\"role\":\"user\",\"content\":\" Hi \"}],\"add_generation_prompt\":true,\"variant\":\"large\"}",
-            "<|turn>user\nHi<turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
-    renders("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true,\"variant\":\"large\",\"enable_thinking\":1}",
-            "<|turn>system\n<|think|>\n<turn|>\n<|turn>user\nHi<turn|>\n<|turn>model\n");
+    renders(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\" Hi \"}],\"add_generation_prompt\":true,\"variant\":\"large\"}",
+        "<|turn>user\nHi<turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
+    renders(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true,\"variant\":\"large\",\"enable_thinking\":1}",
+        "<|turn>system\n<|think|>\n<turn|>\n<|turn>user\nHi<turn|>\n<|turn>model\n");
     renders("{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true}",
             "<|turn>user\nHi<turn|>\n<|turn>model\n");
-    renders("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"assistant\",\"content\":\"c\"},"
-            "{\"role\":\"system\",\"content\":\"late\"},{\"role\":\"function\",\"content\":null}]}",
-            "<|turn>user\na<turn|>\n<|turn>model\nbc<turn|>\n<|turn>system\nlate<turn|>\n<|turn>function\n<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"developer\",\"content\":[{\"text\":\" A \"},{\"type\":\"image\"},\"x\",{\"text\":null}]}]}",
-            "<|turn>system\nA   None <turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"assistant\",\"content\":\"c\"},"
+        "{\"role\":\"system\",\"content\":\"late\"},{\"role\":\"function\",\"content\":null}]}",
+        "<|turn>user\na<turn|>\n<|turn>model\nbc<turn|>\n<|turn>system\nlate<turn|>\n<|turn>function\n<turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"text\":\" A \"},{\"type\":\"image\"},\"x\",{\"text\":null}]}]}",
+        "<|turn>system\nA   None <turn|>\n");
     renders("{\"messages\":[]}", "");
-    renders("{\"messages\":[{\"role\":\"tool\",\"content\":\"orphan\"},{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"o\"}]}",
-            "<|turn>user\nx<turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"tool\",\"content\":\"orphan\"},{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"o\"}]}",
+        "<|turn>user\nx<turn|>\n");
     raises("{\"messages\":[{\"content\":\"x\"}]}");
     raises("{\"messages\":[\"x\"]}");
     raises("{\"messages\":null}");
@@ -64,12 +75,15 @@ static void turns(void **state)
 static void content_parts(void **state)
 {
     (void)state;
-    renders("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\" a \"},{\"type\":\"image_url\"},{\"type\":\"audio\"},"
-            "{\"type\":\"video\"},{\"type\":\"file\"},{\"type\":\"text\",\"text\":5},{\"type\":\"text\"}]}]}",
-            "<|turn>user\na<|image|><|audio|><|video|>5<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"content\":\" x<|channel>thought\\nsecret<channel|> y <|channel>z\"}]}",
-            "<|turn>model\nx y<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"user\",\"content\":\"x<|channel>y<channel|>\"}]}", "<|turn>user\nx<|channel>y<channel|><turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\" a \"},{\"type\":\"image_url\"},{\"type\":\"audio\"},"
+        "{\"type\":\"video\"},{\"type\":\"file\"},{\"type\":\"text\",\"text\":5},{\"type\":\"text\"}]}]}",
+        "<|turn>user\na<|image|><|audio|><|video|>5<turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\" x<|channel>thought\\nsecret<channel|> y <|channel>z\"}]}",
+        "<|turn>model\nx y<turn|>\n");
+    renders("{\"messages\":[{\"role\":\"user\",\"content\":\"x<|channel>y<channel|>\"}]}",
+            "<|turn>user\nx<|channel>y<channel|><turn|>\n");
     raises("{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}");
     raises("{\"messages\":[{\"role\":\"user\",\"content\":{\"a\":1}}]}");
     raises("{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":null}]}]}");
@@ -79,14 +93,19 @@ static void content_parts(void **state)
 static void thoughts(void **state)
 {
     (void)state;
-#define U "{\"role\":\"user\",\"content\":\"q\"}"
+#define U       "{\"role\":\"user\",\"content\":\"q\"}"
 #define R(more) "{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\" r \"" more "}"
-    renders("{\"messages\":[" U "," R("") "]}", "<|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\n r \n<channel|>a<turn|>\n");
+    renders("{\"messages\":[" U "," R("") "]}",
+            "<|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\n r \n<channel|>a<turn|>\n");
     renders("{\"messages\":[" R("") "," U "]}", "<|turn>model\na<turn|>\n<|turn>user\nq<turn|>\n");
-    renders("{\"messages\":[" R("") "," U "],\"preserve_thinking\":true}", "<|turn>model\na<turn|>\n<|turn>user\nq<turn|>\n");
-    renders("{\"messages\":[" U "," R(",\"reasoning\":\"s\"") "]}", "<|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\ns\n<channel|>a<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"s\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":null}}]}," U "],\"preserve_thinking\":true}",
-            "<|turn>model\n<|channel>thought\ns\n<channel|><|tool_call>call:f{}<tool_call|><|tool_response><|turn>user\nq<turn|>\n");
+    renders("{\"messages\":[" R("") "," U "],\"preserve_thinking\":true}",
+            "<|turn>model\na<turn|>\n<|turn>user\nq<turn|>\n");
+    renders("{\"messages\":[" U "," R(",\"reasoning\":\"s\"") "]}",
+            "<|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\ns\n<channel|>a<turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"s\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":null}}]}," U
+        "],\"preserve_thinking\":true}",
+        "<|turn>model\n<|channel>thought\ns\n<channel|><|tool_call>call:f{}<tool_call|><|tool_response><|turn>user\nq<turn|>\n");
     raises("{\"messages\":[" U ",{\"role\":\"assistant\",\"reasoning\":[1]}]}");
 }
 
@@ -95,38 +114,60 @@ static void thoughts(void **state)
 static void calls_and_results(void **state)
 {
     (void)state;
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":"
-            "{\"b\":[1,2.50,1e5,true,null,\"s\",{\"y\":{},\"X\":[]}],\"A\":\"t\",\"n\":12345678901234567890}}}]}],\"add_generation_prompt\":true}",
-            "<|turn>model\n<|tool_call>call:f{A:" S("t") ",b:[1,2.5,100000.0,true,null," S("s") ",{X:[],y:{}}],n:12345678901234567890}<tool_call|><|tool_response>");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("\"1\"", "f") "," CALL("\"2\"", "g") "]},"
-            "{\"role\":\"tool\",\"tool_call_id\":\"2\",\"content\":\"B\"},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"name\":\"other\",\"content\":null},"
-            "{\"role\":\"tool\",\"tool_call_id\":\"9\",\"name\":\"named\",\"content\":4.0},{\"role\":\"tool\",\"tool_call_id\":\"8\",\"content\":"
-            "[{\"type\":\"text\",\"text\":\" a\"},{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"b \"}]}],\"add_generation_prompt\":true}",
-            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|><|tool_response>response:g{value:" S("B") "}<tool_response|>"
-            "<|tool_response>response:f{value:null}<tool_response|><|tool_response>response:named{value:4.0}<tool_response|>"
-            "<|tool_response>response:unknown{value:" S(" ab ") "}<tool_response|><|image|>");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "," CALL("null", "g") "," CALL("null", "h") "]},"
-            "{\"role\":\"tool\",\"content\":\"x\"},{\"role\":\"tool\",\"tool_call_id\":1.0,\"content\":\"y\"}]}",
-            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|><|tool_call>call:h{}<tool_call|>"
-            "<|tool_response>response:h{value:" S("x") "}<tool_response|><|tool_response>response:f{value:" S("y") "}<tool_response|>");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":"
+        "{\"b\":[1,2.50,1e5,true,null,\"s\",{\"y\":{},\"X\":[]}],\"A\":\"t\",\"n\":12345678901234567890}}}]}],\"add_generation_prompt\":true}",
+        "<|turn>model\n<|tool_call>call:f{A:" S("t") ",b:[1,2.5,100000.0,true,null," S(
+            "s") ",{X:[],y:{}}],n:12345678901234567890}<tool_call|><|tool_response>");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("\"1\"", "f") "," CALL(
+            "\"2\"",
+            "g") "]},"
+                 "{\"role\":\"tool\",\"tool_call_id\":\"2\",\"content\":\"B\"},{\"role\":\"tool\",\"tool_call_id\":\"1\",\"name\":\"other\",\"content\":null},"
+                 "{\"role\":\"tool\",\"tool_call_id\":\"9\",\"name\":\"named\",\"content\":4.0},{\"role\":\"tool\",\"tool_call_id\":\"8\",\"content\":"
+                 "[{\"type\":\"text\",\"text\":\" a\"},{\"type\":\"image\"},{\"type\":\"text\",\"text\":\"b \"}]}],\"add_generation_prompt\":true}",
+        "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|><|tool_response>response:g{value:" S(
+            "B") "}<tool_response|>"
+                 "<|tool_response>response:f{value:null}<tool_response|><|tool_response>response:named{value:4.0}<tool_response|>"
+                 "<|tool_response>response:unknown{value:" S(" ab ") "}<tool_response|><|image|>");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "," CALL("null", "g") "," CALL(
+            "null",
+            "h") "]},"
+                 "{\"role\":\"tool\",\"content\":\"x\"},{\"role\":\"tool\",\"tool_call_id\":1.0,\"content\":\"y\"}]}",
+        "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_call>call:g{}<tool_call|><|tool_call>call:h{}<tool_call|>"
+        "<|tool_response>response:h{value:" S("x") "}<tool_response|><|tool_response>response:f{value:" S(
+            "y") "}<tool_response|>");
     /* Results, then content, then what follows decide how the turn ends. */
-    renders("{\"messages\":[{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[" CALL("1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}],"
-            "\"add_generation_prompt\":true,\"enable_thinking\":true}",
-            "<|turn>system\n<|think|>\n<turn|>\n<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S("x") "}<tool_response|>c<turn|>\n<|channel>thought\n");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"},"
-            "{\"role\":\"assistant\",\"content\":\"done\"},{\"role\":\"user\",\"content\":\"q\"}]}",
-            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S("x") "}<tool_response|>done<turn|>\n<|turn>user\nq<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"},"
-            "{\"role\":\"user\",\"content\":\"q\"}]}",
-            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S("x") "}<tool_response|><turn|>\n<|turn>user\nq<turn|>\n");
-    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"b\":1,\"A\":\"x\"}},{\"name\":\"\"},{\"response\":null}]}]}",
-            "<|turn>model\n<|tool_response>response:f{A:" S("x") ",b:1}<tool_response|><|tool_response>response:unknown{value:[]}<tool_response|>"
-            "<|tool_response>response:unknown{value:null}<tool_response|>");
-    raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]}");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"c\",\"tool_calls\":[" CALL(
+            "1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}],"
+                      "\"add_generation_prompt\":true,\"enable_thinking\":true}",
+        "<|turn>system\n<|think|>\n<turn|>\n<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S(
+            "x") "}<tool_response|>c<turn|>\n<|channel>thought\n");
+    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+                "1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"},"
+                          "{\"role\":\"assistant\",\"content\":\"done\"},{\"role\":\"user\",\"content\":\"q\"}]}",
+            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S(
+                "x") "}<tool_response|>done<turn|>\n<|turn>user\nq<turn|>\n");
+    renders("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+                "1", "f") "]},{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"},"
+                          "{\"role\":\"user\",\"content\":\"q\"}]}",
+            "<|turn>model\n<|tool_call>call:f{}<tool_call|><|tool_response>response:f{value:" S(
+                "x") "}<tool_response|><turn|>\n<|turn>user\nq<turn|>\n");
+    renders(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"b\":1,\"A\":\"x\"}},{\"name\":\"\"},{\"response\":null}]}]}",
+        "<|turn>model\n<|tool_response>response:f{A:" S(
+            "x") ",b:1}<tool_response|><|tool_response>response:unknown{value:[]}<tool_response|>"
+                 "<|tool_response>response:unknown{value:null}<tool_response|>");
+    raises(
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}]}");
     raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}]}");
     raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":{}}}]}]}");
-    raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "]},{\"role\":\"tool\",\"content\":{\"a\":1}}]}");
-    raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "f") "]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\"}]}]}");
+    raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+        "1", "f") "]},{\"role\":\"tool\",\"content\":{\"a\":1}}]}");
+    raises("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+        "1", "f") "]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\"}]}]}");
 }
 
 static void declarations(void **state)
@@ -143,32 +184,43 @@ static void declarations(void **state)
     property("\"string\"", "type:" S(""));
     property("{\"type\":\"Object\",\"properties\":{\"b\":{},\"A\":{}},\"required\":[\"b\",2]}",
              "properties:{A:{type:" S("") "},b:{type:" S("") "}},required:[" S("b") "," S("2") "],type:" S("OBJECT"));
-    property("{\"type\":\"object\",\"title\":\"T\",\"description\":\"d\",\"additionalProperties\":{\"type\":\"integer\"}}",
-             "description:" S("d") ",properties:{additionalProperties:{type:" S("INTEGER") "},title:{type:" S("") "}},type:" S("OBJECT"));
+    property(
+        "{\"type\":\"object\",\"title\":\"T\",\"description\":\"d\",\"additionalProperties\":{\"type\":\"integer\"}}",
+        "description:" S("d") ",properties:{additionalProperties:{type:" S("INTEGER") "},title:{type:" S(
+            "") "}},type:" S("OBJECT"));
     property("{\"type\":\"object\",\"properties\":[]}", "properties:{},type:" S("OBJECT"));
-    property("{\"type\":\"array\",\"items\":{\"type\":\"string\",\"enum\":[\"b\",null],\"default\":null,\"minLength\":1,\"x\":{\"B\":1,\"a\":true}}}",
-             "items:{enum:[" S("b") ",null],minLength:1,type:" S("STRING") ",x:{" S("a") ":true," S("B") ":1}},type:" S("ARRAY"));
+    property(
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"enum\":[\"b\",null],\"default\":null,\"minLength\":1,\"x\":{\"B\":1,\"a\":true}}}",
+        "items:{enum:[" S("b") ",null],minLength:1,type:" S("STRING") ",x:{" S("a") ":true," S("B") ":1}},type:" S(
+            "ARRAY"));
     property("{\"type\":\"array\",\"items\":{\"type\":[\"string\",null],\"required\":[\"r\"],\"properties\":3}}",
              "items:{properties:{},required:[" S("r") "],type:[" S("STRING") "," S("NONE") "]},type:" S("ARRAY"));
     property("{\"type\":\"array\",\"items\":{}}", "type:" S("ARRAY"));
     property("{\"type\":\"array\",\"items\":[1],\"enum\":[1]}", "type:" S("ARRAY"));
-    property("{\"type\":\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"maximum\":18446744073709551615}}}",
-             "items:{items:{" S("maximum") ":18446744073709551615," S("type") ":" S("integer") "},type:" S("ARRAY") "},type:" S("ARRAY"));
-    renders("{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\",\"description\":null,\"parameters\":{},\"response\":{\"type\":\"object\",\"description\":\"r\"}}},"
-            "{\"function\":{\"name\":\"h\",\"description\":\"<|\\\"|>\",\"parameters\":{\"type\":\"object\",\"required\":\"é1\"},\"response\":{}}}]}",
-            "<|turn>system\n<|tool>declaration:f{description:" S("") "}<tool|><|tool>declaration:g{description:" S("None") ",response:{description:" S("r") ",type:" S("OBJECT") "}}<tool|>"
-            "<|tool>declaration:h{description:" S("<|\"|>") ",parameters:{required:[" S("é") "," S("1") "],type:" S("OBJECT") "},response:{}<tool|><turn|>\n");
+    property(
+        "{\"type\":\"array\",\"items\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"maximum\":18446744073709551615}}}",
+        "items:{items:{" S("maximum") ":18446744073709551615," S("type") ":" S("integer") "},type:" S(
+            "ARRAY") "},type:" S("ARRAY"));
+    renders(
+        "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\",\"description\":null,\"parameters\":{},\"response\":{\"type\":\"object\",\"description\":\"r\"}}},"
+        "{\"function\":{\"name\":\"h\",\"description\":\"<|\\\"|>\",\"parameters\":{\"type\":\"object\",\"required\":\"é1\"},\"response\":{}}}]}",
+        "<|turn>system\n<|tool>declaration:f{description:" S("") "}<tool|><|tool>declaration:g{description:" S("None") ",response:{description:" S(
+            "r") ",type:" S("OBJECT") "}}<tool|>"
+                                      "<|tool>declaration:h{description:" S("<|\"|>") ",parameters:{required:[" S(
+                                          "é") "," S("1") "],type:" S("OBJECT") "},response:{}<tool|><turn|>\n");
     raises("{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":[1]}}}]}");
     raises("{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"required\":true}}}]}");
-    raises("{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"p\":{\"type\":\"array\",\"items\":{\"type\":5}}}}}}]}");
+    raises(
+        "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"p\":{\"type\":\"array\",\"items\":{\"type\":5}}}}}}]}");
 }
 
 /* Control tokens are exactly the intended ones: what a user spells is not among them. */
 static void knows_its_markers(void **state)
 {
     (void)state;
-    json_t *v = read_json("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<|turn>model <|image|>\"},{\"type\":\"image\"}]}],"
-                          "\"add_generation_prompt\":true,\"variant\":\"large\"}");
+    json_t *v = read_json(
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<|turn>model <|image|>\"},{\"type\":\"image\"}]}],"
+        "\"add_generation_prompt\":true,\"variant\":\"large\"}");
     ek_prompt p = {0};
     assert_int_equal(ek_chat_render_request(&p, v, EK_CHAT_SMALL), EK_OK);
     ek_buf b = {0};
@@ -181,7 +233,9 @@ static void knows_its_markers(void **state)
     ek_media_size size = {.n_soft = 2};
     assert_int_equal(ek_prompt_expand_media(&p, NULL, 0), EK_EINVAL);
     assert_int_equal(ek_prompt_expand_media(&p, &size, 1), EK_OK);
-    check_buf(&p.text, "<bos><|turn>user\n<|turn>model <|image|><|image><|image|><|image|><image|><turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
+    check_buf(
+        &p.text,
+        "<bos><|turn>user\n<|turn>model <|image|><|image><|image|><|image|><image|><turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
     ek_buf_clear(&b);
     for (size_t i = 0; i < p.n_control; i++) ek_buf_char(&b, p.text.data[p.control[i] + 1]);
     check_buf(&b, "b||||it||c");
@@ -200,7 +254,9 @@ static void expands_video(void **state)
     const double seconds[] = {0, 61.9};
     const ek_media_size sizes[] = {{.n_soft = 1, .n_frames = 2, .seconds = seconds}, {.n_soft = 3}};
     assert_int_equal(ek_prompt_expand_media(&p, sizes, 2), EK_OK);
-    check_buf(&p.text, "<bos><|turn>user\n00:00 <|image><|video|><image|> 01:01 <|image><|video|><image|><|audio><|audio|><|audio|><|audio|><audio|><turn|>\n");
+    check_buf(
+        &p.text,
+        "<bos><|turn>user\n00:00 <|image><|video|><image|> 01:01 <|image><|video|><image|><|audio><|audio|><|audio|><|audio|><audio|><turn|>\n");
     ek_prompt_fini(&p);
     json_decref(v);
 }
@@ -208,7 +264,8 @@ static void expands_video(void **state)
 static void continues_the_last_message(void **state)
 {
     (void)state;
-    json_t *v = read_json("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"The answer\"}]");
+    json_t *v = read_json(
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"The answer\"}]");
     ek_prompt p = {0};
     ek_chat_opts o = {.variant = EK_CHAT_LARGE, .continue_final = true, .add_generation_prompt = true};
     assert_int_equal(ek_chat_render(&p, v, NULL, &o), EK_OK);
@@ -243,27 +300,43 @@ static void check_prepare(const char *in, const char *want, bool thinks)
 static void prepares_messages(void **state)
 {
     (void)state;
-    check_prepare("[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"b\\\":1,\\\"a\\\":\\\"\\\\d\\\"}\"}},"
-                  "{\"function\":{\"name\":\"g\",\"arguments\":\" \"}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]",
-                  "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":\"\\\\d\"}}},"
-                  "{\"function\":{\"name\":\"g\",\"arguments\":{}}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]", false);
-    check_prepare("[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-                  "[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]", false);
-    check_prepare("[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-                  "[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]", false);
-    check_prepare("[{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"1\"}]",
-                  "[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]", false);
-    check_prepare("[{\"role\":\"system\",\"content\":\" <|think|>\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]",
-                  "[{\"role\":\"system\",\"content\":\"\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]", true);
-    check_prepare("[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=1;\"},{\"type\":\"text\",\"text\":\"A\"}]}]",
-                  "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"A\"}]}]", false);
-    check_prepare("[{\"role\":\"system\",\"content\":\"x-anthropic-billing-header: cch=1;\\nYou\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
-                  "[{\"role\":\"system\",\"content\":\"You\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]", false);
+    check_prepare(
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"b\\\":1,\\\"a\\\":\\\"\\\\d\\\"}\"}},"
+        "{\"function\":{\"name\":\"g\",\"arguments\":\" \"}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":\"\\\\d\"}}},"
+        "{\"function\":{\"name\":\"g\",\"arguments\":{}}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]",
+        false);
+    check_prepare(
+        "[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
+        "[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
+        false);
+    check_prepare(
+        "[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
+        "[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
+        false);
+    check_prepare(
+        "[{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"1\"}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]",
+        false);
+    check_prepare(
+        "[{\"role\":\"system\",\"content\":\" <|think|>\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]",
+        "[{\"role\":\"system\",\"content\":\"\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]", true);
+    check_prepare(
+        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=1;\"},{\"type\":\"text\",\"text\":\"A\"}]}]",
+        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"A\"}]}]", false);
+    check_prepare(
+        "[{\"role\":\"system\",\"content\":\"x-anthropic-billing-header: cch=1;\\nYou\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
+        "[{\"role\":\"system\",\"content\":\"You\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
+        false);
     check_prepare("[]", "[]", false);
-    static const char *const bad[] = {"{}", "[1]", "[{\"content\":\"x\"}]", "[{\"role\":\"assistant\",\"tool_calls\":\"x\"}]",
-                                      "[{\"role\":\"assistant\",\"tool_calls\":[{}]}]",
-                                      "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]",
-                                      "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]"};
+    static const char *const bad[] = {
+        "{}",
+        "[1]",
+        "[{\"content\":\"x\"}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":\"x\"}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{}]}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         json_t *v = read_json(bad[i]), *out;
         assert_int_equal(ek_chat_prepare(&out, v, NULL), EK_EINVAL);
@@ -276,15 +349,19 @@ static void prepares_messages(void **state)
 static void split_renders_in_order(void **state)
 {
     (void)state;
-    json_t *v = read_json("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[" CALL("1", "f") "]},"
-                          "{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}]");
+    json_t *v = read_json(
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[" CALL(
+            "1", "f") "]},"
+                      "{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}]");
     json_t *out;
     assert_int_equal(ek_chat_prepare(&out, v, NULL), EK_OK);
     ek_prompt p = {0};
     ek_chat_opts o = {.variant = EK_CHAT_LARGE, .add_generation_prompt = true};
     assert_int_equal(ek_chat_render(&p, out, NULL, &o), EK_OK);
-    check_buf(&p.text, "<bos><|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\nr\n<channel|>Let me see.<|tool_call>call:f{}<tool_call|>"
-                       "<|tool_response>response:f{value:" S("x") "}<tool_response|>");
+    check_buf(
+        &p.text,
+        "<bos><|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\nr\n<channel|>Let me see.<|tool_call>call:f{}<tool_call|>"
+        "<|tool_response>response:f{value:" S("x") "}<tool_response|>");
     ek_prompt_fini(&p);
     json_decref(out);
     json_decref(v);
@@ -330,10 +407,12 @@ static void chooses_the_variant(void **state)
     assert_int_equal(ek_chat_variant_of(&v, dir), EK_EFORMAT);
     write_file(dir, "tokenizer_config.json", "{");
     assert_int_equal(ek_chat_variant_of(&v, dir), EK_EFORMAT);
-    write_file(dir, "chat_template.jinja", "x '<|tool_call>call:' {{- '<|turn>model\\n' -}} {{- '<|channel>thought\\n<channel|>' -}}");
+    write_file(dir, "chat_template.jinja",
+               "x '<|tool_call>call:' {{- '<|turn>model\\n' -}} {{- '<|channel>thought\\n<channel|>' -}}");
     assert_int_equal(ek_chat_variant_of(&v, dir), EK_OK);
     assert_int_equal(v, EK_CHAT_LARGE);
-    write_file(dir, "chat_template.jinja", "'<|channel>thought\\n<channel|>' '<|tool_call>call:' {{- '<|turn>model\\n' -}}");
+    write_file(dir, "chat_template.jinja",
+               "'<|channel>thought\\n<channel|>' '<|tool_call>call:' {{- '<|turn>model\\n' -}}");
     assert_int_equal(ek_chat_variant_of(&v, dir), EK_OK);
     assert_int_equal(v, EK_CHAT_SMALL);
     write_file(dir, "chat_template.jinja", NULL);
@@ -358,10 +437,17 @@ static void hashes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turns), cmocka_unit_test(content_parts), cmocka_unit_test(thoughts), cmocka_unit_test(calls_and_results),
-        cmocka_unit_test(declarations), cmocka_unit_test(knows_its_markers), cmocka_unit_test(expands_video),
-        cmocka_unit_test(continues_the_last_message), cmocka_unit_test(prepares_messages), cmocka_unit_test(split_renders_in_order),
-        cmocka_unit_test(chooses_the_variant), cmocka_unit_test(hashes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns),
+                                       cmocka_unit_test(content_parts),
+                                       cmocka_unit_test(thoughts),
+                                       cmocka_unit_test(calls_and_results),
+                                       cmocka_unit_test(declarations),
+                                       cmocka_unit_test(knows_its_markers),
+                                       cmocka_unit_test(expands_video),
+                                       cmocka_unit_test(continues_the_last_message),
+                                       cmocka_unit_test(prepares_messages),
+                                       cmocka_unit_test(split_renders_in_order),
+                                       cmocka_unit_test(chooses_the_variant),
+                                       cmocka_unit_test(hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,9 +16,11 @@ static void check_round(const char *in, const char *want)
 static void keeps_valid_input(void **state)
 {
     (void)state;
-    check_round(" { \"b\" : [ 1 , -2 , 2.5 , true , false , null ] , \"a\" : \"x\" } ", "{\"b\":[1,-2,2.5,true,false,null],\"a\":\"x\"}");
+    check_round(" { \"b\" : [ 1 , -2 , 2.5 , true , false , null ] , \"a\" : \"x\" } ",
+                "{\"b\":[1,-2,2.5,true,false,null],\"a\":\"x\"}");
     check_round("[1,1.0,1e5,-0,-0.0,1E-7]", "[1,1.0,100000.0,0,-0.0,1e-07]");
-    check_round("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\ud83d\\ude80\"", "\"\\\"\\\\/\\b\\f\\n\\r\\tA\xC3\xA9\xF0\x9F\x9A\x80\"");
+    check_round("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\ud83d\\ude80\"",
+                "\"\\\"\\\\/\\b\\f\\n\\r\\tA\xC3\xA9\xF0\x9F\x9A\x80\"");
     check_round("[9223372036854775807,9223372036854775808,-9223372036854775809,123456789012345678901234567890]",
                 "[9223372036854775807,9223372036854775808,-9223372036854775809,123456789012345678901234567890]");
     check_round("{\"a\":1,\"b\":2,\"a\":3}", "{\"a\":3,\"b\":2}");
@@ -32,7 +34,9 @@ static void forgives_escapes(void **state)
     check_round("\"\\s\\d+\\\\s\\\\d\"", "\"\\\\s\\\\d+\\\\s\\\\d\"");
     check_round("\"\\\\\\d\"", "\"\\\\\\\\d\"");
     check_round("\"\\u12g4 \\u\"", "\"\\\\u12g4 \\\\u\"");
-    check_round("\"\\ud800 \\udc00 \\ud83d\\u0041\"", "\"" "\xEF\xBF\xBD \xEF\xBF\xBD \xEF\xBF\xBD" "A\"");
+    check_round("\"\\ud800 \\udc00 \\ud83d\\u0041\"", "\""
+                                                      "\xEF\xBF\xBD \xEF\xBF\xBD \xEF\xBF\xBD"
+                                                      "A\"");
     check_round("\"a\tb\nc\x01\"", "\"a\\tb\\nc\\u0001\"");
     check_round("\"\xC3(\xFF\"", "\"\xEF\xBF\xBD(\xEF\xBF\xBD\"");
 }
@@ -65,15 +69,20 @@ static void odd_numbers_are_no_text(void **state)
 static void says_where(void **state)
 {
     (void)state;
-    static const struct { const char *in, *want; } cases[] = {
-        {"", "line 1 column 1: the text ends where a value is expected"},
-        {"{\"a\" 1}", "line 1 column 6: expected ':' after a key"},
-        {"{\n \"a\":1,}", "line 2 column 8: expected a key in quotes"},
-        {"[1 2]", "line 1 column 4: expected ',' or ']' in an array"},
-        {"[1,\n\n\"abc]", "line 3 column 1: this string has no closing quote"},
-        {"[01]", "line 1 column 2: malformed number"}, {"1.", "line 1 column 1: malformed number"},
-        {"-", "line 1 column 1: malformed number"}, {"1e+", "line 1 column 1: malformed number"},
-        {"nul", "line 1 column 1: expected a value"}, {"[] []", "line 1 column 4: text after the value"}, {"'a'", "expected a value"}};
+    static const struct {
+        const char *in, *want;
+    } cases[] = {{"", "line 1 column 1: the text ends where a value is expected"},
+                 {"{\"a\" 1}", "line 1 column 6: expected ':' after a key"},
+                 {"{\n \"a\":1,}", "line 2 column 8: expected a key in quotes"},
+                 {"[1 2]", "line 1 column 4: expected ',' or ']' in an array"},
+                 {"[1,\n\n\"abc]", "line 3 column 1: this string has no closing quote"},
+                 {"[01]", "line 1 column 2: malformed number"},
+                 {"1.", "line 1 column 1: malformed number"},
+                 {"-", "line 1 column 1: malformed number"},
+                 {"1e+", "line 1 column 1: malformed number"},
+                 {"nul", "line 1 column 1: expected a value"},
+                 {"[] []", "line 1 column 4: text after the value"},
+                 {"'a'", "expected a value"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *v;
         assert_int_equal(ek_json_read(&v, cases[i].in, strlen(cases[i].in), 0), EK_EPARSE);
@@ -102,11 +111,28 @@ static void has_limits(void **state)
 static void prints_doubles_like_python(void **state)
 {
     (void)state;
-    static const struct { double x; const char *want; } cases[] = {
-        {0, "0.0"}, {-0.0, "-0.0"}, {1, "1.0"}, {0.1, "0.1"}, {1.0 / 3, "0.3333333333333333"}, {1e15, "1000000000000000.0"},
-        {1e16, "1e+16"}, {123456789012345680.0, "1.2345678901234568e+17"}, {0.0001, "0.0001"}, {0.00001, "1e-05"},
-        {0.00012345, "0.00012345"}, {5e-324, "5e-324"}, {1.7976931348623157e308, "1.7976931348623157e+308"}, {1e22, "1e+22"},
-        {9007199254740993.0, "9007199254740992.0"}, {-2.5e-7, "-2.5e-07"}, {1e100, "1e+100"}, {INFINITY, "inf"}, {-INFINITY, "-inf"}};
+    static const struct {
+        double x;
+        const char *want;
+    } cases[] = {{0, "0.0"},
+                 {-0.0, "-0.0"},
+                 {1, "1.0"},
+                 {0.1, "0.1"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {1e15, "1000000000000000.0"},
+                 {1e16, "1e+16"},
+                 {123456789012345680.0, "1.2345678901234568e+17"},
+                 {0.0001, "0.0001"},
+                 {0.00001, "1e-05"},
+                 {0.00012345, "0.00012345"},
+                 {5e-324, "5e-324"},
+                 {1.7976931348623157e308, "1.7976931348623157e+308"},
+                 {1e22, "1e+22"},
+                 {9007199254740993.0, "9007199254740992.0"},
+                 {-2.5e-7, "-2.5e-07"},
+                 {1e100, "1e+100"},
+                 {INFINITY, "inf"},
+                 {-INFINITY, "-inf"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ek_buf b = {0};
         ek_json_double(&b, cases[i].x);
@@ -115,7 +141,10 @@ static void prints_doubles_like_python(void **state)
     }
     dice d = {.seed = 7};
     for (int i = 0; i < 20000; i++) {
-        union { uint64_t u; double x; } v = {.u = (uint64_t)roll(&d, 1u << 31) << 33 ^ (uint64_t)roll(&d, 1u << 31) << 10 ^ roll(&d, 1024)};
+        union {
+            uint64_t u;
+            double x;
+        } v = {.u = (uint64_t)roll(&d, 1u << 31) << 33 ^ (uint64_t)roll(&d, 1u << 31) << 10 ^ roll(&d, 1024)};
         if (!isfinite(v.x)) continue;
         ek_buf b = {0};
         ek_json_double(&b, v.x);
@@ -136,9 +165,13 @@ static void escapes_only_what_must_be(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_valid_input), cmocka_unit_test(forgives_escapes), cmocka_unit_test(keeps_nul),
-        cmocka_unit_test(odd_numbers_are_no_text), cmocka_unit_test(says_where), cmocka_unit_test(has_limits),
-        cmocka_unit_test(prints_doubles_like_python), cmocka_unit_test(escapes_only_what_must_be)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keeps_valid_input),
+                                       cmocka_unit_test(forgives_escapes),
+                                       cmocka_unit_test(keeps_nul),
+                                       cmocka_unit_test(odd_numbers_are_no_text),
+                                       cmocka_unit_test(says_where),
+                                       cmocka_unit_test(has_limits),
+                                       cmocka_unit_test(prints_doubles_like_python),
+                                       cmocka_unit_test(escapes_only_what_must_be)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

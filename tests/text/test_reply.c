@@ -45,7 +45,12 @@ static void check_log(const ek_reply_opts *o, log *l, const char *in, bool trunc
     ek_buf_fini(&l->text);
 }
 
-#define gives(in, want) do { log l_; ek_reply_opts o_ = defaults(&l_); check_log(&o_, &l_, in, false, want, __LINE__); } while (0)
+#define gives(in, want)                                 \
+    do {                                                \
+        log l_;                                         \
+        ek_reply_opts o_ = defaults(&l_);               \
+        check_log(&o_, &l_, in, false, want, __LINE__); \
+    } while (0)
 
 static void content_and_reasoning(void **state)
 {
@@ -67,17 +72,24 @@ static void content_and_reasoning(void **state)
     gives("a<eos>b", "[content]a [stop]1");
     gives("a<|tool_response>b", "[content]a [stop]3");
     gives("x <|tool_cal and <|", "[content]x <|tool_cal and <|");
-    gives("\xF0\x9F" "<turn|>", "[content]\xEF\xBF\xBD [stop]2");
+    gives("\xF0\x9F"
+          "<turn|>",
+          "[content]\xEF\xBF\xBD [stop]2");
     gives("", "");
 }
 
 static void lenient_start(void **state)
 {
     (void)state;
-    static const struct { const char *in, *want; } cases[] = {
-        {"thought\nhm\n<channel|>x", "[reasoning]hm [content]x"}, {"thoughts are free", "[content]thoughts are free"},
-        {"thought", "[content]thought"}, {"tho<turn|>", "[content]tho [stop]2"}, {"x thought\n", "[content]x thought\n"},
-        {"<|channel>thought\na<channel|>thought\nb", "[reasoning]a [content]thought\nb"}, {"thought\n", ""}};
+    static const struct {
+        const char *in, *want;
+    } cases[] = {{"thought\nhm\n<channel|>x", "[reasoning]hm [content]x"},
+                 {"thoughts are free", "[content]thoughts are free"},
+                 {"thought", "[content]thought"},
+                 {"tho<turn|>", "[content]tho [stop]2"},
+                 {"x thought\n", "[content]x thought\n"},
+                 {"<|channel>thought\na<channel|>thought\nb", "[reasoning]a [content]thought\nb"},
+                 {"thought\n", ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         log l;
         ek_reply_opts o = defaults(&l);
@@ -87,7 +99,7 @@ static void lenient_start(void **state)
     gives("thought\nhm", "[content]thought\nhm");
 }
 
-#define CALL(args) "<|tool_call>call:f" args "<tool_call|>"
+#define CALL(args)             "<|tool_call>call:f" args "<tool_call|>"
 #define GIVES_CALL(args, want) gives(CALL(args), "[call]f [args]" want " [end]")
 
 static void well_formed_calls(void **state)
@@ -95,14 +107,16 @@ static void well_formed_calls(void **state)
     (void)state;
     GIVES_CALL("{}", "{}");
     GIVES_CALL("{a:1,b:-2.5e3,c:true,d:false,e:null}", "{\"a\":1,\"b\":-2.5e3,\"c\":true,\"d\":false,\"e\":null}");
-    GIVES_CALL("{s:<|\"|>a \"q\" \\n {b:[1]}, 'x' } ]\n\té<|\"|>,t:<|\"|><|\"|>}", "{\"s\":\"a \\\"q\\\" \\\\n {b:[1]}, 'x' } ]\\n\\té\",\"t\":\"\"}");
+    GIVES_CALL("{s:<|\"|>a \"q\" \\n {b:[1]}, 'x' } ]\n\té<|\"|>,t:<|\"|><|\"|>}",
+               "{\"s\":\"a \\\"q\\\" \\\\n {b:[1]}, 'x' } ]\\n\\té\",\"t\":\"\"}");
     GIVES_CALL("{a:[],b:{},c:[[1],{d:[<|\"|>x<|\"|>,2]}]}", "{\"a\":[],\"b\":{},\"c\":[[1],{\"d\":[\"x\",2]}]}");
     GIVES_CALL("{<|\"|>a:b<|\"|>:1,\"c\\td\":2,é f:3}", "{\"a:b\":1,\"c\\td\":2,\"é f\":3}");
     GIVES_CALL("{n:123456789012345678901234567890}", "{\"n\":123456789012345678901234567890}");
     gives("Look.<|tool_call>call:mcp__a-1.b/c:d{}<tool_call|><|tool_call>call:g{x:1}<tool_call|><|tool_response>no",
           "[content]Look. [call]mcp__a-1.b/c:d [args]{} [end] [call]g [args]{\"x\":1} [end] [stop]3");
     gives("<|channel>thought\nN\n<|tool_call>call:f{}<tool_call|>", "[reasoning]N [call]f [args]{} [end]");
-    gives(CALL("{}") "\n<tool_call|> " CALL("{}") "\n\n Bye \n", "[call]f [args]{} [end] [call]f [args]{} [end] [content] Bye \n");
+    gives(CALL("{}") "\n<tool_call|> " CALL("{}") "\n\n Bye \n",
+          "[call]f [args]{} [end] [call]f [args]{} [end] [content] Bye \n");
     gives(CALL("{}") "<|channel>thought\nx<channel|>y", "[call]f [args]{} [end] [reasoning]x [content]y");
 }
 
@@ -116,7 +130,8 @@ static void repairs(void **state)
     GIVES_CALL("{a:{q:<|\"|>}x}}}", "{\"a\":{\"q\":\"}x}\"}}");
     GIVES_CALL("{a:[<|\"|>x<|\"|>,<|\"|>y]}", "{\"a\":[\"x\",\"y\"]}");
     /* other quotes */
-    GIVES_CALL("{\"url\":\"http://x/{a},b\\d\\u00e9\",'k':'it's, ok','l':['a','b']}", "{\"url\":\"http://x/{a},b\\\\dé\",\"k\":\"it's, ok\",\"l\":[\"a\",\"b\"]}");
+    GIVES_CALL("{\"url\":\"http://x/{a},b\\d\\u00e9\",'k':'it's, ok','l':['a','b']}",
+               "{\"url\":\"http://x/{a},b\\\\dé\",\"k\":\"it's, ok\",\"l\":[\"a\",\"b\"]}");
     GIVES_CALL("{a:\"x}", "{\"a\":\"x\"}");
     GIVES_CALL("{a:'x}", "{\"a\":\"x\"}");
     GIVES_CALL("{a:'x'}", "{\"a\":\"x\"}");
@@ -130,11 +145,13 @@ static void repairs(void **state)
     /* bare words */
     GIVES_CALL("{unit:celsius}", "{\"unit\":\"celsius\"}");
     GIVES_CALL("{unit:celsius,city:<|\"|>Rome<|\"|>,n:1}", "{\"unit\":\"celsius\",\"city\":\"Rome\",\"n\":1}");
-    GIVES_CALL("{l:[bug,ui fix],m:{a:b c},d:x, y, e:1}", "{\"l\":[\"bug\",\"ui fix\"],\"m\":{\"a\":\"b c\"},\"d\":\"x, y\",\"e\":1}");
+    GIVES_CALL("{l:[bug,ui fix],m:{a:b c},d:x, y, e:1}",
+               "{\"l\":[\"bug\",\"ui fix\"],\"m\":{\"a\":\"b c\"},\"d\":\"x, y\",\"e\":1}");
     GIVES_CALL("{l:[bug,<|\"|>ui<|\"|>]}", "{\"l\":[\"bug\",\"ui\"]}");
     GIVES_CALL("{code:f(x) { y; }}", "{\"code\":\"f(x) { y; }\"}");
     GIVES_CALL("{a:True,b:False,c:None,d:Truely}", "{\"a\":true,\"b\":false,\"c\":null,\"d\":\"Truely\"}");
-    GIVES_CALL("{a:.5,b:1.,c:+1,d:0x10,e:NaN,f:01}", "{\"a\":\".5\",\"b\":\"1.\",\"c\":\"+1\",\"d\":\"0x10\",\"e\":\"NaN\",\"f\":\"01\"}");
+    GIVES_CALL("{a:.5,b:1.,c:+1,d:0x10,e:NaN,f:01}",
+               "{\"a\":\".5\",\"b\":\"1.\",\"c\":\"+1\",\"d\":\"0x10\",\"e\":\"NaN\",\"f\":\"01\"}");
     /* shape */
     GIVES_CALL("{a:1,b:[1,2}", "{\"a\":1,\"b\":[1,2]}");
     GIVES_CALL("{a:{b:1", "{\"a\":{\"b\":1}}");
@@ -146,28 +163,37 @@ static void repairs(void **state)
     gives("<|tool_call>f{a:1}<tool_call|>", "[call]f [args]{\"a\":1} [end]");
     gives("<|tool_call><|tool_call>call:f{}<tool_call|>", "[call]f [args]{} [end]");
     gives("<|tool_call><channel|>call:f{a:<channel|>1}<tool_call|>", "[call]f [args]{\"a\":1} [end]");
-    gives("<|tool_call>call:f{a:1}<|tool_call>call:g{}<turn|>", "[call]f [args]{\"a\":1} [end] [call]g [args]{} [end] [stop]2");
+    gives("<|tool_call>call:f{a:1}<|tool_call>call:g{}<turn|>",
+          "[call]f [args]{\"a\":1} [end] [call]g [args]{} [end] [stop]2");
     gives("<|tool_call>call:f{s:<|\"|>a<|tool_call>b<|\"|>}<tool_call|>", "[call]f [args]{\"s\":\"ab\"} [end]");
 }
 
 static void gives_up_visibly(void **state)
 {
     (void)state;
-    static const char *const bad[] = {CALL(""), "<|tool_call>call:f:BEGIN_ARG x END_ARG<tool_call|>", "<|tool_call>{\"name\":\"f\"}<tool_call|>",
-                                      "<|tool_call><tool_call|>", "<|tool_call>two\nlines{}<tool_call|>", "<|tool_call>call:f:BEGIN_ARG {a} END_ARG<tool_call|>", "<|tool_call>call:<|\"|>f{}<tool_call|>"};
+    static const char *const bad[] = {CALL(""),
+                                      "<|tool_call>call:f:BEGIN_ARG x END_ARG<tool_call|>",
+                                      "<|tool_call>{\"name\":\"f\"}<tool_call|>",
+                                      "<|tool_call><tool_call|>",
+                                      "<|tool_call>two\nlines{}<tool_call|>",
+                                      "<|tool_call>call:f:BEGIN_ARG {a} END_ARG<tool_call|>",
+                                      "<|tool_call>call:<|\"|>f{}<tool_call|>"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_buf want = {0};
         ek_buf_fmt(&want, "[content]%s", bad[i]);
         gives(bad[i], want.data);
         ek_buf_fini(&want);
     }
-    gives("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b", "[content]a [call]f [args]{\"a\":\"x\" [drop] [content]" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
+    gives("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b",
+          "[content]a [call]f [args]{\"a\":\"x\" [drop] [content]" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
     gives(CALL("{b}"), "[call]f [args]{ [drop] [content]" CALL("{b}"));
     gives("<|tool_call>call:f{a:1", "[call]f [args]{\"a\": [drop] [content]<|tool_call>call:f{a:1");
-    gives("<|tool_call>call:f{a:<|\"|>x<turn|>", "[call]f [args]{\"a\":\"x [drop] [content]<|tool_call>call:f{a:<|\"|>x [stop]2");
+    gives("<|tool_call>call:f{a:<|\"|>x<turn|>",
+          "[call]f [args]{\"a\":\"x [drop] [content]<|tool_call>call:f{a:<|\"|>x [stop]2");
     gives("<|tool_call>call:f{a:<|\"|>x<|\"|>}<turn|>", "[call]f [args]{\"a\":\"x\"} [end] [stop]2");
     gives("<|tool_call>call:f{a:b}<turn|>", "[call]f [args]{\"a\":\"b\"} [end] [stop]2");
-    gives("<|tool_call>call:f{b<|tool_call>call:g{}<tool_call|>", "[call]f [args]{ [drop] [content]<|tool_call>call:f{b [call]g [args]{} [end]");
+    gives("<|tool_call>call:f{b<|tool_call>call:g{}<tool_call|>",
+          "[call]f [args]{ [drop] [content]<|tool_call>call:f{b [call]g [args]{} [end]");
     log l;
     ek_reply_opts o = defaults(&l);
     check_log(&o, &l, "x<|tool_call>call:f{a:1", true, "[content]x [call]f [args]{\"a\": [drop]", __LINE__);
@@ -185,7 +211,8 @@ static void options(void **state)
     check_log(&o, &l, CALL("{}") CALL("{}") "x", false, "[call]f [args]{} [end] [stop]9", __LINE__);
     o = defaults(&l);
     o.ignore_eos = true;
-    check_log(&o, &l, "a<turn|>b<eos>" CALL("{x:1<turn|>}") "<|tool_response>c", false, "[content]ab [call]f [args]{\"x\":1} [end] [content]c", __LINE__);
+    check_log(&o, &l, "a<turn|>b<eos>" CALL("{x:1<turn|>}") "<|tool_response>c", false,
+              "[content]ab [call]f [args]{\"x\":1} [end] [content]c", __LINE__);
     o = defaults(&l);
     o.sink = NULL;
     run(&o, CALL("{}"), strlen(CALL("{}")), false);
@@ -194,14 +221,25 @@ static void options(void **state)
 static void schemas_type_bare_values(void **state)
 {
     (void)state;
-    json_t *tools = read_json("[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"zip\":{\"type\":\"string\"},\"x\":{\"type\":\"number\"},"
-                              "\"i\":{\"type\":\"integer\"},\"n\":{\"type\":[\"string\",\"null\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
-                              "\"o\":{\"properties\":{\"s\":{\"type\":\"STRING\"}}},\"u\":{}}}}}]");
-    static const struct { const char *in, *want; } cases[] = {
-        {"{zip:12345,u:12345}", "{\"zip\":\"12345\",\"u\":12345}"}, {"{zip:true}", "{\"zip\":\"true\"}"}, {"{zip:}", "{\"zip\":\"\"}"},
-        {"{x:.5,i:1}", "{\"x\":0.5,\"i\":1}"}, {"{x:1.}", "{\"x\":1.0}"}, {"{i:0x10}", "{\"i\":16}"}, {"{i:+7}", "{\"i\":7}"},
-        {"{x:NaN}", "{\"x\":\"NaN\"}"}, {"{n:null}", "{\"n\":null}"}, {"{n:5}", "{\"n\":\"5\"}"}, {"{l:[1,2],o:{s:3}}", "{\"l\":[\"1\",\"2\"],\"o\":{\"s\":\"3\"}}"},
-        {"{x:<|\"|>3<|\"|>}", "{\"x\":\"3\"}"}, {"{zip=http://x}", "{\"zip\":\"http://x\"}"}};
+    json_t *tools = read_json(
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"zip\":{\"type\":\"string\"},\"x\":{\"type\":\"number\"},"
+        "\"i\":{\"type\":\"integer\"},\"n\":{\"type\":[\"string\",\"null\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+        "\"o\":{\"properties\":{\"s\":{\"type\":\"STRING\"}}},\"u\":{}}}}}]");
+    static const struct {
+        const char *in, *want;
+    } cases[] = {{"{zip:12345,u:12345}", "{\"zip\":\"12345\",\"u\":12345}"},
+                 {"{zip:true}", "{\"zip\":\"true\"}"},
+                 {"{zip:}", "{\"zip\":\"\"}"},
+                 {"{x:.5,i:1}", "{\"x\":0.5,\"i\":1}"},
+                 {"{x:1.}", "{\"x\":1.0}"},
+                 {"{i:0x10}", "{\"i\":16}"},
+                 {"{i:+7}", "{\"i\":7}"},
+                 {"{x:NaN}", "{\"x\":\"NaN\"}"},
+                 {"{n:null}", "{\"n\":null}"},
+                 {"{n:5}", "{\"n\":\"5\"}"},
+                 {"{l:[1,2],o:{s:3}}", "{\"l\":[\"1\",\"2\"],\"o\":{\"s\":\"3\"}}"},
+                 {"{x:<|\"|>3<|\"|>}", "{\"x\":\"3\"}"},
+                 {"{zip=http://x}", "{\"zip\":\"http://x\"}"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         log l;
         ek_reply_opts o = defaults(&l);
@@ -230,16 +268,18 @@ static void starts_where_the_prompt_ends(void **state)
 {
     (void)state;
     ek_tokenizer *t = small_tokenizer();
-    static const struct { const char *prompt, *reply, *want; } cases[] = {
-        {"<|turn>user\nhi<turn|>\n<|turn>model\n", "a<turn|>", "[content]a [stop]2"},
-        {"<|tool_call>call:a{}<tool_call|><|tool_response>x<tool_response|><|channel>thought\n", "a\n<channel|>b", "[reasoning]a [content]b"},
-        {"<tool_response|><|channel>thought", "\na<channel|>b", "[reasoning]a [content]b"},
-        {"<|channel>", "thought\na<channel|>b", "[reasoning]a [content]b"},
-        {"<|channel>other\n", "a<channel|>b", "[content]ab"},
-        {"<|turn>model\n<|channel>thought\n<channel|>", "thought\na<channel|>b", "[reasoning]a [content]b"},
-        {"<|turn>model\n<|channel>thought\n<channel|>x", "thought\na", "[content]thought\na"},
-        {"<|turn>model\n", "thought\na", "[content]thought\na"},
-        {"", "a", "[content]a"}};
+    static const struct {
+        const char *prompt, *reply, *want;
+    } cases[] = {{"<|turn>user\nhi<turn|>\n<|turn>model\n", "a<turn|>", "[content]a [stop]2"},
+                 {"<|tool_call>call:a{}<tool_call|><|tool_response>x<tool_response|><|channel>thought\n",
+                  "a\n<channel|>b", "[reasoning]a [content]b"},
+                 {"<tool_response|><|channel>thought", "\na<channel|>b", "[reasoning]a [content]b"},
+                 {"<|channel>", "thought\na<channel|>b", "[reasoning]a [content]b"},
+                 {"<|channel>other\n", "a<channel|>b", "[content]ab"},
+                 {"<|turn>model\n<|channel>thought\n<channel|>", "thought\na<channel|>b", "[reasoning]a [content]b"},
+                 {"<|turn>model\n<|channel>thought\n<channel|>x", "thought\na", "[content]thought\na"},
+                 {"<|turn>model\n", "thought\na", "[content]thought\na"},
+                 {"", "a", "[content]a"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         log l;
         ek_reply_opts o = defaults(&l);
@@ -287,10 +327,12 @@ static void says_what_tokens_are(void **state)
     ek_reply *r = ek_reply_open(t, &o);
     ek_ids ids = {0};
     ek_buf b = {0};
-    static const char text[] = "<|channel>thought\na<channel|>b<tool|><|tool_call>call:a{a:<|\"|>b<|\"|>}<tool_call|>\na<turn|>b";
+    static const char text[] =
+        "<|channel>thought\na<channel|>b<tool|><|tool_call>call:a{a:<|\"|>b<|\"|>}<tool_call|>\na<turn|>b";
     ek_encode(t, text, strlen(text), NULL, EK_CONTROL_ALL, &ids);
     for (size_t i = 0; i < ids.len; i++) ek_buf_char(&b, "cr*-"[ek_reply_feed(r, ids.data[i])]);
-    /* <|channel> thought \n a <channel|> b <tool|> <|tool_call> call : a { a : <|"|> b <|"|> } <tool_call|> \n a <turn|> b */
+    /* <|channel> thought \n a <channel|> b <tool|> <|tool_call> call : a { a : <|"|> b <|"|> } <tool_call|> \n a
+     * <turn|> b */
     check_buf(&b, "rrrrrc-************-c--");
     assert_true(ek_reply_stopped(r));
     assert_int_equal(ek_reply_calls(r), 1);
@@ -302,9 +344,45 @@ static void says_what_tokens_are(void **state)
     ek_tokenizer_close(t);
 }
 
-static const char *const crumbs[] = {"<|tool_call>", "<tool_call|>", "<|\"|>", "<|channel>", "<channel|>", "<turn|>", "<|tool_response>", "<|turn>",
-                                     "call:", "call:f", "{", "}", "[", "]", ",", ":", "=", "(", ")", "\"", "'", "\\", "\n", " ", "a", "b:", "true",
-                                     "12", "-1.5", "thought\n", "<", "é", "\xF0\x9F\x9A\x80", "\xC3", "k", "<|tool", "None", "\\u00e9", "\x01"};
+static const char *const crumbs[] = {"<|tool_call>",
+                                     "<tool_call|>",
+                                     "<|\"|>",
+                                     "<|channel>",
+                                     "<channel|>",
+                                     "<turn|>",
+                                     "<|tool_response>",
+                                     "<|turn>",
+                                     "call:",
+                                     "call:f",
+                                     "{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     ",",
+                                     ":",
+                                     "=",
+                                     "(",
+                                     ")",
+                                     "\"",
+                                     "'",
+                                     "\\",
+                                     "\n",
+                                     " ",
+                                     "a",
+                                     "b:",
+                                     "true",
+                                     "12",
+                                     "-1.5",
+                                     "thought\n",
+                                     "<",
+                                     "é",
+                                     "\xF0\x9F\x9A\x80",
+                                     "\xC3",
+                                     "k",
+                                     "<|tool",
+                                     "None",
+                                     "\\u00e9",
+                                     "\x01"};
 
 static void crumb_soup(dice *d, ek_buf *out)
 {
@@ -341,7 +419,8 @@ static void any_input_any_cut(void **state)
         }
         ek_reply_end(r, truncated);
         ek_reply_close(r);
-        check_bytes(ek_buf_text(&parts.text), parts.text.len, ek_buf_text(&whole.text), whole.text.len, ek_buf_text(&in), run_no);
+        check_bytes(ek_buf_text(&parts.text), parts.text.len, ek_buf_text(&whole.text), whole.text.len,
+                    ek_buf_text(&in), run_no);
 
         o = defaults(&tokens);
         o.lenient_start = lenient;
@@ -349,7 +428,8 @@ static void any_input_any_cut(void **state)
         feed_ids(r, t, ek_buf_text(&in));
         ek_reply_end(r, truncated);
         ek_reply_close(r);
-        check_bytes(ek_buf_text(&tokens.text), tokens.text.len, ek_buf_text(&whole.text), whole.text.len, ek_buf_text(&in), run_no);
+        check_bytes(ek_buf_text(&tokens.text), tokens.text.len, ek_buf_text(&whole.text), whole.text.len,
+                    ek_buf_text(&in), run_no);
 
         ek_answer a = {0};
         o = (ek_reply_opts){.tools_active = true, .lenient_start = lenient, .sink = ek_reply_collect, .arg = &a};
@@ -378,13 +458,16 @@ static void collects(void **state)
     (void)state;
     ek_answer a = {0};
     ek_reply_opts o = {.tools_active = true, .sink = ek_reply_collect, .arg = &a};
-    static const char text[] = "<|channel>thought\nr\n<channel|>c<|tool_call>call:f{x:1}<tool_call|><|tool_call>call:g{b}<tool_call|>" CALL("{n:99999999999999999999}");
+    static const char text[] =
+        "<|channel>thought\nr\n<channel|>c<|tool_call>call:f{x:1}<tool_call|><|tool_call>call:g{b}<tool_call|>" CALL(
+            "{n:99999999999999999999}");
     run(&o, text, strlen(text), false);
     json_t *v = ek_answer_json(&a);
     ek_buf b = {0};
     ek_json_write(&b, v);
-    check_buf(&b, "{\"content\":\"c<|tool_call>call:g{b}<tool_call|>\",\"reasoning_content\":\"r\",\"tool_calls\":["
-                  "{\"name\":\"f\",\"arguments\":{\"x\":1}},{\"name\":\"f\",\"arguments\":{\"n\":99999999999999999999}}]}");
+    check_buf(&b,
+              "{\"content\":\"c<|tool_call>call:g{b}<tool_call|>\",\"reasoning_content\":\"r\",\"tool_calls\":["
+              "{\"name\":\"f\",\"arguments\":{\"x\":1}},{\"name\":\"f\",\"arguments\":{\"n\":99999999999999999999}}]}");
     ek_buf_fini(&b);
     json_decref(v);
     ek_answer_fini(&a);
@@ -409,11 +492,18 @@ static void call_ids(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_and_reasoning), cmocka_unit_test(lenient_start), cmocka_unit_test(well_formed_calls),
-        cmocka_unit_test(repairs), cmocka_unit_test(gives_up_visibly), cmocka_unit_test(options),
-        cmocka_unit_test(schemas_type_bare_values), cmocka_unit_test(starts_where_the_prompt_ends),
-        cmocka_unit_test(literal_markers_are_text), cmocka_unit_test(says_what_tokens_are), cmocka_unit_test(any_input_any_cut),
-        cmocka_unit_test(collects), cmocka_unit_test(call_ids)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(content_and_reasoning),
+                                       cmocka_unit_test(lenient_start),
+                                       cmocka_unit_test(well_formed_calls),
+                                       cmocka_unit_test(repairs),
+                                       cmocka_unit_test(gives_up_visibly),
+                                       cmocka_unit_test(options),
+                                       cmocka_unit_test(schemas_type_bare_values),
+                                       cmocka_unit_test(starts_where_the_prompt_ends),
+                                       cmocka_unit_test(literal_markers_are_text),
+                                       cmocka_unit_test(says_what_tokens_are),
+                                       cmocka_unit_test(any_input_any_cut),
+                                       cmocka_unit_test(collects),
+                                       cmocka_unit_test(call_ids)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

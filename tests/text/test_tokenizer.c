@@ -5,7 +5,8 @@
 
 #include "text/utf8.h"
 
-static void check_ids(const ek_tokenizer *t, const char *text, const size_t *control, size_t n_control, const char *want)
+static void check_ids(const ek_tokenizer *t, const char *text, const size_t *control, size_t n_control,
+                      const char *want)
 {
     ek_ids ids = {0};
     ek_buf b = {0};
@@ -39,9 +40,9 @@ static void merges_by_rank_then_place(void **state)
     static const char *const pieces[] = {"a", "b", "c", "ab", "bc", "aa", "abc", "aaa", NULL};
     static const char *const merges[] = {"b c", "a b", "a a", "aa a", "a bc", NULL};
     ek_tokenizer *t = make(pieces, merges);
-    check_all(t, "abc", "abc");       /* bc first, then a bc */
+    check_all(t, "abc", "abc"); /* bc first, then a bc */
     check_all(t, "abab", "ab|ab");
-    check_all(t, "aaaa", "aa|aa");    /* both pairs before aa a is possible */
+    check_all(t, "aaaa", "aa|aa"); /* both pairs before aa a is possible */
     check_all(t, "aaa", "aaa");
     check_all(t, "aaaaa", "aa|aaa");
     check_all(t, "", "");
@@ -56,7 +57,11 @@ static void falls_back_to_bytes(void **state)
     check_all(t, "a\xC3\xA9", "a|\xC3|\xA9");
     check_all(t, "a a\xE2\x96\x81", "a| |a| ");
     ek_ids ids = {0};
-    assert_int_equal(ek_encode(t, "\xFF" "a", 2, NULL, EK_CONTROL_ALL, &ids), EK_OK); /* U+FFFD: EF BF BD */
+    assert_int_equal(ek_encode(t,
+                               "\xFF"
+                               "a",
+                               2, NULL, EK_CONTROL_ALL, &ids),
+                     EK_OK); /* U+FFFD: EF BF BD */
     assert_int_equal(ids.len, 4);
     size_t n;
     assert_int_equal((uint8_t)*ek_tokenizer_bytes(t, ids.data[0], &n), 0xEF);
@@ -109,11 +114,12 @@ static void added_token_flags(void **state)
     const char *at = strstr(b.data, "],\"normalizer\"");
     ek_buf c = {0};
     ek_buf_add(&c, b.data, (size_t)(at - b.data));
-    ek_buf_str(&c, ",{\"id\":900,\"content\":\"[L]\",\"lstrip\":true,\"special\":false}"
-                   ",{\"id\":901,\"content\":\"[R]\",\"rstrip\":true,\"special\":false}"
-                   ",{\"id\":902,\"content\":\"[W]\",\"single_word\":true,\"special\":false}"
-                   ",{\"id\":903,\"content\":\"x y\",\"normalized\":true,\"special\":false}"
-                   ",{\"id\":904,\"content\":\"[LL]\",\"special\":false},{\"id\":905,\"content\":\"[L\",\"special\":false}");
+    ek_buf_str(
+        &c, ",{\"id\":900,\"content\":\"[L]\",\"lstrip\":true,\"special\":false}"
+            ",{\"id\":901,\"content\":\"[R]\",\"rstrip\":true,\"special\":false}"
+            ",{\"id\":902,\"content\":\"[W]\",\"single_word\":true,\"special\":false}"
+            ",{\"id\":903,\"content\":\"x y\",\"normalized\":true,\"special\":false}"
+            ",{\"id\":904,\"content\":\"[LL]\",\"special\":false},{\"id\":905,\"content\":\"[L\",\"special\":false}");
     ek_buf_str(&c, at);
     ek_tokenizer *t;
     if (ek_tokenizer_parse(&t, c.data, c.len) != EK_OK) fail_msg("%s", ek_err_text());
@@ -203,7 +209,8 @@ static void agrees_with_the_rule(void **state)
             naive(&want, t, ek_buf_text(&s), names, pairs, n_merges);
             ek_encode(t, ek_buf_text(&s), s.len, NULL, 0, &got);
             if (want.len != got.len || (got.len && memcmp(want.data, got.data, got.len * sizeof *got.data)))
-                fail_msg("seed %d run %d: '%s' gives %d ids, the rule %d", (int)seed, run, ek_buf_text(&s), (int)got.len, (int)want.len);
+                fail_msg("seed %d run %d: '%s' gives %d ids, the rule %d", (int)seed, run, ek_buf_text(&s),
+                         (int)got.len, (int)want.len);
             ek_ids_fini(&want);
             ek_ids_fini(&got);
             ek_buf_fini(&s);
@@ -217,8 +224,10 @@ static void decodes_like_the_reference(void **state)
     (void)state;
     ek_tokenizer *t = small_tokenizer();
     int32_t byte0 = ek_tokenizer_id(t, "<0x00>"), a = ek_tokenizer_id(t, "a"), turn = ek_tokenizer_id(t, "<|turn>"),
-            space_a = ek_tokenizer_id(t, "\xE2\x96\x81" "a");
-    const int32_t ids[] = {a, byte0 + 0xC3, byte0 + 0xA9, turn, byte0 + 0xC3, byte0 + 0x41, space_a, byte0 + 0xFF, -1, 99999, byte0 + 0x42};
+            space_a = ek_tokenizer_id(t, "\xE2\x96\x81"
+                                         "a");
+    const int32_t ids[] = {a,       byte0 + 0xC3, byte0 + 0xA9, turn,  byte0 + 0xC3, byte0 + 0x41,
+                           space_a, byte0 + 0xFF, -1,           99999, byte0 + 0x42};
     ek_buf b = {0};
     ek_decode(t, ids, sizeof ids / sizeof *ids, false, &b);
     check_buf(&b, "a\xC3\xA9<|turn>" EK_UTF8_BAD EK_UTF8_BAD " a" EK_UTF8_BAD EK_UTF8_BAD);
@@ -241,7 +250,8 @@ static void streams_what_it_decodes(void **state)
         ek_buf raw = {0}, stream = {0}, clean = {0}, batch = {0};
         ek_utf8_stream u = {{0}, 0};
         for (size_t i = 0; i < n; i++) {
-            ids[i] = roll(&d, 3) ? (int32_t)roll(&d, (uint32_t)ek_tokenizer_size(t)) : ek_tokenizer_id(t, "<0xC3>") + (int)roll(&d, 2) * -0x1A;
+            ids[i] = roll(&d, 3) ? (int32_t)roll(&d, (uint32_t)ek_tokenizer_size(t))
+                                 : ek_tokenizer_id(t, "<0xC3>") + (int)roll(&d, 2) * -0x1A;
             size_t len;
             const char *s = ek_tokenizer_bytes(t, ids[i], &len);
             ek_buf_add(&raw, s, len);
@@ -309,7 +319,8 @@ static void refuses_half_files(void **state)
     check_refused("\"vocab\"", "\"vocap\"", "model.vocab is missing");
     check_refused("\"merges\"", "\"merge\"", "model.merges is missing");
     check_refused("\"<0x41>\"", "\"<0x4_>\"", "byte piece <0x41> is missing");
-    check_refused("\"merges\":[\"a b\"", "\"merges\":[\"a b\",\"b z\"", "merge 1, 'b' and 'z': the second is not in the vocabulary");
+    check_refused("\"merges\":[\"a b\"", "\"merges\":[\"a b\",\"b z\"",
+                  "merge 1, 'b' and 'z': the second is not in the vocabulary");
     check_refused("\"merges\":[\"a b\"", "\"merges\":[\"b a\"", "what they make is not in the vocabulary");
     check_refused("\"merges\":[\"a b\"", "\"merges\":[\"ab\"", "not two pieces");
     check_refused("\"a\":", "\"ab\":", "'ab' has the ids");
@@ -325,7 +336,8 @@ static void refuses_half_files(void **state)
     check_refused("\"type\":\"BPE\"", "\"type\":\"Unigram\"", "supported is BPE");
     check_refused("\"ByteFallback\"", "\"Strip\"", "decoder step 1 is 'Strip'");
     check_refused("\"type\":\"Replace\"", "\"type\":\"NFKC\"", "normalizer is of type 'NFKC'");
-    check_refused("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"}", "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"}", "splits text");
+    check_refused("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"}",
+                  "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"}", "splits text");
     check_refused("\"unk_token\":\"<unk>\"", "\"unk_token\":\"<nok>\"", "unk_token '<nok>'");
     check_refused("]}}", "]}", "byte");
     check_refused("]}}", "]}}x", "text after the value");
@@ -356,11 +368,16 @@ static void reads_both_merge_forms(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_by_rank_then_place), cmocka_unit_test(falls_back_to_bytes),
-        cmocka_unit_test(control_tokens_only_where_meant), cmocka_unit_test(ids_before_a_marker_stay),
-        cmocka_unit_test(added_token_flags), cmocka_unit_test(agrees_with_the_rule),
-        cmocka_unit_test(decodes_like_the_reference), cmocka_unit_test(streams_what_it_decodes),
-        cmocka_unit_test(long_words_are_fast), cmocka_unit_test(refuses_half_files), cmocka_unit_test(reads_both_merge_forms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(merges_by_rank_then_place),
+                                       cmocka_unit_test(falls_back_to_bytes),
+                                       cmocka_unit_test(control_tokens_only_where_meant),
+                                       cmocka_unit_test(ids_before_a_marker_stay),
+                                       cmocka_unit_test(added_token_flags),
+                                       cmocka_unit_test(agrees_with_the_rule),
+                                       cmocka_unit_test(decodes_like_the_reference),
+                                       cmocka_unit_test(streams_what_it_decodes),
+                                       cmocka_unit_test(long_words_are_fast),
+                                       cmocka_unit_test(refuses_half_files),
+                                       cmocka_unit_test(reads_both_merge_forms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,10 @@ int main(void)
     q.scales = ek_view_2d(scales, EK_TYPE_F32, OUTPUTS, 1);
     q.biases = ek_view_2d(biases, EK_TYPE_F32, OUTPUTS, 1);
     if (ek_quantize(&q, ek_view_2d(w, EK_TYPE_F32, OUTPUTS, INPUTS)) != EK_DONE ||
-        ek_quantized_matmul(ek_view_2d(y, EK_TYPE_F32, ROWS, OUTPUTS), ek_view_2d(x, EK_TYPE_F32, ROWS, INPUTS), &q, true, EK_EXACT) != EK_DONE ||
-        ek_quantized_matmul(ek_view_1d(alone, EK_TYPE_F32, OUTPUTS), ek_view_1d(x[1], EK_TYPE_F32, INPUTS), &q, true, EK_EXACT) != EK_DONE) {
+        ek_quantized_matmul(ek_view_2d(y, EK_TYPE_F32, ROWS, OUTPUTS), ek_view_2d(x, EK_TYPE_F32, ROWS, INPUTS), &q,
+                            true, EK_EXACT) != EK_DONE ||
+        ek_quantized_matmul(ek_view_1d(alone, EK_TYPE_F32, OUTPUTS), ek_view_1d(x[1], EK_TYPE_F32, INPUTS), &q, true,
+                            EK_EXACT) != EK_DONE) {
         fprintf(stderr, "%s\n", ek_last_error());
         return 1;
     }

@@ -7,7 +7,7 @@
 #include "lib/x86/vec_bf16.h"
 
 enum {
-    BLOCK = 128, /* keys of a column of values between two stops of its sums in memory */
+    BLOCK = 128,                            /* keys of a column of values between two stops of its sums in memory */
     SOON = 16 - 16 * LIB_EARLY / EK_SEGMENT /* lines of a whole tile's soon for 16 of its own */
 };
 
@@ -65,20 +65,20 @@ INLINE void score_keys(const lib_score_block *b, const int nq, int k)
     const int nk = 16 / nq, two = nk < 2 ? 1 : 2;
     vf acc[16];
     UNROLL for (int i = 0; i < 16; i++) acc[i] = v_zero();
-    UNROLL for (int j = 0; j < nk; j += two)
-        for (int d = 0; d < b->dim; d += 32) {
-            vi key[2];
-            UNROLL for (int n = 0; n < two; n++)
-            {
-                key[n] = load_row(b->key[k + j + n] + 2 * d, b->dim - d);
-                if (b->ahead) fetch(b->key[k + j + n] + 2 * d, b->ahead);
-            }
-            UNROLL for (int i = 0; i < nq; i++)
-            {
-                vi q = _mm512_loadu_si512(b->q16 + lib_q16(i, d));
-                UNROLL for (int n = 0; n < two; n++) acc[i * nk + j + n] = dp(acc[i * nk + j + n], key[n], q);
-            }
+    UNROLL for (int j = 0; j < nk; j += two) for (int d = 0; d < b->dim; d += 32)
+    {
+        vi key[2];
+        UNROLL for (int n = 0; n < two; n++)
+        {
+            key[n] = load_row(b->key[k + j + n] + 2 * d, b->dim - d);
+            if (b->ahead) fetch(b->key[k + j + n] + 2 * d, b->ahead);
         }
+        UNROLL for (int i = 0; i < nq; i++)
+        {
+            vi q = _mm512_loadu_si512(b->q16 + lib_q16(i, d));
+            UNROLL for (int n = 0; n < two; n++) acc[i * nk + j + n] = dp(acc[i * nk + j + n], key[n], q);
+        }
+    }
     lane_sums sums;
     UNROLL for (int n = 0; n < 8; n++) add_lanes_step(n, acc[lane_first(n)], acc[lane_first(n) + 4], &sums);
     put_scores(b, nq, k, sums.all);
@@ -94,9 +94,9 @@ INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
     }
 }
 
-/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before, if any,
- * are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for in
- * the order of memory, a few lines at a time: the processor forgets those for which it has no room. */
+/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before, if
+ * any, are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for
+ * in the order of memory, a few lines at a time: the processor forgets those for which it has no room. */
 INLINE void score_pair(const lib_score_block *b, int k, float (*now)[16], float (*before)[16])
 {
     const uint8_t *k0 = b->key[k], *k1 = b->key[k + 1];
@@ -130,7 +130,8 @@ static __attribute__((noinline)) void score_pairs(const lib_score_block *b)
         score_pair(b, k, x[0], x[1]);
         score_pair(b, k + 2, x[1], x[0]);
     }
-    UNROLL for (int n = 0; n < 8; n++) add_lanes_step(n, v_load(x[1][lane_first(n)]), v_load(x[1][lane_first(n) + 4]), &sums);
+    UNROLL for (int n = 0; n < 8; n++)
+        add_lanes_step(n, v_load(x[1][lane_first(n)]), v_load(x[1][lane_first(n) + 4]), &sums);
     put_scores(b, 8, LIB_KEYS - 2, sums.all);
 }
 
@@ -169,7 +170,7 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
 INLINE __mmask16 seen(int j, int from, int to)
 {
     unsigned below = from > j ? (1u << (from - j)) - 1 : 0, above = to - j < 16 ? ~0u << (to - j) : 0;
-    return (__mmask16)~(below | above);
+    return (__mmask16) ~(below | above);
 }
 
 /* [from, to) is whole unless some of its blocks of 16 are cut. */
@@ -206,7 +207,8 @@ static void weights_bf16(float *e, uint16_t *p, int from, int to, int *m, float 
 /* ------------------------------------------------------------------ values */
 
 /* 32 dims for nq queries: two rows meet in pairs, and the sums stay in the order that the pairs come in. */
-INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint8_t *v1, int n, const uint16_t *p, vi mask)
+INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint8_t *v1, int n, const uint16_t *p,
+                       vi mask)
 {
     vi a = load_row(v0, n), b = load_row(v1, n), lo = _mm512_unpacklo_epi16(a, b), hi = _mm512_unpackhi_epi16(a, b);
     UNROLL for (int i = 0; i < nq; i++)
@@ -236,8 +238,7 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
         value_pair(acc, nq, NULL, v, n, p - 1, vi_set1((int)0xffff0000u));
         j = 1;
     }
-    for (; j + 16 <= j1; j += 16, next += step)
-        UNROLL for (int k = 0; k < 16; k += 2)
+    for (; j + 16 <= j1; j += 16, next += step) UNROLL for (int k = 0; k < 16; k += 2)
         {
             const uint8_t *row = v + (j + k) * r->stride;
             if (!lines) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
@@ -298,8 +299,10 @@ static void order_bf16(float *o, int dim)
  * what is below 2^-126, with sums and products around that bound and around cancellation. */
 bool lib_bf16_sound(void)
 {
-    static const float sums[] = {0.0f, 1.0f, -0x1.000002p0f, 0x1.8p-1f, 0x1p-126f, -0x1.fffffep-127f, 0x1p-149f, 0x1p24f};
-    static const uint16_t factors[] = {0x3f80, 0xbf81, 0x3dcd, 0x4b7f, 0x2012, 0x9f80, 0x0080, 0x0001, 0xb33f, 0x0000, 0x8000};
+    static const float sums[] = {0.0f,      1.0f,   -0x1.000002p0f, 0x1.8p-1f, 0x1p-126f, -0x1.fffffep-127f,
+                                 0x1p-149f, 0x1p24f};
+    static const uint16_t factors[] = {0x3f80, 0xbf81, 0x3dcd, 0x4b7f, 0x2012, 0x9f80,
+                                       0x0080, 0x0001, 0xb33f, 0x0000, 0x8000};
     enum { SUMS = sizeof sums / sizeof *sums, FACTORS = sizeof factors / sizeof *factors };
     uint32_t state = 1;
     for (int n = 0; n < 64; n++) {
@@ -312,8 +315,8 @@ bool lib_bf16_sound(void)
         }
         v_store(got, dp(v_load(sum), _mm512_loadu_si512(a), _mm512_loadu_si512(b)));
         for (int i = 0; i < 16; i++) {
-            float want = plain_pair(plain_flush(sum[i]), ek_bf16_f32(a[2 * i]), ek_bf16_f32(b[2 * i]), ek_bf16_f32(a[2 * i + 1]),
-                                    ek_bf16_f32(b[2 * i + 1]));
+            float want = plain_pair(plain_flush(sum[i]), ek_bf16_f32(a[2 * i]), ek_bf16_f32(b[2 * i]),
+                                    ek_bf16_f32(a[2 * i + 1]), ek_bf16_f32(b[2 * i + 1]));
             if (ek_f32_bits(want) != ek_f32_bits(got[i])) return false;
         }
     }

@@ -14,8 +14,7 @@ enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
 INLINE void score_lanes(const lib_score_block *b, const int nq, int i0, int k0, int c, float (*lanes)[LIB_KEYS][16])
 {
     vf acc[SCORE_QUERIES][SCORE_KEYS], q[2], k[SCORE_KEYS][2];
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int n = 0; n < SCORE_KEYS; n++) acc[i][n] = v_zero();
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int n = 0; n < SCORE_KEYS; n++) acc[i][n] = v_zero();
     for (int d = 2 * W * c; d < b->dim; d += 32) {
         UNROLL for (int n = 0; n < SCORE_KEYS; n++)
         {
@@ -28,11 +27,12 @@ INLINE void score_lanes(const lib_score_block *b, const int nq, int i0, int k0, 
         UNROLL for (int i = 0; i < nq; i++)
         {
             v_load_bf16_pair(b->q16 + lib_q16(i0 + i, d), q);
-            UNROLL for (int n = 0; n < SCORE_KEYS; n++) acc[i][n] = v_fma(q[0], k[n][0], v_fma(q[1], k[n][1], acc[i][n]));
+            UNROLL for (int n = 0; n < SCORE_KEYS; n++)
+                acc[i][n] = v_fma(q[0], k[n][0], v_fma(q[1], k[n][1], acc[i][n]));
         }
     }
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int n = 0; n < SCORE_KEYS; n++) v_store(lanes[i0 + i][k0 + n] + c * W, acc[i][n]);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int n = 0; n < SCORE_KEYS; n++)
+        v_store(lanes[i0 + i][k0 + n] + c * W, acc[i][n]);
 }
 
 static __attribute__((noinline)) void score_steps(const lib_score_block *b, float (*lanes)[LIB_KEYS][16])
@@ -87,14 +87,15 @@ INLINE void pair_tile(const int nq, const int cols, int n, const lib_value_run *
     float *o = r->o + i0 * r->ldo + d;
     const float *e = r->e + i0 * EK_SEGMENT;
     vf acc[EK_TILE][VALUE_VECS];
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < cols; c++) acc[i][c] = v_load(o + i * r->ldo + c * W);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        acc[i][c] = v_load(o + i * r->ldo + c * W);
     for (int j = j0; j < j1; j += 2)
         for (int at = j + 1; at >= j; at--) {
             const bool there = at >= 0 && at < j1;
             const uint8_t *v = r->v + at * r->stride + d * 2;
             vf x[VALUE_VECS];
-            UNROLL for (int c = 0; c < cols; c++) x[c] = there ? load_value(EK_TYPE_BF16, v + c * W * 2, c == cols - 1 ? n : W) : v_zero();
+            UNROLL for (int c = 0; c < cols; c++)
+                x[c] = there ? load_value(EK_TYPE_BF16, v + c * W * 2, c == cols - 1 ? n : W) : v_zero();
             if (i0 == 0 && there) fetch(v, VALUE_KEYS * r->stride);
             UNROLL for (int i = 0; i < nq; i++)
             {
@@ -102,8 +103,8 @@ INLINE void pair_tile(const int nq, const int cols, int n, const lib_value_run *
                 UNROLL for (int c = 0; c < cols; c++) acc[i][c] = v_fma(ej, x[c], acc[i][c]);
             }
         }
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < cols; c++) v_store(o + i * r->ldo + c * W, acc[i][c]);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        v_store(o + i * r->ldo + c * W, acc[i][c]);
 }
 
 INLINE void pair_dims(const int nq, const lib_value_run *r, int i0, int j0, int j1)

@@ -35,9 +35,11 @@ static void turn(float *panel, const float *rows)
     for (int k = 0; k < LIB_DEPTH; k += 8)
         for (int half = 0; half < EK_PANEL; half += 8) {
             __m256i r[8];
-            UNROLL for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_si256((const __m256i *)(rows + (half + i) * LIB_DEPTH + k));
+            UNROLL for (int i = 0; i < 8; i++)
+                r[i] = _mm256_loadu_si256((const __m256i *)(rows + (half + i) * LIB_DEPTH + k));
             turn_8(r);
-            UNROLL for (int i = 0; i < 8; i++) _mm256_storeu_si256((__m256i *)(panel + (k + i) * LIB_COLS + half), r[i]);
+            UNROLL for (int i = 0; i < 8; i++)
+                _mm256_storeu_si256((__m256i *)(panel + (k + i) * LIB_COLS + half), r[i]);
         }
 }
 
@@ -50,7 +52,8 @@ INLINE void unpack_half(float *to, const ek_linear *w, const uint8_t *panel, int
         const uint8_t *g = panel + (size_t)((k0 + k) / w->group) * group_bytes, *at = g + code_bytes;
         int in = (k0 + k) % w->group, end = w->group - in < depth - k ? k + w->group - in : depth;
         vf s, b;
-        if (w->scale_dtype == EK_BF16) s = v_load_bf16((const uint16_t *)at + half), b = v_load_bf16((const uint16_t *)at + 16 + half);
+        if (w->scale_dtype == EK_BF16)
+            s = v_load_bf16((const uint16_t *)at + half), b = v_load_bf16((const uint16_t *)at + 16 + half);
         else s = v_load((const float *)at + half), b = v_load((const float *)at + 16 + half);
         for (const uint8_t *c = g + (size_t)in * (q8 ? 16 : 8) + half * 4; k < end; k += q8 ? 4 : 8, c += 64) {
             __m256i u = _mm256_loadu_si256((const __m256i *)c);
@@ -117,7 +120,8 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, int first, 
         for (int d = d0; d < end; d += step) {
             __m256i r[8];
             load_keys(r, b, first, d, end - d, wide);
-            if (b->ahead && i0 == 0) UNROLL for (int j = 0; j < 8; j++) fetch(b->key[first + j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
+            if (b->ahead && i0 == 0)
+                UNROLL for (int j = 0; j < 8; j++) fetch(b->key[first + j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
             UNROLL for (int c = 0; c < 8; c++)
             {
                 if (wide) {

@@ -58,7 +58,8 @@ static void affine(float *to, const uint8_t *codes, int n, int bits, float s, fl
         }
     } else if (bits == 8) {
         for (; i + 16 <= n; i += 16, codes += 16)
-            v_store(to + i, v_fma(sv, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes))), bv));
+            v_store(to + i,
+                    v_fma(sv, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)codes))), bv));
     }
     if (i < n) affine_any(to + i, codes, n - i, bits, s, b);
 }
@@ -92,10 +93,12 @@ static void affine_turned(float *panel, const uint8_t *const *rows, int n, int b
             float *to = panel + (k + d * (bits == 4 ? 8 : 4)) * LIB_COLS;
             if (bits == 4)
                 UNROLL for (int j = 0; j < 8; j++)
-                    v_store(to + j * LIB_COLS, v_fma(sv, _mm512_permutexvar_ps(_mm512_srli_epi32(r[d], 4u * (unsigned)j), value), bv));
+                    v_store(to + j * LIB_COLS,
+                            v_fma(sv, _mm512_permutexvar_ps(_mm512_srli_epi32(r[d], 4u * (unsigned)j), value), bv));
             else
                 UNROLL for (int j = 0; j < 4; j++)
-                    v_store(to + j * LIB_COLS, v_fma(sv, _mm512_cvtepi32_ps(vi_and(_mm512_srli_epi32(r[d], 8u * (unsigned)j), byte)), bv));
+                    v_store(to + j * LIB_COLS,
+                            v_fma(sv, _mm512_cvtepi32_ps(vi_and(_mm512_srli_epi32(r[d], 8u * (unsigned)j), byte)), bv));
         }
     }
 }
@@ -110,18 +113,17 @@ INLINE void unpack_panel(float *to, const ek_linear *w, const uint8_t *panel, in
         const uint8_t *g = panel + (size_t)((k0 + k) / w->group) * group_bytes, *at = g + code_bytes;
         int in = (k0 + k) % w->group, end = w->group - in < depth - k ? k + w->group - in : depth;
         vf s, b;
-        if (w->scale_dtype == EK_BF16) s = v_load_bf16((const uint16_t *)at), b = v_load_bf16((const uint16_t *)at + 16);
+        if (w->scale_dtype == EK_BF16)
+            s = v_load_bf16((const uint16_t *)at), b = v_load_bf16((const uint16_t *)at + 16);
         else s = v_load((const float *)at), b = v_load((const float *)at + 16);
         for (const uint8_t *c = g + (size_t)in * (q8 ? 16 : 8); k < end; k += q8 ? 4 : 8, c += 64) {
             __m512i u = _mm512_loadu_si512(c);
-            if (q8)
-                UNROLL for (int j = 0; j < 4; j++)
+            if (q8) UNROLL for (int j = 0; j < 4; j++)
                 {
                     __m512i code = vi_sub(vi_and(_mm512_srli_epi32(u, 8u * (unsigned)j), byte), zero);
                     v_store(to + (k + j) * LIB_COLS, v_fma(s, _mm512_cvtepi32_ps(code), b));
                 }
-            else
-                UNROLL for (int j = 0; j < 8; j++)
+            else UNROLL for (int j = 0; j < 8; j++)
                 {
                     __m512i code = _mm512_srli_epi32(u, 8u * (unsigned)(j % 4) + 4u * (unsigned)(j / 4));
                     v_store(to + (k + j) * LIB_COLS, v_fma(s, _mm512_permutexvar_ps(code, value), b));
@@ -146,15 +148,16 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
 enum { PANELS = LIB_COLS / EK_PANEL, FETCH = 2048 };
 
 /* The values of four panels go from codes into the sums of nr rows without a stop in memory. */
-INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, int p0, int64_t k0, int depth, const int nr, const bool q8)
+INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, int p0, int64_t k0, int depth,
+                       const int nr, const bool q8)
 {
     size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
     const __m512i zero = vi_set1(ek_linear_stored_zero(w) - w->zero), byte = vi_set1(255);
     const __m512 value = _mm512_cvtepi32_ps(vi_sub(vi_iota(), zero));
     const uint8_t *panel = w->data + (size_t)p0 * w->panel_bytes;
     vf a[LIB_FEW][PANELS];
-    UNROLL for (int r = 0; r < nr; r++)
-        UNROLL for (int p = 0; p < PANELS; p++) a[r][p] = v_load(acc + r * LIB_COLS + p * EK_PANEL);
+    UNROLL for (int r = 0; r < nr; r++) UNROLL for (int p = 0; p < PANELS; p++)
+        a[r][p] = v_load(acc + r * LIB_COLS + p * EK_PANEL);
     for (int64_t k = k0, last = k0 + depth; k < last;) {
         int64_t in = k % w->group, end = k - in + w->group < last ? k - in + w->group : last;
         const uint8_t *g = panel + (size_t)(k / w->group) * group_bytes;
@@ -162,7 +165,8 @@ INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, in
         UNROLL for (int p = 0; p < PANELS; p++)
         {
             const uint8_t *at = g + (size_t)p * w->panel_bytes + code_bytes;
-            if (w->scale_dtype == EK_BF16) s[p] = v_load_bf16((const uint16_t *)at), b[p] = v_load_bf16((const uint16_t *)at + 16);
+            if (w->scale_dtype == EK_BF16)
+                s[p] = v_load_bf16((const uint16_t *)at), b[p] = v_load_bf16((const uint16_t *)at + 16);
             else s[p] = v_load((const float *)at), b[p] = v_load((const float *)at + 16);
         }
         for (const uint8_t *c = g + in * (q8 ? 16 : 8); k < end; k += q8 ? 4 : 8, c += 64) {
@@ -172,21 +176,23 @@ INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, in
                 u[p] = _mm512_loadu_si512(c + (size_t)p * w->panel_bytes);
                 fetch(c + (size_t)p * w->panel_bytes, FETCH);
             }
-            for (int j = 0; j < (q8 ? 4 : 8); j++)
-                UNROLL for (int p = 0; p < PANELS; p++)
+            for (int j = 0; j < (q8 ? 4 : 8); j++) UNROLL for (int p = 0; p < PANELS; p++)
                 {
-                    __m512i code = _mm512_srli_epi32(u[p], q8 ? 8u * (unsigned)j : 8u * (unsigned)(j % 4) + 4u * (unsigned)(j / 4));
-                    vf v = q8 ? _mm512_cvtepi32_ps(vi_sub(vi_and(code, byte), zero)) : _mm512_permutexvar_ps(code, value);
+                    __m512i code = _mm512_srli_epi32(u[p], q8 ? 8u * (unsigned)j
+                                                              : 8u * (unsigned)(j % 4) + 4u * (unsigned)(j / 4));
+                    vf v = q8 ? _mm512_cvtepi32_ps(vi_sub(vi_and(code, byte), zero))
+                              : _mm512_permutexvar_ps(code, value);
                     v = v_fma(s[p], v, b[p]);
                     UNROLL for (int r = 0; r < nr; r++) a[r][p] = v_fma(v_set1(x[r][k + j]), v, a[r][p]);
                 }
         }
     }
-    UNROLL for (int r = 0; r < nr; r++)
-        UNROLL for (int p = 0; p < PANELS; p++) v_store(acc + r * LIB_COLS + p * EK_PANEL, a[r][p]);
+    UNROLL for (int r = 0; r < nr; r++) UNROLL for (int p = 0; p < PANELS; p++)
+        v_store(acc + r * LIB_COLS + p * EK_PANEL, a[r][p]);
 }
 
-INLINE void madd_any(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth, const bool q8)
+INLINE void madd_any(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth,
+                     const bool q8)
 {
     if (rows == 1) madd_codes(acc, x, w, p0, k0, depth, 1, q8);
     else if (rows == 2) madd_codes(acc, x, w, p0, k0, depth, 2, q8);
@@ -231,7 +237,8 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, const float
         for (int d = d0; d < end; d += step) {
             __m512i r[16];
             load_keys(r, b, (size_t)d * (wide ? 4 : 2), end - d, wide);
-            if (b->ahead) UNROLL for (int j = 0; j < 16; j++) fetch(b->key[j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
+            if (b->ahead)
+                UNROLL for (int j = 0; j < 16; j++) fetch(b->key[j], (ptrdiff_t)d * (wide ? 4 : 2) + b->ahead);
             UNROLL for (int c = 0; c < 16; c++)
             {
                 if (wide) {

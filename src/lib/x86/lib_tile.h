@@ -12,8 +12,8 @@ enum { MADD_VECS = 4, VALUE_VECS = 2, VALUE_KEYS = 32 };
 INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float *panel, int depth, int c, const int nr)
 {
     vf a[MADD_ROWS][MADD_VECS];
-    UNROLL for (int r = 0; r < nr; r++)
-        UNROLL for (int v = 0; v < MADD_VECS; v++) a[r][v] = v_load(acc + r * LIB_COLS + c + v * W);
+    UNROLL for (int r = 0; r < nr; r++) UNROLL for (int v = 0; v < MADD_VECS; v++)
+        a[r][v] = v_load(acc + r * LIB_COLS + c + v * W);
     for (int k = 0; k < depth; k++) {
         vf w[MADD_VECS];
         UNROLL for (int v = 0; v < MADD_VECS; v++) w[v] = v_load(panel + k * LIB_COLS + c + v * W);
@@ -23,8 +23,8 @@ INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float
             UNROLL for (int v = 0; v < MADD_VECS; v++) a[r][v] = v_fma(xk, w[v], a[r][v]);
         }
     }
-    UNROLL for (int r = 0; r < nr; r++)
-        UNROLL for (int v = 0; v < MADD_VECS; v++) v_store(acc + r * LIB_COLS + c + v * W, a[r][v]);
+    UNROLL for (int r = 0; r < nr; r++) UNROLL for (int v = 0; v < MADD_VECS; v++)
+        v_store(acc + r * LIB_COLS + c + v * W, a[r][v]);
 }
 
 static void madd(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth)
@@ -57,14 +57,15 @@ INLINE vf load_value(ek_type t, const uint8_t *p, int n)
 }
 
 /* nq queries by cols vectors, the last of n elements, from dim d; keys [j0, j1). */
-INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib_value_run *r, int i0, int d, int j0, int j1)
+INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib_value_run *r, int i0, int d, int j0,
+                       int j1)
 {
     const int size = t == EK_TYPE_F32 ? 4 : 2;
     float *o = r->o + i0 * r->ldo + d;
     const float *e = r->e + i0 * EK_SEGMENT;
     vf acc[EK_TILE][VALUE_VECS];
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < cols; c++) acc[i][c] = v_load(o + i * r->ldo + c * W); /* ldo is a multiple of 16 */
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        acc[i][c] = v_load(o + i * r->ldo + c * W); /* ldo is a multiple of 16 */
     for (int j = j0; j < j1; j++) {
         const uint8_t *v = r->v + j * r->stride + d * size;
         vf x[VALUE_VECS];
@@ -76,8 +77,8 @@ INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib
             UNROLL for (int c = 0; c < cols; c++) acc[i][c] = v_fma(ej, x[c], acc[i][c]);
         }
     }
-    UNROLL for (int i = 0; i < nq; i++)
-        UNROLL for (int c = 0; c < cols; c++) v_store(o + i * r->ldo + c * W, acc[i][c]);
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        v_store(o + i * r->ldo + c * W, acc[i][c]);
 }
 
 INLINE void value_dims(ek_type t, const int nq, const lib_value_run *r, int i0, int j0, int j1)
@@ -109,7 +110,8 @@ static void values(const lib_value_run *r)
 static void combine(float *b, const float *a, float fb, float fa, int n)
 {
     int i = 0;
-    for (; i + W <= n; i += W) v_store(b + i, v_add(v_mul(v_load(a + i), v_set1(fa)), v_mul(v_load(b + i), v_set1(fb))));
+    for (; i + W <= n; i += W)
+        v_store(b + i, v_add(v_mul(v_load(a + i), v_set1(fa)), v_mul(v_load(b + i), v_set1(fb))));
     plain_combine(b + i, a + i, fb, fa, n - i);
 }
 
@@ -129,7 +131,8 @@ static void narrow(uint8_t *to, ek_type t, const float *from, int64_t n)
     int64_t i = 0;
     if (t == EK_TYPE_F16)
         for (; i + 8 <= n; i += 8)
-            _mm_storeu_si128((__m128i *)(to + 2 * i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+            _mm_storeu_si128((__m128i *)(to + 2 * i),
+                             _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
     plain_narrow(to + (t == EK_TYPE_F32 ? 4 : 2) * i, t, from + i, n - i);
 }
 
@@ -138,7 +141,8 @@ INLINE __m256 affine_8(const uint8_t *codes, int bits, __m256i shift, __m256i ma
 {
     uint64_t word = 0;
     memcpy(&word, codes, (size_t)bits);
-    __m256i u = _mm256_setr_m128i(_mm_set1_epi32((int)(uint32_t)word), _mm_set1_epi32((int)(uint32_t)(word >> 4 * bits)));
+    __m256i u = _mm256_setr_m128i(_mm_set1_epi32((int)(uint32_t)word),
+                                  _mm_set1_epi32((int)(uint32_t)(word >> 4 * bits)));
     u = _mm256_and_si256(_mm256_srlv_epi32(u, shift), mask);
     return _mm256_fmadd_ps(s, _mm256_cvtepi32_ps(u), b);
 }

@@ -13,7 +13,8 @@ INLINE vf v_from_int(vi a)
 
 INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
 {
-    return _mm512_permutexvar_ps(a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
+    return _mm512_permutexvar_ps(
+        a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
 }
 
 #include "lib/x86/product_fma.h"

@@ -56,17 +56,16 @@ INLINE vi pair_of(vi u, vi table, const int i, const bool q8)
 /* ------------------------------------------------------------------ tiles */
 
 /* A of groups groups of n rows. */
-INLINE void sum_groups(vf (*sums)[TILE], const uint8_t *codes, size_t group_bytes, const uint8_t *x, ptrdiff_t ldx, const int group,
-                       const int n, const int groups, const bool q8, bool fetch_codes)
+INLINE void sum_groups(vf (*sums)[TILE], const uint8_t *codes, size_t group_bytes, const uint8_t *x, ptrdiff_t ldx,
+                       const int group, const int n, const int groups, const bool q8, bool fetch_codes)
 {
     const vi table = nibble_table(), flip = vi_set1((int)0x80808080u);
     const int pairs = q8 ? 2 : 4;
-    UNROLL for (int g = 0; g < groups; g++)
-        UNROLL for (int r = 0; r < n; r++) sums[g][r] = v_zero();
-    uintptr_t ahead = (uintptr_t)codes + FETCH; /* in the order of memory, scales too: by group it took 1.9 times as long */
+    UNROLL for (int g = 0; g < groups; g++) UNROLL for (int r = 0; r < n; r++) sums[g][r] = v_zero();
+    uintptr_t ahead = (uintptr_t)codes +
+                      FETCH; /* in the order of memory, scales too: by group it took 1.9 times as long */
     const uintptr_t ahead_end = ahead + (size_t)groups * group_bytes;
-    for (int k = 0; k < group; k += 2 * pairs, codes += 64, x += 4 * pairs)
-        UNROLL for (int g = 0; g < groups; g++)
+    for (int k = 0; k < group; k += 2 * pairs, codes += 64, x += 4 * pairs) UNROLL for (int g = 0; g < groups; g++)
         {
             vi u = _mm512_load_si512(codes + (size_t)g * group_bytes);
             if (fetch_codes) _mm_prefetch((const char *)ahead, _MM_HINT_T0), ahead += 64;
@@ -74,14 +73,15 @@ INLINE void sum_groups(vf (*sums)[TILE], const uint8_t *codes, size_t group_byte
             UNROLL for (int i = 0; i < pairs; i++)
             {
                 vi c = pair_of(u, table, i, q8);
-                UNROLL for (int r = 0; r < n; r++) sums[g][r] = dp(sums[g][r], c, pair_at(x + r * ldx + 2 * g * group + 4 * i));
+                UNROLL for (int r = 0; r < n; r++)
+                    sums[g][r] = dp(sums[g][r], c, pair_at(x + r * ldx + 2 * g * group + 4 * i));
             }
         }
     for (; fetch_codes && ahead < ahead_end; ahead += 64) _mm_prefetch((const char *)ahead, _MM_HINT_T0);
 }
 
-INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, const ek_linear *w, int p, bool fetch_codes, const int n,
-                  const bool q8)
+INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, const ek_linear *w, int p,
+                  bool fetch_codes, const int n, const bool q8)
 {
     const int at_once = n <= 4 ? 4 : 2; /* groups */
     const int groups = w->k / w->group, block = EK_KBLOCK / w->group;
@@ -96,7 +96,8 @@ INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, co
         for (int end = g + block < groups ? g + block : groups, now; g < end; g += now) {
             now = end - g >= at_once ? at_once : at_once > 2 && end - g >= 2 ? 2 : 1;
             const uint8_t *xg = x + (ptrdiff_t)g * w->group * 2;
-            if (now == at_once) sum_groups(sums, codes, group_bytes, xg, rows->ldx, w->group, n, at_once, q8, fetch_codes);
+            if (now == at_once)
+                sum_groups(sums, codes, group_bytes, xg, rows->ldx, w->group, n, at_once, q8, fetch_codes);
             else if (now == 2) sum_groups(sums, codes, group_bytes, xg, rows->ldx, w->group, n, 2, q8, fetch_codes);
             else sum_groups(sums, codes, group_bytes, xg, rows->ldx, w->group, n, 1, q8, fetch_codes);
             UNROLL for (int i = 0; i < at_once; i++, codes += group_bytes)
@@ -111,22 +112,27 @@ INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, co
     UNROLL for (int r = 0; r < n; r++) v_store(y + r * ldy, tree_sum(&t, r));
 }
 
-#define PANEL(q8, n)                                                                                                             \
-    static __attribute__((noinline)) void panel_##q8##_##n(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, const ek_linear *w, \
-                                                           int p, bool fetch_codes)                                             \
-    {                                                                                                                            \
-        panel(y, ldy, x, r0, w, p, fetch_codes, n, q8);                                                                          \
+#define PANEL(q8, n)                                                                                                \
+    static __attribute__((noinline)) void panel_##q8##_##n(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, \
+                                                           const ek_linear *w, int p, bool fetch_codes)             \
+    {                                                                                                               \
+        panel(y, ldy, x, r0, w, p, fetch_codes, n, q8);                                                             \
     }
 #define PANELS(q8) \
     PANEL(q8, 1) PANEL(q8, 2) PANEL(q8, 3) PANEL(q8, 4) PANEL(q8, 5) PANEL(q8, 6) PANEL(q8, 7) PANEL(q8, 8)
-#define NAMES(q8) \
-    {panel_##q8##_1, panel_##q8##_2, panel_##q8##_3, panel_##q8##_4, panel_##q8##_5, panel_##q8##_6, panel_##q8##_7, panel_##q8##_8}
+#define NAMES(q8)                                                                                       \
+    {                                                                                                   \
+        panel_##q8##_1, panel_##q8##_2, panel_##q8##_3, panel_##q8##_4, panel_##q8##_5, panel_##q8##_6, \
+            panel_##q8##_7, panel_##q8##_8                                                              \
+    }
 PANELS(0)
 PANELS(1)
 
-static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch_codes)
+static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
+                       bool fetch_codes)
 {
-    typedef void panel_fn(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, const ek_linear *w, int p, bool fetch_codes);
+    typedef void panel_fn(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, const ek_linear *w, int p,
+                          bool fetch_codes);
     static panel_fn *const by_rows[2][TILE] = {NAMES(0), NAMES(1)};
     by_rows[w->form == EK_W_Q8][n - 1](y, ldy, x, r0, w, p, fetch_codes);
 }

@@ -44,7 +44,7 @@ static void pair_row(void *to, float *sum, const float *from, int k, int group)
 typedef struct block {
     const uint8_t *codes; /* of the first group, at the first output */
     size_t group_bytes;
-    const float *x;       /* of the first group */
+    const float *x; /* of the first group */
     ptrdiff_t ldx;
     int group, groups, rows;
 } block;
@@ -53,15 +53,13 @@ typedef struct block {
 INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int groups, const int n, const bool q8)
 {
     static const int order[4] = {2, 0, 3, 1}; /* the second of a pair comes first */
-    const int inputs = q8 ? 4 : 8; /* of a vector */
+    const int inputs = q8 ? 4 : 8;            /* of a vector */
     const vi mask = vi_set1(255), zero = vi_set1(128);
     const float *x = b->x + r * b->ldx + g * b->group;
     const uint8_t *codes = b->codes + (size_t)g * b->group_bytes;
     vf a[ROWS][ROWS];
-    UNROLL for (int i = 0; i < groups; i++)
-        UNROLL for (int j = 0; j < n; j++) a[i][j] = v_zero();
-    for (int k = 0; k < b->group; k += inputs, codes += 64, x += inputs)
-        UNROLL for (int i = 0; i < groups; i++)
+    UNROLL for (int i = 0; i < groups; i++) UNROLL for (int j = 0; j < n; j++) a[i][j] = v_zero();
+    for (int k = 0; k < b->group; k += inputs, codes += 64, x += inputs) UNROLL for (int i = 0; i < groups; i++)
         {
             const vi u = vi_load((const int *)(codes + (size_t)i * b->group_bytes));
             UNROLL for (int s = 0; s < inputs; s++)
@@ -69,11 +67,11 @@ INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int
                 const int in = s / 4 * 4 + order[s % 4];
                 const vi code = vi_shr(u, 8 * (in % 4) + 4 * (in / 4));
                 vf c = q8 ? v_from_int(vi_sub(vi_and(code, mask), zero)) : v_from_nibble(code);
-                UNROLL for (int j = 0; j < n; j++) a[i][j] = v_fma(v_set1(x[j * b->ldx + i * b->group + in]), c, a[i][j]);
+                UNROLL for (int j = 0; j < n; j++)
+                    a[i][j] = v_fma(v_set1(x[j * b->ldx + i * b->group + in]), c, a[i][j]);
             }
         }
-    UNROLL for (int i = 0; i < groups; i++)
-        UNROLL for (int j = 0; j < n; j++) sums[g + i][r + j] = a[i][j];
+    UNROLL for (int i = 0; i < groups; i++) UNROLL for (int j = 0; j < n; j++) sums[g + i][r + j] = a[i][j];
 }
 
 /* One row takes several groups at once, whose sums wait for themselves only. */
@@ -102,8 +100,8 @@ static __attribute__((noinline)) void sum_block_q8(vf (*sums)[TILE], const block
 }
 
 /* Outputs [o, o + W) of panel p. */
-static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p, int o,
-                       bool fetch_codes)
+static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p,
+                       int o, bool fetch_codes)
 {
     const int groups = w->k / w->group, per_block = EK_KBLOCK / w->group;
     const uint8_t *at = w->data + (size_t)p * w->panel_bytes;
@@ -116,7 +114,8 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
         vf a[TILE], sums[MOST_GROUPS][TILE], s, bias;
         b.codes = at + 4 * o, b.x = (const float *)(rows->x + r0 * rows->ldx) + (ptrdiff_t)g * w->group;
         b.groups = groups - g < per_block ? groups - g : per_block;
-        for (size_t i = 0; fetch_codes && i < (size_t)b.groups * b.group_bytes; i += 64) fetch(at, FETCH + (ptrdiff_t)i);
+        for (size_t i = 0; fetch_codes && i < (size_t)b.groups * b.group_bytes; i += 64)
+            fetch(at, FETCH + (ptrdiff_t)i);
         _mm_setcsr(was | FLUSH);
         if (w->form == EK_W_Q8) sum_block_q8(sums, &b);
         else sum_block_q4(sums, &b);
@@ -131,7 +130,8 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
     for (int r = 0; r < n; r++) v_store(y + r * ldy + o, tree_sum(&t, r));
 }
 
-static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p, bool fetch_codes)
+static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
+                       bool fetch_codes)
 {
     for (int o = 0; o < EK_PANEL; o += W) panel_part(y, ldy, x, r0, n, w, p, o, fetch_codes && o == 0);
 }

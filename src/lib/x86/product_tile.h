@@ -34,7 +34,8 @@ INLINE vf tree_sum(const tree *t, int r)
 INLINE void load_scales(const ek_linear *w, const uint8_t *group, int o, vf *s, vf *b)
 {
     const uint8_t *at = group + ek_linear_code_bytes(w);
-    if (w->scale_dtype == EK_BF16) *s = v_load_bf16((const uint16_t *)at + o), *b = v_load_bf16((const uint16_t *)at + EK_PANEL + o);
+    if (w->scale_dtype == EK_BF16)
+        *s = v_load_bf16((const uint16_t *)at + o), *b = v_load_bf16((const uint16_t *)at + EK_PANEL + o);
     else *s = v_load((const float *)at + o), *b = v_load((const float *)at + EK_PANEL + o);
     *b = v_fma(*s, v_set1((float)w->zero), *b);
 }

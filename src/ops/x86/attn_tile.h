@@ -17,7 +17,7 @@ enum {
 };
 
 /* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. */
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define LEAST(a, b)    ((a) < (b) ? (a) : (b))
 #define SCORE_COLS(nq) LEAST(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
 #define VALUE_COLS(nq) LEAST(TILE_VECS / (nq), COLS_MAX)
 
@@ -39,7 +39,8 @@ INLINE void load_group(ek_kv_format f, int cols, const uint8_t *k, int dim, int 
 
 /* Element pair + half of keys [slot, slot + cols W), cols and pair even. bf16 comes in pairs of even and odd lanes,
  * for in_order to sort out what was made of them. */
-INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, const key_group *g, vf *x)
+INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, const key_group *g,
+                      vf *x)
 {
     size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;
     for (int c = 0; c < cols; c++) {
@@ -166,14 +167,15 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
         if (!leaf->v[p]) continue;
         int page = p * EK_PAGE_TOKENS, j = leaf->all_from > page ? leaf->all_from : page;
         int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
-        stream ahead = {leaf->k_next[p], leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
+        stream ahead = {leaf->k_next[p],
+                        leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
         if (ahead.at) ahead.at += (size_t)d * (leaf->k_bytes / (size_t)leaf->head_dim);
         while (j < end) {
             int common = j >= leaf->common_from && j < leaf->common_to;
-            int stop = !common && j >= leaf->common_to        ? end
-                       : common                               ? leaf->common_to
-                       : leaf->common_from < leaf->common_to  ? leaf->common_from
-                                                              : end;
+            int stop = !common && j >= leaf->common_to       ? end
+                       : common                              ? leaf->common_to
+                       : leaf->common_from < leaf->common_to ? leaf->common_from
+                                                             : end;
             if (stop > end) stop = end;
             for (; common && j < stop; j++) {
                 stream_next(&ahead);

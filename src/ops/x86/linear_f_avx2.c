@@ -61,30 +61,29 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
         }
         push(node, leaves, a, n * panels * 2);
     }
-    UNROLL for (int p = 0; p < panels; p++)
-        UNROLL for (int r = 0; r < n; r++)
-        {
-            int i = (p * n + r) * 2;
-            ek_store_outputs(y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : EK_PANEL,
-                             sum(node, leaves, i), sum(node, leaves, i + 1));
-        }
+    UNROLL for (int p = 0; p < panels; p++) UNROLL for (int r = 0; r < n; r++)
+    {
+        int i = (p * n + r) * 2;
+        ek_store_outputs(y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : EK_PANEL, sum(node, leaves, i),
+                         sum(node, leaves, i + 1));
+    }
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-#define TILE_FN(form, n, p)                                                                                       \
-    static __attribute__((noinline)) void tile_##form##_##n##_##p(const ek_linear *w, const ek_acts *x, int row,  \
-                                                                  float *y, ptrdiff_t ldy, const uint8_t *panel, \
-                                                                  int last)                                      \
-    {                                                                                                            \
-        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                 \
+#define TILE_FN(form, n, p)                                                                                     \
+    static __attribute__((noinline)) void tile_##form##_##n##_##p(                                              \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last) \
+    {                                                                                                           \
+        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                \
     }
-#define TILES(form)                                                                                         \
-    TILE_FN(form, 1, 1) TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1)     \
-    TILE_FN(form, 6, 1) TILE_FN(form, 1, 4)                                                                 \
-    static tile_fn *const tiles_##form[TILE + 1] = {tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1,\
-        tile_##form##_3_1, tile_##form##_4_1, tile_##form##_5_1, tile_##form##_6_1};
+#define TILES(form)                                                                                     \
+    TILE_FN(form, 1, 1)                                                                                 \
+    TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1) \
+        TILE_FN(form, 1, 4) static tile_fn *const tiles_##form[TILE + 1] = {                            \
+            tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1,                 \
+            tile_##form##_4_1, tile_##form##_5_1, tile_##form##_6_1};
 
 TILES(F32)
 TILES(F16)

@@ -143,8 +143,7 @@ INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *cod
                 dot_q4(acc, codes, rows, a * 2 * a_group, n, a_group);
                 UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_slli_epi32(acc[r], 8);
             }
-            UNROLL for (int r = 0; r < n; r++)
-                acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(rows->start[r][a]));
+            UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(rows->start[r][a]));
             dot_q4(acc, codes, rows, (a * limbs + limbs - 1) * a_group, n, a_group);
         }
         UNROLL for (int r = 0; r < n; r++)
@@ -181,8 +180,8 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
             __m256 a1[TILE], a2[TILE];
             UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm256_setzero_ps();
             for (ptrdiff_t g = g0; g < g1; g++)
-                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, wide, g * parts, (int)(g - g0) * w->group / 4, h,
-                      n, q8, a_group, limbs);
+                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, wide, g * parts, (int)(g - g0) * w->group / 4,
+                      h, n, q8, a_group, limbs);
             if (w->biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm256_add_ps(a1[r], a2[r]);
             push(node[h], leaves, a1, n);
         }
@@ -194,19 +193,18 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-#define TILE_FN(q8, a, l, n)                                                                           \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                 \
-        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,  \
-        int last)                                                                                      \
-    {                                                                                                  \
-        tile(w, x, row, y, ldy, panel, last, n, q8, a, l);                                             \
+#define TILE_FN(q8, a, l, n)                                                                                    \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                          \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last) \
+    {                                                                                                           \
+        tile(w, x, row, y, ldy, panel, last, n, q8, a, l);                                                      \
     }
-#define TILES(q8, a)                                                                                   \
-    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                \
-    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4)                \
-    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                \
-        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},  \
-        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
+#define TILES(q8, a)                                                                                         \
+    TILE_FN(q8, a, 1, 1)                                                                                     \
+    TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) \
+        TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) static tile_fn *const tiles_##q8##_##a[2][TILE] = {        \
+            {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},    \
+            {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
 
 TILES(0, 32)
 TILES(0, 64)

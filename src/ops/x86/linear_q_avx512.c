@@ -40,16 +40,17 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *row
     const int sums = n * limbs, chains = chains_of(sums);
     __m512i part[4][SUMS];
     UNROLL for (int i = 0; i < sums; i++) part[0][i] = acc[i];
-    UNROLL for (int c = 1; c < chains; c++)
-        UNROLL for (int i = 0; i < sums; i++) part[c][i] = _mm512_setzero_si512();
+    UNROLL for (int c = 1; c < chains; c++) UNROLL for (int i = 0; i < sums; i++) part[c][i] = _mm512_setzero_si512();
     if (q8) {
-        UNROLL for (int v = 0; v < a_group / 4; v++, codes += 64) {
+        UNROLL for (int v = 0; v < a_group / 4; v++, codes += 64)
+        {
             __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
             UNROLL for (int i = 0; i < sums; i++)
                 to[i] = _mm512_dpbusd_epi32(to[i], code, quad(rows->q[i % n] + q + i / n * a_group + 4 * v));
         }
     } else {
-        UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64) {
+        UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64)
+        {
             __m512i both = _mm512_load_si512(codes);
             __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
             __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
@@ -60,8 +61,8 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *row
         }
     }
     UNROLL for (int i = 0; i < sums; i++) acc[i] = part[0][i];
-    UNROLL for (int c = 1; c < chains; c++)
-        UNROLL for (int i = 0; i < sums; i++) acc[i] = _mm512_add_epi32(acc[i], part[c][i]);
+    UNROLL for (int c = 1; c < chains; c++) UNROLL for (int i = 0; i < sums; i++)
+        acc[i] = _mm512_add_epi32(acc[i], part[c][i]);
     return codes;
 }
 
@@ -90,8 +91,7 @@ INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group,
-                 const int limbs)
+                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group, const int limbs)
 {
     row_set rows;
     UNROLL for (int r = 0; r < n; r++)
@@ -148,22 +148,23 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
                      __mmask16 mask, bool fetch);
 
-#define TILE_FN(q8, a, l, n)                                                                                      \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
-        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,             \
-        __mmask16 mask, bool fetch)                                                                               \
-    {                                                                                                             \
-        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
+#define TILE_FN(q8, a, l, n)                                                                                         \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(const ek_linear *w, const ek_acts *x, int row, \
+                                                                      float *y, ptrdiff_t ldy, const uint8_t *codes, \
+                                                                      __mmask16 mask, bool fetch)                    \
+    {                                                                                                                \
+        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                    \
     }
 #define TILES(q8, a)                                                                                              \
-    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5)      \
-    TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2)      \
-    TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                           \
-    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                           \
-        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,              \
-         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8},             \
-        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,              \
-         tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
+    TILE_FN(q8, a, 1, 1)                                                                                          \
+    TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5) TILE_FN(q8, a, 1, 6)      \
+        TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3)  \
+            TILE_FN(q8, a, 2, 4) TILE_FN(q8, a, 2, 5)                                                             \
+                TILE_FN(q8, a, 2, 6) static tile_fn *const tiles_##q8##_##a[2][TILE] = {                          \
+                    {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,  \
+                     tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8}, \
+                    {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,  \
+                     tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
 
 TILES(0, 32)
 TILES(0, 64)

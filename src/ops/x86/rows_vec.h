@@ -9,7 +9,7 @@
 #include "ops/x86/math_vec.h"
 
 /* Runs the statements for elements [i, i + count) in vectors; the last one may be short. */
-#define EACH(i, count, n) for (int i = 0, count; i < (n) && (count = (n) - i < W ? (n) - i : W, 1); i += W)
+#define EACH(i, count, n) for (int i = 0, count; i < (n) && (count = (n)-i < W ? (n)-i : W, 1); i += W)
 
 INLINE vf get(const float *p, int count)
 {

@@ -12,33 +12,111 @@ typedef __m256i vi;
 typedef __m256i vm; /* all ones or all zeros in each lane */
 enum { W = 8 };
 
-INLINE vf v_set1(float x) { return _mm256_set1_ps(x); }
-INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
-INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
-INLINE void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
-INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
-INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-INLINE vf v_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); } /* c - a b */
-INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); } /* b if either is NaN */
-INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
-INLINE vf v_round(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-INLINE vi v_int(vf x) { return _mm256_cvttps_epi32(x); }
-INLINE vf v_as_float(vi x) { return _mm256_castsi256_ps(x); }
-INLINE vi v_bits(vf x) { return _mm256_castps_si256(x); }
+INLINE vf v_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+INLINE vf v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+INLINE vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+INLINE void v_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+INLINE vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+INLINE vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+INLINE vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+INLINE vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+} /* c - a b */
+INLINE vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+} /* b if either is NaN */
+INLINE vf v_min(vf a, vf b)
+{
+    return _mm256_min_ps(a, b);
+}
+INLINE vf v_round(vf x)
+{
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+INLINE vi v_int(vf x)
+{
+    return _mm256_cvttps_epi32(x);
+}
+INLINE vf v_as_float(vi x)
+{
+    return _mm256_castsi256_ps(x);
+}
+INLINE vi v_bits(vf x)
+{
+    return _mm256_castps_si256(x);
+}
 
-INLINE vi vi_set1(int x) { return _mm256_set1_epi32(x); }
-INLINE vi vi_iota(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
-INLINE vi vi_load(const int *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE void vi_store(int *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
-INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
-INLINE vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
-INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
-INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
-INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
-INLINE vi vi_shl(vi a, int n) { return _mm256_slli_epi32(a, n); }
+INLINE vi vi_set1(int x)
+{
+    return _mm256_set1_epi32(x);
+}
+INLINE vi vi_iota(void)
+{
+    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+}
+INLINE vi vi_load(const int *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+INLINE void vi_store(int *p, vi x)
+{
+    _mm256_storeu_si256((__m256i *)p, x);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+INLINE vi vi_max(vi a, vi b)
+{
+    return _mm256_max_epi32(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm256_or_si256(a, b);
+}
+INLINE vi vi_shl(vi a, int n)
+{
+    return _mm256_slli_epi32(a, n);
+}
 INLINE int vi_most(vi x)
 {
     __m128i y = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
@@ -46,18 +124,48 @@ INLINE int vi_most(vi x)
     return _mm_cvtsi128_si32(_mm_max_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
 }
 
-INLINE vm vm_and(vm a, vm b) { return _mm256_and_si256(a, b); }
-INLINE vm v_less(vf a, vf b) { return v_bits(_mm256_cmp_ps(a, b, _CMP_LT_OQ)); } /* false for NaN */
-INLINE vm v_same(vf a, vf b) { return v_bits(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
-INLINE vm vi_less(vi a, vi b) { return _mm256_cmpgt_epi32(b, a); }
-INLINE vf v_pick(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, v_as_float(m)); }
-INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm256_blendv_epi8(no, yes, m); }
-INLINE int vm_any(vm m) { return !_mm256_testz_si256(m, m); }
+INLINE vm vm_and(vm a, vm b)
+{
+    return _mm256_and_si256(a, b);
+}
+INLINE vm v_less(vf a, vf b)
+{
+    return v_bits(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
+} /* false for NaN */
+INLINE vm v_same(vf a, vf b)
+{
+    return v_bits(_mm256_cmp_ps(a, b, _CMP_EQ_OQ));
+}
+INLINE vm vi_less(vi a, vi b)
+{
+    return _mm256_cmpgt_epi32(b, a);
+}
+INLINE vf v_pick(vm m, vf yes, vf no)
+{
+    return _mm256_blendv_ps(no, yes, v_as_float(m));
+}
+INLINE vi vi_pick(vm m, vi yes, vi no)
+{
+    return _mm256_blendv_epi8(no, yes, m);
+}
+INLINE int vm_any(vm m)
+{
+    return !_mm256_testz_si256(m, m);
+}
 
 /* The first n <= W elements; the rest +0. */
-INLINE vm vm_first(int n) { return vi_less(vi_iota(), vi_set1(n)); }
-INLINE vf v_load_part(const float *p, int n) { return _mm256_maskload_ps(p, vm_first(n)); }
-INLINE void v_store_part(float *p, vf x, int n) { _mm256_maskstore_ps(p, vm_first(n), x); }
+INLINE vm vm_first(int n)
+{
+    return vi_less(vi_iota(), vi_set1(n));
+}
+INLINE vf v_load_part(const float *p, int n)
+{
+    return _mm256_maskload_ps(p, vm_first(n));
+}
+INLINE void v_store_part(float *p, vf x, int n)
+{
+    _mm256_maskstore_ps(p, vm_first(n), x);
+}
 
 /* W elements of bf16. */
 INLINE vf v_load_bf16(const uint16_t *p)
@@ -76,7 +184,10 @@ INLINE vf v_from_i8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-INLINE vf v_from_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+INLINE vf v_from_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
 INLINE vf v_from_i16(const int16_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)));
@@ -90,13 +201,19 @@ INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
     return n == W ? v_from_f16(p) : _mm256_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
 }
-INLINE vf v_set1_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_set1_epi16((short)*p)); }
+INLINE vf v_set1_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)*p));
+}
 INLINE vf v_from_u4(const uint8_t *p, int shift)
 {
     vi x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
     return _mm256_cvtepi32_ps(vi_and(_mm256_srl_epi32(x, _mm_cvtsi32_si128(shift)), vi_set1(15)));
 }
-INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) { return v_fma(s, v_from_u4(p, shift), b); }
+INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b)
+{
+    return v_fma(s, v_from_u4(p, shift), b);
+}
 
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
  * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */

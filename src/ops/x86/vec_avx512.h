@@ -12,46 +12,154 @@ typedef __m512i vi;
 typedef __mmask16 vm;
 enum { W = 16 };
 
-INLINE vf v_set1(float x) { return _mm512_set1_ps(x); }
-INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
-INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
-INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
-INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-INLINE vf v_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a b */
-INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* b if either is NaN */
-INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-INLINE vf v_round(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-INLINE vi v_int(vf x) { return _mm512_cvttps_epi32(x); }
-INLINE vf v_as_float(vi x) { return _mm512_castsi512_ps(x); }
-INLINE vi v_bits(vf x) { return _mm512_castps_si512(x); }
+INLINE vf v_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+INLINE vf v_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+INLINE vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+INLINE void v_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
+INLINE vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+INLINE vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+INLINE vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+INLINE vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE vf v_fnma(vf a, vf b, vf c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+} /* c - a b */
+INLINE vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+} /* b if either is NaN */
+INLINE vf v_min(vf a, vf b)
+{
+    return _mm512_min_ps(a, b);
+}
+INLINE vf v_round(vf x)
+{
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+INLINE vi v_int(vf x)
+{
+    return _mm512_cvttps_epi32(x);
+}
+INLINE vf v_as_float(vi x)
+{
+    return _mm512_castsi512_ps(x);
+}
+INLINE vi v_bits(vf x)
+{
+    return _mm512_castps_si512(x);
+}
 
-INLINE vi vi_set1(int x) { return _mm512_set1_epi32(x); }
-INLINE vi vi_iota(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
-INLINE vi vi_load(const int *p) { return _mm512_loadu_si512(p); }
-INLINE void vi_store(int *p, vi x) { _mm512_storeu_si512(p, x); }
-INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
-INLINE vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
-INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
-INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
-INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
-INLINE vi vi_shl(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
-INLINE int vi_most(vi x) { return _mm512_reduce_max_epi32(x); }
+INLINE vi vi_set1(int x)
+{
+    return _mm512_set1_epi32(x);
+}
+INLINE vi vi_iota(void)
+{
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+INLINE vi vi_load(const int *p)
+{
+    return _mm512_loadu_si512(p);
+}
+INLINE void vi_store(int *p, vi x)
+{
+    _mm512_storeu_si512(p, x);
+}
+INLINE vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+INLINE vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+INLINE vi vi_max(vi a, vi b)
+{
+    return _mm512_max_epi32(a, b);
+}
+INLINE vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+INLINE vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
+INLINE vi vi_shl(vi a, int n)
+{
+    return _mm512_slli_epi32(a, (unsigned)n);
+}
+INLINE int vi_most(vi x)
+{
+    return _mm512_reduce_max_epi32(x);
+}
 
-INLINE vm vm_and(vm a, vm b) { return (vm)(a & b); }
-INLINE vm v_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); } /* false for NaN */
-INLINE vm v_same(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-INLINE vm vi_less(vi a, vi b) { return _mm512_cmplt_epi32_mask(a, b); }
-INLINE vf v_pick(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
-INLINE vi vi_pick(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
-INLINE int vm_any(vm m) { return m != 0; }
+INLINE vm vm_and(vm a, vm b)
+{
+    return (vm)(a & b);
+}
+INLINE vm v_less(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+} /* false for NaN */
+INLINE vm v_same(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
+}
+INLINE vm vi_less(vi a, vi b)
+{
+    return _mm512_cmplt_epi32_mask(a, b);
+}
+INLINE vf v_pick(vm m, vf yes, vf no)
+{
+    return _mm512_mask_blend_ps(m, no, yes);
+}
+INLINE vi vi_pick(vm m, vi yes, vi no)
+{
+    return _mm512_mask_blend_epi32(m, no, yes);
+}
+INLINE int vm_any(vm m)
+{
+    return m != 0;
+}
 
 /* The first n <= W elements; the rest +0. */
-INLINE vf v_load_part(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
-INLINE void v_store_part(float *p, vf x, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x); }
+INLINE vf v_load_part(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
+}
+INLINE void v_store_part(float *p, vf x, int n)
+{
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x);
+}
 
 /* W elements of bf16. */
 INLINE vf v_load_bf16(const uint16_t *p)
@@ -70,7 +178,10 @@ INLINE vf v_from_i8(const int8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
-INLINE vf v_from_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+INLINE vf v_from_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
 INLINE vf v_from_i16(const int16_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)));
@@ -83,7 +194,10 @@ INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
 }
-INLINE vf v_set1_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p)); }
+INLINE vf v_set1_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p));
+}
 /* A permutation looks at the low 4 bits of an index: a table of 16 floats needs no mask and no
  * conversion, and where scale and bias are the same in all lanes the table holds the decoded values. */
 INLINE vi u4_at(const uint8_t *p, int shift)
@@ -91,8 +205,14 @@ INLINE vi u4_at(const uint8_t *p, int shift)
     vi x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
     return shift == 0 ? x : _mm512_srl_epi32(x, _mm_cvtsi32_si128(shift));
 }
-INLINE vf u4_floats(void) { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
-INLINE vf v_from_u4(const uint8_t *p, int shift) { return _mm512_permutexvar_ps(u4_at(p, shift), u4_floats()); }
+INLINE vf u4_floats(void)
+{
+    return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+INLINE vf v_from_u4(const uint8_t *p, int shift)
+{
+    return _mm512_permutexvar_ps(u4_at(p, shift), u4_floats());
+}
 INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) /* all lanes of s alike, and of b */
 {
     return _mm512_permutexvar_ps(u4_at(p, shift), v_fma(s, u4_floats(), b));
