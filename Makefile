@@ -39,8 +39,10 @@ OPT := $(OPT_$(CONF))
 # No contraction and no fast-math: the order and the rounding of every addition is written in
 # the source (docs/NUMERICS.md 1).
 CFLAGS  ?= -g
-WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla
-ALL_CFLAGS = -std=gnu11 $(OPT) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) \
+WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion
+# Warnings stop `make check` and CI, not somebody's build with a newer compiler.
+WERROR  ?=
+ALL_CFLAGS = -std=gnu11 $(OPT) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
              -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CFLAGS)
 LDLIBS  := $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) -pthread $(LDFLAGS)

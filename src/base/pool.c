@@ -20,13 +20,15 @@ typedef struct share {
     _Alignas(64) atomic_uint finished;
 } share;
 
+struct worker {
+    ek_pool *pool;
+    int number;
+};
+
 struct ek_pool {
     int n_threads;
     pthread_t *thread;
-    struct worker {
-        ek_pool *pool;
-        int number;
-    } * worker;
+    struct worker *worker;
     share *share;
     ek_task_fn *fn; /* of the running round: valid for whoever holds one of its tasks */
     void *arg;

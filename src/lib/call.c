@@ -14,11 +14,13 @@
 
 enum { FIRST_BLOCK = 1 << 20, KEEP = 64 << 20 /* bytes of working memory kept between calls */ };
 
+struct block {
+    struct block *next;
+    size_t size, used;
+};
+
 typedef struct lib_blocks {
-    struct block {
-        struct block *next;
-        size_t size, used;
-    } * first;
+    struct block *first;
 } lib_blocks;
 
 enum { BLOCK_HEAD = 64 };

@@ -35,8 +35,8 @@ static void affine_group(const float *w, int n, int bits, uint8_t *code, float *
 static unsigned encode_e2m1(float x)
 {
     float a = fabsf(x);
-    unsigned code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
-    return code | (signbit(x) ? 8u : 0u);
+    int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
+    return (unsigned)code | (signbit(x) ? 8u : 0u);
 }
 
 /* To nearest, ties to even; saturates at 448; NaN gives 0x7e. */

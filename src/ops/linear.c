@@ -41,7 +41,7 @@ static inline void run_f(const ek_linear *w, const ek_acts *x, int r0, int r1, f
     for (int r = r0; r < r1; r++) {
         const float *row = x->x + ek_acts_row(x, r) * x->ldx;
         for (int n = p0 * EK_PANEL; n < w->n && n < p1 * EK_PANEL; n++)
-            y[r * ldy + n] = output_f(w->data + n / EK_PANEL * w->panel_bytes, n % EK_PANEL, row, w->k, load);
+            y[r * ldy + n] = output_f(w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, row, w->k, load);
     }
 }
 
@@ -95,7 +95,7 @@ static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y
 {
     for (int r = r0; r < r1; r++)
         for (int n = p0 * EK_PANEL; n < w->n && n < p1 * EK_PANEL; n++)
-            y[r * ldy + n] = output_q(w, w->data + n / EK_PANEL * w->panel_bytes, n % EK_PANEL, x, r);
+            y[r * ldy + n] = output_q(w, w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, x, r);
 }
 
 static void quantize(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start, int limbs)

@@ -19,6 +19,10 @@ typedef struct ek_conn {
     bool fresh;            /* no request was read yet */
 } ek_conn;
 
+struct reply_header {
+    char *name, *value;
+};
+
 struct ek_exchange {
     ek_http *http;
     ek_conn *conn;
@@ -31,9 +35,7 @@ struct ek_exchange {
 
     struct MHD_Response *response; /* complete, or fed from out */
     int status;
-    struct reply_header {
-        char *name, *value;
-    } * header;
+    struct reply_header *header;
     int n_headers;
     ek_buf out; /* streamed and not yet taken by the library: from `taken` on */
     size_t taken;

@@ -44,7 +44,7 @@ static bool hex4(const reader *r, size_t at, uint32_t *value)
 {
     if (r->n < 4 || at > r->n - 4) return false;
     *value = 0;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++) {
         char c = r->text[at + i];
         int d = c >= '0' && c <= '9'   ? c - '0'
                 : c >= 'a' && c <= 'f' ? c - 'a' + 10

@@ -32,9 +32,10 @@ double ref_normal(uint64_t key, uint64_t i)
 
 /* ------------------------------------------------------------------ memory */
 
-static struct taken {
+struct taken {
     struct taken *next;
-} * all_taken;
+};
+static struct taken *all_taken;
 
 void *ref_take(size_t n)
 {

@@ -144,7 +144,7 @@ static void test_not_finite(void **state)
         ek_view want = ek_view_slice(clean, 0, r, r + 1), got = ek_view_slice(y, 0, r, r + 1);
         if (r != 3 && r != 5) ref_same(&want, &got, "row %d beside others that are not finite", r);
         for (int n = 0; n < N && r == 3; n++) assert_true(isnan(ref_get(&got, n)));
-        for (int n = 0; n < N && r == 5; n++) assert_false(isfinite(ref_get(&got, n)));
+        for (int n = 0; n < N && r == 5; n++) assert_false(fabs(ref_get(&got, n)) < HUGE_VAL);
     }
     ref_free_all();
 }

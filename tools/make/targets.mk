@@ -1,7 +1,7 @@
 # Targets that use what the Makefile builds.
 
-check: setup ## set up, build, and run every test
-	@$(MAKE) --no-print-directory check-built
+check: setup ## set up, build with warnings as errors, and run every test
+	@$(MAKE) --no-print-directory WERROR=-Werror check-built
 
 check-built: $B/evenkeel $(TEST_BINS)
 	@tools/check/run.sh $B $(TEST_BINS)
@@ -20,6 +20,9 @@ eval: setup ## the bundled model's pass table with our own engine (EVAL="--n 50"
 asan ubsan tsan: ## build and run the tests under a sanitizer
 	@$(MAKE) --no-print-directory CONF=$@ check-built
 
+format: ## lay out every C file as .clang-format says
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
 docs: $B/evenkeel ## write docs/OPTIONS.md from the options table
 	$B/evenkeel help --markdown > docs/OPTIONS.md
 
@@ -27,6 +30,8 @@ clean: ## remove this configuration's build
 	rm -rf $B
 distclean: ## remove every build
 	rm -rf build
+
+.PHONY: format
 
 include tools/make/same.mk
 include tools/make/bench.mk

@@ -78,11 +78,12 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
     {                                                                                                           \
         tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                \
     }
-#define TILES(form)                                                                                     \
-    TILE_FN(form, 1, 1)                                                                                 \
-    TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1) \
-        TILE_FN(form, 1, 4) static tile_fn *const tiles_##form[TILE + 1] = {                            \
-            tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1,                 \
+#define TILES(form)                                                                     \
+    TILE_FN(form, 1, 1)                                                                 \
+    TILE_FN(form, 2, 1)                                                                 \
+    TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1)     \
+        TILE_FN(form, 1, 4) static tile_fn *const tiles_##form[TILE + 1] = {            \
+            tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1, \
             tile_##form##_4_1, tile_##form##_5_1, tile_##form##_6_1};
 
 TILES(F32)

@@ -73,9 +73,10 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
     }
 #define TILES(form)                                                                                         \
     TILE_FN(form, 1, 1)                                                                                     \
-    TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1)     \
-        TILE_FN(form, 7, 1) TILE_FN(form, 8, 1) TILE_FN(form, 4, 2) TILE_FN(form, 5, 2) TILE_FN(form, 6, 2) \
-            TILE_FN(form, 7, 2) TILE_FN(form, 8, 2) TILE_FN(form, 1, 4) TILE_FN(form, 2, 4)                 \
+    TILE_FN(form, 2, 1)                                                                                     \
+    TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1) TILE_FN(form, 7, 1)     \
+        TILE_FN(form, 8, 1) TILE_FN(form, 4, 2) TILE_FN(form, 5, 2) TILE_FN(form, 6, 2) TILE_FN(form, 7, 2) \
+            TILE_FN(form, 8, 2) TILE_FN(form, 1, 4) TILE_FN(form, 2, 4)                                     \
                 TILE_FN(form, 3, 4) static const tile_set tiles_##form = {                                  \
                     {NULL, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1, tile_##form##_4_1,      \
                      tile_##form##_5_1, tile_##form##_6_1, tile_##form##_7_1, tile_##form##_8_1},           \

@@ -201,8 +201,9 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
     }
 #define TILES(q8, a)                                                                                         \
     TILE_FN(q8, a, 1, 1)                                                                                     \
-    TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) \
-        TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) static tile_fn *const tiles_##q8##_##a[2][TILE] = {        \
+    TILE_FN(q8, a, 1, 2)                                                                                     \
+    TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) \
+        TILE_FN(q8, a, 2, 4) static tile_fn *const tiles_##q8##_##a[2][TILE] = {                             \
             {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},    \
             {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
 
