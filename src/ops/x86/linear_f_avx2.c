@@ -72,19 +72,21 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-#define TILE_FN(form, n, p)                                                                                     \
-    static __attribute__((noinline)) void tile_##form##_##n##_##p(                                              \
-        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last) \
-    {                                                                                                           \
-        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                \
+/* Its layout never settles on these. */
+/* clang-format off */
+#define TILE_FN(form, n, p)                                                                                       \
+    static __attribute__((noinline)) void tile_##form##_##n##_##p(const ek_linear *w, const ek_acts *x, int row,  \
+                                                                  float *y, ptrdiff_t ldy, const uint8_t *panel, \
+                                                                  int last)                                      \
+    {                                                                                                            \
+        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                 \
     }
-#define TILES(form)                                                                     \
-    TILE_FN(form, 1, 1)                                                                 \
-    TILE_FN(form, 2, 1)                                                                 \
-    TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1)     \
-        TILE_FN(form, 1, 4) static tile_fn *const tiles_##form[TILE + 1] = {            \
-            tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1, \
-            tile_##form##_4_1, tile_##form##_5_1, tile_##form##_6_1};
+#define TILES(form)                                                                                         \
+    TILE_FN(form, 1, 1) TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1)     \
+    TILE_FN(form, 6, 1) TILE_FN(form, 1, 4)                                                                 \
+    static tile_fn *const tiles_##form[TILE + 1] = {tile_##form##_1_4, tile_##form##_1_1, tile_##form##_2_1,\
+        tile_##form##_3_1, tile_##form##_4_1, tile_##form##_5_1, tile_##form##_6_1};
+/* clang-format on */
 
 TILES(F32)
 TILES(F16)

@@ -65,23 +65,26 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      __mmask16 last);
 
-#define TILE_FN(form, n, p)                                                                                           \
-    static __attribute__((noinline)) void tile_##form##_##n##_##p(                                                    \
-        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, __mmask16 last) \
-    {                                                                                                                 \
-        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                      \
+/* Its layout never settles on these. */
+/* clang-format off */
+#define TILE_FN(form, n, p)                                                                                        \
+    static __attribute__((noinline)) void tile_##form##_##n##_##p(const ek_linear *w, const ek_acts *x, int row,   \
+                                                                  float *y, ptrdiff_t ldy, const uint8_t *panel,  \
+                                                                  __mmask16 last)                                 \
+    {                                                                                                             \
+        tile(w, x, row, y, ldy, panel, last, n, p, EK_W_##form);                                                  \
     }
-#define TILES(form)                                                                                         \
-    TILE_FN(form, 1, 1)                                                                                     \
-    TILE_FN(form, 2, 1)                                                                                     \
-    TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1) TILE_FN(form, 6, 1) TILE_FN(form, 7, 1)     \
-        TILE_FN(form, 8, 1) TILE_FN(form, 4, 2) TILE_FN(form, 5, 2) TILE_FN(form, 6, 2) TILE_FN(form, 7, 2) \
-            TILE_FN(form, 8, 2) TILE_FN(form, 1, 4) TILE_FN(form, 2, 4)                                     \
-                TILE_FN(form, 3, 4) static const tile_set tiles_##form = {                                  \
-                    {NULL, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1, tile_##form##_4_1,      \
-                     tile_##form##_5_1, tile_##form##_6_1, tile_##form##_7_1, tile_##form##_8_1},           \
-                    {NULL, tile_##form##_1_4, tile_##form##_2_4, tile_##form##_3_4, tile_##form##_4_2,      \
-                     tile_##form##_5_2, tile_##form##_6_2, tile_##form##_7_2, tile_##form##_8_2}};
+#define TILES(form)                                                                                              \
+    TILE_FN(form, 1, 1) TILE_FN(form, 2, 1) TILE_FN(form, 3, 1) TILE_FN(form, 4, 1) TILE_FN(form, 5, 1)          \
+    TILE_FN(form, 6, 1) TILE_FN(form, 7, 1) TILE_FN(form, 8, 1) TILE_FN(form, 4, 2) TILE_FN(form, 5, 2)          \
+    TILE_FN(form, 6, 2) TILE_FN(form, 7, 2) TILE_FN(form, 8, 2) TILE_FN(form, 1, 4) TILE_FN(form, 2, 4)          \
+    TILE_FN(form, 3, 4)                                                                                          \
+    static const tile_set tiles_##form = {                                                                       \
+        {NULL, tile_##form##_1_1, tile_##form##_2_1, tile_##form##_3_1, tile_##form##_4_1, tile_##form##_5_1,    \
+         tile_##form##_6_1, tile_##form##_7_1, tile_##form##_8_1},                                               \
+        {NULL, tile_##form##_1_4, tile_##form##_2_4, tile_##form##_3_4, tile_##form##_4_2, tile_##form##_5_2,    \
+         tile_##form##_6_2, tile_##form##_7_2, tile_##form##_8_2}};
+/* clang-format on */
 
 typedef struct tile_set {
     tile_fn *one[TILE + 1], *wide[TILE + 1]; /* by rows; wide: 4 panels up to 3 rows, then 2 */

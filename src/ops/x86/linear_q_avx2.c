@@ -193,19 +193,22 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-#define TILE_FN(q8, a, l, n)                                                                                    \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                          \
-        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last) \
-    {                                                                                                           \
-        tile(w, x, row, y, ldy, panel, last, n, q8, a, l);                                                      \
+/* Its layout never settles on these. */
+/* clang-format off */
+#define TILE_FN(q8, a, l, n)                                                                           \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                 \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,  \
+        int last)                                                                                      \
+    {                                                                                                  \
+        tile(w, x, row, y, ldy, panel, last, n, q8, a, l);                                             \
     }
-#define TILES(q8, a)                                                                                         \
-    TILE_FN(q8, a, 1, 1)                                                                                     \
-    TILE_FN(q8, a, 1, 2)                                                                                     \
-    TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) \
-        TILE_FN(q8, a, 2, 4) static tile_fn *const tiles_##q8##_##a[2][TILE] = {                             \
-            {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},    \
-            {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
+#define TILES(q8, a)                                                                                   \
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                \
+    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4)                \
+    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                \
+        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4},  \
+        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4}};
+/* clang-format on */
 
 TILES(0, 32)
 TILES(0, 64)

@@ -148,23 +148,25 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
                      __mmask16 mask, bool fetch);
 
-#define TILE_FN(q8, a, l, n)                                                                                         \
-    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(const ek_linear *w, const ek_acts *x, int row, \
-                                                                      float *y, ptrdiff_t ldy, const uint8_t *codes, \
-                                                                      __mmask16 mask, bool fetch)                    \
-    {                                                                                                                \
-        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                    \
+/* Its layout never settles on these. */
+/* clang-format off */
+#define TILE_FN(q8, a, l, n)                                                                                      \
+    static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,             \
+        __mmask16 mask, bool fetch)                                                                               \
+    {                                                                                                             \
+        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
     }
-#define TILES(q8, a)                                                                                             \
-    TILE_FN(q8, a, 1, 1)                                                                                         \
-    TILE_FN(q8, a, 1, 2)                                                                                         \
-    TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5) TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7)     \
-        TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) \
-            TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6) static tile_fn *const tiles_##q8##_##a[2][TILE] = {        \
-                {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,     \
-                 tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8},    \
-                {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,     \
-                 tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
+#define TILES(q8, a)                                                                                              \
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5)      \
+    TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2)      \
+    TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                           \
+    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                           \
+        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,              \
+         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8},             \
+        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,              \
+         tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
+/* clang-format on */
 
 TILES(0, 32)
 TILES(0, 64)
