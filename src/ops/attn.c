@@ -124,9 +124,8 @@ size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n
 
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v)
 {
-    uint8_t *page = view->page[pos / EK_PAGE_TOKENS];
-    EK_ASSERT(page);
-    uint8_t *at = page + view->offset;
+    uint8_t *at = ek_kv_block(view, pos / EK_PAGE_TOKENS);
+    EK_ASSERT(at);
     int dim = a->shape.head_dim;
     for (int h = 0; h < a->shape.n_kv_heads; h++, at += a->k_bytes + a->v_bytes)
         ek_kv_store(a->shape.k_format, a->shape.v_format, dim, at, at + a->k_bytes, pos % EK_PAGE_TOKENS,

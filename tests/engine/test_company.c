@@ -22,16 +22,16 @@ static int run_scene(uint64_t seed)
     fake f;
     int window = 1 + (int)(ek_mix64(r) % 200), kinds = (int)(r % 5);
     fake_init(&f, window, kinds != 1, kinds != 2);
-    int n = 1 + (int)((r >> 8) % MOST_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
-    int whole = (MOST_PROMPT + MOST_REPLY + 63) / 64;
+    int n = 1 + (int)((r >> 8) % MAX_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
+    int whole = (MAX_PROMPT + MAX_REPLY + 63) / 64;
     int full = whole + (int)((r >> 32) % 20), sliding = (window + 62) / 64 + 2 + (int)((r >> 40) % 12);
     ek_engine *e = open_engine(&f, full, sliding, 1 + (int)((r >> 48) % 12), chunk);
     for (int i = 0; i < n; i++) {
         uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
-        grow(&asks[i], &f, s, s % 4 == 0 ? MOST_PROMPT : 60);
+        grow(&asks[i], &f, s, s % 4 == 0 ? MAX_PROMPT : 60);
         asks[i].cancel = s >> 8 & 1 && s >> 9 & 1;
         if ((s >> 10 & 7) == 0) asks[i].broken = true, asks[i].prompt[asks[i].n_prompt - 1] = FAKE_FAILS;
-        if (asks[i].broken) asks[i].told_from = asks[i].n_prompt;
+        if (asks[i].broken) asks[i].prompt_logits_from = asks[i].n_prompt;
     }
     bool worked = true;
     for (uint64_t step = 0; worked || n_arrived < n; step++) {
@@ -41,7 +41,7 @@ static int run_scene(uint64_t seed)
         }
         ask *victim = &asks[(s >> 8) % (uint64_t)n];
         if (victim->cancel && (s >> 20) % 16 == 0) ek_engine_cancel(e, victim->id);
-        assert_int_equal(ek_engine_step(e, &worked), EK_OK);
+        worked = ek_engine_step(e);
         assert_true(step < 100000);
     }
     for (int i = 0; i < n; i++) check(&asks[i]);
@@ -50,7 +50,7 @@ static int run_scene(uint64_t seed)
     assert_int_equal(stats.running + stats.waiting, 0);
     assert_int_equal(stats.requests, n);
     for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(stats.pages_used[k], 0);
-    assert_true(f.most_rows <= e->max_rows && f.most_logits <= e->max_told + e->opts.max_requests);
+    assert_true(f.max_rows <= e->sizes.max_rows && f.max_logits <= e->sizes.max_logits);
     ek_engine_close(e);
     return (int)stats.preempted;
 }
@@ -74,15 +74,14 @@ static void chunks_cover_the_prompt(void **state)
         grow(&asks[0], &f, 77, 60);
         asks[0].n_prompt = 700;
         for (int i = 0; i < 700; i++) asks[0].prompt[i] = i % 90;
-        asks[0].told_from = 0;
-        asks[0].n_want = fake_reply(&f, asks[0].prompt, 700, &asks[0].sampling, asks[0].ignore_eos, asks[0].most, 4096,
-                                    asks[0].want);
+        asks[0].prompt_logits_from = 0;
+        set_want(&asks[0], 4096);
         submit(e, &asks[0]);
         step_until_idle(e);
         check(&asks[0]);
         int prompt_steps = (700 + chunks[c] - 1) / chunks[c];
         assert_int_equal(f.steps, prompt_steps + asks[0].n_want - 1);
-        assert_true(f.most_rows <= chunks[c]);
+        assert_true(f.max_rows <= chunks[c]);
         ek_engine_close(e);
     }
 }
@@ -94,15 +93,15 @@ static void prompt_logits_are_bounded(void **state)
     fake f;
     fake_init(&f, 10, true, true);
     ek_engine *e = open_engine(&f, 64, 64, 2, 512);
-    e->max_told = 5;
+    e->rules.max_prompt_logits = 5;
     for (int i = 0; i < 2; i++) {
         grow(&asks[i], &f, 91 + (uint64_t)i, 200);
-        asks[i].told_from = 3 < asks[i].n_prompt ? 3 : 0;
+        asks[i].prompt_logits_from = 3 < asks[i].n_prompt ? 3 : 0;
         submit(e, &asks[i]);
     }
     step_until_idle(e);
     for (int i = 0; i < 2; i++) check(&asks[i]);
-    assert_true(f.most_logits <= 5 + 2);
+    assert_true(f.max_logits <= 5 + 2);
     ek_engine_close(e);
 }
 
@@ -118,16 +117,14 @@ static void the_youngest_is_preempted(void **state)
     for (int i = 0; i < 2; i++) {
         grow(&asks[i], &f, 5, 60);
         asks[i].n_prompt = 60 + i;
-        asks[i].told_from = 0;
+        asks[i].prompt_logits_from = 0;
         asks[i].ignore_eos = true;
-        asks[i].most = 100;
+        asks[i].max_tokens = 100;
         for (int k = 0; k < 61; k++) asks[i].prompt[k] = k + i;
-        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, true, 100, 256,
-                                    asks[i].want);
+        set_want(&asks[i], 256);
         submit(e, &asks[i]);
     }
-    for (bool worked = true; worked;) {
-        ek_engine_step(e, &worked);
+    while (ek_engine_step(e)) {
         assert_true(asks[0].n_got >= asks[1].n_got);
     }
     check(&asks[0]);
@@ -150,21 +147,19 @@ static void short_prompts_pass_long_ones(void **state)
     for (int i = 0; i < 3; i++) {
         grow(&asks[i], &f, 400 + (uint64_t)i, 60);
         asks[i].n_prompt = i == 0 ? 650 : 20;
-        asks[i].told_from = asks[i].n_prompt;
+        asks[i].prompt_logits_from = asks[i].n_prompt;
         for (int k = 0; k < asks[i].n_prompt; k++) asks[i].prompt[k] = (k * 3 + i) % 90;
-        asks[i].n_want = fake_reply(&f, asks[i].prompt, asks[i].n_prompt, &asks[i].sampling, asks[i].ignore_eos,
-                                    asks[i].most, 4096, asks[i].want);
+        set_want(&asks[i], 4096);
         submit(e, &asks[i]);
     }
-    bool worked;
-    ek_engine_step(e, &worked); /* 60 rows of the long one, 20 and 20 */
+    ek_engine_step(e); /* 60 rows of the long one, 20 and 20 */
     assert_int_equal(e->running[0]->n_done, 60);
     assert_int_equal(asks[0].n_got, 0);
     assert_int_equal(asks[1].n_got, 1);
     assert_int_equal(asks[2].n_got, 1);
     step_until_idle(e);
     for (int i = 0; i < 3; i++) check(&asks[i]);
-    assert_true(f.most_rows <= 102);
+    assert_true(f.max_rows <= 102);
     ek_engine_close(e);
 }
 
@@ -178,11 +173,10 @@ static void a_prompt_without_room_waits(void **state)
     for (int i = 0; i < 4; i++) {
         grow(&asks[i], &f, 300 + (uint64_t)i, 60);
         asks[i].n_prompt = 150; /* 3 pages, the reply included */
-        asks[i].told_from = 0;
-        asks[i].most = 30;
+        asks[i].prompt_logits_from = 0;
+        asks[i].max_tokens = 30;
         for (int k = 0; k < 150; k++) asks[i].prompt[k] = (k * 7 + i) % 90;
-        asks[i].n_want = fake_reply(&f, asks[i].prompt, 150, &asks[i].sampling, asks[i].ignore_eos, 30, 320,
-                                    asks[i].want);
+        set_want(&asks[i], 320);
         submit(e, &asks[i]);
     }
     step_until_idle(e);
@@ -224,9 +218,9 @@ static void threads_may_submit_and_cancel(void **state)
     ek_engine_opts opts = ek_engine_defaults();
     opts.max_requests = 3;
     opts.max_queue = 4;
-    ek_backend b = fake_backend(&f, 16, 12);
+    ek_executor x = fake_executor(&f, 16, 12);
     ek_engine *e;
-    assert_int_equal(ek_engine_open_on(&e, &b, &opts), EK_OK);
+    assert_int_equal(ek_engine_open_on(&e, &x, &opts), EK_OK);
     struct client *c = calloc(4, sizeof *c);
     pthread_t thread[4];
     for (int t = 0; t < 4; t++) {
