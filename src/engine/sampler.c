@@ -7,7 +7,6 @@
 #include "base/buf.h"
 #include "base/rng.h"
 #include "engine/choose.h"
-#include "engine/weights.h"
 #include "ops/math.h"
 #include "ops/rows.h"
 
@@ -16,7 +15,6 @@
 
 struct ek_sampler {
     ek_row_ops rows;
-    ek_weight_sum_fn *weight_sum;
     int vocab_size;
     int32_t *suppress;
     int n_suppress;
@@ -32,7 +30,6 @@ void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32
     ek_sampler *s = ek_alloc(sizeof *s);
     size_t n = (size_t)vocab_size;
     ek_row_init(&s->rows, cpu);
-    s->weight_sum = ek_weight_sum_for(cpu);
     s->vocab_size = vocab_size;
     s->n_suppress = n_suppress;
     s->suppress = ek_alloc(sizeof *s->suppress * (size_t)n_suppress);
@@ -195,7 +192,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
             for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++) total += ek_exp(next.z - top);
             ek_choose_again(c);
         } else {
-            total = s->weight_sum(z, s->vocab_size, top);
+            total = s->rows.sum_exp(z, s->vocab_size, top);
         }
     }
     struct best b = {.token = -1};
