@@ -45,8 +45,33 @@ static void grow_ask(scene *s, int i, int longest)
     a->tokens = s->tokens[i];
 }
 
+static void grow_spans(scene *s)
+{
+    size_t hidden = (size_t)s->config.hidden_size, n = hidden * (MAX_ASKS + LONGEST_SPAN);
+    s->embedding = ek_alloc(sizeof *s->embedding * n);
+    for (size_t i = 0; i < n; i++) s->embedding[i] = (float)(int32_t)(draw(s, 7000 + i) >> 32) * 0x1p-31f;
+    for (int i = 0; i < s->n; i++) {
+        ek_ask *a = &s->ask[i];
+        a->span = s->span[i];
+        for (int k = 0, at = 0; k < MAX_SPANS; k++) {
+            uint64_t r = draw(s, 5000 + (uint64_t)(i * MAX_SPANS + k));
+            ek_prompt_span *span = &s->span[i][k];
+            *span = (ek_prompt_span){.first = at + (int)(r % 70)};
+            span->end = span->first + 1 + (int)((r >> 8) % LONGEST_SPAN);
+            if (span->end > a->n_tokens) break;
+            if (r >> 20 & 3) span->embedding = s->embedding + (size_t)i * hidden;
+            span->mutual[EK_SLIDING] = r >> 22 & 1;
+            span->mutual[EK_FULL] = (r >> 23 & 3) == 0;
+            a->n_spans++;
+            at = span->end;
+        }
+    }
+}
+
 ek_err scene_open(scene *s, uint64_t seed)
 {
+    bool spans = seed & SCENE_SPANS;
+    seed &= ~SCENE_SPANS;
     static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {4, 8, 0};
     static const ek_kv_format kv[][2] = {{EK_KV_I16, EK_KV_I16},   {EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32},
                                          {EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},
@@ -65,6 +90,8 @@ ek_err scene_open(scene *s, uint64_t seed)
     s->n = sizes[draw(s, 4) % 6];
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
     for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
+    if (spans) grow_spans(s);
+    s->seed |= spans ? SCENE_SPANS : 0; /* for messages */
     return model_again(s, &s->model, s->opts.cpu, NULL);
 }
 
@@ -72,13 +99,14 @@ void scene_close(scene *s)
 {
     if (s->model) ek_model_close(s->model);
     for (int i = 0; i < s->n; i++) free(s->tokens[i]);
+    free(s->embedding);
 }
 
 void scene_describe(const scene *s, char *out, size_t room)
 {
-    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests", s->shape, s->bits ? s->bits : 16,
+    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape, s->bits ? s->bits : 16,
              s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format),
-             s->n);
+             s->n, s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
@@ -86,7 +114,7 @@ ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
     ek_model_opts opts = s->opts;
     opts.cpu = cpu;
     opts.pool = pool;
-    return ek_model_synthetic(out, &s->config, s->bits, s->seed, &opts);
+    return ek_model_synthetic(out, &s->config, s->bits, s->seed & ~SCENE_SPANS, &opts);
 }
 
 /* --- an executor around the CPU's, for wrong kernels */
@@ -140,7 +168,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     ek_executor on = ek_executor_cpu(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     o.max_requests = max_requests;
-    o.chunk = chunk;
+    o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
     o.max_queue = queue;
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;

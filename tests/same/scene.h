@@ -7,7 +7,11 @@
 #include "engine/executor.h"
 #include "engine/trace.h"
 
-enum { MAX_ASKS = 64, LONGEST_PROMPT = 700 };
+enum { MAX_ASKS = 64, LONGEST_PROMPT = 700, MAX_SPANS = 3, LONGEST_SPAN = 48 };
+
+/* A seed with this bit: the scene of the seed without it, but parts of its prompts are embeddings, and some of
+ * their positions see each other, as those of an image. */
+#define SCENE_SPANS ((uint64_t)1 << 40)
 
 typedef struct scene {
     uint64_t seed;
@@ -18,7 +22,9 @@ typedef struct scene {
     int n;
     ek_ask ask[MAX_ASKS];
     int32_t *tokens[MAX_ASKS];
-    ek_model *model; /* one thread, all instruction sets */
+    ek_prompt_span span[MAX_ASKS][MAX_SPANS];
+    float *embedding; /* [MAX_ASKS + LONGEST_SPAN][hidden_size] */
+    ek_model *model;  /* one thread, all instruction sets */
 } scene;
 
 ek_err scene_open(scene *s, uint64_t seed);

@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t rows, steps, preempted;
+    uint64_t scenes, rows, steps, preempted;
     int failed;
 } tally;
 
@@ -57,6 +57,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
 {
     static scene s;
     static ek_trace want[MAX_ASKS];
+    t->scenes++;
     ek_err err = scene_open(&s, seed);
     company alone = {0};
     if (!err) err = run_alone(&s, &alone, want);
@@ -88,6 +89,21 @@ enum { CHECK_SCENES = 4 }; /* a sanitizer looks for other things and takes ten t
 #else
 enum { CHECK_SCENES = 27 };
 #endif
+
+#ifdef EK_SANITIZED
+enum { CHECK_SPANS = 2 };
+#else
+enum { CHECK_SPANS = 9 };
+#endif
+
+static void company_does_not_matter_to_spans(void **state)
+{
+    (void)state;
+    tally t = {0};
+    for (uint64_t seed = 0; seed < CHECK_SPANS; seed++) run_scene((seed * 4 + 1) | SCENE_SPANS, NULL, &t);
+    assert_int_equal(t.failed, 0);
+    assert_true(t.rows > 1000 && t.preempted > 0);
+}
 
 static void company_does_not_matter(void **state)
 {
@@ -187,12 +203,13 @@ static int run_many(uint64_t from, uint64_t n)
     double start = ek_now();
     for (uint64_t seed = from; seed < from + n; seed++) {
         run_scene(seed, NULL, &t);
+        if (seed % 3 == 0) run_scene(seed | SCENE_SPANS, NULL, &t);
         ek_progress("scenes", (double)(seed - from + 1), (double)n);
     }
-    printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)n,
+    printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)t.scenes,
            (unsigned long long)t.rows, (unsigned long long)t.preempted, ek_now() - start);
     printf("%llu passed, %d failed\n",
-           (unsigned long long)n * (unsigned long long)n_cases - (unsigned long long)t.failed, t.failed);
+           (unsigned long long)t.scenes * (unsigned long long)n_cases - (unsigned long long)t.failed, t.failed);
     return t.failed > 0;
 }
 
@@ -222,6 +239,7 @@ int main(int argc, char **argv)
     if (argc == 3) return run_one(argv[1], strtoull(argv[2], NULL, 0));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(company_does_not_matter_to_spans),
         cmocka_unit_test(a_free_order_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
