@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 static int pages_for(int tokens)
 {

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 struct pool {
     int *refs;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/file.h"
 #include "engine/executor.h"
 #include "engine/sampler.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "engine/sampler.h"
 
 enum { MAX_STOP_IDS = 4096, MAX_SPANS = 65536 };

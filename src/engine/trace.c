@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 
 static void note(ek_trace *t, int pos, const float *logits)
