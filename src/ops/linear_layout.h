@@ -38,4 +38,12 @@ static inline int ek_linear_stored_zero(const ek_linear *w)
     return w->form == EK_W_Q4 ? 8 : 128;
 }
 
+/* The centred code c of output o at position k of a group. */
+static inline int ek_linear_code(const ek_linear *w, const uint8_t *group, int o, int k)
+{
+    int quad = k / 4, at = o * 4 + k % 4;
+    if (w->form == EK_W_Q8) return group[quad * 64 + at] - 128;
+    return (group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - 8;
+}
+
 #endif

@@ -131,14 +131,17 @@ static void test_unpack(void **state)
             for (int bf = 0; bf < 2; bf++) {
                 enum { N = 90, K = 384 };
                 ek_linear w;
-                assert_int_equal(ek_linear_plan_affine(&w, 0, N, K, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true),
-                                 EK_OK);
+                const ek_weight_type *type;
+                assert_int_equal(ek_weight_type_affine(&type, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true), EK_OK);
+                assert_int_equal(ek_linear_plan(&w, 0, N, K, type), EK_OK);
                 w.data = ref_take(w.bytes);
                 uint8_t *codes = ref_take(N * K);
                 float *s = ref_take(N * K * 4), *o = ref_take(N * K * 4), value[K];
                 fill(codes, N * K, 5);
                 fill_floats(s, N * K / 32, 6), fill_floats(o, N * K / 32, 7);
-                assert_int_equal(ek_linear_pack_affine(&w, 0, N, codes, s, o, bf ? EK_BF16 : EK_F32), EK_OK);
+                const ek_weight_data data = {
+                    .type = type, .n = N, .k = K, .plane = {codes, (uint8_t *)s, (uint8_t *)o}};
+                assert_int_equal(ek_linear_pack(&w, 0, &data), EK_OK);
                 for (int k0 = 0; k0 < K; k0 += LIB_DEPTH)
                     for (int p0 = 0; p0 < w.n_panels; p0 += 4) {
                         memset(want, 0, sizeof want);
@@ -347,8 +350,10 @@ static void test_pairs(void **state)
                 for (int bf = 0; bf < 2; bf++) {
                     ek_linear w;
                     const int depth = depths[d], all = depth / groups[g];
-                    assert_int_equal(
-                        ek_linear_plan_affine(&w, 0, N, depth, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true), EK_OK);
+                    const ek_weight_type *type;
+                    assert_int_equal(ek_weight_type_affine(&type, bits[b], groups[g], bf ? EK_BF16 : EK_F32, true),
+                                     EK_OK);
+                    assert_int_equal(ek_linear_plan(&w, 0, N, depth, type), EK_OK);
                     w.data = ref_take(w.bytes);
                     uint8_t *codes = ref_take(N * K), *mem = ref_take(M * LDX + 64), *mem2 = ref_take(M * LDX + 64);
                     float *s = ref_take(N * LDS * 4), *o = ref_take(N * LDS * 4);
@@ -359,9 +364,12 @@ static void test_pairs(void **state)
                     uint16_t *s16 = ref_take(N * LDS * 2), *o16 = ref_take(N * LDS * 2);
                     plain_narrow((uint8_t *)s16, EK_TYPE_BF16, s, N * LDS),
                         plain_narrow((uint8_t *)o16, EK_TYPE_BF16, o, N * LDS);
-                    assert_int_equal(ek_linear_pack_affine(&w, 0, N, codes, bf ? (void *)s16 : s, bf ? (void *)o16 : o,
-                                                           bf ? EK_BF16 : EK_F32),
-                                     EK_OK);
+                    const ek_weight_data data = {
+                        .type = type,
+                        .n = N,
+                        .k = depth,
+                        .plane = {codes, bf ? (uint8_t *)s16 : (uint8_t *)s, bf ? (uint8_t *)o16 : (uint8_t *)o}};
+                    assert_int_equal(ek_linear_pack(&w, 0, &data), EK_OK);
                     for (int i = 0; i < M * K; i++) { /* in one row of three all is near the bound of flushing */
                         x[i] = ek_bf16_f32(bf16_of(2, (uint64_t)i)) * (float)(i / K % 3 == 1 ? 0x1p-124 : 1);
                         if (i % 3 == 0) x[i] *= 1.00390625f; /* halfway between two numbers of bf16, for many */
