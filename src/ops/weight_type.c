@@ -3,11 +3,16 @@
 
 #include <string.h>
 
-static float load_element(const uint8_t *p, size_t i, ek_dtype t)
+static inline float load_element(const uint8_t *p, size_t i, ek_dtype t)
 {
-    uint32_t u = 0;
-    memcpy(&u, p + i * ek_dtype_size(t), ek_dtype_size(t));
-    return t == EK_F32 ? ek_bits_f32(u) : t == EK_BF16 ? ek_bf16_f32((ek_bf16)u) : ek_f16_f32((ek_f16)u);
+    uint32_t word;
+    uint16_t half;
+    if (t == EK_F32) {
+        memcpy(&word, p + i * sizeof word, sizeof word);
+        return ek_bits_f32(word);
+    }
+    memcpy(&half, p + i * sizeof half, sizeof half);
+    return t == EK_BF16 ? ek_bf16_f32(half) : ek_f16_f32(half);
 }
 
 /* ------------------------------------------------------------------ floats */
@@ -31,14 +36,28 @@ static inline uint64_t spread(uint64_t v, const int bits)
     return (v & one) | (v >> bits & one) << 8;
 }
 
+/* n <= 8 bytes, a constant; by whole words, which memcpy of 3, 5 and 6 bytes would go through memory for. */
+static inline uint64_t load_bytes(const uint8_t *p, const int n)
+{
+    uint64_t eight = 0;
+    uint32_t four = 0;
+    uint16_t two = 0;
+    if (n == 8) {
+        memcpy(&eight, p, 8);
+        return eight;
+    }
+    if (n & 4) memcpy(&four, p, 4);
+    if (n & 2) memcpy(&two, p + (n & 4), 2);
+    uint64_t one = n & 1 ? p[n - 1] : 0;
+    return four | (uint64_t)two << 8 * (n & 4) | one << 8 * (n & 6);
+}
+
 /* Element i of a row is bits [i b, i b + b) of the row as one little-endian string: eight codes are
  * b whole bytes. */
 static inline void unpack_bits(uint8_t *u, const uint8_t *src, int n, const int bits)
 {
     for (int i = 0; i < n; i += 8, src += bits) {
-        uint64_t v = 0;
-        memcpy(&v, src, (size_t)bits);
-        v = spread(v, bits);
+        uint64_t v = spread(load_bytes(src, bits), bits);
         memcpy(u + i, &v, 8);
     }
 }

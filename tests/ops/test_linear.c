@@ -369,16 +369,16 @@ static void saturation(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(affine),
-        cmocka_unit_test(floats),
-        cmocka_unit_test(many_rows_and_long_rows),
-        cmocka_unit_test(forward),
-        cmocka_unit_test(forward_of_many_rows),
-        cmocka_unit_test(extremes),
-        cmocka_unit_test(saturation),
+    static const struct CMUnitTest tests[] = {
+        CHECK_TEST(affine),
+        CHECK_TEST(floats),
+        CHECK_TEST(many_rows_and_long_rows),
+        CHECK_TEST(forward),
+        CHECK_TEST(forward_of_many_rows),
+        CHECK_TEST(extremes),
+        CHECK_TEST(saturation),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return CHECK_RUN(argc, argv, tests);
 }

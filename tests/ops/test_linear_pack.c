@@ -235,12 +235,12 @@ static void refusals(void **state)
     assert_int_equal(ek_linear_set_acts(&w, (ek_act_form){1, 64}), EK_EINVAL); /* wider than the weights' group */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_come_back), cmocka_unit_test(order_of_packing_is_free),
-        cmocka_unit_test(quantized_rows), cmocka_unit_test(infinities_and_nan_show),
-        cmocka_unit_test(refusals),
+    static const struct CMUnitTest tests[] = {
+        CHECK_TEST(rows_come_back), CHECK_TEST(order_of_packing_is_free),
+        CHECK_TEST(quantized_rows), CHECK_TEST(infinities_and_nan_show),
+        CHECK_TEST(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return CHECK_RUN(argc, argv, tests);
 }
