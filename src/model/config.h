@@ -53,7 +53,7 @@ ek_err ek_config_finish(ek_config *c);
  * ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
 
-/* Small configurations for tests: "T1" to "T6" reach every branch of the decoder between them
+/* Small configurations for tests: "T1" to "T7" reach every branch of the decoder between them
  * (per-layer inputs, shared keys and values, experts, K = V, odd sizes, windows that wrap);
  * "Q1" to "Q3" do the same with sizes that quantised weights can have. */
 ek_err ek_config_tiny(ek_config *c, const char *name);
