@@ -22,11 +22,11 @@ static void put_row_2(uint16_t *panel, const uint8_t *src, int k)
 
 static void put_row_4(float *panel, const ek_weight_data *src, int row)
 {
-    float part[EK_UNPACK_WEIGHTS];
+    float values[EK_UNPACK_WEIGHTS];
     for (int k = 0, n; k < src->k; k += n, panel += (size_t)n * EK_PANEL) {
         n = src->k - k < EK_UNPACK_WEIGHTS ? src->k - k : EK_UNPACK_WEIGHTS;
-        ek_weight_row(src, row, k, n, part);
-        for (int i = 0; i < n; i++) panel[(size_t)i * EK_PANEL] = part[i];
+        ek_weight_row(src, row, k, n, values);
+        for (int i = 0; i < n; i++) panel[(size_t)i * EK_PANEL] = values[i];
     }
 }
 

@@ -4,18 +4,19 @@
  * float32 scale s per group of weights and, if it is biased, a float32 bias b per group.
  *     value = fma(s, (float)u, b)      biased
  *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1)
- * That is how exact mode, embedding rows and packed matrices (linear.h) read every format, so a new
- * format needs a row and one unpack function. How other formats fit: docs/NUMERICS.md 3 for the
- * arithmetic, and
+ * Exact mode, embedding rows and packed matrices (linear.h) all read a format through this, so a
+ * new format is a row and one unpack function. How the formats that people hold fit:
  *     Q4_0, Q5_0, Q8_0   symmetric, group 32, s = d
  *     Q4_1, Q5_1         biased, group 32, s = d, b = m
  *     Q4_K, Q5_K         biased, block 256, group 32, s = d * sc, b = -(dmin * m): exact in float32
- *     Q6_K               symmetric, block 256, group 16, s = d * sc; has no kernel yet (group 16)
+ *     Q6_K               symmetric, block 256, group 16, s = d * sc; group 16 has no kernel yet
  *     IQ4_NL             symmetric, 8-bit codes: u = table + 128
  *     MXFP4              symmetric, 8-bit codes: u = doubled E2M1 + 128, s = 2^(e - 128)
- *     GPTQ, AWQ          biased: b = -(z * s); planes of codes, scales, zeros, with rows across
- *     fp8                a float format with a load function
- * tests/ops/test_weight_type.c adds four of them. Sources: MLX, quantized.h; ggml-common.h. */
+ *     GPTQ, AWQ          biased, b = -(z * s); planes of codes, scales, zeros; the unpack function
+ *                        finds a row in planes that lie across
+ *     fp8                a float format: a load function
+ * tests/ops/test_weight_type.c adds four of them that way. Sources: MLX, quantized.h;
+ * ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
 #ifndef EK_OPS_WEIGHT_TYPE_H
 #define EK_OPS_WEIGHT_TYPE_H
 

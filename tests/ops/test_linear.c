@@ -70,11 +70,11 @@ static void compare(const linear_shape *shape, uint64_t seed, int rows)
         ek_linear_fn *run = kernel(cpu, shape->form);
         if (run == done) continue;
         done = run;
-        for (int part = 1; part <= rows; part = part < 9 ? part + 1 : part < rows ? rows : rows + 1)
-            for (int r0 = 0; r0 + part <= rows; r0 += part < 4 ? 1 : 3) {
+        for (int some = 1; some <= rows; some = some < 9 ? some + 1 : some < rows ? rows : rows + 1)
+            for (int r0 = 0; r0 + some <= rows; r0 += some < 4 ? 1 : 3) {
                 output_clear(&o);
-                run(&c.w, &in.a, r0, r0 + part, o.y, o.ldy, 0, c.w.n_panels);
-                output_check(&o, want, isa, c.name, r0, r0 + part, 0, shape->n);
+                run(&c.w, &in.a, r0, r0 + some, o.y, o.ldy, 0, c.w.n_panels);
+                output_check(&o, want, isa, c.name, r0, r0 + some, 0, shape->n);
             }
         for (int p0 = 0; p0 < c.w.n_panels; p0++)
             for (int p1 = p0 + 1; p1 <= c.w.n_panels; p1++) {

@@ -177,9 +177,9 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
                 tile_fn *const (*by_limbs)[TILE])
 {
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
-    const int most = w->limbs == 1 ? TILE : TILE_2;
+    const int max_rows = w->limbs == 1 ? TILE : TILE_2;
     for (int r = r0, n; r < r1; r += n) {
-        n = ek_tile_rows(r1 - r, most);
+        n = ek_tile_rows(r1 - r, max_rows);
         for (int p = p0; p < p1; p++) {
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
