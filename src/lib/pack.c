@@ -91,10 +91,10 @@ static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
     t.scratch = lib_take_array(c, (size_t)c->n_workers, SCRATCH * sizeof *t.scratch);
     if (!t.scratch) return EK_ENOMEM;
     atomic_init(&t.rounds, m->kind == LIB_QUANTISED && m->mode == EK_AFFINE);
-    ek_wform form = m->kind == LIB_DENSE && m->type == EK_TYPE_F16 ? EK_W_F16 : EK_W_BF16;
+    ek_dtype element = m->kind == LIB_DENSE && m->type == EK_TYPE_F16 ? EK_F16 : EK_BF16;
     if (m->kind == LIB_QUANTISED && m->mode != EK_AFFINE) lib_run(c, find_rounding_task, &t, tasks);
-    if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) form = EK_W_F32;
-    EK_TRY(ek_linear_plan_float(w, c->cpu, (int)m->n, (int)m->k, form));
+    if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) element = EK_F32;
+    EK_TRY(ek_linear_plan(w, c->cpu, (int)m->n, (int)m->k, ek_weight_type_float(element)));
     EK_TRY(take_data(w));
     lib_run(c, put_task, &t, tasks);
     return EK_OK;
@@ -115,7 +115,9 @@ static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_
     if (!packed) return ek_fail(EK_ENOMEM, "no memory for a packed matrix");
     ek_err e;
     if (quantised && o.w.mode == EK_AFFINE && transpose) {
-        e = ek_linear_plan_affine(&w, c->cpu, (int)o.w.n, (int)o.w.k, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
+        const ek_weight_type *type;
+        e = ek_weight_type_affine(&type, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
+        if (e == EK_OK) e = ek_linear_plan(&w, c->cpu, (int)o.w.n, (int)o.w.k, type);
         if (e == EK_OK) e = take_data(&w);
         if (e == EK_OK) e = lib_pack_affine(c, &w, &o.w);
     } else e = pack_floats(c, &w, &o.w);

@@ -117,7 +117,7 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     work t = {.k = k, .w = *w, .in_pairs = precision == EK_BFLOAT16};
     const int limbs = precision == EK_INT16 ? 2 : 1;
     if (t.in_pairs) EK_ASSERT(w->biased);
-    else if (w->a_group) EK_TRY(ek_linear_set_limbs(&t.w, limbs));
+    else if (w->a_group) EK_TRY(ek_linear_set_acts(&t.w, (ek_act_form){limbs, w->a_group}));
     EK_TRY(gather_rows(c, p, first, n_pairs, &t));
     /* the kernels write evenly spaced f32 rows */
     int64_t step = p->m > 1 ? p->y_row : n_pairs > 1 ? p->pair[first + 1].y - p->pair[first].y : n * 4;
@@ -152,6 +152,7 @@ static const void *even_scales(const uint8_t *from, int64_t step, int size, int6
 typedef struct pack_work {
     ek_linear *w;
     const lib_matrix *m;
+    const ek_weight_type *type;
     uint8_t *room; /* two rows of scales a worker */
     size_t room_bytes;
 } pack_work;
@@ -166,14 +167,17 @@ static void pack_task(void *arg, int64_t task, int worker)
     for (int64_t n = task * EK_PANEL; n < end; n++) {
         const void *s = even_scales(m->scales + n * m->scale_row, m->scale_step, size, groups, room);
         const void *b = even_scales(m->biases + n * m->bias_row, m->bias_step, size, groups, room + groups * size);
-        ek_err e = ek_linear_pack_affine(t->w, (int)n, 1, m->codes + n * m->code_row, s, b, lib_dtype(m->type));
+        const ek_weight_data row = {
+            .type = t->type, .n = 1, .k = (int)m->k, .plane = {m->codes + n * m->code_row, s, b}};
+        ek_err e = ek_linear_pack(t->w, (int)n, &row);
         EK_ASSERT(e == EK_OK); /* the plan took the same shape */
     }
 }
 
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m)
 {
-    pack_work t = {w, m, NULL, (size_t)(m->k / m->group) * 2 * lib_type_size(m->type)};
+    pack_work t = {w, m, NULL, NULL, (size_t)(m->k / m->group) * 2 * lib_type_size(m->type)};
+    EK_TRY(ek_weight_type_affine(&t.type, m->bits, m->group, lib_dtype(m->type), true));
     t.room = lib_take_array(c, (size_t)c->n_workers, t.room_bytes);
     if (!t.room) return EK_ENOMEM;
     lib_run(c, pack_task, &t, w->n_panels);
@@ -193,7 +197,9 @@ ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_prod
         return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible",
                        (long long)m->n, (long long)m->k, EK_LINEAR_MAX);
     ek_linear w;
-    EK_TRY(ek_linear_plan_affine(&w, c->cpu, (int)m->n, (int)m->k, m->bits, m->group, lib_dtype(m->type), true));
+    const ek_weight_type *type;
+    EK_TRY(ek_weight_type_affine(&type, m->bits, m->group, lib_dtype(m->type), true));
+    EK_TRY(ek_linear_plan(&w, c->cpu, (int)m->n, (int)m->k, type));
     w.data = lib_take(c, w.bytes);
     if (!w.data) return EK_ENOMEM;
     for (int64_t i = 0, end; i < p->n_pairs; i = end) {
