@@ -102,7 +102,7 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
     t->pairs.ldx = (k * EK_LINEAR_B_BYTES + 127) / 64 *
-                   64; /* a line more than needed: rows a power of two apart push each other out of the cache */
+                   64; /* one line more than needed: rows a power of two apart would evict each other from the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -153,7 +153,7 @@ typedef struct pack_work {
     ek_linear *w;
     const lib_matrix *m;
     const ek_weight_type *type;
-    uint8_t *room; /* two rows of scales a worker */
+    uint8_t *room; /* per worker: two rows of scales */
     size_t room_bytes;
 } pack_work;
 

@@ -25,11 +25,6 @@ size_t lib_type_size(ek_type t)
     return types[t].size;
 }
 
-const char *lib_type_name(ek_type t)
-{
-    return types[t].name;
-}
-
 const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v)
 {
     size_t n = 0;

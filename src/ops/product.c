@@ -10,11 +10,10 @@
 
 static void decode(float *to, const uint8_t *codes, int n, int bits, float s, float b)
 {
-    const uint64_t mask = (1u << bits) - 1;
+    uint8_t u[8];
     for (int i = 0; i < n; i += 8, codes += bits) {
-        uint64_t word = 0;
-        memcpy(&word, codes, (size_t)bits); /* eight codes are `bits` bytes */
-        for (int j = 0; j < 8; j++) to[i + j] = fmaf(s, (float)(int)(word >> (j * bits) & mask), b);
+        ek_unpack_bits(u, codes, 8, bits);
+        for (int j = 0; j < 8; j++) to[i + j] = ek_weight_value(u[j], 0, s, true, b);
     }
 }
 
@@ -32,8 +31,8 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
                                    (size_t)((k0 + i) / w->group) * ek_linear_group_bytes(w);
             for (int o = 0; o < EK_PANEL; o++) {
                 int u = ek_linear_code(w, group, o, (k0 + i) % w->group) + w->zero;
-                panel[i * EK_PRODUCT_COLS + p * EK_PANEL + o] = fmaf(ek_linear_scale(w, group, o), (float)u,
-                                                                     ek_linear_scale(w, group, EK_PANEL + o));
+                panel[i * EK_PRODUCT_COLS + p * EK_PANEL + o] = ek_weight_value(
+                    u, w->zero, ek_linear_scale(w, group, o), true, ek_linear_scale(w, group, EK_PANEL + o));
             }
         }
 }
