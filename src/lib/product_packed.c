@@ -1,5 +1,5 @@
 /* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
- * kernels, and in bf16 (lib/product_bf16.h). */
+ * kernels, and in bf16 (ops/linear_b.h). */
 #include <string.h>
 
 #include "lib/product.h"
@@ -14,7 +14,7 @@ typedef struct work {
     ptrdiff_t ldy;
     int panels, rows; /* of a task */
     bool in_pairs;    /* EK_BFLOAT16: rows in pairs instead of x's codes */
-    lib_pair_rows pairs;
+    ek_acts_b pairs;
 } work;
 
 enum { QUANTIZE_ROWS = 4 };
@@ -24,11 +24,12 @@ static void quantize_task(void *arg, int64_t task, int worker)
     (void)worker;
     work *t = arg;
     const ek_acts *a = &t->x;
-    const lib_pair_rows *pairs = &t->pairs;
+    const ek_acts_b *pairs = &t->pairs;
     ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
     for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++) {
         if (t->in_pairs)
-            t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
+            t->k->linear_b.row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k,
+                               t->w.group);
         else
             quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
                      a->start + r * a->lds);
@@ -39,16 +40,16 @@ static void quantize_task(void *arg, int64_t task, int worker)
 static void run_pairs(const work *t, int r0, int r1, int p0, int p1)
 {
     for (int r = r0, n; r < r1; r += n) {
-        int left = r1 - r, tiles = (left + LIB_PAIR_ROWS - 1) / LIB_PAIR_ROWS;
+        int left = r1 - r, tiles = (left + EK_LINEAR_B_ROWS - 1) / EK_LINEAR_B_ROWS;
         n = (left + tiles - 1) / tiles;
         for (int p = p0; p < p1; p++) {
-            float *y = t->y + r * t->ldy + (ptrdiff_t)p * EK_PANEL, part[LIB_PAIR_ROWS * EK_PANEL];
+            float *y = t->y + r * t->ldy + (ptrdiff_t)p * EK_PANEL, part[EK_LINEAR_B_ROWS * EK_PANEL];
             int cols = t->w.n - p * EK_PANEL;
             if (cols >= EK_PANEL) {
-                t->k->pair_panel(y, t->ldy, &t->pairs, r, n, &t->w, p, r == r0);
+                t->k->linear_b.panel(y, t->ldy, &t->pairs, r, n, &t->w, p, r == r0);
                 continue;
             }
-            t->k->pair_panel(part, EK_PANEL, &t->pairs, r, n, &t->w, p, r == r0);
+            t->k->linear_b.panel(part, EK_PANEL, &t->pairs, r, n, &t->w, p, r == r0);
             for (int i = 0; i < n; i++) memcpy(y + i * t->ldy, part + i * EK_PANEL, sizeof *part * (size_t)cols);
         }
     }
@@ -100,8 +101,8 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
-    t->pairs.ldx = (k * 4 + 127) / 64 *
-                   64; /* a line more than needed: rows a power of two apart push each other out of the cache */
+    t->pairs.ldx = (k * EK_LINEAR_B_BYTES + 127) / 64 *
+                   64; /* one line more than needed: rows a power of two apart would evict each other from the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -141,11 +142,6 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
 
 /* ------------------------------------------------------------------ matrices that are not packed */
 
-ek_dtype lib_dtype(ek_type t)
-{
-    return t == EK_TYPE_F32 ? EK_F32 : t == EK_TYPE_F16 ? EK_F16 : EK_BF16;
-}
-
 static const void *even_scales(const uint8_t *from, int64_t step, int size, int64_t n, uint8_t *room)
 {
     if (step == size || n == 1) return from;
@@ -157,7 +153,7 @@ typedef struct pack_work {
     ek_linear *w;
     const lib_matrix *m;
     const ek_weight_type *type;
-    uint8_t *room; /* two rows of scales a worker */
+    uint8_t *room; /* per worker: two rows of scales */
     size_t room_bytes;
 } pack_work;
 

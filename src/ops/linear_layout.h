@@ -46,4 +46,11 @@ static inline int ek_linear_code(const ek_linear *w, const uint8_t *group, int o
     return (group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - 8;
 }
 
+/* Scale o of a group, o < 16; biases follow at 16. */
+static inline float ek_linear_scale(const ek_linear *w, const uint8_t *group, int o)
+{
+    const uint8_t *at = group + ek_linear_code_bytes(w);
+    return w->scale_dtype == EK_BF16 ? ek_bf16_f32(((const ek_bf16 *)at)[o]) : ((const float *)at)[o];
+}
+
 #endif

@@ -83,12 +83,6 @@ static void put_scale(const ek_linear *w, uint8_t *group, int i, float value)
     else ((float *)at)[i] = value;
 }
 
-static float get_scale(const ek_linear *w, const uint8_t *group, int i)
-{
-    const uint8_t *at = group + ek_linear_code_bytes(w);
-    return w->scale_dtype == EK_BF16 ? ek_bf16_f32(((const ek_bf16 *)at)[i]) : ((const float *)at)[i];
-}
-
 /* Zeros behind the scales of every group of the panels of rows [row, row + n_rows), and
  * centred zeros with scale 0 for the outputs past n. */
 static void clear_rest_q(const ek_linear *w, int row, int n_rows)
@@ -167,7 +161,7 @@ static void row_q(const ek_linear *w, int row, float *out)
     size_t group_bytes = ek_linear_group_bytes(w);
     int o = row % EK_PANEL;
     for (int g = 0; g < w->k / w->group; g++, group += group_bytes) {
-        float s = get_scale(w, group, o), b = w->biased ? get_scale(w, group, EK_PANEL + o) : 0;
+        float s = ek_linear_scale(w, group, o), b = w->biased ? ek_linear_scale(w, group, EK_PANEL + o) : 0;
         for (int k = 0; k < w->group; k++)
             *out++ = ek_weight_value(ek_linear_code(w, group, o, k) + w->zero, w->zero, s, w->biased, b);
     }

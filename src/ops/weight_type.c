@@ -3,16 +3,11 @@
 
 #include <string.h>
 
+#include "ops/convert.h"
+
 static inline float load_element(const uint8_t *p, size_t i, ek_dtype t)
 {
-    uint32_t word;
-    uint16_t half;
-    if (t == EK_F32) {
-        memcpy(&word, p + i * sizeof word, sizeof word);
-        return ek_bits_f32(word);
-    }
-    memcpy(&half, p + i * sizeof half, sizeof half);
-    return t == EK_BF16 ? ek_bf16_f32(half) : ek_f16_f32(half);
+    return ek_load_float(p + i * (t == EK_F32 ? 4 : 2), t);
 }
 
 /* ------------------------------------------------------------------ floats */
@@ -62,19 +57,24 @@ static inline void unpack_bits(uint8_t *u, const uint8_t *src, int n, const int 
     }
 }
 
+void ek_unpack_bits(uint8_t *u, const uint8_t *src, int n, int bits)
+{
+    switch (bits) { /* with a constant each */
+    case 2: unpack_bits(u, src, n, 2); break;
+    case 3: unpack_bits(u, src, n, 3); break;
+    case 4: unpack_bits(u, src, n, 4); break;
+    case 5: unpack_bits(u, src, n, 5); break;
+    case 6: unpack_bits(u, src, n, 6); break;
+    case 8: unpack_bits(u, src, n, 8); break;
+    default: EK_ASSERT(!"a width without an unpack function");
+    }
+}
+
 static void unpack_affine(const ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b)
 {
     const ek_weight_type *t = w->type;
     const uint8_t *codes = ek_weight_plane_row(w, 0, row) + (size_t)(first / 8) * (size_t)t->bits;
-    switch (t->bits) { /* with a constant each */
-    case 2: unpack_bits(u, codes, n, 2); break;
-    case 3: unpack_bits(u, codes, n, 3); break;
-    case 4: unpack_bits(u, codes, n, 4); break;
-    case 5: unpack_bits(u, codes, n, 5); break;
-    case 6: unpack_bits(u, codes, n, 6); break;
-    case 8: unpack_bits(u, codes, n, 8); break;
-    default: EK_ASSERT(!"a width without an unpack function");
-    }
+    ek_unpack_bits(u, codes, n, t->bits);
     size_t group = (size_t)(first / t->group), groups = (size_t)(n / t->group);
     const uint8_t *scales = ek_weight_plane_row(w, 1, row);
     for (size_t g = 0; g < groups; g++) s[g] = load_element(scales, group + g, t->stored);

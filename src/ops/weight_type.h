@@ -92,6 +92,10 @@ static inline ek_weight_data ek_weight_rows(const ek_weight_data *w, int64_t fir
     return rows;
 }
 
+/* n codes of a row of MLX's, n a multiple of 8: code i is bits [i bits, i bits + bits) of a little-endian bit string,
+ * bits 2, 3, 4, 5, 6 or 8. Reads n / 8 * bits bytes. */
+void ek_unpack_bits(uint8_t *u, const uint8_t *src, int n, int bits);
+
 /* A weight's value: the one place that says it. */
 static inline float ek_weight_value(int u, int zero, float s, bool biased, float b)
 {
