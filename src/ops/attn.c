@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "ops/attn_job.h"
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 
 enum {
     TASKS_PER_THREAD = 4, /* below this, tiles are split into chunks */
@@ -19,24 +19,29 @@ enum {
 
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *s)
 {
+    ek_attn_ops ops;
+    ek_attn_init(&ops, cpu);
+    return ek_attn_plan_ops(out, &ops, s);
+}
+
+ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *s)
+{
     const char *kind = s->kind == EK_FULL ? "full" : "sliding";
     if (s->n_heads < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads)
         return ek_fail(EK_EINVAL, "%d query heads cannot share %d key heads evenly", s->n_heads, s->n_kv_heads);
     if ((s->kind == EK_SLIDING) != (s->window > 0))
         return ek_fail(EK_EINVAL, "a %s layer with a window of %d", kind, s->window);
-    ek_attn_ops ops;
-    ek_attn_init(&ops, cpu);
     size_t block = ek_kv_block_bytes(s->k_format, s->v_format, s->n_kv_heads, s->head_dim);
-    if (!block || !ops.scores[s->k_format] || !ops.values[s->v_format])
+    if (!block || !ops->scores[s->k_format] || !ops->values[s->v_format])
         return ek_fail(EK_EUNSUPPORTED,
                        "no attention kernel for %s layers with keys in %s, values in %s and head_dim %d", kind,
                        ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->head_dim);
     ek_attn *a = ek_alloc(sizeof *a);
     *a = (ek_attn){
         .shape = *s,
-        .scores = ops.scores[s->k_format],
-        .weights = ops.weights,
-        .values = ops.values[s->v_format],
+        .scores = ops->scores[s->k_format],
+        .weights = ops->weights,
+        .values = ops->values[s->v_format],
         .ratio = s->n_heads / s->n_kv_heads,
         .ldo = (s->head_dim + 15) / 16 * 16,
         .k_bytes = ek_kv_k_bytes(s->k_format, s->head_dim),
@@ -126,9 +131,8 @@ size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n
 
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v)
 {
-    uint8_t *page = view->page[pos / EK_PAGE_TOKENS];
-    EK_ASSERT(page);
-    uint8_t *at = page + view->offset;
+    uint8_t *at = ek_kv_view_block(view, pos / EK_PAGE_TOKENS);
+    EK_ASSERT(at);
     int dim = a->shape.head_dim;
     for (int h = 0; h < a->shape.n_kv_heads; h++, at += a->k_bytes + a->v_bytes)
         ek_kv_store(a->shape.k_format, a->shape.v_format, dim, at, at + a->k_bytes, pos % EK_PAGE_TOKENS,

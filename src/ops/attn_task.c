@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "ops/attn_job.h"
-#include "ops/kv_layout.h"
+#include "tensor/dtype.h"
 
 /* --- the tree T */
 
@@ -113,17 +113,18 @@ static bool wanted(const ek_attn_leaf *leaf, int p)
 static void find_pages(const job *j, const tile *t, int seg, bool more, int kv_head, ek_attn_leaf *leaf)
 {
     const ek_kv_view *view = &j->views[j->rows[t->row].view];
-    uint8_t *const *page_of = view->page + seg * EK_SEGMENT_PAGES;
-    int last = j->rows[t->row].pos / EK_PAGE_TOKENS - seg * EK_SEGMENT_PAGES; /* surely there */
-    size_t at = view->offset + (size_t)kv_head * (j->a->k_bytes + j->a->v_bytes);
+    const int first = seg * EK_SEGMENT_PAGES;
+    const int last = j->rows[t->row].pos / EK_PAGE_TOKENS; /* surely there */
+    size_t at = (size_t)kv_head * (j->a->k_bytes + j->a->v_bytes);
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
         leaf->k[p] = leaf->v[p] = leaf->k_next[p] = NULL;
-        if (more && p + EK_SEGMENT_PAGES <= last) leaf->k_next[p] = page_of[p + EK_SEGMENT_PAGES] + at;
+        if (more && first + p + EK_SEGMENT_PAGES <= last)
+            leaf->k_next[p] = ek_kv_view_block(view, first + p + EK_SEGMENT_PAGES) + at;
         if (!wanted(leaf, p)) continue;
-        const uint8_t *page = page_of[p];
-        EK_ASSERT(page);
-        leaf->k[p] = page + at;
-        leaf->v[p] = page + at + j->a->k_bytes;
+        const uint8_t *block = ek_kv_view_block(view, first + p);
+        EK_ASSERT(block);
+        leaf->k[p] = block + at;
+        leaf->v[p] = block + at + j->a->k_bytes;
     }
 }
 
