@@ -29,8 +29,6 @@ ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_sha
     const char *kind = s->kind == EK_FULL ? "full" : "sliding";
     if (s->n_heads < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads)
         return ek_fail(EK_EINVAL, "%d query heads cannot share %d key heads evenly", s->n_heads, s->n_kv_heads);
-    if ((s->kind == EK_SLIDING) != (s->window > 0))
-        return ek_fail(EK_EINVAL, "a %s layer with a window of %d", kind, s->window);
     size_t block = ek_kv_block_bytes(s->k_format, s->v_format, s->n_kv_heads, s->head_dim);
     if (!block || !ops->scores[s->k_format] || !ops->values[s->v_format])
         return ek_fail(EK_EUNSUPPORTED,
@@ -144,10 +142,8 @@ void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const floa
 /* The run that starts at row: adjacent rows of one view whose keys begin in one segment. */
 static int run_end(const job *j, int row, int n_rows)
 {
-    int seg = ek_attn_first_key(j->a, j->rows[row].pos) / EK_SEGMENT, end = row + 1;
-    while (end < n_rows && j->rows[end].view == j->rows[row].view &&
-           ek_attn_first_key(j->a, j->rows[end].pos) / EK_SEGMENT == seg)
-        end++;
+    int seg = j->rows[row].lo / EK_SEGMENT, end = row + 1;
+    while (end < n_rows && j->rows[end].view == j->rows[row].view && j->rows[end].lo / EK_SEGMENT == seg) end++;
     return end;
 }
 
@@ -162,10 +158,10 @@ static long cut_tiles(job *j, int n_rows)
             tile *t = &j->tiles[j->n_tiles++];
             *t = (tile){.row = row + at / ratio, .head = at % ratio, .slot = -1};
             t->n_q = n - at < EK_TILE ? n - at : EK_TILE;
-            t->seg0 = ek_attn_first_key(j->a, j->rows[row].pos) / EK_SEGMENT;
+            t->seg0 = j->rows[row].lo / EK_SEGMENT;
             for (int i = 0, h; i < t->n_q; i++) {
-                int seg = ek_attn_query_row(j, t, i, &h)->pos / EK_SEGMENT;
-                if (seg >= t->seg1) t->seg1 = seg + 1;
+                int seg1 = (ek_attn_query_row(j, t, i, &h)->end - 1) / EK_SEGMENT + 1;
+                if (seg1 > t->seg1) t->seg1 = seg1;
             }
             leaves += t->seg1 - t->seg0;
         }
@@ -205,8 +201,8 @@ void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const
 {
     int n_keys = 1, n_threads = ek_pool_threads(pool);
     for (int r = 0; r < n_rows; r++) {
-        EK_ASSERT(rows[r].pos >= 0);
-        if (rows[r].pos >= n_keys) n_keys = rows[r].pos + 1;
+        EK_ASSERT(rows[r].lo >= 0 && rows[r].lo < rows[r].end);
+        if (rows[r].end > n_keys) n_keys = rows[r].end;
     }
     job j = {.a = a, .views = views, .rows = rows, .q = q, .ldq = ldq, .out = o, .ldout = ldo};
     arena m = {scratch, 0};

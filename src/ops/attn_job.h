@@ -61,14 +61,7 @@ typedef struct job {
     atomic_int *left; /* chunks not yet done, [tile][KV head] */
 } job;
 
-/* The first key that a row at pos sees. */
-static inline int ek_attn_first_key(const ek_attn *a, int pos)
-{
-    int w = a->shape.window;
-    return w && pos >= w ? pos - w + 1 : 0;
-}
-
-/* Where query i of a tile stands. */
+/* The row of query i of a tile. */
 static inline const ek_attn_row *ek_attn_query_row(const job *j, const tile *t, int i, int *head)
 {
     int at = t->head + i;

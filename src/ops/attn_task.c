@@ -55,9 +55,11 @@ static const node *fold(const ek_attn *a, node *stack, unsigned count, node *tai
     return sum;
 }
 
-static int leaves_of(const tile *t, int pos)
+/* Segments that query i touches: it sees something of each from the tile's first one on. */
+static int leaves_of(const job *j, const tile *t, int i)
 {
-    return pos / EK_SEGMENT - t->seg0 + 1;
+    int head;
+    return (ek_attn_query_row(j, t, i, &head)->end - 1) / EK_SEGMENT - t->seg0 + 1;
 }
 
 /* --- tasks */
@@ -75,21 +77,21 @@ static void load_queries(const job *j, const tile *t, int kv_head, float *q)
     }
 }
 
-static int clamp(int x, int most)
+static int clamp(int x, int max)
 {
-    return x < 0 ? 0 : x > most ? most : x;
+    return x < 0 ? 0 : x > max ? max : x;
 }
 
 /* Fills in what the queries of t see of segment seg; false if nothing. */
-static bool see(const job *j, const tile *t, int seg, ek_attn_leaf *leaf)
+static bool find_visible(const job *j, const tile *t, int seg, ek_attn_leaf *leaf)
 {
     leaf->n_q = t->n_q;
     leaf->all_from = leaf->common_to = EK_SEGMENT;
     leaf->all_to = leaf->common_from = 0;
     for (int i = 0, h; i < t->n_q; i++) {
-        int pos = ek_attn_query_row(j, t, i, &h)->pos;
-        int from = leaf->from[i] = clamp(ek_attn_first_key(j->a, pos) - seg * EK_SEGMENT, EK_SEGMENT);
-        int to = leaf->to[i] = clamp(pos + 1 - seg * EK_SEGMENT, EK_SEGMENT);
+        const ek_attn_row *row = ek_attn_query_row(j, t, i, &h);
+        int from = leaf->from[i] = clamp(row->lo - seg * EK_SEGMENT, EK_SEGMENT);
+        int to = leaf->to[i] = clamp(row->end - seg * EK_SEGMENT, EK_SEGMENT);
         if (from >= to) continue;
         if (from < leaf->all_from) leaf->all_from = from;
         if (from > leaf->common_from) leaf->common_from = from;
@@ -114,7 +116,7 @@ static void find_pages(const job *j, const tile *t, int seg, bool more, int kv_h
 {
     const ek_kv_view *view = &j->views[j->rows[t->row].view];
     const int first = seg * EK_SEGMENT_PAGES;
-    const int last = j->rows[t->row].pos / EK_PAGE_TOKENS; /* surely there */
+    const int last = (j->rows[t->row].end - 1) / EK_PAGE_TOKENS; /* surely there */
     size_t at = (size_t)kv_head * (j->a->k_bytes + j->a->v_bytes);
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
         leaf->k[p] = leaf->v[p] = leaf->k_next[p] = NULL;
@@ -144,7 +146,7 @@ static void add_segments(const job *j, worker *w, const tile *t, int n, int kv_h
                                  .e = w->e,
                                  .o = w->temp.o,
                                  .ldo = a->ldo};
-            if (!see(j, &t[g], seg, &leaf)) continue;
+            if (!find_visible(j, &t[g], seg, &leaf)) continue;
             find_pages(j, &t[g], seg, g == n - 1 && seg + 1 < seg1, kv_head, &leaf);
             a->scores(&leaf);
             a->weights(&leaf);
@@ -179,8 +181,8 @@ static void run_tiles(const job *j, worker *w, const tile *t, int n, int kv_head
     }
     add_segments(j, w, t, n, kv_head, seg0, seg1);
     for (int g = 0; g < n; g++)
-        for (int i = 0, h; i < t[g].n_q; i++) {
-            unsigned leaves = (unsigned)leaves_of(&t[g], ek_attn_query_row(j, &t[g], i, &h)->pos);
+        for (int i = 0; i < t[g].n_q; i++) {
+            unsigned leaves = (unsigned)leaves_of(j, &t[g], i);
             finish(j, &t[g], kv_head, fold(j->a, w->stack[g], leaves, NULL, i), i);
         }
 }
@@ -189,8 +191,8 @@ static void run_tiles(const job *j, worker *w, const tile *t, int n, int kv_head
 static void join_chunks(const job *j, worker *w, const tile *t, int kv_head)
 {
     int kv = j->a->shape.n_kv_heads;
-    for (int i = 0, h; i < t->n_q; i++) {
-        int leaves = leaves_of(t, ek_attn_query_row(j, t, i, &h)->pos);
+    for (int i = 0; i < t->n_q; i++) {
+        int leaves = leaves_of(j, t, i);
         unsigned whole = (unsigned)(leaves >> j->log_chunk);
         node *slot = &j->slots[t->slot * kv + kv_head];
         for (unsigned c = 0; c < whole; c++) push(j->a, w->stack[0], &slot[c * (unsigned)kv], c, i);
@@ -205,8 +207,8 @@ static void run_chunk(const job *j, worker *w, int number, int chunk, int kv_hea
     int kv = j->a->shape.n_kv_heads, place = chunk << j->log_chunk;
     int seg0 = t->seg0 + place, seg1 = seg0 + (1 << j->log_chunk);
     add_segments(j, w, t, 1, kv_head, seg0, seg1 < t->seg1 ? seg1 : t->seg1);
-    for (int i = 0, h; i < t->n_q; i++) {
-        int leaves = leaves_of(t, ek_attn_query_row(j, t, i, &h)->pos) - place;
+    for (int i = 0; i < t->n_q; i++) {
+        int leaves = leaves_of(j, t, i) - place;
         leaves = clamp(leaves, 1 << j->log_chunk);
         if (leaves == 0) continue;
         copy(j->a, &j->slots[(t->slot + chunk) * kv + kv_head], fold(j->a, w->stack[0], (unsigned)leaves, NULL, i), i);
