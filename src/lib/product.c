@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "ops/tree.h"
+
 enum {
     ROWS = 48,
     PARTS = EK_KBLOCK / LIB_DEPTH,
@@ -53,32 +55,6 @@ static lib_matrix matrix_of(const lib_product *p, const lib_pair *pair)
     return w;
 }
 
-/* to = left sibling + to, over the rows of a tile */
-static void add_left(float *to, const float *left, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = left[i] + to[i];
-}
-
-static void push(float *node, float *leaf, int64_t count, int64_t n)
-{
-    int level = 0;
-    for (; count >> level & 1; level++) add_left(leaf, node + level * n, n);
-    memcpy(node + level * n, leaf, sizeof *leaf * (size_t)n);
-}
-
-/* The sum of count leaves, in place of one of the nodes; zeros for none. */
-static float *total(float *node, int64_t count, int64_t n)
-{
-    float *sum = NULL;
-    for (int level = 0; count >> level; level++) {
-        if (!(count >> level & 1)) continue;
-        if (sum) add_left(sum, node + level * n, n);
-        else sum = node + level * n;
-    }
-    if (!sum) memset(sum = node, 0, sizeof *node * (size_t)n);
-    return sum;
-}
-
 static void run_task(void *arg, int64_t task, int worker)
 {
     const work *t = arg;
@@ -108,9 +84,9 @@ static void run_task(void *arg, int64_t task, int worker)
             lib_fill(t->k, &w, n0, at, depth, panel, temp);
             t->k->madd(acc, x, at, rows, panel, depth);
         }
-        push(node, acc, blocks, floats);
+        ek_tree_push_row(node, (uint64_t)blocks, acc, (size_t)floats);
     }
-    const float *sum = total(node, blocks, floats);
+    const float *sum = ek_tree_sum_row(node, (uint64_t)blocks, (size_t)floats);
     int64_t cols = w.n - n0 < LIB_COLS ? w.n - n0 : LIB_COLS;
     for (int r = 0; r < rows; r++) {
         const lib_pair *pair = &p->pair[s->first + (r0 + r) / p->m];

@@ -27,7 +27,7 @@ PLAIN void plain_pair_row(void *to, float *sum, const float *from, int k, int gr
     for (int g = 0; g < k / group; g++, x += group) {
         float lane[16] = {0};
         for (int i = 0; i < group; i += 2) lane[i / 2 % 16] = plain_pair(lane[i / 2 % 16], x[i], 1, x[i + 1], 1);
-        sum[g] = plain_add_lanes(lane);
+        sum[g] = ek_add_lanes(lane);
     }
 }
 

@@ -4,11 +4,7 @@
 
 #include <stddef.h>
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "ops/x86/inline.h"
 
 /* Into the second-level cache: in the first one, rows 512 bytes apart would push each other out. The
  * address may lie behind the tensor: a prefetch of it does nothing. */

@@ -5,6 +5,7 @@
 
 #include "lib/product_bf16.h"
 #include "lib/x86/lib_vec.h"
+#include "ops/x86/tree_vec.h"
 
 enum { TILE = LIB_PAIR_ROWS };
 
@@ -15,19 +16,12 @@ typedef struct tree {
 
 INLINE void tree_push(tree *t, vf *leaf, const int n)
 {
-    int level = 0;
-    for (unsigned c = t->count++; c & 1; c >>= 1, level++)
-        UNROLL for (int r = 0; r < n; r++) leaf[r] = v_add(t->node[level][r], leaf[r]);
-    UNROLL for (int r = 0; r < n; r++) t->node[level][r] = leaf[r];
+    v_tree_push(t->node[0], TILE, t->count++, leaf, n);
 }
 
 INLINE vf tree_sum(const tree *t, int r)
 {
-    int level = __builtin_ctz(t->count);
-    vf sum = t->node[level][r];
-    for (level++; t->count >> level; level++)
-        if (t->count >> level & 1) sum = v_add(t->node[level][r], sum);
-    return sum;
+    return v_tree_sum(t->node[0], TILE, t->count, r);
 }
 
 /* Outputs from o of a group: s and b' = fma(s, zero, b). */

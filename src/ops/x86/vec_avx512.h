@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline, unused))
+#include "ops/x86/inline.h"
 
 typedef __m512 vf;
 typedef __m512i vi;
