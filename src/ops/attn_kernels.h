@@ -37,12 +37,15 @@ typedef struct ek_attn_leaf {
 } ek_attn_leaf;
 
 typedef void ek_attn_fn(ek_attn_leaf *leaf);
+/* b = a * fa + b * fb, each product rounded; n is a multiple of 16. */
+typedef void ek_attn_combine_fn(float *b, const float *a, float fb, float fa, int n);
 
 /* An absent format is NULL. */
 typedef struct ek_attn_ops {
     ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least where a query sees the key */
     ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for unseen keys of seen 16-blocks */
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
+    ek_attn_combine_fn *combine;            /* of two nodes of T */
 } ek_attn_ops;
 
 /* One kernel per format: a file that has scores(format, leaf) and values(format, leaf) as inline bodies makes them

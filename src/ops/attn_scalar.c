@@ -5,6 +5,7 @@
 #include "ops/attn_kernels.h"
 #include "ops/kv_codec.h"
 #include "ops/math.h"
+#include "ops/tree.h"
 
 static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int slot, int head_dim)
 {
@@ -40,9 +41,7 @@ static void weights(ek_attn_leaf *leaf)
             e[j] = n - m < -125 ? 0.0f : ek_ldexp(p, n - m);
             lane[j % 16] += e[j];
         }
-        for (int apart = 8; apart > 0; apart /= 2)
-            for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
-        leaf->m[i] = m, leaf->l[i] = lane[0];
+        leaf->m[i] = m, leaf->l[i] = ek_add_lanes(lane);
     }
 }
 
@@ -61,6 +60,11 @@ static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
         }
 }
 
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    for (int i = 0; i < n; i++) b[i] = a[i] * fa + b[i] * fb;
+}
+
 static inline bool loads(ek_kv_format f)
 {
     (void)f;
@@ -71,7 +75,7 @@ EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
-    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);
 #else

@@ -216,11 +216,17 @@ static void weights(ek_attn_leaf *leaf)
     }
 }
 
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    const vf by = v_set1(fb), ay = v_set1(fa);
+    for (int i = 0; i < n; i += W) v_store(b + i, v_add(v_mul(v_load(a + i), ay), v_mul(v_load(b + i), by)));
+}
+
 EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 INLINE void fill_table(ek_attn_ops *ops)
 {
-    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
 }
 
 #endif
