@@ -47,9 +47,10 @@ static void tile(const void *self, ek_attn_tile *t)
     const ek_attn_place *at = &p->place[t->number];
     t->n_q = at->n;
     t->keys = (int64_t)p->rows[at->row].view * p->a->shape.n_kv_heads + at->kv_head;
-    for (int i = 0; i < at->n; i++) {
-        const ek_attn_row *row = &p->rows[query_row(p, at, i)];
+    const ek_attn_row *row = &p->rows[at->row];
+    for (int i = 0, head = at->first; i < at->n; i++) {
         t->lo[i] = row->lo, t->end[i] = row->end;
+        if (++head == p->a->ratio) head = 0, row++;
     }
 }
 

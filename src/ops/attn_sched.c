@@ -132,17 +132,19 @@ static int64_t leaves_of(const ek_attn_source *s, const ek_attn_tile *t)
 
 static ek_attn_tile tile_at(const ek_attn_source *s, int64_t number)
 {
-    ek_attn_tile t = {.number = number};
+    ek_attn_tile t;
+    t.number = number;
     s->tile(s->self, &t);
-    int64_t lo = INT64_MAX, end = 0;
+    int64_t lo = INT64_MAX, end = 0, last_lo = 0;
     for (int i = 0; i < t.n_q; i++) {
         if (t.lo[i] >= t.end[i]) continue;
         if (t.lo[i] < lo) lo = t.lo[i];
+        if (t.lo[i] > last_lo) last_lo = t.lo[i];
         if (t.end[i] > end) end = t.end[i];
     }
-    if (end > 0) t.seg0 = lo / EK_SEGMENT, t.seg1 = (end - 1) / EK_SEGMENT + 1;
-    t.gapless = !s->masked;
-    for (int i = 0; i < t.n_q; i++) t.gapless &= t.lo[i] >= t.end[i] || t.lo[i] / EK_SEGMENT == t.seg0;
+    t.seg0 = end > 0 ? lo / EK_SEGMENT : 0;
+    t.seg1 = (end + EK_SEGMENT - 1) / EK_SEGMENT;
+    t.gapless = !s->masked && (end == 0 || last_lo / EK_SEGMENT == t.seg0);
     return t;
 }
 
@@ -341,10 +343,10 @@ static ek_attn_node *fold(const ek_attn_source *s, ek_attn_node *stack, unsigned
 
 /* The result of query i. -0 becomes +0: whether a sum that underflowed ends in -0 would depend on unseen keys having
  * been added as zeros or not at all. */
-static void finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i, float *row)
+static void finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i, float *restrict row)
 {
-    if (!sum) memset(row, 0, sizeof *row * (size_t)s->ldo);
-    for (ptrdiff_t d = 0; sum && d < s->ldo; d++) row[d] = (sum->o[i * s->ldo + d] + 0.0f) / sum->l[i];
+    const float *restrict o = sum ? sum->o + i * s->ldo : NULL, l = sum ? sum->l[i] : 1;
+    for (ptrdiff_t d = 0; d < s->ldo; d++) row[d] = o ? (o[d] + 0.0f) / l : 0.0f;
     s->result(s->self, t, i, row);
 }
 
