@@ -15,7 +15,7 @@ static void embed_row(const ek_pass *p, int r, int worker)
     m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (m->n_rotated[k])
-            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->row[r].pos);
+            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->pos[r]);
 }
 
 /* Layers [first, first + n) of one token's inputs: ctx holds their projections. */

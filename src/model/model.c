@@ -30,8 +30,7 @@ static ek_err plan_attention(ek_model *m)
                                .v_format = m->v_format,
                                .n_heads = c->n_heads,
                                .n_kv_heads = l->n_kv_heads,
-                               .head_dim = l->head_dim,
-                               .window = l->kind == EK_SLIDING ? c->sliding_window : 0};
+                               .head_dim = l->head_dim};
         EK_TRY(ek_attn_plan(&m->attn[l->kind], m->cpu, &shape));
         m->rope[l->kind] = ek_alloc(sizeof(float) * (size_t)l->head_dim);
         m->n_rotated[l->kind] = ek_rope_frequencies(m->rope[l->kind], l->head_dim, c->rope_theta[l->kind],
