@@ -86,9 +86,10 @@ static void bench(const setup *s, const char *name, int heads, int kv_heads, int
     ek_kv_view *views = ek_alloc(sizeof *views * (size_t)(n_views * layers));
     uint8_t *at = s->arena;
     for (int i = 0; i < n_views * layers; i++) {
-        uint8_t **page = ek_alloc(sizeof *page * (size_t)n_pages);
-        for (int p = 0; p < n_pages; p++, at += block) page[p] = at;
-        views[i] = (ek_kv_view){page, 0};
+        int32_t *page = ek_alloc(sizeof *page * (size_t)n_pages);
+        for (int p = 0; p < n_pages; p++) page[p] = p;
+        views[i] = (ek_kv_view){at, block, page};
+        at += block * (size_t)n_pages;
     }
     ek_attn_row *rows = ek_alloc(sizeof *rows * (size_t)total);
     double keys = 0;

@@ -158,8 +158,7 @@ static ek_err generate(answering *a, const ek_ids *ids, const volatile int *stop
     EK_TRY(ek_engine_submit(t->m.engine, &r, &id));
     while (a->finish == EK_FINISH_NONE) {
         if (*stop || a->closed || ek_reply_stopped(a->reply)) ek_engine_cancel(t->m.engine, id);
-        bool worked;
-        EK_TRY(ek_engine_step(t->m.engine, &worked));
+        ek_engine_step(t->m.engine);
     }
     ek_reply_end(a->reply, a->finish == EK_FINISH_LENGTH || a->finish == EK_FINISH_CANCELLED);
     end_thought(a);

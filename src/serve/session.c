@@ -323,6 +323,7 @@ static ek_err submit(ek_session *s, choice *c)
         .arg = s->server->mailbox,
         .user = c,
         .prompt_logits_from = (int)s->prompt.len,
+        .reply_logits = s->req.digest,
     };
     EK_TRY(ek_engine_submit(s->server->engine, &r, &c->id));
     c->live = true;

@@ -1,4 +1,4 @@
-#include "engine/witness.h"
+#include "engine/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,11 +6,11 @@
 #include "base/buf.h"
 #include "base/rng.h"
 
-static void note(ek_witness *w, int pos, const float *logits)
+static void note(ek_trace *t, int pos, const float *logits)
 {
-    uint64_t hash = ek_hash64((uint64_t)pos, logits, w->row_bytes) | 1;
-    if (w->row[pos] && w->row[pos] != hash) w->twice = true;
-    w->row[pos] = hash;
+    uint64_t hash = ek_hash64((uint64_t)pos, logits, t->row_bytes) | 1;
+    if (t->row[pos] && t->row[pos] != hash) t->twice = true;
+    t->row[pos] = hash;
 }
 
 static void on_prompt_logits(void *user, int pos, const float *logits)
@@ -20,16 +20,16 @@ static void on_prompt_logits(void *user, int pos, const float *logits)
 
 static void on_event(void *arg, const ek_event *event)
 {
-    ek_witness *w = arg;
+    ek_trace *t = arg;
     if (event->token >= 0) {
-        note(w, w->n_prompt + w->n_reply - 1, event->logits);
-        w->reply[w->n_reply++] = event->token;
+        note(t, t->n_prompt + t->n_reply - 1, event->logits);
+        t->reply[t->n_reply++] = event->token;
     }
-    if (event->text) snprintf(w->text, sizeof w->text, "%s", event->text);
-    w->finish = event->finish;
+    if (event->text) snprintf(t->text, sizeof t->text, "%s", event->text);
+    t->finish = event->finish;
 }
 
-static ek_err submit(ek_engine *e, const ek_ask *a, ek_witness *w)
+static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
 {
     ek_request_opts o = {.tokens = a->tokens,
                          .n_tokens = a->n_tokens,
@@ -37,29 +37,32 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_witness *w)
                          .sampling = a->sampling,
                          .ignore_eos = a->ignore_eos,
                          .sink = on_event,
-                         .arg = w,
-                         .user = w,
-                         .prompt_logits_from = a->told_from,
-                         .on_prompt_logits = on_prompt_logits};
-    return ek_engine_submit(e, &o, &w->id);
+                         .arg = t,
+                         .user = t,
+                         .prompt_logits_from = a->prompt_logits_from,
+                         .on_prompt_logits = on_prompt_logits,
+                         .span = a->span,
+                         .n_spans = a->n_spans,
+                         .reply_logits = true};
+    return ek_engine_submit(e, &o, &t->id);
 }
 
-static void init(ek_witness *w, const ek_engine *e, const ek_ask *a)
+static void init(ek_trace *t, const ek_engine *e, const ek_ask *a)
 {
-    *w = (ek_witness){.n_prompt = a->n_tokens, .most = a->max_tokens};
-    w->row_bytes = sizeof(float) * (size_t)ek_engine_vocab(e);
-    w->reply = ek_alloc(sizeof *w->reply * (size_t)a->max_tokens);
-    w->row = ek_alloc(sizeof *w->row * (size_t)(a->n_tokens + a->max_tokens));
+    *t = (ek_trace){.n_prompt = a->n_tokens, .max_tokens = a->max_tokens};
+    t->row_bytes = sizeof(float) * (size_t)ek_engine_vocab(e);
+    t->reply = ek_alloc(sizeof *t->reply * (size_t)a->max_tokens);
+    t->row = ek_alloc(sizeof *t->row * (size_t)(a->n_tokens + a->max_tokens));
 }
 
-void ek_witness_fini(ek_witness *w)
+void ek_trace_fini(ek_trace *t)
 {
-    free(w->reply);
-    free(w->row);
-    *w = (ek_witness){0};
+    free(t->reply);
+    free(t->row);
+    *t = (ek_trace){0};
 }
 
-ek_err ek_witness_run(ek_engine *e, const ek_ask *ask, int n, ek_witness *out)
+ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out)
 {
     int arrived = 0;
     for (int i = 0; i < n; i++) init(&out[i], e, &ask[i]);
@@ -72,12 +75,12 @@ ek_err ek_witness_run(ek_engine *e, const ek_ask *ask, int n, ek_witness *out)
             }
             if (ask[i].cancel > 0 && ask[i].cancel == step) ek_engine_cancel(e, out[i].id);
         }
-        EK_TRY(ek_engine_step(e, &worked));
+        worked = ek_engine_step(e);
     }
     return EK_OK;
 }
 
-bool ek_witness_same(const ek_witness *want, const ek_witness *got, char *where, size_t room)
+bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room)
 {
     bool cut = got->finish == EK_FINISH_CANCELLED;
     if (got->twice) {
