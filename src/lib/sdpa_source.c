@@ -66,7 +66,7 @@ static void result(const void *self, const ek_attn_tile *t, int i, float *row)
 {
     const lib_sdpa *s = self;
     const lib_tile at = lib_tile_of(s, t);
-    if (s->pairs && s->k->order_bf16) s->k->order_bf16(row, s->dim);
+    if (s->pairs && s->k->attn.order_bf16) s->k->attn.order_bf16(row, s->dim);
     uint8_t *to = s->y.data + at.b * s->y.stride[0] + lib_query_head(s, &at, i) * s->y.stride[1] +
                   lib_query_row(s, &at, i) * s->y.stride[2];
     lib_store(s->k, to, s->y.type, s->y.stride[3], row, s->dim);
@@ -86,7 +86,7 @@ ek_err lib_attend(lib_call *c, const lib_sdpa *s)
                                    .sinks = s->sinks != NULL,
                                    .ldo = s->ldo,
                                    .own_bytes = lib_leaf_bytes(s),
-                                   .combine = s->k->combine,
+                                   .combine = s->k->attn.combine,
                                    .tile = tile,
                                    .queries = queries,
                                    .leaf = lib_leaf,

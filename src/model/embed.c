@@ -23,7 +23,7 @@ static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first,
 {
     const ek_model *m = p->m;
     int size = m->config.per_layer_size;
-    ek_table_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
+    ek_embedding_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
     m->rows.scale(temp, sqrtf((float)size), n * size);
     m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
     for (int i = 0; i < n; i++)

@@ -29,9 +29,9 @@ static inline int ek_min(int a, int b)
 
 /* Rows of the next tile when `left` remain: as few tiles as possible, as even as possible (a
  * tile of one row costs almost as much as one of four). */
-static inline int ek_tile_rows(int left, int most)
+static inline int ek_tile_rows(int left, int max_rows)
 {
-    int tiles = (left + most - 1) / most;
+    int tiles = (left + max_rows - 1) / max_rows;
     return (left + tiles - 1) / tiles;
 }
 

@@ -1,13 +1,13 @@
-/* What the products in bf16 (lib/product_bf16.h) share on every instruction set: scales, leaves, the tree.
+/* What the kernels of Form B (ops/linear_b.h) share on every instruction set: scales, leaves, the tree.
  * After one of ops/x86/vec_*.h. */
-#ifndef EK_LIB_X86_PRODUCT_TILE_H
-#define EK_LIB_X86_PRODUCT_TILE_H
+#ifndef EK_OPS_X86_LINEAR_B_TILE_H
+#define EK_OPS_X86_LINEAR_B_TILE_H
 
-#include "lib/product_bf16.h"
-#include "lib/x86/lib_vec.h"
+#include "ops/linear_b.h"
+#include "ops/x86/group_vec.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = LIB_PAIR_ROWS };
+enum { TILE = EK_LINEAR_B_ROWS };
 
 typedef struct tree {
     vf node[EK_LINEAR_LEVELS][TILE];
@@ -25,12 +25,9 @@ INLINE vf tree_sum(const tree *t, int r)
 }
 
 /* Outputs from o of a group: s and b' = fma(s, zero, b). */
-INLINE void load_scales(const ek_linear *w, const uint8_t *group, int o, vf *s, vf *b)
+INLINE void load_centred(const ek_linear *w, const uint8_t *group, int o, vf *s, vf *b)
 {
-    const uint8_t *at = group + ek_linear_code_bytes(w);
-    if (w->scale_dtype == EK_BF16)
-        *s = v_load_bf16((const uint16_t *)at + o), *b = v_load_bf16((const uint16_t *)at + EK_PANEL + o);
-    else *s = v_load((const float *)at + o), *b = v_load((const float *)at + EK_PANEL + o);
+    load_scales(w, group, o, s, b);
     *b = v_fma(*s, v_set1((float)w->zero), *b);
 }
 
