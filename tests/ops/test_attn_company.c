@@ -220,10 +220,10 @@ static void test_unseen_block(void **state)
     scene_close(&s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_unseen), cmocka_unit_test(test_any_range),
-                                       cmocka_unit_test(test_unseen_block)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct CMUnitTest tests[] = {CHECK_TEST(test_company), CHECK_TEST(test_threads),
+                                              CHECK_TEST(test_unseen), CHECK_TEST(test_any_range),
+                                              CHECK_TEST(test_unseen_block)};
+    return CHECK_RUN(argc, argv, tests);
 }
