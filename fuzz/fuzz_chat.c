@@ -54,7 +54,7 @@ static void check_prepared(const json_t *messages)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     json_t *v;
-    if (ek_json_read(&v, (const char *)data, n, 0) != EK_OK) return 0;
+    if (ek_json_read_lenient(&v, (const char *)data, n, 0) != EK_OK) return 0;
     ek_prompt p = {0};
     if (ek_chat_render_request(&p, v, EK_CHAT_LARGE) == EK_OK) check_prompt(&p);
     else if (strchr(ek_err_text(), '\n')) __builtin_trap();

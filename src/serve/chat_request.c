@@ -290,7 +290,7 @@ static ek_err read_body(ek_chat_request *r, int n_vocab)
 ek_err ek_chat_request_parse(ek_chat_request *r, const char *body, size_t n, const ek_sampling *defaults, int n_vocab)
 {
     *r = (ek_chat_request){.sampling = *defaults};
-    if (ek_json_read(&r->body, body, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    if (ek_json_read_lenient(&r->body, body, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
     if (!json_is_object(r->body)) return ek_fail(EK_EINVAL, "the body must be a JSON object");
     return read_body(r, n_vocab);
 }

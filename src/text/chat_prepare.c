@@ -28,7 +28,7 @@ static ek_err with_object_arguments(json_t **out, const json_t *call, size_t i)
         size_t n = json_string_length(arguments);
         ek_utf8_strip(&s, &n);
         if (n == 0) parsed = json_object();
-        else if (ek_json_read(&parsed, s, n, 0) != EK_OK)
+        else if (ek_json_read_lenient(&parsed, s, n, 0) != EK_OK)
             return ek_fail_in(EK_EINVAL, "the arguments of tool_calls[%zu]", i);
     } else {
         parsed = json_incref((json_t *)arguments);
