@@ -48,7 +48,10 @@ static ek_err read_part(ek_message *m, const json_t *part)
     size_t n;
     const char *type = ek_json_get_text(part, "type", NULL), *text = ek_json_get_text(part, "text", &n);
     if (!type) return ek_fail(EK_EINVAL, "a content part needs a type");
-    if (!strcmp(type, "refusal")) return EK_OK;
+    if (!strcmp(type, "refusal")) { /* a part without text */
+        ek_message_text(m, EK_BLOCK_TEXT, "", 0);
+        return EK_OK;
+    }
     if (strcmp(type, "text")) {
         ek_buf quoted = {0};
         ek_json_quote(&quoted, type, strnlen(type, 40));

@@ -167,11 +167,11 @@ static void test_messages(void **state)
                    "{\"role\":\"function\",\"name\":\"f\",\"content\":\"1\"}]",
                    "[{\"role\":\"assistant\",\"tool_calls\":[" ARGS(
                        "f", "{}") "]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]");
-    /* Reasoning under both names; refusals are no content; the template's own results. */
+    /* Reasoning under both names; refusals have no text; the template's own results. */
     check_messages(
         "[{\"role\":\"assistant\",\"reasoning\":\"a\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]},"
         "{\"role\":\"assistant\",\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]",
-        "[{\"role\":\"assistant\",\"content\":[],\"reasoning_content\":\"a\"},{\"role\":\"assistant\","
+        "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}],\"reasoning_content\":\"a\"},{\"role\":\"assistant\","
         "\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]");
     /* The billing line, where it is one. */
     check_messages(

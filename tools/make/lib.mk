@@ -64,7 +64,7 @@ uninstall: ## remove what install put there
 lib-grid: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/lib/test_*.c)) ## the operator tests with nothing thinned
 	@for t in $^; do echo "$$t all"; $$t all 2>&1 | grep -vE 'RUN|\] test_' || exit 1; done
 
-$B/bench/bench_lib: $B/bench/bench_lib.o $(PROBES) $(call libs,lib)
+$B/bench/bench_lib: $B/bench/bench_lib.o $(call libs,lib)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 bench-lib: $B/bench/bench_lib ## the operator library against the engine's kernels and the machine
 	@$<
