@@ -44,10 +44,10 @@ static ek_err open_model(const ek_cli *cli, ek_cli_model *m)
 
 static int largest(const ek_list *l)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < l->n; i++)
-        if (l->v[i] > most) most = l->v[i];
-    return most;
+        if (l->v[i] > max) max = l->v[i];
+    return max;
 }
 
 static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
@@ -56,10 +56,10 @@ static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
     int batch = largest(&cli->batch), prompt = largest(&cli->prompt) + 1;
     int ctx = ek_bench_context(batch, largest(&cli->depth), (int)cli->generate, (int)cli->chunk);
     if (ctx < prompt) ctx = prompt;
-    int most = ek_model_config(m->model)->max_position_embeddings;
-    if (ctx > most) {
+    int max_ctx = ek_model_config(m->model)->max_position_embeddings;
+    if (ctx > max_ctx) {
         ek_cli_close_model(m);
-        return ek_fail(EK_EINVAL, "this needs a context of %d tokens, the model has %d", ctx, most);
+        return ek_fail(EK_EINVAL, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
     }
     return ek_cli_add_engine(m, cli, batch, batch, ctx);
 }

@@ -35,7 +35,7 @@ typedef struct way {
     int max_requests, chunk;
     bool scarce;   /* pages for the prompts, not for the replies: the youngest start over */
     int arrive;    /* steps over which arrivals are scattered */
-    int most_rows; /* leave out requests beyond this many rows */
+    int max_rows; /* leave out requests beyond this many rows */
 } way;
 
 static void grow_asks(selftest *t)
@@ -70,7 +70,7 @@ static int pick(const selftest *t, const way *w, int *which)
     int n = 0, rows = 0;
     for (int i = 0; i < N_ASKS; i++) {
         int more = t->ask[i].n_tokens + t->ask[i].max_tokens;
-        if (w->most_rows && rows + more > w->most_rows) continue;
+        if (w->max_rows && rows + more > w->max_rows) continue;
         rows += more;
         which[n++] = i;
     }
@@ -170,7 +170,7 @@ static void report_on(selftest *t, const char *what, int threads, unsigned cpu)
 {
     way w = {.name = what};
     /* The scalar definition makes about 3e8 multiply-adds a second: a quarter of a minute of them. */
-    if (!cpu) w.most_rows = 1 + (int)(5e9 / t->macs < 1e6 ? 5e9 / t->macs : 1e6);
+    if (!cpu) w.max_rows = 1 + (int)(5e9 / t->macs < 1e6 ? 5e9 / t->macs : 1e6);
     if (open_model(t, threads, cpu)) {
         printf("FAIL  %-22s %s\n", what, ek_err_text());
         t->failed++;
