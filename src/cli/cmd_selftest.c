@@ -33,8 +33,8 @@ typedef struct selftest {
 typedef struct way {
     const char *name;
     int max_requests, chunk;
-    bool scarce;   /* pages for the prompts, not for the replies: the youngest start over */
-    int arrive;    /* steps over which arrivals are scattered */
+    bool scarce;  /* pages for the prompts, not for the replies: the youngest start over */
+    int arrive;   /* steps over which arrivals are scattered */
     int max_rows; /* leave out requests beyond this many rows */
 } way;
 
