@@ -106,8 +106,7 @@ static ek_err generate(ek_dialogue *d, printer *p, const ek_turn_prompt *prompt,
     EK_TRY(ek_turn_submit(p->turn, d->m.engine, prompt, on_news, p, NULL));
     while (ek_turn_live(p->turn)) {
         if (*stop || p->closed) ek_turn_cancel(p->turn);
-        bool worked;
-        EK_TRY(ek_engine_step(d->m.engine, &worked));
+        ek_engine_step(d->m.engine);
     }
     const ek_turn_result *r = ek_turn_result_of(p->turn);
     end_thought(p);

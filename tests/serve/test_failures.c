@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "engine/backend.h"
+#include "engine/executor.h"
 #include "serve/server.h"
 
 static const char config_json[] =
@@ -26,14 +26,14 @@ static ek_engine *engine;
 static ek_server *server;
 static pthread_t thread;
 static int32_t poison; /* a row with this token fails */
-static ek_backend real;
+static ek_executor real;
 
-static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
-                      ptrdiff_t ld)
+static ek_err step(void *arg, const ek_step *s)
 {
-    for (int i = 0; i < n_rows; i++)
-        if (rows[i].token == poison) return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", rows[i].pos);
-    return real.forward(arg, rows, n_rows, seqs, n_seqs, logits, ld);
+    for (int i = 0; i < s->n_rows; i++)
+        if (s->row[i].token == poison)
+            return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", s->row[i].pos);
+    return real.step(arg, s);
 }
 
 static void *serve(void *arg)
@@ -55,12 +55,12 @@ static int start(void **state)
     assert_int_equal(ek_config_parse(&config, config_json, NULL), EK_OK);
     ek_model_opts mo = {.k_format = EK_KV_BF16, .v_format = EK_KV_BF16};
     assert_int_equal(ek_model_synthetic(&model, &config, 0, 1, &mo), EK_OK);
-    real = ek_backend_model(model);
-    ek_backend b = real;
-    b.forward = forward;
+    real = ek_executor_cpu(model);
+    ek_executor x = real;
+    x.step = step;
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
-    assert_int_equal(ek_engine_open_on(&engine, &b, &eo), EK_OK);
+    assert_int_equal(ek_engine_open_on(&engine, &x, &eo), EK_OK);
     ek_server_opts so = {.http = {.host = "127.0.0.1",
                                   .max_connections = 16,
                                   .max_body = 1 << 20,
