@@ -103,20 +103,20 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
 /* Repetitions of one measurement with the limit beside each. */
 typedef struct series {
     double *per_second, *per_limit, *limit;
-    int n, most;
+    int n, max;
     double begun, before;
 } series;
 
-static void series_begin(series *s, int most, ek_bench_limit *limit)
+static void series_begin(series *s, int max, ek_bench_limit *limit)
 {
-    double *v = ek_alloc(3 * (size_t)most * sizeof *v);
-    *s = (series){.per_second = v, .per_limit = v + most, .limit = v + 2 * most, .most = most, .begun = ek_now()};
+    double *v = ek_alloc(3 * (size_t)max * sizeof *v);
+    *s = (series){.per_second = v, .per_limit = v + max, .limit = v + 2 * max, .max = max, .begun = ek_now()};
     s->before = limit->measure(limit->arg);
 }
 
 static bool series_more(const series *s)
 {
-    return s->n == 0 || (s->n < s->most && ek_now() - s->begun < EK_BENCH_SECONDS);
+    return s->n == 0 || (s->n < s->max && ek_now() - s->begun < EK_BENCH_SECONDS);
 }
 
 static void series_add(series *s, double per_second, ek_bench_limit *limit)

@@ -1,17 +1,11 @@
 /* What fails inside a request ends that request, in the API's words, and no other. The model is
  * random and tiny; its forward pass fails for rows that hold one chosen token. */
-#include <arpa/inet.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include "helper.h"
 
-#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "engine/executor.h"
@@ -96,28 +90,7 @@ static int stop(void **state)
 
 static int post(const char *body)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)ek_server_port(server)),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    ek_buf b = {0};
-    ek_buf_fmt(&b,
-               "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s",
-               strlen(body), body);
-    assert_int_equal(write(fd, b.data, b.len), b.len);
-    ek_buf_fini(&b);
-    return fd;
-}
-
-/* The whole reply; to be freed with ek_buf_fini. */
-static ek_buf reply_of(int fd)
-{
-    ek_buf b = {0};
-    char part[4096];
-    for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) ek_buf_add(&b, part, (size_t)n);
-    close(fd);
-    return b;
+    return post_to(ek_server_port(server), "/v1/chat/completions", body);
 }
 
 #define GOOD \

@@ -1,4 +1,4 @@
-/* Replies and chunks of the chat API: the exact bytes, and that every frame is JSON. */
+/* Replies and chunks of chat completions: their members, and that every frame is JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,10 +6,44 @@
 
 #include <cmocka.h>
 
-#include "serve/chat_reply.h"
+#include "serve/dialect.h"
 #include "text/json.h"
 
-static const ek_chat_head head = {"chatcmpl-1", "m\"x", "evenkeel-0", 1700000000, false};
+static const ek_dialect *const d = &ek_dialect_openai_chat;
+
+/* A reply whose request said nothing of how to deliver it, or include_usage. */
+typedef struct scene {
+    ek_api_request req;
+    ek_turn_result result[3];
+    const ek_turn_result *choices[3];
+    ek_api_reply r;
+} scene;
+
+static void open_reply(scene *t, int n, bool stream, bool usage)
+{
+    ek_buf body = {0};
+    ek_api_limits limits = {.n_vocab = 10};
+    ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\"}],\"stream_options\":{\"include_usage\":%s}}",
+               usage ? "true" : "false");
+    *t = (scene){0};
+    assert_int_equal(d->parse(&t->req, body.data, body.len, &limits), EK_OK);
+    for (int i = 0; i < 3; i++) t->choices[i] = &t->result[i];
+    t->r = (ek_api_reply){.id = "chatcmpl-1",
+                          .model = "m\"x",
+                          .fingerprint = "evenkeel-0",
+                          .created = 1700000000,
+                          .stream = stream,
+                          .n = n,
+                          .choices = t->choices,
+                          .own = t->req.own};
+    ek_buf_fini(&body);
+}
+
+static void close_reply(scene *t)
+{
+    for (int i = 0; i < 3; i++) ek_answer_fini(&t->result[i].answer);
+    ek_api_request_fini(&t->req);
+}
 
 /* The frames of a stream as a list of JSON values; "[DONE]" becomes the text DONE. */
 static json_t *frames(const ek_buf *b)
@@ -39,19 +73,24 @@ static void test_stream(void **state)
     static const struct {
         ek_reply_kind kind;
         const char *text;
-    } said[] = {
+    } events[] = {
         {EK_REPLY_REASONING, "hm\n"},    {EK_REPLY_CONTENT, "a \"b\" \xC3\xA9"}, {EK_REPLY_CONTENT, ""},
         {EK_REPLY_CALL_START, "get\"w"}, {EK_REPLY_CALL_ARGS, "{\"a\":"},        {EK_REPLY_CALL_ARGS, "1}"},
         {EK_REPLY_CALL_END, ""},
     };
     ek_buf b = {0};
-    ek_chat_chunk_role(&b, &head, 0);
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
-        ek_reply_event e = {.kind = said[i].kind, .text = said[i].text, .n = strlen(said[i].text)};
-        ek_chat_chunk_delta(&b, &head, 0, &e);
+    scene t;
+    open_reply(&t, 1, true, false);
+    d->begin(&b, &t.r, 0);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        ek_reply_event e = {.kind = events[i].kind, .text = events[i].text, .n = strlen(events[i].text)};
+        d->event(&b, &t.r, 0, &e);
     }
-    ek_chat_chunk_finish(&b, &head, 0, "tool_calls", "00ff", NULL);
-    ek_chat_done(&b);
+    t.result[0].end = EK_END_CALLS;
+    t.r.digest = "00ff";
+    d->finish(&b, &t.r, 0);
+    d->end(&b, &t.r);
+    close_reply(&t);
     json_t *f = frames(&b);
     assert_int_equal(json_array_size(f), 8); /* empty content and the call's end are no frames */
     for (size_t i = 0; i < 7; i++) {
@@ -84,12 +123,14 @@ static void test_stream(void **state)
 static void test_usage_when_asked(void **state)
 {
     (void)state;
-    ek_chat_head h = head;
-    h.include_usage = true;
-    ek_chat_usage u = {.prompt = 5, .cached = 2, .completion = 7, .reasoning = 3};
     ek_buf b = {0};
-    ek_chat_chunk_role(&b, &h, 0);
-    ek_chat_chunk_usage(&b, &h, &u);
+    scene t;
+    open_reply(&t, 2, true, true);
+    t.result[0] = (ek_turn_result){.n_prompt = 5, .n_cached = 2, .n_tokens = 3, .n_reasoning = 3};
+    t.result[1] = (ek_turn_result){.n_prompt = 5, .n_cached = 2, .n_tokens = 4};
+    d->begin(&b, &t.r, 0);
+    d->end(&b, &t.r);
+    close_reply(&t);
     json_t *f = frames(&b);
     assert_true(json_is_null(ek_json_get(json_array_get(f, 0), "usage")));
     const json_t *last = json_array_get(f, 1), *got = ek_json_get(last, "usage");
@@ -106,7 +147,10 @@ static void test_failure_inside(void **state)
 {
     (void)state;
     ek_buf b = {0};
-    ek_chat_chunk_finish(&b, &head, 2, "error", NULL, "it \"broke\"");
+    scene t;
+    open_reply(&t, 3, true, false);
+    d->failed(&b, &t.r, 2, "it \"broke\"");
+    close_reply(&t);
     json_t *f = frames(&b);
     const json_t *x = json_array_get(f, 0), *c = json_array_get(ek_json_get(x, "choices"), 0);
     assert_int_equal(json_integer_value(ek_json_get(c, "index")), 2);
@@ -116,20 +160,18 @@ static void test_failure_inside(void **state)
     ek_buf_fini(&b);
 }
 
-static json_t *whole(ek_answer *a, const char *finish)
+static json_t *whole(scene *t)
 {
-    ek_chat_choice c = {a, finish};
-    ek_chat_usage u = {.prompt = 1, .completion = 1};
     ek_buf b = {0};
     json_t *v;
-    ek_chat_whole(&b, &head, &c, 1, &u, NULL);
+    d->end(&b, &t->r);
     assert_int_equal(ek_json_read(&v, b.data, b.len, 0), EK_OK);
     assert_null(ek_json_get(v, "evenkeel"));
     ek_buf_fini(&b);
     return v;
 }
 
-static void say(ek_answer *a, ek_reply_kind kind, const char *text, int call)
+static void add(ek_answer *a, ek_reply_kind kind, const char *text, int call)
 {
     ek_reply_event e = {.kind = kind, .text = text, .n = strlen(text), .call = call};
     ek_reply_collect(a, &e);
@@ -143,8 +185,11 @@ static const json_t *message_of(const json_t *reply)
 static void test_whole(void **state)
 {
     (void)state;
-    ek_answer a = {0};
-    json_t *v = whole(&a, "stop");
+    scene t;
+    open_reply(&t, 1, false, false);
+    ek_answer *a = &t.result[0].answer;
+    t.result[0].end = EK_END_STOP;
+    json_t *v = whole(&t);
     const json_t *m = message_of(v);
     assert_string_equal(json_string_value(ek_json_get(m, "content")), ""); /* a text, never left out */
     assert_true(json_is_null(ek_json_get(m, "refusal")));
@@ -152,18 +197,42 @@ static void test_whole(void **state)
     assert_null(ek_json_get(m, "reasoning_content"));
     json_decref(v);
 
-    say(&a, EK_REPLY_REASONING, "think", 0);
-    say(&a, EK_REPLY_CALL_START, "f", 0);
-    say(&a, EK_REPLY_CALL_ARGS, "{}", 0);
-    say(&a, EK_REPLY_CALL_END, "", 0);
-    v = whole(&a, "tool_calls");
+    add(a, EK_REPLY_REASONING, "think", 0);
+    add(a, EK_REPLY_CALL_START, "f", 0);
+    add(a, EK_REPLY_CALL_ARGS, "{}", 0);
+    add(a, EK_REPLY_CALL_END, "", 0);
+    t.result[0].end = EK_END_CALLS;
+    v = whole(&t);
     m = message_of(v);
     assert_true(json_is_null(ek_json_get(m, "content"))); /* calls only */
     assert_string_equal(json_string_value(ek_json_get(m, "reasoning_content")), "think");
     const json_t *call = json_array_get(ek_json_get(m, "tool_calls"), 0);
     assert_string_equal(json_string_value(ek_json_get(ek_json_get(call, "function"), "arguments")), "{}");
     json_decref(v);
-    ek_answer_fini(&a);
+    close_reply(&t);
+}
+
+static void test_finish_reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        ek_turn_end end;
+        const char *reason;
+    } cases[] = {{EK_END_STOP, "stop"},
+                 {EK_END_STOP_STRING, "stop"},
+                 {EK_END_CALLS, "tool_calls"},
+                 {EK_END_MAX_TOKENS, "length"},
+                 {EK_END_CONTEXT, "length"}};
+    scene t;
+    open_reply(&t, 1, false, false);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        t.result[0].end = cases[i].end;
+        json_t *v = whole(&t);
+        const json_t *c = json_array_get(ek_json_get(v, "choices"), 0);
+        assert_string_equal(json_string_value(ek_json_get(c, "finish_reason")), cases[i].reason);
+        json_decref(v);
+    }
+    close_reply(&t);
 }
 
 static void test_errors(void **state)
@@ -180,7 +249,7 @@ static void test_errors(void **state)
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         ek_buf b = {0};
         json_t *v;
-        ek_error_body(&b, kinds[i].status, "bad \xff", i ? "p" : NULL, i ? "c" : NULL);
+        d->error(&b, kinds[i].status, "bad \xff", i ? "p" : NULL, i ? "c" : NULL);
         assert_int_equal(ek_json_read(&v, b.data, b.len, 0), EK_OK);
         const json_t *e = ek_json_get(v, "error");
         assert_string_equal(json_string_value(ek_json_get(e, "type")), kinds[i].type);
@@ -196,7 +265,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stream), cmocka_unit_test(test_usage_when_asked), cmocka_unit_test(test_failure_inside),
-        cmocka_unit_test(test_whole),  cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_whole),  cmocka_unit_test(test_finish_reasons),   cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* How a command says that it did not do what it was asked. */
+/* How a command reports that it failed or was called wrongly. */
 #include <stdio.h>
 
 #include "cli/cli.h"
