@@ -91,9 +91,9 @@ static float sum_exp(const float *x, int n, float top)
 {
     ek_tree tree = {.count = 0};
     for (int b = 0; b < n; b += BLOCK) {
-        float lane[LANES] = {0};
-        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % LANES] += ek_exp(x[i] - top);
-        ek_tree_push(&tree, add_lanes(lane));
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] += ek_exp(x[i] - top);
+        ek_tree_push(&tree, ek_add_lanes(lane));
     }
     return ek_tree_sum(&tree);
 }
