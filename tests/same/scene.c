@@ -87,6 +87,7 @@ ek_err scene_open(scene *s, uint64_t seed)
     uint64_t format = (seed + seed / 63) % N_KV;
     s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
     s->opts.exact = s->bits && (seed / 27 + seed) % 4 == 3;
+    s->opts.activations = (ek_activations)(seed / 5 % 4 % 3); /* auto as often as 8 and 16 together */
     s->n = sizes[draw(s, 4) % 6];
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
     for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
@@ -104,9 +105,10 @@ void scene_close(scene *s)
 
 void scene_describe(const scene *s, char *out, size_t room)
 {
-    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape, s->bits ? s->bits : 16,
-             s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format),
-             s->n, s->embedding ? ", spans" : "");
+    snprintf(out, room, "%s, %d bits%s, activations %s, keys %s, values %s, %d requests%s", s->shape,
+             s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", ek_activations_name(s->opts.activations),
+             ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format), s->n,
+             s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
