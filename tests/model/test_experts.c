@@ -14,7 +14,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "model/pass.h"
+#include "model/moe.h"
 
 enum { ROWS = 11, MAX = 256 };
 
