@@ -87,12 +87,16 @@ $B/evenkeel: $(call libs,cli)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
-# folder are linked into each of them.
+# folder are linked into each of them, and from tests/support (an archive) what it calls.
 TEST_DIRS := $(filter-out tests/clients/,$(sort $(dir $(wildcard tests/*/test_*.c))))
+TEST_SUPPORT := $B/lib/test_support.a
+$(TEST_SUPPORT): $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
+	@mkdir -p $(@D)
+	@rm -f $@ && $(AR) rcs $@ $^
 TEST_BINS :=
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
-$B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(call libs,$1)
+$B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)
 	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))

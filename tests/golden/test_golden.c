@@ -8,8 +8,14 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../support/checkpoint.h"
 #include "../support/pages.h"
+#include "base/buf.h"
 #include "base/cpu.h"
 #include "base/log.h"
 

@@ -7,8 +7,15 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../support/hashed.h"
 #include "../support/pages.h"
+#include "base/buf.h"
+#include "tensor/dtype.h"
 #include "base/cpu.h"
 #include "base/log.h"
 

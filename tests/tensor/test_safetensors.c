@@ -6,7 +6,11 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <string.h>
+
 #include "../support/safetensors.h"
+#include "base/buf.h"
 #include "tensor/checkpoint.h"
 
 typedef struct seen {
