@@ -104,6 +104,7 @@ $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 
 tests: $(TEST_BINS)
 test-%: ## the unit tests of one layer: make test-ops
+	$(if $(filter $B/tests/$*/%,$(TEST_BINS)),,$(error tests/$* has no test programs))
 	@$(MAKE) --no-print-directory $(filter $B/tests/$*/%,$(TEST_BINS))
 	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 
