@@ -1,7 +1,7 @@
 # evenkeel: the only build file. `make help` lists the targets.
 #
-# Layers, left to right; a file includes its own layer and those to its left (tools/check/includes.sh
-# enforces it). One archive a layer, so that a layer's tests build without the layers to its right.
+# Layers, left to right; a file includes its own layer and those to its left (tools/check/check_includes.sh
+# enforces it). One archive per layer, so that a layer's tests build without the layers to its right.
 SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
@@ -60,14 +60,14 @@ SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
-# One short line a file; `make V=1` shows the commands.
+# One short line per file; `make V=1` shows the commands.
 say = $(if $(V),,@echo "  $1" && )
 
 .PHONY: all help setup check demo asan ubsan tsan fuzz docs eval clean distclean quick
 all: $B/evenkeel
 
 help: ## list targets
-	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z% -]+:.*##' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## install the Debian packages that are missing
 	@tools/setup.sh
