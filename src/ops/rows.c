@@ -88,9 +88,9 @@ static void add_scale(float *y, const float *a, const float *b, float s, int n)
 static int argmax(const float *x, int n)
 {
     int best = 0;
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (int i = 0; i < n; i++)
-        if (x[i] > most) most = x[i], best = i;
+        if (x[i] > max) max = x[i], best = i;
     return best;
 }
 
@@ -106,8 +106,8 @@ void ek_row_init(ek_row_ops *ops, unsigned cpu)
 
 void ek_softmax(float *prob, const float *x, int n)
 {
-    float most = x[argmax(x, n)];
-    for (int i = 0; i < n; i++) prob[i] = ek_exp(x[i] - most);
+    float max = x[argmax(x, n)];
+    for (int i = 0; i < n; i++) prob[i] = ek_exp(x[i] - max);
     float total = sum(prob, n);
     for (int i = 0; i < n; i++) prob[i] /= total;
 }
