@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """End-to-end tests of `evenkeel serve`: e2e.py PROGRAM MODEL [NAME...]
 
-MODEL is a checkpoint folder. Prints a line a test and closes with `N passed, N failed`."""
+MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
 import json, socket, sys, threading, time, traceback
 
 from client import Server, assemble

@@ -1,4 +1,4 @@
-/* The promise at the level of one forward pass: chunks, company, threads and instruction set
+/* The promise at the level of one forward pass: chunks, other rows, threads and instruction set
  * leave every bit of every logit as it is. */
 #include <setjmp.h>
 #include <stdarg.h>
