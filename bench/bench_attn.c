@@ -75,7 +75,7 @@ static void fail_on(ek_err err)
 static void bench(const setup *s, const char *name, int heads, int kv_heads, int dim, int window, int depth,
                   int n_views, int n_rows)
 {
-    ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim, window};
+    ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim};
     ek_attn *a;
     fail_on(ek_attn_plan(&a, s->cpu, &shape));
     size_t block = ek_kv_block_bytes(s->k, s->v, kv_heads, dim);
@@ -93,9 +93,9 @@ static void bench(const setup *s, const char *name, int heads, int kv_heads, int
     ek_attn_row *rows = ek_alloc(sizeof *rows * (size_t)total);
     double keys = 0;
     for (int i = 0; i < total; i++) {
-        int pos = depth - n_rows + i % n_rows;
-        rows[i] = (ek_attn_row){i / n_rows, pos};
-        keys += window && pos >= window ? window : pos + 1;
+        int end = depth - n_rows + i % n_rows + 1, lo = window && end > window ? end - window : 0;
+        rows[i] = (ek_attn_row){i / n_rows, lo, end};
+        keys += end - lo;
     }
     size_t width = (size_t)heads * (size_t)dim;
     float *q = ek_alloc_big(sizeof *q * width * (size_t)total), *o = ek_alloc_big(sizeof *o * width * (size_t)total);

@@ -115,7 +115,7 @@ static void engine_call(products *p, int i, int rows, int limbs)
 {
     ek_acts a;
     ek_linear w = p->engine[i];
-    ek_linear_set_limbs(&w, limbs);
+    ek_linear_set_acts(&w, (ek_act_form){limbs, w.a_group});
     ek_acts_bind(&a, p->mem, p->x, K, rows, K);
     ek_linear_forward(&p->ops, p->pool, &w, &a, p->y, N);
 }
@@ -164,9 +164,10 @@ static void bench_products(ek_pool *pool, unsigned cpu)
     p.w.biases = ek_view_2d(noise(N * K / GROUP * 2, 0xbfffbfffbfffbfff), EK_TYPE_BF16, N, K / GROUP);
     for (int i = 0; i < COPIES; i++) {
         ek_linear *w = &p.engine[i];
-        if (ek_linear_plan_affine(w, cpu, N, K, BITS, GROUP, EK_BF16, true) != EK_OK ||
-            !(w->data = ek_alloc_big(w->bytes)) ||
-            ek_linear_pack_affine(w, 0, N, p.w.codes.data, p.w.scales.data, p.w.biases.data, EK_BF16) != EK_OK) {
+        ek_weight_data data = {.n = N, .k = K, .plane = {p.w.codes.data, p.w.scales.data, p.w.biases.data}};
+        if (ek_weight_type_affine(&data.type, BITS, GROUP, EK_BF16, true) != EK_OK ||
+            ek_linear_plan(w, cpu, N, K, data.type) != EK_OK || !(w->data = ek_alloc_big(w->bytes)) ||
+            ek_linear_pack(w, 0, &data) != EK_OK) {
             printf("%s\n", ek_err_text());
             exit(1);
         }

@@ -88,13 +88,14 @@ typedef struct setup {
 static void bench(setup *s, int n, int k, int rows, int limbs)
 {
     static ek_linear w[MAX_COPIES];
-    ek_err err = s->bits == 16 ? ek_linear_plan_float(&w[0], s->cpu, n, k, EK_W_BF16)
-                               : ek_linear_plan_affine(&w[0], s->cpu, n, k, s->bits, s->group, EK_BF16, true);
+    const ek_weight_type *type = ek_weight_type_float(EK_BF16);
+    ek_err err = s->bits == 16 ? EK_OK : ek_weight_type_affine(&type, s->bits, s->group, EK_BF16, true);
+    if (!err) err = ek_linear_plan(&w[0], s->cpu, n, k, type);
     if (err != EK_OK) {
         printf("%s\n", ek_err_text());
         exit(1);
     }
-    if (s->bits != 16) ek_linear_set_limbs(&w[0], limbs);
+    if (s->bits != 16) ek_linear_set_acts(&w[0], (ek_act_form){limbs, w[0].a_group});
     int copies = (int)(arena_bytes / w[0].bytes);
     if (copies == 0) return; /* larger than the arena */
     if (copies > MAX_COPIES) copies = MAX_COPIES;

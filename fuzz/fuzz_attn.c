@@ -43,8 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                         data[6] / 16 % EK_KV_FORMAT_COUNT,
                         kv * (1 + data[1] % 9),
                         kv,
-                        4 + 4 * (data[2] % 18),
-                        window};
+                        4 + 4 * (data[2] % 18)};
     int n_rows = 1 + data[7] % MAX_ROWS, n_pages = MAX_KEYS / EK_PAGE_TOKENS;
     n_rows = n_rows > last + 1 ? last + 1 : n_rows;
     size_t block = ek_kv_block_bytes(sh.k_format, sh.v_format, kv, sh.head_dim), bytes = block * (size_t)n_pages;
@@ -53,7 +52,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (int i = 0; i < n_pages; i++) page[i] = pool + block * (size_t)i;
     ek_kv_view view = {page, 0};
     ek_attn_row rows[MAX_ROWS];
-    for (int r = 0; r < n_rows; r++) rows[r] = (ek_attn_row){0, last - n_rows + 1 + r};
+    for (int r = 0; r < n_rows; r++) {
+        int end = last - n_rows + 2 + r, lo = window && end > window ? end - window : 0;
+        /* every other input: rows see a block that ends with the last of them */
+        rows[r] = (ek_attn_row){0, lo, data[7] / MAX_ROWS % 2 ? last + 1 : end};
+    }
     size_t width = (size_t)sh.n_heads * (size_t)sh.head_dim;
     float *q = ek_alloc(sizeof *q * width * (size_t)n_rows);
     for (size_t i = 0; i < width * (size_t)n_rows; i++) q[i] = (float)(int32_t)ek_mix64(i + data[7]) * 0x1p-30f;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/plain.h"
+#include "lib/attn_plain.h"
 #include "lib/sdpa.h"
 #include "ops/math.h"
 
@@ -151,8 +151,8 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
         }
         b.ahead = s->keys.direct && base + j0 + ahead < s->n_keys ? ahead * s->keys.dense.stride[2] : 0;
         b.e = space->e + j0;
-        if (s->pairs) s->k->scores_bf16(&b);
-        else s->k->scores(&b);
+        if (s->pairs) s->k->attn.scores_bf16(&b);
+        else s->k->attn.scores(&b);
     }
 }
 
@@ -226,14 +226,14 @@ static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, cons
             __builtin_prefetch(soon + at, 0, 2);
         if (!(v->live >> i & 1)) continue;
         float *e = leaf->e + i * EK_SEGMENT;
-        if (s->k->weights_bf16) {
-            s->k->weights_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->m[i], &leaf->l[i]);
+        if (s->k->attn.weights_bf16) {
+            s->k->attn.weights_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->m[i], &leaf->l[i]);
             continue;
         }
         ek_attn_leaf one = {.n_q = 1, .head_dim = s->dim, .from = {v->from[i]}, .to = {v->to[i]}, .e = e};
-        s->k->weights(&one);
+        s->k->attn.weights(&one);
         leaf->m[i] = one.m[0];
-        s->k->round_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
+        s->k->attn.round_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
     }
 }
 
@@ -262,8 +262,8 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
             if (bytes > early) r.soon += early, r.soon_bytes = bytes - early;
         }
         r.e = space->e + i * EK_SEGMENT + j, r.p = space->p + i * EK_SEGMENT + j;
-        if (s->pairs) s->k->values_bf16(&r);
-        else s->k->values(&r);
+        if (s->pairs) s->k->attn.values_bf16(&r);
+        else s->k->attn.values(&r);
     }
 }
 
@@ -330,7 +330,7 @@ unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_sp
     memcpy(leaf.from, v.from, sizeof v.from);
     memcpy(leaf.to, v.to, sizeof v.to);
     if (s->pairs) weigh_pairs(s, t, base, &v, &leaf, space->p);
-    else s->k->weights(&leaf);
+    else s->k->attn.weights(&leaf);
     hide_again(t, &v, &leaf, s->pairs ? space->p : NULL);
     for (int i = 0; i < t->n_q; i++) {
         out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];

@@ -81,7 +81,7 @@ static void combine(const lib_sdpa *s, const lib_node *earlier, lib_node *later,
     float fa = factor((int64_t)ma - m), fb = factor((int64_t)mb - m);
     later->l[i] = earlier->l[i] * fa + later->l[i] * fb;
     later->m[i] = m;
-    s->k->combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, (int)s->ldo); /* in the kernel's order */
+    s->k->attn.combine(later->o + i * s->ldo, earlier->o + i * s->ldo, fb, fa, (int)s->ldo); /* in the kernel's order */
 }
 
 /* A node of 2^level leaves, a whole branch of the tree, behind count leaves. */
@@ -129,7 +129,7 @@ static void finish(const lib_sdpa *s, const lib_tile *t, lib_node *stack, unsign
         else sum = &stack[level];
     }
     for (int d = 0; d < s->ldo; d++) row[d] = sum ? (sum->o[i * s->ldo + d] + 0.0f) / sum->l[i] : 0.0f;
-    if (s->pairs && s->k->order_bf16) s->k->order_bf16(row, s->dim);
+    if (s->pairs && s->k->attn.order_bf16) s->k->attn.order_bf16(row, s->dim);
     uint8_t *to = s->y.data + t->b * s->y.stride[0] + lib_query_head(s, t, i) * s->y.stride[1] +
                   lib_query_row(s, t, i) * s->y.stride[2];
     lib_store(s->k, to, s->y.type, s->y.stride[3], row, s->dim);

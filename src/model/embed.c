@@ -15,7 +15,7 @@ static void embed_row(const ek_pass *p, int r, int worker)
     m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (m->n_rotated[k])
-            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->row[r].pos);
+            ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), m->rope[k], m->n_rotated[k], s->pos[r]);
 }
 
 /* Layers [first, first + n) of one token's inputs: ctx holds their projections. */
@@ -23,7 +23,7 @@ static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first,
 {
     const ek_model *m = p->m;
     int size = m->config.per_layer_size;
-    ek_table_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
+    ek_embedding_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
     m->rows.scale(temp, sqrtf((float)size), n * size);
     m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
     for (int i = 0; i < n; i++)

@@ -79,7 +79,7 @@ static void store_rows(const ek_pass *p, int first, int end)
 {
     const ek_scratch *s = p->s;
     for (int r = first; r < end; r++)
-        ek_attn_store(p->m->attn[config_of(p)->kind], &s->view[s->row[r].view], s->row[r].pos, ek_at(&s->k, r),
+        ek_attn_store(p->m->attn[config_of(p)->kind], &s->view[s->row[EK_FULL][r].view], s->pos[r], ek_at(&s->k, r),
                       ek_at(&s->v, r));
 }
 
@@ -120,8 +120,8 @@ static void drop_rows(ek_pass *p)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             keep(&s->cos[k], i, from);
             keep(&s->sin[k], i, from);
+            s->row[k][i] = s->row[k][from];
         }
-        s->row[i] = s->row[from];
     }
     p->n = p->n_want;
 }
@@ -167,7 +167,7 @@ static void attend(const ek_pass *p)
     const ek_model *m = p->m;
     ek_scratch *s = p->s;
     const ek_layer_config *l = config_of(p);
-    ek_attn_run(m->attn[l->kind], m->pool, s->view, s->row, p->n, s->q.at, s->q.ld, s->o.at, s->o.ld, s->attn);
+    ek_attn_run(m->attn[l->kind], m->pool, s->view, s->row[l->kind], p->n, s->q.at, s->q.ld, s->o.at, s->o.ld, s->attn);
     ek_acts o = ek_read_rows(p, &s->o, m->config.n_heads * l->head_dim);
     ek_project(p, &weights_of(p)->o, &o, &s->y);
     ek_each_row(p, after_attention);
@@ -322,7 +322,10 @@ static void take_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *
         if (!same) s->seq[p->n_views++] = &seqs[rows[r].seq];
         if (!same || rows[r].pos % EK_PAGE_TOKENS == 0) s->store[p->n_store++] = r;
         if (rows[r].wants_logits) s->want[p->n_want++] = r;
-        s->row[r] = (ek_attn_row){p->n_views - 1, rows[r].pos};
+        int view = p->n_views - 1, pos = rows[r].pos, lo = pos + 1 - p->m->config.sliding_window;
+        s->row[EK_FULL][r] = (ek_attn_row){view, 0, pos + 1};
+        s->row[EK_SLIDING][r] = (ek_attn_row){view, lo > 0 ? lo : 0, pos + 1};
+        s->pos[r] = pos;
         s->id[r] = rows[r].token;
     }
     s->store[p->n_store] = n_rows;

@@ -46,9 +46,9 @@ struct ek_scratch {
     ek_buffer h, x, q, k, v, o, y, gate, up;
     ek_buffer per_layer_head, per_layer_tail, token; /* token: a row a thread */
     ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
-    ek_attn_row *row;
-    int32_t *id, *want; /* tokens; rows that want logits */
-    const ek_seq **seq; /* of each view */
+    ek_attn_row *row[EK_KIND_COUNT]; /* what each row sees in layers of a kind */
+    int32_t *id, *pos, *want;        /* tokens, positions; rows that want logits */
+    const ek_seq **seq;              /* of each view */
     ek_kv_view *view;
     int *store; /* first row of each group of rows that share a page */
     void *acts, *attn;

@@ -79,8 +79,9 @@ static void lay_out(ek_scratch *s, arena *a)
         s->cos[k] = take_rows(a, n, m->n_rotated[k]);
         s->sin[k] = take_rows(a, n, m->n_rotated[k]);
     }
-    s->row = take(a, (size_t)n, sizeof *s->row);
+    for (int k = 0; k < EK_KIND_COUNT; k++) s->row[k] = take(a, (size_t)n, sizeof *s->row[k]);
     s->id = take(a, (size_t)n, sizeof *s->id);
+    s->pos = take(a, (size_t)n, sizeof *s->pos);
     s->want = take(a, (size_t)n, sizeof *s->want);
     s->seq = take(a, (size_t)n, sizeof *s->seq);
     s->view = take(a, (size_t)n, sizeof *s->view);

@@ -1,7 +1,8 @@
 /* Attention of a batch of rows over paged keys and values.
  *
- * Row r asks with n_heads queries of head_dim at absolute position pos and sees the keys of
- * its own view at [lo, pos]: lo = 0 in full layers, max(0, pos - W + 1) in sliding ones.
+ * Row r asks with n_heads queries of head_dim and sees the keys of its own view at absolute
+ * positions [lo, end), lo < end: the caller decides what a row sees (all before it, a window, a
+ * block whose rows see each other), and its own position is of no interest here.
  * Query head h reads KV head h / (n_heads / n_kv_heads). Scale 1.
  *
  * Contract (docs/NUMERICS.md 5): segments of 256 keys aligned to position 0; score by one fma
@@ -13,8 +14,8 @@
  * power-of-two factors (0 below 2^-125). Result (o + 0) / l: the zero turns -0 into +0. Keys and values
  * are decoded element by element before the fma, but for 16-bit codes: chains run over the codes, the
  * sum of a score's chains is multiplied by the key's scale, and e_j by the value's (e_j s_j enters the
- * fma, e_j enters l). Keys outside [lo, pos] contribute nothing: neither
- * they nor unwritten slots reach an addition.
+ * fma, e_j enters l). Keys outside [lo, end) contribute nothing: neither they nor unwritten slots
+ * reach an addition.
  * Tiles over rows, heads and segments, threads and ISA never change a bit.
  * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */
 #ifndef EK_OPS_ATTN_H
@@ -24,10 +25,9 @@
 #include "ops/kv.h"
 
 typedef struct ek_attn_shape {
-    ek_layer_kind kind;
+    ek_layer_kind kind; /* for messages */
     ek_kv_format k_format, v_format;
     int n_heads, n_kv_heads, head_dim;
-    int window; /* W; 0 for full layers */
 } ek_attn_shape;
 
 typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load */
@@ -36,7 +36,8 @@ typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load *
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
 void ek_attn_free(ek_attn *a);
 
-/* Bytes of scratch for at most max_rows rows seeing at most max_keys keys on n_threads. */
+/* Bytes of scratch for at most max_rows rows, none of which sees beyond position max_keys - 1, on
+ * n_threads. */
 size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
 
 /* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
@@ -46,12 +47,12 @@ size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v);
 
 typedef struct ek_attn_row {
-    int view; /* index into views */
-    int pos;
+    int view;    /* index into views */
+    int lo, end; /* positions it sees: [lo, end), all written */
 } ek_attn_row;
 
-/* o[r] (n_heads x head_dim) for every row; q likewise. Rows of one view should be adjacent
- * (speed only). scratch is 64-byte aligned. */
+/* o[r] (n_heads x head_dim) for every row; q likewise. Rows of one view should be adjacent and in
+ * order of what they see (speed only). scratch is 64-byte aligned. */
 void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const ek_attn_row *rows, int n_rows,
                  const float *q, ptrdiff_t ldq, float *o, ptrdiff_t ldo, void *scratch);
 

@@ -5,7 +5,7 @@
  * kind. Within a page a layer is a block; within a block each KV head has
  *     K  [head_dim][64]   element (d, slot): a score is a lane per key, d ascending
  *     V  [64][head_dim]   element (slot, d): an output is a lane per d, keys ascending
- * in the layer's formats; where 8 and 4 bits keep their scales: ops/kv_layout.h. A token is written
+ * in the layer's formats; where codes and scales lie in detail: ops/kv_codec.h. A token is written
  * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
  * never written hold anything; no kernel lets them reach an addition. The cache hands out page
  * tables, the model reads through them. */
@@ -19,19 +19,35 @@
 
 enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
 
-typedef enum ek_kv_format {
-    EK_KV_F32,
-    EK_KV_F16,
-    EK_KV_BF16,
-    EK_KV_I16,
-    EK_KV_Q8,
-    EK_KV_Q4,
-    EK_KV_FORMAT_COUNT
-} ek_kv_format;
+/* The formats, one row each. How a rule stores and reads an element: ops/kv_codec.h.
+ *
+ * X(id, name, rule, bits, group)
+ *   name   what `--kv` takes
+ *   rule   EK_KV_FLOAT      the element itself, in 32 bits
+ *          EK_KV_HALF       binary16, to nearest even, held at 65504
+ *          EK_KV_BFLOAT     bf16, to nearest even
+ *          EK_KV_TOKEN      signed codes c, one f32 scale s per token and head: s * c
+ *          EK_KV_SYMMETRIC  signed codes, one f16 scale per group: s * c
+ *          EK_KV_AFFINE     unsigned codes, f16 scale and bias per group: fma(s, c, b)
+ *   bits   of an element or of its code
+ *   group  neighbouring dims that share a scale; 0: no groups
+ * A row is a format everywhere: names, sizes, storing, the definition of attention, kernels, tests. An instruction
+ * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). */
+#define EK_KV_FORMATS(X)                 \
+    X(F32, "f32", EK_KV_FLOAT, 32, 0)    \
+    X(F16, "f16", EK_KV_HALF, 16, 0)     \
+    X(BF16, "bf16", EK_KV_BFLOAT, 16, 0) \
+    X(I16, "16", EK_KV_TOKEN, 16, 0)     \
+    X(Q8, "8", EK_KV_SYMMETRIC, 8, 32)   \
+    X(Q4, "4", EK_KV_AFFINE, 4, 32)
+
+#define EK_KV_ID(id, name, rule, bits, group) EK_KV_##id,
+typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_format;
+#undef EK_KV_ID
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* "16", "f16", "bf16", "f32", "8", "4" or "K:V"; EINVAL lists what there is. */
+/* The name of a row, or two of them as "K:V"; EINVAL lists what there is. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */
@@ -47,6 +63,13 @@ typedef struct ek_kv_view {
     uint8_t *const *page;
     size_t offset; /* of the layer's block in a page */
 } ek_kv_view;
+
+/* The layer's block of page `index`, or NULL. The only place that knows how a view finds its pages. */
+static inline uint8_t *ek_kv_view_block(const ek_kv_view *view, int index)
+{
+    uint8_t *page = view->page[index];
+    return page ? page + view->offset : NULL;
+}
 
 /* What the cache must know of a model: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {

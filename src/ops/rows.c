@@ -6,22 +6,15 @@
 #include "ops/math.h"
 #include "ops/tree.h"
 
-enum { LANES = 16, BLOCK = 256 };
-
-static float add_lanes(float *lane)
-{
-    for (int apart = LANES / 2; apart > 0; apart /= 2)
-        for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
-    return lane[0];
-}
+enum { BLOCK = 256 };
 
 static float sum_squares(const float *x, int n)
 {
     ek_tree tree = {.count = 0};
     for (int b = 0; b < n; b += BLOCK) {
-        float lane[LANES] = {0};
-        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % LANES] = fmaf(x[i], x[i], lane[i % LANES]);
-        ek_tree_push(&tree, add_lanes(lane));
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] = fmaf(x[i], x[i], lane[i % EK_LANES]);
+        ek_tree_push(&tree, ek_add_lanes(lane));
     }
     return ek_tree_sum(&tree);
 }
@@ -30,9 +23,9 @@ static float sum(const float *x, int n)
 {
     ek_tree tree = {.count = 0};
     for (int b = 0; b < n; b += BLOCK) {
-        float lane[LANES] = {0};
-        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % LANES] += x[i];
-        ek_tree_push(&tree, add_lanes(lane));
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] += x[i];
+        ek_tree_push(&tree, ek_add_lanes(lane));
     }
     return ek_tree_sum(&tree);
 }
@@ -106,7 +99,7 @@ void ek_row_init(ek_row_ops *ops, unsigned cpu)
 
 void ek_softmax(float *prob, const float *x, int n)
 {
-    float max = x[argmax(x, n)];
+    const float max = x[argmax(x, n)];
     for (int i = 0; i < n; i++) prob[i] = ek_exp(x[i] - max);
     float total = sum(prob, n);
     for (int i = 0; i < n; i++) prob[i] /= total;

@@ -220,21 +220,17 @@ static void test_engine(void **state)
             ek_linear_ops ops;
             ek_acts a;
             ek_linear_init(&ops, ek_cpu_detect());
-            if (p == EK_EXACT) {
-                assert_int_equal(ek_linear_plan_float(&l, ek_cpu_detect(), N, K, EK_W_F32), EK_OK);
-                l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_widened(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16,
-                                                        forms[f].bits, forms[f].group),
-                                 EK_OK);
-            } else {
-                assert_int_equal(
-                    ek_linear_plan_affine(&l, ek_cpu_detect(), N, K, forms[f].bits, forms[f].group, EK_BF16, true),
-                    EK_OK);
-                assert_int_equal(ek_linear_set_limbs(&l, p == EK_INT16 ? 2 : 1), EK_OK);
-                l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_affine(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16),
-                                 EK_OK);
-            }
+            const ek_weight_type *type;
+            assert_int_equal(ek_weight_type_affine(&type, forms[f].bits, forms[f].group, EK_BF16, true), EK_OK);
+            const ek_weight_data data = {
+                .type = type, .n = N, .k = K, .plane = {q.codes.data, q.scales.data, q.biases.data}};
+            const bool exact = p == EK_EXACT;
+            assert_int_equal(ek_linear_plan(&l, ek_cpu_detect(), N, K, exact ? ek_weight_type_float(EK_F32) : type),
+                             EK_OK);
+            if (!exact)
+                assert_int_equal(ek_linear_set_acts(&l, (ek_act_form){p == EK_INT16 ? 2 : 1, l.a_group}), EK_OK);
+            l.data = ref_take(l.bytes);
+            assert_int_equal(ek_linear_pack(&l, 0, &data), EK_OK);
             ek_acts_bind(&a, ref_take(ek_acts_bytes(M, K)), x.data, K, M, K);
             ek_linear_forward(&ops, NULL, &l, &a, e.data, N);
             MUST(ek_quantized_matmul(y, x, &q, true, p));

@@ -355,8 +355,7 @@ static void test_engine(void **state)
                                        .v_format = format,
                                        .n_heads = H,
                                        .n_kv_heads = HKV,
-                                       .head_dim = dim,
-                                       .window = window};
+                                       .head_dim = dim};
                 ek_attn *a;
                 assert_int_equal(ek_attn_plan(&a, ek_cpu_detect(), &shape), EK_OK);
                 size_t bytes = ek_kv_block_bytes(format, format, HKV, dim);
@@ -375,7 +374,10 @@ static void test_engine(void **state)
                 ek_attn_row row[QL];
                 float *q = ref_take(sizeof *q * QL * H * (size_t)dim);
                 ek_view o = ref_new(EK_TYPE_F32, 3, QL, H, dim), qv = ek_view_3d(q, EK_TYPE_F32, QL, H, dim);
-                for (int i = 0; i < QL; i++) row[i] = (ek_attn_row){0, KL - QL + i};
+                for (int i = 0; i < QL; i++) {
+                    int end = KL - QL + i + 1;
+                    row[i] = (ek_attn_row){0, window ? end - window : 0, end};
+                }
                 ek_view heads_first = ek_view_swap(qv, 0, 1), queries = s.q;
                 queries.n_dims = 3;
                 memmove(queries.dim, queries.dim + 1, 3 * sizeof queries.dim[0]),

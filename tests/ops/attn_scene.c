@@ -8,30 +8,36 @@
 #include "ops/math.h"
 #include "tensor/dtype.h"
 
-const ek_attn_shape shapes[N_SHAPES] = {
-    {EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64, 0},      {EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48, 0},
-    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12, 5}, {EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20, 64},
-    {EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16, 0},    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36, 300},
-    {EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32, 256},
-    {EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512, 0},   {EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256, 1},
-    {EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24, 0},    {EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8, 1024},
-    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36, 300},
-    {EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48, 0},        {EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12, 5},
-    {EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20, 0},       {EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288, 700},
-    {EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0},         {EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64, 0},
-    {EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20, 300}, {EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12, 0},
-    {EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256, 64}, {EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64, 0},
-    {EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20, 300}, {EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512, 0},
-    {EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12, 0},
+const attn_case cases[N_CASES] = {
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64}, 0},      {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12}, 5}, {{EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20}, 64},
+    {{EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16}, 0},    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36}, 300},
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4}, 0},       {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32}, 256},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512}, 0},   {{EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256}, 1},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24}, 0},    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8}, 1024},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64}, 0},        {{EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36}, 300},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48}, 0},        {{EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12}, 5},
+    {{EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20}, 0},       {{EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288}, 700},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4}, 0},         {{EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64}, 0},
+    {{EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20}, 300}, {{EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12}, 0},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256}, 64}, {{EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64}, 0},
+    {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20}, 300}, {{EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512}, 0},
+    {{EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12}, 0},
 };
 
-const char *shape_text(const ek_attn_shape *s)
+const char *case_text(const attn_case *c)
 {
     static char text[128];
+    const ek_attn_shape *s = &c->shape;
     snprintf(text, sizeof text, "%s %s:%s heads %d/%d dim %d window %d", s->kind == EK_FULL ? "full" : "sliding",
              ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->n_heads, s->n_kv_heads, s->head_dim,
-             s->window);
+             c->window);
     return text;
+}
+
+ek_attn_row row_at(const attn_case *c, int view, int pos)
+{
+    return (ek_attn_row){view, c->window && pos >= c->window ? pos - c->window + 1 : 0, pos + 1};
 }
 
 /* What a format makes of the n elements that share a scale: the rules of ops/kv.h once more. */
@@ -144,7 +150,7 @@ float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_
     assert_int_equal(ek_attn_plan(&a, cpu, shape), EK_OK);
     int n_keys = 0;
     for (int r = 0; r < n_rows; r++)
-        if (rows[r].pos >= n_keys) n_keys = rows[r].pos + 1;
+        if (rows[r].end > n_keys) n_keys = rows[r].end;
     size_t bytes = ek_attn_scratch_bytes(a, n_rows, n_keys, ek_pool_threads(pool));
     void *scratch = check_alloc(bytes);
     memset(scratch, 0xff, bytes); /* NaN: what was not written must not be read */
@@ -159,13 +165,13 @@ float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_
 
 /* softmax(q k) v in float64, with the error bound of the float32 computation: every score within
  * (terms + few) eps of sum |q k|, and o within its share of sum p |v|. */
-void reference(const scene *s, int pos, const float *q, int head, double *o, double *tol)
+void reference(const scene *s, const ek_attn_row *row, const float *q, int head, double *o, double *tol)
 {
     const ek_attn_shape *sh = &s->shape;
     int dim = sh->head_dim, kv = head / (sh->n_heads / sh->n_kv_heads);
-    int lo = sh->window && pos >= sh->window ? pos - sh->window + 1 : 0;
-    double *score = malloc(sizeof *score * (size_t)(pos + 1)), most = -INFINITY, slack = 0, total = 0;
-    for (int j = lo; j <= pos; j++) {
+    int lo = row->lo, end = row->end;
+    double *score = malloc(sizeof *score * (size_t)end), most = -INFINITY, slack = 0, total = 0;
+    for (int j = lo; j < end; j++) {
         const float *k = s->k + ((size_t)j * (size_t)sh->n_kv_heads + (size_t)kv) * (size_t)dim;
         double sum = 0, mass = 0;
         for (int d = 0; d < dim; d++) sum += (double)q[d] * k[d], mass += fabs((double)q[d] * k[d]);
@@ -173,11 +179,11 @@ void reference(const scene *s, int pos, const float *q, int head, double *o, dou
         if (sum > most) most = sum;
         if (mass > slack) slack = mass;
     }
-    for (int j = lo; j <= pos; j++) total += score[j] = exp(score[j] - most);
-    double share = 0x1p-24 * (2.0 * (dim + 4) * slack + pos - lo + 40);
+    for (int j = lo; j < end; j++) total += score[j] = exp(score[j] - most);
+    double share = 0x1p-24 * (2.0 * (dim + 4) * slack + end - lo + 39);
     for (int d = 0; d < dim; d++) {
         double sum = 0, mass = 0;
-        for (int j = lo; j <= pos; j++) {
+        for (int j = lo; j < end; j++) {
             double v = s->v[((size_t)j * (size_t)sh->n_kv_heads + (size_t)kv) * (size_t)dim + (size_t)d];
             sum += score[j] / total * v, mass += score[j] / total * fabs(v);
         }
@@ -262,11 +268,10 @@ static void contract_tree(const scene *s, const float *q, int kv, int lo, int hi
     for (int d = 0; d < s->shape.head_dim; d++) out->o[d] = out->o[d] * fa + b.o[d] * fb;
 }
 
-void contract(const scene *s, int pos, const float *q, int head, float *out)
+void contract(const scene *s, const ek_attn_row *row, const float *q, int head, float *out)
 {
-    int kv = head / (s->shape.n_heads / s->shape.n_kv_heads), w = s->shape.window;
-    int lo = w && pos - w + 1 > 0 ? pos - w + 1 : 0;
+    int kv = head / (s->shape.n_heads / s->shape.n_kv_heads), lo = row->lo, end = row->end;
     leaf sum;
-    contract_tree(s, q, kv, lo, pos + 1, lo / 256, pos / 256 - lo / 256 + 1, &sum);
+    contract_tree(s, q, kv, lo, end, lo / 256, (end - 1) / 256 - lo / 256 + 1, &sum);
     for (int d = 0; d < s->shape.head_dim; d++) out[d] = (sum.o[d] + 0.0f) / sum.l;
 }

@@ -7,6 +7,19 @@
 #include "check.h"
 #include "ops/attn.h"
 
+/* A shape, and how far back its rows see in the tests that ask at a position. */
+typedef struct attn_case {
+    ek_attn_shape shape;
+    int window; /* 0: to the beginning */
+} attn_case;
+
+enum { N_CASES = 27 };
+extern const attn_case cases[N_CASES];
+const char *case_text(const attn_case *c);
+
+/* The row at pos that sees what is before it, within the window. */
+ek_attn_row row_at(const attn_case *c, int view, int pos);
+
 /* One sequence with keys and values at [0, n_keys), its pages full of garbage elsewhere. */
 typedef struct scene {
     ek_attn_shape shape;
@@ -37,11 +50,7 @@ float *queries(const ek_attn_shape *shape, int n_rows, uint64_t seed);
 float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
               int n_rows, const float *q);
 
-void reference(const scene *s, int pos, const float *q, int head, double *o, double *tol);
-void contract(const scene *s, int pos, const float *q, int head, float *out);
-
-enum { N_SHAPES = 27 };
-extern const ek_attn_shape shapes[N_SHAPES];
-const char *shape_text(const ek_attn_shape *s);
+void reference(const scene *s, const ek_attn_row *row, const float *q, int head, double *o, double *tol);
+void contract(const scene *s, const ek_attn_row *row, const float *q, int head, float *out);
 
 #endif

@@ -16,20 +16,20 @@ static void test_right(void **state)
 {
     (void)state;
     double o[512], tol[512];
-    for (int i = 0; i < N_SHAPES; i++) {
-        const ek_attn_shape *sh = &shapes[i];
+    for (int i = 0; i < N_CASES; i++) {
+        const ek_attn_shape *sh = &cases[i].shape;
         scene s;
         scene_open(&s, sh, LONGEST, 0, 100 + (uint64_t)i);
         float *q = queries(sh, N_EDGES, 7);
         ek_attn_row rows[N_EDGES];
-        for (int r = 0; r < N_EDGES; r++) rows[r] = (ek_attn_row){0, edges[r]};
+        for (int r = 0; r < N_EDGES; r++) rows[r] = row_at(&cases[i], 0, edges[r]);
         float *got = attend(0, NULL, sh, &s.view, rows, N_EDGES, q);
         for (int r = 0; r < N_EDGES; r++)
             for (int h = 0; h < sh->n_heads; h++) {
                 size_t at = (size_t)r * q_width(sh) + (size_t)h * (size_t)sh->head_dim;
-                reference(&s, rows[r].pos, q + at, h, o, tol);
+                reference(&s, &rows[r], q + at, h, o, tol);
                 check_near("attn", "scalar", o, got + at, (size_t)sh->head_dim, tol, "%s pos %d head %d",
-                           shape_text(sh), rows[r].pos, h);
+                           case_text(&cases[i]), edges[r], h);
             }
         free(got);
         free(q);
@@ -41,8 +41,8 @@ static void test_right(void **state)
 static void test_isas(void **state)
 {
     (void)state;
-    for (int i = 0; i < N_SHAPES; i++) {
-        const ek_attn_shape *sh = &shapes[i];
+    for (int i = 0; i < N_CASES; i++) {
+        const ek_attn_shape *sh = &cases[i].shape;
         float *q = queries(sh, N_EDGES, 7);
         for (int garbage = 0; garbage < 4; garbage++)
             for (int n_keys = garbage ? 1 : LONGEST; n_keys <= LONGEST; n_keys += 205) {
@@ -50,13 +50,13 @@ static void test_isas(void **state)
                 scene_open(&s, sh, n_keys, garbage, 100 + (uint64_t)i);
                 ek_attn_row rows[N_EDGES];
                 int n = 0;
-                for (int r = 0; r < N_EDGES && edges[r] < n_keys; r++) rows[n++] = (ek_attn_row){0, edges[r]};
+                for (int r = 0; r < N_EDGES && edges[r] < n_keys; r++) rows[n++] = row_at(&cases[i], 0, edges[r]);
                 float *want = attend(0, NULL, sh, &s.view, rows, n, q);
                 CHECK_ISAS(isa, cpu)
                 {
                     float *got = attend(cpu, NULL, sh, &s.view, rows, n, q);
                     check_bits("attn", isa, want, got, q_width(sh) * (size_t)n, "%s, %d keys, garbage %d",
-                               shape_text(sh), n_keys, garbage);
+                               case_text(&cases[i]), n_keys, garbage);
                     free(got);
                 }
                 free(want);
@@ -71,9 +71,9 @@ static void test_contract(void **state)
     (void)state;
     enum { N = 5, LONG = 3000 };
     static const int at[N] = {0, 700, 1279, 2047, LONG - 1};
-    for (int i = 0; i < N_SHAPES; i++)
+    for (int i = 0; i < N_CASES; i++)
         for (int steep = 0; steep < 2; steep++) {
-            const ek_attn_shape *sh = &shapes[i];
+            const ek_attn_shape *sh = &cases[i].shape;
             int n = sh->head_dim > 100 ? 3 : N;
             scene s;
             scene_open(&s, sh, at[n - 1] + 1, 1, 300 + (uint64_t)i);
@@ -81,16 +81,17 @@ static void test_contract(void **state)
             if (steep) scene_make_steep(&s, q, q_width(sh) * (size_t)n);
             ek_attn_row rows[N];
             for (int r = 0; r < n; r++) {
-                rows[r] = (ek_attn_row){0, at[r]};
+                rows[r] = row_at(&cases[i], 0, at[r]);
                 for (int h = 0; h < sh->n_heads; h++) {
                     size_t o = (size_t)r * q_width(sh) + (size_t)h * (size_t)sh->head_dim;
-                    contract(&s, at[r], q + o, h, want + o);
+                    contract(&s, &rows[r], q + o, h, want + o);
                 }
             }
             CHECK_ISAS(isa, cpu)
             {
                 float *got = attend(cpu, NULL, sh, &s.view, rows, n, q);
-                check_bits("attn", isa, want, got, q_width(sh) * (size_t)n, "%s, steep %d", shape_text(sh), steep);
+                check_bits("attn", isa, want, got, q_width(sh) * (size_t)n, "%s, steep %d", case_text(&cases[i]),
+                           steep);
                 free(got);
             }
             free(q);
@@ -105,7 +106,7 @@ static void test_cutoff(void **state)
 {
     (void)state;
     static const int place[][2] = {{0, 1}, {1, 0}, {0, 256}, {256, 0}, {300, 900}, {900, 300}};
-    ek_attn_shape sh = {EK_FULL, EK_KV_F32, EK_KV_F32, 1, 1, 4, 0};
+    ek_attn_shape sh = {EK_FULL, EK_KV_F32, EK_KV_F32, 1, 1, 4};
     for (size_t i = 0; i < sizeof place / sizeof *place; i++)
         for (int n = -123; n >= -128; n--) {
             int near = place[i][0], far = place[i][1], pos = near > far ? near : far;
@@ -119,11 +120,11 @@ static void test_cutoff(void **state)
                 scene_store(&s, p, k, v);
             }
             float q[4] = {1, 0, 0, 0}, want[4];
-            contract(&s, pos, q, 0, want);
+            ek_attn_row row = {0, 0, pos + 1};
+            contract(&s, &row, q, 0, want);
             assert_true((want[0] > 0x1p-99f) == (n >= -125));
             CHECK_ISAS(isa, cpu)
             {
-                ek_attn_row row = {0, pos};
                 float *got = attend(cpu, NULL, &sh, &s.view, &row, 1, q);
                 check_bits("attn", isa, want, got, 4, "2^%d below, keys %d and %d", n, near, far);
                 free(got);
@@ -136,13 +137,11 @@ static void test_plan(void **state)
 {
     (void)state;
     ek_attn *a;
-    ek_attn_shape sh = {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 3, 64, 0};
+    ek_attn_shape sh = {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 3, 64};
     assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "8 query heads"));
-    sh.n_kv_heads = 2, sh.window = 7;
-    assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_EINVAL);
+    sh.n_kv_heads = 2;
     static const int dims[] = {0, -4, 2, 6, 63, 516, 1024};
-    sh.window = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         sh.head_dim = dims[i];
         char text[32];

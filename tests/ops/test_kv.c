@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 
 static void test_formats(void **state)
 {

@@ -99,13 +99,13 @@ static void add_scale(float *y, const float *a, const float *b, float s, int n)
 /* The largest first, then where it first stands: no index travels with the values. */
 static int argmax(const float *x, int n)
 {
-    vf most[4];
-    for (int c = 0; c < 4; c++) most[c] = v_set1(-INFINITY);
+    vf max[4];
+    for (int c = 0; c < 4; c++) max[c] = v_set1(-INFINITY);
     int i = 0;
     for (; i + 4 * W <= n; i += 4 * W)
-        for (int c = 0; c < 4; c++) most[c] = v_max(v_load(x + i + c * W), most[c]); /* NaN: keeps most */
+        for (int c = 0; c < 4; c++) max[c] = v_max(v_load(x + i + c * W), max[c]); /* NaN: keeps max */
     float lane[W], best = -INFINITY;
-    v_store(lane, v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
+    v_store(lane, v_max(v_max(max[0], max[1]), v_max(max[2], max[3])));
     for (int l = 0; l < W; l++) best = lane[l] > best ? lane[l] : best;
     for (; i < n; i++) best = x[i] > best ? x[i] : best;
     if (best == -INFINITY) return 0;

@@ -1,11 +1,14 @@
-/* Products in bf16 (lib/product_bf16.h) by fused multiply-adds, for machines that have no instruction for it.
+/* Form B of linear layers (ops/linear_b.h) by fused multiply-adds, for machines that have no instruction for it.
  * After one of ops/x86/vec_*.h, vi_shr, v_from_int and v_from_nibble. */
-#ifndef EK_LIB_X86_PRODUCT_FMA_H
-#define EK_LIB_X86_PRODUCT_FMA_H
+#ifndef EK_OPS_X86_LINEAR_B_FMA_H
+#define EK_OPS_X86_LINEAR_B_FMA_H
 
-#include "lib/x86/product_tile.h"
+#include "ops/convert.h"
+#include "ops/x86/vec_bf16.h"
+#include "ops/x86/fetch.h"
+#include "ops/x86/linear_b_tile.h"
 
-enum { ROWS = 4, MOST_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
+enum { ROWS = 4, MAX_GROUPS = EK_KBLOCK / 32, FETCH = 4608 };
 
 /* ------------------------------------------------------------------ rows: x' in f32, in the order of k */
 
@@ -22,15 +25,15 @@ static __attribute__((noinline)) void row_steps(float *lanes, const uint16_t *h,
     }
 }
 
-static void pair_row(void *to, float *sum, const float *from, int k, int group)
+static void row_b(void *to, float *sum, const float *from, int k, int group)
 {
     float *x = to, lanes[16];
     uint16_t h[128];
     unsigned was = _mm_getcsr();
     for (int g = 0; g < k / group; g++, x += group, from += group) {
         vf lane[LANE_VECS];
-        plain_narrow((uint8_t *)h, EK_TYPE_BF16, from, group);
-        plain_widen(x, (const uint8_t *)h, EK_TYPE_BF16, group);
+        ek_narrow_bf16(h, from, group);
+        for (int i = 0; i < group; i++) x[i] = ek_bf16_f32(h[i]);
         _mm_setcsr(was | FLUSH);
         row_steps(lanes, h, group);
         _mm_setcsr(was);
@@ -100,8 +103,8 @@ static __attribute__((noinline)) void sum_block_q8(vf (*sums)[TILE], const block
 }
 
 /* Outputs [o, o + W) of panel p. */
-static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, int n, const ek_linear *w, int p,
-                       int o, bool fetch_codes)
+static void panel_part(float *y, ptrdiff_t ldy, const ek_acts_b *rows, int r0, int n, const ek_linear *w, int p, int o,
+                       bool fetch_codes)
 {
     const int groups = w->k / w->group, per_block = EK_KBLOCK / w->group;
     const uint8_t *at = w->data + (size_t)p * w->panel_bytes;
@@ -111,7 +114,7 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
     tree t;
     t.count = 0;
     for (int g = 0; g < groups; g += b.groups) {
-        vf a[TILE], sums[MOST_GROUPS][TILE], s, bias;
+        vf a[TILE], sums[MAX_GROUPS][TILE], s, bias;
         b.codes = at + 4 * o, b.x = (const float *)(rows->x + r0 * rows->ldx) + (ptrdiff_t)g * w->group;
         b.groups = groups - g < per_block ? groups - g : per_block;
         for (size_t i = 0; fetch_codes && i < (size_t)b.groups * b.group_bytes; i += 64)
@@ -122,7 +125,7 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
         _mm_setcsr(was);
         for (int r = 0; r < n; r++) a[r] = v_zero();
         for (int i = 0; i < b.groups; i++, at += b.group_bytes) {
-            load_scales(w, at, o, &s, &bias);
+            load_centred(w, at, o, &s, &bias);
             add_group(a, sums[i], s, bias, sum + g + i, rows->lds, n);
         }
         tree_push(&t, a, n);
@@ -130,8 +133,8 @@ static void panel_part(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r
     for (int r = 0; r < n; r++) v_store(y + r * ldy + o, tree_sum(&t, r));
 }
 
-static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
-                       bool fetch_codes)
+static void panel_b(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, int n, const ek_linear *w, int p,
+                    bool fetch_codes)
 {
     for (int o = 0; o < EK_PANEL; o += W) panel_part(y, ldy, x, r0, n, w, p, o, fetch_codes && o == 0);
 }

@@ -1,4 +1,4 @@
-/* Products in bf16 (lib/product_bf16.h) on AVX2. */
+/* Form B of linear layers (ops/linear_b.h) on AVX2. */
 #include "ops/x86/vec_avx2.h"
 
 INLINE vi vi_shr(vi a, int n)
@@ -16,10 +16,10 @@ INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
     return v_from_int(vi_sub(vi_and(a, vi_set1(15)), vi_set1(8)));
 }
 
-#include "lib/x86/product_fma.h"
+#include "ops/x86/linear_b_fma.h"
+#include "ops/x86/linear_b_x86.h"
 
-void lib_product_avx2(lib_kernels *k)
+void ek_linear_b_table_avx2(ek_linear_b_ops *ops)
 {
-    k->pair_row = pair_row;
-    k->pair_panel = pair_panel;
+    *ops = (ek_linear_b_ops){row_b, panel_b};
 }

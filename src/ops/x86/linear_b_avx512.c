@@ -1,4 +1,4 @@
-/* Products in bf16 (lib/product_bf16.h) on AVX-512. */
+/* Form B of linear layers (ops/linear_b.h) on AVX-512. */
 #include "ops/x86/vec_avx512.h"
 
 INLINE vi vi_shr(vi a, int n)
@@ -17,10 +17,10 @@ INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
         a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
 }
 
-#include "lib/x86/product_fma.h"
+#include "ops/x86/linear_b_fma.h"
+#include "ops/x86/linear_b_x86.h"
 
-void lib_product_avx512(lib_kernels *k)
+void ek_linear_b_table_avx512(ek_linear_b_ops *ops)
 {
-    k->pair_row = pair_row;
-    k->pair_panel = pair_panel;
+    *ops = (ek_linear_b_ops){row_b, panel_b};
 }

@@ -1,22 +1,24 @@
-/* Products in bf16 (lib/product_bf16.h) by VDPBF16PS.
+/* Form B of linear layers (ops/linear_b.h) by VDPBF16PS.
  *
  * A tile is one panel by up to 8 rows, several groups of inputs at once: their sums are independent,
  * which hides the instruction's latency, and a panel stays one stream from memory. Pairs of a row lie
  * as dwords in the order of use and are broadcast from memory. */
 #include "ops/x86/vec_avx512.h"
 
-#include "lib/x86/product_tile.h"
-#include "lib/x86/vec_bf16.h"
+#include "ops/convert.h"
+#include "ops/x86/linear_b_tile.h"
+#include "ops/x86/linear_b_x86.h"
+#include "ops/x86/vec_bf16.h"
 
 enum { GROUPS = 4, FETCH = 4608 };
 
 /* ------------------------------------------------------------------ rows */
 
-static void pair_row(void *to, float *sum, const float *from, int k, int group)
+static void row_b(void *to, float *sum, const float *from, int k, int group)
 {
     uint16_t *h = to;
     const vi ones = _mm512_set1_epi16(0x3f80);
-    plain_narrow(to, EK_TYPE_BF16, from, k);
+    ek_narrow_bf16(to, from, k);
     for (int g = 0; g < k / group; g++) {
         vf lane = v_zero();
         for (int i = 0; i < group; i += 32, h += 32) {
@@ -80,8 +82,8 @@ INLINE void sum_groups(vf (*sums)[TILE], const uint8_t *codes, size_t group_byte
     for (; fetch_codes && ahead < ahead_end; ahead += 64) _mm_prefetch((const char *)ahead, _MM_HINT_T0);
 }
 
-INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, const ek_linear *w, int p,
-                  bool fetch_codes, const int n, const bool q8)
+INLINE void panel(float *y, ptrdiff_t ldy, const ek_acts_b *rows, int r0, const ek_linear *w, int p, bool fetch_codes,
+                  const int n, const bool q8)
 {
     const int at_once = n <= 4 ? 4 : 2; /* groups */
     const int groups = w->k / w->group, block = EK_KBLOCK / w->group;
@@ -103,7 +105,7 @@ INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, co
             UNROLL for (int i = 0; i < at_once; i++, codes += group_bytes)
             {
                 if (i == now) break;
-                load_scales(w, codes, 0, &s, &b);
+                load_centred(w, codes, 0, &s, &b);
                 add_group(a, sums[i], s, b, sum + g + i, rows->lds, n);
             }
         }
@@ -112,11 +114,11 @@ INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, co
     UNROLL for (int r = 0; r < n; r++) v_store(y + r * ldy, tree_sum(&t, r));
 }
 
-#define PANEL(q8, n)                                                                                                \
-    static __attribute__((noinline)) void panel_##q8##_##n(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, \
-                                                           const ek_linear *w, int p, bool fetch_codes)             \
-    {                                                                                                               \
-        panel(y, ldy, x, r0, w, p, fetch_codes, n, q8);                                                             \
+#define PANEL(q8, n)                                                                                            \
+    static __attribute__((noinline)) void panel_##q8##_##n(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, \
+                                                           const ek_linear *w, int p, bool fetch_codes)         \
+    {                                                                                                           \
+        panel(y, ldy, x, r0, w, p, fetch_codes, n, q8);                                                         \
     }
 #define PANELS(q8) \
     PANEL(q8, 1) PANEL(q8, 2) PANEL(q8, 3) PANEL(q8, 4) PANEL(q8, 5) PANEL(q8, 6) PANEL(q8, 7) PANEL(q8, 8)
@@ -128,17 +130,16 @@ INLINE void panel(float *y, ptrdiff_t ldy, const lib_pair_rows *rows, int r0, co
 PANELS(0)
 PANELS(1)
 
-static void pair_panel(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, int n, const ek_linear *w, int p,
-                       bool fetch_codes)
+static void panel_b(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, int n, const ek_linear *w, int p,
+                    bool fetch_codes)
 {
-    typedef void panel_fn(float *y, ptrdiff_t ldy, const lib_pair_rows *x, int r0, const ek_linear *w, int p,
+    typedef void panel_fn(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, const ek_linear *w, int p,
                           bool fetch_codes);
     static panel_fn *const by_rows[2][TILE] = {NAMES(0), NAMES(1)};
     by_rows[w->form == EK_W_Q8][n - 1](y, ldy, x, r0, w, p, fetch_codes);
 }
 
-void lib_product_bf16(lib_kernels *k)
+void ek_linear_b_table_bf16(ek_linear_b_ops *ops)
 {
-    k->pair_row = pair_row;
-    k->pair_panel = pair_panel;
+    *ops = (ek_linear_b_ops){row_b, panel_b};
 }
