@@ -6,7 +6,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops lib model cache engine serve cli
+LAYERS := base text tensor ops lib model cache engine chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -18,8 +18,9 @@ DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model ops tensor base
 DEPS_same   := engine cache model ops tensor base
 DEPS_golden := engine cache model ops tensor base
-DEPS_serve  := serve engine cache model ops tensor text base
-DEPS_cli    := cli serve engine cache model ops tensor text base
+DEPS_chat   := chat engine cache model ops tensor text base
+DEPS_serve  := serve chat engine cache model ops tensor text base
+DEPS_cli    := cli serve chat engine cache model ops tensor text base
 
 PKGS_serve := jansson libevent libevent_pthreads libmicrohttpd
 PKGS := jansson libevent libevent_pthreads libmicrohttpd
@@ -55,7 +56,7 @@ AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /d
 isa = $(if $(filter %/attn_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))
 
 ARCH := $(shell uname -m)
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/ops/x86/% src/lib/x86/%)
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/% src/lib/x86/%)
 SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)

@@ -13,14 +13,13 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/peak.h"
 #include "base/rng.h"
 #include "ops/linear.h"
-#include "probe.h"
 
 enum {
     ROUNDS = 9,
     MAX_CALLS = 4096,
-    CHUNK = 64 << 10,
     N = 4096,
     K = 4096,
     BITS = 4,
@@ -38,24 +37,11 @@ static void must(ek_status s)
     exit(1);
 }
 
-typedef struct read_arg {
-    const uint8_t *data;
-    volatile uint64_t sink;
-} read_arg;
-
-static void read_task(void *arg, int task, int worker)
-{
-    (void)worker;
-    read_arg *t = arg;
-    if (probe_read_chunk(t->data + (size_t)task * CHUNK, CHUNK) == 1) t->sink = 1;
-}
-
 /* Seconds to read the bytes once, by all threads. */
 static double read_time(ek_pool *pool, const uint8_t *data, size_t bytes)
 {
-    read_arg arg = {data, 0};
     double start = ek_now();
-    ek_pool_run(pool, read_task, &arg, (int)(bytes / CHUNK));
+    ek_peak_read(pool, ek_cpu_detect(), data, bytes);
     return ek_now() - start;
 }
 

@@ -35,7 +35,7 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
     char *slash = strrchr(self, '/');
     *slash = '\0';
     /* PREFIX/bin/evenkeel, then build/CONF/evenkeel in the source tree, then the tree itself. */
-    static const char *const tails[] = {"../share/evenkeel/pocket", "../../models/pocket", "models/pocket",
+    static const char *const tails[] = {"../share/evenkeel/models/pocket", "../../models/pocket", "models/pocket",
                                         "../models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(bundled, sizeof bundled, self, tails[i])) {
@@ -44,7 +44,7 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
         }
     return ek_fail(
         EK_ENOTFOUND,
-        "no --model given, and the bundled model is neither in %s/../share/evenkeel/pocket nor in %s/../../models/pocket",
+        "no --model given, and the bundled model is neither in %s/../share/evenkeel/models/pocket nor in %s/../../models/pocket",
         self, self);
 }
 

@@ -8,7 +8,7 @@
 #include "text/tokenizer.h"
 
 /* --model, or the bundled model's folder, found from the program's own place: models/pocket of
- * the source tree or ../share/evenkeel/pocket of an installation. ENOTFOUND says where it was
+ * the source tree or ../share/evenkeel/models/pocket of an installation. ENOTFOUND says where it was
  * looked for. dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
 

@@ -14,11 +14,6 @@ static void values(const lib_value_run *r)
     plain_values(r);
 }
 
-static void combine(float *b, const float *a, float fb, float fa, int n)
-{
-    plain_combine(b, a, fb, fa, n);
-}
-
 static void scores_bf16(const lib_score_block *b)
 {
     plain_scores_bf16(b);
@@ -41,7 +36,7 @@ void lib_attn_init(lib_attn_ops *ops, unsigned cpu)
     *ops = (lib_attn_ops){.scores = scores,
                           .weights = attn.weights,
                           .values = values,
-                          .combine = combine,
+                          .combine = attn.combine,
                           .scores_bf16 = scores_bf16,
                           .round_bf16 = round_bf16,
                           .values_bf16 = values_bf16};

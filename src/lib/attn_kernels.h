@@ -55,7 +55,7 @@ typedef struct lib_attn_ops {
     void (*scores)(const lib_score_block *b);
     void (*weights)(ek_attn_leaf *leaf); /* the engine's */
     void (*values)(const lib_value_run *r);
-    void (*combine)(float *b, const float *a, float fb, float fa, int n); /* b = a * fa + b * fb, each rounded */
+    ek_attn_combine_fn *combine; /* the engine's */
     /* Attention of bf16 tensors, Form B (lib/bf16.h). values_bf16 may keep o in an order of its own, for
      * whole 32 floats of a query, until order_bf16 is called; NULL: it does not. */
     void (*scores_bf16)(const lib_score_block *b);

@@ -45,9 +45,4 @@ PLAIN void plain_values(const lib_value_run *r)
         }
 }
 
-PLAIN void plain_combine(float *b, const float *a, float fb, float fa, int n)
-{
-    for (int i = 0; i < n; i++) b[i] = a[i] * fa + b[i] * fb;
-}
-
 #endif

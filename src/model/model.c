@@ -230,6 +230,11 @@ ek_pool *ek_model_pool(const ek_model *m)
     return m->pool;
 }
 
+unsigned ek_model_cpu(const ek_model *m)
+{
+    return m->cpu;
+}
+
 double ek_model_bytes_per_token(const ek_model *m)
 {
     return m->bytes_per_token;

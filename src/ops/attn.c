@@ -46,7 +46,7 @@ void ek_attn_free(ek_attn *a)
 
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v)
 {
-    uint8_t *at = ek_kv_view_block(view, pos / EK_PAGE_TOKENS);
+    uint8_t *at = ek_kv_block(view, pos / EK_PAGE_TOKENS);
     EK_ASSERT(at);
     int dim = a->shape.head_dim;
     for (int h = 0; h < a->shape.n_kv_heads; h++, at += a->k_bytes + a->v_bytes)

@@ -113,11 +113,11 @@ static void find_pages(const ek_attn_pages *p, const ek_attn_tile *t, int64_t se
     for (int i = 0; i < EK_SEGMENT_PAGES; i++) {
         leaf->k[i] = leaf->v[i] = leaf->k_next[i] = NULL;
         if (more && first + i + EK_SEGMENT_PAGES <= last) {
-            const uint8_t *next = ek_kv_view_block(view, first + i + EK_SEGMENT_PAGES);
+            const uint8_t *next = ek_kv_block(view, first + i + EK_SEGMENT_PAGES);
             if (next) leaf->k_next[i] = next + at;
         }
         if (!wanted(leaf, i)) continue;
-        const uint8_t *block = ek_kv_view_block(view, first + i);
+        const uint8_t *block = ek_kv_block(view, first + i);
         EK_ASSERT(block);
         leaf->k[i] = block + at;
         leaf->v[i] = block + at + p->a->k_bytes;

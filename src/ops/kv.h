@@ -8,7 +8,7 @@
  * in the layer's formats; where codes and scales lie in detail: ops/kv_codec.h. A token is written
  * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
  * never written hold anything; no kernel lets them reach an addition. The cache hands out page
- * tables, the model reads through them. */
+ * numbers, the executor owns the memory behind them, the model reads through a view. */
 #ifndef EK_OPS_KV_H
 #define EK_OPS_KV_H
 
@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
+enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE = -1 };
 
 /* The formats, one row each. How a rule stores and reads an element: ops/kv_codec.h.
  *
@@ -57,23 +57,31 @@ size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int hea
 size_t ek_kv_k_bytes(ek_kv_format k, int head_dim);
 size_t ek_kv_v_bytes(ek_kv_format v, int head_dim);
 
-/* One layer of one request. page[i] holds positions [64 i, 64 i + 64) or is NULL (not yet
- * taken, or given back by a sliding layer). */
+/* One layer of one request. page[i] is the number of the page that holds positions [64 i, 64 i + 64),
+ * or EK_NO_PAGE (not yet taken, or given back by a sliding layer). Numbers, not addresses: cache and
+ * plan need not know whose memory it is, and a device reads the same table. It costs attention one
+ * multiplication per page of a segment. */
 typedef struct ek_kv_view {
-    uint8_t *const *page;
-    size_t offset; /* of the layer's block in a page */
+    uint8_t *base; /* the layer's block in page 0 */
+    size_t stride; /* bytes from a page to the next */
+    const int32_t *page;
 } ek_kv_view;
 
-/* The layer's block of page `index`, or NULL. The only place that knows how a view finds its pages. */
-static inline uint8_t *ek_kv_view_block(const ek_kv_view *view, int index)
+/* The layer's block for positions [64 i, 64 i + 64); NULL without a page. */
+static inline uint8_t *ek_kv_block(const ek_kv_view *view, int i)
 {
-    uint8_t *page = view->page[index];
-    return page ? page + view->offset : NULL;
+    return view->page[i] == EK_NO_PAGE ? NULL : view->base + view->stride * (size_t)view->page[i];
 }
+
+/* The memory of all pages: page n of a kind begins at base[kind] + n * stride[kind], 64-byte aligned. */
+typedef struct ek_kv_memory {
+    uint8_t *base[EK_KIND_COUNT];
+    size_t stride[EK_KIND_COUNT];
+} ek_kv_memory;
 
 /* What the cache must know of a model: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {
-    size_t page_bytes[EK_KIND_COUNT]; /* 0: no layer of that kind owns keys */
+    size_t page_bytes[EK_KIND_COUNT]; /* a multiple of 64; 0: no layer of that kind owns keys */
     int sliding_window;
 } ek_kv_layout;
 

@@ -87,9 +87,20 @@ static int argmax(const float *x, int n)
     return best;
 }
 
+static float sum_exp(const float *x, int n, float top)
+{
+    ek_tree tree = {.count = 0};
+    for (int b = 0; b < n; b += BLOCK) {
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] += ek_exp(x[i] - top);
+        ek_tree_push(&tree, ek_add_lanes(lane));
+    }
+    return ek_tree_sum(&tree);
+}
+
 void ek_row_init(ek_row_ops *ops, unsigned cpu)
 {
-    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax};
+    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax, sum_exp};
 #if defined(__x86_64__)
     ek_row_init_x86(ops, cpu);
 #else

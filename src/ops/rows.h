@@ -30,6 +30,9 @@ typedef struct ek_row_ops {
     void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
     /* index of the largest, ties to the lowest index; NaN never wins; 0 if there is none */
     int (*argmax)(const float *x, int n);
+    /* sum of exp(x[i] - top) over a row, what top-p without top-k compares with: ek_exp of each
+     * difference, added as the plain sum above. x[i] <= top; -inf adds +0. */
+    float (*sum_exp)(const float *x, int n, float top);
 } ek_row_ops;
 
 void ek_row_init(ek_row_ops *ops, unsigned cpu);

@@ -16,7 +16,7 @@
 #include "../support/checkpoint.h"
 #include "../support/divergence.h"
 #include "../support/pages.h"
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 
@@ -96,8 +96,8 @@ static void check_greedy(const ek_model *m, const json_t *prompt, const char *na
     test_seq q = seq_open(m, total);
     for (int pos = 0; pos < total - 1; pos++) {
         int32_t token = pos < (int)n ? ids[pos] : greedy[pos - (int)n];
-        ek_row one = {token, pos, 0, true};
-        assert_int_equal(ek_model_forward(m, s, &one, 1, &q.seq, 1, row, vocab), EK_OK);
+        ek_row one = ek_text_row(token, pos, 0, true, ek_model_config(m)->sliding_window);
+        assert_int_equal(ek_model_forward(m, s, &q.kv, &one, 1, &q.seq, 1, row, vocab), EK_OK);
         int best = 0, at = pos - (int)n + 1;
         for (int v = 1; v < vocab; v++)
             if (row[v] > row[best]) best = v;

@@ -12,7 +12,7 @@
 
 #include "../support/divergence.h"
 #include "../support/pages.h"
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 

@@ -17,7 +17,7 @@
 
 /* The whole grid instead of the thinned one: a program started with the argument "all". */
 extern bool ref_all;
-int ref_main(int argc, char **argv); /* sets it; returns the number to seed with */
+int ref_main(int argc, char **argv); /* sets it; returns 0 */
 
 double ref_uniform(uint64_t key, uint64_t i); /* [0, 1) */
 double ref_normal(uint64_t key, uint64_t i);

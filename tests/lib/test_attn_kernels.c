@@ -119,14 +119,14 @@ static void test_combine(void **state)
     (void)state;
     float a[512], want[512], got[512];
     fill(a, 512, 12);
-    for (int d = 0; d < N_DIMS; d++) {
+    for (int n = 16; n <= 512; n += 16) {
         fill(want, 512, 11);
-        ops_of(0).combine(want, a, 0x1p-3f, 0x1p-120f, dims[d]);
+        ops_of(0).combine(want, a, 0x1p-3f, 0x1p-120f, n);
         for (int s = 0; s < N_SETS; s++) {
             if (!has(s)) continue;
             fill(got, 512, 11);
-            ops_of(sets[s].cpu).combine(got, a, 0x1p-3f, 0x1p-120f, dims[d]);
-            ref_floats("combine", sets[s].isa, want, got, 512, "%d of 512 elements", dims[d]);
+            ops_of(sets[s].cpu).combine(got, a, 0x1p-3f, 0x1p-120f, n);
+            ref_floats("combine", sets[s].isa, want, got, 512, "%d of 512 elements", n);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* op-test-cases 1.2 and 1.3: the grid of quantised products against float64, with its tolerances.
+/* Quantised products over the grid of MLX's own tests, against float64, with its tolerances.
  * In every case also: rows taken alone, and packed weights, have the same bits. Started with
  * "all" it walks the whole grid; else the cases marked below are thinned. */
 #include <math.h>
@@ -335,7 +335,7 @@ static void test_not_transposed(void **state) /* thinned: a fifth; without the l
                       ref_normals(EK_TYPE_F32, 2, over_root(k), 2, k, 128), false, 1e-3, false);
 }
 
-/* 1.5: activations quantised and read back as the other operand is. */
+/* Activations quantised and read back as the other operand is. */
 static void test_both_quantised(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@
 
 #include "../support/checkpoint.h"
 #include "../support/pages.h"
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "oracle.h"
 
 enum { MAX_TENSORS = 512 };

@@ -14,6 +14,7 @@
 #include "../support/checkpoint.h"
 #include "../support/mlx.h"
 #include "../support/pages.h"
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "tensor/dtype.h"
 #include "base/cpu.h"

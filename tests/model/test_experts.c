@@ -10,11 +10,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "model/pass.h"
+#include "model/moe.h"
 
 enum { ROWS = 11, MAX = 256 };
 

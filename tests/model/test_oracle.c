@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "against.h"
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 

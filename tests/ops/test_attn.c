@@ -155,11 +155,9 @@ static void test_plan(void **state)
     ek_attn_free(NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),  cmocka_unit_test(test_isas), cmocka_unit_test(test_contract),
-        cmocka_unit_test(test_cutoff), cmocka_unit_test(test_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct CMUnitTest tests[] = {CHECK_TEST(test_right), CHECK_TEST(test_isas), CHECK_TEST(test_contract),
+                                              CHECK_TEST(test_cutoff), CHECK_TEST(test_plan)};
+    return CHECK_RUN(argc, argv, tests);
 }

@@ -28,7 +28,7 @@ static const struct {
 static ek_err hash_scene(uint64_t seed, uint64_t *hash, char *what, size_t room)
 {
     static scene s;
-    static ek_witness want[MOST_ASKS];
+    static ek_trace want[MAX_ASKS];
     company alone = {0};
     EK_TRY(scene_open(&s, seed));
     EK_TRY(run_alone(&s, &alone, want));
@@ -36,7 +36,7 @@ static ek_err hash_scene(uint64_t seed, uint64_t *hash, char *what, size_t room)
     for (int i = 0; i < s.n; i++) {
         *hash = ek_hash64(*hash, want[i].row, sizeof *want[i].row * (size_t)(want[i].n_prompt + want[i].n_reply));
         *hash = ek_hash64(*hash, want[i].reply, sizeof *want[i].reply * (size_t)want[i].n_reply);
-        ek_witness_fini(&want[i]);
+        ek_trace_fini(&want[i]);
     }
     scene_describe(&s, what, room);
     scene_close(&s);

@@ -6,6 +6,7 @@
 
 #include "hashed.h"
 #include "tensor/dtype.h"
+#include "base/alloc.h"
 
 static void config_kinds(ek_buf *b, const ek_config *c)
 {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 /* x[i] -= ln(sum of exp(x)); returns the argmax. */
 static size_t log_softmax(double *x, size_t n)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/err.h"
 
 void put_file(const char *dir, const char *name, const void *bytes, size_t n)

@@ -8,6 +8,7 @@
 #include "checkpoint.h"
 #include "hashed.h"
 #include "tensor/dtype.h"
+#include "base/alloc.h"
 
 typedef struct mlx_writer {
     const mlx_opts *o;

@@ -5,9 +5,10 @@
 #include "model/model.h"
 
 typedef struct test_seq {
-    uint8_t **page[EK_KIND_COUNT];
+    int32_t *page[EK_KIND_COUNT];
     int n_pages;
-    ek_seq seq; /* points into page */
+    ek_kv_memory kv; /* owned */
+    ek_seq seq;      /* points into page */
 } test_seq;
 
 /* Pages for n_tokens tokens, filled with 0xff: every format reads that as NaN, should a kernel read a

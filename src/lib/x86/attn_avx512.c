@@ -83,5 +83,4 @@ void lib_attn_table_avx512(lib_attn_ops *ops)
     ops->scores_bf16 = scores_bf16;
     ops->round_bf16 = round_bf16;
     ops->values_bf16 = values_bf16;
-    ops->combine = combine;
 }

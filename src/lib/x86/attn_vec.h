@@ -70,12 +70,4 @@ static void values(const lib_value_run *r)
     else values_of(EK_TYPE_F16, r);
 }
 
-static void combine(float *b, const float *a, float fb, float fa, int n)
-{
-    int i = 0;
-    for (; i + W <= n; i += W)
-        v_store(b + i, v_add(v_mul(v_load(a + i), v_set1(fa)), v_mul(v_load(b + i), v_set1(fb))));
-    plain_combine(b + i, a + i, fb, fa, n - i);
-}
-
 #endif
