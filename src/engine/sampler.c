@@ -200,13 +200,13 @@ static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampli
     noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)top / 4);
     consider(&b, z[top], top, word[top % 4]);
     for (int32_t first = 0; first < n; first += 4) {
-        int32_t end = first + 4 < n ? first + 4 : n;
-        bool any = false;
-        for (int32_t t = first; t < end; t++) any |= !out_of_reach(&b, z[t]);
-        if (!any) continue;
+        int lanes = n - first < 4 ? n - first : 4;
+        float highest = z[first];
+        for (int i = 1; i < lanes; i++) highest = z[first + i] > highest ? z[first + i] : highest;
+        if (out_of_reach(&b, highest)) continue;
         noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)first / 4);
-        for (int32_t t = first; t < end; t++)
-            if (t != top && z[t] > -INFINITY) consider(&b, z[t], t, word[t - first]);
+        for (int i = 0; i < lanes; i++)
+            if (first + i != top && z[first + i] > -INFINITY) consider(&b, z[first + i], first + i, word[i]);
     }
     return b.token;
 }
