@@ -1,5 +1,5 @@
-/* A growing byte string. Zero-initialise; ek_buf_fini when done. Memory failure aborts a
- * tool and is caught by limits in the server: callers bound what they append. */
+/* A growing byte string. Zero-initialise; free with ek_buf_fini. Running out of memory ends the program, so
+ * callers bound what they append. */
 #ifndef EK_BASE_BUF_H
 #define EK_BASE_BUF_H
 

@@ -23,7 +23,7 @@ typedef struct ek_page_memory {
     void (*changed_hands)(void *arg, ek_layer_kind kind, int32_t page);
 } ek_page_memory;
 
-/* Pages 0..n[kind) of each kind, all unused. memory is copied; NULL: nobody is told. */
+/* Pages [0, n) of each kind, all unused. memory is copied; NULL: nothing is called. */
 ek_err ek_pages_open(ek_pages **out, const int n[EK_KIND_COUNT], const ek_page_memory *memory);
 void ek_pages_close(ek_pages *p); /* every page must have been released */
 

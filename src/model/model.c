@@ -142,9 +142,9 @@ static ek_err check_key_range(const ek_model *m)
 {
     for (int i = 0; i < m->config.n_layers && m->k_format == EK_KV_F16; i++) {
         const ek_layer_config *l = &m->config.layer[i];
-        float most = 0;
-        for (int d = 0; d < l->head_dim && l->owns_kv; d++) most = fmaxf(most, fabsf(m->w.layer[i].k_norm[d]));
-        float bound = most * sqrtf((float)l->head_dim);
+        float max = 0;
+        for (int d = 0; d < l->head_dim && l->owns_kv; d++) max = fmaxf(max, fabsf(m->w.layer[i].k_norm[d]));
+        float bound = max * sqrtf((float)l->head_dim);
         if (!(bound < 65504.0f))
             return ek_fail(EK_EUNSUPPORTED,
                            "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "

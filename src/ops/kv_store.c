@@ -150,10 +150,10 @@ void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t 
 {
     switch (k_format) {
         EK_KV_FORMATS(STORE_K)
-    default: EK_ASSERT(!"a format of keys");
+    default: EK_ASSERT(k_format < EK_KV_FORMAT_COUNT);
     }
     switch (v_format) {
         EK_KV_FORMATS(STORE_V)
-    default: EK_ASSERT(!"a format of values");
+    default: EK_ASSERT(v_format < EK_KV_FORMAT_COUNT);
     }
 }

@@ -1,5 +1,5 @@
-/* Row-wise operators: norms, rotation, gates, sums. Rows are independent; every function
- * here gives a row the same bits in any company. Pointers may have any stride; f32.
+/* Row-wise operators: norms, rotation, gates, sums. Rows are independent: the bits of a
+ * row depend on nothing but that row. Pointers may have any stride; f32.
  *
  * Sum over one row: blocks of 256 elements from 0; lane l of 16 takes elements l, l + 16, …
  * in ascending order (a_l = fma(x, x, a_l) for squares, a_l + x for plain sums), lanes are

@@ -16,7 +16,7 @@
 #include "ops/math.h"
 #include "ops/rows.h"
 
-enum { MOST = 5000 };
+enum { MOST = 40009 }; /* published vocabularies are larger than 32,768 */
 
 static float unit(uint64_t key)
 {
@@ -44,7 +44,8 @@ static ek_candidate want[MOST];
 static void the_best_come_in_order(void **state)
 {
     (void)state;
-    static const int lengths[] = {1, 2, 15, 63, 64, 65, 129, 1000, 4097, MOST}, hints[] = {1, 2, 10, 64, 256, 5000};
+    static const int lengths[] = {1, 2, 15, 63, 64, 65, 129, 1000, 4097, 5000, MOST},
+                     hints[] = {1, 2, 10, 64, 256, 5000};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
             for (int coarse = 0; coarse < 3; coarse++) {
@@ -118,15 +119,16 @@ static int32_t by_definition(const float *logits, int n, const ek_sampling *o, c
 static void draws_follow_the_definition(void **state)
 {
     (void)state;
-    static const int sizes[] = {1, 3, 60, 389, 2000, MOST};
+    static const int sizes[] = {1, 3, 60, 389, 2000, 5000};
     int masked = 0, distinct[3] = {0};
     for (uint64_t seed = 0; seed < 3000; seed++) {
         uint64_t r = ek_mix64(seed);
-        int n = sizes[r % 6], n_tokens = 1 + (int)((r >> 8) % 40), n_prompt = 1 + (int)((r >> 16) % (uint64_t)n_tokens);
+        int n = seed % 40 == 39 ? MOST : sizes[r % 6], n_tokens = 1 + (int)((r >> 8) % 40),
+            n_prompt = 1 + (int)((r >> 16) % (uint64_t)n_tokens);
         int32_t tokens[40], suppress = (int32_t)((r >> 24) % (uint64_t)n);
         float wide = r >> 32 & 1 ? 30 : 3;
         for (int i = 0; i < n; i++) {
-            row[i] = wide * (2 * unit(seed * 10000 + (uint64_t)i) - 1);
+            row[i] = wide * (2 * unit(seed * 100000 + (uint64_t)i) - 1);
             if (r >> 33 & 1) row[i] = rintf(row[i]); /* ties */
         }
         for (int i = 0; i < n_tokens; i++) tokens[i] = (int32_t)(ek_mix64(seed + 77 * (uint64_t)i) % (uint64_t)n);

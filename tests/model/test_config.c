@@ -6,7 +6,12 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../support/checkpoint.h"
+#include "base/buf.h"
 #include "model/quant.h"
 
 static ek_config c; /* large */

@@ -1,4 +1,4 @@
-/* The promise at the level of one forward pass: chunks, company, threads and instruction set
+/* The promise at the level of one forward pass: chunks, other rows, threads and instruction set
  * leave every bit of every logit as it is. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +8,14 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "../support/hashed.h"
 #include "../support/pages.h"
+#include "base/alloc.h"
+#include "tensor/dtype.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "model/pass.h"

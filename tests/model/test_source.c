@@ -7,6 +7,12 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "model/weights.h"

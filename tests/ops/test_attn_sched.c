@@ -195,7 +195,7 @@ static void check_fake(fake *f)
             for (int i = 0; i < f->n_q[t]; i++) {
                 wanted(f, t, i, row);
                 assert_int_equal(f->results[t][i], 1);
-                check_bits("scheduler", "any", row, f->got[t][i], LDO,
+                check_bits("scheduler", "scalar", row, f->got[t][i], LDO,
                            "seed %d, order %d, %d workers, tile %d, query %d", (int)f->seed, kind, f->n_workers, t, i);
             }
     }

@@ -45,6 +45,16 @@ static void grow_ask(scene *s, int i, int longest)
     a->tokens = s->tokens[i];
 }
 
+uint64_t check_seed(int i)
+{
+    static const uint64_t flagged[] = {
+        LARGE_VOCABULARY,        /* T1, bf16, keys and values 16 */
+        LARGE_VOCABULARY | 0x57, /* Q1, 4 bits, keys and values 16 */
+        MANY_EXPERTS | 0x4f,     /* Q2, 4 bits, keys and values 16 */
+    };
+    return i < 27 ? (uint64_t)i : flagged[i - 27];
+}
+
 static void grow_spans(scene *s)
 {
     size_t hidden = (size_t)s->config.hidden_size, n = hidden * (MAX_ASKS + LONGEST_SPAN);
@@ -78,18 +88,22 @@ ek_err scene_open(scene *s, uint64_t seed)
                                          {EK_KV_Q8, EK_KV_Q4},     {EK_KV_Q4, EK_KV_Q4}};
     enum { N_KV = sizeof kv / sizeof *kv };
     *s = (scene){.seed = seed};
-    s->shape = shapes[seed % N_SHAPES];
+    uint64_t pick = seed & 0xffffffff; /* the rest are flags */
+    bool large = seed & LARGE_VOCABULARY;
+    s->shape = shapes[pick % N_SHAPES];
     EK_TRY(ek_config_tiny(&s->config, s->shape));
     s->config.max_position_embeddings = 4096;
+    if (large) s->config.vocab_size = s->config.vocab_size_per_layer = 33803;
+    if (seed & MANY_EXPERTS) s->config.n_experts = 128, s->config.top_k_experts = 8;
     /* 27 seeds in a row pair every Q shape with every width */
-    s->bits = s->shape[0] == 'Q' ? bits[(seed / N_SHAPES + seed) % 3] : 0;
+    s->bits = s->shape[0] == 'Q' ? bits[(pick / N_SHAPES + pick) % 3] : 0;
     /* 63 seeds in a row pair every shape with every format */
-    uint64_t format = (seed + seed / 63) % N_KV;
+    uint64_t format = (pick + pick / 63) % N_KV;
     s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
-    s->opts.exact = s->bits && (seed / 27 + seed) % 4 == 3;
-    s->n = sizes[draw(s, 4) % 6];
+    s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
+    s->n = large ? 3 : sizes[draw(s, 4) % 6];
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
-    for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
+    for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 && !large ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
     if (spans) grow_spans(s);
     s->seed |= spans ? SCENE_SPANS : 0; /* for messages */
     return model_again(s, &s->model, s->opts.cpu, NULL);
@@ -104,9 +118,10 @@ void scene_close(scene *s)
 
 void scene_describe(const scene *s, char *out, size_t room)
 {
-    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape, s->bits ? s->bits : 16,
-             s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format),
-             s->n, s->embedding ? ", spans" : "");
+    snprintf(out, room, "%s%s%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape,
+             s->seed & LARGE_VOCABULARY ? ", 33803 tokens" : "", s->seed & MANY_EXPERTS ? ", 128 experts" : "",
+             s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format),
+             ek_kv_format_name(s->opts.v_format), s->n, s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)

@@ -27,6 +27,14 @@ typedef struct scene {
     ek_model *model;  /* one thread, all instruction sets */
 } scene;
 
+/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's. */
+#define LARGE_VOCABULARY ((uint64_t)1 << 32)
+#define MANY_EXPERTS     ((uint64_t)1 << 33)
+
+/* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
+enum { N_CHECK_SCENES = 30 };
+uint64_t check_seed(int i);
+
 ek_err scene_open(scene *s, uint64_t seed);
 void scene_close(scene *s);
 void scene_describe(const scene *s, char *out, size_t room);
