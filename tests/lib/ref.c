@@ -345,12 +345,12 @@ double *ref_matmul(const ek_view *x, const ek_view *w, bool transpose, const ek_
 
 double ref_max_off(const ek_view *y, const double *want)
 {
-    double most = 0;
+    double max = 0;
     for (int64_t i = 0, n = ref_count(y); i < n; i++) {
         double d = fabs(ref_get(y, i) - want[i]);
-        if (!(d <= most)) most = d;
+        if (!(d <= max)) max = d;
     }
-    return most;
+    return max;
 }
 
 static void where(const char *shape, va_list ap)
@@ -411,21 +411,5 @@ void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...)
     va_end(ap);
     print_error("%lld of %lld differ, first [%lld]: want %a, got %a\n", (long long)differ, (long long)n,
                 (long long)first, ref_get(want, first), ref_get(got, first));
-    again();
-}
-
-void ref_floats(const char *op, const char *isa, const float *want, const float *got, size_t n, const char *shape, ...)
-{
-    size_t first = 0, differ = 0;
-    for (size_t i = n; i-- > 0;)
-        if (memcmp(&want[i], &got[i], sizeof *want)) first = i, differ++;
-    if (!differ) return;
-    va_list ap;
-    va_start(ap, shape);
-    print_error("%s, %s, ", op, isa);
-    where(shape, ap);
-    va_end(ap);
-    print_error("%zu of %zu differ, first [%zu]: want %a, got %a\n", differ, n, first, (double)want[first],
-                (double)got[first]);
     again();
 }

@@ -66,8 +66,4 @@ __attribute__((format(printf, 5, 6))) void ref_close(const ek_view *y, const dou
 /* Same shape, same bits. */
 __attribute__((format(printf, 3, 4))) void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...);
 
-/* A kernel's result: n floats with the same bits. */
-__attribute__((format(printf, 6, 7))) void ref_floats(const char *op, const char *isa, const float *want,
-                                                      const float *got, size_t n, const char *shape, ...);
-
 #endif
