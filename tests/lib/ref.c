@@ -13,6 +13,23 @@ int ref_main(int argc, char **argv)
     return 0;
 }
 
+static const char *running; /* the test, if it said so */
+
+int ref_starts(void **state)
+{
+    running = *state;
+    return 0;
+}
+
+int ref_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "all") == 0) ref_all = true;
+        else cmocka_set_test_filter(argv[i]);
+    }
+    return _cmocka_run_group_tests(argv[0], tests, n, NULL, NULL);
+}
+
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -360,10 +377,10 @@ static void where(const char *shape, va_list ap)
     print_error("%s\n", text);
 }
 
-/* The command that shows the failure once more, and the end of the test. */
-static void again(void)
+void ref_again(void)
 {
-    print_error("again: %s%s\n", program_invocation_name, ref_all ? " all" : "");
+    print_error("again: %s%s%s%s\n", program_invocation_name, running ? " " : "", running ? running : "",
+                ref_all ? " all" : "");
     fail();
 }
 
@@ -378,7 +395,7 @@ void ref_close(const ek_view *y, const double *want, double rtol, double atol, c
         va_end(ap);
         print_error("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g\n", (long long)i, (long long)n, want[i],
                     atol, rtol, got);
-        again();
+        ref_again();
     }
 }
 
@@ -411,5 +428,5 @@ void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...)
     va_end(ap);
     print_error("%lld of %lld differ, first [%lld]: want %a, got %a\n", (long long)differ, (long long)n,
                 (long long)first, ref_get(want, first), ref_get(got, first));
-    again();
+    ref_again();
 }
