@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 /* Workers spin this many times before they sleep: ops inside a step follow each other
  * within microseconds, a wake-up through the kernel costs tens of them. */

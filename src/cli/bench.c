@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 

@@ -1,6 +1,7 @@
 /* The memory of a step, taken once. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "model/pass.h"
 

@@ -4,6 +4,7 @@
 #ifndef EK_MODEL_WEIGHTS_H
 #define EK_MODEL_WEIGHTS_H
 
+#include "base/alloc.h"
 #include "model/config.h"
 #include "model/role.h"
 #include "model/source.h"

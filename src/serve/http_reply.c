@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "serve/http_state.h"
 
 const char *ek_exchange_method(const ek_exchange *x)

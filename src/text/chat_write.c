@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/json.h"
 
 #define QUOTE "<|\"|>"

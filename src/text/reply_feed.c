@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "text/reply_marks.h"
 #include "text/reply_state.h"
 

@@ -1,6 +1,7 @@
 /* Text to ids: added tokens are cut out first, then each stretch between them is merged. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 #include "text/utf8.h"
 

@@ -1,6 +1,7 @@
 /* The merges of a tokenizer.json and the tables they are found in. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 #include "text/tokenizer_file.h"
 

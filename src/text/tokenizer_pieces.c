@@ -1,4 +1,5 @@
 /* The pieces of a tokenizer: vocabulary, added tokens, and what each piece decodes to. */
+#include "base/alloc.h"
 #include "text/json.h"
 #include "text/tokenizer_load.h"
 #include "text/utf8.h"

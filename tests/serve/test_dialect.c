@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "serve/server.h"
