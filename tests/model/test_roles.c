@@ -53,13 +53,13 @@ static bool is_called(const ek_item *it, const char *name)
     return end >= want && strcmp(bare + end - want, name) == 0;
 }
 
-static void check_item(const ek_item *it, int bits, bool exact, int *seen)
+static void check_item(const ek_item *it, int bits, bool exact, int *n_checked)
 {
     const ek_linear *w = it->matrix;
     int found = 0;
     for (int i = 0; i < ROLES; i++) {
         if (roles[i].role != it->role || !is_called(it, roles[i].name)) continue;
-        found++, seen[i]++;
+        found++, n_checked[i]++;
         if (exact || !bits) {
             assert_int_equal(w->limbs, 0);
             assert_int_equal(w->form, exact && it->data.type->unpack ? EK_W_F32 : EK_W_BF16);
@@ -77,7 +77,7 @@ static void each_role_of_published_models(void **state)
     (void)state;
     static const char *const names[] = {"e2b", "e4b", "12b", "26b", "31b"};
     static const int all_bits[] = {4, 8, 0};
-    int seen[ROLES] = {0};
+    int n_checked[ROLES] = {0};
     for (int n = 0; n < 5; n++)
         for (int b = 0; b < 3; b++)
             for (int exact = 0; exact < 2; exact++) {
@@ -89,12 +89,12 @@ static void each_role_of_published_models(void **state)
                 ek_items_invent(&list, w, c, all_bits[b]);
                 if (ek_items_plan(&list, w, &o)) fail_msg("%s", ek_err_text());
                 for (int i = 0; i < list.n; i++)
-                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], exact, seen);
+                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], exact, n_checked);
                 ek_items_fini(&list);
                 ek_weights_fini(w);
                 free(w), free(c);
             }
-    for (int i = 0; i < ROLES; i++) assert_true(seen[i] > 0);
+    for (int i = 0; i < ROLES; i++) assert_true(n_checked[i] > 0);
 }
 
 /* The group of activations follows the weights' group, whatever the role. */
