@@ -1,4 +1,5 @@
-/* Opens pool, model and engine from the options --model, --kv, --weights, --threads, --isa and --chunk. */
+/* Opens pool, model and engine from the options --model, --kv, --weights, --activations, --threads, --isa
+ * and --chunk. */
 #ifndef EK_CLI_OPEN_H
 #define EK_CLI_OPEN_H
 
