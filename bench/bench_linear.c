@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/peak.h"

@@ -13,7 +13,7 @@
 #include "lib/lib.h"
 #include "ops/bf16_step.h"
 
-enum { FIRST_BLOCK = 1 << 20, KEEP = 64 << 20 /* bytes of working memory kept between calls */ };
+enum { FIRST_BLOCK = 1 << 20, MAX_KEPT = 64 << 20 /* bytes of working memory kept between calls */ };
 
 struct block {
     struct block *next;
@@ -105,11 +105,11 @@ static void settle(lib_blocks *m)
     struct block *b = m->first;
     if (!b) return;
     b->used = 0;
-    if (!b->next && b->size <= KEEP) return;
+    if (!b->next && b->size <= MAX_KEPT) return;
     size_t total = 0;
     for (; b; b = b->next) total += b->size;
     free_blocks(m);
-    if (total <= KEEP) add_block(m, total);
+    if (total <= MAX_KEPT) add_block(m, total);
 }
 
 void *lib_take(lib_call *c, size_t n)

@@ -51,26 +51,26 @@ double ref_normal(uint64_t key, uint64_t i)
 
 /* ------------------------------------------------------------------ memory */
 
-struct taken {
-    struct taken *next;
+struct block {
+    struct block *next;
 };
-static struct taken *all_taken;
+static struct block *all_blocks;
 
 void *ref_take(size_t n)
 {
-    struct taken *t = calloc(1, sizeof *t + 64 + n);
+    struct block *t = calloc(1, sizeof *t + 64 + n);
     if (!t) fail_msg("no memory for a test");
-    t->next = all_taken;
-    all_taken = t;
+    t->next = all_blocks;
+    all_blocks = t;
     return (void *)(((uintptr_t)(t + 1) + 63) / 64 * 64);
 }
 
 void ref_free_all(void)
 {
-    while (all_taken) {
-        struct taken *next = all_taken->next;
-        free(all_taken);
-        all_taken = next;
+    while (all_blocks) {
+        struct block *next = all_blocks->next;
+        free(all_blocks);
+        all_blocks = next;
     }
 }
 
@@ -187,12 +187,12 @@ double ref_at(const ek_view *v, const int64_t *index)
 }
 
 /* x to the nearest value with `bits` bits of fraction, ties to even (rint of an exact scaling). */
-static double round_to(double x, int bits, int least_exp)
+static double round_to(double x, int bits, int min_exp)
 {
     int e;
     if (x == 0 || !isfinite(x)) return x;
     frexp(x, &e);
-    if (e - 1 < least_exp) e = least_exp + 1;
+    if (e - 1 < min_exp) e = min_exp + 1;
     return ldexp(rint(ldexp(x, bits + 1 - e)), e - 1 - bits);
 }
 
