@@ -345,7 +345,7 @@ static void test_sinks(void **state)
         for (int tk = 128; tk <= 4096; tk += 3968)
             for (int hkv = 2; hkv <= 8; hkv += 6)
                 for (ek_type t = EK_TYPE_F32; t <= EK_TYPE_F16; t++) {
-                    attend_scene s = attend_new(t, (attend_sizes){2, 8, hkv, tq, tk, 64}, 0.5, 1);
+                    attend_scene s = attend_new((int)t, (attend_sizes){2, 8, hkv, tq, tk, 64}, 0.5, 1);
                     float sinks[8];
                     for (int h = 0; h < 8; h++) sinks[h] = (float)(10 * ref_normal(11, (uint64_t)h));
                     ek_sdpa_options o = {.sinks = sinks};
