@@ -9,9 +9,7 @@
 #include "engine/choose.h"
 #include "ops/math.h"
 #include "ops/rows.h"
-
-/* No noise is above this: u is at most 1 - 2^-24. */
-#define MAX_GUMBEL 16.7f
+#include "tensor/dtype.h"
 
 struct ek_sampler {
     ek_row_ops rows;
@@ -85,14 +83,19 @@ ek_sampling ek_sampling_greedy(void)
     return (ek_sampling){.top_p = 1, .repetition_penalty = 1};
 }
 
+/* The random words of tokens 4 block to 4 block + 3. */
+static void noise_words(uint32_t word[4], uint64_t seed, int pos, int purpose, uint32_t block)
+{
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t counter[4] = {(uint32_t)pos, block, (uint32_t)purpose, 0};
+    ek_philox(word, counter, key);
+}
+
 float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token)
 {
-    uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)pos, (uint32_t)token / 4, (uint32_t)purpose, 0};
-    ek_philox(out, counter, key);
-    /* 23 bits, so that u is exact and never 1 */
-    float u = ((float)(out[token % 4] >> 9) + 0.5f) * 0x1p-23f;
-    return -ek_ln(-ek_ln(u));
+    uint32_t word[4];
+    noise_words(word, seed, pos, purpose, (uint32_t)token / 4);
+    return ek_standard_gumbel(word[token % 4]);
 }
 
 /* NaN and infinity have all exponent bits set. */
@@ -158,23 +161,53 @@ static void process(ek_sampler *s, const float *logits, const ek_sampling *o, co
 /* The best candidate so far: the largest z + g, ties to the lowest id. */
 struct best {
     float sum;
+    float slack; /* how far below sum an exact z + g can lie that rounds up to it, and more */
     int32_t token;
 };
 
-static void consider(struct best *b, const ek_sampling *o, int pos, float z, int32_t token)
+/* Whether no noise at all lifts z to the best. Rounding keeps order, so nothing is lost here. */
+static bool out_of_reach(const struct best *b, float z)
 {
-    if (b->token >= 0 && z + MAX_GUMBEL < b->sum) return; /* no noise can lift it */
-    float sum = z + ek_gumbel(o->seed, pos, EK_NOISE_SAMPLE, token);
-    if (b->token < 0 || sum > b->sum || (sum == b->sum && token < b->token)) *b = (struct best){sum, token};
+    return b->token >= 0 && z + EK_MAX_GUMBEL < b->sum;
 }
 
-/* Every token is a candidate. The likeliest goes first: most others then need no noise. */
+/* Whether the noise of this word cannot lift z to the best, without a logarithm. z + g reaches the
+ * best only if E <= exp(z - best), and E > v, so n < 2^32 exp(z - best). The chord of 2^x between
+ * integers lies above it by up to 6 percent and is what a float's bits are: x scaled, read as a
+ * float. Every rounding, here and in z + g, is inside the slack; a word kept in vain costs time only.
+ * NaN, of rows that are not finite, rejects nothing. */
+static bool word_too_large(const struct best *b, float z, uint32_t word)
+{
+    float x = (z - b->sum + b->slack) * 1.442695f + 32;
+    if (!(x < 64)) return false;
+    if (x < -1) return true;
+    return (float)word > ek_bits_f32((uint32_t)(int32_t)((x + 127) * 0x1p23f));
+}
+
+static void consider(struct best *b, float z, int32_t token, uint32_t word)
+{
+    if (b->token >= 0 && word_too_large(b, z, word)) return;
+    float sum = z + ek_standard_gumbel(word);
+    if (b->token >= 0 && (sum < b->sum || (sum == b->sum && token > b->token))) return;
+    *b = (struct best){sum, 0x1p-23f * fabsf(sum) + 4e-5f, token};
+}
+
+/* Every token is a candidate. The likeliest goes first: most others then need no logarithm. */
 static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampling *o, int pos)
 {
     struct best b = {.token = -1};
-    consider(&b, o, pos, z[top], top);
-    for (int32_t t = 0; t < n; t++)
-        if (z[t] + MAX_GUMBEL >= b.sum && t != top && z[t] > -INFINITY) consider(&b, o, pos, z[t], t);
+    uint32_t word[4];
+    noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)top / 4);
+    consider(&b, z[top], top, word[top % 4]);
+    for (int32_t first = 0; first < n; first += 4) {
+        int lanes = n - first < 4 ? n - first : 4;
+        float highest = z[first];
+        for (int i = 1; i < lanes; i++) highest = z[first + i] > highest ? z[first + i] : highest;
+        if (out_of_reach(&b, highest)) continue;
+        noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)first / 4);
+        for (int i = 0; i < lanes; i++)
+            if (first + i != top && z[first + i] > -INFINITY) consider(&b, z[first + i], first + i, word[i]);
+    }
     return b.token;
 }
 
@@ -206,8 +239,10 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
             sum += w;
         }
         /* in descending order: when one cannot win, none after it can */
-        if (b.token >= 0 && next.z + MAX_GUMBEL < b.sum) break;
-        consider(&b, o, pos, next.z, next.id);
+        if (out_of_reach(&b, next.z)) break;
+        uint32_t word[4];
+        noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)next.id / 4);
+        consider(&b, next.z, next.id, word[next.id % 4]);
     }
     return b.token;
 }

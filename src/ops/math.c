@@ -71,9 +71,20 @@ float ek_gelu_tanh(float x)
     return 0.5f * x * (1.0f + ek_tanh(0.7978845608f * t));
 }
 
-/* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); with u = f / (2 + f), z = u^2:
- * log(1 + f) = f - (h - u (h + R)), h = f^2 / 2, R = z Q(z), because log(1 + f) = 2 artanh(u).
+/* ln(2^k (1 + f)) for 1 + f in [sqrt(1/2), sqrt(2)); with t = f / (2 + f), z = t^2:
+ * log(1 + f) = f - (h - t (h + R)), h = f^2 / 2, R = z Q(z), because log(1 + f) = 2 artanh(t).
  * Q: Chebyshev fit of degree 3, relative error of the logarithm below 1e-11. */
+static float ln_tail(float k, float f)
+{
+    float t = f / (2.0f + f), z = t * t, h = 0.5f * f * f;
+    float q = 0.233304672163f;
+    q = fmaf(q, z, 0.285508208160f);
+    q = fmaf(q, z, 0.400001218398f);
+    q = fmaf(q, z, 0.666666665545f);
+    float tail = fmaf(k, LN2_LO, t * fmaf(q, z, h));
+    return fmaf(k, LN2_HI, f - (h - tail));
+}
+
 float ek_ln(float x)
 {
     if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
@@ -83,13 +94,27 @@ float ek_ln(float x)
     uint32_t u = ek_f32_bits(x);
     k += (int)(u - 0x3f3504f3u) >> 23; /* of x / sqrt(1/2), rounded down */
     float f = ek_bits_f32(((u - 0x3f3504f3u) & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float t = f / (2.0f + f), z = t * t, h = 0.5f * f * f, kf = (float)k;
-    float q = 0.233304672163f;
-    q = fmaf(q, z, 0.285508208160f);
-    q = fmaf(q, z, 0.400001218398f);
-    q = fmaf(q, z, 0.666666665545f);
-    float tail = fmaf(kf, LN2_LO, t * fmaf(q, z, h));
-    return fmaf(kf, LN2_HI, f - (h - tail));
+    return ln_tail((float)k, f);
+}
+
+/* n + 1/2 rounded once: both halves of n, and the lower one with 1/2, are exact in float32. The
+ * halves fit signed integers, so every instruction set converts them in one step. */
+static float plus_half(uint32_t n)
+{
+    return fmaf((float)(int32_t)(n >> 16), 65536.0f, (float)(int32_t)(n & 0xffff) + 0.5f);
+}
+
+/* Below v = 1/4 the logarithm takes f = -v as it is: 1 - v would round small v away. Above, 1 - v
+ * is (~n + 1/2) 2^-32 exactly, so one rounding is all it has. */
+float ek_standard_exponential(uint32_t n)
+{
+    if (n < 1u << 30) return -ln_tail(0.0f, plus_half(n) * -0x1p-32f);
+    return -ek_ln(plus_half(~n) * 0x1p-32f);
+}
+
+float ek_standard_gumbel(uint32_t n)
+{
+    return -ek_ln(ek_standard_exponential(n));
 }
 
 /* pi/2 in three parts, each the double nearest to what the ones before leave. */

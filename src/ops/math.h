@@ -15,6 +15,14 @@ float ek_exp(float x);  /* 1 ulp; +0 below -103.97, +inf above 88.72; NaN of NaN
 float ek_tanh(float x); /* 1.5 ulp; NaN of NaN */
 float ek_ln(float x);   /* 1 ulp; x normal or denormal; -inf of +-0, NaN below, +inf of +inf */
 
+/* Noise from 32 random bits (NUMERICS.md 7.5): with v = (n + 1/2) 2^-32, which is never 0 or 1,
+ * an exponential variate E = -ln(1 - v) and a Gumbel variate g = -ln E. Finite for every n; E never
+ * falls and g never rises as n grows.
+ * E in [2^-33, 22.874], error 2.5e-7 relative; g in [-3.13, EK_MAX_GUMBEL), error 1.1e-6 absolute. */
+#define EK_MAX_GUMBEL 22.875f
+float ek_standard_exponential(uint32_t n);
+float ek_standard_gumbel(uint32_t n);
+
 /* 0.5 x (1 + tanh(0.7978845608 (x + 0.044715 x^3))) in this order: t = fma(0.044715 * (x * x), x, x),
  * (0.5 * x) * (1 + tanh(0.7978845608 * t)). Formula: torch.nn.functional.gelu(approximate="tanh"). */
 float ek_gelu_tanh(float x);

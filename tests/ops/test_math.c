@@ -1,4 +1,4 @@
-/* exp, tanh, ln, gelu, cos, sin and pow against libm in float64: the figures claimed in
+/* exp, tanh, ln, gelu, cos, sin, pow and the sampler's noise against libm in float64 or wider: the figures claimed in
  * ops/math.h and docs/numerics/rows.md, and what happens at the ends of the range. */
 #include <math.h>
 #include <stdio.h>
@@ -154,6 +154,43 @@ static void test_pow(void **state)
     assert_true(most < 1e-14);
 }
 
+/* What has been seen of E and g in ascending n. */
+typedef struct noise_range {
+    double worst_e, worst_g; /* relative, absolute */
+    float last_e, last_g;
+} noise_range;
+
+static void check_noise(noise_range *r, uint32_t n)
+{
+    float e = ek_standard_exponential(n), g = ek_standard_gumbel(n);
+    long double v = ((long double)n + 0.5L) * 0x1p-32L, exact = -log1pl(-v);
+    r->worst_e = fmax(r->worst_e, fabs((double)((e - exact) / exact)));
+    r->worst_g = fmax(r->worst_g, fabs((double)(g + logl(exact))));
+    if (!(e >= 0x1p-33f && e < 22.8739f && g >= -3.13f && g < EK_MAX_GUMBEL)) fail_msg("%u: E %a, g %a", n, e, g);
+    if (e < r->last_e || g > r->last_g) fail_msg("%u: E %a after %a, g %a after %a", n, e, r->last_e, g, r->last_g);
+    r->last_e = e, r->last_g = g;
+}
+
+/* Both ends, the surroundings of every power of two (2^30 is where the forms meet) and a stride
+ * through all of the 32 bits. */
+static void test_noise(void **state)
+{
+    (void)state;
+    double worst_e = 0, worst_g = 0;
+    for (int part = 0; part <= 33; part++) {
+        uint64_t about = part == 33 ? 0 : (uint64_t)1 << part, reach = part == 33 ? 0xffffffffu : 1 << 14;
+        uint64_t first = about > reach ? about - reach : 0, step = part == 33 ? 11003 : 1;
+        noise_range r = {.last_g = INFINITY};
+        for (uint64_t n = first; n <= about + reach && n <= UINT32_MAX; n += step) check_noise(&r, (uint32_t)n);
+        worst_e = fmax(worst_e, r.worst_e), worst_g = fmax(worst_g, r.worst_g);
+    }
+    print_message("E: %.3g relative, g: %.3g\n", worst_e, worst_g);
+    assert_true(worst_e <= 2.5e-7 && worst_g <= 1.1e-6);
+    assert_true(ek_standard_exponential(0) == 0x1p-33f);
+    assert_true(fabsf(ek_standard_gumbel(0) - 22.8738571f) < 2e-6f);
+    assert_true(fabsf(ek_standard_gumbel(UINT32_MAX) + 3.1299946f) < 1e-6f);
+}
+
 /* Frequencies and rows of RoPE against float64, given the float32 angle. */
 static void test_rope_tables(void **state)
 {
@@ -185,9 +222,9 @@ static void test_rope_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_gelu),        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_split),    cmocka_unit_test(test_ldexp),       cmocka_unit_test(test_cos_sin),
-        cmocka_unit_test(test_pow),      cmocka_unit_test(test_rope_tables),
+        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_gelu),  cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_split),    cmocka_unit_test(test_ldexp), cmocka_unit_test(test_cos_sin),
+        cmocka_unit_test(test_pow),      cmocka_unit_test(test_noise), cmocka_unit_test(test_rope_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
