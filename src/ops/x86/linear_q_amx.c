@@ -15,8 +15,9 @@
 enum {
     ROWS = 16,
     GROUP = 64,
-    TILES = 8,    /* of rows, that share unpacked codes */
-    MIN_ROWS = 8, /* fewer leave most of a tile empty */
+    TILES = 8,       /* of rows, that share unpacked codes */
+    MIN_ROWS = 32,   /* fewer leave most of a tile empty, or unpack for too few */
+    MIN_ROWS_2 = 16, /* of two limbs */
     BLOCK_BYTES = EK_KBLOCK_Q * EK_PANEL,
     PALETTE = 1
 };
@@ -27,7 +28,7 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums 0 and 1 and, of the low limb, 2 and 3: n x 16 int32. Rows 4, low limbs 5: n x 64 bytes. Codes 6. */
+/* Sums 0 to 3: n x 16 int32. Rows 4, low limbs 5: n x 64 bytes. Codes 6. */
 static void configure(int n)
 {
     tile_config c = {.palette = PALETTE};
@@ -81,32 +82,32 @@ INLINE void load_rows(const row_tile *t, ptrdiff_t at, int8_t *space, const bool
     else _tile_loadd(4, from, ld);
 }
 
-/* sum = rows x codes over one A-group at `at` of the records; of two limbs sum[1] is the low one's. odd: which tiles
- * take the sums, so that one product may run while the sums of the one before are still stored. */
+/* Tile registers are named by constants. */
+#define MULTIPLY(c, rows, to) (_tile_zero(c), _tile_dpbssd(c, rows, 6), _tile_stored(c, to, 64))
+
+/* sum = rows x codes over one A-group at `at` of the records; of two limbs sum[1] is the low one's. set: which tiles
+ * take the sums, so that products run ahead while the sums before them are still stored. */
 INLINE void multiply(int32_t (*sum)[ROWS * EK_PANEL], const row_tile *t, ptrdiff_t at, ptrdiff_t low,
-                     const int8_t *codes, int8_t *space, const int limbs, const bool odd)
+                     const int8_t *codes, int8_t *space, const int limbs, int set)
 {
     _tile_loadd(6, codes, 64);
     load_rows(t, at, space, false);
-    if (odd) {
-        _tile_zero(1);
-        _tile_dpbssd(1, 4, 6);
-        _tile_stored(1, sum[0], 64);
-    } else {
-        _tile_zero(0);
-        _tile_dpbssd(0, 4, 6);
-        _tile_stored(0, sum[0], 64);
+    if (limbs == 1) {
+        switch (set) {
+        case 0: MULTIPLY(0, 4, sum[0]); break;
+        case 1: MULTIPLY(1, 4, sum[0]); break;
+        case 2: MULTIPLY(2, 4, sum[0]); break;
+        default: MULTIPLY(3, 4, sum[0]); break;
+        }
+        return;
     }
-    if (limbs == 1) return;
     load_rows(t, at + low, space + ROWS * GROUP, true);
-    if (odd) {
-        _tile_zero(3);
-        _tile_dpbssd(3, 5, 6);
-        _tile_stored(3, sum[1], 64);
+    if (set) {
+        MULTIPLY(0, 4, sum[0]);
+        MULTIPLY(1, 5, sum[1]);
     } else {
-        _tile_zero(2);
-        _tile_dpbssd(2, 5, 6);
-        _tile_stored(2, sum[1], 64);
+        MULTIPLY(2, 4, sum[0]);
+        MULTIPLY(3, 5, sum[1]);
     }
 }
 
@@ -142,8 +143,9 @@ typedef struct block {
 INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b, const bool biased,
                  const int limbs)
 {
-    _Alignas(64) int32_t sum[2][2][ROWS * EK_PANEL];
-    _Alignas(64) int8_t space[2][2 * ROWS * GROUP];
+    enum { AHEAD = limbs == 1 ? 3 : 1, SETS = AHEAD + 1 };
+    _Alignas(64) int32_t sum[SETS][2][ROWS * EK_PANEL];
+    _Alignas(64) int8_t space[SETS][2 * ROWS * GROUP];
     const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
     const int groups = b->n / GROUP, per_scale = w->group / GROUP;
     const ek_dtype scale_dtype = w->scale_dtype;
@@ -151,20 +153,17 @@ INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile
     ptrdiff_t q = b->first, at = x->groups[limbs - 1] + (ptrdiff_t)sizeof(ek_act_group) * (b->first / GROUP);
     __m512 s = zero, centre = zero;
     UNROLL for (int r = 0; r < ROWS; r++) a[r] = _mm512_setzero_ps();
-    multiply(sum[0], t, q, x->low, b->codes, space[0], limbs, false);
+    int done = 0;
     for (int g = 0; g < groups; g++, at += (ptrdiff_t)sizeof(ek_act_group)) {
-        const int8_t *next = b->codes + (size_t)(g + 1) * GROUP * EK_PANEL;
-        q += GROUP;
-        if (g + 1 < groups) {
-            if (g % 2) multiply(sum[0], t, q, x->low, next, space[0], limbs, false);
-            else multiply(sum[1], t, q, x->low, next, space[1], limbs, true);
-        }
+        for (; done < groups && done <= g + AHEAD; done++, q += GROUP)
+            multiply(sum[done % SETS], t, q, x->low, b->codes + (size_t)done * GROUP * EK_PANEL, space[done % SETS],
+                     limbs, done % SETS);
         if (g % per_scale == 0) {
             const uint8_t *from = b->packed + (size_t)(g / per_scale) * group_bytes + code_bytes;
             s = scales(from, scale_dtype, 0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(from, scale_dtype, 1));
         }
-        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % 2], s, centre, biased, limbs);
+        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % SETS], s, centre, biased, limbs);
     }
 }
 
@@ -221,14 +220,20 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     _tile_release();
 }
 
+/* Speed only: AVX-512 gives the same bits. */
+static bool worth_it(const ek_linear *w, int rows)
+{
+    return w->a_group == GROUP && rows >= (w->limbs == 1 ? MIN_ROWS : MIN_ROWS_2);
+}
+
 void ek_linear_q4_amx(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    if (w->a_group != GROUP || r1 - r0 < MIN_ROWS) ek_linear_q4_avx512(w, x, r0, r1, y, ldy, p0, p1);
+    if (!worth_it(w, r1 - r0)) ek_linear_q4_avx512(w, x, r0, r1, y, ldy, p0, p1);
     else run(w, x, r0, r1, y, ldy, p0, p1);
 }
 
 void ek_linear_q8_amx(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    if (w->a_group != GROUP || r1 - r0 < MIN_ROWS) ek_linear_q8_avx512(w, x, r0, r1, y, ldy, p0, p1);
+    if (!worth_it(w, r1 - r0)) ek_linear_q8_avx512(w, x, r0, r1, y, ldy, p0, p1);
     else run(w, x, r0, r1, y, ldy, p0, p1);
 }
