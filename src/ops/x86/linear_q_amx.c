@@ -19,6 +19,7 @@ enum {
     MIN_ROWS = 32,   /* fewer leave most of a tile empty, or unpack for too few */
     MIN_ROWS_2 = 16, /* of two limbs */
     BLOCK_BYTES = EK_KBLOCK_Q * EK_PANEL,
+    SETS = 4, /* of sums in tile registers: as many products of one limb run ahead, half as many of two */
     PALETTE = 1
 };
 
@@ -83,7 +84,12 @@ INLINE void load_rows(const row_tile *t, ptrdiff_t at, int8_t *space, const bool
 }
 
 /* Tile registers are named by constants. */
-#define MULTIPLY(c, rows, to) (_tile_zero(c), _tile_dpbssd(c, rows, 6), _tile_stored(c, to, 64))
+#define MULTIPLY(c, rows, to)     \
+    do {                          \
+        _tile_zero(c);            \
+        _tile_dpbssd(c, rows, 6); \
+        _tile_stored(c, to, 64);  \
+    } while (0)
 
 /* sum = rows x codes over one A-group at `at` of the records; of two limbs sum[1] is the low one's. set: which tiles
  * take the sums, so that products run ahead while the sums before them are still stored. */
@@ -143,7 +149,7 @@ typedef struct block {
 INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b, const bool biased,
                  const int limbs)
 {
-    enum { AHEAD = limbs == 1 ? 3 : 1, SETS = AHEAD + 1 };
+    const int ahead = limbs == 1 ? SETS - 1 : SETS / 2 - 1, sets = ahead + 1;
     _Alignas(64) int32_t sum[SETS][2][ROWS * EK_PANEL];
     _Alignas(64) int8_t space[SETS][2 * ROWS * GROUP];
     const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
@@ -155,15 +161,15 @@ INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile
     UNROLL for (int r = 0; r < ROWS; r++) a[r] = _mm512_setzero_ps();
     int done = 0;
     for (int g = 0; g < groups; g++, at += (ptrdiff_t)sizeof(ek_act_group)) {
-        for (; done < groups && done <= g + AHEAD; done++, q += GROUP)
-            multiply(sum[done % SETS], t, q, x->low, b->codes + (size_t)done * GROUP * EK_PANEL, space[done % SETS],
-                     limbs, done % SETS);
+        for (; done < groups && done <= g + ahead; done++, q += GROUP)
+            multiply(sum[done % sets], t, q, x->low, b->codes + (size_t)done * GROUP * EK_PANEL, space[done % sets],
+                     limbs, done % sets);
         if (g % per_scale == 0) {
             const uint8_t *from = b->packed + (size_t)(g / per_scale) * group_bytes + code_bytes;
             s = scales(from, scale_dtype, 0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(from, scale_dtype, 1));
         }
-        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % SETS], s, centre, biased, limbs);
+        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % sets], s, centre, biased, limbs);
     }
 }
 
