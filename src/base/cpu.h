@@ -7,9 +7,12 @@
 #define EK_CPU_AVX2   1u /* AVX2, FMA and F16C */
 #define EK_CPU_AVX512 2u /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
 #define EK_CPU_BF16   4u /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
+#define EK_CPU_AMX    8u /* AMX tiles and int8; never without EK_CPU_AVX512 */
 
-unsigned ek_cpu_detect(void);         /* what this machine and its kernel allow */
-const char *ek_cpu_isa(unsigned cpu); /* "scalar", "avx2", "avx512" for a mask */
+/* What this machine and its kernel allow. Asks the kernel for the use of AMX where it has to be asked: the process
+ * and the threads it starts later have it then. */
+unsigned ek_cpu_detect(void);
+const char *ek_cpu_isa(unsigned cpu); /* "scalar", "avx2", "avx512", "amx" for a mask */
 const char *ek_cpu_model(void);       /* "AMD EPYC …"; "unknown" if it cannot be read */
 int ek_cpu_count(void);               /* cores this process may use */
 
