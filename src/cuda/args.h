@@ -30,7 +30,7 @@ typedef struct ek_cuda_rope_args {
 typedef struct ek_cuda_reduce_args {
     ek_cuda_ptr out, x, key;
     int64_t ldx;
-    float a;      /* exp_sum: the maximum */
+    float a; /* exp_sum: the maximum */
     int32_t n;
 } ek_cuda_reduce_args;
 
@@ -67,14 +67,14 @@ typedef struct ek_cuda_store_args {
 /* --- attention (ops/attn.h).
  *
  * A tile is up to `tile` consecutive queries (row by row, head by head) of one view that read one KV head
- * and begin in the same segment; `tile` is 1, 2, 4 or 8 for attn_leaf and 64 for attn_prompt. */
+ * and begin in the same segment; `tile` is 2, 4 or 8 for attn_leaf and 64 for attn_prompt. */
 
 typedef struct ek_cuda_attn_row {
     int32_t lo, end;
 } ek_cuda_attn_row;
 
 typedef struct ek_cuda_attn_tile {
-    int32_t row, head;      /* the first query: row, head within the KV head's group */
+    int32_t row, head; /* the first query: row, head within the KV head's group */
     int32_t n_q, kv_head;
     int32_t view;
     int32_t seg0, n_seg; /* segments that any of the queries touches */
@@ -96,12 +96,10 @@ typedef struct ek_cuda_attn_args {
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
      * block of threads, o [block][level][64][head_dim], l and m unused */
     ek_cuda_ptr leaf_o, leaf_l, leaf_m;
-    int32_t ratio;  /* query heads of a KV head */
+    int32_t ratio; /* query heads of a KV head */
     int32_t n_tiles;
     int32_t tile;   /* queries of a tile */
     int32_t levels; /* attn_prompt: levels of a stack */
-    int32_t ahead;  /* attn_leaf: bit 0: keys, bit 1: values are fetched page by page ahead (speed only) */
-    int32_t spare;
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };

@@ -10,8 +10,7 @@ int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile)
 
 static ek_err add_tile(ek_cuda_attn_work *w, ek_cuda_attn_tile t)
 {
-    if (w->n_tiles == w->max_tiles)
-        return ek_fail(EK_ETOOLARGE, "attention needs more than %d tiles", w->max_tiles);
+    if (w->n_tiles == w->max_tiles) return ek_fail(EK_ETOOLARGE, "attention needs more than %d tiles", w->max_tiles);
     if (t.n_seg > w->max_segments) w->max_segments = t.n_seg;
     t.leaf0 = w->n_items;
     if (w->items) {
@@ -25,7 +24,8 @@ static ek_err add_tile(ek_cuda_attn_work *w, ek_cuda_attn_tile t)
 }
 
 /* The tiles of rows [first, end), a run. */
-static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int ratio, int n_kv_heads, int tile)
+static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int ratio, int n_kv_heads,
+                      int tile)
 {
     int queries = (end - first) * ratio, seg0 = rows[first].lo / EK_SEGMENT;
     for (int at = 0; at < queries; at += tile) {
@@ -42,14 +42,16 @@ static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, 
     return EK_OK;
 }
 
-ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads, int tile)
+ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+                        int tile)
 {
     int ratio = n_heads / n_kv_heads;
     w->n_tiles = w->n_items = w->max_segments = 0;
     for (int row = 0, end; row < n_rows; row = end) {
         EK_ASSERT(rows[row].lo >= 0 && rows[row].lo < rows[row].end);
         int seg = rows[row].lo / EK_SEGMENT;
-        for (end = row + 1; end < n_rows && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg;) end++;
+        for (end = row + 1; end < n_rows && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg;)
+            end++;
         EK_TRY(cut_run(w, rows, row, end, ratio, n_kv_heads, tile));
     }
     for (int i = 0, j = w->n_tiles - 1; !w->items && i < j; i++, j--) {
@@ -63,7 +65,9 @@ size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
     size_t scales = 2 * EK_SEGMENT * ek_kv_groups(head_dim);
-    return floats * sizeof(float) + EK_SEGMENT + (v_format == EK_KV_Q4 ? 2 * scales : v_format == EK_KV_Q8 ? scales : 0);
+    if (v_format == EK_KV_Q4) scales *= 2; /* and biases */
+    else if (v_format != EK_KV_Q8) scales = 0;
+    return floats * sizeof(float) + EK_SEGMENT + scales;
 }
 
 int ek_cuda_attn_leaf_threads(int head_dim)

@@ -20,7 +20,8 @@ int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile);
 /* Cuts rows (adjacent rows of one view that begin in one segment make a run) into tiles of up to `tile`
  * queries per KV head. With items, tiles come in order of rows, else those of late rows first, for in a
  * prompt they see the most. ETOOLARGE if the room does not suffice. */
-ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads, int tile);
+ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+                        int tile);
 
 /* Dynamic shared memory and threads of ek_attn_leaf_N. */
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format);

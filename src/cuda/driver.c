@@ -58,8 +58,8 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
 /* After these the driver refuses every call in this context. */
 static bool is_sticky(CUresult r)
 {
-    return r == EK_CU_ECC || r == 220 || r == 226 || (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 708) ||
-           r == 911 || r == EK_CU_UNKNOWN;
+    return r == EK_CU_ECC || r == 220 || r == 226 ||
+           (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 708) || r == 911 || r == EK_CU_UNKNOWN;
 }
 
 static const char *error_text(const ek_cuda_api *f, CUresult r, char *room, size_t size)
@@ -80,8 +80,9 @@ ek_err ek_cuda_check(ek_cuda *c, CUresult r, const char *doing)
     if (!is_sticky(r))
         return ek_fail(r == EK_CU_OUT_OF_MEMORY ? EK_ENOMEM : EK_EINTERNAL, "cuda:%d: %s: %s", c->ordinal, doing, why);
     c->broken = true;
-    snprintf(c->first, sizeof c->first, "cuda:%d failed while %s, after kernel %s: %s; the device cannot be used any more",
-             c->ordinal, doing, c->last ? c->last : "none", why);
+    snprintf(c->first, sizeof c->first,
+             "cuda:%d failed while %s, after kernel %s: %s; the device cannot be used any more", c->ordinal, doing,
+             c->last ? c->last : "none", why);
     return ek_fail(EK_EINTERNAL, "%s", c->first);
 }
 
@@ -109,8 +110,8 @@ static ek_err find_device(ek_cuda *c, int built_with)
     f->cuDriverGetVersion(&version);
     if (built_with == 0) return ek_fail(EK_EUNSUPPORTED, "this program was built without CUDA kernels (no nvcc)");
     if (version / 1000 < built_with / 1000)
-        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver is too old: it is %d.%d, the kernels need %d.0", version / 1000,
-                       version % 1000 / 10, built_with / 1000);
+        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver is too old: it is %d.%d, the kernels need %d.0",
+                       version / 1000, version % 1000 / 10, built_with / 1000);
     if (f->cuDeviceGetCount(&count) != EK_CU_OK || count == 0)
         return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
     if (c->ordinal < 0 || c->ordinal >= count)
@@ -122,8 +123,8 @@ static ek_err find_device(ek_cuda *c, int built_with)
     f->cuDeviceGetAttribute(&minor, EK_CU_ATTR_MINOR, c->device);
     f->cuDeviceGetAttribute(&c->multiprocessors, EK_CU_ATTR_MULTIPROCESSORS, c->device);
     if (major * 10 + minor != CAPABILITY)
-        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, the kernels are for %d.%d", c->ordinal,
-                       name, major, minor, CAPABILITY / 10, CAPABILITY % 10);
+        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, the kernels are for %d.%d",
+                       c->ordinal, name, major, minor, CAPABILITY / 10, CAPABILITY % 10);
     snprintf(c->text, sizeof c->text, "%s, %d multiprocessors, driver %d.%d", name, c->multiprocessors, version / 1000,
              version % 1000 / 10);
     return EK_OK;
@@ -240,17 +241,20 @@ void ek_cuda_free_host(ek_cuda *c, void *p)
 
 ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyHtoDAsync(to, from, bytes, c->stream), "copying to the device");
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyHtoDAsync(to, from, bytes, c->stream),
+                         "copying to the device");
 }
 
 ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoHAsync(to, from, bytes, c->stream), "copying from the device");
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoHAsync(to, from, bytes, c->stream),
+                         "copying from the device");
 }
 
 ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
 {
-    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream), "filling memory");
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream),
+                         "filling memory");
 }
 
 ek_err ek_cuda_sync(ek_cuda *c)

@@ -32,10 +32,9 @@ template <int N> struct smem {
 
 template <int N> __device__ __forceinline__ void load_queries(float (&x)[N], const float *at)
 {
-    if (N == 1) x[0] = at[0];
     if (N == 2) {
         float2 v = *(const float2 *)at;
-        x[0] = v.x, x[1 % N] = v.y;
+        x[0] = v.x, x[1] = v.y;
     }
 #pragma unroll
     for (int i = 0; i + 4 <= N; i += 4) {
@@ -70,7 +69,7 @@ __device__ __forceinline__ void scores(const uint8_t *k, int dim, int d0, int en
     chunk<F> now, next;
     int d = d0, whole = d0 + (end - d0) / ROWS * ROWS;
     if (d < whole) now.template load_k<false>(k, dim, d, lane);
-#pragma unroll 2
+#pragma unroll 1
     for (; d < whole; d += ROWS) {
         if (d + ROWS < whole) next.template load_k<false>(k, dim, d + ROWS, lane);
         add_keys<F, N, false>(s, now, q + d * N, ROWS);
@@ -133,7 +132,7 @@ __device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (
     chunk<F> now, next;
     int j = from / ROWS * ROWS;
     now.load_v(page(j), dim, j % PAGE);
-#pragma unroll 2
+#pragma unroll 1
     for (; j < to; j += ROWS) {
         if (j + ROWS < to) next.load_v(page(j + ROWS), dim, (j + ROWS) % PAGE);
         if (j >= common_from && j + ROWS <= common_to) sum.template add<false>(now, j);
@@ -150,11 +149,6 @@ __device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (
             if (d1 < dim) out[(int64_t)n * dim + d1] = sum.o[n][1];
         }
     }
-}
-
-__device__ __forceinline__ void fetch_ahead(const uint8_t *p, int64_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"((u32)(bytes / 16 * 16)) : "memory");
 }
 
 __device__ __forceinline__ int clamp_key(int x)
@@ -201,18 +195,17 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     const int64_t mine = kv.offset + t.kv_head * (kv.k_bytes + kv.v_bytes);
     const uint8_t *v[4];
 #pragma unroll
-    for (int p = 0; p < 4; p++) v[p] = all_from < (p + 1) * PAGE && all_to > p * PAGE ? (const uint8_t *)table[p] + mine + kv.k_bytes : 0;
+    for (int p = 0; p < 4; p++) {
+        u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? table[p] : 0;
+        if (!page && all_from < p * PAGE && all_to > p * PAGE) page = table[all_from / PAGE]; // absent: nobody sees it
+        v[p] = page ? (const uint8_t *)page + mine + kv.k_bytes : 0;
+    }
 
     { // scores: warps 0..3 the first chain, 4..7 the second
         int p = warp % 4, c = warp / 4, d0 = c * CHAIN, end = min(dim, d0 + CHAIN);
         const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
         if (at && d0 < end) {
             float *out = (c ? sm.b : sm.a) + p * PAGE * N;
-            if (a.ahead && lane == 0) {
-                int64_t half = threads == 256 ? 2 : 1;
-                if (a.ahead & 1) fetch_ahead(k + c * kv.k_bytes / half, kv.k_bytes / half);
-                if (a.ahead & 2) fetch_ahead(at + c * kv.v_bytes / half, kv.v_bytes / half);
-            }
             switch (kv.k_format) {
             case F32: scores<F32, N>(k, dim, d0, end, lane, sm.q, out); break;
             case F16: scores<F16, N>(k, dim, d0, end, lane, sm.q, out); break;
@@ -299,7 +292,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
             s1 = s1 + sm.a[(j + 8) * N + n];
         }
         float s = s0 + s1;
-        u32 active = N >= 4 ? ~0u : (1u << 8 * (N % 4)) - 1;
+        u32 active = N >= 4 ? ~0u : 0xffffu; // the threads that came here
         for (int apart = 4; apart; apart /= 2) s = s + __shfl_down_sync(active, s, apart, 8);
         if (l == 0 && from[n] < to[n]) {
             int m = sm.most[n];
@@ -322,7 +315,6 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     {                                                                                                                \
         leaf<N>(a);                                                                                                  \
     }
-LEAF(1)
 LEAF(2)
 LEAF(4)
 LEAF(8)

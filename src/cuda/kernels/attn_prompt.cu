@@ -206,7 +206,11 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         const int64_t mine = kv.offset + t.kv_head * (kv.k_bytes + kv.v_bytes) + kv.k_bytes;
         const uint8_t *v[4];
 #pragma unroll
-        for (int p = 0; p < 4; p++) v[p] = all_from < (p + 1) * PAGE && all_to > p * PAGE ? (const uint8_t *)table[p] + mine : 0;
+        for (int p = 0; p < 4; p++) {
+            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? table[p] : 0;
+            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = table[all_from / PAGE]; // absent: nobody sees it
+            v[p] = page ? (const uint8_t *)page + mine : 0;
+        }
 
         float acc[OWN][8];
         for (int d0 = 0; d0 < dim; d0 += CHAIN) {

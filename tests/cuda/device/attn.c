@@ -1,4 +1,4 @@
-/* Attention: few queries (tiles of 1, 2, 4, 8) and prompts, all formats, against ops/attn.h on the scalar
+/* Attention: few queries (tiles of 2, 4, 8) and prompts, all formats, against ops/attn.h on the scalar
  * kernels. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static kernels find_kernels(dev *d, const ek_attn_shape *shape, int tile)
         k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
         return k;
     }
-    static const char *const name[] = {[1] = "ek_attn_leaf_1", [2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"};
+    static const char *const name[] = {[2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"};
     k.shared = ek_cuda_attn_leaf_shared(tile, shape->head_dim, shape->v_format);
     k.threads = (unsigned)ek_cuda_attn_leaf_threads(shape->head_dim);
     k.leaf = find(d, name[tile], k.shared);
@@ -87,17 +87,24 @@ static void run(dev *d, const kernels *k, const call *c)
 {
     if (c->tile == EK_CUDA_PROMPT_TILE) {
         unsigned blocks = (unsigned)c->w.n_tiles < k->blocks ? (unsigned)c->w.n_tiles : k->blocks;
-        launch(d, &k->prompt, (ek_cuda_grid){.x = blocks, .threads = 256, .shared = EK_CUDA_PROMPT_SHARED, .overlap = true}, &c->a);
+        launch(d, &k->prompt,
+               (ek_cuda_grid){.x = blocks, .threads = 256, .shared = EK_CUDA_PROMPT_SHARED, .overlap = true}, &c->a);
         return;
     }
-    launch(d, &k->leaf, (ek_cuda_grid){.x = (unsigned)c->w.n_items, .threads = k->threads, .shared = k->shared, .overlap = true}, &c->a);
+    launch(d, &k->leaf,
+           (ek_cuda_grid){.x = (unsigned)c->w.n_items, .threads = k->threads, .shared = k->shared, .overlap = true},
+           &c->a);
     launch(d, &k->join,
-           (ek_cuda_grid){.x = (unsigned)c->w.n_tiles, .y = (unsigned)c->tile, .z = (unsigned)(c->a.kv.head_dim + 127) / 128, .threads = 128, .overlap = true},
+           (ek_cuda_grid){.x = (unsigned)c->w.n_tiles,
+                          .y = (unsigned)c->tile,
+                          .z = (unsigned)(c->a.kv.head_dim + 127) / 128,
+                          .threads = 128,
+                          .overlap = true},
            &c->a);
 }
 
 /* Rows of both views: as a decoder sees, windows, odd intervals, a run of a prompt, blocks that see each other. */
-static int make_rows(ek_attn_row *rows, int n_keys, bool prompt)
+static int make_rows(ek_attn_row *rows, int n_keys)
 {
     int n = 0, end = n_keys;
     for (int v = 0; v < 2; v++) {
@@ -106,10 +113,12 @@ static int make_rows(ek_attn_row *rows, int n_keys, bool prompt)
         rows[n++] = (ek_attn_row){v, end / 2, end / 2 + 1};
         rows[n++] = (ek_attn_row){v, end / 3, end - end / 4};
     }
-    for (int i = 0; i < (prompt ? 30 : 5); i++) rows[n++] = (ek_attn_row){0, 0, n_keys - (prompt ? 30 : 5) + i + 1};
+    int run = n_keys < 30 ? n_keys : 30;
+    for (int i = 0; i < run; i++) rows[n++] = (ek_attn_row){0, 0, n_keys - run + i + 1};
     for (int i = 0; i < 3 && n_keys > 20; i++) rows[n++] = (ek_attn_row){1, 7, 20};
     int window = n_keys < 300 ? n_keys / 2 : 300;
-    for (int p = n_keys > 40 ? n_keys - 40 : 1; p < n_keys && prompt; p++) rows[n++] = (ek_attn_row){1, p - window > 0 ? p - window : 0, p + 1};
+    for (int p = n_keys > 40 ? n_keys - 40 : 1; p < n_keys; p++)
+        rows[n++] = (ek_attn_row){1, p - window > 0 ? p - window : 0, p + 1};
     return n;
 }
 
@@ -118,27 +127,28 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     scene s;
     scene_open(&s, d, shape, 2, n_keys, garbage, 11);
     ek_attn_row rows[128];
-    const int n_rows = make_rows(rows, n_keys, true), width = shape->n_heads * shape->head_dim;
+    const int n_rows = make_rows(rows, n_keys), width = shape->n_heads * shape->head_dim;
     float *q = malloc((size_t)(n_rows * width) * 4), *want = malloc((size_t)(n_rows * width) * 4);
     for (int i = 0; i < n_rows * width; i++) q[i] = uniform(21, (uint64_t)i) * loud;
-    void *scratch = ek_attn_scratch_bytes(s.cpu, n_rows, n_keys, ek_pool_threads(d->pool)) ?
-        aligned_alloc(64, (ek_attn_scratch_bytes(s.cpu, n_rows, n_keys, ek_pool_threads(d->pool)) + 63) / 64 * 64) : NULL;
+    void *scratch =
+        ek_attn_scratch_bytes(s.cpu, n_rows, n_keys, ek_pool_threads(d->pool))
+            ? aligned_alloc(64, (ek_attn_scratch_bytes(s.cpu, n_rows, n_keys, ek_pool_threads(d->pool)) + 63) / 64 * 64)
+            : NULL;
     ek_attn_run(s.cpu, d->pool, s.view, rows, n_rows, q, width, want, width, scratch);
     free(scratch);
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
-    static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 1, 2, 4};
-    for (int t = 0; t < (all_tiles ? 5 : 2); t++)
-        for (int ahead = 0; ahead < (tiles[t] == 8 ? 4 : 1); ahead += 3) {
-            kernels k = find_kernels(d, shape, tiles[t]);
-            call c;
-            prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
-            c.a.ahead = ahead;
-            run(d, &k, &c);
-            same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false, "attention %s:%s, %d on %d heads of %d, %d keys, tile %d, garbage %d",
-                 ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads, shape->n_kv_heads,
-                 shape->head_dim, n_keys, tiles[t], garbage);
-            finish(&c, d);
-        }
+    static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4};
+    for (int t = 0; t < (all_tiles ? 4 : 2); t++) {
+        kernels k = find_kernels(d, shape, tiles[t]);
+        call c;
+        prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
+        run(d, &k, &c);
+        same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
+             "attention %s:%s, %d on %d heads of %d, %d keys, tile %d, garbage %d", ek_kv_format_name(shape->k_format),
+             ek_kv_format_name(shape->v_format), shape->n_heads, shape->n_kv_heads, shape->head_dim, n_keys, tiles[t],
+             garbage);
+        finish(&c, d);
+    }
     drop(d, dq);
     free(q), free(want);
     scene_close(&s);
@@ -155,8 +165,9 @@ void test_attn(dev *d)
     static const struct {
         int heads, kv, dim, keys;
         float loud;
-    } c[] = {{8, 1, 256, 1300, 1}, {8, 1, 512, 1100, 0.5f}, {2, 1, 512, 530, 40},   {4, 2, 128, 2100, 30}, {3, 1, 100, 400, 1},
-             {16, 1, 320, 300, 1}, {2, 2, 4, 700, 8},       {32, 16, 256, 300, 1}, {5, 1, 36, 4400, 3},  {1, 1, 64, 1, 1}};
+    } c[] = {{8, 1, 256, 1300, 1}, {8, 1, 512, 1100, 0.5f}, {2, 1, 512, 530, 40}, {4, 2, 128, 2100, 30},
+             {3, 1, 100, 400, 1},  {16, 1, 320, 300, 1},    {2, 2, 4, 700, 8},    {32, 16, 256, 300, 1},
+             {5, 1, 36, 4400, 3},  {1, 1, 64, 1, 1}};
     static const int formats[] = {EK_KV_I16, EK_KV_Q8, EK_KV_Q4, EK_KV_BF16, EK_KV_F32, EK_KV_F16};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int f = 0; f < (i < 2 ? 6 : 3); f++) {
@@ -194,7 +205,10 @@ void speed_stream(dev *d)
     for (size_t at = 0; at + (1 << 24) <= bytes; at += 1 << 24) must(ek_cuda_upload(d->c, p + at, some, 1 << 24));
     must(ek_cuda_sync(d->c));
     for (unsigned per = 4; per <= 32; per *= 2) {
-        reader r = {d, find(d, "ek_read_stream", 0), {.x = p, .y = out, .n = (int64_t)bytes}, (unsigned)ek_cuda_multiprocessors(d->c) * per};
+        reader r = {d,
+                    find(d, "ek_read_stream", 0),
+                    {.x = p, .y = out, .n = (int64_t)bytes},
+                    (unsigned)ek_cuda_multiprocessors(d->c) * per};
         double gbs = (double)bytes / time_us(d, queue_read, &r, 3) * 1e-3;
         if (gbs > stream_gbs) stream_gbs = gbs;
     }
@@ -226,7 +240,9 @@ static void open_large(scene *s, dev *d, const ek_attn_shape *shape, int batch, 
     s->page_bytes = s->block * (size_t)layers;
     size_t pages = (size_t)(batch * s->pages_per_view);
     uint64_t *page = malloc(s->page_bytes), *table = malloc(pages * 8);
-    for (size_t i = 0; i < s->page_bytes / 8; i++) page[i] = (((uint64_t)rand() << 32) ^ (uint64_t)rand() ^ ((uint64_t)rand() << 13)) & (uint64_t)0x3bff3bff3bff3bff;
+    for (size_t i = 0; i < s->page_bytes / 8; i++)
+        page[i] = (((uint64_t)rand() << 32) ^ (uint64_t)rand() ^ ((uint64_t)rand() << 13)) &
+                  (uint64_t)0x3bff3bff3bff3bff;
     s->mem = up(d, NULL, pages * s->page_bytes);
     for (size_t i = 0; i < pages; i++) {
         must(ek_cuda_upload(d->c, s->mem + i * s->page_bytes, page, s->page_bytes));
@@ -249,19 +265,18 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     float *q = malloc((size_t)(batch * heads * dim) * 4);
     for (int i = 0; i < batch * heads * dim; i++) q[i] = uniform(3, (uint64_t)i);
     CUdeviceptr dq = up(d, q, (size_t)(batch * heads * dim) * 4);
-    printf("decode %-4s %2d on %2d heads of %d, depth %5d, batch %2d, %6.1f MB:", ek_kv_format_name(f), heads, kv, dim, depth, batch, bytes * 1e-6);
+    printf("decode %-4s %2d on %2d heads of %d, depth %5d, batch %2d, %6.1f MB:", ek_kv_format_name(f), heads, kv, dim,
+           depth, batch, bytes * 1e-6);
     double best = 1e30;
-    for (; *tiles; tiles++)
-        for (int ahead = 0; ahead < 4; ahead++) {
-            timed t = {d, find_kernels(d, &shape, *tiles), malloc(sizeof(call)), layers, s.block};
-            prepare(t.c, &s, rows, batch, dq, *tiles, 0);
-            t.c->a.ahead = ahead;
-            double us = time_us(d, queue_attention, &t, layers);
-            printf(" %d/%d %.1f", *tiles, ahead, us);
-            if (us < best) best = us;
-            finish(t.c, d);
-            free(t.c);
-        }
+    for (; *tiles; tiles++) {
+        timed t = {d, find_kernels(d, &shape, *tiles), malloc(sizeof(call)), layers, s.block};
+        prepare(t.c, &s, rows, batch, dq, *tiles, 0);
+        double us = time_us(d, queue_attention, &t, layers);
+        printf(" tile %d %.1f", *tiles, us);
+        if (us < best) best = us;
+        finish(t.c, d);
+        free(t.c);
+    }
     printf(" us; best %.0f GB/s, %.0f %% of the stream\n", bytes / best * 1e-3, bytes / best * 1e-3 / stream_gbs * 100);
     fflush(stdout);
     drop(d, dq), drop(d, s.mem), drop(d, s.table);
@@ -270,7 +285,7 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
 
 void speed_attn(dev *d)
 {
-    static const int wide[] = {8, 4, 2, 0}, two[] = {2, 1, 0}, eight[] = {8, 0};
+    static const int wide[] = {8, 4, 2, 0}, two[] = {2, 0}, eight[] = {8, 0};
     time_decode(d, EK_KV_I16, 8, 1, 256, 1, 8192, wide);
     time_decode(d, EK_KV_I16, 8, 1, 256, 16, 8192, wide);
     time_decode(d, EK_KV_I16, 8, 1, 256, 64, 8192, eight);
@@ -304,7 +319,8 @@ static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     timed t = {d, find_kernels(d, &shape, EK_CUDA_PROMPT_TILE), malloc(sizeof(call)), 1, s.block};
     prepare(t.c, &s, rows, n_rows, dq, EK_CUDA_PROMPT_TILE, (int)t.k.blocks);
     double us = time_us(d, queue_attention, &t, 1), flop = keys * heads * dim * 4;
-    printf("prompt %-4s %2d on %2d heads of %d, %d rows, window %d: %.0f us, %.1f TFLOP/s\n", ek_kv_format_name(f), heads, kv, dim, n_rows, window, us, flop / us * 1e-6);
+    printf("prompt %-4s %2d on %2d heads of %d, %d rows, window %d: %.0f us, %.1f TFLOP/s\n", ek_kv_format_name(f),
+           heads, kv, dim, n_rows, window, us, flop / us * 1e-6);
     fflush(stdout);
     finish(t.c, d);
     drop(d, dq), drop(d, s.mem), drop(d, s.table);

@@ -28,7 +28,8 @@ void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n
     for (int v = 0; v < n_views; v++)
         for (int pos = 0; pos < n_keys; pos++) {
             uint64_t at = (uint64_t)(v * n_keys + pos) * (uint64_t)width;
-            for (int i = 0; i < width; i++) k[i] = uniform(seed + 1, at + (uint64_t)i), val[i] = uniform(seed + 2, at + (uint64_t)i);
+            for (int i = 0; i < width; i++)
+                k[i] = uniform(seed + 1, at + (uint64_t)i), val[i] = uniform(seed + 2, at + (uint64_t)i);
             ek_attn_store(s->cpu, &s->view[v], pos, k, val);
         }
     free(k), free(val);
@@ -84,7 +85,8 @@ void test_kv(dev *d)
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
-            ek_attn_shape shape = {EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT), HEADS, HEADS, dims[i]};
+            ek_attn_shape shape = {EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT),
+                                   HEADS,   HEADS,           dims[i]};
             if (d->quick && i % 3) continue;
             scene s;
             scene_open(&s, d, &shape, 2, N, 1, 5);

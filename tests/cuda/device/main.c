@@ -78,8 +78,8 @@ bool same(dev *d, const void *want, void *got, size_t bytes, bool floats, const 
         memcpy(&a, w + first, unit), memcpy(&b, g + first, unit);
         memcpy(&fa, &a, 4), memcpy(&fb, &b, 4);
         if (d->failed < 40)
-            printf("FAIL %s: %zu of %zu differ, first at %zu: want %08x (%a), got %08x (%a)\n", name, wrong, bytes / unit,
-                   first / unit, a, (double)fa, b, (double)fb);
+            printf("FAIL %s: %zu of %zu differ, first at %zu: want %08x (%a), got %08x (%a)\n", name, wrong,
+                   bytes / unit, first / unit, a, (double)fa, b, (double)fb);
     }
     free(got);
     return wrong == 0;

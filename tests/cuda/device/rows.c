@@ -116,8 +116,18 @@ static void elementwise(dev *d, const ek_row_ops *ops, int n)
         CUdeviceptr dy = up(d, y, bytes);
         ek_cuda_kernel k = find(d, op[i].kernel, 0);
         bool shared_w = op[i].reduces;
-        ek_cuda_rows_args a = {.y = dy, .x = dx, .w = op[i].w ? dw : 0, .ldy = ld, .ldx = ld, .ldw = shared_w ? 0 : ld, .a = op[i].a, .n = n};
-        launch(d, &k, op[i].reduces ? (ek_cuda_grid){.x = ROWS, .threads = 256} : (ek_cuda_grid){.x = 2, .y = ROWS, .threads = 256}, &a);
+        ek_cuda_rows_args a = {.y = dy,
+                               .x = dx,
+                               .w = op[i].w ? dw : 0,
+                               .ldy = ld,
+                               .ldx = ld,
+                               .ldw = shared_w ? 0 : ld,
+                               .a = op[i].a,
+                               .n = n};
+        launch(d, &k,
+               op[i].reduces ? (ek_cuda_grid){.x = ROWS, .threads = 256}
+                             : (ek_cuda_grid){.x = 2, .y = ROWS, .threads = 256},
+               &a);
         memcpy(want, y, bytes);
         for (int r = 0; r < ROWS; r++)
             op[i].cpu(ops, want + r * ld, x + r * ld, op[i].w ? w + (shared_w ? 0 : r * ld) : NULL, op[i].a, n);
@@ -134,8 +144,8 @@ static void reductions(dev *d, const ek_row_ops *ops, int n)
     float *x = malloc(bytes), want_sum[ROWS], want_exp[ROWS];
     int32_t want[ROWS];
     fill(x, bytes / 4, 7);
-    for (int i = 0; i < n; i++) x[i] = floorf(x[i] * 0.02f);     /* many ties, and -0 */
-    for (int i = 0; i < n; i += 3) x[n + i] = NAN;               /* never wins */
+    for (int i = 0; i < n; i++) x[i] = floorf(x[i] * 0.02f);            /* many ties, and -0 */
+    for (int i = 0; i < n; i += 3) x[n + i] = NAN;                      /* never wins */
     for (int i = 0; i < n; i++) x[2 * n + i] = i % 2 ? -INFINITY : NAN; /* nobody wins */
     if (n > 20) x[n + 17] = -0.0f;
     CUdeviceptr dx = up(d, x, bytes), out = up(d, NULL, 64), key = up(d, NULL, 64 * ROWS);
@@ -150,7 +160,8 @@ static void reductions(dev *d, const ek_row_ops *ops, int n)
     fill(x, bytes / 4, 8);
     must(ek_cuda_upload(d->c, dx, x, bytes));
     a.a = 70;
-    for (int r = 0; r < ROWS; r++) want_sum[r] = row_sum(x + r * n, n), want_exp[r] = ek_weight_sum_c(x + r * n, n, a.a);
+    for (int r = 0; r < ROWS; r++)
+        want_sum[r] = row_sum(x + r * n, n), want_exp[r] = ek_weight_sum_c(x + r * n, n, a.a);
     ek_cuda_kernel sum = find(d, "ek_row_sum", 0), es = find(d, "ek_exp_sum", 0);
     launch(d, &sum, (ek_cuda_grid){.x = ROWS, .threads = 256}, &a);
     same(d, want_sum, down(d, out, sizeof want_sum), sizeof want_sum, true, "row sum n %d", n);
@@ -169,11 +180,20 @@ static void rope(dev *d, const ek_row_ops *ops, int heads, int dim, double parti
     fill(x, bytes / 4, 9);
     for (int r = 0; r < ROWS; r++) ek_rope_row(cs + r * rotated, sn + r * rotated, f, rotated, 1000 * r + 77);
     CUdeviceptr dx = up(d, x, bytes), dc = up(d, cs, table), ds = up(d, sn, table);
-    ek_cuda_rope_args a = {.x = dx, .cos = dc, .sin = ds, .ldx = ld, .ld_table = rotated, .n_heads = heads, .head_dim = dim, .half = dim / 2, .rotated = rotated};
+    ek_cuda_rope_args a = {.x = dx,
+                           .cos = dc,
+                           .sin = ds,
+                           .ldx = ld,
+                           .ld_table = rotated,
+                           .n_heads = heads,
+                           .head_dim = dim,
+                           .half = dim / 2,
+                           .rotated = rotated};
     ek_cuda_kernel k = find(d, "ek_rope", 0);
     launch(d, &k, (ek_cuda_grid){.x = 2, .y = ROWS, .threads = 256}, &a);
     for (int r = 0; r < ROWS; r++)
-        for (int h = 0; h < heads; h++) ops->rope(x + r * ld + h * dim, cs + r * rotated, sn + r * rotated, dim / 2, rotated);
+        for (int h = 0; h < heads; h++)
+            ops->rope(x + r * ld + h * dim, cs + r * rotated, sn + r * rotated, dim / 2, rotated);
     same(d, x, down(d, dx, bytes), bytes, true, "rope %d heads of %d, %d pairs", heads, dim, rotated);
     drop(d, dx), drop(d, dc), drop(d, ds);
     free(x);

@@ -105,8 +105,9 @@ static void queue(void *arg, int i)
     dev *d = s->d;
     (void)i;
     unsigned rows = (unsigned)s->n_rows, wide = s->n_rows > 8 ? 16 : 64;
-    ek_cuda_kernel edit = find(d, "ek_sample_edit", 0), scale = find(d, "ek_sample_scale", 0), weights = find(d, "ek_sample_weights", 0),
-                   choose = find(d, "ek_sample_choose", 0), all = find(d, "ek_sample_all", 0);
+    ek_cuda_kernel edit = find(d, "ek_sample_edit", 0), scale = find(d, "ek_sample_scale", 0),
+                   weights = find(d, "ek_sample_weights", 0), choose = find(d, "ek_sample_choose", 0),
+                   all = find(d, "ek_sample_all", 0);
     must(ek_cuda_fill(d->c, s->a.best, 0, s->best_bytes));
     launch(d, &edit, (ek_cuda_grid){.x = rows, .threads = 256}, &s->a);
     launch(d, &scale, (ek_cuda_grid){.x = wide, .y = rows, .threads = 256, .overlap = true}, &s->a);
@@ -137,9 +138,9 @@ static void compare(dev *d, int vocab, int *undecided)
         float temperature;
         int top_k;
         float top_p, min_p;
-    } o[] = {{0, 0, 1, 0},      {1, 0, 1, 0},         {0.7f, 64, 0.95f, 0}, {1, 64, 1, 0},       {1.3f, 1, 1, 0},
-             {1, 1000, 1, 0.01f}, {1, 1024, 0.9f, 0}, {1, 0, 0.9f, 0},      {0.8f, 0, 0.5f, 0},  {1, 0, 1, 0.05f},
-             {2, 0, 0.99f, 0.1f}, {1, 50, 0, 0},      {1, 7, 0.3f, 0.5f},   {0.3f, 0, 1, 0},     {5, 20, 1, 0}};
+    } o[] = {{0, 0, 1, 0},        {1, 0, 1, 0},       {0.7f, 64, 0.95f, 0}, {1, 64, 1, 0},      {1.3f, 1, 1, 0},
+             {1, 1000, 1, 0.01f}, {1, 1024, 0.9f, 0}, {1, 0, 0.9f, 0},      {0.8f, 0, 0.5f, 0}, {1, 0, 1, 0.05f},
+             {2, 0, 0.99f, 0.1f}, {1, 50, 0, 0},      {1, 7, 0.3f, 0.5f},   {0.3f, 0, 1, 0},    {5, 20, 1, 0}};
     enum { N = sizeof o / sizeof *o };
     ek_sampler *cpu;
     int32_t suppress[] = {0, 5, vocab - 1}, history[200];
@@ -152,10 +153,16 @@ static void compare(dev *d, int vocab, int *undecided)
             int32_t want[N];
             for (int r = 0; r < N; r++) {
                 bool extra = variant % 2;
-                b.opt[r] = (ek_sampling){.temperature = o[r].temperature, .top_k = o[r].top_k, .top_p = o[r].top_p, .min_p = o[r].min_p,
-                                         .repetition_penalty = extra ? 1.3f : 1, .presence_penalty = extra ? 0.5f : 0,
-                                         .frequency_penalty = extra ? 0.2f : 0, .seed = 1234567u * (uint64_t)(variant + 1) + ((uint64_t)r << 40),
-                                         .bias = bias, .n_bias = variant >= 1 ? 5 : 0};
+                b.opt[r] = (ek_sampling){.temperature = o[r].temperature,
+                                         .top_k = o[r].top_k,
+                                         .top_p = o[r].top_p,
+                                         .min_p = o[r].min_p,
+                                         .repetition_penalty = extra ? 1.3f : 1,
+                                         .presence_penalty = extra ? 0.5f : 0,
+                                         .frequency_penalty = extra ? 0.2f : 0,
+                                         .seed = 1234567u * (uint64_t)(variant + 1) + ((uint64_t)r << 40),
+                                         .bias = bias,
+                                         .n_bias = variant >= 1 ? 5 : 0};
                 b.tokens[r] = history, b.n_prompt[r] = 60, b.n_tokens[r] = 100 + 3 * r;
                 b.logits[r] = malloc((size_t)vocab * 4);
                 make_logits(b.logits[r], vocab, kind, (uint64_t)(100 * r + variant));
@@ -168,15 +175,18 @@ static void compare(dev *d, int vocab, int *undecided)
             queue(&s, 0);
             int32_t *got = down(d, s.a.token, sizeof want);
             for (int r = 0; r < N; r++)
-                if (got[r] == EK_CUDA_UNDECIDED) { /* its z is what the CPU goes on from: tested by sampling it plainly */
+                if (got[r] ==
+                    EK_CUDA_UNDECIDED) { /* its z is what the CPU goes on from: tested by sampling it plainly */
                     ek_sampling plain = b.opt[r];
-                    plain.temperature = 1, plain.n_bias = 0, plain.repetition_penalty = 1, plain.presence_penalty = plain.frequency_penalty = 0;
+                    plain.temperature = 1, plain.n_bias = 0, plain.repetition_penalty = 1,
+                    plain.presence_penalty = plain.frequency_penalty = 0;
                     float *z = down(d, s.held[1 + 3 * r - 1], (size_t)vocab * 4);
                     got[r] = ek_sample(cpu, z, &plain, history, b.n_prompt[r], b.n_tokens[r]);
                     free(z);
                     ++*undecided;
                 }
-            same(d, want, got, sizeof want, false, "sampling, vocabulary %d, logits %d, variant %d", vocab, kind, variant);
+            same(d, want, got, sizeof want, false, "sampling, vocabulary %d, logits %d, variant %d", vocab, kind,
+                 variant);
             finish(&s);
             for (int r = 0; r < N; r++) free(b.logits[r]);
         }
@@ -205,7 +215,11 @@ void speed_sample(dev *d)
         for (size_t i = 0; i < sizeof o / sizeof *o; i++) {
             batch b = {.n_rows = n, .vocab = VOCAB};
             for (int r = 0; r < n; r++) {
-                b.opt[r] = (ek_sampling){.temperature = o[i].temperature, .top_k = o[i].top_k, .top_p = o[i].top_p, .repetition_penalty = 1, .seed = (uint64_t)r};
+                b.opt[r] = (ek_sampling){.temperature = o[i].temperature,
+                                         .top_k = o[i].top_k,
+                                         .top_p = o[i].top_p,
+                                         .repetition_penalty = 1,
+                                         .seed = (uint64_t)r};
                 b.logits[r] = malloc(VOCAB * 4);
                 make_logits(b.logits[r], VOCAB, 0, (uint64_t)r);
             }
