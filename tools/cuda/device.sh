@@ -9,7 +9,8 @@ rc=0
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     echo "== $tool"
-    compute-sanitizer --tool $tool --error-exitcode 9 "$program" quick 2>&1 | tail -n 12
+    api=; [ $tool = memcheck ] && api="--report-api-errors no" # a kernel is looked for in every module
+    compute-sanitizer --tool $tool $api --error-exitcode 9 "$program" quick 2>&1 | tail -n 12
     [ "${PIPESTATUS[0]}" -eq 0 ] || rc=1
   done
 fi
