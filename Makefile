@@ -1,12 +1,12 @@
 # evenkeel: the only build file. `make help` lists the targets.
 #
-# Layers, left to right; a file includes its own layer and those to its left (tools/check/includes.sh
-# enforces it). One archive a layer, so that a layer's tests build without the layers to its right.
+# Layers, left to right; a file includes its own layer and those to its left (tools/check/check_includes.sh
+# enforces it). One archive per layer, so that a layer's tests build without the layers to its right.
 SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops cuda lib model cache engine serve cli
+LAYERS := base text tensor ops cuda lib model cache engine chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -19,8 +19,9 @@ DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model ops tensor base
 DEPS_same   := engine cache model ops tensor base
 DEPS_golden := engine cache model ops tensor base
-DEPS_serve  := serve engine cache model ops tensor text base
-DEPS_cli    := cli serve engine cache model ops tensor text base
+DEPS_chat   := chat engine cache model ops tensor text base
+DEPS_serve  := serve chat engine cache model ops tensor text base
+DEPS_cli    := cli serve chat engine cache model ops tensor text base
 
 PKGS_serve := jansson libevent libevent_pthreads libmicrohttpd
 PKGS := jansson libevent libevent_pthreads libmicrohttpd
@@ -56,19 +57,19 @@ AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /d
 isa = $(if $(filter %/attn_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))
 
 ARCH := $(shell uname -m)
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/ops/x86/% src/lib/x86/%)
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/% src/lib/x86/%)
 SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
-# One short line a file; `make V=1` shows the commands.
+# One short line per file; `make V=1` shows the commands.
 say = $(if $(V),,@echo "  $1" && )
 
 .PHONY: all help setup check demo asan ubsan tsan fuzz docs eval clean distclean quick
 all: $B/evenkeel $B/lib/ek_cuda.a
 
 help: ## list targets
-	@grep -hE '^[a-z% -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z% -]+:.*##' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## install the Debian packages that are missing
 	@tools/setup.sh
@@ -88,12 +89,16 @@ $B/evenkeel: $(call libs,cli)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
-# folder are linked into each of them.
+# folder are linked into each of them, and from tests/support (an archive) what it calls.
 TEST_DIRS := $(filter-out tests/clients/,$(sort $(dir $(wildcard tests/*/test_*.c))))
+TEST_SUPPORT := $B/lib/test_support.a
+$(TEST_SUPPORT): $(patsubst %.c,$B/%.o,$(wildcard tests/support/*.c))
+	@mkdir -p $(@D)
+	@rm -f $@ && $(AR) rcs $@ $^
 TEST_BINS :=
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
-$B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(call libs,$1)
+$B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)
 	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
@@ -101,6 +106,7 @@ $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 
 tests: $(TEST_BINS)
 test-%: ## the unit tests of one layer: make test-ops
+	$(if $(filter $B/tests/$*/%,$(TEST_BINS)),,$(error tests/$* has no test programs))
 	@$(MAKE) --no-print-directory $(filter $B/tests/$*/%,$(TEST_BINS))
 	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 

@@ -8,12 +8,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/peak.h"
 #include "base/rng.h"
 #include "ops/attn.h"
-#include "probe.h"
-#include "probe_fma.h"
 
-enum { ROUNDS = 9, CHUNK = 64 << 10, FMA_TASKS = 16, FMA_ROUNDS = 20000 };
+enum { ROUNDS = 9 };
 static const size_t arena_bytes = (size_t)256 << 20;
 
 static int by_value(const void *a, const void *b)
@@ -28,40 +27,24 @@ static double median(double *v, int n)
     return v[n / 2];
 }
 
-static volatile uint64_t sink;
-
-static void read_task(void *arg, int task, int worker)
-{
-    (void)worker;
-    if (probe_read_chunk((const uint8_t *)arg + (size_t)task * CHUNK, CHUNK) == 1) sink = 1;
-}
-
-static double read_rate(ek_pool *pool, uint8_t *arena)
-{
-    double start = ek_now();
-    ek_pool_run(pool, read_task, arena, (int)(arena_bytes / CHUNK));
-    return (double)arena_bytes / (ek_now() - start);
-}
-
-static void fma_task(void *arg, int task, int worker)
-{
-    (void)arg, (void)task, (void)worker;
-    if (probe_fma_loop(FMA_ROUNDS) == 1) sink = 1;
-}
-
-static double fma_rate(ek_pool *pool)
-{
-    double start = ek_now();
-    ek_pool_run(pool, fma_task, NULL, FMA_TASKS);
-    return (double)FMA_TASKS * FMA_ROUNDS * PROBE_FMA_ROUND / (ek_now() - start);
-}
-
 typedef struct setup {
     ek_pool *pool;
     unsigned cpu;
     ek_kv_format k, v;
     uint8_t *arena;
 } setup;
+
+static double read_rate(const setup *s)
+{
+    double start = ek_now(), bytes = ek_peak_read(s->pool, s->cpu, s->arena, arena_bytes);
+    return bytes / (ek_now() - start);
+}
+
+static double fma_rate(const setup *s)
+{
+    double start = ek_now(), macs = ek_peak_f32(s->pool, s->cpu);
+    return macs / (ek_now() - start);
+}
 
 static void fail_on(ek_err err)
 {
@@ -86,9 +69,10 @@ static void bench(const setup *s, const char *name, int heads, int kv_heads, int
     ek_kv_view *views = ek_alloc(sizeof *views * (size_t)(n_views * layers));
     uint8_t *at = s->arena;
     for (int i = 0; i < n_views * layers; i++) {
-        uint8_t **page = ek_alloc(sizeof *page * (size_t)n_pages);
-        for (int p = 0; p < n_pages; p++, at += block) page[p] = at;
-        views[i] = (ek_kv_view){page, 0};
+        int32_t *page = ek_alloc(sizeof *page * (size_t)n_pages);
+        for (int p = 0; p < n_pages; p++) page[p] = p;
+        views[i] = (ek_kv_view){at, block, page};
+        at += block * (size_t)n_pages;
     }
     ek_attn_row *rows = ek_alloc(sizeof *rows * (size_t)total);
     double keys = 0;
@@ -105,13 +89,13 @@ static void bench(const setup *s, const char *name, int heads, int kv_heads, int
 
     double ratio[ROUNDS], rate[ROUNDS], bytes = keys / n_rows * (double)block / 64, macs = 2 * keys * (double)width;
     for (int round = 0; round < ROUNDS; round++) {
-        double limit = n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool);
+        double limit = n_rows == 1 ? read_rate(s) : fma_rate(s);
         double start = ek_now();
         for (int l = 0; l < layers; l++)
             ek_attn_run(a, s->pool, views + l * n_views, rows, total, q, (ptrdiff_t)width, o, (ptrdiff_t)width,
                         scratch);
         double seconds = (ek_now() - start) / layers;
-        limit = (limit + (n_rows == 1 ? read_rate(s->pool, s->arena) : fma_rate(s->pool))) / 2;
+        limit = (limit + (n_rows == 1 ? read_rate(s) : fma_rate(s))) / 2;
         rate[round] = (n_rows == 1 ? bytes : macs) / seconds;
         ratio[round] = rate[round] / limit;
     }
@@ -140,7 +124,7 @@ int main(int argc, char **argv)
     s.arena = ek_alloc_big(arena_bytes + 4096);
     for (size_t i = 0; i < arena_bytes; i += 8) *(uint64_t *)(s.arena + i) = ek_mix64(i) & 0xbf3fbf3fbf3fbf3f;
     printf("%s, %s, %d threads, %s; %.1f GB/s, %.1f Gfma/s\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), format,
-           read_rate(s.pool, s.arena) / 1e9, fma_rate(s.pool) / 1e9);
+           read_rate(&s) / 1e9, fma_rate(&s) / 1e9);
     bench(&s, "decode", 8, 1, 256, 0, 8192, 1, 1);
     bench(&s, "decode", 8, 1, 512, 0, 8192, 1, 1);
     bench(&s, "decode E2B sliding", 8, 1, 256, 512, 8192, 1, 1);

@@ -13,14 +13,13 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/peak.h"
 #include "base/rng.h"
 #include "ops/linear.h"
-#include "probe.h"
 
 enum {
     ROUNDS = 9,
     MAX_CALLS = 4096,
-    CHUNK = 64 << 10,
     N = 4096,
     K = 4096,
     BITS = 4,
@@ -38,24 +37,11 @@ static void must(ek_status s)
     exit(1);
 }
 
-typedef struct read_arg {
-    const uint8_t *data;
-    volatile uint64_t sink;
-} read_arg;
-
-static void read_task(void *arg, int task, int worker)
-{
-    (void)worker;
-    read_arg *t = arg;
-    if (probe_read_chunk(t->data + (size_t)task * CHUNK, CHUNK) == 1) t->sink = 1;
-}
-
 /* Seconds to read the bytes once, by all threads. */
 static double read_time(ek_pool *pool, const uint8_t *data, size_t bytes)
 {
-    read_arg arg = {data, 0};
     double start = ek_now();
-    ek_pool_run(pool, read_task, &arg, (int)(bytes / CHUNK));
+    ek_peak_read(pool, ek_cpu_detect(), data, bytes);
     return ek_now() - start;
 }
 
@@ -115,7 +101,7 @@ static void engine_call(products *p, int i, int rows, int limbs)
 {
     ek_acts a;
     ek_linear w = p->engine[i];
-    ek_linear_set_limbs(&w, limbs);
+    ek_linear_set_acts(&w, (ek_act_form){limbs, w.a_group});
     ek_acts_bind(&a, p->mem, p->x, K, rows, K);
     ek_linear_forward(&p->ops, p->pool, &w, &a, p->y, N);
 }
@@ -164,9 +150,10 @@ static void bench_products(ek_pool *pool, unsigned cpu)
     p.w.biases = ek_view_2d(noise(N * K / GROUP * 2, 0xbfffbfffbfffbfff), EK_TYPE_BF16, N, K / GROUP);
     for (int i = 0; i < COPIES; i++) {
         ek_linear *w = &p.engine[i];
-        if (ek_linear_plan_affine(w, cpu, N, K, BITS, GROUP, EK_BF16, true) != EK_OK ||
-            !(w->data = ek_alloc_big(w->bytes)) ||
-            ek_linear_pack_affine(w, 0, N, p.w.codes.data, p.w.scales.data, p.w.biases.data, EK_BF16) != EK_OK) {
+        ek_weight_data data = {.n = N, .k = K, .plane = {p.w.codes.data, p.w.scales.data, p.w.biases.data}};
+        if (ek_weight_type_affine(&data.type, BITS, GROUP, EK_BF16, true) != EK_OK ||
+            ek_linear_plan(w, cpu, N, K, data.type) != EK_OK || !(w->data = ek_alloc_big(w->bytes)) ||
+            ek_linear_pack(w, 0, &data) != EK_OK) {
             printf("%s\n", ek_err_text());
             exit(1);
         }

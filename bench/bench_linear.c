@@ -10,11 +10,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/peak.h"
 #include "base/rng.h"
 #include "ops/linear.h"
-#include "probe.h"
 
-enum { ROUNDS = 7, CHUNK = 64 << 10, MAX_COPIES = 4096, MAX_ROWS = 512 };
+enum { ROUNDS = 7, MAX_COPIES = 4096, MAX_ROWS = 512 };
 static const size_t arena_bytes = (size_t)512 << 20;
 
 /* With one thread its own processor time is taken, so that a busy machine disturbs less. */
@@ -24,42 +24,6 @@ static double now(ek_pool *pool)
     if (ek_pool_threads(pool) > 1) return ek_now();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-typedef struct read_arg {
-    const uint8_t *data;
-    size_t bytes;
-    volatile uint64_t sink;
-} read_arg;
-
-static void read_task(void *arg, int task, int worker)
-{
-    (void)worker;
-    read_arg *t = arg;
-    size_t at = (size_t)task * CHUNK;
-    if (probe_read_chunk(t->data + at, CHUNK) == 1) t->sink = 1;
-}
-
-double probe_read(ek_pool *pool, const uint8_t *data, size_t bytes)
-{
-    read_arg arg = {data, bytes, 0};
-    double start = now(pool);
-    ek_pool_run(pool, read_task, &arg, (int)(bytes / CHUNK));
-    return (double)(bytes / CHUNK * CHUNK) / (now(pool) - start);
-}
-
-static void macs_task(void *arg, int task, int worker)
-{
-    (void)task, (void)worker;
-    if (probe_macs_loop(100000) == 1) *(volatile int *)arg = 1;
-}
-
-double probe_macs(ek_pool *pool)
-{
-    int sink = 0, tasks = 8 * ek_pool_threads(pool);
-    double start = now(pool);
-    ek_pool_run(pool, macs_task, &sink, tasks);
-    return (double)tasks * 100000 * PROBE_MACS_ROUND / (now(pool) - start);
 }
 
 static int by_value(const void *a, const void *b)
@@ -84,17 +48,26 @@ typedef struct setup {
     void *mem;
 } setup;
 
+/* What the machine does per second now: bytes read for few rows, multiply-adds for many. */
+static double limit_now(const setup *s, int rows)
+{
+    double start = now(s->pool);
+    double work = rows <= 16 ? ek_peak_read(s->pool, s->cpu, s->arena, arena_bytes / 4) : ek_peak_int8(s->pool, s->cpu);
+    return work / (now(s->pool) - start);
+}
+
 /* As a model would: one product after the other, each on matrices the caches have forgotten. */
 static void bench(setup *s, int n, int k, int rows, int limbs)
 {
     static ek_linear w[MAX_COPIES];
-    ek_err err = s->bits == 16 ? ek_linear_plan_float(&w[0], s->cpu, n, k, EK_W_BF16)
-                               : ek_linear_plan_affine(&w[0], s->cpu, n, k, s->bits, s->group, EK_BF16, true);
+    const ek_weight_type *type = ek_weight_type_float(EK_BF16);
+    ek_err err = s->bits == 16 ? EK_OK : ek_weight_type_affine(&type, s->bits, s->group, EK_BF16, true);
+    if (!err) err = ek_linear_plan(&w[0], s->cpu, n, k, type);
     if (err != EK_OK) {
         printf("%s\n", ek_err_text());
         exit(1);
     }
-    if (s->bits != 16) ek_linear_set_limbs(&w[0], limbs);
+    if (s->bits != 16) ek_linear_set_acts(&w[0], (ek_act_form){limbs, w[0].a_group});
     int copies = (int)(arena_bytes / w[0].bytes);
     if (copies == 0) return; /* larger than the arena */
     if (copies > MAX_COPIES) copies = MAX_COPIES;
@@ -106,7 +79,7 @@ static void bench(setup *s, int n, int k, int rows, int limbs)
     }
     double ratio[ROUNDS], rate[ROUNDS];
     for (int round = 0; round < ROUNDS; round++) {
-        double limit = rows <= 16 ? probe_read(s->pool, s->arena, arena_bytes / 4) : probe_macs(s->pool);
+        double limit = limit_now(s, rows);
         double start = now(s->pool);
         for (int i = 0; i < copies; i++) {
             ek_acts a;
@@ -114,8 +87,7 @@ static void bench(setup *s, int n, int k, int rows, int limbs)
             ek_linear_forward(&s->ops, s->pool, &w[i], &a, s->y, n);
         }
         double seconds = now(s->pool) - start;
-        double after = rows <= 16 ? probe_read(s->pool, s->arena, arena_bytes / 4) : probe_macs(s->pool);
-        limit = (limit + after) / 2;
+        limit = (limit + limit_now(s, rows)) / 2;
         rate[round] = rows <= 16 ? (double)w[0].bytes * copies / seconds : (double)n * k * rows * copies / seconds;
         ratio[round] = rate[round] / limit;
     }

@@ -10,9 +10,9 @@ static ek_view repeat(ek_view v)
     return ek_view_expand(ek_view_insert(v, 1), 1, SHARE); /* [H, S, c] -> [H, share of stride 0, S, c] */
 }
 
-/* Returns what differs, and the largest distance in most. */
+/* Returns how many elements differ; *max_off is the largest difference. */
 static size_t compare(const ek_qview *q, ek_view values, const float *x, int m, int outputs, int inputs, bool transpose,
-                      float *y, float *most)
+                      float *y, float *max_off)
 {
     size_t n = (size_t)KV_HEADS * SHARE * (size_t)m * (size_t)outputs, i, d;
     float *want = malloc(n * sizeof *want);
@@ -22,8 +22,8 @@ static size_t compare(const ek_qview *q, ek_view values, const float *x, int m, 
     must(ek_quantized_matmul(ek_view_4d(y, EK_TYPE_F32, KV_HEADS, SHARE, m, outputs), xv, &wide, transpose, EK_EXACT));
     must(ek_matmul(ek_view_4d(want, EK_TYPE_F32, KV_HEADS, SHARE, m, outputs), xv, repeat(values), transpose));
     d = differing(want, y, n);
-    for (*most = 0, i = 0; i < n; i++)
-        if (!(fabsf(want[i] - y[i]) <= *most)) *most = fabsf(want[i] - y[i]);
+    for (*max_off = 0, i = 0; i < n; i++)
+        if (!(fabsf(want[i] - y[i]) <= *max_off)) *max_off = fabsf(want[i] - y[i]);
     free(want);
     return d;
 }
@@ -36,7 +36,7 @@ int main(void)
     printf("%d-bit keys and values, groups of %d, head size %d, %d query heads on each KV head by a stride of 0.\n",
            BITS, GROUP, DIM, SHARE);
     printf("Against dequantise-then-multiply; row 0 against the same row in the call of one row.\n\n");
-    printf("%6s %3s   %20s %20s   %20s %20s\n", "", "", "q k^T: differ, most", "row 0 differs", "p v: differ, most",
+    printf("%6s %3s   %20s %20s   %20s %20s\n", "", "", "q k^T: differ, max", "row 0 differs", "p v: differ, max",
            "row 0 differs");
     for (s = 0; s < 4; s++) {
         int n = keys[s];
@@ -59,19 +59,19 @@ int main(void)
             for (side = 0; side < 2; side++) { /* scores q k^T, then p v */
                 int outputs = side ? DIM : n, inputs = side ? n : DIM, h, i;
                 size_t heads = KV_HEADS * SHARE, d, moved = 0;
-                float most, *one = numbers(heads * 8 * (size_t)inputs, 2),
-                            *x = malloc(heads * (size_t)m * (size_t)inputs * sizeof *x);
+                float max_off, *one = numbers(heads * 8 * (size_t)inputs, 2),
+                               *x = malloc(heads * (size_t)m * (size_t)inputs * sizeof *x);
                 float *y = malloc(heads * (size_t)m * (size_t)outputs * sizeof *y);
                 for (h = 0; h < (int)heads; h++) /* row i of head h is the same for every m */
                     for (i = 0; i < m; i++)
                         memcpy(x + ((size_t)h * (size_t)m + (size_t)i) * (size_t)inputs,
                                one + ((size_t)h * 8 + (size_t)i) * (size_t)inputs, (size_t)inputs * sizeof *x);
-                d = compare(&q, values, x, m, outputs, inputs, side == 0, y, &most);
+                d = compare(&q, values, x, m, outputs, inputs, side == 0, y, &max_off);
                 if (r == 0) first[side] = y;
                 for (h = 0; h < (int)heads; h++)
                     moved += differing(first[side] + (size_t)h * (size_t)outputs,
                                        y + (size_t)h * (size_t)m * (size_t)outputs, (size_t)outputs);
-                printf("   %9zu, %9.3g %20zu", d, (double)most, moved);
+                printf("   %9zu, %9.3g %20zu", d, (double)max_off, moved);
                 failed += d + moved;
                 free(one), free(x);
                 if (r > 0) free(y);

@@ -47,10 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int n_rows = 1 + data[7] % MAX_ROWS, n_pages = MAX_KEYS / EK_PAGE_TOKENS;
     n_rows = n_rows > last + 1 ? last + 1 : n_rows;
     size_t block = ek_kv_block_bytes(sh.k_format, sh.v_format, kv, sh.head_dim), bytes = block * (size_t)n_pages;
-    uint8_t *pool = ek_alloc_big(bytes), *page[MAX_KEYS / EK_PAGE_TOKENS];
+    uint8_t *pool = ek_alloc_big(bytes);
+    int32_t page[MAX_KEYS / EK_PAGE_TOKENS];
     for (size_t i = 0; i < bytes; i++) pool[i] = n > 8 ? data[8 + i * 7 % (n - 8)] : 0x3c;
-    for (int i = 0; i < n_pages; i++) page[i] = pool + block * (size_t)i;
-    ek_kv_view view = {page, 0};
+    for (int i = 0; i < n_pages; i++) page[i] = i;
+    ek_kv_view view = {pool, block, page};
     ek_attn_row rows[MAX_ROWS];
     for (int r = 0; r < n_rows; r++) {
         int end = last - n_rows + 2 + r, lo = window && end > window ? end - window : 0;

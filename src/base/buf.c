@@ -1,12 +1,11 @@
-#define _GNU_SOURCE
 #include "base/buf.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "base/err.h"
 
 static void reserve(ek_buf *b, size_t more)
@@ -65,44 +64,4 @@ void ek_buf_fini(ek_buf *b)
 const char *ek_buf_text(const ek_buf *b)
 {
     return b->data ? b->data : "";
-}
-
-static void *must(void *p, size_t n)
-{
-    if (p || n == 0) return p;
-    fprintf(stderr, "evenkeel: no memory for %zu bytes\n", n);
-    abort();
-}
-
-void *ek_alloc(size_t n)
-{
-    return must(calloc(1, n ? n : 1), n);
-}
-
-void *ek_realloc(void *p, size_t n)
-{
-    return must(realloc(p, n), n);
-}
-
-char *ek_strdup(const char *s)
-{
-    size_t n = strlen(s) + 1;
-    return memcpy(ek_alloc(n), s, n);
-}
-
-void *ek_alloc_big(size_t n)
-{
-    void *p = mmap(NULL, n ? n : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
-        ek_fail(EK_ENOMEM, "the system refused %zu bytes", n);
-        return NULL;
-    }
-    /* Huge pages save most TLB misses of a weight stream; a refusal costs nothing. */
-    madvise(p, n, MADV_HUGEPAGE);
-    return p;
-}
-
-void ek_free_big(void *p, size_t n)
-{
-    if (p) munmap(p, n ? n : 1);
 }

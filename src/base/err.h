@@ -1,4 +1,4 @@
-/* Failures: declared once in err.def, raised in one line, told in words. */
+/* Failures: a code, declared in err.def, and a sentence per thread that says what was wrong. */
 #ifndef EK_BASE_ERR_H
 #define EK_BASE_ERR_H
 
@@ -13,13 +13,13 @@ typedef enum ek_err {
 } ek_err;
 
 /* Records a sentence for this thread and returns code, so that a failing function
- * ends in `return ek_fail(EK_EPARSE, "…", …);`. The sentence names what was wrong
- * and the numbers a reader will ask for; no trailing newline or full stop. Control characters
+ * ends in `return ek_fail(EK_EPARSE, "…", …);`. The sentence says what was wrong,
+ * with the value and the limit; no trailing newline or full stop. Control characters
  * become '?': a sentence is one line, whatever names it quotes. */
 __attribute__((format(printf, 2, 3))) ek_err ek_fail(ek_err code, const char *fmt, ...);
 
 /* Puts "context: " before the recorded sentence; returns code. For callers that know
- * the file or the tensor the callee did not. */
+ * the file or the tensor when the callee does not. */
 __attribute__((format(printf, 2, 3))) ek_err ek_fail_in(ek_err code, const char *fmt, ...);
 
 /* The sentence of the last failure of this thread; never NULL. Valid until the next one. */
@@ -33,7 +33,7 @@ int ek_err_http(ek_err code);         /* 400 */
         if (ek_try_ != EK_OK) return ek_try_; \
     } while (0)
 
-/* A broken promise of our own: checked in release too. No answer beats a wrong one. */
+/* Checks an invariant of our own, in release builds too: the program ends rather than give a wrong answer. */
 #define EK_ASSERT(cond) ((cond) ? (void)0 : ek_assert_failed(#cond, __FILE__, __LINE__))
 __attribute__((noreturn)) void ek_assert_failed(const char *cond, const char *file, int line);
 

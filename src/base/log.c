@@ -9,9 +9,9 @@
 
 static ek_log_level limit = EK_LOG_INFO;
 
-void ek_log_set(ek_log_level most)
+void ek_log_set(ek_log_level max)
 {
-    limit = most;
+    limit = max;
 }
 
 void ek_log(ek_log_level level, const char *fmt, ...)

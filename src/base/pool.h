@@ -1,5 +1,5 @@
-/* A pool of threads for the inside of a step. Which thread runs which task is free:
- * tasks write disjoint outputs, so the split can never reach a bit of the answer. */
+/* A pool of threads for the operators of a step. Tasks write disjoint outputs, so which thread runs which task
+ * cannot change a bit of the answer. */
 #ifndef EK_BASE_POOL_H
 #define EK_BASE_POOL_H
 
@@ -14,9 +14,9 @@ int ek_pool_threads(const ek_pool *p);
 
 /* Calls fn(arg, task, worker) once for every task in [0, n_tasks) and returns when all are
  * done; worker in [0, threads) is the running thread's own number (for scratch memory).
- * A thread takes the tasks of its own contiguous share in ascending order, then what others have left
- * from the back: tasks that read memory one after the other stay one stream a thread.
- * One caller at a time; not from inside a task.
+ * A thread takes the tasks of its own contiguous share in ascending order, then those that other
+ * threads have left, from the back: tasks that read adjacent memory stay one stream per thread.
+ * One caller at a time; never from inside a task.
  * A NULL pool runs everything in the caller. */
 typedef void ek_task_fn(void *arg, int task, int worker);
 void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks);

@@ -1,5 +1,5 @@
-/* Random numbers as pure functions of their key: no stream state, so neither batching
- * nor resumption can shift a draw. */
+/* Random numbers as pure functions of their key. There is no stream state that batching or resumption could
+ * shift. */
 #ifndef EK_BASE_RNG_H
 #define EK_BASE_RNG_H
 
@@ -12,7 +12,7 @@ void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]
 uint64_t ek_mix64(uint64_t x);
 uint64_t ek_fnv1a64(const char *s); /* of a NUL-terminated string */
 
-/* 64-bit hash of bytes, chained through seed. For transcripts and indexes, not for secrets. */
+/* 64-bit hash of bytes, chained through seed. For comparisons and indexes, not for secrets. */
 uint64_t ek_hash64(uint64_t seed, const void *data, uint64_t n);
 
 #endif

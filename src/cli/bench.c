@@ -70,7 +70,7 @@ static ek_err run_prompt(ek_engine *e, int n, double *seconds)
     EK_TRY(submit(e, n, 1, &t, &id));
     double start = ek_now();
     bool worked = true;
-    while (t.running > 0 && worked) EK_TRY(ek_engine_step(e, &worked));
+    while (t.running > 0 && worked) worked = ek_engine_step(e);
     *seconds = ek_now() - start;
     return t.err;
 }
@@ -83,10 +83,10 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
     bool worked = true;
     int n = 0;
     for (; n < batch && !err; n++) err = submit(e, depth > 0 ? depth : 1, INT_MAX, &t, &id[n]);
-    while (!err && !t.err && t.started < batch && worked) err = ek_engine_step(e, &worked);
+    while (!err && !t.err && t.started < batch && worked) worked = ek_engine_step(e);
     int before = t.tokens;
     double start = ek_now();
-    for (int i = 0; i < n_steps && !err && !t.err && worked; i++) err = ek_engine_step(e, &worked);
+    for (int i = 0; i < n_steps && !err && !t.err && worked; i++) worked = ek_engine_step(e);
     *seconds = ek_now() - start;
     if (!err && !t.err && t.tokens - before != batch * n_steps)
         err = ek_fail(
@@ -95,8 +95,7 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
             "may be too small",
             n_steps, batch, t.tokens - before);
     for (int i = 0; i < n; i++) ek_engine_cancel(e, id[i]);
-    for (worked = true; t.running > 0 && worked;)
-        if (ek_engine_step(e, &worked)) break;
+    for (worked = true; t.running > 0 && worked;) worked = ek_engine_step(e);
     free(id);
     return err ? err : t.err;
 }
@@ -104,20 +103,20 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
 /* Repetitions of one measurement with the limit beside each. */
 typedef struct series {
     double *per_second, *per_limit, *limit;
-    int n, most;
+    int n, max;
     double begun, before;
 } series;
 
-static void series_begin(series *s, int most, ek_bench_limit *limit)
+static void series_begin(series *s, int max, ek_bench_limit *limit)
 {
-    double *v = ek_alloc(3 * (size_t)most * sizeof *v);
-    *s = (series){.per_second = v, .per_limit = v + most, .limit = v + 2 * most, .most = most, .begun = ek_now()};
+    double *v = ek_alloc(3 * (size_t)max * sizeof *v);
+    *s = (series){.per_second = v, .per_limit = v + max, .limit = v + 2 * max, .max = max, .begun = ek_now()};
     s->before = limit->measure(limit->arg);
 }
 
 static bool series_more(const series *s)
 {
-    return s->n == 0 || (s->n < s->most && ek_now() - s->begun < EK_BENCH_SECONDS);
+    return s->n == 0 || (s->n < s->max && ek_now() - s->begun < EK_BENCH_SECONDS);
 }
 
 static void series_add(series *s, double per_second, ek_bench_limit *limit)

@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 typedef enum ek_cmd_id {
-#define CMD(name, args, fewest, most, text) EK_CMD_##name,
+#define CMD(name, args, min_args, max_args, text) EK_CMD_##name,
 #include "cli/commands.def"
 #undef CMD
     EK_CMD_COUNT
@@ -64,7 +64,7 @@ void ek_cli_markdown(ek_buf *out);           /* docs/OPTIONS.md */
 int ek_cli_failed(const ek_cli *cli);
 __attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
 
-#define CMD(name, args, fewest, most, text) int ek_cmd_##name(const ek_cli *cli);
+#define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);
 #include "cli/commands.def"
 #undef CMD
 

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/peak.h"
 #include "cli/bench.h"
 #include "cli/open.h"
-#include "cli/peak.h"
 #include "text/json.h"
 
 typedef struct result {
@@ -42,10 +44,10 @@ static ek_err open_model(const ek_cli *cli, ek_cli_model *m)
 
 static int largest(const ek_list *l)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < l->n; i++)
-        if (l->v[i] > most) most = l->v[i];
-    return most;
+        if (l->v[i] > max) max = l->v[i];
+    return max;
 }
 
 static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
@@ -54,28 +56,51 @@ static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
     int batch = largest(&cli->batch), prompt = largest(&cli->prompt) + 1;
     int ctx = ek_bench_context(batch, largest(&cli->depth), (int)cli->generate, (int)cli->chunk);
     if (ctx < prompt) ctx = prompt;
-    int most = ek_model_config(m->model)->max_position_embeddings;
-    if (ctx > most) {
+    int max_ctx = ek_model_config(m->model)->max_position_embeddings;
+    if (ctx > max_ctx) {
         ek_cli_close_model(m);
-        return ek_fail(EK_EINVAL, "this needs a context of %d tokens, the model has %d", ctx, most);
+        return ek_fail(EK_EINVAL, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
     }
     return ek_cli_add_engine(m, cli, batch, batch, ctx);
 }
 
-static double read_limit(void *peak)
+/* The machine's limits are measured with a block much larger than the caches. */
+typedef struct machine {
+    ek_pool *pool;
+    unsigned cpu;
+    void *block;
+    size_t block_bytes;
+} machine;
+
+static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu)
 {
-    return ek_peak_read(peak);
+    const size_t max = (size_t)1 << 30, min = (size_t)256 << 20;
+    *x = (machine){.pool = pool, .cpu = cpu, .block_bytes = max};
+    while (x->block_bytes > min && (double)x->block_bytes * 4 > ek_memory_available()) x->block_bytes /= 2;
+    x->block = ek_alloc_big(x->block_bytes);
+    if (!x->block) return EK_ENOMEM;
+    memset(x->block, 1, x->block_bytes);
+    return EK_OK;
 }
 
-static double int8_limit(void *peak)
+static double read_limit(void *arg)
 {
-    return ek_peak_int8(peak);
+    const machine *x = arg;
+    double start = ek_now(), bytes = ek_peak_read(x->pool, x->cpu, x->block, x->block_bytes);
+    return bytes / (ek_now() - start);
 }
 
-static ek_err measure_row(report *r, ek_peak *peak, result *x)
+static double int8_limit(void *arg)
+{
+    const machine *x = arg;
+    double start = ek_now(), macs = ek_peak_int8(x->pool, x->cpu);
+    return macs / (ek_now() - start);
+}
+
+static ek_err measure_row(report *r, machine *limits, result *x)
 {
     int runs = (int)r->cli->runs;
-    ek_bench_limit limit = {x->generate ? read_limit : int8_limit, peak, 0};
+    ek_bench_limit limit = {x->generate ? read_limit : int8_limit, limits, 0};
     if (x->generate)
         EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
                                  &x->per_limit));
@@ -93,16 +118,16 @@ static ek_err measure(report *r)
     for (int d = 0; d < cli->depth.n; d++)
         for (int b = 0; b < cli->batch.n; b++)
             r->row[r->n_rows++] = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
-    ek_peak *peak;
-    EK_TRY(ek_peak_open(&peak, r->m->pool, r->cpu));
-    r->int8_name = ek_peak_int8_name(peak);
+    machine limits;
+    EK_TRY(open_machine(&limits, r->m->pool, r->cpu));
+    r->int8_name = ek_peak_int8_name(r->cpu);
     ek_err err = EK_OK;
     for (int i = 0; i < total && !err; i++) {
         ek_progress("measuring", i, total);
-        err = measure_row(r, peak, &r->row[i]);
+        err = measure_row(r, &limits, &r->row[i]);
     }
     ek_progress("measuring", total, total);
-    ek_peak_close(peak);
+    ek_free_big(limits.block, limits.block_bytes);
     return err;
 }
 

@@ -63,9 +63,8 @@ static ek_err decode(void *arg, const json_t *value, const ek_buf *raw, ek_buf *
 
 int ek_cmd_detokenize(const ek_cli *cli)
 {
-    const char *dir;
     decoder d = {.skip_special = cli->skip_special};
-    if (ek_cli_model_dir(cli, &dir) || ek_tokenizer_open(&d.t, dir)) return ek_cli_failed(cli);
+    if (ek_cli_open_tokenizer(cli, &d.t)) return ek_cli_failed(cli);
     int status = ek_cli_each(cli, decode, &d);
     ek_tokenizer_close(d.t);
     return status;

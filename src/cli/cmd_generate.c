@@ -33,17 +33,16 @@ static void print(const ek_cli *cli, reply *r)
 
 static int run(const ek_cli *cli, ek_engine *e, reply *r)
 {
-    int64_t most = cli->has.max_tokens ? cli->max_tokens : 128;
+    int64_t max_tokens = cli->has.max_tokens ? cli->max_tokens : 128;
     ek_request_opts o = {.tokens = cli->ids.v,
                          .n_tokens = cli->ids.n,
-                         .max_tokens = most < INT_MAX ? (int)most : INT_MAX,
+                         .max_tokens = max_tokens < INT_MAX ? (int)max_tokens : INT_MAX,
                          .sampling = ek_cli_sampling(cli, ek_model_config(ek_engine_model(e))),
                          .ignore_eos = cli->ignore_eos,
                          .sink = on_event,
                          .arg = r};
     if (ek_engine_submit(e, &o, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    for (bool worked = true; worked;)
-        if (ek_engine_step(e, &worked)) return ek_cli_failed(cli);
+    while (ek_engine_step(e)) continue;
     if (r->finish == EK_FINISH_ERROR) {
         ek_fail(EK_EINTERNAL, "%s", r->text);
         return ek_cli_failed(cli);

@@ -164,9 +164,9 @@ static ek_err look(report *r)
     EK_TRY(ek_kv_format_parse(cli->kv, &o.k_format, &o.v_format));
     EK_TRY(ek_model_measure(&r->need, cli->arg, &o));
     enum { CTX = 8192 };
-    int most = r->need.config.max_position_embeddings;
-    r->ctx = cli->has.ctx ? (int)cli->ctx : most < CTX ? most : CTX;
-    if (r->ctx > most) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, most);
+    int max_ctx = r->need.config.max_position_embeddings;
+    r->ctx = cli->has.ctx ? (int)cli->ctx : max_ctx < CTX ? max_ctx : CTX;
+    if (r->ctx > max_ctx) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, max_ctx);
     r->variant = variant_of(&r->need.config);
     return EK_OK;
 }

@@ -46,8 +46,7 @@ static int run(const ek_cli *cli, ek_engine *e, rows *r)
                          .prompt_logits_from = n - last,
                          .on_prompt_logits = on_row};
     if (ek_engine_submit(e, &o, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    for (bool worked = true; worked;)
-        if (ek_engine_step(e, &worked)) return ek_cli_failed(cli);
+    while (ek_engine_step(e)) continue;
     if (r->finish == EK_FINISH_ERROR) {
         ek_fail(EK_EINTERNAL, "%s", r->text);
         return ek_cli_failed(cli);

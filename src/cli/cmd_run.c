@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/turn.h"
+#include "cli/dialogue.h"
 #include "text/json.h"
 
 static volatile int interrupted;
@@ -48,43 +48,55 @@ static char *read_line(const char *prompt)
     return line;
 }
 
-static void print_calls(const json_t *calls)
+/* The next call of the last message, from block *i on; NULL without. */
+static const ek_block *next_call(const ek_dialogue *d, int message, int *i)
 {
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *f = ek_json_get(json_array_get(calls, i), "function");
-        printf("%s(%s)\n", json_string_value(ek_json_get(f, "name")), json_string_value(ek_json_get(f, "arguments")));
+    const ek_message *m = &d->history.messages[message];
+    while (*i < m->n_blocks)
+        if (m->blocks[(*i)++].kind == EK_BLOCK_CALL) return &m->blocks[*i - 1];
+    return NULL;
+}
+
+static int print_calls(const ek_dialogue *d)
+{
+    const ek_block *call;
+    int n = 0;
+    for (int i = 0; (call = next_call(d, d->history.n_messages - 1, &i)); n++) {
+        ek_buf b = {0};
+        ek_json_write(&b, call->value);
+        printf("%s(%s)\n", ek_buf_text(&call->name), ek_buf_text(&b));
+        ek_buf_fini(&b);
     }
+    return n;
 }
 
 /* The person at the keyboard plays the tools. false at the end of input. */
-static bool ask_results(ek_talk *t, const json_t *calls)
+static bool ask_results(ek_dialogue *d)
 {
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i);
+    const int message = d->history.n_messages - 1;
+    const ek_block *call;
+    for (int i = 0; (call = next_call(d, message, &i));) {
         ek_buf prompt = {0};
-        ek_buf_fmt(&prompt, "result of %s> ", json_string_value(ek_json_get(ek_json_get(call, "function"), "name")));
+        ek_buf_fmt(&prompt, "result of %s> ", ek_buf_text(&call->name));
         char *line = read_line(ek_buf_text(&prompt));
         ek_buf_fini(&prompt);
         if (!line) return false;
-        ek_talk_say(t, "tool", line, json_string_value(ek_json_get(call, "id")));
+        ek_dialogue_add(d, EK_ROLE_TOOL, line, call);
         free(line);
     }
     return true;
 }
 
 /* Answers until no call waits for a result. */
-static ek_err answer(ek_talk *t, bool chat)
+static ek_err answer(ek_dialogue *d, bool chat)
 {
     for (;;) {
         interrupted = 0;
-        json_t *calls;
-        EK_TRY(ek_talk_answer(t, &interrupted, &calls));
+        EK_TRY(ek_dialogue_answer(d, &interrupted));
         putchar('\n');
-        print_calls(calls);
+        int n_calls = print_calls(d);
         fflush(stdout);
-        bool more = chat && json_array_size(calls) > 0 && ask_results(t, calls);
-        json_decref(calls);
-        if (!more) return EK_OK;
+        if (!chat || n_calls == 0 || !ask_results(d)) return EK_OK;
     }
 }
 
@@ -98,7 +110,7 @@ static void help(void)
 }
 
 /* false: end. */
-static bool command(ek_talk *t, const char *line)
+static bool command(ek_dialogue *d, const char *line)
 {
     const char *arg = strchr(line, ' ');
     size_t n = arg ? (size_t)(arg - line) : strlen(line);
@@ -108,14 +120,14 @@ static bool command(ek_talk *t, const char *line)
     if (n == 5 && !strncmp(line, "/help", n)) {
         help();
     } else if (n == 6 && !strncmp(line, "/reset", n)) {
-        ek_talk_reset(t);
+        ek_dialogue_reset(d);
         puts("the conversation is forgotten");
     } else if (n == 6 && !strncmp(line, "/think", n)) {
-        t->think = !t->think;
-        printf("thinking is %s\n", t->think ? "on" : "off");
+        d->think = !d->think;
+        printf("thinking is %s\n", d->think ? "on" : "off");
     } else if (n == 6 && !strncmp(line, "/tools", n) && has_arg) {
-        if (ek_talk_tools(t, arg)) printf("%s\n", ek_err_text());
-        else printf("%zu tools\n", json_array_size(t->tools));
+        if (ek_dialogue_tools(d, arg)) printf("%s\n", ek_err_text());
+        else printf("%zu tools\n", json_array_size(d->tools));
     } else if (n == 6 && !strncmp(line, "/image", n)) {
         puts("this build takes text only; images come with the vision tower");
     } else {
@@ -125,27 +137,26 @@ static bool command(ek_talk *t, const char *line)
 }
 
 /* A failed answer ends the answer, not the chat; what was asked is taken back. */
-static int chat(ek_talk *t)
+static int chat(ek_dialogue *d)
 {
     if (isatty(STDIN_FILENO)) puts("/help lists the commands; Ctrl-D ends");
     for (char *line; (line = read_line("> ")); free(line)) {
         if (!*line) continue;
         if (*line == '/') {
-            bool more = command(t, line);
+            bool more = command(d, line);
             if (more) continue;
             free(line);
             return 0;
         }
-        size_t before = json_array_size(t->messages);
-        ek_talk_say(t, "user", line, NULL);
-        if (answer(t, true)) {
+        int before = d->history.n_messages;
+        ek_dialogue_add(d, EK_ROLE_USER, line, NULL);
+        if (answer(d, true)) {
             if (ferror(stdout)) {
                 free(line);
-                return ek_cli_failed(t->cli);
+                return ek_cli_failed(d->cli);
             }
             printf("%s\n", ek_err_text());
-            while (json_array_size(t->messages) > before)
-                json_array_remove(t->messages, json_array_size(t->messages) - 1);
+            ek_conversation_cut(&d->history, before);
         }
     }
     return 0;
@@ -153,18 +164,18 @@ static int chat(ek_talk *t)
 
 int ek_cmd_run(const ek_cli *cli)
 {
-    ek_talk t;
+    ek_dialogue d;
     int status;
-    if (ek_talk_open(&t, cli)) {
+    if (ek_dialogue_open(&d, cli)) {
         status = ek_cli_failed(cli);
     } else if (cli->arg) {
         catch_interrupts();
-        ek_talk_say(&t, "user", cli->arg, NULL);
-        status = answer(&t, false) ? ek_cli_failed(cli) : interrupted ? 130 : 0;
+        ek_dialogue_add(&d, EK_ROLE_USER, cli->arg, NULL);
+        status = answer(&d, false) ? ek_cli_failed(cli) : interrupted ? 130 : 0;
     } else {
         catch_interrupts();
-        status = chat(&t);
+        status = chat(&d);
     }
-    ek_talk_close(&t);
+    ek_dialogue_close(&d);
     return status;
 }

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/open.h"
-#include "engine/backend.h"
-#include "engine/witness.h"
+#include "engine/executor.h"
+#include "engine/trace.h"
 
 enum { N_ASKS = 6, REPLY = 12, CTX = 512 };
 
@@ -25,7 +25,7 @@ typedef struct selftest {
     int ctx;
     int32_t tokens[N_ASKS][CTX];
     ek_ask ask[N_ASKS];
-    ek_witness want[N_ASKS];
+    ek_trace want[N_ASKS];
     int passed, failed;
 } selftest;
 
@@ -33,9 +33,9 @@ typedef struct selftest {
 typedef struct way {
     const char *name;
     int max_requests, chunk;
-    bool scarce;   /* pages for the prompts, not for the replies: the youngest start over */
-    int arrive;    /* steps over which arrivals are scattered */
-    int most_rows; /* leave out requests beyond this many rows */
+    bool scarce;  /* pages for the prompts, not for the replies: the youngest start over */
+    int arrive;   /* steps over which arrivals are scattered */
+    int max_rows; /* leave out requests beyond this many rows */
 } way;
 
 static void grow_asks(selftest *t)
@@ -54,7 +54,7 @@ static void grow_asks(selftest *t)
         *a = (ek_ask){.tokens = t->tokens[i],
                       .n_tokens = n,
                       .max_tokens = REPLY,
-                      .told_from = i % 3 ? n : 0,
+                      .prompt_logits_from = i % 3 ? n : 0,
                       .ignore_eos = true,
                       .sampling = ek_sampling_greedy()};
         if (i % 2 == 0) continue;
@@ -70,7 +70,7 @@ static int pick(const selftest *t, const way *w, int *which)
     int n = 0, rows = 0;
     for (int i = 0; i < N_ASKS; i++) {
         int more = t->ask[i].n_tokens + t->ask[i].max_tokens;
-        if (w->most_rows && rows + more > w->most_rows) continue;
+        if (w->max_rows && rows + more > w->max_rows) continue;
         rows += more;
         which[n++] = i;
     }
@@ -81,7 +81,7 @@ static int pick(const selftest *t, const way *w, int *which)
 static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **out)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_backend on = ek_backend_model(t->model);
+    ek_executor on = ek_executor_cpu(t->model);
     o.max_requests = w->max_requests ? w->max_requests : n;
     o.max_queue = n;
     o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
@@ -94,7 +94,7 @@ static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **ou
 }
 
 /* Runs the picked requests into got. */
-static ek_err run(const selftest *t, const way *w, const int *which, int n, ek_witness *got, ek_engine_stats *stats)
+static ek_err run(const selftest *t, const way *w, const int *which, int n, ek_trace *got, ek_engine_stats *stats)
 {
     ek_engine *e;
     ek_ask ask[N_ASKS];
@@ -103,7 +103,7 @@ static ek_err run(const selftest *t, const way *w, const int *which, int n, ek_w
         if (w->arrive) ask[i].arrive = (int)(ek_mix64((uint64_t)t->cli->seed + (uint64_t)i) % (uint64_t)w->arrive);
     }
     EK_TRY(open_engine(t, w, n, &e));
-    ek_err err = ek_witness_run(e, ask, n, got);
+    ek_err err = ek_trace_run(e, ask, n, got);
     ek_engine_stats_read(e, stats);
     ek_engine_close(e);
     return err;
@@ -122,7 +122,7 @@ static ek_err run_alone(selftest *t)
 /* One row of the report. */
 static void report(selftest *t, const way *w)
 {
-    ek_witness got[N_ASKS] = {0};
+    ek_trace got[N_ASKS] = {0};
     int which[N_ASKS], n = pick(t, w, which), rows = 0;
     char where[160] = "";
     double start = ek_now();
@@ -134,9 +134,9 @@ static void report(selftest *t, const way *w)
         snprintf(where, sizeof where, "no request was interrupted: this row proved nothing");
     }
     for (int i = 0; i < n; i++) {
-        good = good && ek_witness_same(&t->want[which[i]], &got[i], where, sizeof where);
+        good = good && ek_trace_same(&t->want[which[i]], &got[i], where, sizeof where);
         rows += got[i].n_prompt + got[i].n_reply;
-        ek_witness_fini(&got[i]);
+        ek_trace_fini(&got[i]);
     }
     t->passed += good;
     t->failed += !good;
@@ -170,7 +170,7 @@ static void report_on(selftest *t, const char *what, int threads, unsigned cpu)
 {
     way w = {.name = what};
     /* The scalar definition makes about 3e8 multiply-adds a second: a quarter of a minute of them. */
-    if (!cpu) w.most_rows = 1 + (int)(5e9 / t->macs < 1e6 ? 5e9 / t->macs : 1e6);
+    if (!cpu) w.max_rows = 1 + (int)(5e9 / t->macs < 1e6 ? 5e9 / t->macs : 1e6);
     if (open_model(t, threads, cpu)) {
         printf("FAIL  %-22s %s\n", what, ek_err_text());
         t->failed++;
@@ -237,7 +237,7 @@ int ek_cmd_selftest(const ek_cli *cli)
     if (t->model) close_model(t);
     int status = err ? ek_cli_failed(cli) : t->failed > 0;
     if (!err) printf("%d passed, %d failed\n", t->passed, t->failed);
-    for (int i = 0; i < N_ASKS; i++) ek_witness_fini(&t->want[i]);
+    for (int i = 0; i < N_ASKS; i++) ek_trace_fini(&t->want[i]);
     free(t);
     return status;
 }

@@ -19,9 +19,8 @@ static ek_err encode(void *arg, const json_t *value, const ek_buf *raw, ek_buf *
 
 int ek_cmd_tokenize(const ek_cli *cli)
 {
-    const char *dir;
     ek_tokenizer *t;
-    if (ek_cli_model_dir(cli, &dir) || ek_tokenizer_open(&t, dir)) return ek_cli_failed(cli);
+    if (ek_cli_open_tokenizer(cli, &t)) return ek_cli_failed(cli);
     int status = ek_cli_each(cli, encode, t);
     ek_tokenizer_close(t);
     return status;

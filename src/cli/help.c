@@ -71,8 +71,8 @@ void ek_cli_help(ek_buf *out, ek_cmd_id id)
 
 void ek_cli_usage(ek_buf *out)
 {
-    ek_buf_str(out, "evenkeel serves Google's Gemma 4 models with answers that do not depend on company:\n"
-                    "alone, together, late or chunked, on any thread count, the same bits.\n"
+    ek_buf_str(out, "evenkeel serves Google's Gemma 4 models with the same bits in every answer: alone or in a\n"
+                    "batch, early or late, in chunks or at once, on any number of threads.\n"
                     "\nusage: evenkeel COMMAND [OPTIONS]\n\ncommands:\n");
     for (int c = 0; c < EK_CMD_COUNT; c++) ek_buf_fmt(out, "  %-12s%s\n", ek_commands[c].name, ek_commands[c].text);
     ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's options.\n");

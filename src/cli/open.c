@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
+#include "model/source.h"
 
 /* dir/tail, if it is a folder. */
 static bool found(char *out, size_t room, const char *dir, const char *tail)
@@ -34,7 +35,7 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
     char *slash = strrchr(self, '/');
     *slash = '\0';
     /* PREFIX/bin/evenkeel, then build/CONF/evenkeel in the source tree, then the tree itself. */
-    static const char *const tails[] = {"../share/evenkeel/pocket", "../../models/pocket", "models/pocket",
+    static const char *const tails[] = {"../share/evenkeel/models/pocket", "../../models/pocket", "models/pocket",
                                         "../models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(bundled, sizeof bundled, self, tails[i])) {
@@ -43,8 +44,24 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
         }
     return ek_fail(
         EK_ENOTFOUND,
-        "no --model given, and the bundled model is neither in %s/../share/evenkeel/pocket nor in %s/../../models/pocket",
+        "no --model given, and the bundled model is neither in %s/../share/evenkeel/models/pocket nor in %s/../../models/pocket",
         self, self);
+}
+
+ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out)
+{
+    const char *path;
+    ek_source *source;
+    ek_source_tokenizer t;
+    EK_TRY(ek_cli_model_dir(cli, &path));
+    EK_TRY(ek_source_open(&source, path));
+    ek_err err = ek_source_tokenizer_of(source, &t);
+    if (!err) {
+        err = ek_tokenizer_parse(out, t.json, t.n);
+        if (err) ek_fail_in(err, "%s", t.name);
+    }
+    ek_source_close(source);
+    return err;
 }
 
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)

@@ -5,11 +5,15 @@
 #include "base/pool.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
+#include "text/tokenizer.h"
 
 /* --model, or the bundled model's folder, found from the program's own place: models/pocket of
- * the source tree or ../share/evenkeel/pocket of an installation. ENOTFOUND says where it was
+ * the source tree or ../share/evenkeel/models/pocket of an installation. ENOTFOUND says where it was
  * looked for. dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
+
+/* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */
+ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
 
 /* The threads and the model's options; close the pool after the model. */
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool);

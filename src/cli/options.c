@@ -248,13 +248,13 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
         } else if (!only_args && argv[i][0] == '-' && argv[i][1]) {
             EK_TRY(take_option(cli, argc, argv, &i));
         } else {
-            if (n_args++ == cmd->most)
+            if (n_args++ == cmd->max_args)
                 return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i],
                                cmd->name, cmd->args);
             cli->arg = argv[i];
         }
     }
-    if (n_args < cmd->fewest)
+    if (n_args < cmd->min_args)
         return ek_fail(EK_EINVAL, "%s is missing; usage: evenkeel %s [OPTIONS] %s", cmd->args, cmd->name, cmd->args);
     return EK_OK;
 }

@@ -21,7 +21,7 @@ const ek_option ek_options[] = {
 const int ek_n_options = sizeof ek_options / sizeof *ek_options;
 
 const ek_command ek_commands[EK_CMD_COUNT] = {
-#define CMD(name, args, fewest, most, text) {#name, args, fewest, most, text, ek_cmd_##name},
+#define CMD(name, args, min_args, max_args, text) {#name, args, min_args, max_args, text, ek_cmd_##name},
 #include "cli/commands.def"
 #undef CMD
 };

@@ -21,7 +21,7 @@ typedef struct ek_option {
 
 typedef struct ek_command {
     const char *name, *args;
-    int fewest, most; /* arguments that are not options */
+    int min_args, max_args; /* arguments that are not options */
     const char *text;
     int (*run)(const ek_cli *cli);
 } ek_command;

@@ -41,7 +41,7 @@ typedef struct ek_cuda_math_args {
     int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
 } ek_cuda_math_args;
 
-/* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_layout.h. A page table is an array of
+/* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_codec.h. A page table is an array of
  * device addresses of pages; view v's table starts at pages + v * ld_pages entries. */
 
 typedef struct ek_cuda_kv {

@@ -1,6 +1,6 @@
 #include "cuda/attn_work.h"
 
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 
 int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile)
 {
@@ -64,9 +64,9 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
-    size_t scales = 2 * EK_SEGMENT * ek_kv_groups(head_dim);
-    if (v_format == EK_KV_Q4) scales *= 2; /* and biases */
-    else if (v_format != EK_KV_Q8) scales = 0;
+    size_t scales = 0; /* f16, and biases in 4 bits */
+    if (v_format == EK_KV_Q8 || v_format == EK_KV_Q4)
+        scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim) * (v_format == EK_KV_Q4 ? 2 : 1);
     return floats * sizeof(float) + EK_SEGMENT + scales;
 }
 

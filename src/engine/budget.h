@@ -12,6 +12,8 @@ typedef struct ek_budget {
     double bytes;
 } ek_budget;
 
+double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT]);
+
 /* Pages for max_requests contexts of ctx tokens with prompt chunks of `chunk` rows, cut to
  * `limit` bytes if that is less. Sliding pages are bounded per request, so they are kept for
  * all requests as long as they take no more than half; the rest is for full layers.

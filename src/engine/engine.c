@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/budget.h"
@@ -30,18 +30,19 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
     return EK_OK;
 }
 
-static ek_err open_pages(ek_engine *e)
+/* How many pages of each kind, and the longest context that they allow. */
+static ek_err plan_pages(ek_engine *e)
 {
     const ek_kv_layout *layout = e->on.layout;
     int ctx = e->opts.ctx_tokens ? e->opts.ctx_tokens : e->on.config->max_position_embeddings;
     ek_budget b = {.ctx = ctx};
     if (e->on.n_pages[EK_FULL] || e->on.n_pages[EK_SLIDING]) {
-        memcpy(b.n_pages, e->on.n_pages, sizeof b.n_pages);
-        int64_t most = (int64_t)b.n_pages[EK_FULL] * EK_PAGE_TOKENS;
-        if (layout->page_bytes[EK_FULL] > 0 && most < b.ctx) b.ctx = (int)most;
-        if (b.n_pages[EK_SLIDING] < ek_table_most(layout, EK_SLIDING, b.ctx, 1))
-            return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b.n_pages[EK_SLIDING],
-                           ek_table_most(layout, EK_SLIDING, b.ctx, 1));
+        for (int k = 0; k < EK_KIND_COUNT; k++) b.n_pages[k] = layout->page_bytes[k] > 0 ? e->on.n_pages[k] : 0;
+        int64_t max = (int64_t)b.n_pages[EK_FULL] * EK_PAGE_TOKENS;
+        if (layout->page_bytes[EK_FULL] > 0 && max < b.ctx) b.ctx = (int)max;
+        int min = ek_page_table_max(layout, EK_SLIDING, b.ctx, 1);
+        if (b.n_pages[EK_SLIDING] < min)
+            return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b.n_pages[EK_SLIDING], min);
     } else {
         double have = ek_memory_available(), limit = have > 0 ? have / 2 : INFINITY;
         if (e->opts.kv_bytes > 0) limit = e->opts.kv_bytes;
@@ -49,55 +50,75 @@ static ek_err open_pages(ek_engine *e)
         EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, shrink));
     }
     if (b.ctx < 2) return ek_fail(EK_ENOMEM, "%d pages hold no context", b.n_pages[EK_FULL]);
-    e->rules.ctx = b.ctx;
     if (b.ctx < ctx && !e->on.n_pages[EK_FULL])
         ek_log(EK_LOG_WARN, "memory for keys and values limits a request to %d tokens, the model allows %d", b.ctx,
                ctx);
     ek_log(EK_LOG_INFO, "keys and values: %d full and %d sliding pages of %d tokens, %.1f MiB", b.n_pages[EK_FULL],
-           b.n_pages[EK_SLIDING], EK_PAGE_TOKENS, (double)ek_pages_bytes(layout, b.n_pages) / 1048576);
-    EK_TRY(ek_pages_open(&e->pages, layout, b.n_pages));
-    for (int k = 0; k < EK_KIND_COUNT; k++) e->stats.pages_total[k] = ek_pages_total(e->pages, (ek_layer_kind)k);
-    ek_pages_poison(e->pages, e->on.poison);
+           b.n_pages[EK_SLIDING], EK_PAGE_TOKENS, ek_budget_bytes(layout, b.n_pages) / 1048576);
+    e->sizes.max_ctx = b.ctx;
+    memcpy(e->sizes.n_pages, b.n_pages, sizeof b.n_pages);
     return EK_OK;
+}
+
+static void plan_step(ek_engine *e)
+{
+    int requests = e->opts.max_requests, prompt = (int)(32.0 * 1048576 / sizeof(float) / e->on.config->vocab_size);
+    if (prompt > e->opts.chunk) prompt = e->opts.chunk;
+    if (prompt < 1) prompt = 1;
+    e->rules.max_prompt_logits = prompt;
+    e->sizes.max_rows = e->opts.chunk + requests;
+    e->sizes.max_logits = prompt + requests;
+    e->sizes.max_requests = requests;
+}
+
+static void set_rules(ek_engine *e)
+{
+    const ek_config *c = e->on.config;
+    e->rules.vocab_size = c->vocab_size;
+    e->rules.hidden_size = c->hidden_size;
+    e->rules.stop = c->stop;
+    e->rules.n_stop = c->n_stop;
+    e->rules.layout = e->on.layout;
+    e->rules.ctx = e->sizes.max_ctx;
+    e->rules.chunk = e->opts.chunk;
+    memcpy(e->rules.n_pages, e->sizes.n_pages, sizeof e->rules.n_pages);
 }
 
 /* Everything a step needs, taken now. */
 static ek_err open_step(ek_engine *e)
 {
-    int vocab = e->rules.vocab_size, requests = e->opts.max_requests;
-    e->max_rows = e->opts.chunk + requests;
-    e->max_told = (int)(32.0 * 1048576 / sizeof(float) / vocab);
-    if (e->max_told > e->opts.chunk) e->max_told = e->opts.chunk;
-    if (e->max_told < 1) e->max_told = 1;
-    e->ld = (vocab + 15) / 16 * 16;
-    e->logits_bytes = sizeof(float) * (size_t)e->ld * (size_t)(e->max_told + requests);
-    e->logits = ek_alloc_big(e->logits_bytes);
-    if (!e->logits) return EK_ENOMEM;
-    e->running = ek_alloc(sizeof *e->running * (size_t)requests);
-    e->plan.part = ek_alloc(sizeof *e->plan.part * (size_t)requests);
-    e->plan.seq = ek_alloc(sizeof *e->plan.seq * (size_t)requests);
-    e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->max_rows);
-    e->n_samplers = ek_pool_threads(e->on.pool);
-    e->sampler = ek_alloc(sizeof *e->sampler * (size_t)e->n_samplers);
-    for (int i = 0; i < e->n_samplers; i++)
-        ek_sampler_open(&e->sampler[i], e->on.cpu, vocab, e->on.config->suppress, e->on.config->n_suppress);
-    return e->on.open ? e->on.open(e->on.arg, e->max_rows, e->max_told + requests, e->rules.ctx) : EK_OK;
+    size_t requests = (size_t)e->opts.max_requests;
+    e->running = ek_alloc(sizeof *e->running * requests);
+    e->slot = ek_alloc(sizeof *e->slot * requests);
+    e->plan.scheduled = ek_alloc(sizeof *e->plan.scheduled * requests);
+    e->plan.seq = ek_alloc(sizeof *e->plan.seq * requests);
+    e->plan.draw = ek_alloc(sizeof *e->plan.draw * (size_t)e->sizes.max_logits);
+    e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->sizes.max_rows);
+    e->plan.shown = ek_alloc(sizeof *e->plan.shown * (size_t)e->sizes.max_logits);
+    EK_TRY(e->on.open(e->on.arg, &e->sizes));
+    ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
+    if (e->on.poison) memory.changed_hands = e->on.poison_page;
+    for (int k = 0; k < EK_KIND_COUNT && e->on.poison; k++)
+        for (int i = 0; i < e->sizes.n_pages[k]; i++) e->on.poison_page(e->on.arg, (ek_layer_kind)k, i);
+    for (int k = 0; k < EK_KIND_COUNT; k++) e->stats.pages_total[k] = e->sizes.n_pages[k];
+    return ek_pages_open(&e->pages, e->sizes.n_pages, &memory);
 }
 
-ek_err ek_engine_open_on(ek_engine **out, const ek_backend *b, const ek_engine_opts *opts)
+ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_opts *opts)
 {
     ek_engine *e = ek_alloc(sizeof *e);
-    const ek_config *c = b->config;
-    e->on = *b;
+    e->on = *x;
     e->opts = *opts;
     e->inbox_end = &e->inbox;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
-    e->rules = (ek_request_rules){
-        .vocab_size = c->vocab_size, .stop = c->stop, .n_stop = c->n_stop, .layout = b->layout};
-    ek_err err = check_opts(opts, c->max_position_embeddings);
-    if (!err) err = open_pages(e);
-    if (!err) err = open_step(e);
+    ek_err err = check_opts(opts, x->config->max_position_embeddings);
+    if (!err) err = plan_pages(e);
+    if (!err) {
+        plan_step(e);
+        set_rules(e);
+        err = open_step(e);
+    }
     if (err) {
         ek_engine_close(e);
         return err;
@@ -106,18 +127,26 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_backend *b, const ek_engine_o
     return EK_OK;
 }
 
+ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts)
+{
+    ek_executor x = ek_executor_cpu(model);
+    EK_TRY(ek_engine_open_on(out, &x, opts));
+    (*out)->model = model;
+    return EK_OK;
+}
+
 void ek_engine_close(ek_engine *e)
 {
     if (!e) return;
     ek_engine_stop(e, false);
-    if (e->on.close) e->on.close(e->on.arg);
-    for (int i = 0; i < e->n_samplers; i++) ek_sampler_close(e->sampler[i]);
-    free(e->sampler);
+    e->on.close(e->on.arg);
     free(e->running);
-    free(e->plan.part);
+    free(e->slot);
+    free(e->plan.scheduled);
     free(e->plan.seq);
+    free(e->plan.draw);
     free(e->plan.row);
-    ek_free_big(e->logits, e->logits_bytes);
+    free(e->plan.shown);
     ek_pages_close(e->pages);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
@@ -196,7 +225,7 @@ static bool wait_for_work(ek_engine *e)
 static void *engine_thread(void *arg)
 {
     ek_engine *e = arg;
-    for (bool worked = true; worked || wait_for_work(e);) ek_engine_step(e, &worked);
+    for (bool worked = true; worked || wait_for_work(e);) worked = ek_engine_step(e);
     return NULL;
 }
 
@@ -222,7 +251,7 @@ void ek_engine_stop(ek_engine *e, bool drain)
         e->has_thread = false;
         return;
     }
-    while (any) ek_engine_step(e, &any);
+    while (any) any = ek_engine_step(e);
 }
 
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)

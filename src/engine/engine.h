@@ -49,18 +49,33 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    const float *logits; /* the row the token was sampled from (suppressed ids not yet masked);
-                            valid during the call; NULL when token is -1 */
+    const float *logits; /* with reply_logits: the row the token was sampled from (suppressed ids not yet
+                            masked), valid during the call; NULL when token is -1 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
  * or close. */
 typedef void ek_sink_fn(void *arg, const ek_event *event);
 
+/* A part of a prompt that is not plain text. */
+typedef struct ek_prompt_span {
+    int first, end; /* positions [first, end) */
+    /* NULL: the tokens' own. (end - first) x hidden_size floats that stand in the tokens' place as they
+     * enter the first layer, scaled already (an image, a sound). The token ids there still count as
+     * history for penalties. */
+    const float *embedding;
+    /* In layers of a kind every position sees the whole span, not only what is before it; the window
+     * still cuts the past (Gemma 4 12B, 26B, 31B: images, in sliding layers). If any is set, the span is
+     * computed in one step, whatever the chunks. */
+    bool mutual[EK_KIND_COUNT];
+} ek_prompt_span;
+
 typedef struct ek_request_opts {
-    const int32_t *tokens; /* copied */
-    int n_tokens;          /* >= 1, and less than ek_engine_ctx() */
-    int max_tokens;        /* >= 1; the context limit may end the request earlier */
+    const int32_t *tokens;      /* copied */
+    int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
+    int max_tokens;             /* >= 1; the context limit may end the request earlier */
+    const ek_prompt_span *span; /* ascending, apart; copied, embeddings too */
+    int n_spans;
     ek_sampling sampling;
     bool ignore_eos;     /* the model's stop ids are ordinary tokens */
     const int32_t *stop; /* further stop ids, which always count; copied */
@@ -71,6 +86,7 @@ typedef struct ek_request_opts {
      * with its logits: for `logits`, tests and prompt logprobs. May be NULL. */
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
+    bool reply_logits; /* events carry the logits; else a device keeps them */
 } ek_request_opts;
 
 typedef struct ek_engine_opts {
@@ -78,7 +94,7 @@ typedef struct ek_engine_opts {
     int max_queue;    /* that wait; submit beyond gives EBUSY */
     int ctx_tokens;   /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
                          it; 0: the model's, or what the pages can hold */
-    int chunk;        /* prompt rows one step may take; speed only */
+    int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
 } ek_engine_opts;
 
@@ -91,15 +107,17 @@ int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than as
 int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
- * queued then and the sink is never called. id may be NULL; it is set before the first event. */
+ * queued then and the sink is never called. id may be NULL; it is set before the first event.
+ * EINVAL also when the positions of a span see each other and are more than a step's chunk: open the
+ * engine with a chunk of the largest image there can be. */
 ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
 /* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
  * last event with EK_FINISH_CANCELLED unless the request had already finished. */
 void ek_engine_cancel(ek_engine *e, ek_request_id id);
 
-/* One step; *worked false when there was nothing to do. Caller is the engine thread. A request
- * that cannot be computed ends with EK_FINISH_ERROR and is no error of the step. */
-ek_err ek_engine_step(ek_engine *e, bool *worked);
+/* One step; false when there was nothing to do. Caller is the engine thread. A request that cannot be
+ * computed ends with EK_FINISH_ERROR and is no error of the step. */
+bool ek_engine_step(ek_engine *e);
 
 ek_err ek_engine_start(ek_engine *e); /* starts the engine thread */
 /* No more submits (ESHUTDOWN); drain: finishes what runs and waits, else cancels it. Joins

@@ -1,11 +1,13 @@
 /* Who shares the next step. Nothing decided here reaches the arithmetic of a row: a row is a
  * token at an absolute position with its own pages, whoever stands beside it. */
-#include "engine/state.h"
+#include "engine/plan.h"
+
+#include "engine/queue.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
 {
-    return ek_table_most(e->on.layout, kind, r->n_tokens, 1);
+    return ek_page_table_max(e->on.layout, kind, r->n_tokens, r->longest_piece);
 }
 
 /* Whether r fits beside the running ones once these have all pages their tokens need. */
@@ -26,14 +28,9 @@ static bool has_room(const ek_engine *e, const ek_request *r)
 /* In order of arrival: one that does not fit holds back those behind it, so that none starves. */
 void ek_plan_admit(ek_engine *e)
 {
-    for (ek_request *r; (r = e->waiting) && e->n_running < e->opts.max_requests;) {
-        if (e->n_running > 0 && !has_room(e, r)) return;
-        e->waiting = r->next;
-        r->next = NULL;
-        r->state = EK_RUNNING;
-        /* Those that wait are younger than those that run: preemption takes the youngest. */
-        EK_ASSERT(e->n_running == 0 || e->running[e->n_running - 1]->id < r->id);
-        e->running[e->n_running++] = r;
+    while (e->waiting && e->n_running < e->opts.max_requests) {
+        if (e->n_running > 0 && !has_room(e, e->waiting)) return;
+        ek_queue_run_first(e);
     }
 }
 
@@ -41,38 +38,42 @@ void ek_plan_admit(ek_engine *e)
  * then, and the keys and values come out the same. */
 static void preempt_youngest(ek_engine *e)
 {
-    ek_request *r = e->running[e->n_running - 1];
-    ek_engine_remove(e, r);
-    ek_table_clear(&r->table, e->pages);
-    r->n_done = 0;
-    ek_engine_wait_again(e, r);
+    ek_queue_wait_again(e, e->running[e->n_running - 1]);
     pthread_mutex_lock(&e->lock);
     e->stats.preempted++;
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Prompt rows among [n_done, n_done + n) whose logits were asked for. */
-static int told_rows(const ek_request *r, int n)
+/* One token from the row that was planned last. A draft to be verified will be several of these in a row. */
+static void add_draw(ek_plan *p, const ek_request *r, int n_tokens)
 {
-    int first = r->n_done > r->n_told ? r->n_done : r->n_told;
-    int end = r->n_done + n < r->n_prompt ? r->n_done + n : r->n_prompt;
-    return end > first ? end - first : 0;
+    p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
+                                      .slot = r->slot,
+                                      .sampling = &r->sampling,
+                                      .tokens = r->tokens,
+                                      .n_prompt = r->n_prompt,
+                                      .n_tokens = n_tokens};
 }
 
-static void add_part(ek_engine *e, ek_request *r, int n)
+static void add(ek_engine *e, ek_request *r, int n)
 {
     ek_plan *p = &e->plan;
-    ek_part *part = &p->part[p->n_parts];
-    *part = (ek_part){.req = r, .row = p->n_rows, .n_rows = n, .logit = p->n_logits};
-    part->samples = r->n_done + n == r->n_tokens;
+    ek_scheduled *s = &p->scheduled[p->n_scheduled];
+    *s = (ek_scheduled){.req = r, .row = p->n_rows, .n_rows = n, .logits = p->n_logits, .draw = p->n_draws};
     for (int pos = r->n_done; pos < r->n_done + n; pos++) {
-        bool wants = (pos >= r->n_told && pos < r->n_prompt) || pos == r->n_tokens - 1;
-        p->row[p->n_rows++] = (ek_row){r->tokens[pos], pos, p->n_parts, wants};
-        part->n_logits += wants;
+        bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, last = pos == r->n_tokens - 1;
+        p->row[p->n_rows++] = ek_request_row(r, pos, p->n_scheduled, prompt || last);
+        if (prompt || last) p->shown[p->n_logits++] = prompt || r->reply_logits;
+        if (last) add_draw(p, r, r->n_tokens);
     }
-    p->n_logits += part->n_logits;
-    for (int k = 0; k < EK_KIND_COUNT; k++) p->seq[p->n_parts].page[k] = r->table.data[k];
-    p->n_parts++;
+    s->n_logits = p->n_logits - s->logits;
+    s->n_draws = p->n_draws - s->draw;
+    ek_seq *seq = &p->seq[p->n_scheduled++];
+    seq->slot = r->slot;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        seq->page[k] = r->table.page[k];
+        seq->first[k] = r->table.first[k], seq->end[k] = r->table.end[k];
+    }
 }
 
 static int rows_left(const ek_request *r)
@@ -91,30 +92,41 @@ static int oldest_share(const ek_engine *e)
     return others < e->opts.chunk - half ? e->opts.chunk - (int)others : half;
 }
 
+/* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are
+ * not cut; one that is longer than the share of the oldest takes what the step has, `chunk`. */
+static int choose_rows(const ek_request *r, int share, int chunk, int room)
+{
+    int n = rows_left(r), piece = ek_request_piece(r);
+    if (n > 1 && n > share) n = share;
+    int over = ek_request_prompt_logits(r, n) - room;
+    if (over > 0) n -= over; /* the rows that want logits are the last ones */
+    n = ek_request_cut(r, n);
+    if (n == 0 && piece > 1 && piece <= chunk && ek_request_prompt_logits(r, piece) <= room) n = piece;
+    return n;
+}
+
 /* Every request gets one row; a prompt takes more, as far as the step's chunk, the room for
  * logits and the pages go. The oldest are served first. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
-    int chunk = e->opts.chunk, told = e->max_told, share = oldest_share(e);
-    p->n_parts = p->n_rows = p->n_logits = 0;
+    int chunk = e->opts.chunk, room = e->rules.max_prompt_logits, share = oldest_share(e);
+    p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        int left = rows_left(r), n = left, fit;
+        int left = rows_left(r), n = choose_rows(r, share, chunk, room), fit;
         EK_ASSERT(left >= 1);
-        if (left > 1 && n > share) n = share;
-        int over = told_rows(r, n) - told;
-        if (over > 0) n -= over; /* the rows that want logits are the last ones */
         if (n == 0) continue;
-        while ((fit = ek_table_room(&r->table, e->pages, r->n_done, n)) == 0 && e->n_running > i + 1)
+        while ((fit = ek_request_cut(r, ek_page_table_room(&r->table, e->pages, n))) == 0 && e->n_running > i + 1)
             preempt_youngest(e);
         EK_ASSERT(fit > 0 || i > 0); /* alone, a request always fits */
         if (fit == 0) continue;      /* the youngest waits, with what it has, for the older */
         n = fit;
-        EK_ASSERT(ek_table_extend(&r->table, e->pages, r->n_done, n) == EK_OK);
+        EK_ASSERT(r->table.n == r->n_done);
+        EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
         if (left > 1) share = chunk -= n; /* the others share what the oldest left */
-        told -= told_rows(r, n);
-        add_part(e, r, n);
+        room -= ek_request_prompt_logits(r, n);
+        add(e, r, n);
     }
-    EK_ASSERT(p->n_rows <= e->max_rows && p->n_logits <= e->max_told + e->opts.max_requests);
+    EK_ASSERT(p->n_rows <= e->sizes.max_rows && p->n_logits <= e->sizes.max_logits);
 }

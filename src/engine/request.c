@@ -3,16 +3,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "engine/sampler.h"
 
-enum { MOST_STOP_IDS = 4096 };
+enum { MAX_STOP_IDS = 4096, MAX_SPANS = 65536 };
 
 static ek_err check_tokens(const char *what, const int32_t *token, int n, int vocab_size)
 {
     for (int i = 0; i < n; i++)
         if (token[i] < 0 || token[i] >= vocab_size)
             return ek_fail(EK_EINVAL, "%s %d is token %d, the vocabulary has %d", what, i, token[i], vocab_size);
+    return EK_OK;
+}
+
+/* Its rows see each other in some layers, so they are computed together. */
+static bool is_whole(const ek_prompt_span *s)
+{
+    return s->mutual[EK_FULL] || s->mutual[EK_SLIDING];
+}
+
+static ek_err check_whole(const ek_prompt_span *s, const ek_request_opts *o, const ek_request_rules *rules)
+{
+    int n = s->end - s->first, shown = s->end - (o->prompt_logits_from > s->first ? o->prompt_logits_from : s->first);
+    if (n > rules->chunk)
+        return ek_fail(EK_EINVAL,
+                       "positions %d to %d see each other, which takes a step of %d rows; a step has %d (chunk)",
+                       s->first, s->end - 1, n, rules->chunk);
+    if (o->on_prompt_logits && shown > rules->max_prompt_logits)
+        return ek_fail(EK_EINVAL,
+                       "positions %d to %d see each other and want %d rows of prompt logits in one step, %d fit",
+                       s->first, s->end - 1, shown, rules->max_prompt_logits);
+    int64_t max = (int64_t)o->n_tokens + o->max_tokens;
+    int pages = ek_page_table_max(rules->layout, EK_SLIDING, max < rules->ctx ? (int)max : rules->ctx, n);
+    if (pages > rules->n_pages[EK_SLIDING])
+        return ek_fail(EK_ETOOLONG, "positions %d to %d see each other, which takes %d sliding pages, there are %d",
+                       s->first, s->end - 1, pages, rules->n_pages[EK_SLIDING]);
+    return EK_OK;
+}
+
+static ek_err check_spans(const ek_request_opts *o, const ek_request_rules *rules)
+{
+    if (o->n_spans < 0 || o->n_spans > MAX_SPANS)
+        return ek_fail(EK_EINVAL, "%d spans, at most %d are possible", o->n_spans, MAX_SPANS);
+    for (int i = 0, end = 0; i < o->n_spans; i++) {
+        const ek_prompt_span *s = &o->span[i];
+        if (s->first < end || s->end <= s->first || s->end > o->n_tokens)
+            return ek_fail(EK_EINVAL, "span %d is [%d, %d); spans ascend within [%d, %d)", i, s->first, s->end, end,
+                           o->n_tokens);
+        end = s->end;
+        if (is_whole(s)) EK_TRY(check_whole(s, o, rules));
+    }
     return EK_OK;
 }
 
@@ -23,11 +63,12 @@ ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
     if (o->n_tokens >= rules->ctx)
         return ek_fail(EK_ETOOLONG, "%d prompt tokens do not fit: the context is %d, one of them for the reply",
                        o->n_tokens, rules->ctx);
-    if (o->n_stop < 0 || o->n_stop > MOST_STOP_IDS)
-        return ek_fail(EK_EINVAL, "%d stop ids, at most %d are possible", o->n_stop, MOST_STOP_IDS);
+    if (o->n_stop < 0 || o->n_stop > MAX_STOP_IDS)
+        return ek_fail(EK_EINVAL, "%d stop ids, at most %d are possible", o->n_stop, MAX_STOP_IDS);
     if (o->prompt_logits_from < 0) return ek_fail(EK_EINVAL, "prompt logits from position %d", o->prompt_logits_from);
     EK_TRY(check_tokens("prompt position", o->tokens, o->n_tokens, rules->vocab_size));
     EK_TRY(check_tokens("stop id", o->stop, o->n_stop, rules->vocab_size));
+    EK_TRY(check_spans(o, rules));
     return ek_sampling_check(&o->sampling, rules->vocab_size);
 }
 
@@ -38,16 +79,32 @@ static void *copy(const void *p, size_t bytes)
     return q;
 }
 
+static void copy_spans(ek_request *r, const ek_request_opts *o, int hidden_size)
+{
+    r->n_spans = o->n_spans;
+    r->span = copy(o->span, sizeof *o->span * (size_t)o->n_spans);
+    r->longest_piece = 1;
+    for (int i = 0; i < r->n_spans; i++) {
+        ek_prompt_span *s = &r->span[i];
+        int n = s->end - s->first;
+        if (s->embedding) s->embedding = copy(s->embedding, sizeof(float) * (size_t)n * (size_t)hidden_size);
+        if (is_whole(s) && n > r->longest_piece) r->longest_piece = n;
+    }
+    r->hidden_size = hidden_size;
+    r->window = r->table.window;
+}
+
 ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules)
 {
     ek_request *r = ek_alloc(sizeof *r);
-    int64_t most = (int64_t)o->n_tokens + o->max_tokens;
+    int64_t max = (int64_t)o->n_tokens + o->max_tokens;
     r->state = EK_WAITING;
-    r->most_tokens = most < rules->ctx ? (int)most : rules->ctx;
+    r->max_tokens = max < rules->ctx ? (int)max : rules->ctx;
     r->n_prompt = r->n_tokens = o->n_tokens;
-    r->tokens = ek_alloc(sizeof *r->tokens * (size_t)r->most_tokens);
+    r->tokens = ek_alloc(sizeof *r->tokens * (size_t)r->max_tokens);
     memcpy(r->tokens, o->tokens, sizeof *r->tokens * (size_t)o->n_tokens);
-    ek_table_init(&r->table, rules->layout, r->most_tokens);
+    ek_page_table_init(&r->table, rules->layout, r->max_tokens);
+    copy_spans(r, o, rules->hidden_size);
     r->sampling = o->sampling;
     r->sampling.bias = copy(o->sampling.bias, sizeof *o->sampling.bias * (size_t)o->sampling.n_bias);
     int n_own = o->ignore_eos ? 0 : rules->n_stop;
@@ -59,13 +116,17 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->arg = o->arg;
     r->user = o->user;
     r->on_prompt_logits = o->on_prompt_logits;
-    r->n_told = o->on_prompt_logits && o->prompt_logits_from < o->n_tokens ? o->prompt_logits_from : o->n_tokens;
+    r->reply_logits = o->reply_logits;
+    r->next_prompt_logits = o->on_prompt_logits && o->prompt_logits_from < o->n_tokens ? o->prompt_logits_from
+                                                                                       : o->n_tokens;
     return r;
 }
 
 void ek_request_free(ek_request *r)
 {
-    ek_table_fini(&r->table);
+    ek_page_table_fini(&r->table);
+    for (int i = 0; i < r->n_spans; i++) free((void *)(uintptr_t)r->span[i].embedding);
+    free(r->span);
     free(r->tokens);
     free((void *)(uintptr_t)r->sampling.bias);
     free(r->stop);
@@ -77,4 +138,42 @@ bool ek_request_is_stop(const ek_request *r, int32_t token)
     for (int i = 0; i < r->n_stop; i++)
         if (r->stop[i] == token) return true;
     return false;
+}
+
+/* The span of a position, or NULL. */
+static const ek_prompt_span *span_at(const ek_request *r, int pos)
+{
+    for (int i = 0; i < r->n_spans && r->span[i].first <= pos; i++)
+        if (pos < r->span[i].end) return &r->span[i];
+    return NULL;
+}
+
+ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)
+{
+    ek_row row = ek_text_row(r->tokens[pos], pos, seq, wants_logits, r->window);
+    const ek_prompt_span *s = span_at(r, pos);
+    if (!s) return row;
+    if (s->embedding) row.embedding = s->embedding + (ptrdiff_t)(pos - s->first) * r->hidden_size;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (s->mutual[k]) row.visible[k].end = s->end;
+    return row;
+}
+
+int ek_request_cut(const ek_request *r, int n)
+{
+    const ek_prompt_span *s = span_at(r, r->n_done + n);
+    return s && is_whole(s) && s->first < r->n_done + n ? s->first - r->n_done : n;
+}
+
+int ek_request_piece(const ek_request *r)
+{
+    const ek_prompt_span *s = span_at(r, r->n_done);
+    return s && is_whole(s) ? s->end - r->n_done : 1;
+}
+
+int ek_request_prompt_logits(const ek_request *r, int n)
+{
+    int first = r->n_done > r->next_prompt_logits ? r->n_done : r->next_prompt_logits;
+    int end = r->n_done + n < r->n_prompt ? r->n_done + n : r->n_prompt;
+    return end > first ? end - first : 0;
 }

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "cache/table.h"
+#include "cache/page_table.h"
 #include "engine/engine.h"
 
 /* Waiting: not a page, not a slot; runs again from its first token. Running: has a slot and
@@ -17,24 +17,33 @@ typedef struct ek_request {
     atomic_bool cancelled; /* set by any thread, seen before the next step */
     int32_t *tokens;       /* prompt, then reply */
     int n_prompt, n_tokens;
-    int most_tokens; /* n_tokens never exceeds it */
-    int n_done;      /* tokens whose keys and values are in pages */
-    int n_told;      /* prompt positions below it have been handed to on_prompt_logits */
-    ek_table table;
+    int max_tokens;         /* n_tokens never exceeds it */
+    int n_done;             /* tokens whose keys and values are in pages */
+    int next_prompt_logits; /* the next prompt position that on_prompt_logits gets; n_prompt: none */
+    int slot;               /* while it runs: ek_seq.slot */
+    ek_page_table table;
+    ek_prompt_span *span; /* owned, with the embeddings; ascending */
+    int n_spans;
+    int hidden_size, window;
+    int longest_piece;    /* rows of its longest span that may not be cut; 1 without */
     ek_sampling sampling; /* bias is owned */
     int32_t *stop;        /* owned; the model's stop ids are among them unless ignored */
     int n_stop;
     ek_sink_fn *sink;
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
+    bool reply_logits;
     bool admitted;                            /* has run before */
-    struct ek_request *next;                  /* in the inbox or the list of the waiting */
+    struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;
 
 /* What a request is checked against and made from. */
 typedef struct ek_request_rules {
-    int vocab_size, ctx;
+    int vocab_size, hidden_size, ctx;
+    int chunk;             /* prompt rows of a step */
+    int max_prompt_logits; /* of them with logits */
+    int n_pages[EK_KIND_COUNT];
     const int32_t *stop;
     int n_stop;
     const ek_kv_layout *layout;
@@ -47,5 +56,14 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
 void ek_request_free(ek_request *r); /* its table holds nothing */
 
 bool ek_request_is_stop(const ek_request *r, int32_t token);
+
+/* The row of position pos: its token or embedding, and what it sees. */
+ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
+/* The largest number of rows up to n from n_done on that ends outside every span that may not be cut. */
+int ek_request_cut(const ek_request *r, int n);
+/* Rows that the next step has to take at least. */
+int ek_request_piece(const ek_request *r);
+/* Of the next n rows, those whose prompt logits were asked for. */
+int ek_request_prompt_logits(const ek_request *r, int n);
 
 #endif

@@ -4,19 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "engine/choose.h"
-#include "engine/weights.h"
 #include "ops/math.h"
 #include "ops/rows.h"
 
 /* No noise is above this: u is at most 1 - 2^-24. */
-#define MOST_GUMBEL 16.7f
+#define MAX_GUMBEL 16.7f
 
 struct ek_sampler {
     ek_row_ops rows;
-    ek_weight_sum_fn *weight_sum;
     int vocab_size;
     int32_t *suppress;
     int n_suppress;
@@ -32,7 +30,6 @@ void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32
     ek_sampler *s = ek_alloc(sizeof *s);
     size_t n = (size_t)vocab_size;
     ek_row_init(&s->rows, cpu);
-    s->weight_sum = ek_weight_sum_for(cpu);
     s->vocab_size = vocab_size;
     s->n_suppress = n_suppress;
     s->suppress = ek_alloc(sizeof *s->suppress * (size_t)n_suppress);
@@ -57,10 +54,10 @@ void ek_sampler_close(ek_sampler *s)
     free(s);
 }
 
-static ek_err in_range(const char *name, float x, float least, float most)
+static ek_err in_range(const char *name, float x, float min, float max)
 {
-    if (x >= least && x <= most) return EK_OK;
-    return ek_fail(EK_EINVAL, "%s is %g, it must be between %g and %g", name, x, least, most);
+    if (x >= min && x <= max) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s is %g, it must be between %g and %g", name, x, min, max);
 }
 
 /* The bounds keep every value on the way to a token finite. */
@@ -96,6 +93,18 @@ float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token)
     /* 23 bits, so that u is exact and never 1 */
     float u = ((float)(out[token % 4] >> 9) + 0.5f) * 0x1p-23f;
     return -ek_ln(-ek_ln(u));
+}
+
+/* NaN and infinity have all exponent bits set. */
+bool ek_logits_finite(const float *x, int n)
+{
+    uint32_t bad = 0;
+    for (int i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        bad |= (u & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
 }
 
 static bool has_penalties(const ek_sampling *o)
@@ -154,7 +163,7 @@ struct best {
 
 static void consider(struct best *b, const ek_sampling *o, int pos, float z, int32_t token)
 {
-    if (b->token >= 0 && z + MOST_GUMBEL < b->sum) return; /* no noise can lift it */
+    if (b->token >= 0 && z + MAX_GUMBEL < b->sum) return; /* no noise can lift it */
     float sum = z + ek_gumbel(o->seed, pos, EK_NOISE_SAMPLE, token);
     if (b->token < 0 || sum > b->sum || (sum == b->sum && token < b->token)) *b = (struct best){sum, token};
 }
@@ -165,7 +174,7 @@ static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampli
     struct best b = {.token = -1};
     consider(&b, o, pos, z[top], top);
     for (int32_t t = 0; t < n; t++)
-        if (z[t] + MOST_GUMBEL >= b.sum && t != top && z[t] > -INFINITY) consider(&b, o, pos, z[t], t);
+        if (z[t] + MAX_GUMBEL >= b.sum && t != top && z[t] > -INFINITY) consider(&b, o, pos, z[t], t);
     return b.token;
 }
 
@@ -183,7 +192,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
             for (int i = 0; i < k && ek_choose_next(c, &next) && next.z > -INFINITY; i++) total += ek_exp(next.z - top);
             ek_choose_again(c);
         } else {
-            total = s->weight_sum(z, s->vocab_size, top);
+            total = s->rows.sum_exp(z, s->vocab_size, top);
         }
     }
     struct best b = {.token = -1};
@@ -197,7 +206,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
             sum += w;
         }
         /* in descending order: when one cannot win, none after it can */
-        if (b.token >= 0 && next.z + MOST_GUMBEL < b.sum) break;
+        if (b.token >= 0 && next.z + MAX_GUMBEL < b.sum) break;
         consider(&b, o, pos, next.z, next.id);
     }
     return b.token;
@@ -206,7 +215,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
 int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
                   int n_tokens)
 {
-    bool plain = o->n_bias == 0 && !has_penalties(o), greedy = o->temperature < EK_LEAST_TEMPERATURE;
+    bool plain = o->n_bias == 0 && !has_penalties(o), greedy = o->temperature < EK_MIN_TEMPERATURE;
     int n = s->vocab_size;
     const float *z = logits;
     int32_t top = s->rows.argmax(logits, n);

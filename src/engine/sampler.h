@@ -8,10 +8,10 @@
 #include "engine/engine.h"
 
 /* Temperatures below this are greedy: the division would leave the range of float32. */
-#define EK_LEAST_TEMPERATURE 1e-5f
+#define EK_MIN_TEMPERATURE 1e-5f
 
 /* Noise drawn for one purpose never serves another. */
-enum { EK_NOISE_SAMPLE = 0, EK_NOISE_DRAFT = 1 };
+enum { EK_NOISE_SAMPLE = 0 };
 
 /* Working memory of one sampling thread; a draw allocates nothing. */
 typedef struct ek_sampler ek_sampler;
@@ -25,6 +25,9 @@ ek_err ek_sampling_check(const ek_sampling *o, int vocab_size);
  * the prompt. logits: vocab_size, finite. -1 when every token is masked. */
 int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
                   int n_tokens);
+
+/* No NaN, no infinity. */
+bool ek_logits_finite(const float *logits, int vocab_size);
 
 /* Gumbel noise of one token: -log(-log u), u from 23 bits of Philox4x32-10 with key seed and
  * counter (pos, token / 4, purpose, 0), lane token % 4. In [-2.82, 16.64]. */

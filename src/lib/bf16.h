@@ -1,11 +1,4 @@
-/* Form B: sums of products of bf16 numbers, as attention over bf16 tensors makes them.
- *
- * A step adds one product to a binary32 sum: fma(a, b, sum), rounded once to nearest even, where
- * numbers below 2^-126 count as zeros of their sign, in the operands and in the result (which is
- * below if it is after rounding to 24 bits without a limit of the exponent). Steps come in pairs,
- * the second element of a pair first. That is what VDPBF16PS does (Intel's manual, its operation;
- * seen equal on processors of both makers), and any fused multiply-add can do it. A pair of which
- * one element is absent takes +0 for both factors.
+/* Form B of attention: scores, weights and values over bf16 tensors, in the steps of ops/bf16_step.h.
  *
  * score   16 lanes; lane i takes the pair of dims (32 n + 2 i, 32 n + 2 i + 1) for n = 0, 1, … from +0,
  *         dims behind the last count as zeros; the lanes are added 8, 4, 2, 1 apart; times the scale
@@ -15,41 +8,11 @@
 #ifndef EK_LIB_BF16_H
 #define EK_LIB_BF16_H
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
-#include "lib/plain.h"
-
-PLAIN float plain_flush(float x)
-{
-    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; /* NaN stays */
-}
-
-PLAIN float plain_step(float sum, float a, float b)
-{
-    a = plain_flush(a), b = plain_flush(b);
-    float r = fmaf(a, b, sum);
-    if (!(fabsf(r) <= FLT_MIN)) return r;
-    if (fabsf(r) < FLT_MIN) return copysignf(0, r);
-    /* 2^-126 may have come from below, by the coarse steps there: it stays from 2^-126 - 2^-151 on.
-     * The difference is exact in binary64, so the sign of this is that of the exact sum's. */
-    double sign = r < 0 ? -1 : 1, above = fma(sign * (double)a, (double)b, sign * (double)sum - (0x1p-126 - 0x1p-151));
-    return above < 0 ? copysignf(0, r) : r;
-}
-
-/* sum + a0 b0 + a1 b1 */
-PLAIN float plain_pair(float sum, float a0, float b0, float a1, float b1)
-{
-    return plain_step(plain_step(sum, a1, b1), a0, b0);
-}
-
-PLAIN float plain_add_lanes(float *lane)
-{
-    for (int apart = 8; apart > 0; apart /= 2)
-        for (int i = 0; i < apart; i++) lane[i] += lane[i + apart];
-    return lane[0];
-}
+#include "lib/attn_plain.h"
+#include "ops/bf16_step.h"
+#include "ops/tree.h"
 
 PLAIN void plain_scores_bf16(const lib_score_block *b)
 {
@@ -61,9 +24,9 @@ PLAIN void plain_scores_bf16(const lib_score_block *b)
                 float k0 = d < b->dim ? plain_one(k, EK_TYPE_BF16) : 0,
                       k1 = d + 1 < b->dim ? plain_one(k + 2, EK_TYPE_BF16) : 0;
                 const uint16_t *q = b->q16 + lib_q16(i, d); /* zeros behind dim */
-                lane[d / 2 % 16] = plain_pair(lane[d / 2 % 16], ek_bf16_f32(q[0]), k0, ek_bf16_f32(q[1]), k1);
+                lane[d / 2 % 16] = ek_bf16_pair(lane[d / 2 % 16], ek_bf16_f32(q[0]), k0, ek_bf16_f32(q[1]), k1);
             }
-            b->e[i * EK_SEGMENT + j] = plain_add_lanes(lane) * b->scale;
+            b->e[i * EK_SEGMENT + j] = ek_add_lanes(lane) * b->scale;
         }
 }
 
@@ -77,7 +40,7 @@ PLAIN void plain_round_bf16(float *e, uint16_t *p, int from, int to, float *l)
         e[j] = ek_bf16_f32(p[j]);
         lane[j % 16] += e[j];
     }
-    *l = plain_add_lanes(lane);
+    *l = ek_add_lanes(lane);
 }
 
 PLAIN void plain_values_bf16(const lib_value_run *r)
@@ -92,8 +55,8 @@ PLAIN void plain_values_bf16(const lib_value_run *r)
             const uint16_t *p = r->p + i * EK_SEGMENT + j;
             float e0 = low ? ek_bf16_f32(p[0]) : 0, e1 = high ? ek_bf16_f32(p[1]) : 0, *o = r->o + i * r->ldo;
             for (int d = 0; d < r->dim; d++)
-                o[d] = plain_pair(o[d], e0, plain_one(v0 + 2 * d, EK_TYPE_BF16), e1,
-                                  plain_one(v1 + 2 * d, EK_TYPE_BF16));
+                o[d] = ek_bf16_pair(o[d], e0, plain_one(v0 + 2 * d, EK_TYPE_BF16), e1,
+                                    plain_one(v1 + 2 * d, EK_TYPE_BF16));
         }
     }
 }

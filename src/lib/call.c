@@ -177,10 +177,10 @@ typedef struct round {
     void *arg;
     int64_t n_tasks;
     int n_parts, n_slots;
-    atomic_bool *busy; /* one a worker slot */
+    atomic_bool *busy; /* per worker slot */
 } round;
 
-/* Parts share the tasks out; there are at most 2^30 of them. */
+/* Runs one part of the tasks. Parts are as even as possible; there are at most 2^30 of them. */
 static void run_part(const round *r, int part, int worker)
 {
     fenv_t was;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/plain.h"
+#include "ops/minifloat.h"
 
 static const struct {
     const char *name;
@@ -12,24 +12,6 @@ static const struct {
              [EK_MXFP4] = {"mxfp4", 4, 32},
              [EK_MXFP8] = {"mxfp8", 8, 32},
              [EK_NVFP4] = {"nvfp4", 4, 16}};
-
-float lib_e2m1(unsigned code)
-{
-    static const float value[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    return code & 8 ? -value[code & 7] : value[code & 7];
-}
-
-float lib_e4m3(unsigned byte)
-{
-    unsigned e = byte >> 3 & 15, frac = byte & 7;
-    float v = e ? (float)(8 + frac) * ek_bits_f32((e + 127 - 10) << 23) : (float)frac * 0x1p-9f;
-    return byte & 128 ? -v : v;
-}
-
-float lib_e8m0(unsigned byte)
-{
-    return ek_bits_f32(byte ? byte << 23 : 0x00400000u);
-}
 
 /* ------------------------------------------------------------------ checks */
 
@@ -152,13 +134,13 @@ lib_matrix lib_matrix_of(const lib_quant *q, bool transposed)
 
 static void decode_fp(const lib_matrix *m, const uint8_t *codes, int n, unsigned scale_byte, float *to)
 {
-    float s = m->mode == EK_NVFP4 ? lib_e4m3(scale_byte) : lib_e8m0(scale_byte);
+    float s = m->mode == EK_NVFP4 ? ek_e4m3_f32(scale_byte) : ek_e8m0_f32(scale_byte);
     if (m->mode == EK_MXFP8) {
-        for (int i = 0; i < n; i++) to[i] = lib_e4m3(codes[i]) * s * m->global;
+        for (int i = 0; i < n; i++) to[i] = ek_e4m3_f32(codes[i]) * s * m->global;
         return;
     }
     float value[16];
-    for (unsigned u = 0; u < 16; u++) value[u] = lib_e2m1(u) * s * m->global;
+    for (unsigned u = 0; u < 16; u++) value[u] = ek_e2m1_f32(u) * s * m->global;
     for (int i = 0; i < n; i += 2) to[i] = value[codes[i / 2] & 15], to[i + 1] = value[codes[i / 2] >> 4];
 }
 
@@ -170,8 +152,8 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
         int part = (int)(n < left ? n : left);
         const uint8_t *s = m->scales + row * m->scale_row + g * m->scale_step;
         if (m->mode == EK_AFFINE)
-            k->affine(to, codes, part, m->bits, plain_one(s, m->type),
-                      plain_one(m->biases + row * m->bias_row + g * m->bias_step, m->type));
+            k->product.decode(to, codes, part, m->bits, lib_float_at(s, m->type),
+                              lib_float_at(m->biases + row * m->bias_row + g * m->bias_step, m->type));
         else decode_fp(m, codes, part, *s, to);
         to += part, c += part, n -= part;
         codes += part * m->bits / 8;
@@ -181,7 +163,7 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
 /* The same for affine codes of 4 or 8 bits, in one go. */
 static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
 {
-    for (int p = 0; p < LIB_COLS; p += EK_PANEL)
+    for (int p = 0; p < EK_PRODUCT_COLS; p += EK_PANEL)
         for (int64_t at = k0, end; at < k0 + depth; at = end) {
             const uint8_t *row[EK_PANEL];
             float s[EK_PANEL], b[EK_PANEL];
@@ -191,10 +173,10 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
                 bool there = n0 + p + i < m->n; /* the outputs behind are zeros times the codes of the last */
                 int64_t n = there ? n0 + p + i : m->n - 1;
                 row[i] = m->codes + n * m->code_row + at * m->bits / 8;
-                s[i] = there ? plain_one(m->scales + n * m->scale_row + g * m->scale_step, m->type) : 0;
-                b[i] = there ? plain_one(m->biases + n * m->bias_row + g * m->bias_step, m->type) : 0;
+                s[i] = there ? lib_float_at(m->scales + n * m->scale_row + g * m->scale_step, m->type) : 0;
+                b[i] = there ? lib_float_at(m->biases + n * m->bias_row + g * m->bias_step, m->type) : 0;
             }
-            k->affine_turned(panel + (at - k0) * LIB_COLS + p, row, (int)(end - at), m->bits, s, b);
+            k->product.decode_turned(panel + (at - k0) * EK_PRODUCT_COLS + p, row, (int)(end - at), m->bits, s, b);
         }
 }
 
@@ -202,41 +184,41 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
 static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel,
                         float *temp)
 {
-    for (int p = 0; p < LIB_COLS; p += EK_PANEL) {
+    for (int p = 0; p < EK_PRODUCT_COLS; p += EK_PANEL) {
         for (int i = 0; i < EK_PANEL; i++) {
             int64_t n = n0 + p + i;
-            float *row = temp + i * LIB_DEPTH;
+            float *row = temp + i * EK_PRODUCT_DEPTH;
             if (n >= m->n) memset(row, 0, sizeof *row * (size_t)depth);
             else if (m->kind == LIB_DENSE)
                 lib_load(k, row, m->data + n * m->n_stride + k0 * m->k_stride, m->type, m->k_stride, depth);
             else lib_decode(k, m, n, k0, depth, row);
         }
-        k->turn(panel + p, temp);
+        k->product.turn(panel + p, temp);
     }
 }
 
 static void fill_straight(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
 {
-    int64_t left = m->n - n0, cols = left < LIB_COLS ? left : LIB_COLS;
-    for (int i = 0; i < depth; i++, panel += LIB_COLS) {
+    int64_t left = m->n - n0, cols = left < EK_PRODUCT_COLS ? left : EK_PRODUCT_COLS;
+    for (int i = 0; i < depth; i++, panel += EK_PRODUCT_COLS) {
         if (m->kind == LIB_DENSE)
             lib_load(k, panel, m->data + n0 * m->n_stride + (k0 + i) * m->k_stride, m->type, m->n_stride, cols);
         else lib_decode(k, m, k0 + i, n0, cols, panel);
-        if (cols < LIB_COLS) memset(panel + cols, 0, sizeof *panel * (size_t)(LIB_COLS - cols));
+        if (cols < EK_PRODUCT_COLS) memset(panel + cols, 0, sizeof *panel * (size_t)(EK_PRODUCT_COLS - cols));
     }
 }
 
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp)
 {
     if (m->kind == LIB_PACKED) {
-        if (n0 + LIB_COLS > (int64_t)m->packed->n_panels * EK_PANEL)
-            memset(panel, 0, sizeof *panel * LIB_COLS * (size_t)depth);
-        k->unpack(panel, m->packed, (int)(n0 / EK_PANEL), (int)k0, depth);
+        if (n0 + EK_PRODUCT_COLS > (int64_t)m->packed->n_panels * EK_PANEL)
+            memset(panel, 0, sizeof *panel * EK_PRODUCT_COLS * (size_t)depth);
+        k->product.unpack(panel, m->packed, (int)(n0 / EK_PANEL), (int)k0, depth);
         return;
     }
     bool turned = m->kind == LIB_QUANTISED ? m->transposed : m->k_stride == (int64_t)lib_type_size(m->type);
     bool affine = m->kind == LIB_QUANTISED && m->mode == EK_AFFINE && (m->bits == 4 || m->bits == 8);
-    if (turned && affine && k->affine_turned) fill_affine(k, m, n0, k0, depth, panel);
+    if (turned && affine && k->product.decode_turned) fill_affine(k, m, n0, k0, depth, panel);
     else if (turned) fill_turned(k, m, n0, k0, depth, panel, temp);
     else fill_straight(k, m, n0, k0, depth, panel);
 }

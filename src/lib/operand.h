@@ -42,12 +42,8 @@ lib_matrix lib_matrix_of(const lib_quant *q, bool transposed);
 /* n values of a quantised row from column c, a multiple of 8. */
 void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t c, int64_t n, float *to);
 
-/* panel[k * LIB_COLS + n]: outputs [n0, n0 + LIB_COLS) (zeros past m->n) by inputs [k0, k0 + depth),
- * depth <= LIB_DEPTH. temp has EK_PANEL * LIB_DEPTH floats. */
+/* panel[k * EK_PRODUCT_COLS + n]: outputs [n0, n0 + EK_PRODUCT_COLS) (zeros past m->n) by inputs [k0, k0 + depth),
+ * depth <= EK_PRODUCT_DEPTH. temp has EK_PANEL * EK_PRODUCT_DEPTH floats. */
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp);
-
-float lib_e2m1(unsigned code); /* 4 bits */
-float lib_e4m3(unsigned byte); /* 0x7f is 480: quantization as MLX decodes it */
-float lib_e8m0(unsigned byte); /* 2^(byte - 127); 255 is infinity */
 
 #endif

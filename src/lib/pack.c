@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "lib/product.h"
-#include "tensor/dtype.h"
 
 struct ek_packed {
     ek_linear w;
@@ -32,32 +31,38 @@ typedef struct float_work {
     const lib_kernels *k;
     const lib_matrix *m;
     ek_linear *w;
-    float *scratch;     /* a panel and its temporary a worker */
+    float *scratch;     /* a panel and its temporary, per worker */
     atomic_bool rounds; /* some value is not a bf16 */
 } float_work;
 
-enum { SCRATCH = (LIB_COLS + EK_PANEL) * LIB_DEPTH };
+enum { SCRATCH = (EK_PRODUCT_COLS + EK_PANEL) * EK_PRODUCT_DEPTH };
 
-static void look_task(void *arg, int64_t task, int worker)
+static void find_rounding_task(void *arg, int64_t task, int worker)
 {
     float_work *t = arg;
     const lib_matrix *m = t->m;
     float *panel = t->scratch + (size_t)worker * SCRATCH;
-    for (int64_t k0 = 0; k0 < m->k && !atomic_load_explicit(&t->rounds, memory_order_relaxed); k0 += LIB_DEPTH) {
-        int depth = (int)(m->k - k0 < LIB_DEPTH ? m->k - k0 : LIB_DEPTH);
-        lib_fill(t->k, m, task * LIB_COLS, k0, depth, panel, panel + LIB_COLS * LIB_DEPTH);
+    for (int64_t k0 = 0; k0 < m->k && !atomic_load_explicit(&t->rounds, memory_order_relaxed); k0 += EK_PRODUCT_DEPTH) {
+        int depth = (int)(m->k - k0 < EK_PRODUCT_DEPTH ? m->k - k0 : EK_PRODUCT_DEPTH);
+        lib_fill(t->k, m, task * EK_PRODUCT_COLS, k0, depth, panel, panel + EK_PRODUCT_COLS * EK_PRODUCT_DEPTH);
         uint32_t low = 0;
-        for (int i = 0; i < depth * LIB_COLS; i++) low |= ek_f32_bits(panel[i]) & 0xffffu;
+        for (int i = 0; i < depth * EK_PRODUCT_COLS; i++) low |= ek_f32_bits(panel[i]) & 0xffffu;
         if (low) atomic_store(&t->rounds, true);
     }
 }
 
-static void put(const ek_linear *w, int64_t p, int64_t k, const float *from)
+static ek_dtype element_of(const ek_linear *w)
 {
-    uint8_t *to = w->data + (size_t)p * w->panel_bytes;
-    for (int o = 0; o < EK_PANEL; o++)
-        if (w->form == EK_W_F32) ((float *)to)[k * EK_PANEL + o] = from[o];
-        else ((uint16_t *)to)[k * EK_PANEL + o] = w->form == EK_W_BF16 ? ek_f32_bf16(from[o]) : ek_f32_f16(from[o]);
+    return w->form == EK_W_F32 ? EK_F32 : w->form == EK_W_F16 ? EK_F16 : EK_BF16;
+}
+
+/* Input k of the 16 outputs of panel p. */
+static void put_outputs(const ek_linear *w, int64_t p, int64_t k, const float *from)
+{
+    const ek_dtype element = element_of(w);
+    const size_t size = ek_dtype_size(element);
+    uint8_t *to = w->data + (size_t)p * w->panel_bytes + (size_t)k * EK_PANEL * size;
+    for (int o = 0; o < EK_PANEL; o++) ek_store_float(to + (size_t)o * size, element, from[o]);
 }
 
 static void put_task(void *arg, int64_t task, int worker)
@@ -65,15 +70,16 @@ static void put_task(void *arg, int64_t task, int worker)
     float_work *t = arg;
     const lib_matrix *m = t->m;
     float *panel = t->scratch + (size_t)worker * SCRATCH;
-    int64_t p0 = task * (LIB_COLS / EK_PANEL);
-    for (int64_t k0 = 0; k0 < m->k; k0 += LIB_DEPTH) {
-        int depth = (int)(m->k - k0 < LIB_DEPTH ? m->k - k0 : LIB_DEPTH);
-        lib_fill(t->k, m, task * LIB_COLS, k0, depth, panel, panel + LIB_COLS * LIB_DEPTH);
-        for (int p = 0; p < LIB_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
-            for (int i = 0; i < depth; i++) put(t->w, p0 + p, k0 + i, panel + i * LIB_COLS + p * EK_PANEL);
+    int64_t p0 = task * (EK_PRODUCT_COLS / EK_PANEL);
+    for (int64_t k0 = 0; k0 < m->k; k0 += EK_PRODUCT_DEPTH) {
+        int depth = (int)(m->k - k0 < EK_PRODUCT_DEPTH ? m->k - k0 : EK_PRODUCT_DEPTH);
+        lib_fill(t->k, m, task * EK_PRODUCT_COLS, k0, depth, panel, panel + EK_PRODUCT_COLS * EK_PRODUCT_DEPTH);
+        for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+            for (int i = 0; i < depth; i++)
+                put_outputs(t->w, p0 + p, k0 + i, panel + i * EK_PRODUCT_COLS + p * EK_PANEL);
     }
-    size_t used = (size_t)m->k * EK_PANEL * (t->w->form == EK_W_F32 ? 4 : 2);
-    for (int p = 0; p < LIB_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+    const size_t used = (size_t)m->k * EK_PANEL * ek_dtype_size(element_of(t->w));
+    for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
         memset(t->w->data + (size_t)(p0 + p) * t->w->panel_bytes + used, 0, t->w->panel_bytes - used);
 }
 
@@ -81,14 +87,14 @@ static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
 {
     const lib_kernels *k = lib_kernels_of(c->cpu);
     float_work t = {.k = k, .m = m, .w = w};
-    int64_t tasks = (m->n + LIB_COLS - 1) / LIB_COLS;
+    int64_t tasks = (m->n + EK_PRODUCT_COLS - 1) / EK_PRODUCT_COLS;
     t.scratch = lib_take_array(c, (size_t)c->n_workers, SCRATCH * sizeof *t.scratch);
     if (!t.scratch) return EK_ENOMEM;
     atomic_init(&t.rounds, m->kind == LIB_QUANTISED && m->mode == EK_AFFINE);
-    ek_wform form = m->kind == LIB_DENSE && m->type == EK_TYPE_F16 ? EK_W_F16 : EK_W_BF16;
-    if (m->kind == LIB_QUANTISED && m->mode != EK_AFFINE) lib_run(c, look_task, &t, tasks);
-    if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) form = EK_W_F32;
-    EK_TRY(ek_linear_plan_float(w, c->cpu, (int)m->n, (int)m->k, form));
+    ek_dtype element = m->kind == LIB_DENSE && m->type == EK_TYPE_F16 ? EK_F16 : EK_BF16;
+    if (m->kind == LIB_QUANTISED && m->mode != EK_AFFINE) lib_run(c, find_rounding_task, &t, tasks);
+    if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) element = EK_F32;
+    EK_TRY(ek_linear_plan(w, c->cpu, (int)m->n, (int)m->k, ek_weight_type_float(element)));
     EK_TRY(take_data(w));
     lib_run(c, put_task, &t, tasks);
     return EK_OK;
@@ -109,7 +115,9 @@ static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_
     if (!packed) return ek_fail(EK_ENOMEM, "no memory for a packed matrix");
     ek_err e;
     if (quantised && o.w.mode == EK_AFFINE && transpose) {
-        e = ek_linear_plan_affine(&w, c->cpu, (int)o.w.n, (int)o.w.k, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
+        const ek_weight_type *type;
+        e = ek_weight_type_affine(&type, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
+        if (e == EK_OK) e = ek_linear_plan(&w, c->cpu, (int)o.w.n, (int)o.w.k, type);
         if (e == EK_OK) e = take_data(&w);
         if (e == EK_OK) e = lib_pack_affine(c, &w, &o.w);
     } else e = pack_floats(c, &w, &o.w);

@@ -1,15 +1,14 @@
-/* The exact form of every product. A task computes up to ROWS rows of LIB_COLS outputs: values of
- * w are made in the first-level cache, 64 inputs at a time, and every row of the task reads them
- * there. How rows and outputs fall into tasks decides no bit: each output is one chain a block,
- * and the blocks meet in T. */
+/* The exact form of every product: which rows and outputs of which matrix make a task. A task is a tile of
+ * ops/product.h, up to ROWS rows; how rows and outputs fall into tiles changes no bit. */
 #include "lib/product.h"
 
 #include <string.h>
 
+#include "ops/tree.h"
+
 enum {
     ROWS = 48,
-    PARTS = EK_KBLOCK / LIB_DEPTH,
-    LEVELS = 32 /* of T: 2^31 blocks of 256 */
+    TEMP_FLOATS = EK_PANEL * EK_PRODUCT_DEPTH /* that lib_fill needs */
 };
 
 typedef struct slab { /* pairs of one matrix */
@@ -23,9 +22,8 @@ typedef struct work {
     slab *slabs;
     int64_t n_slabs;
     int64_t rows; /* of a task */
-    int levels;
     float *scratch;
-    size_t scratch_floats; /* of a worker */
+    size_t scratch_floats; /* per worker: what lib_fill needs, then what the tile does */
 } work;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -53,30 +51,17 @@ static lib_matrix matrix_of(const lib_product *p, const lib_pair *pair)
     return w;
 }
 
-/* to = left sibling + to, over the rows of a tile */
-static void add_left(float *to, const float *left, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = left[i] + to[i];
-}
+typedef struct tile_source {
+    const lib_kernels *k;
+    const lib_matrix *w;
+    int64_t n0;
+    float *temp;
+} tile_source;
 
-static void push(float *node, float *leaf, int64_t count, int64_t n)
+static void fill_panel(const void *arg, int64_t k0, int depth, float *panel)
 {
-    int level = 0;
-    for (; count >> level & 1; level++) add_left(leaf, node + level * n, n);
-    memcpy(node + level * n, leaf, sizeof *leaf * (size_t)n);
-}
-
-/* The sum of count leaves, in place of one of the nodes; zeros for none. */
-static float *total(float *node, int64_t count, int64_t n)
-{
-    float *sum = NULL;
-    for (int level = 0; count >> level; level++) {
-        if (!(count >> level & 1)) continue;
-        if (sum) add_left(sum, node + level * n, n);
-        else sum = node + level * n;
-    }
-    if (!sum) memset(sum = node, 0, sizeof *node * (size_t)n);
-    return sum;
+    const tile_source *s = arg;
+    lib_fill(s->k, s->w, s->n0, k0, depth, panel, s->temp);
 }
 
 static void run_task(void *arg, int64_t task, int worker)
@@ -86,36 +71,24 @@ static void run_task(void *arg, int64_t task, int worker)
     const slab *s = find_slab(t, task);
     if (s > t->slabs) task -= s[-1].tasks;
     const lib_matrix w = matrix_of(p, &p->pair[s->first]);
-    int64_t row_tasks = ceil_div(s->rows, t->rows), n0 = task / row_tasks * LIB_COLS, r0 = task % row_tasks * t->rows;
+    int64_t row_tasks = ceil_div(s->rows, t->rows), n0 = task / row_tasks * EK_PRODUCT_COLS;
+    int64_t r0 = task % row_tasks * t->rows, cols = w.n - n0 < EK_PRODUCT_COLS ? w.n - n0 : EK_PRODUCT_COLS;
     int rows = (int)(s->rows - r0 < t->rows ? s->rows - r0 : t->rows);
-    int64_t floats = rows * LIB_COLS;
 
-    float *panel = t->scratch + (size_t)worker * t->scratch_floats;
-    float *temp = panel + LIB_COLS * LIB_DEPTH, *acc = temp + EK_PANEL * LIB_DEPTH, *node = acc + t->rows * LIB_COLS;
     const float *x[ROWS];
     for (int r = 0; r < rows; r++) {
         const lib_pair *pair = &p->pair[s->first + (r0 + r) / p->m];
         x[r] = (const float *)(p->x.data + pair->x + (r0 + r) % p->m * p->x_row);
     }
-    bool few = w.kind == LIB_PACKED && t->k->madd_few && rows <= LIB_FEW && w.packed->biased && w.n - n0 >= LIB_COLS;
-    int64_t blocks = 0;
-    for (int64_t k0 = 0; k0 < w.k; k0 += EK_KBLOCK, blocks++) {
-        int64_t end = w.k < k0 + EK_KBLOCK ? w.k : k0 + EK_KBLOCK;
-        memset(acc, 0, sizeof *acc * (size_t)floats);
-        if (few) t->k->madd_few(acc, x, rows, w.packed, (int)(n0 / EK_PANEL), k0, (int)(end - k0));
-        for (int64_t at = k0; at < end && !few; at += LIB_DEPTH) {
-            int depth = (int)(end - at < LIB_DEPTH ? end - at : LIB_DEPTH);
-            lib_fill(t->k, &w, n0, at, depth, panel, temp);
-            t->k->madd(acc, x, at, rows, panel, depth);
-        }
-        push(node, acc, blocks, floats);
-    }
-    const float *sum = total(node, blocks, floats);
-    int64_t cols = w.n - n0 < LIB_COLS ? w.n - n0 : LIB_COLS;
+    float *temp = t->scratch + (size_t)worker * t->scratch_floats;
+    const tile_source source = {t->k, &w, n0, temp};
+    ek_product_source from = {.fill = fill_panel, .source = &source};
+    if (w.kind == LIB_PACKED && cols == EK_PRODUCT_COLS) from.packed = w.packed, from.p0 = (int)(n0 / EK_PANEL);
+    const float *sum = ek_product_tile(&t->k->product, x, rows, w.k, &from, temp + TEMP_FLOATS);
     for (int r = 0; r < rows; r++) {
         const lib_pair *pair = &p->pair[s->first + (r0 + r) / p->m];
         lib_store(t->k, p->y.data + pair->y + (r0 + r) % p->m * p->y_row + n0 * p->y_step, p->y.type, p->y_step,
-                  sum + r * LIB_COLS, cols);
+                  sum + r * EK_PRODUCT_COLS, cols);
     }
 }
 
@@ -128,7 +101,7 @@ static bool cut_slabs(work *t)
         int64_t rows, row_tasks, here;
         if (__builtin_mul_overflow(end - i, p->m, &rows)) return false;
         row_tasks = ceil_div(rows, t->rows);
-        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, LIB_COLS), &here) ||
+        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, EK_PRODUCT_COLS), &here) ||
             __builtin_add_overflow(tasks, here, &tasks))
             return false;
         t->slabs[t->n_slabs++] = (slab){i, rows, tasks};
@@ -140,12 +113,10 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p)
 {
     work t = {.k = k, .p = p, .rows = ROWS};
     if (p->y.count == 0) return EK_OK;
-    int64_t most = p->n_pairs * p->m;
-    if (most < t.rows) t.rows = most;
-    t.levels = 1;
-    for (int64_t blocks = ceil_div(p->w.k, EK_KBLOCK); blocks > 1; blocks /= 2) t.levels++;
-    if (t.levels > LEVELS) return ek_fail(EK_EINVAL, "%lld inputs are too many", (long long)p->w.k);
-    t.scratch_floats = (size_t)(LIB_COLS * LIB_DEPTH + EK_PANEL * LIB_DEPTH + t.rows * LIB_COLS * (1 + t.levels));
+    if (p->n_pairs * p->m < t.rows) t.rows = p->n_pairs * p->m;
+    if ((p->w.k - 1) / EK_KBLOCK >> EK_TREE_DEPTH > 0)
+        return ek_fail(EK_EINVAL, "%lld inputs are too many", (long long)p->w.k);
+    t.scratch_floats = TEMP_FLOATS + ek_product_scratch((int)t.rows, p->w.k);
     t.scratch = lib_take_array(c, (size_t)c->n_workers, t.scratch_floats * sizeof *t.scratch);
     t.slabs = lib_take_array(c, (size_t)p->n_pairs, sizeof *t.slabs);
     if (!t.scratch || !t.slabs) return EK_ENOMEM;

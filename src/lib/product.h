@@ -25,14 +25,13 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 /* The same with activations in integers or in bf16: w is affine, transposed and not packed. */
 ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
-/* Some of the pairs with w packed, by the engine's own kernels or those of lib/product_bf16.h; precision
+/* Some of the pairs with w packed, by the engine's own kernels or those of ops/linear_b.h; precision
  * matters for Form Q only, and is not EK_EXACT there. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
                       int64_t n_pairs, ek_precision precision);
 
 /* Packs an affine, transposed matrix into w, planned for it. */
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m);
-ek_dtype lib_dtype(ek_type t); /* of a float type */
 
 /* The right operand of a product with all its matrices: batch is its leading dims (of codes, for
  * a quantised one), w the first matrix. shape is for messages. */

@@ -1,5 +1,5 @@
 /* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
- * kernels, and in bf16 (lib/product_bf16.h). */
+ * kernels, and in bf16 (ops/linear_b.h). */
 #include <string.h>
 
 #include "lib/product.h"
@@ -14,7 +14,7 @@ typedef struct work {
     ptrdiff_t ldy;
     int panels, rows; /* of a task */
     bool in_pairs;    /* EK_BFLOAT16: rows in pairs instead of x's codes */
-    lib_pair_rows pairs;
+    ek_acts_b pairs;
 } work;
 
 enum { QUANTIZE_ROWS = 4 };
@@ -24,11 +24,12 @@ static void quantize_task(void *arg, int64_t task, int worker)
     (void)worker;
     work *t = arg;
     const ek_acts *a = &t->x;
-    const lib_pair_rows *pairs = &t->pairs;
+    const ek_acts_b *pairs = &t->pairs;
     ek_quantize_fn *quantize = t->w.limbs == 1 ? t->k->linear.quantize_row : t->k->linear.quantize_row_2;
     for (int64_t r = task * QUANTIZE_ROWS; r < a->rows && r < (task + 1) * QUANTIZE_ROWS; r++) {
         if (t->in_pairs)
-            t->k->pair_row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k, t->w.group);
+            t->k->linear_b.row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k,
+                               t->w.group);
         else
             quantize(a->x + r * a->ldx, a->k, t->w.a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
                      a->start + r * a->lds);
@@ -39,16 +40,16 @@ static void quantize_task(void *arg, int64_t task, int worker)
 static void run_pairs(const work *t, int r0, int r1, int p0, int p1)
 {
     for (int r = r0, n; r < r1; r += n) {
-        int left = r1 - r, tiles = (left + LIB_PAIR_ROWS - 1) / LIB_PAIR_ROWS;
+        int left = r1 - r, tiles = (left + EK_LINEAR_B_ROWS - 1) / EK_LINEAR_B_ROWS;
         n = (left + tiles - 1) / tiles;
         for (int p = p0; p < p1; p++) {
-            float *y = t->y + r * t->ldy + (ptrdiff_t)p * EK_PANEL, part[LIB_PAIR_ROWS * EK_PANEL];
+            float *y = t->y + r * t->ldy + (ptrdiff_t)p * EK_PANEL, part[EK_LINEAR_B_ROWS * EK_PANEL];
             int cols = t->w.n - p * EK_PANEL;
             if (cols >= EK_PANEL) {
-                t->k->pair_panel(y, t->ldy, &t->pairs, r, n, &t->w, p, r == r0);
+                t->k->linear_b.panel(y, t->ldy, &t->pairs, r, n, &t->w, p, r == r0);
                 continue;
             }
-            t->k->pair_panel(part, EK_PANEL, &t->pairs, r, n, &t->w, p, r == r0);
+            t->k->linear_b.panel(part, EK_PANEL, &t->pairs, r, n, &t->w, p, r == r0);
             for (int i = 0; i < n; i++) memcpy(y + i * t->ldy, part + i * EK_PANEL, sizeof *part * (size_t)cols);
         }
     }
@@ -100,8 +101,8 @@ static ek_err gather_rows(lib_call *c, const lib_product *p, int64_t first, int6
     ek_acts_bind(&t->x, mem, (const float *)x0, step / 4, (int)rows, (int)k);
     if (!t->in_pairs) return EK_OK;
     t->pairs.lds = k / t->w.group;
-    t->pairs.ldx = (k * 4 + 127) / 64 *
-                   64; /* a line more than needed: rows a power of two apart push each other out of the cache */
+    t->pairs.ldx = (k * EK_LINEAR_B_BYTES + 127) / 64 *
+                   64; /* one line more than needed: rows a power of two apart would evict each other from the cache */
     t->pairs.x = lib_take_array(c, (size_t)rows, (size_t)t->pairs.ldx);
     t->pairs.sum = lib_take_array(c, (size_t)rows, (size_t)t->pairs.lds * sizeof *t->pairs.sum);
     return t->pairs.x && t->pairs.sum ? EK_OK : EK_ENOMEM;
@@ -116,7 +117,7 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     work t = {.k = k, .w = *w, .in_pairs = precision == EK_BFLOAT16};
     const int limbs = precision == EK_INT16 ? 2 : 1;
     if (t.in_pairs) EK_ASSERT(w->biased);
-    else if (w->a_group) EK_TRY(ek_linear_set_limbs(&t.w, limbs));
+    else if (w->a_group) EK_TRY(ek_linear_set_acts(&t.w, (ek_act_form){limbs, w->a_group}));
     EK_TRY(gather_rows(c, p, first, n_pairs, &t));
     /* the kernels write evenly spaced f32 rows */
     int64_t step = p->m > 1 ? p->y_row : n_pairs > 1 ? p->pair[first + 1].y - p->pair[first].y : n * 4;
@@ -141,11 +142,6 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
 
 /* ------------------------------------------------------------------ matrices that are not packed */
 
-ek_dtype lib_dtype(ek_type t)
-{
-    return t == EK_TYPE_F32 ? EK_F32 : t == EK_TYPE_F16 ? EK_F16 : EK_BF16;
-}
-
 static const void *even_scales(const uint8_t *from, int64_t step, int size, int64_t n, uint8_t *room)
 {
     if (step == size || n == 1) return from;
@@ -156,7 +152,8 @@ static const void *even_scales(const uint8_t *from, int64_t step, int size, int6
 typedef struct pack_work {
     ek_linear *w;
     const lib_matrix *m;
-    uint8_t *room; /* two rows of scales a worker */
+    const ek_weight_type *type;
+    uint8_t *room; /* per worker: two rows of scales */
     size_t room_bytes;
 } pack_work;
 
@@ -170,14 +167,17 @@ static void pack_task(void *arg, int64_t task, int worker)
     for (int64_t n = task * EK_PANEL; n < end; n++) {
         const void *s = even_scales(m->scales + n * m->scale_row, m->scale_step, size, groups, room);
         const void *b = even_scales(m->biases + n * m->bias_row, m->bias_step, size, groups, room + groups * size);
-        ek_err e = ek_linear_pack_affine(t->w, (int)n, 1, m->codes + n * m->code_row, s, b, lib_dtype(m->type));
+        const ek_weight_data row = {
+            .type = t->type, .n = 1, .k = (int)m->k, .plane = {m->codes + n * m->code_row, s, b}};
+        ek_err e = ek_linear_pack(t->w, (int)n, &row);
         EK_ASSERT(e == EK_OK); /* the plan took the same shape */
     }
 }
 
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m)
 {
-    pack_work t = {w, m, NULL, (size_t)(m->k / m->group) * 2 * lib_type_size(m->type)};
+    pack_work t = {w, m, NULL, NULL, (size_t)(m->k / m->group) * 2 * lib_type_size(m->type)};
+    EK_TRY(ek_weight_type_affine(&t.type, m->bits, m->group, lib_dtype(m->type), true));
     t.room = lib_take_array(c, (size_t)c->n_workers, t.room_bytes);
     if (!t.room) return EK_ENOMEM;
     lib_run(c, pack_task, &t, w->n_panels);
@@ -197,7 +197,9 @@ ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_prod
         return ek_fail(EK_EINVAL, "a matrix of %lld outputs x %lld inputs, 1 to %d of each are possible",
                        (long long)m->n, (long long)m->k, EK_LINEAR_MAX);
     ek_linear w;
-    EK_TRY(ek_linear_plan_affine(&w, c->cpu, (int)m->n, (int)m->k, m->bits, m->group, lib_dtype(m->type), true));
+    const ek_weight_type *type;
+    EK_TRY(ek_weight_type_affine(&type, m->bits, m->group, lib_dtype(m->type), true));
+    EK_TRY(ek_linear_plan(&w, c->cpu, (int)m->n, (int)m->k, type));
     w.data = lib_take(c, w.bytes);
     if (!w.data) return EK_ENOMEM;
     for (int64_t i = 0, end; i < p->n_pairs; i = end) {

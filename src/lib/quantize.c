@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lib/operand.h"
-#include "lib/plain.h"
+#include "ops/minifloat.h"
 
 enum { MAX_GROUP = 128, PIECE = 256 };
 
@@ -31,39 +31,6 @@ static void affine_group(const float *w, int n, int bits, uint8_t *code, float *
 
 /* ------------------------------------------------------------------ fp modes */
 
-/* To nearest on the grid of E2M1, ties to the even code; saturates at 6. */
-static unsigned encode_e2m1(float x)
-{
-    float a = fabsf(x);
-    int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) + (a >= 3.5f) + (a > 5.0f);
-    return (unsigned)code | (signbit(x) ? 8u : 0u);
-}
-
-/* To nearest, ties to even; saturates at 448; NaN gives 0x7e. */
-static unsigned encode_e4m3(float x)
-{
-    unsigned sign = signbit(x) ? 0x80u : 0;
-    float a = fabsf(x);
-    if (!(a < 448.0f)) return sign | 0x7e;
-    if (a < 0x1p-6f) return sign | (unsigned)rintf(a * 0x1p9f); /* 8 is the first normal */
-    uint32_t u = ek_f32_bits(a);
-    u += 0x7ffffu + (u >> 20 & 1);
-    unsigned code = (u >> 20) - ((127u - 7) << 3);
-    return sign | (code > 0x7e ? 0x7e : code);
-}
-
-/* The power of two nearest to s in the logarithm: no call of a logarithm is needed. */
-static unsigned encode_e8m0(float s)
-{
-    if (!(s < (float)INFINITY)) return 255;
-    if (s <= 0x1p-127f) return 0;
-    int k = (int)(ek_f32_bits(s < 0x1p-126f ? s * 0x1p24f : s) >> 23) - 127;
-    if (s < 0x1p-126f) k -= 24;
-    float base = lib_e8m0((unsigned)(k + 127 < 0 ? 0 : k + 127)), ratio = s / base; /* exact, in [1, 2) */
-    k += ratio > 1.41421356f;
-    return (unsigned)(k > 127 ? 254 : k < -127 ? 0 : k + 127);
-}
-
 static unsigned fp_group(const float *w, int n, ek_quant_mode mode, float global, uint8_t *code)
 {
     uint32_t top = 0;
@@ -71,12 +38,12 @@ static unsigned fp_group(const float *w, int n, ek_quant_mode mode, float global
         uint32_t mag = ek_f32_bits(w[i]) & 0x7fffffffu; /* NaN above all */
         top = mag > top ? mag : top;
     }
-    float amax = ek_bits_f32(top), most = mode == EK_MXFP8 ? 448.0f : 6.0f, s = amax / most, enc = 1 / global;
-    unsigned byte = mode == EK_NVFP4 ? encode_e4m3(s * enc) : encode_e8m0(s);
-    float decoded = mode == EK_NVFP4 ? lib_e4m3(byte) : lib_e8m0(byte), inv = decoded != 0 ? enc / decoded : 0;
+    float amax = ek_bits_f32(top), largest = mode == EK_MXFP8 ? 448.0f : 6.0f, s = amax / largest, enc = 1 / global;
+    unsigned byte = mode == EK_NVFP4 ? ek_f32_e4m3(s * enc) : ek_f32_e8m0(s);
+    float decoded = mode == EK_NVFP4 ? ek_e4m3_f32(byte) : ek_e8m0_f32(byte), inv = decoded != 0 ? enc / decoded : 0;
     for (int i = 0; i < n; i++) {
         float x = inv != 0 ? w[i] * inv : 0;
-        code[i] = (uint8_t)(mode == EK_MXFP8 ? encode_e4m3(x) : encode_e2m1(x));
+        code[i] = (uint8_t)(mode == EK_MXFP8 ? ek_f32_e4m3(x) : ek_f32_e2m1(x));
     }
     return byte;
 }

@@ -7,7 +7,7 @@ typedef struct work {
     const lib_kernels *k;
     lib_view x, y;
     int64_t n;      /* of a row */
-    float *scratch; /* a row a worker */
+    float *scratch; /* per worker: one row */
     /* norm */
     const float *w;
     float eps;
@@ -15,7 +15,7 @@ typedef struct work {
     const float *frequencies;
     ek_rope_options how;
     int64_t row_len; /* L: rows that follow each other in position */
-    float *table;    /* cos, sin a worker */
+    float *table;    /* per worker: cos, sin and a row with its pairs apart */
 } work;
 
 static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_view *xv, int least_dims)

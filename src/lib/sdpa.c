@@ -1,4 +1,4 @@
-/* Attention over views: the public functions and their checks. The work: sdpa_tree.c. */
+/* Attention over views: the public functions and their checks. The work: sdpa_source.c. */
 #include "lib/sdpa.h"
 
 #include <math.h>
@@ -129,7 +129,7 @@ static ek_err sdpa(lib_call *c, const ek_view *y, const ek_view *q, const ek_vie
     if (s.rows > (INT64_C(1) << 40) / s.heads) return ek_fail(EK_EINVAL, "q %s has too many rows", lib_shape(a, &s.q));
     EK_TRY(find_starts(c, &s, how.key_start));
     s.ratio = (int)(s.heads / s.kv_heads);
-    s.tiles_a_head = (s.rows * s.ratio + EK_TILE - 1) / EK_TILE;
+    s.tiles_per_head = (s.rows * s.ratio + EK_TILE - 1) / EK_TILE;
     s.ldo = (s.dim + 31) / 32 * 32;
     const lib_kv *kp = &s.keys, *vp = &s.values; /* absent views have no elements */
     EK_TRY(lib_out_begin(c, &out, &yv, 10,

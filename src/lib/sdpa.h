@@ -1,8 +1,10 @@
-/* Attention over views: what a call is, what a tile of it does. Internal to src/lib. */
+/* Attention over views: what a call is, and its source of work for the scheduler (ops/attn_sched.h). Internal to
+ * src/lib. */
 #ifndef EK_LIB_SDPA_H
 #define EK_LIB_SDPA_H
 
 #include "lib/operand.h"
+#include "ops/attn_sched.h"
 
 enum { LIB_WORDS = EK_SEGMENT / 64 };
 
@@ -25,39 +27,31 @@ typedef struct lib_sdpa {
     bool causal;
     int64_t window; /* 0: none */
     bool masked;
-    lib_view mask;        /* broadcast to [B, H, qL, kL] */
-    int64_t *key_start;   /* B */
-    const float *sinks;   /* H, or NULL */
-    int64_t tiles_a_head; /* tiles of one KV head of one b */
-    ptrdiff_t ldo;        /* D rounded up to 32 */
+    lib_view mask;          /* broadcast to [B, H, qL, kL] */
+    int64_t *key_start;     /* B */
+    const float *sinks;     /* H, or NULL */
+    int64_t tiles_per_head; /* tiles of one KV head of one b */
+    ptrdiff_t ldo;          /* D rounded up to 32 */
 } lib_sdpa;
 
-/* Up to EK_TILE queries that read one KV head: row by row, head by head of the group. */
+/* A tile of the scheduler: its KV head, its first query (row * ratio + head within the KV head's group), and what its
+ * queries see in absolute positions: key j stands at key_start + j. */
 typedef struct lib_tile {
-    int64_t b, kv_head, first; /* first query: row * ratio + head within the group */
+    int64_t b, kv_head, first;
     int n_q;
-    int64_t lo[EK_TILE], hi[EK_TILE]; /* keys that causal, window and padding leave; may be empty */
-    int64_t seg0, seg1;               /* segments that any of them touches */
+    const int64_t *lo, *end;
 } lib_tile;
 
-/* Working memory of a task. */
-typedef struct lib_leaf_space {
-    float *q;          /* [EK_TILE][EK_Q_STRIDE] */
-    float *e;          /* [EK_TILE][EK_SEGMENT] */
-    float *rows;       /* [LIB_KEYS][dim]: keys or values that are not read in place; Form B: in bf16 */
-    uint16_t *q16, *p; /* Form B: q, and e after it was rounded, in bf16 */
-    bool cold;         /* nobody has fetched anything of the next segment */
-} lib_leaf_space;
-
-/* A sum of segments: o relative to 2^m. */
-typedef struct lib_node {
-    float *o; /* [EK_TILE][ldo] */
-    float *l; /* [EK_TILE] */
-    int *m;
-} lib_node;
-
-/* Everything behind the checks. */
-ek_err lib_attend(lib_call *c, const lib_sdpa *s);
+static inline lib_tile lib_tile_of(const lib_sdpa *s, const ek_attn_tile *t)
+{
+    const int64_t head = t->number / s->tiles_per_head;
+    return (lib_tile){.b = head / s->kv_heads,
+                      .kv_head = head % s->kv_heads,
+                      .first = t->number % s->tiles_per_head * EK_TILE,
+                      .n_q = t->n_q,
+                      .lo = t->lo,
+                      .end = t->end};
+}
 
 static inline int64_t lib_query_row(const lib_sdpa *s, const lib_tile *t, int i)
 {
@@ -68,9 +62,33 @@ static inline int64_t lib_query_head(const lib_sdpa *s, const lib_tile *t, int i
     return t->kv_head * s->ratio + (t->first + i) % s->ratio;
 }
 
-/* One segment for a tile. Returns the queries that see a key of it, a bit each: for these out
- * holds o, m and l. */
-unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_space *space, lib_node *out);
+/* Working memory of a tile. */
+typedef struct lib_leaf_space {
+    float *q, *e;  /* the scheduler's */
+    float *rows;   /* [LIB_KEYS][ldo]: keys or values that are not read in place; Form B: in bf16 */
+    uint16_t *q16; /* Form B: the queries, element d of query i at lib_q16(i, d) */
+    uint16_t *p;   /* Form B: [EK_TILE][EK_SEGMENT], e after it was rounded, in bf16 */
+} lib_leaf_space;
+
+static inline size_t lib_leaf_bytes(const lib_sdpa *s)
+{
+    return sizeof(float) * (size_t)(LIB_KEYS * s->ldo) + sizeof(uint16_t) * EK_TILE * (EK_MAX_HEAD_DIM + EK_SEGMENT);
+}
+
+static inline lib_leaf_space lib_leaf_space_of(const lib_sdpa *s, const ek_attn_space *x)
+{
+    lib_leaf_space own = {.q = x->q, .e = x->e, .rows = x->own};
+    own.q16 = (uint16_t *)(own.rows + LIB_KEYS * s->ldo);
+    own.p = own.q16 + EK_TILE * EK_MAX_HEAD_DIM;
+    return own;
+}
+
+/* Everything behind the checks. */
+ek_err lib_attend(lib_call *c, const lib_sdpa *s);
+
+/* A segment (ek_attn_source.leaf). */
+unsigned lib_leaf(const void *self, const ek_attn_tile *tile, int64_t seg, ek_attn_when when, ek_attn_space *space,
+                  ek_attn_node *out);
 
 /* Whether the mask leaves key j to row (b, head, row); *add is what it adds to the score. */
 bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add);

@@ -2,20 +2,21 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/plain.h"
+#include "lib/attn_plain.h"
 #include "lib/sdpa.h"
 #include "ops/math.h"
+#include "ops/tree.h"
 
 /* Keys from one that is read to one that is fetched; in Form B they pass faster. */
 enum { AHEAD = 2 * LIB_KEYS, AHEAD_PAIRS = 3 * LIB_KEYS };
 
-typedef struct sight {
+typedef struct visible {
     uint64_t see[EK_TILE][LIB_WORDS];        /* keys of the segment, a bit each */
     uint64_t any[LIB_WORDS], all[LIB_WORDS]; /* of the queries that see any */
     int from[EK_TILE], to[EK_TILE];
     bool holes[EK_TILE];
     unsigned live; /* queries that see any */
-} sight;
+} visible;
 
 static inline bool bit(const uint64_t *set, int j)
 {
@@ -27,9 +28,9 @@ static uint64_t low_bits(int n) /* n in [0, 64] */
     return n >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
 }
 
-static int clamp(int64_t x, int most)
+static int clamp(int64_t x, int max)
 {
-    return x < 0 ? 0 : x > most ? most : (int)x;
+    return x < 0 ? 0 : x > max ? max : (int)x;
 }
 
 bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add)
@@ -48,11 +49,12 @@ static const uint8_t *mask_row(const lib_sdpa *s, const lib_tile *t, int i)
            lib_query_row(s, t, i) * m->stride[2];
 }
 
-/* base: the key that is slot 0 of the segment; may be negative. */
-static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
+/* What the queries see of the segment whose slot 0 is key `base`, which may be negative. */
+static void find_visible(const lib_sdpa *s, const lib_tile *t, int64_t base, visible *v)
 {
+    const int64_t slot0 = base + s->key_start[t->b];
     bool whole = !s->masked;
-    for (int i = 0; i < t->n_q; i++) whole &= t->lo[i] <= base && base + EK_SEGMENT <= t->hi[i];
+    for (int i = 0; i < t->n_q; i++) whole &= t->lo[i] <= slot0 && slot0 + EK_SEGMENT <= t->end[i];
     if (whole) { /* as most segments are */
         memset(v->see, 0xff, sizeof v->see), memset(v->any, 0xff, sizeof v->any), memset(v->all, 0xff, sizeof v->all);
         for (int i = 0; i < t->n_q; i++) v->from[i] = 0, v->to[i] = EK_SEGMENT, v->holes[i] = false;
@@ -62,7 +64,7 @@ static void look(const lib_sdpa *s, const lib_tile *t, int64_t base, sight *v)
     memset(v, 0, sizeof *v);
     memset(v->all, 0xff, sizeof v->all);
     for (int i = 0; i < t->n_q; i++) {
-        int from = clamp(t->lo[i] - base, EK_SEGMENT), to = clamp(t->hi[i] - base, EK_SEGMENT);
+        int from = clamp(t->lo[i] - slot0, EK_SEGMENT), to = clamp(t->end[i] - slot0, EK_SEGMENT);
         uint64_t *see = v->see[i];
         for (int w = 0; w < LIB_WORDS; w++)
             see[w] = low_bits(clamp(to - w * 64, 64)) & ~low_bits(clamp(from - w * 64, 64));
@@ -127,7 +129,7 @@ static ptrdiff_t copy_row(const lib_sdpa *s, const lib_kv *x, const lib_tile *t,
     return (ptrdiff_t)sizeof *to * s->dim;
 }
 
-static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space)
+static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const visible *v, lib_leaf_space *space)
 {
     lib_score_block b = {
         .type = s->keys.direct ? s->keys.dense.type : EK_TYPE_F32, .dim = s->dim, .q = space->q, .n_q = t->n_q};
@@ -151,8 +153,8 @@ static void score(const lib_sdpa *s, const lib_tile *t, int64_t base, const sigh
         }
         b.ahead = s->keys.direct && base + j0 + ahead < s->n_keys ? ahead * s->keys.dense.stride[2] : 0;
         b.e = space->e + j0;
-        if (s->pairs) s->k->scores_bf16(&b);
-        else s->k->scores(&b);
+        if (s->pairs) s->k->attn.scores_bf16(&b);
+        else s->k->attn.scores(&b);
     }
 }
 
@@ -170,7 +172,7 @@ static ptrdiff_t values_soon(const lib_sdpa *s, const lib_tile *t, int64_t base,
 
 /* ------------------------------------------------------------------ masks */
 
-static void add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, float *e)
+static void add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const visible *v, float *e)
 {
     for (int i = 0; i < t->n_q; i++) {
         const uint8_t *row = mask_row(s, t, i);
@@ -185,7 +187,7 @@ static void add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const s
 
 /* A hidden key between seen ones is given the least score there is: its weight is +0, for its
  * exponent is far below that of any seen key. */
-static void hide(const lib_tile *t, const sight *v, float *e)
+static void hide(const lib_tile *t, const visible *v, float *e)
 {
     for (int i = 0; i < t->n_q; i++)
         if (v->holes[i])
@@ -195,7 +197,7 @@ static void hide(const lib_tile *t, const sight *v, float *e)
 
 /* Unless the seen keys have no better one: then these have equal weights, and the hidden are
  * taken out here. p: the weights in bf16, or NULL. */
-static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf, uint16_t *p)
+static void hide_again(const lib_tile *t, const visible *v, ek_attn_leaf *leaf, uint16_t *p)
 {
     int least;
     ek_exp_split(-INFINITY, &least);
@@ -209,14 +211,12 @@ static void hide_again(const lib_tile *t, const sight *v, ek_attn_leaf *leaf, ui
                 if (p) p[i * EK_SEGMENT + j] = 0;
             }
         }
-        for (int apart = 8; apart > 0; apart /= 2)
-            for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
-        leaf->l[i] = lane[0];
+        leaf->l[i] = ek_add_lanes(lane);
     }
 }
 
 /* Weights of Form B. For a whole tile, values are fetched meanwhile: memory would rest. */
-static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, ek_attn_leaf *leaf,
+static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, const visible *v, ek_attn_leaf *leaf,
                         uint16_t *p)
 {
     const uint8_t *soon = NULL;
@@ -226,21 +226,21 @@ static void weigh_pairs(const lib_sdpa *s, const lib_tile *t, int64_t base, cons
             __builtin_prefetch(soon + at, 0, 2);
         if (!(v->live >> i & 1)) continue;
         float *e = leaf->e + i * EK_SEGMENT;
-        if (s->k->weights_bf16) {
-            s->k->weights_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->m[i], &leaf->l[i]);
+        if (s->k->attn.weights_bf16) {
+            s->k->attn.weights_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->m[i], &leaf->l[i]);
             continue;
         }
         ek_attn_leaf one = {.n_q = 1, .head_dim = s->dim, .from = {v->from[i]}, .to = {v->to[i]}, .e = e};
-        s->k->weights(&one);
+        s->k->attn.weights(&one);
         leaf->m[i] = one.m[0];
-        s->k->round_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
+        s->k->attn.round_bf16(e, p + i * EK_SEGMENT, v->from[i], v->to[i], &leaf->l[i]);
     }
 }
 
 /* ------------------------------------------------------------------ values */
 
 /* Keys [from, to) for queries [i, i + n_q). */
-static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf_space *space, const lib_node *out,
+static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf_space *space, const ek_attn_node *out,
                     int i, int n_q, int from, int to)
 {
     const lib_kv *x = &s->values;
@@ -262,13 +262,13 @@ static void add_run(const lib_sdpa *s, const lib_tile *t, int64_t base, lib_leaf
             if (bytes > early) r.soon += early, r.soon_bytes = bytes - early;
         }
         r.e = space->e + i * EK_SEGMENT + j, r.p = space->p + i * EK_SEGMENT + j;
-        if (s->pairs) s->k->values_bf16(&r);
-        else s->k->values(&r);
+        if (s->pairs) s->k->attn.values_bf16(&r);
+        else s->k->attn.values(&r);
     }
 }
 
 /* What the queries see of slots [j, j + step). */
-static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
+static void seen_by(const visible *v, int j, int step, bool *all, bool *some)
 {
     *all = bit(v->all, j) && bit(v->all, j + step - 1);
     *some = bit(v->any, j) || bit(v->any, j + step - 1);
@@ -276,8 +276,8 @@ static void seen_by(const sight *v, int j, int step, bool *all, bool *some)
 
 /* Keys that all queries see in one go; the others query by query. Each query meets its keys in
  * ascending order; in Form B pairs of slots stay together. */
-static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const sight *v, lib_leaf_space *space,
-                  const lib_node *out)
+static void value(const lib_sdpa *s, const lib_tile *t, int64_t base, const visible *v, lib_leaf_space *space,
+                  const ek_attn_node *out)
 {
     const int step = s->pairs ? 2 : 1;
     const bool whole = (v->all[0] & v->all[1] & v->all[2] & v->all[3]) == ~UINT64_C(0); /* as most segments are */
@@ -314,32 +314,35 @@ static void touch(const lib_sdpa *s, const lib_kv *x, const lib_tile *t, int64_t
         for (int64_t at = 0; at < bytes; at += 64) (void)*(const volatile uint8_t *)(row_at(x, t, j) + at);
 }
 
-unsigned lib_leaf(const lib_sdpa *s, const lib_tile *t, int64_t seg, lib_leaf_space *space, lib_node *out)
+unsigned lib_leaf(const void *self, const ek_attn_tile *tile, int64_t seg, ek_attn_when when, ek_attn_space *x,
+                  ek_attn_node *out)
 {
-    int64_t base = seg * EK_SEGMENT - s->key_start[t->b];
-    sight v;
-    look(s, t, base, &v);
+    const lib_sdpa *s = self;
+    const lib_tile at = lib_tile_of(s, tile), *t = &at;
+    lib_leaf_space space = lib_leaf_space_of(s, x);
+    const int64_t base = seg * EK_SEGMENT - s->key_start[t->b];
+    visible v;
+    find_visible(s, t, base, &v);
     if (!v.live) return 0;
-    if (space->cold && s->keys.direct) touch(s, &s->keys, t, base, AHEAD_PAIRS);
-    score(s, t, base, &v, space);
-    if (space->cold && s->values.direct) touch(s, &s->values, t, base, LIB_AHEAD);
-    space->cold = false;
-    if (s->masked && s->mask.type != EK_TYPE_U8) add_mask(s, t, base, &v, space->e);
-    hide(t, &v, space->e);
-    ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = s->dim, .e = space->e};
+    if (when.cold && s->keys.direct) touch(s, &s->keys, t, base, AHEAD_PAIRS);
+    score(s, t, base, &v, &space);
+    if (when.cold && s->values.direct) touch(s, &s->values, t, base, LIB_AHEAD);
+    if (s->masked && s->mask.type != EK_TYPE_U8) add_mask(s, t, base, &v, space.e);
+    hide(t, &v, space.e);
+    ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = s->dim, .e = space.e};
     memcpy(leaf.from, v.from, sizeof v.from);
     memcpy(leaf.to, v.to, sizeof v.to);
-    if (s->pairs) weigh_pairs(s, t, base, &v, &leaf, space->p);
-    else s->k->weights(&leaf);
-    hide_again(t, &v, &leaf, s->pairs ? space->p : NULL);
+    if (s->pairs) weigh_pairs(s, t, base, &v, &leaf, space.p);
+    else s->k->attn.weights(&leaf);
+    hide_again(t, &v, &leaf, s->pairs ? space.p : NULL);
     for (int i = 0; i < t->n_q; i++) {
         out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
         /* a query that sees nothing takes part in the sums of the others, without effect */
         if (!(v.live >> i & 1)) {
-            memset(space->e + i * EK_SEGMENT, 0, sizeof *space->e * EK_SEGMENT);
-            memset(space->p + i * EK_SEGMENT, 0, sizeof *space->p * EK_SEGMENT);
+            memset(space.e + i * EK_SEGMENT, 0, sizeof *space.e * EK_SEGMENT);
+            memset(space.p + i * EK_SEGMENT, 0, sizeof *space.p * EK_SEGMENT);
         }
     }
-    value(s, t, base, &v, space, out);
+    value(s, t, base, &v, &space, out);
     return v.live;
 }

@@ -25,11 +25,6 @@ size_t lib_type_size(ek_type t)
     return types[t].size;
 }
 
-const char *lib_type_name(ek_type t)
-{
-    return types[t].name;
-}
-
 const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v)
 {
     size_t n = 0;
@@ -42,7 +37,7 @@ const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v)
 
 /* ------------------------------------------------------------------ checks */
 
-enum { MOST_LOG2 = 55 };
+enum { MAX_LOG2 = 55 };
 
 /* The bytes that the elements touch, relative to data: [*low, *high). */
 static bool extent(const lib_view *v, int64_t *low, int64_t *high)
@@ -68,8 +63,8 @@ ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what)
     for (int i = 0; i < v->n_dims; i++) {
         int64_t d = v->dim[i];
         if (d < 0) return ek_fail(EK_EINVAL, "dim %d of %s is %lld", i, what, (long long)d);
-        if (__builtin_mul_overflow(whole, d ? d : 1, &whole) || whole > INT64_C(1) << MOST_LOG2)
-            return ek_fail(EK_EINVAL, "%s has more than 2^%d elements", what, MOST_LOG2);
+        if (__builtin_mul_overflow(whole, d ? d : 1, &whole) || whole > INT64_C(1) << MAX_LOG2)
+            return ek_fail(EK_EINVAL, "%s has more than 2^%d elements", what, MAX_LOG2);
         out->dim[i] = d;
         out->count *= d;
         if (d > 1 && __builtin_mul_overflow(v->stride[i], (int64_t)types[v->type].size, &out->stride[i]))
@@ -166,31 +161,20 @@ bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int keep)
 
 void lib_load(const lib_kernels *k, float *to, const uint8_t *from, ek_type t, int64_t stride, int64_t n)
 {
-    int64_t size = (int64_t)types[t].size;
-    if (stride == size || n == 1) {
-        k->widen(to, from, t, n);
+    if (stride == (int64_t)types[t].size || n == 1) {
+        k->convert.widen(to, from, lib_dtype(t), n);
         return;
     }
-    for (int64_t i = 0; i < n; i++, from += stride) {
-        uint32_t u = 0;
-        memcpy(&u, from, (size_t)size);
-        to[i] = t == EK_TYPE_F32 ? ek_bits_f32(u) : t == EK_TYPE_BF16 ? ek_bf16_f32((ek_bf16)u) : ek_f16_f32((ek_f16)u);
-    }
+    for (int64_t i = 0; i < n; i++, from += stride) to[i] = lib_float_at(from, t);
 }
 
 void lib_store(const lib_kernels *k, uint8_t *to, ek_type t, int64_t stride, const float *from, int64_t n)
 {
-    int64_t size = (int64_t)types[t].size;
-    if (stride == size || n == 1) {
-        k->narrow(to, t, from, n);
+    if (stride == (int64_t)types[t].size || n == 1) {
+        k->convert.narrow(to, lib_dtype(t), from, n);
         return;
     }
-    for (int64_t i = 0; i < n; i++, to += stride) {
-        uint32_t u = t == EK_TYPE_F32    ? ek_f32_bits(from[i])
-                     : t == EK_TYPE_BF16 ? ek_f32_bf16(from[i])
-                                         : ek_f32_f16(from[i]);
-        memcpy(to, &u, (size_t)size); /* little-endian */
-    }
+    for (int64_t i = 0; i < n; i++, to += stride) ek_store_float(to, lib_dtype(t), from[i]);
 }
 
 bool lib_rows_readable(const lib_view *v)

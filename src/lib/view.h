@@ -20,7 +20,6 @@ enum { LIB_SHAPE_TEXT = 192 };
 ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what);
 bool lib_is_float(ek_type t);
 size_t lib_type_size(ek_type t);
-const char *lib_type_name(ek_type t);
 const char *lib_shape(char text[LIB_SHAPE_TEXT], const lib_view *v); /* "[3, 256] of f32" */
 
 static inline int64_t lib_dim(const lib_view *v, int from_end) /* 1 is the last */

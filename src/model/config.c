@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-
-enum { FILE_LIMIT = 64 << 20, MAX_SIZE = 1 << 20, MAX_VOCAB = 1 << 24, MAX_CONTEXT = 1 << 28 };
+enum { MAX_SIZE = 1 << 20, MAX_VOCAB = 1 << 24, MAX_CONTEXT = 1 << 28 };
 
 /* Where a value is looked up: text_config first, then the file's top level. */
 typedef struct place {
@@ -314,34 +312,5 @@ ek_err ek_config_parse(ek_config *c, const char *config_json, const char *genera
     if (!err) err = read_all(c, top, generation);
     json_decref(top);
     json_decref(generation);
-    return err;
-}
-
-ek_err ek_config_text(ek_buf *out, const char *dir, const char *name)
-{
-    ek_buf path = {0};
-    ek_buf_fmt(&path, "%s/%s", dir, name);
-    ek_err err = ek_file_read(out, path.data, FILE_LIMIT);
-    if (!err && memchr(ek_buf_text(out), 0, out->len)) err = ek_fail(EK_EFORMAT, "%s: has a zero byte", path.data);
-    ek_buf_fini(&path);
-    return err;
-}
-
-ek_err ek_config_read(ek_config *c, const char *dir)
-{
-    ek_buf config = {0}, generation = {0};
-    ek_err err = ek_config_text(&config, dir, "config.json");
-    bool has_generation = false;
-    if (!err) {
-        ek_err absent = ek_config_text(&generation, dir, "generation_config.json");
-        has_generation = absent == EK_OK;
-        if (absent && absent != EK_ENOTFOUND) err = absent;
-    }
-    if (!err) {
-        err = ek_config_parse(c, ek_buf_text(&config), has_generation ? ek_buf_text(&generation) : NULL);
-        if (err) ek_fail_in(err, "%s", dir);
-    }
-    ek_buf_fini(&config);
-    ek_buf_fini(&generation);
     return err;
 }

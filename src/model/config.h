@@ -1,11 +1,10 @@
-/* A Gemma 4 text configuration, read from config.json and checked. */
+/* A Gemma 4 text configuration, read and checked. */
 #ifndef EK_MODEL_CONFIG_H
 #define EK_MODEL_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "ops/kv.h"
 
@@ -40,14 +39,9 @@ typedef struct ek_config {
     int top_k;                /* 0: off */
 } ek_config;
 
-/* Reads DIR/config.json and DIR/generation_config.json (optional). Every number is checked
- * against what the engine can hold; errors name file, key and value. */
-ek_err ek_config_read(ek_config *c, const char *dir);
-/* The pure part, for tests and the fuzzer: generation may be NULL. */
+/* Reads the texts of config.json and generation_config.json (NULL without). Every number is
+ * checked against what the engine can hold; errors name file, key and value. */
 ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json);
-
-/* Appends DIR/NAME, a JSON file of a model, to out: bounded, without zero bytes. */
-ek_err ek_config_text(ek_buf *out, const char *dir, const char *name);
 
 /* Derives owns_kv and donor from kinds and first_shared, and checks what concerns several
  * fields. For makers of configurations; parse has done it. */
@@ -59,7 +53,7 @@ ek_err ek_config_finish(ek_config *c);
  * ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
 
-/* Small configurations for tests: "T1" to "T6" reach every branch of the decoder between them
+/* Small configurations for tests: "T1" to "T7" reach every branch of the decoder between them
  * (per-layer inputs, shared keys and values, experts, K = V, odd sizes, windows that wrap);
  * "Q1" to "Q3" do the same with sizes that quantised weights can have. */
 ek_err ek_config_tiny(ek_config *c, const char *name);

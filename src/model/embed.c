@@ -1,8 +1,8 @@
-/* Before the layers: a row's embedding, its rotation, and what each layer will want of its token
- * (per-layer inputs, which E2B and E4B have). */
+/* Per-layer inputs: what each layer wants of a row's token; E2B and E4B have them. */
 #include <math.h>
+#include <string.h>
 
-#include "model/pass.h"
+#include "model/embed.h"
 
 static void embed_row(const ek_pass *p, int r, int worker)
 {
@@ -10,8 +10,12 @@ static void embed_row(const ek_pass *p, int r, int worker)
     const ek_model *m = p->m;
     ek_scratch *s = p->s;
     float *h = ek_at(&s->h, r);
-    ek_linear_row(&m->w.embed, s->id[r], h);
-    m->rows.scale(h, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+    if (s->embedding[r]) {
+        memcpy(h, s->embedding[r], sizeof *h * (size_t)m->config.hidden_size);
+    } else {
+        ek_linear_row(&m->w.embed, s->id[r], h);
+        m->rows.scale(h, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+    }
     m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (m->n_rotated[k])
@@ -23,7 +27,7 @@ static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first,
 {
     const ek_model *m = p->m;
     int size = m->config.per_layer_size;
-    ek_table_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
+    ek_embedding_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
     m->rows.scale(temp, sqrtf((float)size), n * size);
     m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
     for (int i = 0; i < n; i++)

@@ -2,28 +2,8 @@
  * Work that concerns one row alone is gathered into stages between the linear layers. */
 #include <string.h>
 
-#include "model/pass.h"
-
-typedef struct row_arg {
-    const ek_pass *p;
-    ek_row_fn *fn;
-    int a_task;
-} row_arg;
-
-static void row_task(void *arg, int task, int worker)
-{
-    const row_arg *t = arg;
-    for (int r = task * t->a_task; r < (task + 1) * t->a_task && r < t->p->n; r++) t->fn(t->p, r, worker);
-}
-
-void ek_each_row(const ek_pass *p, ek_row_fn *fn)
-{
-    enum { TASKS_A_THREAD = 4 };
-    int threads = ek_pool_threads(p->m->pool);
-    row_arg arg = {p, fn, 1 + (p->n - 1) / (threads * TASKS_A_THREAD)};
-    if (p->n < EK_ROWS_WORTH_WAKING) arg.a_task = p->n;
-    ek_pool_run(p->m->pool, row_task, &arg, (p->n + arg.a_task - 1) / arg.a_task);
-}
+#include "model/embed.h"
+#include "model/moe.h"
 
 static const ek_layer_config *config_of(const ek_pass *p)
 {
@@ -99,8 +79,10 @@ static void store(const ek_pass *p)
 static void point_views(const ek_pass *p)
 {
     ek_scratch *s = p->s;
+    ek_layer_kind kind = config_of(p)->kind;
     for (int i = 0; i < p->n_views; i++)
-        s->view[i] = (ek_kv_view){s->seq[i]->page[config_of(p)->kind], p->m->kv_offset[p->layer]};
+        s->view[i] = (ek_kv_view){p->kv->base[kind] + p->m->kv_offset[p->layer], p->kv->stride[kind],
+                                  s->seq[i]->page[kind]};
 }
 
 static void keep(const ek_buffer *b, int to, int from)
@@ -264,7 +246,7 @@ typedef struct cap_arg {
     const ek_pass *p;
     float *logits;
     ptrdiff_t ld;
-    int a_row; /* tasks */
+    int per_row; /* tasks */
 } cap_arg;
 
 enum { CAP_TASK = 16384 };
@@ -274,8 +256,8 @@ static void cap_task(void *arg, int task, int worker)
     (void)worker;
     const cap_arg *t = arg;
     const ek_config *c = &t->p->m->config;
-    int first = task % t->a_row * CAP_TASK, left = c->vocab_size - first;
-    t->p->m->rows.soft_cap(t->logits + task / t->a_row * t->ld + first, c->final_logit_softcapping,
+    int first = task % t->per_row * CAP_TASK, left = c->vocab_size - first;
+    t->p->m->rows.soft_cap(t->logits + task / t->per_row * t->ld + first, c->final_logit_softcapping,
                            left < CAP_TASK ? left : CAP_TASK);
 }
 
@@ -286,28 +268,54 @@ static void run_head(const ek_pass *p, float *logits, ptrdiff_t ld)
     ek_linear_forward(&m->linear, m->pool, &m->w.embed, &x, logits, ld);
     if (m->config.final_logit_softcapping == 0) return;
     cap_arg arg = {p, logits, ld, (m->config.vocab_size + CAP_TASK - 1) / CAP_TASK};
-    ek_pool_run(m->pool, cap_task, &arg, arg.a_row * p->n);
+    ek_pool_run(m->pool, cap_task, &arg, arg.per_row * p->n);
 }
 
 /* --- the rows of a step */
 
-static ek_err check_rows(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
+/* The row sees itself and, of its sequence, what is written: before the step or by its rows up to `written`. */
+static ek_err check_visible(const ek_model *m, const ek_row *row, int r, int written)
+{
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        ek_range v = row->visible[k];
+        if (m->attn[k] && (v.lo < 0 || v.lo > row->pos || v.end <= row->pos || v.end > written))
+            return ek_fail(EK_EINVAL, "row %d at position %d sees [%d, %d), written is [0, %d)", r, row->pos, v.lo,
+                           v.end, written);
+    }
+    return EK_OK;
+}
+
+static ek_err check_row(const ek_scratch *s, const ek_row *rows, int r, int n_seqs)
 {
     const ek_config *c = &s->m->config;
-    int wanted = 0;
+    const ek_row *row = &rows[r];
+    if (row->token < 0 || row->token >= c->vocab_size)
+        return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", row->token, c->vocab_size);
+    if (row->seq < 0 || row->seq >= n_seqs)
+        return ek_fail(EK_EINVAL, "row %d is of sequence %d, there are %d", r, row->seq, n_seqs);
+    if (row->pos < 0 || row->pos >= s->max_ctx)
+        return ek_fail(EK_EINVAL, "row %d is at position %d, the context is %d", r, row->pos, s->max_ctx);
+    if (r > 0 && row->seq == row[-1].seq && row->pos != row[-1].pos + 1)
+        return ek_fail(EK_EINVAL, "row %d is at position %d, the row before it at %d", r, row->pos, row[-1].pos);
+    if (row->embedding && c->per_layer_size && (c->pad < 0 || c->pad >= c->vocab_size_per_layer))
+        return ek_fail(EK_EINVAL,
+                       "row %d is an embedding and takes the per-layer inputs of the pad token %d, there are %d", r,
+                       c->pad, c->vocab_size_per_layer);
+    return EK_OK;
+}
+
+static ek_err check_rows(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
+{
+    int wanted = 0, written = 0;
     if (n_rows < 1 || n_rows > s->max_rows)
         return ek_fail(EK_EINVAL, "a step of %d rows, scratch memory is for 1 to %d", n_rows, s->max_rows);
     for (int r = 0; r < n_rows; r++) {
-        const ek_row *row = &rows[r];
-        if (row->token < 0 || row->token >= c->vocab_size)
-            return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", row->token, c->vocab_size);
-        if (row->seq < 0 || row->seq >= n_seqs)
-            return ek_fail(EK_EINVAL, "row %d is of sequence %d, there are %d", r, row->seq, n_seqs);
-        if (row->pos < 0 || row->pos >= s->max_ctx)
-            return ek_fail(EK_EINVAL, "row %d is at position %d, the context is %d", r, row->pos, s->max_ctx);
-        if (r > 0 && row->seq == row[-1].seq && row->pos != row[-1].pos + 1)
-            return ek_fail(EK_EINVAL, "row %d is at position %d, the row before it at %d", r, row->pos, row[-1].pos);
-        wanted += row->wants_logits;
+        EK_TRY(check_row(s, rows, r, n_seqs));
+        wanted += rows[r].wants_logits;
+    }
+    for (int r = n_rows - 1; r >= 0; r--) {
+        if (r == n_rows - 1 || rows[r].seq != rows[r + 1].seq) written = rows[r].pos + 1;
+        EK_TRY(check_visible(s->m, &rows[r], r, written));
     }
     if (wanted > s->max_logits)
         return ek_fail(EK_EINVAL, "%d rows want logits, scratch memory is for %d", wanted, s->max_logits);
@@ -318,25 +326,26 @@ static void take_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *
 {
     ek_scratch *s = p->s;
     for (int r = 0; r < n_rows; r++) {
-        bool same = r > 0 && rows[r].seq == rows[r - 1].seq;
-        if (!same) s->seq[p->n_views++] = &seqs[rows[r].seq];
-        if (!same || rows[r].pos % EK_PAGE_TOKENS == 0) s->store[p->n_store++] = r;
-        if (rows[r].wants_logits) s->want[p->n_want++] = r;
-        int view = p->n_views - 1, pos = rows[r].pos, lo = pos + 1 - p->m->config.sliding_window;
-        s->row[EK_FULL][r] = (ek_attn_row){view, 0, pos + 1};
-        s->row[EK_SLIDING][r] = (ek_attn_row){view, lo > 0 ? lo : 0, pos + 1};
-        s->pos[r] = pos;
-        s->id[r] = rows[r].token;
+        const ek_row *row = &rows[r];
+        bool same = r > 0 && row->seq == row[-1].seq;
+        if (!same) s->seq[p->n_views++] = &seqs[row->seq];
+        if (!same || row->pos % EK_PAGE_TOKENS == 0) s->store[p->n_store++] = r;
+        if (row->wants_logits) s->want[p->n_want++] = r;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            s->row[k][r] = (ek_attn_row){p->n_views - 1, row->visible[k].lo, row->visible[k].end};
+        s->pos[r] = row->pos;
+        s->embedding[r] = row->embedding;
+        s->id[r] = row->embedding ? p->m->config.pad : row->token;
     }
     s->store[p->n_store] = n_rows;
 }
 
-ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_row *rows, int n_rows, const ek_seq *seqs,
-                        int n_seqs, float *logits, ptrdiff_t ld)
+ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
+                        const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld)
 {
     EK_ASSERT(s->m == m);
     EK_TRY(check_rows(s, rows, n_rows, n_seqs));
-    ek_pass pass = {.m = m, .s = s, .n = n_rows}, *p = &pass;
+    ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows}, *p = &pass;
     take_rows(p, rows, n_rows, seqs);
     ek_embed_rows(p);
     for (p->layer = 0; p->layer < m->config.n_layers; p->layer++) {

@@ -84,8 +84,7 @@ static void name_numerics(ek_model *m, const ek_items *list)
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (!it->matrix) continue;
-        if (it->bits) snprintf(one, sizeof one, "q%d.%d", it->bits, it->group);
-        else snprintf(one, sizeof one, "%s", it->dtype == EK_BF16 ? "bf16" : it->dtype == EK_F16 ? "f16" : "f32");
+        snprintf(one, sizeof one, "%s", it->data.type->name);
         const char *seen = strstr(all, one);
         size_t used = strlen(all), n = strlen(one);
         if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
@@ -120,24 +119,14 @@ static ek_model *new_model(const ek_model_opts *o)
     return m;
 }
 
-/* Configuration and tensors of dir, bound and planned; list is the caller's also after a failure. */
-static ek_err bind(ek_model *m, ek_items *list, const char *dir, const ek_pack_opts *o)
+/* Configuration and weights of what lies at path, bound and planned; list is the caller's also after
+ * a failure. */
+static ek_err bind(ek_model *m, ek_items *list, const char *path, const ek_pack_opts *o)
 {
-    ek_buf text = {0};
-    ek_quant quant = {0};
-    if (ek_is_file(dir))
-        return ek_fail(EK_EUNSUPPORTED, "%s is a file; a model is a folder with config.json and safetensors files",
-                       dir);
-    if (!ek_is_dir(dir)) return ek_fail(EK_ENOTFOUND, "%s: there is no such folder", dir);
-    EK_TRY(ek_config_read(&m->config, dir));
-    ek_err err = ek_config_text(&text, dir, "config.json");
-    if (!err) err = ek_quant_parse(&quant, ek_buf_text(&text));
-    if (!err) err = ek_checkpoint_open(&m->w.mapped, dir);
-    if (!err) err = ek_items_bind(list, &m->w, &m->config, &quant, m->w.mapped);
-    if (!err) err = plan(m, list, o);
-    ek_quant_fini(&quant);
-    ek_buf_fini(&text);
-    return err;
+    EK_TRY(ek_source_open(&m->w.source, path));
+    EK_TRY(ek_source_config(m->w.source, &m->config));
+    EK_TRY(ek_items_bind(list, &m->w, &m->config, m->w.source));
+    return plan(m, list, o);
 }
 
 static ek_err give(ek_model **out, ek_model *m, ek_err err)
@@ -153,9 +142,9 @@ static ek_err check_key_range(const ek_model *m)
 {
     for (int i = 0; i < m->config.n_layers && m->k_format == EK_KV_F16; i++) {
         const ek_layer_config *l = &m->config.layer[i];
-        float most = 0;
-        for (int d = 0; d < l->head_dim && l->owns_kv; d++) most = fmaxf(most, fabsf(m->w.layer[i].k_norm[d]));
-        float bound = most * sqrtf((float)l->head_dim);
+        float max = 0;
+        for (int d = 0; d < l->head_dim && l->owns_kv; d++) max = fmaxf(max, fabsf(m->w.layer[i].k_norm[d]));
+        float bound = max * sqrtf((float)l->head_dim);
         if (!(bound < 65504.0f))
             return ek_fail(EK_EUNSUPPORTED,
                            "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
@@ -173,9 +162,9 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
     ek_err err = bind(m, &list, dir, &o);
     if (!err) err = ek_items_pack(&list, &m->w, &o);
     if (!err) err = check_key_range(m);
-    if (!err && !m->config.per_layer_size) { /* nothing stays in the files */
-        ek_checkpoint_close(m->w.mapped);
-        m->w.mapped = NULL;
+    if (!err && !m->w.mapped_bytes) { /* nothing stays in the files */
+        ek_source_close(m->w.source);
+        m->w.source = NULL;
     }
     ek_items_fini(&list);
     return give(out, m, err);
@@ -239,6 +228,11 @@ const ek_kv_layout *ek_model_kv_layout(const ek_model *m)
 ek_pool *ek_model_pool(const ek_model *m)
 {
     return m->pool;
+}
+
+unsigned ek_model_cpu(const ek_model *m)
+{
+    return m->cpu;
 }
 
 double ek_model_bytes_per_token(const ek_model *m)

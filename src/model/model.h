@@ -1,8 +1,8 @@
 /* Gemma 4's text decoder: weights bound to shapes, and one forward pass over a batch of rows.
  *
- * A row is one token of one sequence at an absolute position. Rows of a step are independent
- * apart from the keys and values they read, all of which lie in pages; nothing else about a
- * row's company reaches its arithmetic. */
+ * A row is one token of one sequence at an absolute position, or a vector in a token's place (a part of
+ * an image). Rows of a step are independent apart from the keys and values they read, all of which lie
+ * in pages; nothing else about a row's company reaches its arithmetic. */
 #ifndef EK_MODEL_MODEL_H
 #define EK_MODEL_MODEL_H
 
@@ -49,6 +49,7 @@ void ek_model_close(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
+unsigned ek_model_cpu(const ek_model *m);  /* EK_CPU_* that its kernels were chosen for */
 
 /* Bytes of weights one decoded token reads (head included, embedding tables one row). */
 double ek_model_bytes_per_token(const ek_model *m);
@@ -59,16 +60,38 @@ double ek_model_macs_logit_row(const ek_model *m);
 /* Names what decides bits beyond the tokens: formats, exactness, arithmetic version. */
 const char *ek_model_numerics_id(const ek_model *m);
 
+/* Positions [lo, end). */
+typedef struct ek_range {
+    int32_t lo, end;
+} ek_range;
+
 typedef struct ek_row {
-    int32_t token;
+    int32_t token; /* an id of the vocabulary; beside an embedding it says nothing */
     int32_t pos;
     int32_t seq; /* index into seqs */
     bool wants_logits;
+    const float *embedding;          /* NULL: the token's own. hidden_size floats as they enter the first layer,
+                                        scaled already; borrowed during the call. Per-layer inputs are then those
+                                        of the pad token, as in transformers, modeling_gemma4.py. */
+    ek_range visible[EK_KIND_COUNT]; /* what it sees in layers of a kind: itself, and of its sequence only what
+                                        is written before the step or by it */
 } ek_row;
 
-/* The page tables of one sequence: page[kind][i] holds positions [64 i, 64 i + 64). */
+/* A row of text: it sees what is before it, in sliding layers `window` positions with its own. */
+static inline ek_row ek_text_row(int32_t token, int pos, int seq, bool wants_logits, int window)
+{
+    ek_row row = {.token = token, .pos = pos, .seq = seq, .wants_logits = wants_logits};
+    row.visible[EK_FULL] = (ek_range){0, pos + 1};
+    row.visible[EK_SLIDING] = (ek_range){pos < window ? 0 : pos - window + 1, pos + 1};
+    return row;
+}
+
+/* The page tables of one sequence: page[kind][i] is the number of the page that holds positions
+ * [64 i, 64 i + 64), for entries first <= i < end; other entries may be EK_NO_PAGE. */
 typedef struct ek_seq {
-    uint8_t *const *page[EK_KIND_COUNT];
+    const int32_t *page[EK_KIND_COUNT];
+    int first[EK_KIND_COUNT], end[EK_KIND_COUNT];
+    int slot; /* of the request, below the executor's max_requests, the same while it runs */
 } ek_seq;
 
 typedef struct ek_scratch ek_scratch; /* everything a step writes besides pages and logits */
@@ -87,8 +110,9 @@ size_t ek_scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max
  * present, as are all pages their windows reach back to, with every earlier position written.
  * Rows that want no logits run only the layers that own keys and values, and of the last of
  * these only keys and values.
- * EINVAL (token id out of range, positions not in order) changes nothing. */
-ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_row *rows, int n_rows, const ek_seq *seqs,
-                        int n_seqs, float *logits, ptrdiff_t ld);
+ * EINVAL (token id out of range, positions not in order, a row that sees what is not written)
+ * changes nothing. */
+ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
+                        const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld);
 
 #endif

@@ -3,7 +3,7 @@
  * in a group cannot be seen. A pair is one (row, chosen expert). */
 #include <math.h>
 
-#include "model/pass.h"
+#include "model/moe.h"
 
 static const ek_layer_weights *weights_of(const ek_pass *p)
 {

@@ -47,7 +47,8 @@ struct ek_scratch {
     ek_buffer per_layer_head, per_layer_tail, token; /* token: a row a thread */
     ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
     ek_attn_row *row[EK_KIND_COUNT]; /* what each row sees in layers of a kind */
-    int32_t *id, *pos, *want;        /* tokens, positions; rows that want logits */
+    int32_t *id, *pos, *want;        /* tokens (pad beside an embedding), positions; rows that want logits */
+    const float **embedding;         /* of each row, or NULL */
     const ek_seq **seq;              /* of each view */
     ek_kv_view *view;
     int *store; /* first row of each group of rows that share a page */
@@ -65,6 +66,7 @@ struct ek_scratch {
 typedef struct ek_pass {
     const ek_model *m;
     ek_scratch *s;
+    const ek_kv_memory *kv;
     int n; /* rows still running: at first all, later those that want logits */
     int n_want, n_views, n_store;
     int layer;
@@ -90,12 +92,5 @@ static inline void ek_project(const ek_pass *p, const ek_linear *w, ek_acts *x, 
 {
     ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
 }
-
-/* From tokens to s->h, s->x normed for the first layer, rotations and per-layer inputs. */
-void ek_embed_rows(const ek_pass *p);
-
-/* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
- * s->x and the acts memory. */
-void ek_run_experts(const ek_pass *p);
 
 #endif

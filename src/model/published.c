@@ -28,7 +28,8 @@ static const shape published[] = {
 };
 
 /* T: for every branch a configuration that notices its absence; small thetas make short
- * prompts sensitive to rotation. Q: the same with multiples of 32, which quantised weights need. */
+ * prompts sensitive to rotation; T7 has as many experts as 26B-A4B. Q: the same with multiples of 32, which quantised
+ * weights need. */
 static const shape tiny[] = {
     {"T1", "SFSSSF", 6, 64, 96, 4, 1, 0, 16, 32, 8, 3, 8, 99, false, true, 0, 0, 0, 512, 50, 500, 0.25},
     {"T2", "SSF", 3, 48, 40, 4, 2, 1, 16, 32, 4, 0, 0, 101, true, false, 6, 2, 24, 512, 50, 500, 0.25},
@@ -36,6 +37,7 @@ static const shape tiny[] = {
     {"T4", "SFSF", 4, 90, 52, 9, 3, 0, 20, 36, 7, 0, 0, 103, false, false, 0, 0, 0, 512, 50, 500, 0.25},
     {"T5", "SSSFSF", 6, 32, 48, 2, 2, 0, 16, 16, 3, 0, 0, 107, false, false, 0, 0, 0, 512, 50, 500, 0.5},
     {"T6", "SFSSFSSF", 8, 72, 28, 6, 3, 2, 12, 24, 5, 3, 10, 132, true, true, 5, 3, 20, 512, 50, 500, 0.25},
+    {"T7", "SSF", 3, 48, 40, 4, 2, 1, 16, 32, 4, 0, 0, 101, true, false, 128, 8, 24, 512, 50, 500, 0.25},
     {"Q1", "SSSFSSSF", 8, 128, 320, 4, 2, 0, 32, 64, 24, 4, 32, 331, false, true, 0, 0, 0, 4096, 1e4, 1e6, 0.25},
     {"Q2", "SSFSSF", 6, 192, 128, 4, 2, 1, 32, 64, 40, 0, 0, 307, true, false, 8, 2, 64, 4096, 1e4, 1e6, 0.25},
     {"Q3", "SSFSSF", 6, 320, 576, 4, 2, 1, 64, 128, 70, 0, 0, 293, true, false, 0, 0, 0, 4096, 1e4, 1e6, 0.25},

@@ -83,6 +83,7 @@ static void lay_out(ek_scratch *s, arena *a)
     s->id = take(a, (size_t)n, sizeof *s->id);
     s->pos = take(a, (size_t)n, sizeof *s->pos);
     s->want = take(a, (size_t)n, sizeof *s->want);
+    s->embedding = take(a, (size_t)n, sizeof *s->embedding);
     s->seq = take(a, (size_t)n, sizeof *s->seq);
     s->view = take(a, (size_t)n, sizeof *s->view);
     s->store = take(a, (size_t)n + 1, sizeof *s->store);

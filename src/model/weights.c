@@ -20,7 +20,7 @@ typedef struct packer {
     const ek_pack_opts *o;
     piece *piece;
     int n_pieces, first;
-    uint8_t **temp; /* a thread's rows, decoded or invented */
+    uint8_t **temp; /* per thread: invented rows */
     atomic_int failed;
 } packer;
 
@@ -29,100 +29,43 @@ static size_t up(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static ek_err plan(const ek_item *it, const ek_linear *head, const ek_pack_opts *o, size_t *bytes)
+static ek_err plan(const ek_item *it, const ek_pack_opts *o, size_t *bytes)
 {
-    ek_err err = EK_OK;
+    const ek_weight_type *type = it->data.type;
     *bytes = 0;
-    if (it->vector) *bytes = up((size_t)it->n * (size_t)it->k * sizeof(float));
+    if (it->vector) *bytes = up((size_t)it->data.k * sizeof(float));
     if (!it->matrix) return EK_OK;
-    if (it->bits && o->exact) err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k, EK_W_F32);
-    else if (it->bits)
-        err = ek_linear_plan_affine(it->matrix, o->cpu, it->n, it->k, it->bits, it->group, it->dtype, true);
-    else
-        err = ek_linear_plan_float(it->matrix, o->cpu, it->n, it->k,
-                                   it->dtype == EK_BF16  ? EK_W_BF16
-                                   : it->dtype == EK_F16 ? EK_W_F16
-                                                         : EK_W_F32);
-    /* One limb of activations is enough for the head alone: docs/NUMERICS.md 10. */
-    if (!err && it->bits && !o->exact) err = ek_linear_set_limbs(it->matrix, it->matrix == head ? 1 : 2);
+    if (o->exact && type->unpack) type = ek_weight_type_float(EK_F32);
+    ek_err err = ek_linear_plan(it->matrix, o->cpu, it->data.n, it->data.k, type);
+    if (!err && type->unpack) err = ek_linear_set_acts(it->matrix, ek_role_acts(it->role, type));
     if (err) return ek_fail_in(err, "tensor %s", it->name);
     *bytes = up(it->matrix->bytes);
     return EK_OK;
 }
 
-static ek_table as_table(const ek_item *it, uint64_t seed)
-{
-    return (ek_table){.values = it->values,
-                      .scales = it->scales,
-                      .biases = it->biases,
-                      .dtype = it->dtype,
-                      .bits = it->bits,
-                      .group = it->group,
-                      .rows = it->n,
-                      .k = it->k,
-                      .seed = seed ^ ek_fnv1a64(it->name)};
-}
-
 static void fill_vector(const ek_item *it, uint64_t seed)
 {
-    if (it->values) {
-        ek_table t = as_table(it, 0);
-        ek_table_row(&t, 0, 0, it->k, *it->vector);
-    } else {
-        ek_invent_floats(*it->vector, it, seed, 0, it->k);
-    }
-}
-
-static size_t float_row(const ek_item *it)
-{
-    return (size_t)it->k * ek_dtype_size(it->dtype);
-}
-
-static ek_err pack_floats(const piece *p, const ek_pack_opts *o, void *temp)
-{
-    const ek_item *it = p->item;
-    const void *src = temp;
-    if (it->values) src = it->values + (size_t)p->row * float_row(it);
-    else ek_invent_bf16(temp, it, o->seed, p->row, p->n);
-    return ek_linear_pack_float(it->matrix, p->row, p->n, src, it->dtype);
-}
-
-static ek_err pack_affine(const piece *p, const ek_pack_opts *o, uint8_t *temp)
-{
-    const ek_item *it = p->item;
-    size_t codes = (size_t)it->k * (size_t)it->bits / 8, groups = (size_t)(it->k / it->group);
-    ek_item rows = *it;
-    rows.n = p->n;
-    if (it->values) {
-        rows.values += (size_t)p->row * codes;
-        rows.scales += (size_t)p->row * groups * ek_dtype_size(it->dtype);
-        rows.biases += (size_t)p->row * groups * ek_dtype_size(it->dtype);
-    } else {
-        ek_bf16 *scales = (ek_bf16 *)(temp + up((size_t)p->n * codes));
-        ek_bf16 *biases = scales + (size_t)p->n * groups;
-        ek_invent_affine((uint32_t *)temp, scales, biases, it, o->seed, p->row, p->n);
-        rows.values = temp, rows.scales = (uint8_t *)scales, rows.biases = (uint8_t *)biases;
-    }
-    if (o->exact)
-        return ek_linear_pack_widened(it->matrix, p->row, p->n, rows.values, rows.scales, rows.biases, it->dtype,
-                                      it->bits, it->group);
-    return ek_linear_pack_affine(it->matrix, p->row, p->n, rows.values, rows.scales, rows.biases, it->dtype);
+    if (it->data.plane[0]) ek_weight_row(&it->data, 0, 0, it->data.k, *it->vector);
+    else ek_invent_floats(*it->vector, it, seed, 0, it->data.k);
 }
 
 static void run_piece(void *arg, int task, int worker)
 {
     packer *p = arg;
     const piece *one = &p->piece[p->first + task];
-    ek_err err = one->item->bits ? pack_affine(one, p->o, p->temp[worker]) : pack_floats(one, p->o, p->temp[worker]);
+    const ek_item *it = one->item;
+    ek_weight_data rows = it->data.plane[0] ? ek_weight_rows(&it->data, one->row, one->n)
+                                            : ek_invent_rows(it, p->o->seed, one->row, one->n, p->temp[worker]);
+    ek_err err = ek_linear_pack(it->matrix, one->row, &rows);
     if (err) atomic_store(&p->failed, (int)err);
 }
 
 /* Pieces start at multiples of a panel, so that two threads never write one panel. */
 static int piece_rows(const ek_item *it)
 {
-    int rows = CHUNK / it->k / EK_PANEL * EK_PANEL;
+    int rows = CHUNK / it->data.k / EK_PANEL * EK_PANEL;
     if (rows < EK_PANEL) rows = EK_PANEL;
-    return rows < it->n ? rows : it->n;
+    return rows < it->data.n ? rows : it->data.n;
 }
 
 static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
@@ -134,11 +77,11 @@ static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
         for (int i = 0; i < list->n; i++) {
             const ek_item *it = &list->item[i];
             if (!it->matrix) continue;
-            int step = piece_rows(it);
-            size_t elements = (size_t)step * (size_t)it->k;
-            if (elements * 2 + ALIGN > *temp_bytes) *temp_bytes = elements * 2 + ALIGN; /* bf16, or codes and scales */
-            for (int r = 0; r < it->n; r += step, n++)
-                if (pass) p->piece[n] = (piece){it, r, r + step <= it->n ? step : it->n - r};
+            int step = piece_rows(it), rows = it->data.n;
+            size_t bytes = it->data.plane[0] ? 0 : ek_invent_bytes(it, step);
+            if (bytes > *temp_bytes) *temp_bytes = bytes;
+            for (int r = 0; r < rows; r += step, n++)
+                if (pass) p->piece[n] = (piece){it, r, r + step <= rows ? step : rows - r};
         }
     }
     p->n_pieces = n;
@@ -170,13 +113,10 @@ ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         size_t bytes;
-        EK_TRY(plan(it, &w->embed, o, &bytes));
+        EK_TRY(plan(it, o, &bytes));
         w->block_bytes += bytes;
-        if (!it->table || !it->values) continue;
-        size_t row = it->bits ? (size_t)it->k * (size_t)it->bits / 8 +
-                                    (size_t)(it->k / it->group) * 2 * ek_dtype_size(it->dtype)
-                              : float_row(it);
-        w->mapped_bytes += (size_t)it->n * row;
+        if (it->table && it->data.plane[0])
+            w->mapped_bytes += (size_t)it->data.n * ek_weight_row_bytes(it->data.type, it->data.k);
     }
     return EK_OK;
 }
@@ -200,10 +140,10 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
     uint8_t *at = w->block;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
-        if (it->table) *it->table = as_table(it, o->seed);
+        if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
         if (it->matrix) it->matrix->data = at, at += up(it->matrix->bytes);
         if (!it->vector) continue;
-        *it->vector = (float *)at, at += up((size_t)it->k * sizeof(float));
+        *it->vector = (float *)at, at += up((size_t)it->data.k * sizeof(float));
         fill_vector(it, o->seed);
     }
     return pack_all(list, o);
@@ -212,7 +152,7 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 void ek_weights_fini(ek_weights *w)
 {
     ek_free_big(w->block, w->block_bytes);
-    ek_checkpoint_close(w->mapped);
+    ek_source_close(w->source);
     free(w->experts);
-    w->block = NULL, w->mapped = NULL, w->experts = NULL;
+    w->block = NULL, w->source = NULL, w->experts = NULL;
 }

@@ -1,26 +1,22 @@
 /* The weights of a model as the forward pass reads them, and how they get there:
- * rules name every weight, its shape and its place; a rule and a source give an item; items are
- * laid out in one block of memory and packed into it. */
+ * rules name every weight, what it is for, its shape and its place; a rule and a source give an
+ * item; items are laid out in one block of memory and packed into it. */
 #ifndef EK_MODEL_WEIGHTS_H
 #define EK_MODEL_WEIGHTS_H
 
 #include "model/config.h"
-#include "model/quant.h"
+#include "model/role.h"
+#include "model/source.h"
 #include "ops/linear.h"
-#include "tensor/checkpoint.h"
 
 /* An embedding table left where it lies; a row is decoded when a token asks for it. */
-typedef struct ek_table {
-    const uint8_t *values;          /* floats of dtype, or codes; NULL: synthetic */
-    const uint8_t *scales, *biases; /* of dtype */
-    ek_dtype dtype;
-    int bits, group; /* bits 0: floats */
-    int rows, k;
-    uint64_t seed; /* synthetic */
-} ek_table;
+typedef struct ek_embedding_table {
+    ek_weight_data data; /* without planes: synthetic */
+    uint64_t seed;
+} ek_embedding_table;
 
 /* out[0..n) = elements [first, first + n) of a row. */
-void ek_table_row(const ek_table *t, int row, int first, int n, float *out);
+void ek_embedding_row(const ek_embedding_table *t, int row, int first, int n, float *out);
 
 typedef struct ek_layer_weights {
     ek_linear q, k, v, o; /* k, v: n == 0 where the layer has none */
@@ -39,12 +35,12 @@ typedef struct ek_weights {
     /* per_layer_model_projection, cut by rows: what the layers before the last owner of keys
      * and values need, which every prompt row runs, and the rest. */
     ek_linear per_layer_head, per_layer_tail;
-    ek_table per_layer_embed;
+    ek_embedding_table per_layer_embed;
     ek_layer_weights layer[EK_MAX_LAYERS];
     ek_linear *experts; /* all layers' */
     uint8_t *block;
     size_t block_bytes;
-    ek_checkpoint *mapped; /* kept open while a table lies in it */
+    ek_source *source; /* kept open while a table lies in it */
     size_t mapped_bytes;
 } ek_weights;
 
@@ -56,14 +52,12 @@ static inline int ek_prompt_layers(const ek_config *c)
 
 /* One weight on its way into memory. */
 typedef struct ek_item {
-    char name[144];                          /* of the tensor; of the matrix for an expert ("….3") */
-    ek_linear *matrix;                       /* either a matrix */
-    float **vector;                          /* or a vector */
-    ek_table *table;                         /* or a table that stays */
-    int n, k;                                /* a vector has n == 1 */
-    int bits, group;                         /* bits 0: floats of dtype */
-    ek_dtype dtype;                          /* of values or scales */
-    const uint8_t *values, *scales, *biases; /* row 0; NULL: synthetic */
+    char name[144];            /* of the weight; of the matrix for an expert ("….3") */
+    ek_role role;              /* of a matrix */
+    ek_linear *matrix;         /* either a matrix */
+    float **vector;            /* or a vector: data.n is 1 */
+    ek_embedding_table *table; /* or a table that stays */
+    ek_weight_data data;       /* without planes: synthetic */
 } ek_item;
 
 typedef struct ek_items {
@@ -71,9 +65,8 @@ typedef struct ek_items {
     int n;
 } ek_items;
 
-/* Every weight of a configuration, bound to a checkpoint: EFORMAT names tensor and file when one
- * is missing, unknown, of wrong shape or type. */
-ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, const ek_quant *q, const ek_checkpoint *from);
+/* Every weight of a configuration, as the source has it; fails as the source does. */
+ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, ek_source *from);
 /* The same for random weights: bits 0 gives bf16. */
 void ek_items_invent(ek_items *list, ek_weights *w, const ek_config *c, int bits);
 void ek_items_fini(ek_items *list);
@@ -93,10 +86,10 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 
 /* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */
 void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n);
-/* Rows of a matrix in a checkpoint's layout, for the packers. */
-void ek_invent_bf16(ek_bf16 *out, const ek_item *it, uint64_t seed, int row, int n_rows);
-void ek_invent_affine(uint32_t *codes, ek_bf16 *scales, ek_bf16 *biases, const ek_item *it, uint64_t seed, int row,
-                      int n_rows);
+/* Rows [row, row + n) of a matrix as a file would hold them, of BF16 or MLX affine with BF16 scales,
+ * made in temp: ek_invent_bytes of memory, 64-byte aligned. */
+ek_weight_data ek_invent_rows(const ek_item *it, uint64_t seed, int row, int n, void *temp);
+size_t ek_invent_bytes(const ek_item *it, int n);
 
 void ek_weights_fini(ek_weights *w);
 

@@ -37,29 +37,36 @@ typedef struct ek_attn_leaf {
 } ek_attn_leaf;
 
 typedef void ek_attn_fn(ek_attn_leaf *leaf);
+/* b = a * fa + b * fb, each product rounded; n is a multiple of 16. */
+typedef void ek_attn_combine_fn(float *b, const float *a, float fb, float fa, int n);
 
 /* An absent format is NULL. */
 typedef struct ek_attn_ops {
     ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least where a query sees the key */
     ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for unseen keys of seen 16-blocks */
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
+    ek_attn_combine_fn *combine;            /* of two nodes of T */
 } ek_attn_ops;
 
-/* Every format there is. A file that has scores(format, leaf) and values(format, leaf) as inline
- * bodies makes a kernel of each with EK_ATTN_KERNELS and puts them into a table with EK_ATTN_ENTRIES. */
-#define EK_ATTN_FORMATS(X) X(EK_KV_F32) X(EK_KV_F16) X(EK_KV_BF16) X(EK_KV_I16) X(EK_KV_Q8) X(EK_KV_Q4)
-#define EK_ATTN_KERNELS(format)                     \
-    static void scores_##format(ek_attn_leaf *leaf) \
-    {                                               \
-        scores(format, leaf);                       \
-    }                                               \
-    static void values_##format(ek_attn_leaf *leaf) \
-    {                                               \
-        values(format, leaf);                       \
+/* One kernel per format: a file that has scores(format, leaf) and values(format, leaf) as inline bodies makes them
+ * with EK_KV_FORMATS(EK_ATTN_KERNELS), and its table with EK_KV_FORMATS(EK_ATTN_ENTRIES); loads(format) says whether
+ * the bodies can load the format. */
+#define EK_ATTN_KERNELS(id, name, rule, bits, group) \
+    static void scores_##id(ek_attn_leaf *leaf)      \
+    {                                                \
+        scores(EK_KV_##id, leaf);                    \
+    }                                                \
+    static void values_##id(ek_attn_leaf *leaf)      \
+    {                                                \
+        values(EK_KV_##id, leaf);                    \
     }
-#define EK_ATTN_ENTRIES(format) .scores[format] = scores_##format, .values[format] = values_##format,
+#define EK_ATTN_ENTRIES(id, name, rule, bits, group)              \
+    .scores[EK_KV_##id] = loads(EK_KV_##id) ? scores_##id : NULL, \
+    .values[EK_KV_##id] = loads(EK_KV_##id) ? values_##id : NULL,
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu);
+/* ek_attn_plan over a table of kernels. */
+ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *shape);
 
 #endif

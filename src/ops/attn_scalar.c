@@ -3,8 +3,9 @@
 #include <stdbool.h>
 
 #include "ops/attn_kernels.h"
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 #include "ops/math.h"
+#include "ops/tree.h"
 
 static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int slot, int head_dim)
 {
@@ -12,13 +13,10 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
     for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
         float chain = 0;
         for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
-            chain = fmaf(q[d],
-                         f == EK_KV_I16 ? (float)((const int16_t *)k)[d * EK_PAGE_TOKENS + slot]
-                                        : ek_kv_key(f, k, head_dim, d, slot),
-                         chain);
+            chain = fmaf(q[d], ek_kv_key_term(f, k, head_dim, d, slot), chain);
         s = d0 ? s + chain : chain;
     }
-    return f == EK_KV_I16 ? s * *ek_kv_token_scale(k, head_dim, slot) : s;
+    return s * ek_kv_term_scale(f, k, head_dim, slot);
 }
 
 static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
@@ -43,9 +41,7 @@ static void weights(ek_attn_leaf *leaf)
             e[j] = n - m < -125 ? 0.0f : ek_ldexp(p, n - m);
             lane[j % 16] += e[j];
         }
-        for (int apart = 8; apart > 0; apart /= 2)
-            for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
-        leaf->m[i] = m, leaf->l[i] = lane[0];
+        leaf->m[i] = m, leaf->l[i] = ek_add_lanes(lane);
     }
 }
 
@@ -57,21 +53,29 @@ static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
             for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
                 const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
                 int slot = j % EK_PAGE_TOKENS;
-                float e = leaf->e[i * EK_SEGMENT + j];
-                if (f == EK_KV_I16)
-                    o = fmaf(e * *ek_kv_token_scale(v, leaf->head_dim, slot),
-                             (float)((const int16_t *)v)[slot * leaf->head_dim + d], o);
-                else o = fmaf(e, ek_kv_value(f, v, leaf->head_dim, slot, d), o);
+                float e = leaf->e[i * EK_SEGMENT + j] * ek_kv_term_scale(f, v, leaf->head_dim, slot);
+                o = fmaf(e, ek_kv_value_term(f, v, leaf->head_dim, slot, d), o);
             }
             leaf->o[i * leaf->ldo + d] = o;
         }
 }
 
-EK_ATTN_FORMATS(EK_ATTN_KERNELS)
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    for (int i = 0; i < n; i++) b[i] = a[i] * fa + b[i] * fb;
+}
+
+static inline bool loads(ek_kv_format f)
+{
+    (void)f;
+    return true;
+}
+
+EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
-    *ops = (ek_attn_ops){EK_ATTN_FORMATS(EK_ATTN_ENTRIES).weights = weights};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);
 #else

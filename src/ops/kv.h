@@ -5,10 +5,10 @@
  * kind. Within a page a layer is a block; within a block each KV head has
  *     K  [head_dim][64]   element (d, slot): a score is a lane per key, d ascending
  *     V  [64][head_dim]   element (slot, d): an output is a lane per d, keys ascending
- * in the layer's formats; where 8 and 4 bits keep their scales: ops/kv_layout.h. A token is written
+ * in the layer's formats; where codes and scales lie in detail: ops/kv_codec.h. A token is written
  * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
  * never written hold anything; no kernel lets them reach an addition. The cache hands out page
- * tables, the model reads through them. */
+ * numbers, the executor owns the memory behind them, the model reads through a view. */
 #ifndef EK_OPS_KV_H
 #define EK_OPS_KV_H
 
@@ -17,21 +17,37 @@
 
 #include "base/err.h"
 
-enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512 };
+enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE = -1 };
 
-typedef enum ek_kv_format {
-    EK_KV_F32,
-    EK_KV_F16,
-    EK_KV_BF16,
-    EK_KV_I16,
-    EK_KV_Q8,
-    EK_KV_Q4,
-    EK_KV_FORMAT_COUNT
-} ek_kv_format;
+/* The formats, one row each. How a rule stores and reads an element: ops/kv_codec.h.
+ *
+ * X(id, name, rule, bits, group)
+ *   name   what `--kv` takes
+ *   rule   EK_KV_FLOAT      the element itself, in 32 bits
+ *          EK_KV_HALF       binary16, to nearest even, held at 65504
+ *          EK_KV_BFLOAT     bf16, to nearest even
+ *          EK_KV_TOKEN      signed codes c, one f32 scale s per token and head: s * c
+ *          EK_KV_SYMMETRIC  signed codes, one f16 scale per group: s * c
+ *          EK_KV_AFFINE     unsigned codes, f16 scale and bias per group: fma(s, c, b)
+ *   bits   of an element or of its code
+ *   group  neighbouring dims that share a scale; 0: no groups
+ * A row is a format everywhere: names, sizes, storing, the definition of attention, kernels, tests. An instruction
+ * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). */
+#define EK_KV_FORMATS(X)                 \
+    X(F32, "f32", EK_KV_FLOAT, 32, 0)    \
+    X(F16, "f16", EK_KV_HALF, 16, 0)     \
+    X(BF16, "bf16", EK_KV_BFLOAT, 16, 0) \
+    X(I16, "16", EK_KV_TOKEN, 16, 0)     \
+    X(Q8, "8", EK_KV_SYMMETRIC, 8, 32)   \
+    X(Q4, "4", EK_KV_AFFINE, 4, 32)
+
+#define EK_KV_ID(id, name, rule, bits, group) EK_KV_##id,
+typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_format;
+#undef EK_KV_ID
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* "16", "f16", "bf16", "f32", "8", "4" or "K:V"; EINVAL lists what there is. */
+/* The name of a row, or two of them as "K:V"; EINVAL lists what there is. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */
@@ -41,16 +57,31 @@ size_t ek_kv_block_bytes(ek_kv_format k, ek_kv_format v, int n_kv_heads, int hea
 size_t ek_kv_k_bytes(ek_kv_format k, int head_dim);
 size_t ek_kv_v_bytes(ek_kv_format v, int head_dim);
 
-/* One layer of one request. page[i] holds positions [64 i, 64 i + 64) or is NULL (not yet
- * taken, or given back by a sliding layer). */
+/* One layer of one request. page[i] is the number of the page that holds positions [64 i, 64 i + 64),
+ * or EK_NO_PAGE (not yet taken, or given back by a sliding layer). Numbers, not addresses: cache and
+ * plan need not know whose memory it is, and a device reads the same table. It costs attention one
+ * multiplication per page of a segment. */
 typedef struct ek_kv_view {
-    uint8_t *const *page;
-    size_t offset; /* of the layer's block in a page */
+    uint8_t *base; /* the layer's block in page 0 */
+    size_t stride; /* bytes from a page to the next */
+    const int32_t *page;
 } ek_kv_view;
+
+/* The layer's block for positions [64 i, 64 i + 64); NULL without a page. */
+static inline uint8_t *ek_kv_block(const ek_kv_view *view, int i)
+{
+    return view->page[i] == EK_NO_PAGE ? NULL : view->base + view->stride * (size_t)view->page[i];
+}
+
+/* The memory of all pages: page n of a kind begins at base[kind] + n * stride[kind], 64-byte aligned. */
+typedef struct ek_kv_memory {
+    uint8_t *base[EK_KIND_COUNT];
+    size_t stride[EK_KIND_COUNT];
+} ek_kv_memory;
 
 /* What the cache must know of a model: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {
-    size_t page_bytes[EK_KIND_COUNT]; /* 0: no layer of that kind owns keys */
+    size_t page_bytes[EK_KIND_COUNT]; /* a multiple of 64; 0: no layer of that kind owns keys */
     int sliding_window;
 } ek_kv_layout;
 

@@ -1,144 +1,159 @@
 /* Writing keys and values: a token is quantised alone and once (contract: ops/kv.h). */
-#include <string.h>
+#include <stdbool.h>
 
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 
-static const float f16_most = 65504.0f;
+static const float f16_max = 65504.0f;
 
-static float clamp(float x, float least, float most)
+static float clamp(float x, float min, float max)
 {
-    return x > least ? x < most ? x : most : least; /* NaN: least */
+    return x > min ? x < max ? x : max : min; /* NaN: min */
 }
 
 /* Keys and values are normed, so they fit; what does not is held at the largest, never infinite. */
 static ek_f16 to_f16(float x)
 {
-    return ek_f32_f16(clamp(x, -f16_most, f16_most));
+    return ek_f32_f16(clamp(x, -f16_max, f16_max));
 }
 
-/* A token of a head, symmetric: s = amax / 32767, c = rne(x / s), 0 if s = 0; returns s. step is
- * between codes of one token. */
-static float quantize16(const float *x, int n, int16_t *code, int step)
+static float max_abs(const float *x, int n)
 {
-    float most = 0;
-    for (int i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    float s = most / 32767.0f;
-    for (int i = 0; i < n; i++) code[i * step] = s > 0 ? (int16_t)clamp(rintf(x[i] / s), -32767, 32767) : 0;
-    return s;
+    float max = 0;
+    for (int i = 0; i < n; i++) max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    return max;
+}
+
+/* The largest code of a symmetric format. */
+static float max_code(ek_kv_format f)
+{
+    return (float)((1 << (ek_kv_codecs[f].bits - 1)) - 1);
+}
+
+/* c = rne(x / s), 0 if s = 0. */
+static void symmetric_codes(ek_kv_format f, const float *x, int n, float s, int *code)
+{
+    for (int i = 0; i < n; i++) code[i] = s > 0 ? (int)clamp(rintf(x[i] / s), -max_code(f), max_code(f)) : 0;
 }
 
 /* The smallest f16 >= x >= 0, so that no code exceeds 127. */
 static ek_f16 f16_up(float x)
 {
-    ek_f16 h = ek_f32_f16(clamp(x, 0, f16_most));
+    ek_f16 h = ek_f32_f16(clamp(x, 0, f16_max));
     return ek_f16_f32(h) < x && h < 0x7bff ? (ek_f16)(h + 1) : h;
 }
 
-/* n <= 32 elements, symmetric: s = amax / 127 rounded up to f16, c = rne(x / s). */
-static void quantize8(const float *x, int n, int8_t *code, ek_f16 *scale)
+/* A group by MLX's affine rule: the end of larger magnitude is the bias, the other end decides the scale, and the
+ * grid is moved so that 0 is on it. Codes are taken with the scale and bias as stored. */
+static void affine_codes(ek_kv_format f, const float *x, int n, ek_f16 *scale, ek_f16 *bias, int *code)
 {
-    float most = 0;
-    for (int i = 0; i < n; i++) most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    *scale = f16_up(most / 127.0f);
-    float s = ek_f16_f32(*scale);
-    for (int i = 0; i < n; i++) code[i] = s > 0 ? (int8_t)clamp(rintf(x[i] / s), -127, 127) : 0;
-}
-
-/* n <= 32 elements by MLX's affine rule: the end of larger magnitude is the bias, the other end
- * decides the scale, and the grid is moved so that 0 is on it. Codes are taken with the scale and
- * bias as stored. */
-static void quantize4(const float *x, int n, uint8_t *code, ek_f16 *scale, ek_f16 *bias)
-{
-    float least = x[0], most = x[0];
+    float min = x[0], max = x[0], codes = (float)((1 << ek_kv_codecs[f].bits) - 1);
     for (int i = 1; i < n; i++) {
-        least = x[i] < least ? x[i] : least;
-        most = x[i] > most ? x[i] : most;
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
     }
-    int low = fabsf(least) > fabsf(most);
-    float s = (most - least) / 15.0f, edge = low ? least : most;
+    int low = fabsf(min) > fabsf(max);
+    float s = (max - min) / codes, edge = low ? min : max;
     s = s > 1e-7f ? s : 1e-7f;
     s = low ? s : -s;
     float steps = rintf(edge / s);
-    *scale = ek_f32_f16(clamp(steps != 0 ? edge / steps : s, -f16_most, f16_most));
-    *bias = ek_f32_f16(clamp(steps != 0 ? edge : 0, -f16_most, f16_most));
+    *scale = ek_f32_f16(clamp(steps != 0 ? edge / steps : s, -f16_max, f16_max));
+    *bias = ek_f32_f16(clamp(steps != 0 ? edge : 0, -f16_max, f16_max));
     float sf = ek_f16_f32(*scale), bf = ek_f16_f32(*bias);
-    for (int i = 0; i < n; i++) code[i] = (uint8_t)clamp(rintf((x[i] - bf) / sf), 0, 15);
+    for (int i = 0; i < n; i++) code[i] = (int)clamp(rintf((x[i] - bf) / sf), 0, codes);
 }
 
-static int group_size(int dim, int d)
+/* A token, or a group of one, becomes codes; writes its scale (f32 for EK_KV_TOKEN, f16 else) and bias, if any. */
+static void quantise(ek_kv_format f, const float *x, int n, void *scale, int dim, int *code)
 {
-    return dim - d < EK_KV_GROUP ? dim - d : EK_KV_GROUP;
-}
-
-static void store_k(ek_kv_format f, int dim, uint8_t *at, int slot, const float *k)
-{
-    if (f == EK_KV_F32) {
-        for (int d = 0; d < dim; d++) ((float *)at)[d * EK_PAGE_TOKENS + slot] = k[d];
-        return;
-    }
-    if (f == EK_KV_F16) {
-        for (int d = 0; d < dim; d++) ((ek_f16 *)at)[d * EK_PAGE_TOKENS + slot] = to_f16(k[d]);
-        return;
-    }
-    if (f == EK_KV_BF16) {
-        for (int d = 0; d < dim; d++) ((ek_bf16 *)at)[d * EK_PAGE_TOKENS + slot] = ek_f32_bf16(k[d]);
-        return;
-    }
-    if (f == EK_KV_I16) {
-        float s = quantize16(k, dim, (int16_t *)at + slot, EK_PAGE_TOKENS);
-        *(float *)ek_kv_token_scale(at, dim, slot) = s;
-        return;
-    }
-    ek_f16 *scale = (ek_f16 *)(at + ek_kv_k_codes(f, dim)) + slot, *bias = scale + ek_kv_scales(dim) / sizeof *bias;
-    for (int d = 0; d < dim; d += EK_KV_GROUP, scale += EK_PAGE_TOKENS, bias += EK_PAGE_TOKENS) {
-        int n = group_size(dim, d);
-        uint8_t code[EK_KV_GROUP] = {0};
-        if (f == EK_KV_Q8) quantize8(k + d, n, (int8_t *)code, scale);
-        else quantize4(k + d, n, code, scale, bias);
-        for (int i = 0; i < n && f == EK_KV_Q8; i++) at[(d + i) * EK_PAGE_TOKENS + slot] = code[i];
-        for (int i = 0; i < n && f == EK_KV_Q4; i += 2)
-            at[(d + i) / 2 * EK_PAGE_TOKENS + slot] = (uint8_t)(code[i] | code[i + 1] << 4);
+    ek_f16 *half = scale;
+    float s;
+    switch (ek_kv_codecs[f].rule) {
+    case EK_KV_TOKEN:
+        *(float *)scale = s = max_abs(x, n) / max_code(f);
+        symmetric_codes(f, x, n, s, code);
+        break;
+    case EK_KV_SYMMETRIC: /* rounded up, so that no code exceeds the largest */
+        *half = f16_up(max_abs(x, n) / max_code(f));
+        symmetric_codes(f, x, n, ek_f16_f32(*half), code);
+        break;
+    default: affine_codes(f, x, n, half, half + ek_kv_scales(f, dim) / sizeof *half, code);
     }
 }
 
-static void store_v(ek_kv_format f, int dim, uint8_t *at, int slot, const float *v)
+/* A number of at least 8 bits: an element, or its code. */
+static void put(ek_kv_format f, uint8_t *part, size_t at, float x, int code)
 {
-    if (f == EK_KV_F32) {
-        memcpy((float *)at + slot * dim, v, sizeof *v * (size_t)dim);
-        return;
-    }
-    if (f == EK_KV_F16) {
-        for (int d = 0; d < dim; d++) ((ek_f16 *)at)[slot * dim + d] = to_f16(v[d]);
-        return;
-    }
-    if (f == EK_KV_BF16) {
-        for (int d = 0; d < dim; d++) ((ek_bf16 *)at)[slot * dim + d] = ek_f32_bf16(v[d]);
-        return;
-    }
-    if (f == EK_KV_I16) {
-        float s = quantize16(v, dim, (int16_t *)at + slot * dim, 1);
-        *(float *)ek_kv_token_scale(at, dim, slot) = s;
-        return;
-    }
-    size_t groups = ek_kv_groups(dim);
-    ek_f16 *scale = (ek_f16 *)(at + ek_kv_v_codes(f, dim)) + (size_t)slot * groups;
-    ek_f16 *bias = scale + ek_kv_scales(dim) / sizeof *bias;
-    for (int d = 0; d < dim; d += EK_KV_GROUP, scale++, bias++) {
-        int n = group_size(dim, d);
-        if (f == EK_KV_Q8) {
-            quantize8(v + d, n, (int8_t *)at + slot * dim + d, scale);
-            continue;
-        }
-        uint8_t code[EK_KV_GROUP] = {0};
-        quantize4(v + d, n, code, scale, bias);
-        uint8_t *to = at + ((size_t)slot * groups + (size_t)d / EK_KV_GROUP) * EK_KV_GROUP_BYTES;
-        for (int i = 0; i < EK_KV_GROUP_BYTES; i++) to[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+    switch (ek_kv_codecs[f].rule) {
+    case EK_KV_FLOAT: ((float *)part)[at] = x; break;
+    case EK_KV_HALF: ((ek_f16 *)part)[at] = to_f16(x); break;
+    case EK_KV_BFLOAT: ((ek_bf16 *)part)[at] = ek_f32_bf16(x); break;
+    case EK_KV_TOKEN: ((int16_t *)part)[at] = (int16_t)code; break;
+    default: ((int8_t *)part)[at] = (int8_t)code;
     }
 }
+
+/* Dims from d that share a scale: a group, or the whole token. */
+static int scale_dims(ek_kv_format f, int dim, int d)
+{
+    int group = ek_kv_codecs[f].group;
+    return group && group < dim - d ? group : dim - d;
+}
+
+/* With f constant, so that no element asks for its format. */
+#define ALWAYS static inline __attribute__((always_inline))
+
+ALWAYS bool has_codes(const ek_kv_format f)
+{
+    return ek_kv_codecs[f].rule >= EK_KV_TOKEN;
+}
+
+ALWAYS void store_k(const ek_kv_format f, int dim, uint8_t *part, int slot, const float *k)
+{
+    int code[EK_MAX_HEAD_DIM] = {0};
+    for (int d = 0; has_codes(f) && d < dim; d += scale_dims(f, dim, d)) {
+        const bool token = ek_kv_codecs[f].rule == EK_KV_TOKEN;
+        const void *scale = token ? (const void *)ek_kv_token_scale(f, part, dim, slot)
+                                  : (const void *)ek_kv_k_scale(f, part, dim, d, slot);
+        quantise(f, k + d, scale_dims(f, dim, d), (void *)scale, dim, code + d);
+    }
+    for (int d = 0; d < dim; d++)
+        if (ek_kv_codecs[f].bits < 8) ek_kv_put_code(part, ek_kv_k_nibble(d, slot), code[d]);
+        else put(f, part, (size_t)d * EK_PAGE_TOKENS + (size_t)slot, k[d], code[d]);
+}
+
+/* What pads the last group of codes that share bytes becomes code 0. */
+ALWAYS void store_v(const ek_kv_format f, int dim, uint8_t *part, int slot, const float *v)
+{
+    int code[EK_MAX_HEAD_DIM] = {0}, padded = (int)ek_kv_groups(f, dim) * ek_kv_codecs[f].group;
+    for (int d = 0; has_codes(f) && d < dim; d += scale_dims(f, dim, d)) {
+        const bool token = ek_kv_codecs[f].rule == EK_KV_TOKEN;
+        const void *scale = token ? (const void *)ek_kv_token_scale(f, part, dim, slot)
+                                  : (const void *)ek_kv_v_scale(f, part, dim, slot, d);
+        quantise(f, v + d, scale_dims(f, dim, d), (void *)scale, dim, code + d);
+    }
+    if (ek_kv_codecs[f].bits < 8) {
+        for (int d = 0; d < padded; d++) ek_kv_put_code(part, ek_kv_v_nibble(f, dim, slot, d), code[d]);
+        return;
+    }
+    for (int d = 0; d < dim; d++) put(f, part, (size_t)slot * (size_t)dim + (size_t)d, v[d], code[d]);
+}
+
+#define STORE_K(id, name, rule, bits, group)     \
+    case EK_KV_##id:                             \
+        store_k(EK_KV_##id, dim, k_at, slot, k); \
+        break;
+#define STORE_V(id, name, rule, bits, group) \
+    case EK_KV_##id: store_v(EK_KV_##id, dim, v_at, slot, v); break;
 
 void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t *k_at, uint8_t *v_at, int slot,
                  const float *k, const float *v)
 {
-    store_k(k_format, dim, k_at, slot, k);
-    store_v(v_format, dim, v_at, slot, v);
+    switch (k_format) {
+        EK_KV_FORMATS(STORE_K)
+    default: EK_ASSERT(k_format < EK_KV_FORMAT_COUNT);
+    }
+    switch (v_format) {
+        EK_KV_FORMATS(STORE_V)
+    default: EK_ASSERT(v_format < EK_KV_FORMAT_COUNT);
+    }
 }

@@ -60,14 +60,6 @@ static void run_bf16(const ek_linear *w, const ek_acts *x, int r0, int r1, float
     run_f(w, x, r0, r1, y, ldy, p0, p1, bf16_at);
 }
 
-/* c of output o at position k of a group. */
-static inline int code(const ek_linear *w, const uint8_t *group, int o, int k)
-{
-    int quad = k / 4, at = o * 4 + k % 4;
-    if (w->form == EK_W_Q8) return group[quad * 64 + at] - 128;
-    return (group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - 8;
-}
-
 static float output_q(const ek_linear *w, const uint8_t *panel, int o, const ek_acts *x, int r)
 {
     load_fn *load = w->scale_dtype == EK_BF16 ? bf16_at : f32_at;
@@ -80,7 +72,8 @@ static float output_q(const ek_linear *w, const uint8_t *panel, int o, const ek_
             const uint8_t *group = panel + (size_t)(k / w->group) * group_bytes;
             float s = load(group + code_bytes, o);
             int32_t dot = 0;
-            for (int i = k; i < k + w->a_group; i++) dot += code(w, group, o, i % w->group) * ek_acts_code(x, r, i);
+            for (int i = k; i < k + w->a_group; i++)
+                dot += ek_linear_code(w, group, o, i % w->group) * ek_acts_code(x, r, i);
             a1 = fmaf(s * (float)dot, sx[k / w->a_group], a1);
             if (!w->biased) continue;
             float centre = fmaf((float)w->zero, s, load(group + code_bytes, EK_PANEL + o));
@@ -152,57 +145,41 @@ static ek_err check_shape(int n, int k)
     return EK_OK;
 }
 
-static void finish(ek_linear *w, unsigned cpu, size_t panel_bytes)
+ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_type *type)
 {
     ek_linear_ops ops;
+    EK_TRY(check_shape(n, k));
+    if (k % type->block != 0)
+        return ek_fail(EK_EINVAL, "a %d x %d matrix does not divide into groups of %d inputs", n, k, type->block);
+    *w = (ek_linear){.form = type->form, .n = n, .k = k, .n_panels = (n + EK_PANEL - 1) / EK_PANEL};
+    if (ek_wform_is_q(type->form)) {
+        if (type->group != 32 && type->group != 64 && type->group != 128)
+            return ek_fail(EK_EUNSUPPORTED, "%s weights share a scale per %d; there are kernels for 32, 64 and 128",
+                           type->name, type->group);
+        w->group = type->group, w->a_group = type->group == 32 ? 32 : 64, w->limbs = 1;
+        w->bits = type->bits, w->zero = type->zero, w->biased = type->biased, w->scale_dtype = type->scale_dtype;
+        w->panel_bytes = (size_t)(k / w->group) * ek_linear_group_bytes(w);
+    } else {
+        w->panel_bytes = ((size_t)k * EK_PANEL * (type->form == EK_W_F32 ? 4 : 2) + 63) / 64 * 64;
+    }
+    w->bytes = (size_t)w->n_panels * w->panel_bytes;
     ek_linear_init(&ops, cpu);
-    w->n_panels = (w->n + EK_PANEL - 1) / EK_PANEL;
-    w->panel_bytes = panel_bytes;
-    w->bytes = (size_t)w->n_panels * panel_bytes;
     w->run = ops.run[w->form];
-}
-
-ek_err ek_linear_plan_float(ek_linear *w, unsigned cpu, int n, int k, ek_wform form)
-{
-    EK_TRY(check_shape(n, k));
-    if (form != EK_W_F32 && form != EK_W_F16 && form != EK_W_BF16)
-        return ek_fail(EK_EINVAL, "weight form %d of a %d x %d matrix is not a float form", (int)form, n, k);
-    *w = (ek_linear){.form = form, .n = n, .k = k};
-    finish(w, cpu, ((size_t)k * EK_PANEL * (form == EK_W_F32 ? 4 : 2) + 63) / 64 * 64);
     return EK_OK;
 }
 
-ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits, int group, ek_dtype scale_dtype,
-                             bool biased)
+ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts)
 {
-    EK_TRY(check_shape(n, k));
-    if (bits < 2 || bits > 8 || bits == 7)
-        return ek_fail(EK_EINVAL, "%d-bit weights of a %d x %d matrix; 2, 3, 4, 5, 6 and 8 are possible", bits, n, k);
-    if (group != 32 && group != 64 && group != 128)
-        return ek_fail(EK_EINVAL, "group %d of a %d x %d matrix; 32, 64 and 128 are possible", group, n, k);
-    if (k % group != 0)
-        return ek_fail(EK_EINVAL, "a %d x %d matrix does not divide into groups of %d inputs", n, k, group);
-    if (scale_dtype != EK_BF16 && scale_dtype != EK_F16 && scale_dtype != EK_F32)
-        return ek_fail(EK_EINVAL, "scales of a %d x %d matrix are neither BF16, F16 nor F32", n, k);
-    *w = (ek_linear){.form = bits <= 4 ? EK_W_Q4 : EK_W_Q8,
-                     .n = n,
-                     .k = k,
-                     .group = group,
-                     .a_group = group == 32 ? 32 : 64,
-                     .bits = bits,
-                     .zero = 1 << (bits - 1),
-                     .limbs = 1,
-                     .biased = biased,
-                     .scale_dtype = scale_dtype == EK_BF16 ? EK_BF16 : EK_F32};
-    finish(w, cpu, (size_t)(k / group) * ek_linear_group_bytes(w));
-    return EK_OK;
-}
-
-ek_err ek_linear_set_limbs(ek_linear *w, int limbs)
-{
-    if (!ek_wform_is_q(w->form) || limbs < 1 || limbs > 2)
-        return ek_fail(EK_EINVAL, "%d activation limbs for form %d of a %d x %d matrix; quantised forms take 1 or 2",
-                       limbs, (int)w->form, w->n, w->k);
-    w->limbs = limbs;
+    if (!ek_wform_is_q(w->form))
+        return ek_fail(EK_EINVAL, "quantised activations for form %d of a %d x %d matrix, which takes floats",
+                       (int)w->form, w->n, w->k);
+    if (acts.limbs < 1 || acts.limbs > 2)
+        return ek_fail(EK_EINVAL, "%d activation limbs for a %d x %d matrix; there are 1 and 2", acts.limbs, w->n,
+                       w->k);
+    if ((acts.group != 32 && acts.group != 64) || w->group % acts.group != 0)
+        return ek_fail(EK_EINVAL, "activations in groups of %d for weights in groups of %d; there are 32 and 64",
+                       acts.group, w->group);
+    w->limbs = acts.limbs;
+    w->a_group = acts.group;
     return EK_OK;
 }

@@ -26,11 +26,10 @@
 
 #include "base/err.h"
 #include "base/pool.h"
+#include "ops/weight_type.h"
 #include "tensor/dtype.h"
 
 enum { EK_PANEL = 16, EK_KBLOCK = 256, EK_LINEAR_MAX = 1 << 24 /* of n and of k */ };
-
-typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_WFORM_COUNT } ek_wform;
 
 struct ek_acts;
 typedef struct ek_linear ek_linear;
@@ -39,7 +38,7 @@ typedef struct ek_linear ek_linear;
 typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
                           int p1);
 
-/* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan_*, memory by the caller.
+/* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan, memory by the caller.
  * The bytes of a panel: ops/linear_layout.h. */
 struct ek_linear {
     ek_wform form;
@@ -58,30 +57,28 @@ struct ek_linear {
     ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
 };
 
-/* Lays out an n x k matrix; data stays NULL. Q: bits <= 4 become Q4, others Q8; F16 scales
- * are kept as F32. EINVAL with both shapes where the format cannot hold it (k % group,
- * unknown bits or group, n or k outside [1, EK_LINEAR_MAX]). */
-ek_err ek_linear_plan_float(ek_linear *w, unsigned cpu, int n, int k, ek_wform form);
-ek_err ek_linear_plan_affine(ek_linear *w, unsigned cpu, int n, int k, int bits, int group, ek_dtype scale_dtype,
-                             bool biased);
-/* The activations this matrix is multiplied with: part of the definition of its product, so
- * set once, after the plan. EINVAL unless Form Q and 1 or 2. What each costs of a model's
- * answer: docs/NUMERICS.md 10. */
-ek_err ek_linear_set_limbs(ek_linear *w, int limbs);
+/* How the rows of x are quantised for a matrix of Form Q: part of the definition of its product.
+ * A Form F matrix has neither. The policy of a model: model/role.h. */
+typedef struct ek_act_form {
+    int limbs; /* int8 limbs of an activation: 1 or 2 */
+    int group; /* activations that share a scale: 32 or 64, at most the weights' group */
+} ek_act_form;
 
-/* Packs rows [row, row + n_rows) of w, from a checkpoint's bytes at any alignment. Rows may be
- * packed in any order, and by several threads that split at multiples of 16; the call that
- * packs row n - 1 also zeroes the outputs past n. A conversion that would round is EINVAL.
- *   float   src is n_rows x k of src_dtype (F32, F16, BF16)
- *   affine  MLX packing: a row of codes is k * bits / 8 bytes, one little-endian bit string;
- *           scales and biases n_rows x k / group of scale_dtype; biases NULL if not biased
- *   widened the same source into a matrix of form F32: fma(s, (float)u, b), or s * (float)c
- *           without biases: for models that run without quantised activations */
-ek_err ek_linear_pack_float(ek_linear *w, int row, int n_rows, const void *src, ek_dtype src_dtype);
-ek_err ek_linear_pack_affine(ek_linear *w, int row, int n_rows, const void *codes, const void *scales,
-                             const void *biases, ek_dtype scale_dtype);
-ek_err ek_linear_pack_widened(ek_linear *w, int row, int n_rows, const void *codes, const void *scales,
-                              const void *biases, ek_dtype scale_dtype, int bits, int group);
+/* Lays out an n x k matrix of a type; data stays NULL. Activations of one limb, in groups of 32
+ * for weights in groups of 32, else 64. EINVAL with both shapes where the type cannot hold it
+ * (k is not whole blocks, n or k outside [1, EK_LINEAR_MAX]), EUNSUPPORTED for a group that has no
+ * kernel; such a type can still be planned as F32 and packed widened. */
+ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_type *type);
+/* Other activations than the plan's; set once, after the plan. EINVAL unless Form Q and possible
+ * for it. What each costs of a model's answer: docs/NUMERICS.md 10. */
+ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
+
+/* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by
+ * several threads that split at multiples of 16; the call that packs row n - 1 also zeroes the
+ * outputs past n. A matrix of form F32 takes every type, widened as ek_weight_row does (for models
+ * that run without quantised activations); others take the type they were planned for. EINVAL
+ * where a conversion would round or the rows do not fit. */
+ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src);
 
 /* out[0..k) = row of w as the formula sees it: Form F the value, Form Q fma(s, (float)u, b)
  * with the unsigned code u, or s * (float)c if not biased. */
@@ -142,8 +139,6 @@ void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 
 /* All rows, as w reads them; nothing to do for Form F, or when they already are like that. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
-/* The same by the group alone, one limb. */
-void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group);
 
 /* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it
  * and it is not. y has ldy >= n elements a row; exactly n elements a row are written. */
@@ -161,9 +156,5 @@ typedef struct ek_linear_job {
     int tasks, panels, rows; /* written by ek_linear_run: tasks up to here, and their size */
 } ek_linear_job;
 void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job);
-
-/* The same for matrices that all read x; n <= 8. */
-void ek_linear_forward_many(const ek_linear_ops *ops, ek_pool *pool, int n, const ek_linear *const *w, ek_acts *x,
-                            float *const *y, const ptrdiff_t *ldy);
 
 #endif

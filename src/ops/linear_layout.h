@@ -38,4 +38,19 @@ static inline int ek_linear_stored_zero(const ek_linear *w)
     return w->form == EK_W_Q4 ? 8 : 128;
 }
 
+/* The centred code c of output o at position k of a group. */
+static inline int ek_linear_code(const ek_linear *w, const uint8_t *group, int o, int k)
+{
+    int quad = k / 4, at = o * 4 + k % 4;
+    if (w->form == EK_W_Q8) return group[quad * 64 + at] - 128;
+    return (group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - 8;
+}
+
+/* Scale o of a group, o < 16; biases follow at 16. */
+static inline float ek_linear_scale(const ek_linear *w, const uint8_t *group, int o)
+{
+    const uint8_t *at = group + ek_linear_code_bytes(w);
+    return w->scale_dtype == EK_BF16 ? ek_bf16_f32(((const ek_bf16 *)at)[o]) : ((const float *)at)[o];
+}
+
 #endif

@@ -78,15 +78,10 @@ void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, c
     quantize(ops, pool, a, w->a_group, w->limbs);
 }
 
-void ek_acts_quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group)
-{
-    quantize(ops, pool, a, a_group, 1);
-}
-
 /* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
  * should last long against the cost of taking one and short against the whole, so that threads
  * finish together. */
-enum { TASK_BYTES = 48 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_A_THREAD = 8 };
+enum { TASK_BYTES = 48 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_PER_THREAD = 8 };
 
 static int at_least_1(size_t n)
 {
@@ -105,7 +100,7 @@ static int plan_tasks(ek_linear_job *job, int before, int threads)
     int row_tasks = ceil_div(job->x->rows, TASK_ROWS);
     job->rows = ceil_div(job->x->rows, row_tasks);
     int by_bytes = at_least_1((job->rows <= FEW_ROWS ? TASK_BYTES : TASK_BYTES_ROWS) / w->panel_bytes);
-    int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_A_THREAD)));
+    int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_PER_THREAD)));
     job->panels = by_bytes < by_threads ? by_bytes : by_threads;
     return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
 }
@@ -163,13 +158,4 @@ void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear 
 {
     ek_linear_job job = {.w = w, .x = x, .y = y, .ldy = ldy};
     ek_linear_run(ops, pool, 1, &job);
-}
-
-void ek_linear_forward_many(const ek_linear_ops *ops, ek_pool *pool, int n, const ek_linear *const *w, ek_acts *x,
-                            float *const *y, const ptrdiff_t *ldy)
-{
-    ek_linear_job job[8];
-    EK_ASSERT(n <= (int)(sizeof job / sizeof *job));
-    for (int i = 0; i < n; i++) job[i] = (ek_linear_job){.w = w[i], .x = x, .y = y[i], .ldy = ldy[i]};
-    ek_linear_run(ops, pool, n, job);
 }

@@ -6,22 +6,15 @@
 #include "ops/math.h"
 #include "ops/tree.h"
 
-enum { LANES = 16, BLOCK = 256 };
-
-static float add_lanes(float *lane)
-{
-    for (int apart = LANES / 2; apart > 0; apart /= 2)
-        for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
-    return lane[0];
-}
+enum { BLOCK = 256 };
 
 static float sum_squares(const float *x, int n)
 {
     ek_tree tree = {.count = 0};
     for (int b = 0; b < n; b += BLOCK) {
-        float lane[LANES] = {0};
-        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % LANES] = fmaf(x[i], x[i], lane[i % LANES]);
-        ek_tree_push(&tree, add_lanes(lane));
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] = fmaf(x[i], x[i], lane[i % EK_LANES]);
+        ek_tree_push(&tree, ek_add_lanes(lane));
     }
     return ek_tree_sum(&tree);
 }
@@ -30,9 +23,9 @@ static float sum(const float *x, int n)
 {
     ek_tree tree = {.count = 0};
     for (int b = 0; b < n; b += BLOCK) {
-        float lane[LANES] = {0};
-        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % LANES] += x[i];
-        ek_tree_push(&tree, add_lanes(lane));
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] += x[i];
+        ek_tree_push(&tree, ek_add_lanes(lane));
     }
     return ek_tree_sum(&tree);
 }
@@ -88,15 +81,26 @@ static void add_scale(float *y, const float *a, const float *b, float s, int n)
 static int argmax(const float *x, int n)
 {
     int best = 0;
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (int i = 0; i < n; i++)
-        if (x[i] > most) most = x[i], best = i;
+        if (x[i] > max) max = x[i], best = i;
     return best;
+}
+
+static float sum_exp(const float *x, int n, float top)
+{
+    ek_tree tree = {.count = 0};
+    for (int b = 0; b < n; b += BLOCK) {
+        float lane[EK_LANES] = {0};
+        for (int i = b; i < n && i < b + BLOCK; i++) lane[i % EK_LANES] += ek_exp(x[i] - top);
+        ek_tree_push(&tree, ek_add_lanes(lane));
+    }
+    return ek_tree_sum(&tree);
 }
 
 void ek_row_init(ek_row_ops *ops, unsigned cpu)
 {
-    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax};
+    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax, sum_exp};
 #if defined(__x86_64__)
     ek_row_init_x86(ops, cpu);
 #else
@@ -106,8 +110,8 @@ void ek_row_init(ek_row_ops *ops, unsigned cpu)
 
 void ek_softmax(float *prob, const float *x, int n)
 {
-    float most = x[argmax(x, n)];
-    for (int i = 0; i < n; i++) prob[i] = ek_exp(x[i] - most);
+    const float max = x[argmax(x, n)];
+    for (int i = 0; i < n; i++) prob[i] = ek_exp(x[i] - max);
     float total = sum(prob, n);
     for (int i = 0; i < n; i++) prob[i] /= total;
 }

@@ -1,5 +1,5 @@
-/* Row-wise operators: norms, rotation, gates, sums. Rows are independent; every function
- * here gives a row the same bits in any company. Pointers may have any stride; f32.
+/* Row-wise operators: norms, rotation, gates, sums. Rows are independent: the bits of a
+ * row depend on nothing but that row. Pointers may have any stride; f32.
  *
  * Sum over one row: blocks of 256 elements from 0; lane l of 16 takes elements l, l + 16, …
  * in ascending order (a_l = fma(x, x, a_l) for squares, a_l + x for plain sums), lanes are
@@ -30,6 +30,9 @@ typedef struct ek_row_ops {
     void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
     /* index of the largest, ties to the lowest index; NaN never wins; 0 if there is none */
     int (*argmax)(const float *x, int n);
+    /* sum of exp(x[i] - top) over a row, what top-p without top-k compares with: ek_exp of each
+     * difference, added as the plain sum above. x[i] <= top; -inf adds +0. */
+    float (*sum_exp)(const float *x, int n, float top);
 } ek_row_ops;
 
 void ek_row_init(ek_row_ops *ops, unsigned cpu);

@@ -39,23 +39,6 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
     run_library(arg);
 }
 
-void ek_http_wake(ek_exchange *x)
-{
-    if (!x->suspended) return;
-    x->suspended = false;
-    MHD_resume_connection(x->conn->mhd);
-    struct timeval now = {0, 0};
-    event_add(x->http->again, &now);
-}
-
-void ek_http_kill(ek_conn *c)
-{
-    shutdown(c->fd, SHUT_RDWR);
-    if (!c->x) return;
-    c->x->cut = true;
-    ek_http_wake(c->x); /* a suspended connection is looked at by nobody */
-}
-
 /* --- requests come in --- */
 
 static void refuse(ek_exchange *x, int status, const char *text)
@@ -94,7 +77,7 @@ static void dispatch(ek_exchange *x)
         return;
     }
     ek_buf b = {0};
-    s->error(&b, x->refusal_status, x->refusal);
+    s->error(s->arg, &b, x->path, x->refusal_status, x->refusal);
     ek_exchange_header(x, "connection", "close");
     ek_exchange_reply(x, x->refusal_status, "application/json", ek_buf_text(&b), b.len);
     ek_buf_fini(&b);
@@ -167,24 +150,6 @@ static uint64_t bytes_received(int fd)
     struct tcp_info info = {0};
     socklen_t n = sizeof info;
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) ? 0 : info.tcpi_bytes_received;
-}
-
-void ek_exchange_free(ek_exchange *x)
-{
-    ek_http *s = x->http;
-    if (x->dispatched) s->n_busy--;
-    s->body_bytes -= x->body_counted;
-    for (int i = 0; i < x->n_headers; i++) {
-        free(x->header[i].name);
-        free(x->header[i].value);
-    }
-    free(x->header);
-    free(x->method);
-    free(x->path);
-    ek_buf_fini(&x->body);
-    ek_buf_fini(&x->out);
-    if (x->response) MHD_destroy_response(x->response);
-    free(x);
 }
 
 static void on_completed(void *arg, struct MHD_Connection *mhd, void **slot, enum MHD_RequestTerminationCode how)

@@ -34,8 +34,9 @@ typedef struct ek_span {
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */
 typedef void ek_handler_fn(void *arg, ek_exchange *x);
-/* Writes the body of an error found below the handler (limits), so that errors have one shape. */
-typedef void ek_http_error_fn(ek_buf *out, int status, const char *text);
+/* Writes the body of an error found below the handler (limits), so that the errors of a path have one
+ * shape. */
+typedef void ek_http_error_fn(void *arg, ek_buf *out, const char *path, int status, const char *text);
 
 /* EIO: cannot listen there. */
 ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,

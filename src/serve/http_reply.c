@@ -78,13 +78,6 @@ static void add_headers(ek_exchange *x, const char *type)
     for (int i = 0; i < x->n_headers; i++) MHD_add_response_header(x->response, x->header[i].name, x->header[i].value);
 }
 
-enum MHD_Result ek_exchange_queue(ek_exchange *x)
-{
-    if (x->queued) return MHD_YES;
-    x->queued = true;
-    return MHD_queue_response(x->conn->mhd, (unsigned)x->status, x->response);
-}
-
 /* Now if the connection waits for it, else when the handler returns to the library. */
 static void queue_soon(ek_exchange *x)
 {

@@ -1,4 +1,4 @@
-/* Connections and exchanges as http.c and http_reply.c share them. */
+/* Connections and exchanges, for http.c (requests), http_reply.c (replies) and http_conn.c, which both use. */
 #ifndef EK_SERVE_HTTP_STATE_H
 #define EK_SERVE_HTTP_STATE_H
 
@@ -19,6 +19,7 @@ typedef struct ek_conn {
     bool fresh;            /* no request was read yet */
 } ek_conn;
 
+/* Of a reply. */
 struct reply_header {
     char *name, *value;
 };
@@ -65,6 +66,7 @@ void ek_http_wake(ek_exchange *x);
 /* Ends a connection whatever it is doing; its exchange hears of it from the library. */
 void ek_http_kill(ek_conn *c);
 void ek_exchange_free(ek_exchange *x);
+/* Hands the reply to the library, once. */
 enum MHD_Result ek_exchange_queue(ek_exchange *x);
 
 #endif

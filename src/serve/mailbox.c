@@ -11,7 +11,7 @@
 #include "base/buf.h"
 
 typedef struct pile {
-    ek_mail *v;
+    ek_turn_news *v; /* text is owned */
     size_t n, cap;
 } pile;
 
@@ -22,7 +22,6 @@ struct ek_mailbox {
     int fd;
     struct event *wake;
     ek_mail_fn *fn;
-    void *arg;
 };
 
 void ek_mailbox_deliver(ek_mailbox *b)
@@ -34,8 +33,8 @@ void ek_mailbox_deliver(ek_mailbox *b)
     b->out = (pile){0};
     pthread_mutex_unlock(&b->lock);
     for (size_t i = 0; i < got.n; i++) {
-        b->fn(b->arg, &got.v[i]);
-        free(got.v[i].text);
+        b->fn(&got.v[i]);
+        free((char *)(uintptr_t)got.v[i].text);
     }
     got.n = 0;
     pthread_mutex_lock(&b->lock);
@@ -53,21 +52,24 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     ek_mailbox_deliver(arg);
 }
 
-void ek_mailbox_post(ek_mailbox *b, const ek_mail *m)
+void ek_mailbox_post(void *box, const ek_turn_news *news)
 {
+    ek_mailbox *b = box;
+    ek_turn_news copy = *news;
+    if (news->text) copy.text = ek_strdup(news->text);
     pthread_mutex_lock(&b->lock);
     bool first = b->in.n == 0;
     if (b->in.n == b->in.cap) {
         b->in.cap = b->in.cap ? 2 * b->in.cap : 256;
         b->in.v = ek_realloc(b->in.v, b->in.cap * sizeof *b->in.v);
     }
-    b->in.v[b->in.n++] = *m;
+    b->in.v[b->in.n++] = copy;
     pthread_mutex_unlock(&b->lock);
     uint64_t one = 1;
     if (first && write(b->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
 }
 
-ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn, void *arg)
+ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn)
 {
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
@@ -75,7 +77,6 @@ ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn
     pthread_mutex_init(&b->lock, NULL);
     b->fd = fd;
     b->fn = fn;
-    b->arg = arg;
     b->wake = event_new(base, fd, EV_READ | EV_PERSIST, on_wake, b);
     event_add(b->wake, NULL);
     *out = b;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "serve/reply.h"
 #include "serve/server_state.h"
 #include "text/json.h"
 
@@ -30,7 +31,7 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
         ek_reply_json(x, 200, &b);
     } else {
         ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);
-        ek_reply_error(x, 404, ek_buf_text(&b), "model", "model_not_found");
+        ek_reply_error(x, s->dialects[0], 404, ek_buf_text(&b), "model", "model_not_found");
     }
     ek_buf_fini(&b);
 }

@@ -6,30 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "serve/chat_reply.h"
-#include "serve/server_state.h"
-
-int64_t ek_unix_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return t.tv_sec;
-}
-
-static void on_mail(void *arg, const ek_mail *m)
-{
-    (void)arg;
-    ek_session_mail(m);
-}
-
-static void http_error(ek_buf *out, int status, const char *text)
-{
-    ek_error_body(out, status, text, NULL, NULL);
-}
+#include "serve/session.h"
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
@@ -39,10 +19,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     ek_engine_stats_read(s->engine, &st);
     if (st.steps != s->last_steps || st.running == 0) s->last_step_time = ek_now();
     s->last_steps = st.steps;
-    for (ek_session *x = s->sessions, *next; x; x = next) {
-        next = ek_session_next(x);
-        ek_session_tick(x);
-    }
+    ek_sessions_tick(s);
     if (s->n_signals && ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
 }
 
@@ -57,14 +34,14 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
         ek_http_drain(s->http);
         return;
     }
-    for (ek_session *x = s->sessions; x; x = ek_session_next(x)) ek_session_cancel(x);
+    ek_sessions_cancel(s);
 }
 
 static ek_err open_loop(ek_server *s)
 {
     s->base = event_base_new();
     if (!s->base) return ek_fail(EK_EIO, "no event loop: %s", strerror(errno));
-    EK_TRY(ek_mailbox_open(&s->mailbox, s->base, on_mail, s));
+    EK_TRY(ek_mailbox_open(&s->mailbox, s->base, ek_session_news));
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -78,16 +55,14 @@ static ek_err open_loop(ek_server *s)
 
 static ek_err open_all(ek_server *s, const ek_server_opts *opts)
 {
-    EK_TRY(ek_tokenizer_open(&s->tokenizer, opts->model_dir));
-    ek_marks_find(&s->marks, s->tokenizer);
-    EK_TRY(ek_chat_variant_of(&s->variant, opts->model_dir));
-    int n_ids = ek_tokenizer_size(s->tokenizer), n_vocab = s->config->vocab_size;
+    EK_TRY(ek_chat_model_open(&s->chat, opts->model_dir));
+    int n_ids = ek_tokenizer_size(s->chat.tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
     if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce)
         return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
     EK_TRY(open_loop(s));
-    return ek_http_open(&s->http, s->base, &opts->http, ek_route, http_error, s);
+    return ek_http_open(&s->http, s->base, &opts->http, ek_route, ek_route_error, s);
 }
 
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts)
@@ -95,6 +70,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     ek_server *s = ek_alloc(sizeof *s);
     s->engine = engine;
     s->config = ek_model_config(opts->model);
+    s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     ek_buf print = {0};
     ek_buf_fmt(&print, "evenkeel-%s-%s", EK_VERSION, ek_model_numerics_id(opts->model));
@@ -133,7 +109,7 @@ void ek_server_close(ek_server *s)
         if (s->signals[i]) event_free(s->signals[i]);
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
-    if (s->tokenizer) ek_tokenizer_close(s->tokenizer);
+    ek_chat_model_close(&s->chat);
     free(s->model_name);
     free(s->fingerprint);
     free(s);

@@ -3,17 +3,17 @@
 #define EK_SERVE_SERVER_H
 
 #include "engine/engine.h"
+#include "serve/dialect.h"
 #include "serve/http.h"
-#include "text/chat.h"
-#include "text/reply.h"
 
 typedef struct ek_server ek_server;
 
 typedef struct ek_server_opts {
     ek_http_opts http;
-    const ek_model *model;  /* the engine's */
-    const char *model_dir;  /* for the tokenizer and the chat template */
-    const char *model_name; /* in /v1/models; copied */
+    const ek_model *model;             /* the engine's */
+    const char *model_dir;             /* for the tokenizer and the chat template */
+    const char *model_name;            /* in /v1/models; copied */
+    const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
 } ek_server_opts;
 
 /* Reads the tokenizer and listens. The engine is borrowed and its thread not yet started. */

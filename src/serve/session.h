@@ -1,42 +1,17 @@
-/* The state of one chat completion; used by session.c alone. */
+/* One request to a dialect's path, from its body to the last byte of its reply. Server thread. */
 #ifndef EK_SERVE_SESSION_H
 #define EK_SERVE_SESSION_H
 
-#include "serve/chat_reply.h"
-#include "serve/chat_request.h"
+#include "serve/dialect.h"
 #include "serve/server_state.h"
 
-typedef struct choice {
-    ek_session *session;
-    int index;
-    ek_request_id id;
-    bool live; /* the engine has not said its last word */
-    bool role_sent, stop_hit;
-    ek_reply *reply;
-    ek_stop *stop;      /* NULL without stop strings */
-    ek_answer answer;   /* unless streaming */
-    const char *finish; /* NULL while it goes on */
-    int n_tokens, n_reasoning;
-    uint64_t digest; /* of the rows of the tokens taken */
+/* Reads the request of x, which must be d's, and answers it, now or later. */
+void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d);
+/* What the engine said about a turn of a session. */
+void ek_session_news(const ek_turn_news *news);
 
-    int n_vocab;
-    uint64_t hash; /* engine thread only */
-} choice;
-
-struct ek_session {
-    ek_server *server;
-    ek_exchange *x; /* NULL once the reply is out or the client is gone */
-    ek_session *next, **link;
-    ek_chat_request req;
-    ek_ids prompt;
-    char id[64], *model;
-    ek_chat_head head;
-    choice *choices;
-    int n_open; /* choices without a finish */
-    int n_live; /* choices the engine still knows */
-    int n_prompt, n_cached;
-    ek_buf out;
-    double opened, last_sent;
-};
+/* All open sessions. */
+void ek_sessions_tick(ek_server *s);   /* several times a second */
+void ek_sessions_cancel(ek_server *s); /* the server gives up on them */
 
 #endif

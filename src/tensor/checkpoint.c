@@ -139,9 +139,14 @@ static ek_err list_index(struct names *list, const json_t *map, const char *path
     const char *tensor;
     json_t *file;
     if (!json_is_object(map) || json_object_size(map) == 0) return ek_fail(EK_EFORMAT, "%s: has no weight_map", path);
-    json_object_foreach((json_t *)map, tensor, file) if (!plain_file_name(json_string_value(file))) return ek_fail(
-        EK_EFORMAT, "%s: the file named for tensor %.200s is not a file of this folder", path, tensor);
-    else add_name(list, json_string_value(file)); return EK_OK;
+    json_object_foreach((json_t *)map, tensor, file)
+    {
+        if (!plain_file_name(json_string_value(file)))
+            return ek_fail(EK_EFORMAT, "%s: the file named for tensor %.200s is not a file of this folder", path,
+                           tensor);
+        add_name(list, json_string_value(file));
+    }
+    return EK_OK;
 }
 
 static ek_err check_index(const ek_checkpoint *c, const json_t *map, const char *path)

@@ -69,7 +69,7 @@ static void decode_json_text(ek_args *a)
     if (a->escaped) ek_buf_char(&b, '\\'); /* cut behind a backslash */
     ek_buf_char(&b, '"');
     ek_buf_clear(&a->held);
-    if (ek_json_read(&v, b.data, b.len, 0) == EK_OK) {
+    if (ek_json_read_lenient(&v, b.data, b.len, 0) == EK_OK) {
         ek_buf_add(&a->held, json_string_value(v), json_string_length(v));
         json_decref(v);
     } else {

@@ -1,6 +1,5 @@
-/* The arguments of one tool call: Gemma's notation in, compact JSON out, as it arrives. Well
- * formed or not: what can be told apart is repaired, the rest is bad.
- * Inside src/text. */
+/* The arguments of one tool call: Gemma's notation in, compact JSON out, as it arrives. Damage is repaired
+ * where the meaning is clear; otherwise the call is bad. Inside src/text. */
 #ifndef EK_TEXT_CALL_ARGS_H
 #define EK_TEXT_CALL_ARGS_H
 

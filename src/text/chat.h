@@ -58,19 +58,6 @@ ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
  * fallback. EINVAL for a wrong type. */
 ek_err ek_chat_render_request(ek_prompt *p, const json_t *request, ek_chat_variant fallback);
 
-/* What a server does to a conversation before it renders it; *out is a new list (members of
- * messages may be shared, messages is not changed):
- *   - arguments given as a string are parsed as a JSON object (leniently; empty: {})
- *   - role "function" and function_call (the legacy form) become tool messages and calls
- *   - an assistant message with both content and calls becomes two, because the template
- *     would put the content after the results
- *   - a first line "x-anthropic-billing-header:…" of the first system text is removed: it
- *     changes with every request
- *   - "<|think|>" at the start of the first system text is removed and sets *thinking
- * EINVAL with the index of the message: not a list, a message that is not an object or has no
- * role, arguments that are not an object. thinking may be NULL. */
-ek_err ek_chat_prepare(json_t **out, const json_t *messages, bool *thinking);
-
 /* How much room each medium of a prompt takes, in the order of p->media. */
 typedef struct ek_media_size {
     int n_soft;            /* soft tokens; of one frame for a video */

@@ -1,5 +1,5 @@
-/* The lenient reader. A recursive descent over bytes that builds jansson values itself: a
- * repairing pass before jansson's own reader would walk the text twice, and could keep neither
+/* The reader, strict or lenient. A recursive descent over bytes that builds jansson values itself:
+ * a repairing pass before jansson's own reader would walk the text twice, and could keep neither
  * NUL in keys nor integers beyond 64 bits. */
 #include "text/json.h"
 
@@ -14,6 +14,7 @@
 typedef struct reader {
     const char *text;
     size_t n, at;
+    bool lenient;
     ek_buf scratch; /* the string or number being read */
 } reader;
 
@@ -57,12 +58,13 @@ static bool hex4(const reader *r, size_t at, uint32_t *value)
 }
 
 /* After `\u`: at stands on the first digit. */
-static void read_unicode_escape(reader *r)
+static ek_err read_unicode_escape(reader *r)
 {
     uint32_t c, low;
     if (!hex4(r, r->at, &c)) {
+        if (!r->lenient) return wrong(r, r->at - 2, "\\u without four hexadecimal digits");
         ek_buf_add(&r->scratch, "\\u", 2);
-        return;
+        return EK_OK;
     }
     r->at += 4;
     if (c >= 0xD800 && c <= 0xDBFF && r->at + 1 < r->n && r->text[r->at] == '\\' && r->text[r->at + 1] == 'u' &&
@@ -72,6 +74,23 @@ static void read_unicode_escape(reader *r)
     }
     if (c >= 0xD800 && c <= 0xDFFF) c = 0xFFFD;
     ek_utf8_add(&r->scratch, c);
+    return EK_OK;
+}
+
+/* Appends the bytes from `from` to at, which hold neither quote nor backslash. */
+static ek_err take_plain(reader *r, size_t from)
+{
+    const char *s = r->text + from;
+    size_t n = r->at - from;
+    if (r->lenient) {
+        ek_utf8_clean(&r->scratch, s, n);
+        return EK_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] < 0x20) return wrong(r, from + i, "a control character inside a string");
+    if (!ek_utf8_valid(s, n)) return wrong(r, from, "this part of a string is not UTF-8");
+    ek_buf_add(&r->scratch, s, n);
+    return EK_OK;
 }
 
 /* Reads a string into scratch; at stands on its opening quote. */
@@ -83,8 +102,8 @@ static ek_err read_string(reader *r)
     for (;;) {
         size_t from = r->at;
         while (r->at < r->n && r->text[r->at] != '"' && r->text[r->at] != '\\') r->at++;
-        ek_utf8_clean(&r->scratch, r->text + from, r->at - from);
         if (r->at >= r->n) return wrong(r, opened, "this string has no closing quote");
+        EK_TRY(take_plain(r, from));
         if (r->text[r->at++] == '"') return EK_OK;
         int c = peek(r);
         const char *e = c > 0 ? strchr(escapes, c) : NULL;
@@ -93,9 +112,11 @@ static ek_err read_string(reader *r)
             r->at++;
         } else if (c == 'u') {
             r->at++;
-            read_unicode_escape(r);
-        } else {
+            EK_TRY(read_unicode_escape(r));
+        } else if (r->lenient) {
             ek_buf_char(&r->scratch, '\\'); /* and what follows stands for itself */
+        } else {
+            return wrong(r, r->at - 1, "no such escape");
         }
     }
 }
@@ -244,12 +265,12 @@ static ek_err read_value(reader *r, json_t **out, int depth)
     return EK_OK;
 }
 
-ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes)
+static ek_err read_text(json_t **out, const char *text, size_t n, size_t max_bytes, bool lenient)
 {
     *out = NULL;
     if (max_bytes == 0) max_bytes = EK_JSON_BYTES;
     if (n > max_bytes) return ek_fail(EK_ETOOLARGE, "JSON of %zu bytes, limit is %zu", n, max_bytes);
-    reader r = {.text = text, .n = n};
+    reader r = {.text = text, .n = n, .lenient = lenient};
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) r.at = 3;
     ek_err e = read_value(&r, out, 0);
     if (e == EK_OK) {
@@ -262,6 +283,16 @@ ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes)
     }
     ek_buf_fini(&r.scratch);
     return e;
+}
+
+ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes)
+{
+    return read_text(out, text, n, max_bytes, false);
+}
+
+ek_err ek_json_read_lenient(json_t **out, const char *text, size_t n, size_t max_bytes)
+{
+    return read_text(out, text, n, max_bytes, true);
 }
 
 ek_err ek_json_read_file(json_t **out, const char *path, size_t max_bytes)

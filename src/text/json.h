@@ -1,12 +1,14 @@
-/* JSON as clients really send it, read into jansson values; and strict compact JSON out.
+/* JSON read into jansson values, and strict compact JSON out.
  *
- * Reading is lenient where Gemma clients are sloppy, and gives the same value as a strict
- * reader for valid input: in a string `\` before a character that starts no escape is a
- * backslash, `\u` without four hex digits is `\u`, an unpaired surrogate and every ill-formed
- * byte sequence is U+FFFD, raw control characters stand for themselves. NaN, Infinity and
- * -Infinity are read as Python's json reads them. Member order is kept; of equal keys the
- * last value counts, at the place of the first. NUL may occur in strings and in keys (use
- * json_string_length, json_object_iter_key_len).
+ * Two readers. The strict one accepts what Python's json.loads accepts: JSON, and NaN, Infinity and
+ * -Infinity. The lenient one is for text of API clients and of the model, which is sloppy in known
+ * ways; it gives the same value for what the strict one accepts, and also: in a string `\` before a
+ * character that starts no escape is a backslash, `\u` without four hex digits is `\u`, every
+ * ill-formed byte sequence is U+FFFD, raw control characters stand for themselves.
+ *
+ * Both: an unpaired surrogate is U+FFFD; member order is kept; of equal keys the last value counts,
+ * at the place of the first. NUL may occur in strings and in keys (use json_string_length,
+ * json_object_iter_key_len).
  *
  * Numbers keep what jansson's types can hold: an integer spelling gives json_integer, any
  * other a json_real. What fits neither (integers beyond 64 bits, numbers beyond a double,
@@ -25,11 +27,13 @@
 enum { EK_JSON_DEPTH = 256 };             /* nesting that is read */
 #define EK_JSON_BYTES ((size_t)256 << 20) /* text that is read */
 
-/* Reads exactly one value (white space around it allowed). *out is a new reference; on
+/* The strict reader: reads exactly one value (white space around it allowed). *out is a new reference; on
  * failure NULL. EPARSE "line 3 column 14: expected ':' after a key"; ETOOLARGE beyond the
  * limits. max_bytes 0: EK_JSON_BYTES. */
 ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes);
-/* A file holding one value; the sentence names the path. */
+/* The lenient reader, otherwise the same. */
+ek_err ek_json_read_lenient(json_t **out, const char *text, size_t n, size_t max_bytes);
+/* A file holding one value, read strictly; the sentence names the path. */
 ek_err ek_json_read_file(json_t **out, const char *path, size_t max_bytes);
 
 /* The spelling of an odd number as Python prints it ("18446744073709551616", "inf", "nan");

@@ -1,10 +1,10 @@
-/* A model's reply, taken apart token by token: visible content, reasoning, tool calls.
+/* Splits a model's reply, token by token, into visible content, reasoning and tool calls.
  *
- * Driven by token ids, never by searching text, so that text that looks like a marker stays
- * text. What comes out is a function of the tokens alone: it does not matter how many arrive
- * at once, and streaming and batch answers are the same events.
+ * Markers are found by token id, never by searching text: text that looks like a marker stays
+ * text. The events are a function of the tokens alone, whether they arrive one by one or all
+ * at once.
  *
- * Text that comes out is well-formed UTF-8 in whole characters. */
+ * Text of events is well-formed UTF-8 in whole characters. */
 #ifndef EK_TEXT_REPLY_H
 #define EK_TEXT_REPLY_H
 
@@ -13,7 +13,7 @@
 
 #include "text/tokenizer.h"
 
-/* What a token does to the machine. EK_MARK_OTHER: any other special token; it is dropped. */
+/* What a token means to the splitter. EK_MARK_OTHER: any other special token; it is dropped. */
 typedef enum ek_mark {
     EK_MARK_TEXT,          /* not special */
     EK_MARK_EOS,           /* <eos> */
@@ -70,7 +70,7 @@ typedef struct ek_reply_opts {
     bool ignore_eos;     /* stop markers are dropped instead of ending the reply */
     bool lenient_start;  /* a reply that starts with the text "thought\n" opened its channel;
                             for thinking on, or a prompt that ended with an empty channel
-                            (ek_reply_start sees to the latter itself) */
+                            (ek_reply_start detects the latter) */
     const json_t *tools; /* borrowed, for as long as the reply lives; NULL: none. Types bare
                             values: `zip:01234` stays a string where the schema says string */
     ek_reply_sink_fn *sink;

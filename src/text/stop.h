@@ -1,4 +1,4 @@
-/* Stop strings on visible text. Text is held back only while it may still become one. */
+/* Finds stop strings in visible text. Text is held back only while it may be the start of one. */
 #ifndef EK_TEXT_STOP_H
 #define EK_TEXT_STOP_H
 

@@ -1,6 +1,6 @@
 /* The BPE tokenizer of a tokenizer.json (Hugging Face `tokenizers` format, the Gemma 4 kind:
  * BPE with byte fallback, space -> U+2581, no pre-splitting). Everything is read from the
- * file and checked; nothing about ids is built in. Immutable after open: share it freely
+ * file and checked; no id is built in. Immutable after open: share it freely
  * between threads.
  * Source: huggingface/tokenizers, models/bpe and added_vocabulary. */
 #ifndef EK_TEXT_TOKENIZER_H
@@ -52,10 +52,10 @@ ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t
                  ek_ids *out);
 
 /* Hugging Face's batch decoding: pieces joined, and a run of byte pieces that is not valid
- * UTF-8 as a whole becomes one U+FFFD a byte. skip_special leaves special tokens out. Ids
+ * UTF-8 as a whole becomes one U+FFFD per byte. skip_special leaves special tokens out. Ids
  * out of range and holes give nothing. Appends to out.
- * For streaming feed ek_tokenizer_bytes to an ek_utf8_stream: the same text wherever it is
- * well-formed, and never anything to take back. */
+ * For streaming, feed ek_tokenizer_bytes to an ek_utf8_stream: the text is the same where it is
+ * well-formed, and nothing has to be taken back later. */
 void ek_decode(const ek_tokenizer *t, const int32_t *ids, size_t n, bool skip_special, ek_buf *out);
 
 #endif

@@ -56,12 +56,12 @@ struct ek_tokenizer {
     uint32_t index_mask;
     merge *merges;
     uint32_t merge_mask, n_merges;
-    /* Most lookups of a merge end in one of two small tables instead of the big one, which is
-     * far from any cache: pairs of common single characters, found directly, and a filter that
-     * knows most pairs that have no merge. */
+    /* Most lookups of a merge end in one of two small tables, because the big one misses the
+     * caches: pairs of common single characters, found directly, and a filter that knows most
+     * pairs without a merge. */
     uint8_t *code;           /* of an id: 1.. for a common single character, else 0 */
     merge *first;            /* CODES x CODES */
-    uint64_t *filter;        /* a bit a pair, by its hash */
+    uint64_t *filter;        /* one bit per pair, by the hash of the pair */
     uint32_t filter_mask;    /* of bits */
     int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is just it, or -1 */
     int32_t byte[256];       /* -1: none */
@@ -124,7 +124,7 @@ static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32
 struct ek_cursor;
 /* Reads the list of merges at c, once the vocabulary of n_vocab pieces is known. */
 ek_err ek_merges_read(ek_tokenizer *t, struct ek_cursor *c, int32_t n_vocab);
-/* Fills the two small tables before the big one; needs scalar. */
+/* Fills the two small tables that are tried before the big one; needs scalar. */
 void ek_merges_index(ek_tokenizer *t);
 
 /* Replaces every from in s by to, appending to out. */

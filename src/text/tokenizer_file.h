@@ -1,4 +1,4 @@
-/* A reading position in JSON text, for the one file that is too big to become a tree first
+/* A reading position in JSON text, for the one file that is too big to parse into a tree
  * (a Gemma 4 tokenizer.json has 262144 pieces and half a million merges). Inside src/text. */
 #ifndef EK_TEXT_TOKENIZER_FILE_H
 #define EK_TEXT_TOKENIZER_FILE_H
@@ -20,7 +20,7 @@ ek_err ek_cursor_take(ek_cursor *c, char expected);
 /* Appends the string's value to out. */
 ek_err ek_cursor_string(ek_cursor *c, ek_buf *out);
 ek_err ek_cursor_int(ek_cursor *c, int64_t *out);
-/* The extent of the next value, passed over without a look inside. */
+/* Skips the next value without building it; *from and *n are its extent. */
 ek_err ek_cursor_skip(ek_cursor *c, const char **from, size_t *n);
 ek_err ek_cursor_tree(ek_cursor *c, json_t **out); /* the next value as a tree */
 /* Steps through an object or array: call after the opening bracket was taken. *more is false

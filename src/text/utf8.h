@@ -24,8 +24,8 @@ bool ek_utf8_valid(const char *s, size_t n);
 void ek_utf8_clean(ek_buf *out, const char *s, size_t n);
 
 /* The streaming decoder: every complete scalar comes out at once, whatever the cuts. Bytes
- * that can no longer become a scalar come out as U+FFFD, one a maximal subpart, so that any
- * way of cutting gives ek_utf8_clean of the whole. Zero-initialise. */
+ * that can no longer become a scalar come out as U+FFFD, one per maximal subpart, so that the
+ * cuts do not matter: the result is ek_utf8_clean of the whole. Zero-initialise. */
 typedef struct ek_utf8_stream {
     char pending[4];
     int n;

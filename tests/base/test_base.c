@@ -1,4 +1,4 @@
-/* base: what every layer leans on. */
+/* Errors, buffers, hashes, random numbers, the thread pool, CPU features and files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

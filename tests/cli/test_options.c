@@ -161,7 +161,7 @@ static void test_defaults_are_valid(void **state)
     for (int id = 0; id < EK_CMD_COUNT; id++) {
         ek_cli c;
         char *argv[] = {"evenkeel", (char *)(uintptr_t)ek_commands[id].name, "x", NULL};
-        assert_int_equal(ek_cli_parse(&c, 2 + ek_commands[id].fewest, argv, no_env), EK_OK);
+        assert_int_equal(ek_cli_parse(&c, 2 + ek_commands[id].min_args, argv, no_env), EK_OK);
         ek_cli_fini(&c);
     }
 }

@@ -9,7 +9,13 @@
 #include "asks.h"
 #include "base/rng.h"
 
-ask asks[MOST_REQUESTS];
+ask asks[MAX_REQUESTS];
+static float embeddings[1 << 12][FAKE_HIDDEN];
+
+static fake_prompt prompt_of(const ask *a)
+{
+    return (fake_prompt){a->prompt, a->n_prompt, a->span, a->n_spans};
+}
 
 static void on_event(void *arg, const ek_event *event)
 {
@@ -19,12 +25,14 @@ static void on_event(void *arg, const ek_event *event)
     EK_ASSERT(event->n_prompt == a->n_prompt);
     if (event->token >= 0) {
         float logits[FAKE_VOCAB];
-        int32_t tokens[MOST_PROMPT + MOST_REPLY];
+        int32_t tokens[MAX_PROMPT + MAX_REPLY];
         memcpy(tokens, a->prompt, sizeof *tokens * (size_t)a->n_prompt);
         memcpy(tokens + a->n_prompt, a->got, sizeof *tokens * (size_t)a->n_got);
-        fake_logits(a->f, tokens, a->n_prompt + a->n_got, logits);
+        fake_prompt p = prompt_of(a);
+        p.tokens = tokens;
+        fake_logits(a->f, &p, a->n_prompt + a->n_got - 1, logits);
         EK_ASSERT(memcmp(logits, event->logits, sizeof logits) == 0);
-        EK_ASSERT(a->n_got < a->most);
+        EK_ASSERT(a->n_got < a->max_tokens);
         a->got[a->n_got++] = event->token;
         EK_ASSERT(event->n_tokens == a->n_got);
     } else {
@@ -39,36 +47,42 @@ static void on_prompt(void *user, int pos, const float *logits)
 {
     ask *a = user;
     float want[FAKE_VOCAB];
-    EK_ASSERT(pos == a->told_from + a->n_told);
+    EK_ASSERT(pos == a->prompt_logits_from + a->n_prompt_logits);
     EK_ASSERT(a->n_got == 0);
-    fake_logits(a->f, a->prompt, pos + 1, want);
+    fake_prompt p = prompt_of(a);
+    fake_logits(a->f, &p, pos, want);
     EK_ASSERT(memcmp(want, logits, sizeof want) == 0);
-    a->n_told++;
+    a->n_prompt_logits++;
 }
 
 ek_request_opts opts_of(ask *a)
 {
     return (ek_request_opts){.tokens = a->prompt,
                              .n_tokens = a->n_prompt,
-                             .max_tokens = a->most,
+                             .max_tokens = a->max_tokens,
                              .sampling = a->sampling,
                              .ignore_eos = a->ignore_eos,
                              .sink = on_event,
                              .arg = a,
                              .user = a,
-                             .prompt_logits_from = a->told_from,
-                             .on_prompt_logits = on_prompt};
+                             .prompt_logits_from = a->prompt_logits_from,
+                             .on_prompt_logits = on_prompt,
+                             .reply_logits = true,
+                             .span = a->span,
+                             .n_spans = a->n_spans,
+                             .stop = &a->own_stop,
+                             .n_stop = a->own_stop > 0};
 }
 
-void grow(ask *a, const fake *f, uint64_t seed, int most_prompt)
+void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)
 {
     uint64_t r = ek_mix64(seed);
     memset(a, 0, sizeof *a);
     a->f = f;
-    a->n_prompt = 1 + (int)(r % (uint64_t)most_prompt);
+    a->n_prompt = 1 + (int)(r % (uint64_t)max_prompt);
     for (int i = 0; i < a->n_prompt; i++) a->prompt[i] = (int32_t)(ek_mix64(seed + 1000 + (uint64_t)i) % FAKE_NAN);
-    a->most = 1 + (int)((r >> 16) % MOST_REPLY);
-    a->told_from = r >> 24 & 1 ? a->n_prompt : (int)((r >> 25) % (uint64_t)(a->n_prompt + 1));
+    a->max_tokens = 1 + (int)((r >> 16) % MAX_REPLY);
+    a->prompt_logits_from = r >> 24 & 1 ? a->n_prompt : (int)((r >> 25) % (uint64_t)(a->n_prompt + 1));
     a->ignore_eos = r >> 40 & 1;
     a->sampling = ek_sampling_greedy();
     if (r >> 41 & 1) {
@@ -81,7 +95,33 @@ void grow(ask *a, const fake *f, uint64_t seed, int most_prompt)
         a->sampling.bias = &a->bias;
         a->sampling.n_bias = 1;
     }
-    a->n_want = fake_reply(f, a->prompt, a->n_prompt, &a->sampling, a->ignore_eos, a->most, 4096, a->want);
+    set_want(a, 4096);
+}
+
+void set_want(ask *a, int ctx)
+{
+    fake_prompt p = prompt_of(a);
+    a->n_want = fake_reply(a->f, &p, &a->sampling, a->ignore_eos, a->max_tokens, ctx, a->want);
+    for (int i = 0; i < a->n_want && a->own_stop > 0; i++)
+        if (a->want[i] == a->own_stop) a->n_want = i + 1;
+}
+
+void grow_spans(ask *a, uint64_t seed, int longest)
+{
+    for (size_t i = 0; i < sizeof embeddings / sizeof(float); i++) (&embeddings[0][0])[i] = (float)(ek_mix64(i) >> 40);
+    a->n_spans = 0;
+    for (int i = 0, at = 0; i < MAX_SPANS; i++) {
+        uint64_t r = ek_mix64(seed * 31 + (uint64_t)i);
+        ek_prompt_span *s = &a->span[i];
+        *s = (ek_prompt_span){.first = at + (int)(r % 40)};
+        s->end = s->first + 1 + (int)((r >> 8) % (uint64_t)longest);
+        if (s->end > a->n_prompt) return;
+        if (r >> 30 & 1) s->embedding = embeddings[(r >> 32) % (sizeof embeddings / sizeof *embeddings - 512)];
+        s->mutual[EK_FULL] = (r >> 24 & 3) == 0;
+        s->mutual[EK_SLIDING] = r >> 26 & 1;
+        a->n_spans++;
+        at = s->end;
+    }
 }
 
 void check(const ask *a)
@@ -96,19 +136,20 @@ void check(const ask *a)
     assert_memory_equal(a->got, a->want, sizeof *a->got * (size_t)a->n_got);
     if (a->cancel && a->finish == EK_FINISH_CANCELLED) return;
     assert_int_equal(a->n_got, a->n_want);
-    assert_int_equal(a->n_told, a->n_prompt - a->told_from);
-    bool stopped = a->want[a->n_want - 1] == FAKE_STOP && !a->ignore_eos;
+    assert_int_equal(a->n_prompt_logits, a->n_prompt - a->prompt_logits_from);
+    int32_t last = a->want[a->n_want - 1];
+    bool stopped = (last == FAKE_STOP && !a->ignore_eos) || (a->own_stop > 0 && last == a->own_stop);
     assert_int_equal(a->finish, stopped ? EK_FINISH_STOP : EK_FINISH_LENGTH);
 }
 
 ek_engine *open_engine(fake *f, int full, int sliding, int requests, int chunk)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_backend b = fake_backend(f, full, sliding);
+    ek_executor x = fake_executor(f, full, sliding);
     ek_engine *e = NULL;
     o.max_requests = requests;
     o.chunk = chunk;
-    assert_int_equal(ek_engine_open_on(&e, &b, &o), EK_OK);
+    assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
     return e;
 }
 
@@ -120,5 +161,5 @@ void submit(ek_engine *e, ask *a)
 
 void step_until_idle(ek_engine *e)
 {
-    for (bool worked = true; worked;) assert_int_equal(ek_engine_step(e, &worked), EK_OK);
+    while (ek_engine_step(e)) continue;
 }

@@ -5,30 +5,37 @@
 #include "engine/state.h"
 #include "fake.h"
 
-enum { MOST_PROMPT = 700, MOST_REPLY = 120, MOST_REQUESTS = 24 };
+enum { MAX_PROMPT = 700, MAX_REPLY = 120, MAX_REQUESTS = 24, MAX_SPANS = 4 };
 
 typedef struct ask {
-    int32_t prompt[MOST_PROMPT];
-    int n_prompt, most, told_from;
+    int32_t prompt[MAX_PROMPT];
+    int n_prompt, max_tokens, prompt_logits_from;
+    ek_prompt_span span[MAX_SPANS];
+    int n_spans;
+    int32_t own_stop; /* of the request; 0: none */
     ek_sampling sampling;
     ek_logit_bias bias;
     bool ignore_eos, broken; /* broken: its rows fail */
-    int32_t want[MOST_REPLY];
+    int32_t want[MAX_REPLY];
     int n_want;
     /* what came */
     ek_request_id id;
-    int32_t got[MOST_REPLY];
-    int n_got, n_told, n_events_after;
+    int32_t got[MAX_REPLY];
+    int n_got, n_prompt_logits;
     ek_finish finish;
     bool cancel;
     const fake *f;
     char text[256];
 } ask;
 
-extern ask asks[MOST_REQUESTS];
+extern ask asks[MAX_REQUESTS];
 
 /* A request grown from a seed, with the reply that its tokens alone decide. */
-void grow(ask *a, const fake *f, uint64_t seed, int most_prompt);
+void grow(ask *a, const fake *f, uint64_t seed, int max_prompt);
+/* Cuts random spans out of the prompt, some with embeddings, some that may not be cut (longest: rows of these). */
+void grow_spans(ask *a, uint64_t seed, int longest);
+/* What has to come, after the prompt or the options were changed. */
+void set_want(ask *a, int ctx);
 /* Events and prompt logits go to a, which checks each of them at once. */
 ek_request_opts opts_of(ask *a);
 /* After the last event: what came is what had to come. */

@@ -10,6 +10,7 @@ void fake_init(fake *f, int window, bool has_full, bool has_sliding)
 {
     *f = (fake){0};
     f->config.vocab_size = FAKE_VOCAB;
+    f->config.hidden_size = FAKE_HIDDEN;
     f->config.max_position_embeddings = 4096;
     f->config.sliding_window = window;
     f->config.stop[0] = FAKE_STOP;
@@ -22,9 +23,10 @@ void fake_init(fake *f, int window, bool has_full, bool has_sliding)
     if (has_sliding) f->layout.page_bytes[EK_SLIDING] = EK_PAGE_TOKENS * sizeof(uint64_t);
 }
 
-static uint64_t key_of(ek_layer_kind kind, int32_t token, int pos)
+static uint64_t key_of(ek_layer_kind kind, int32_t token, const float *embedding, int pos)
 {
-    return ek_mix64((uint64_t)token << 34 ^ (uint64_t)pos << 2 ^ (uint64_t)kind);
+    uint64_t what = embedding ? ek_hash64(77, embedding, sizeof *embedding * FAKE_HIDDEN) : (uint64_t)token << 34;
+    return ek_mix64(what ^ (uint64_t)pos << 2 ^ (uint64_t)kind);
 }
 
 static uint64_t fold(uint64_t h, uint64_t key)
@@ -37,90 +39,179 @@ static void logits_of(uint64_t h, float *logits)
     for (int v = 0; v < FAKE_VOCAB; v++) logits[v] = (float)(ek_mix64(h + (uint64_t)v) >> 40) * 0x1p-21f - 4;
 }
 
-static int first_key(const fake *f, ek_layer_kind kind, int pos)
+/* --- the right answer */
+
+static const ek_prompt_span *span_of(const fake_prompt *p, int pos)
 {
-    int lo = kind == EK_SLIDING ? pos - f->layout.sliding_window + 1 : 0;
-    return lo > 0 ? lo : 0;
+    for (int i = 0; i < p->n_spans; i++)
+        if (pos >= p->span[i].first && pos < p->span[i].end) return &p->span[i];
+    return NULL;
 }
 
-void fake_logits(const fake *f, const int32_t *tokens, int n, float *logits)
+void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits)
 {
     uint64_t h = 1;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
-        for (int j = first_key(f, (ek_layer_kind)k, n - 1); f->layout.page_bytes[k] && j < n; j++)
-            h = fold(h, key_of((ek_layer_kind)k, tokens[j], j));
+    const ek_prompt_span *own = span_of(p, pos);
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        int lo = k == EK_SLIDING && pos >= f->layout.sliding_window ? pos - f->layout.sliding_window + 1 : 0;
+        int end = own && own->mutual[k] ? own->end : pos + 1;
+        for (int j = lo; f->layout.page_bytes[k] && j < end; j++) {
+            const ek_prompt_span *s = span_of(p, j);
+            const float *e = s && s->embedding ? s->embedding + (j - s->first) * FAKE_HIDDEN : NULL;
+            h = fold(h, key_of((ek_layer_kind)k, p->tokens[j], e, j));
+        }
+    }
     logits_of(h, logits);
 }
 
-int fake_reply(const fake *f, const int32_t *prompt, int n_prompt, const ek_sampling *o, bool ignore_eos, int most,
-               int ctx, int32_t *out)
+int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool ignore_eos, int max, int ctx,
+               int32_t *out)
 {
     static int32_t tokens[1 << 16];
     float logits[FAKE_VOCAB];
     ek_sampler *s;
+    fake_prompt all = *p;
     ek_sampler_open(&s, 0, FAKE_VOCAB, f->config.suppress, f->config.n_suppress);
-    memcpy(tokens, prompt, sizeof *prompt * (size_t)n_prompt);
-    int n = n_prompt;
-    while (n < ctx && n - n_prompt < most) {
-        fake_logits(f, tokens, n, logits);
-        int32_t t = ek_sample(s, logits, o, tokens, n_prompt, n);
-        out[n - n_prompt] = tokens[n] = t;
+    memcpy(tokens, p->tokens, sizeof *tokens * (size_t)p->n_prompt);
+    all.tokens = tokens;
+    int n = p->n_prompt;
+    while (n < ctx && n - p->n_prompt < max) {
+        fake_logits(f, &all, n - 1, logits);
+        int32_t t = ek_sample(s, logits, o, tokens, p->n_prompt, n);
+        out[n - p->n_prompt] = tokens[n] = t;
         n++;
         if (t == FAKE_STOP && !ignore_eos) break;
     }
     ek_sampler_close(s);
-    return n - n_prompt;
+    return n - p->n_prompt;
 }
 
-static uint64_t *slot(const ek_seq *seq, ek_layer_kind kind, int pos)
-{
-    uint8_t *page = seq->page[kind][pos / EK_PAGE_TOKENS];
-    EK_ASSERT(page);
-    return (uint64_t *)(void *)page + pos % EK_PAGE_TOKENS;
-}
+/* --- the executor */
 
-/* Checks every promise of ek_model_forward's comment on the way. */
-static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
-                      ptrdiff_t ld)
+static ek_err fake_open(void *arg, const ek_executor_sizes *sizes)
 {
     fake *f = arg;
-    int n_logits = 0;
-    EK_ASSERT(n_rows >= 1);
-    for (int i = 0; i < n_rows; i++) {
-        EK_ASSERT(rows[i].seq >= 0 && rows[i].seq < n_seqs);
-        if (i > 0 && rows[i].seq == rows[i - 1].seq) EK_ASSERT(rows[i].pos == rows[i - 1].pos + 1);
-        if (i > 0 && rows[i].seq != rows[i - 1].seq) EK_ASSERT(rows[i].seq > rows[i - 1].seq);
-        n_logits += rows[i].wants_logits;
-    }
-    f->steps++;
-    if (n_rows > f->most_rows) f->most_rows = n_rows;
-    if (n_logits > f->most_logits) f->most_logits = n_logits;
-    for (int i = 0; i < n_rows; i++)
-        if (rows[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);
-    for (int i = 0; i < n_rows; i++)
-        for (int k = 0; k < EK_KIND_COUNT; k++)
-            if (f->layout.page_bytes[k])
-                *slot(&seqs[rows[i].seq], (ek_layer_kind)k, rows[i].pos) = key_of((ek_layer_kind)k, rows[i].token,
-                                                                                  rows[i].pos);
-    for (int i = 0; i < n_rows; i++) {
-        if (!rows[i].wants_logits) continue;
-        uint64_t h = 1;
-        for (int k = 0; k < EK_KIND_COUNT; k++)
-            for (int j = first_key(f, (ek_layer_kind)k, rows[i].pos); f->layout.page_bytes[k] && j <= rows[i].pos; j++)
-                h = fold(h, *slot(&seqs[rows[i].seq], (ek_layer_kind)k, j));
-        logits_of(h, logits);
-        if (rows[i].token == FAKE_NAN) logits[3] = NAN;
-        logits += ld;
-    }
+    EK_ASSERT(f->opened++ == 0);
+    f->sizes = *sizes;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        f->page[k] = calloc((size_t)sizes->n_pages[k] + 1, EK_PAGE_TOKENS * sizeof(uint64_t));
+    f->logits = calloc((size_t)sizes->max_logits, FAKE_VOCAB * sizeof *f->logits);
+    ek_sampler_open(&f->sampler, 0, FAKE_VOCAB, f->config.suppress, f->config.n_suppress);
     return EK_OK;
 }
 
-ek_backend fake_backend(fake *f, int full_pages, int sliding_pages)
+static uint64_t *slot(const fake *f, const ek_seq *seq, ek_layer_kind kind, int pos)
 {
-    return (ek_backend){.config = &f->config,
-                        .layout = &f->layout,
-                        .arg = f,
-                        .forward = forward,
-                        .n_pages = {[EK_FULL] = full_pages, [EK_SLIDING] = sliding_pages},
-                        .poison = true};
+    int i = pos / EK_PAGE_TOKENS;
+    EK_ASSERT(i >= seq->first[kind] && i < seq->end[kind]);
+    int32_t page = seq->page[kind][i];
+    EK_ASSERT(page >= 0 && page < f->sizes.n_pages[kind]);
+    return f->page[kind] + (size_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
+}
+
+/* Every promise of executor.h and of ek_model_forward's comment. */
+static void check_step(const fake *f, const ek_step *s)
+{
+    EK_ASSERT(s->n_rows >= 1 && s->n_rows <= f->sizes.max_rows && s->n_seqs <= f->sizes.max_requests);
+    int written = 0;
+    for (int i = s->n_rows - 1; i >= 0; i--) {
+        const ek_row *row = &s->row[i];
+        EK_ASSERT(row->seq >= 0 && row->seq < s->n_seqs && row->pos < f->sizes.max_ctx);
+        if (i > 0 && row->seq == row[-1].seq) EK_ASSERT(row->pos == row[-1].pos + 1);
+        if (i > 0 && row->seq != row[-1].seq) EK_ASSERT(row->seq > row[-1].seq);
+        if (i == s->n_rows - 1 || row->seq != row[1].seq) written = row->pos + 1;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            EK_ASSERT(row->visible[k].lo >= 0 && row->visible[k].lo <= row->pos && row->visible[k].end > row->pos &&
+                      row->visible[k].end <= written);
+    }
+    for (int i = 0; i < s->n_seqs; i++) {
+        EK_ASSERT(s->seq[i].slot >= 0 && s->seq[i].slot < f->sizes.max_requests);
+        for (int j = 0; j < i; j++) EK_ASSERT(s->seq[i].slot != s->seq[j].slot);
+    }
+}
+
+static ek_err fake_step(void *arg, const ek_step *s)
+{
+    fake *f = arg;
+    check_step(f, s);
+    f->steps++;
+    if (s->n_rows > f->max_rows) f->max_rows = s->n_rows;
+    for (int i = 0; i < s->n_rows; i++)
+        if (s->row[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);
+    for (int i = 0; i < s->n_rows; i++) {
+        const ek_row *row = &s->row[i];
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            if (f->layout.page_bytes[k])
+                *slot(f, &s->seq[row->seq], (ek_layer_kind)k, row->pos) = key_of((ek_layer_kind)k, row->token,
+                                                                                 row->embedding, row->pos);
+    }
+    int at = s->first_logits;
+    for (int i = 0; i < s->n_rows; i++) {
+        const ek_row *row = &s->row[i];
+        if (!row->wants_logits) continue;
+        uint64_t h = 1;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            for (int j = row->visible[k].lo; f->layout.page_bytes[k] && j < row->visible[k].end; j++)
+                h = fold(h, *slot(f, &s->seq[row->seq], (ek_layer_kind)k, j));
+        EK_ASSERT(at < f->sizes.max_logits);
+        logits_of(h, f->logits + at * FAKE_VOCAB);
+        if (row->token == FAKE_NAN) f->logits[at * FAKE_VOCAB + 3] = NAN;
+        at++;
+    }
+    if (at - s->first_logits > f->max_logits) f->max_logits = at - s->first_logits;
+    for (int i = 0; i < s->n_draws; i++) {
+        ek_draw *d = &s->draw[i];
+        const float *row = f->logits + d->logits * FAKE_VOCAB;
+        EK_ASSERT(d->logits >= s->first_logits && d->logits < at);
+        d->token = EK_DRAW_NOT_FINITE;
+        if (ek_logits_finite(row, FAKE_VOCAB))
+            d->token = ek_sample(f->sampler, row, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+    }
+    for (int i = s->first_logits; i < at; i++)
+        for (int v = 0; v < FAKE_VOCAB && !s->shown[i]; v++) f->logits[i * FAKE_VOCAB + v] = NAN;
+    return EK_OK;
+}
+
+static const float *fake_row(void *arg, int row)
+{
+    const fake *f = arg;
+    EK_ASSERT(row >= 0 && row < f->sizes.max_logits);
+    return f->logits + row * FAKE_VOCAB;
+}
+
+static void fake_copy(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    const fake *f = arg;
+    memcpy(f->page[kind] + (size_t)to * EK_PAGE_TOKENS, f->page[kind] + (size_t)from * EK_PAGE_TOKENS,
+           EK_PAGE_TOKENS * sizeof(uint64_t));
+}
+
+static void fake_poison(void *arg, ek_layer_kind kind, int32_t page)
+{
+    const fake *f = arg;
+    memset(f->page[kind] + (size_t)page * EK_PAGE_TOKENS, 0xff, EK_PAGE_TOKENS * sizeof(uint64_t));
+}
+
+static void fake_close(void *arg)
+{
+    fake *f = arg;
+    for (int k = 0; k < EK_KIND_COUNT; k++) free(f->page[k]);
+    free(f->logits);
+    ek_sampler_close(f->sampler);
+    f->closed++;
+}
+
+ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
+{
+    return (ek_executor){.config = &f->config,
+                         .layout = &f->layout,
+                         .arg = f,
+                         .open = fake_open,
+                         .step = fake_step,
+                         .logits = fake_row,
+                         .copy_page = fake_copy,
+                         .poison_page = fake_poison,
+                         .close = fake_close,
+                         .n_pages = {[EK_FULL] = full_pages, [EK_SLIDING] = sliding_pages},
+                         .poison = true};
 }

@@ -5,27 +5,41 @@
 #ifndef TESTS_ENGINE_FAKE_H
 #define TESTS_ENGINE_FAKE_H
 
-#include "engine/backend.h"
+#include "engine/executor.h"
 #include "engine/sampler.h"
 
-enum { FAKE_VOCAB = 97, FAKE_STOP = 5, FAKE_FAILS = 96, FAKE_NAN = 95 };
+enum { FAKE_VOCAB = 97, FAKE_STOP = 5, FAKE_FAILS = 96, FAKE_NAN = 95, FAKE_HIDDEN = 3 };
 
 typedef struct fake {
     ek_config config;
     ek_kv_layout layout;
-    int steps, most_rows, most_logits; /* seen */
+    int steps, max_rows, max_logits; /* seen */
+    ek_executor_sizes sizes;         /* told by open */
+    int opened, closed;              /* times */
+    uint64_t *page[EK_KIND_COUNT];   /* [n_pages][64] */
+    float *logits;                   /* [max_logits][FAKE_VOCAB] */
+    ek_sampler *sampler;
 } fake;
 
 /* has_full, has_sliding: which kinds of layers own keys. */
 void fake_init(fake *f, int window, bool has_full, bool has_sliding);
-/* Pages of each kind; a prompt with token FAKE_FAILS makes its rows fail, FAKE_NAN gives NaN. */
-ek_backend fake_backend(fake *f, int full_pages, int sliding_pages);
+/* Pages of each kind; a prompt with token FAKE_FAILS makes its rows fail, FAKE_NAN gives NaN. Logits that the
+ * engine did not ask for are NaN. */
+ek_executor fake_executor(fake *f, int full_pages, int sliding_pages);
 
-/* The logits after tokens[0..n). */
-void fake_logits(const fake *f, const int32_t *tokens, int n, float *logits);
-/* The reply that a request must get: n_reply tokens into out, ends early at stop ids unless
+/* What a request is made of, for the answers below. */
+typedef struct fake_prompt {
+    const int32_t *tokens; /* the reply may follow */
+    int n_prompt;
+    const ek_prompt_span *span;
+    int n_spans;
+} fake_prompt;
+
+/* The logits at position pos of the tokens. */
+void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits);
+/* The reply that a request must get: at most max tokens into out, ends early at stop ids unless
  * ignore_eos; returns their number. */
-int fake_reply(const fake *f, const int32_t *prompt, int n_prompt, const ek_sampling *o, bool ignore_eos, int most,
-               int ctx, int32_t *out);
+int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool ignore_eos, int max, int ctx,
+               int32_t *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cache/table.h"
+#include "cache/page_table.h"
 #include "engine/budget.h"
 
 static const ek_kv_layout both = {.page_bytes = {[EK_SLIDING] = 4096, [EK_FULL] = 1024}, .sliding_window = 512};
@@ -51,11 +51,11 @@ static void every_budget_keeps_its_promises(void **state)
         ek_budget b;
         if (ek_budget_plan(&b, &layout, requests, ctx, chunk, limit, shrink) != EK_OK) continue;
         fits++;
-        assert_true(b.bytes <= limit && b.bytes == (double)ek_pages_bytes(&layout, b.n_pages));
+        assert_true(b.bytes <= limit && b.bytes == ek_budget_bytes(&layout, b.n_pages));
         assert_true(b.ctx >= 2 && b.ctx <= ctx && (shrink || b.ctx == ctx));
-        assert_true(b.n_pages[EK_SLIDING] >= ek_table_most(&layout, EK_SLIDING, b.ctx, 1));
-        assert_true(b.n_pages[EK_FULL] >= ek_table_most(&layout, EK_FULL, b.ctx, 1));
-        assert_true(b.n_pages[EK_FULL] <= requests * ek_table_most(&layout, EK_FULL, ctx, 1));
+        assert_true(b.n_pages[EK_SLIDING] >= ek_page_table_max(&layout, EK_SLIDING, b.ctx, 1));
+        assert_true(b.n_pages[EK_FULL] >= ek_page_table_max(&layout, EK_FULL, b.ctx, 1));
+        assert_true(b.n_pages[EK_FULL] <= requests * ek_page_table_max(&layout, EK_FULL, ctx, 1));
     }
     assert_true(fits > 5000 && fits < 20000);
 }

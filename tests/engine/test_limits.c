@@ -18,8 +18,8 @@ static void the_context_ends_a_reply(void **state)
     fake_init(&f, 30, true, true);
     ek_engine *e = open_engine(&f, 1, 8, 2, 512); /* 64 tokens */
     grow(&asks[0], &f, 5, 60);
-    asks[0].n_prompt = asks[0].told_from = 63;
-    asks[0].most = 50;
+    asks[0].n_prompt = asks[0].prompt_logits_from = 63;
+    asks[0].max_tokens = 50;
     submit(e, &asks[0]);
     step_until_idle(e);
     assert_int_equal(asks[0].n_got, 1);
@@ -36,7 +36,7 @@ static void wrong_requests_are_refused(void **state)
     (void)state;
     fake f;
     fake_init(&f, 30, true, true);
-    ek_engine *e = open_engine(&f, 64, 64, 2, 512);
+    ek_engine *e = open_engine(&f, 64, 64, 2, 40);
     grow(&asks[0], &f, 6, 60);
     ek_request_id id = 0;
 #define REFUSED(change, code)                                 \
@@ -65,10 +65,27 @@ static void wrong_requests_are_refused(void **state)
     REFUSED(o.sampling.presence_penalty = INFINITY, EK_EINVAL);
     REFUSED((o.sampling.bias = bias, o.sampling.n_bias = 1), EK_EINVAL);
     REFUSED((o.sampling.bias = stray, o.sampling.n_bias = 1), EK_EINVAL);
+    asks[0].n_prompt = 60;
+    ek_prompt_span apart[] = {{3, 7, NULL, {0}}, {6, 9, NULL, {0}}}, beyond = {50, 61, NULL, {0}},
+                   empty = {4, 4, NULL, {0}};
+    ek_prompt_span whole = {2, 52, NULL, {[EK_FULL] = true}};
+    REFUSED((o.span = apart, o.n_spans = 2), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "span 1 is [6, 9); spans ascend within [7, 60)");
+    REFUSED((o.span = &beyond, o.n_spans = 1), EK_EINVAL);
+    REFUSED((o.span = &empty, o.n_spans = 1), EK_EINVAL);
+    REFUSED(o.n_spans = -1, EK_EINVAL);
+    REFUSED((o.span = &whole, o.n_spans = 1), EK_EINVAL);
+    assert_string_equal(ek_err_text(),
+                        "positions 2 to 51 see each other, which takes a step of 50 rows; a step has 40 (chunk)");
+    e->rules.chunk = 50, e->rules.max_prompt_logits = 20;
+    REFUSED((o.span = &whole, o.n_spans = 1, o.prompt_logits_from = 30), EK_EINVAL);
+    assert_string_equal(ek_err_text(),
+                        "positions 2 to 51 see each other and want 22 rows of prompt logits in one step, 20 fit");
+    e->rules.n_pages[EK_SLIDING] = 2;
+    REFUSED((o.span = &whole, o.n_spans = 1, o.prompt_logits_from = 32, o.max_tokens = 100), EK_ETOOLONG);
+    assert_string_equal(ek_err_text(), "positions 2 to 51 see each other, which takes 3 sliding pages, there are 2");
     assert_int_equal(id, 0);
-    bool worked = true;
-    ek_engine_step(e, &worked);
-    assert_false(worked);
+    assert_false(ek_engine_step(e));
     ek_engine_close(e);
 }
 
@@ -80,9 +97,9 @@ static void the_queue_is_bounded(void **state)
     ek_engine_opts opts = ek_engine_defaults();
     opts.max_requests = 2;
     opts.max_queue = 3;
-    ek_backend b = fake_backend(&f, 64, 64);
+    ek_executor x = fake_executor(&f, 64, 64);
     ek_engine *e;
-    assert_int_equal(ek_engine_open_on(&e, &b, &opts), EK_OK);
+    assert_int_equal(ek_engine_open_on(&e, &x, &opts), EK_OK);
     for (int i = 0; i < 6; i++) {
         grow(&asks[i], &f, 60 + (uint64_t)i, 60);
         ek_request_opts o = opts_of(&asks[i]);
@@ -105,13 +122,68 @@ static void stop_cancels_what_is_left(void **state)
     for (int i = 0; i < 5; i++) {
         grow(&asks[i], &f, 60 + (uint64_t)i, 60);
         asks[i].ignore_eos = true;
-        asks[i].most = 100;
+        asks[i].max_tokens = 100;
         submit(e, &asks[i]);
     }
-    bool worked;
-    for (int i = 0; i < 9; i++) ek_engine_step(e, &worked);
+    for (int i = 0; i < 9; i++) ek_engine_step(e);
     ek_engine_close(e);
     for (int i = 0; i < 5; i++) assert_int_equal(asks[i].finish, EK_FINISH_CANCELLED);
+}
+
+/* A request's own stop ids count, also where the model's are ignored; other requests do not stop at them. */
+static void own_stop_ids_count(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 64, 64, 4, 512);
+    for (int i = 0; i < 4; i++) {
+        grow(&asks[i], &f, 700, 60);
+        asks[i].max_tokens = 60;
+        asks[i].ignore_eos = i % 2;
+        asks[i].own_stop = i < 2 ? 0 : asks[i - 2].want[4];
+        set_want(&asks[i], 4096);
+        assert_true(asks[i].n_want > 5 || i >= 2);
+        submit(e, &asks[i]);
+    }
+    step_until_idle(e);
+    for (int i = 0; i < 4; i++) {
+        check(&asks[i]);
+        if (i < 2) continue;
+        assert_int_equal(asks[i].finish, EK_FINISH_STOP);
+        assert_true(asks[i].n_got <= 5);
+    }
+    ek_engine_close(e);
+}
+
+/* Logits that were not asked for do not reach an event: a device keeps them. */
+static void count_logits(void *arg, const ek_event *event)
+{
+    int *n = arg;
+    *n += event->logits != NULL;
+}
+
+static void logits_come_when_asked_for(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 64, 64, 4, 512);
+    int with[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        grow(&asks[i], &f, 700, 60);
+        ek_request_opts o = opts_of(&asks[i]);
+        o.sink = count_logits;
+        o.arg = &with[i];
+        o.reply_logits = i;
+        o.max_tokens = 7;
+        o.ignore_eos = true;
+        assert_int_equal(ek_engine_submit(e, &o, &asks[i].id), EK_OK);
+    }
+    step_until_idle(e);
+    assert_int_equal(with[0], 0);
+    assert_int_equal(with[1], 7);
+    ek_engine_close(e);
 }
 
 static void failures_stay_with_their_request(void **state)
@@ -122,7 +194,7 @@ static void failures_stay_with_their_request(void **state)
     ek_engine *e = open_engine(&f, 64, 64, 4, 512);
     for (int i = 0; i < 4; i++) {
         grow(&asks[i], &f, 160 + (uint64_t)i, 60);
-        asks[i].told_from = asks[i].n_prompt;
+        asks[i].prompt_logits_from = asks[i].n_prompt;
         if (i == 1) asks[i].broken = true, asks[i].prompt[0] = FAKE_FAILS;
         if (i == 2) asks[i].prompt[asks[i].n_prompt - 1] = FAKE_NAN;
         if (i == 3) {
@@ -173,8 +245,8 @@ static void a_sink_may_call_the_engine(void **state)
     ek_engine_opts opts = ek_engine_defaults();
     opts.max_requests = 1;
     opts.max_queue = 0;
-    ek_backend b = fake_backend(&f, 16, 12);
-    assert_int_equal(ek_engine_open_on(&sink_engine, &b, &opts), EK_OK);
+    ek_executor x = fake_executor(&f, 16, 12);
+    assert_int_equal(ek_engine_open_on(&sink_engine, &x, &opts), EK_OK);
     int left = 4;
     static const int32_t prompt[] = {9};
     ek_request_opts o = {.tokens = prompt,
@@ -185,7 +257,7 @@ static void a_sink_may_call_the_engine(void **state)
                          .sink = resubmit,
                          .arg = &left};
     assert_int_equal(ek_engine_submit(sink_engine, &o, NULL), EK_OK);
-    for (bool worked = true; worked;) ek_engine_step(sink_engine, &worked);
+    while (ek_engine_step(sink_engine)) continue;
     assert_int_equal(left, 0);
     ek_engine_close(sink_engine);
 }
@@ -196,12 +268,12 @@ static void wrong_options_are_refused(void **state)
     fake f;
     fake_init(&f, 300, true, true);
     ek_engine *e = NULL;
-    ek_backend b = fake_backend(&f, 0, 0);
+    ek_executor x = fake_executor(&f, 0, 0);
 #define BAD(field, value, code)                                \
     do {                                                       \
         ek_engine_opts o = ek_engine_defaults();               \
         o.field = value;                                       \
-        assert_int_equal(ek_engine_open_on(&e, &b, &o), code); \
+        assert_int_equal(ek_engine_open_on(&e, &x, &o), code); \
     } while (0)
     BAD(max_requests, 0, EK_EINVAL);
     BAD(max_queue, -1, EK_EINVAL);
@@ -211,10 +283,10 @@ static void wrong_options_are_refused(void **state)
     BAD(ctx_tokens, 1, EK_EINVAL);
     BAD(kv_bytes, NAN, EK_EINVAL);
     BAD(kv_bytes, 512, EK_ENOMEM);
-    b = fake_backend(&f, 4, 2);
+    x = fake_executor(&f, 4, 2);
     BAD(chunk, 8, EK_ENOMEM);
     assert_string_equal(ek_err_text(), "2 sliding pages, one request needs 4");
-    b = fake_backend(&f, 0, 8);
+    x = fake_executor(&f, 0, 8);
     BAD(chunk, 8, EK_ENOMEM);
     assert_string_equal(ek_err_text(), "0 pages hold no context");
     assert_null(e);
@@ -229,6 +301,8 @@ int main(void)
         cmocka_unit_test(the_queue_is_bounded),
         cmocka_unit_test(stop_cancels_what_is_left),
         cmocka_unit_test(failures_stay_with_their_request),
+        cmocka_unit_test(own_stop_ids_count),
+        cmocka_unit_test(logits_come_when_asked_for),
         cmocka_unit_test(a_sink_may_call_the_engine),
         cmocka_unit_test(wrong_options_are_refused),
     };

@@ -1,5 +1,7 @@
+#define _GNU_SOURCE
 #include "ref.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -341,7 +343,7 @@ double *ref_matmul(const ek_view *x, const ek_view *w, bool transpose, const ek_
 
 /* ------------------------------------------------------------------ checks */
 
-double ref_most(const ek_view *y, const double *want)
+double ref_max_off(const ek_view *y, const double *want)
 {
     double most = 0;
     for (int64_t i = 0, n = ref_count(y); i < n; i++) {
@@ -358,6 +360,13 @@ static void where(const char *shape, va_list ap)
     print_error("%s\n", text);
 }
 
+/* The command that shows the failure once more, and the end of the test. */
+static void again(void)
+{
+    print_error("again: %s%s\n", program_invocation_name, ref_all ? " all" : "");
+    fail();
+}
+
 void ref_close(const ek_view *y, const double *want, double rtol, double atol, const char *shape, ...)
 {
     for (int64_t i = 0, n = ref_count(y); i < n; i++) {
@@ -367,8 +376,9 @@ void ref_close(const ek_view *y, const double *want, double rtol, double atol, c
         va_start(ap, shape);
         where(shape, ap);
         va_end(ap);
-        fail_msg("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g", (long long)i, (long long)n, want[i], atol,
-                 rtol, got);
+        print_error("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g\n", (long long)i, (long long)n, want[i],
+                    atol, rtol, got);
+        again();
     }
 }
 
@@ -399,6 +409,23 @@ void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...)
     va_start(ap, shape);
     where(shape, ap);
     va_end(ap);
-    fail_msg("%lld of %lld differ, first [%lld]: want %a, got %a", (long long)differ, (long long)n, (long long)first,
-             ref_get(want, first), ref_get(got, first));
+    print_error("%lld of %lld differ, first [%lld]: want %a, got %a\n", (long long)differ, (long long)n,
+                (long long)first, ref_get(want, first), ref_get(got, first));
+    again();
+}
+
+void ref_floats(const char *op, const char *isa, const float *want, const float *got, size_t n, const char *shape, ...)
+{
+    size_t first = 0, differ = 0;
+    for (size_t i = n; i-- > 0;)
+        if (memcmp(&want[i], &got[i], sizeof *want)) first = i, differ++;
+    if (!differ) return;
+    va_list ap;
+    va_start(ap, shape);
+    print_error("%s, %s, ", op, isa);
+    where(shape, ap);
+    va_end(ap);
+    print_error("%zu of %zu differ, first [%zu]: want %a, got %a\n", differ, n, first, (double)want[first],
+                (double)got[first]);
+    again();
 }

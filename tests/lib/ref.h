@@ -17,7 +17,7 @@
 
 /* The whole grid instead of the thinned one: a program started with the argument "all". */
 extern bool ref_all;
-int ref_main(int argc, char **argv); /* sets it; returns the number to seed with */
+int ref_main(int argc, char **argv); /* sets it; returns 0 */
 
 double ref_uniform(uint64_t key, uint64_t i); /* [0, 1) */
 double ref_normal(uint64_t key, uint64_t i);
@@ -53,8 +53,11 @@ double *ref_matmul(const ek_view *x, const ek_view *w, bool transpose, const ek_
         if (must_ != EK_DONE) fail_msg("%s: %s: %s", #expr, ek_status_name(must_), ek_last_error()); \
     } while (0)
 
+/* The checks below fail the running test and print the case (the format), where it differs first, both values and
+ * the command that repeats it. */
+
 /* The largest |y - want|; want row-major. */
-double ref_most(const ek_view *y, const double *want);
+double ref_max_off(const ek_view *y, const double *want);
 __attribute__((format(printf, 4, 5))) void ref_near(const ek_view *y, const double *want, double tol, const char *shape,
                                                     ...);
 /* |y - want| <= atol + rtol |want| */
@@ -62,5 +65,9 @@ __attribute__((format(printf, 5, 6))) void ref_close(const ek_view *y, const dou
                                                      const char *shape, ...);
 /* Same shape, same bits. */
 __attribute__((format(printf, 3, 4))) void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...);
+
+/* A kernel's result: n floats with the same bits. */
+__attribute__((format(printf, 6, 7))) void ref_floats(const char *op, const char *isa, const float *want,
+                                                      const float *got, size_t n, const char *shape, ...);
 
 #endif

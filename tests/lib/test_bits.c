@@ -1,5 +1,6 @@
-/* op-test-cases 4, products: everything here is compared bit for bit. */
+/* Products, compared bit for bit: what must not matter does not. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/cpu.h"
 #include "lib/lib.h"
@@ -14,54 +15,106 @@ static const struct {
 } forms[] = {{EK_AFFINE, 2, 32}, {EK_AFFINE, 3, 64}, {EK_AFFINE, 4, 64}, {EK_AFFINE, 5, 128}, {EK_AFFINE, 6, 32},
              {EK_AFFINE, 8, 64}, {EK_MXFP4, 4, 32},  {EK_MXFP8, 8, 32},  {EK_NVFP4, 4, 16}};
 
-/* 4.1: rows of a call of M rows are those of calls of one row, in any order, on any instruction
- * set, with any number of threads. */
+/* ------------------------------------------------------------------ rows */
+
+enum { ROWS = 65, INPUTS = 640 };
+
+/* A product whose rows were computed one by one: y[m] from a call with x[m] alone. */
+typedef struct row_case {
+    char name[80];
+    bool transpose;
+    ek_precision precision;
+    int n; /* outputs */
+    ek_view x, y;
+    ek_qview w;
+} row_case;
+
+static void multiply(const row_case *c, ek_view y, ek_view x)
+{
+    MUST(ek_quantized_matmul(y, x, &c->w, c->transpose, c->precision));
+}
+
+static row_case row_case_new(size_t form, bool transpose, ek_precision precision)
+{
+    row_case c = {.transpose = transpose, .precision = precision, .n = transpose ? 150 : 256};
+    snprintf(c.name, sizeof c.name, "mode %d, %d bits, group %d, %s, precision %d", (int)forms[form].mode,
+             forms[form].bits, forms[form].group, transpose ? "T" : "NT", (int)precision);
+    ek_view w = transpose ? ref_normals(EK_TYPE_BF16, 2, 1, 2, c.n, INPUTS)
+                          : ref_normals(EK_TYPE_BF16, 2, 1, 2, INPUTS, c.n);
+    c.x = ref_normals(EK_TYPE_F32, 1, 1, 2, ROWS, INPUTS), c.y = ref_new(EK_TYPE_F32, 2, ROWS, c.n);
+    c.w = ref_quantised(forms[form].mode, forms[form].bits, forms[form].group, &w);
+    for (int m = 0; m < ROWS; m++) multiply(&c, ek_view_slice(c.y, 0, m, m + 1), ek_view_slice(c.x, 0, m, m + 1));
+    return c;
+}
+
+static void check_rows_together(const row_case *c)
+{
+    for (int m = 2; m <= ROWS; m += ref_all ? 1 : m < 10 ? 1 : 11) {
+        ek_view got = ref_new(EK_TYPE_F32, 2, m, c->n), want = ek_view_slice(c->y, 0, 0, m);
+        multiply(c, got, ek_view_slice(c->x, 0, 0, m));
+        ref_same(&want, &got, "%s: %d rows", c->name, m);
+    }
+}
+
+static void check_rows_backwards(const row_case *c)
+{
+    ek_view got = ref_new(EK_TYPE_F32, 2, ROWS, c->n), want = ek_view_reverse(c->y, 0);
+    multiply(c, got, ek_view_reverse(c->x, 0));
+    ref_same(&want, &got, "%s: rows backwards", c->name);
+}
+
+static void check_strided_output(const row_case *c)
+{
+    ek_view got = ek_view_swap(ref_new(EK_TYPE_F32, 2, c->n, ROWS), 0, 1);
+    multiply(c, got, c->x);
+    ref_same(&c->y, &got, "%s: y turned", c->name);
+}
+
+static void check_threads(const row_case *c)
+{
+    ek_view got = ref_new(EK_TYPE_F32, 2, ROWS, c->n);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        MUST(ek_set_threads(threads));
+        multiply(c, got, c->x);
+        ref_same(&c->y, &got, "%s: %d threads", c->name, threads);
+    }
+    MUST(ek_set_threads(0));
+}
+
+/* The other instruction sets; y is of the last one. Scalar code takes few rows, or the test would take minutes. */
+static void check_isas(const row_case *c)
+{
+    const unsigned cpu = lib_cpu();
+    for (const char *const *isa = ek_cpu_isas(); isa[0] && isa[1]; isa++) {
+        unsigned mask;
+        if (ek_cpu_mask(*isa, &mask) != EK_OK) continue;
+        const int m = strcmp(*isa, "scalar") == 0 && !ref_all ? 7 : ROWS;
+        ek_view want = ek_view_slice(c->y, 0, 0, m), got = ref_new(EK_TYPE_F32, 2, m, c->n);
+        lib_force_cpu(mask);
+        multiply(c, got, ek_view_slice(c->x, 0, 0, m));
+        lib_force_cpu(cpu);
+        ref_same(&want, &got, "%s: %s", c->name, *isa);
+    }
+}
+
 static void test_rows(void **state)
 {
     (void)state;
-    enum { M = 65, K = 640 };
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
         for (int t = 0; t < 2; t++)
             for (ek_precision p = EK_EXACT; p <= EK_BFLOAT16; p++) {
                 if (p && (!t || forms[f].mode != EK_AFFINE)) continue;
-                int n = t ? 150 : 256;
-                ek_view x = ref_normals(EK_TYPE_F32, 1, 1, 2, M, K),
-                        w = t ? ref_normals(EK_TYPE_BF16, 2, 1, 2, n, K) : ref_normals(EK_TYPE_BF16, 2, 1, 2, K, n);
-                ek_qview q = ref_quantised(forms[f].mode, forms[f].bits, forms[f].group, &w);
-                ek_view y = ref_new(EK_TYPE_F32, 2, M, n);
-                for (int m = 0; m < M; m++)
-                    MUST(ek_quantized_matmul(ek_view_slice(y, 0, m, m + 1), ek_view_slice(x, 0, m, m + 1), &q, t, p));
-                for (int m = 2; m <= M; m += ref_all ? 1 : m < 10 ? 1 : 11) {
-                    ek_view part = ref_new(EK_TYPE_F32, 2, m, n), head = ek_view_slice(y, 0, 0, m);
-                    MUST(ek_quantized_matmul(part, ek_view_slice(x, 0, 0, m), &q, t, p));
-                    ref_same(&head, &part, "form %d, %s, precision %d: %d rows", (int)f, t ? "T" : "NT", (int)p, m);
-                }
-                ek_view turned = ref_new(EK_TYPE_F32, 2, M, n), back = ek_view_reverse(y, 0);
-                MUST(ek_quantized_matmul(turned, ek_view_reverse(x, 0), &q, t, p));
-                ref_same(&back, &turned, "form %d: rows backwards", (int)f);
-                ek_view columns = ek_view_swap(ref_new(EK_TYPE_F32, 2, n, M), 0, 1); /* written with a stride */
-                MUST(ek_quantized_matmul(columns, x, &q, t, p));
-                ref_same(&y, &columns, "form %d: y turned", (int)f);
-                for (int threads = 1; threads <= 5; threads += 2) {
-                    MUST(ek_set_threads(threads));
-                    MUST(ek_quantized_matmul(turned, x, &q, t, p));
-                    ref_same(&y, &turned, "form %d: %d threads", (int)f, threads);
-                }
-                MUST(ek_set_threads(0));
-                unsigned cpu = lib_cpu();
-                for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
-                    unsigned mask;
-                    if (!isa[1] || ek_cpu_mask(*isa, &mask) != EK_OK) continue; /* the last is what ran so far */
-                    int m = strcmp(*isa, "scalar") == 0 && !ref_all ? 7 : M;
-                    ek_view part = ek_view_slice(y, 0, 0, m), again = ref_new(EK_TYPE_F32, 2, m, n);
-                    lib_force_cpu(mask);
-                    MUST(ek_quantized_matmul(again, ek_view_slice(x, 0, 0, m), &q, t, p));
-                    lib_force_cpu(cpu);
-                    ref_same(&part, &again, "form %d, precision %d: %s", (int)f, (int)p, *isa);
-                }
+                const row_case c = row_case_new(f, t, p);
+                check_rows_together(&c);
+                check_rows_backwards(&c);
+                check_strided_output(&c);
+                check_threads(&c);
+                check_isas(&c);
                 ref_free_all();
             }
 }
+
+/* ------------------------------------------------------------------ views */
 
 /* [B, H, R, S, C] at b, h and the first of R, as [S, C]. */
 static ek_view head(ek_view v, int64_t b, int64_t h)
@@ -78,7 +131,7 @@ static ek_view repeated(ek_view v, int r)
     return ek_view_expand(ek_view_insert(v, 2), 2, r);
 }
 
-/* 4.2: one K/V head under R query heads by a stride of 0, in a cache longer than what is read. */
+/* One K/V head under R query heads by a stride of 0, in a cache longer than what is read. */
 static void test_broadcast(void **state)
 {
     (void)state;
@@ -220,21 +273,17 @@ static void test_engine(void **state)
             ek_linear_ops ops;
             ek_acts a;
             ek_linear_init(&ops, ek_cpu_detect());
-            if (p == EK_EXACT) {
-                assert_int_equal(ek_linear_plan_float(&l, ek_cpu_detect(), N, K, EK_W_F32), EK_OK);
-                l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_widened(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16,
-                                                        forms[f].bits, forms[f].group),
-                                 EK_OK);
-            } else {
-                assert_int_equal(
-                    ek_linear_plan_affine(&l, ek_cpu_detect(), N, K, forms[f].bits, forms[f].group, EK_BF16, true),
-                    EK_OK);
-                assert_int_equal(ek_linear_set_limbs(&l, p == EK_INT16 ? 2 : 1), EK_OK);
-                l.data = ref_take(l.bytes);
-                assert_int_equal(ek_linear_pack_affine(&l, 0, N, q.codes.data, q.scales.data, q.biases.data, EK_BF16),
-                                 EK_OK);
-            }
+            const ek_weight_type *type;
+            assert_int_equal(ek_weight_type_affine(&type, forms[f].bits, forms[f].group, EK_BF16, true), EK_OK);
+            const ek_weight_data data = {
+                .type = type, .n = N, .k = K, .plane = {q.codes.data, q.scales.data, q.biases.data}};
+            const bool exact = p == EK_EXACT;
+            assert_int_equal(ek_linear_plan(&l, ek_cpu_detect(), N, K, exact ? ek_weight_type_float(EK_F32) : type),
+                             EK_OK);
+            if (!exact)
+                assert_int_equal(ek_linear_set_acts(&l, (ek_act_form){p == EK_INT16 ? 2 : 1, l.a_group}), EK_OK);
+            l.data = ref_take(l.bytes);
+            assert_int_equal(ek_linear_pack(&l, 0, &data), EK_OK);
             ek_acts_bind(&a, ref_take(ek_acts_bytes(M, K)), x.data, K, M, K);
             ek_linear_forward(&ops, NULL, &l, &a, e.data, N);
             MUST(ek_quantized_matmul(y, x, &q, true, p));

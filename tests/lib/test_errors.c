@@ -14,7 +14,7 @@ static void refused(ek_status got, ek_status want, const char *call, const char 
 }
 #define BAD(expr, a, b) refused(expr, EK_BAD_ARGUMENT, #expr, a, b)
 
-static void test_products(void **state) /* op-test-cases 1.6 */
+static void test_products(void **state)
 {
     (void)state;
     ek_view w = ref_normals(EK_TYPE_F32, 1, 1, 2, 32, 512), x = ref_normals(EK_TYPE_F32, 2, 1, 2, 10, 512),

@@ -1,4 +1,4 @@
-/* op-test-cases 1.4: products by index. The reference multiplies by the matrices' float values;
+/* Products by index. The reference multiplies by the matrices' float values;
  * and every result has the bits of the product with that one matrix. */
 #include <math.h>
 
@@ -124,66 +124,113 @@ static void test_matrix_path(void **state)
     }
 }
 
-/* Many rows, each with its own experts, sorted by expert or not. */
-static void test_sorted(void **state)
-{
-    (void)state;
-    static const struct {
-        int l, k, d;
-        bool t;
-        ek_quant_mode mode;
-    } rows[] = {{32, 512, 512, true, EK_AFFINE},   {32, 512, 544, true, EK_MXFP4},    {32, 512, 544, true, EK_NVFP4},
+/* ------------------------------------------------------------------ many rows, each with its own experts */
+
+enum { EXPERTS = 4, PER_ROW = 2, MAX_L = 133 };
+
+static const struct {
+    int l, k, d;
+    bool transpose;
+    ek_quant_mode mode;
+} mixtures[] = {{32, 512, 512, true, EK_AFFINE},   {32, 512, 544, true, EK_MXFP4},    {32, 512, 544, true, EK_NVFP4},
                 {32, 512, 544, true, EK_MXFP8},    {39, 512, 512, true, EK_AFFINE},   {128, 512, 512, true, EK_AFFINE},
                 {133, 512, 512, true, EK_AFFINE},  {133, 512, 555, true, EK_AFFINE},  {64, 512, 512, false, EK_AFFINE},
                 {133, 512, 512, false, EK_AFFINE}, {133, 512, 544, false, EK_AFFINE}, {64, 512, 544, false, EK_MXFP4},
                 {64, 512, 544, false, EK_NVFP4},   {64, 512, 544, false, EK_MXFP8}};
-    enum { E = 4, I = 2 };
-    for (size_t s = 0; s < sizeof rows / sizeof *rows; s++) {
-        if (!ref_all && s % 2) continue; /* thinned to half */
-        int L = rows[s].l, K = rows[s].k, D = rows[s].d;
-        ek_view x = ref_normals(EK_TYPE_F32, 1, 1 / sqrt(K), 4, L, 1, 1, K),
-                w = rows[s].t ? ref_normals(EK_TYPE_F32, 2, 1, 3, E, D, K) : ref_normals(EK_TYPE_F32, 2, 1, 3, E, K, D);
-        ek_quant_mode mode = rows[s].mode;
-        ek_qview q = ref_quantised(mode, mode == EK_MXFP8 ? 8 : 4,
-                                   mode == EK_AFFINE  ? 32
-                                   : mode == EK_NVFP4 ? 16
-                                                      : 32,
-                                   &w);
-        ek_view lhs = ref_new(EK_TYPE_U32, 2, L, 1), rhs = ref_new(EK_TYPE_U32, 2, L, I),
-                y = ref_new(EK_TYPE_F32, 4, L, I, 1, D);
-        for (int i = 0; i < L; i++) ((uint32_t *)lhs.data)[i] = (uint32_t)i;
-        for (int i = 0; i < L * I; i++) ((uint32_t *)rhs.data)[i] = (uint32_t)(E * ref_uniform(3, (uint64_t)i));
-        MUST(ek_gather_qmm(y, x, &q, &lhs, &rhs, rows[s].t, EK_EXACT));
-        /* the same, sorted by expert */
-        int order[133 * I], n = 0;
-        ek_view lhs2 = ref_new(EK_TYPE_U32, 1, L * I), rhs2 = ref_new(EK_TYPE_U32, 1, L * I),
-                y2 = ref_new(EK_TYPE_F32, 3, L * I, 1, D);
-        for (uint32_t e = 0; e < E; e++)
-            for (int i = 0; i < L * I; i++)
-                if (((uint32_t *)rhs.data)[i] == e) order[n++] = i;
-        for (int i = 0; i < L * I; i++) {
-            ((uint32_t *)lhs2.data)[i] = (uint32_t)(order[i] / I);
-            ((uint32_t *)rhs2.data)[i] = ((uint32_t *)rhs.data)[order[i]];
+enum { N_MIXTURES = sizeof mixtures / sizeof *mixtures };
+
+/* L rows x [L, 1, 1, K]; row i goes to experts rhs[i][0..PER_ROW). y [L, PER_ROW, 1, D]. */
+typedef struct mixture {
+    int number, l, k, d;
+    bool transpose;
+    ek_view x, lhs, rhs, y;
+    ek_qview w;
+} mixture;
+
+static uint32_t *numbers(const ek_view *v)
+{
+    return v->data;
+}
+
+static mixture mixture_new(int number)
+{
+    const ek_quant_mode mode = mixtures[number].mode;
+    mixture m = {.number = number,
+                 .l = mixtures[number].l,
+                 .k = mixtures[number].k,
+                 .d = mixtures[number].d,
+                 .transpose = mixtures[number].transpose};
+    ek_view w = m.transpose ? ref_normals(EK_TYPE_F32, 2, 1, 3, EXPERTS, m.d, m.k)
+                            : ref_normals(EK_TYPE_F32, 2, 1, 3, EXPERTS, m.k, m.d);
+    m.w = ref_quantised(mode, mode == EK_MXFP8 ? 8 : 4, mode == EK_NVFP4 ? 16 : 32, &w);
+    m.x = ref_normals(EK_TYPE_F32, 1, 1 / sqrt(m.k), 4, m.l, 1, 1, m.k);
+    m.lhs = ref_new(EK_TYPE_U32, 2, m.l, 1), m.rhs = ref_new(EK_TYPE_U32, 2, m.l, PER_ROW);
+    for (int i = 0; i < m.l; i++) numbers(&m.lhs)[i] = (uint32_t)i;
+    for (int i = 0; i < m.l * PER_ROW; i++) numbers(&m.rhs)[i] = (uint32_t)(EXPERTS * ref_uniform(3, (uint64_t)i));
+    m.y = ref_new(EK_TYPE_F32, 4, m.l, PER_ROW, 1, m.d);
+    MUST(ek_gather_qmm(m.y, m.x, &m.w, &m.lhs, &m.rhs, m.transpose, EK_EXACT));
+    return m;
+}
+
+/* The same rows in the order of their experts. */
+static void check_sorted(const mixture *m)
+{
+    int order[MAX_L * PER_ROW], n = 0, all = m->l * PER_ROW;
+    ek_view lhs = ref_new(EK_TYPE_U32, 1, all), rhs = ref_new(EK_TYPE_U32, 1, all),
+            y = ref_new(EK_TYPE_F32, 3, all, 1, m->d);
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        for (int i = 0; i < all; i++)
+            if (numbers(&m->rhs)[i] == e) order[n++] = i;
+    for (int i = 0; i < all; i++) {
+        numbers(&lhs)[i] = (uint32_t)(order[i] / PER_ROW);
+        numbers(&rhs)[i] = numbers(&m->rhs)[order[i]];
+    }
+    MUST(ek_gather_qmm(y, m->x, &m->w, &lhs, &rhs, m->transpose, EK_EXACT));
+    for (int i = 0; i < all; i++) {
+        ek_view want = matrix(&m->y, order[i]), got = matrix(&y, i);
+        ref_same(&want, &got, "sorted row %d of mixture %d", i, m->number);
+    }
+}
+
+/* All rows times one expert in float64, against those rows that chose it. */
+static void check_against_float64(const mixture *m)
+{
+    for (int e = 0; e < EXPERTS; e++) {
+        ek_qview w = qmatrix(&m->w, e);
+        ek_view values = ref_qvalues(&w), all = ref_new(EK_TYPE_F32, 2, m->l, m->d),
+                x = ek_view_2d(m->x.data, EK_TYPE_F32, m->l, m->k);
+        const double *want = ref_matmul(&x, &values, m->transpose, &all);
+        for (int i = 0; i < m->l * PER_ROW; i++) {
+            if (numbers(&m->rhs)[i] != (uint32_t)e) continue;
+            ek_view got = matrix(&m->y, i);
+            ref_near(&got, want + (i / PER_ROW) * m->d, 1.5e-5, "row %d of mixture %d", i, m->number);
         }
-        MUST(ek_gather_qmm(y2, x, &q, &lhs2, &rhs2, rows[s].t, EK_EXACT));
-        for (int i = 0; i < L * I; i++) {
-            ek_view a = matrix(&y2, i), b = matrix(&y, order[i]);
-            ref_same(&a, &b, "sorted row %d of case %d", i, (int)s);
-        }
-        for (int e = 0; e < E; e++) { /* against float64: all rows of an expert together */
-            ek_qview qe = qmatrix(&q, e);
-            ek_view values = ref_qvalues(&qe), all = ref_new(EK_TYPE_F32, 2, L, D),
-                    xr = ek_view_2d(x.data, EK_TYPE_F32, L, K);
-            double *want = ref_matmul(&xr, &values, rows[s].t, &all);
-            for (int i = 0; i < L * I; i++)
-                if (((uint32_t *)rhs.data)[i] == (uint32_t)e) {
-                    ek_view got = matrix(&y, i);
-                    ref_near(&got, want + (i / I) * D, 1.5e-5, "row %d of case %d", i, (int)s);
-                }
-        }
+    }
+}
+
+static void each_mixture(void (*check)(const mixture *m))
+{
+    for (int i = 0; i < N_MIXTURES; i++) {
+        if (!ref_all && i % 2) continue; /* thinned to half */
+        const mixture m = mixture_new(i);
+        check(&m);
         ref_free_all();
     }
 }
+
+static void test_sorted(void **state)
+{
+    (void)state;
+    each_mixture(check_sorted);
+}
+
+static void test_mixtures_against_float64(void **state)
+{
+    (void)state;
+    each_mixture(check_against_float64);
+}
+
+/* ------------------------------------------------------------------ views and types */
 
 static void test_sliced(void **state)
 {
@@ -233,7 +280,8 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gather), cmocka_unit_test(test_matrix_path), cmocka_unit_test(test_sorted),
+        cmocka_unit_test(test_gather), cmocka_unit_test(test_matrix_path),
+        cmocka_unit_test(test_sorted), cmocka_unit_test(test_mixtures_against_float64),
         cmocka_unit_test(test_sliced), cmocka_unit_test(test_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,9 +359,9 @@ static void test_engine(void **state)
                 ek_attn *a;
                 assert_int_equal(ek_attn_plan(&a, ek_cpu_detect(), &shape), EK_OK);
                 size_t bytes = ek_kv_block_bytes(format, format, HKV, dim);
-                uint8_t *page[KL / EK_PAGE_TOKENS + 1];
-                for (int p = 0; p <= KL / EK_PAGE_TOKENS; p++) page[p] = ref_take(bytes);
-                ek_kv_view view = {page, 0};
+                int32_t page[KL / EK_PAGE_TOKENS + 1];
+                for (int p = 0; p <= KL / EK_PAGE_TOKENS; p++) page[p] = p;
+                ek_kv_view view = {ref_take(bytes * (KL / EK_PAGE_TOKENS + 1)), bytes, page};
                 float *k = ref_take(sizeof *k * HKV * (size_t)dim), *v = ref_take(sizeof *v * HKV * (size_t)dim);
                 for (int j = 0; j < KL; j++) {
                     for (int h = 0; h < HKV; h++)

@@ -93,7 +93,7 @@ static void test_like_f32(void **state)
         MUST(ek_quantized_matmul(y, x, &q, true, EK_BFLOAT16));
         MUST(ek_quantized_matmul(exact, x, &q, true, EK_EXACT));
         MUST(ek_quantized_matmul(two, x, &q, true, EK_INT16));
-        double off = ref_most(&y, want), off_exact = ref_most(&exact, want), off_two = ref_most(&two, want);
+        double off = ref_max_off(&y, want), off_exact = ref_max_off(&exact, want), off_two = ref_max_off(&two, want);
         print_message("%d bits: EK_BFLOAT16 is off by %.2g, EK_EXACT by %.2g, EK_INT16 by %.2g at most\n", BITS[b], off,
                       off_exact, off_two);
         assert_true(off < 8 * off_exact && off < off_two);

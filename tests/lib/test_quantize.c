@@ -1,4 +1,4 @@
-/* op-test-cases 1.1 and 4.8: quantising, its inverse, and the edges of the rule. */
+/* Quantising, its inverse, and the edges of the rule. */
 #include <math.h>
 
 #include "ref.h"
@@ -45,7 +45,7 @@ static void test_affine_zeros(void **state)
         }
 }
 
-/* The rule of quantization.md 1.3 in the reference's own words, float by float. */
+/* The rule of docs/ops/quantize.md in other words, float by float. */
 static void by_rule(const float *w, int n, int bits, int *code, float *scale, float *bias)
 {
     float top = (float)((1 << bits) - 1), lo = w[0], hi = w[0];

@@ -6,9 +6,17 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../support/checkpoint.h"
 #include "../support/mlx.h"
 #include "../support/pages.h"
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "tensor/dtype.h"
 #include "base/cpu.h"
 #include "base/log.h"
 

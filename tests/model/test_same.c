@@ -1,4 +1,4 @@
-/* The promise at the level of one forward pass: chunks, company, threads and instruction set
+/* The promise at the level of one forward pass: chunks, other rows, threads and instruction set
  * leave every bit of every logit as it is. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,10 +7,18 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "../support/hashed.h"
 #include "../support/pages.h"
+#include "base/alloc.h"
+#include "tensor/dtype.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "model/pass.h"
 
 enum { TOKENS = 80, OTHERS = 5 }; /* longer than a page and than any window */
 
@@ -47,7 +55,7 @@ static void same(const float *want, const float *got, int rows, int vocab, const
 /* Rows that want no logits are left out of most layers; the others must not notice. */
 static void some_want(const ek_model *m, const int32_t *ids, float *logits, int step)
 {
-    int vocab = ek_model_config(m)->vocab_size;
+    int vocab = ek_model_config(m)->vocab_size, window = ek_model_config(m)->sliding_window;
     ek_scratch *s;
     assert_int_equal(ek_scratch_open(&s, m, step, step, TOKENS), EK_OK);
     test_seq q = seq_open(m, TOKENS);
@@ -56,8 +64,8 @@ static void some_want(const ek_model *m, const int32_t *ids, float *logits, int 
         int n = TOKENS - at < step ? TOKENS - at : step, wanted = 0;
         float *few = ek_alloc(sizeof *few * (size_t)(n * vocab));
         for (int r = 0; r < n; r++)
-            row[r] = (ek_row){ids[at + r], at + r, 0, hashed_bits("want", (uint64_t)(at + r)) % 3 == 0};
-        assert_int_equal(ek_model_forward(m, s, row, n, &q.seq, 1, few, vocab), EK_OK);
+            row[r] = ek_text_row(ids[at + r], at + r, 0, hashed_bits("want", (uint64_t)(at + r)) % 3 == 0, window);
+        assert_int_equal(ek_model_forward(m, s, &q.kv, row, n, &q.seq, 1, few, vocab), EK_OK);
         for (int r = 0; r < n; r++)
             if (row[r].wants_logits)
                 memcpy(logits + (at + r) * vocab, few + wanted++ * vocab, sizeof *few * (size_t)vocab);
@@ -127,23 +135,24 @@ static void test_instruction_sets_and_threads(void **state)
 static void together(const ek_model *m, int32_t ids[OTHERS][TOKENS], float *logits[OTHERS])
 {
     static const int take[OTHERS] = {1, 7, 16, 3, 2};
-    int vocab = ek_model_config(m)->vocab_size, at[OTHERS] = {0}, left = OTHERS * TOKENS;
-    test_seq seq[OTHERS];
+    int vocab = ek_model_config(m)->vocab_size, window = ek_model_config(m)->sliding_window;
+    int at[OTHERS] = {0}, left = OTHERS * TOKENS, each = TOKENS / EK_PAGE_TOKENS + 1;
+    test_seq pool = seq_open(m, OTHERS * each * EK_PAGE_TOKENS); /* the pages of all */
     ek_seq all[OTHERS];
     ek_row row[OTHERS * 16];
     ek_scratch *s;
     assert_int_equal(ek_scratch_open(&s, m, OTHERS * 16, OTHERS * 16, TOKENS), EK_OK);
     for (int q = 0; q < OTHERS; q++) {
-        seq[q] = seq_open(m, TOKENS);
-        all[q] = seq[q].seq;
+        all[q] = pool.seq;
+        for (int k = 0; k < EK_KIND_COUNT; k++) all[q].page[k] += q * each, all[q].end[k] = each;
     }
     float *out = ek_alloc(sizeof *out * (size_t)(OTHERS * 16 * vocab));
     for (int step = 0; left > 0; step++) {
         int n = 0;
         for (int q = 0; q < OTHERS; q++)
             for (int j = 0; j < take[(q + step) % OTHERS] && at[q] + j < TOKENS && step >= q * 3; j++)
-                row[n++] = (ek_row){ids[q][at[q] + j], at[q] + j, q, true};
-        assert_int_equal(ek_model_forward(m, s, row, n, all, OTHERS, out, vocab), EK_OK);
+                row[n++] = ek_text_row(ids[q][at[q] + j], at[q] + j, q, true, window);
+        assert_int_equal(ek_model_forward(m, s, &pool.kv, row, n, all, OTHERS, out, vocab), EK_OK);
         for (int r = 0; r < n; r++) {
             memcpy(logits[row[r].seq] + row[r].pos * vocab, out + r * vocab, sizeof *out * (size_t)vocab);
             at[row[r].seq]++;
@@ -151,7 +160,7 @@ static void together(const ek_model *m, int32_t ids[OTHERS][TOKENS], float *logi
         left -= n;
     }
     free(out);
-    for (int q = 0; q < OTHERS; q++) seq_close(&seq[q]);
+    seq_close(&pool);
     ek_scratch_close(s);
 }
 
@@ -183,40 +192,147 @@ static void test_company(void **state)
 }
 
 /* A refused step leaves everything as it was. */
-static void test_bad_steps_are_told(void **state)
+static void test_bad_steps_are_refused(void **state)
 {
     (void)state;
     ek_model *m = make("T1", 0, ek_cpu_detect(), NULL, EK_KV_BF16);
     int vocab = ek_model_config(m)->vocab_size;
-    const ek_row good[] = {{5, 0, 0, true}, {6, 1, 0, true}};
+    int window = ek_model_config(m)->sliding_window;
+    const ek_row good[] = {ek_text_row(5, 0, 0, true, window), ek_text_row(6, 1, 0, true, window)};
+    ek_row far = good[1], blind = good[0], early = good[1];
+    far.visible[EK_FULL].end = 3;                 /* beyond what the step writes */
+    blind.visible[EK_SLIDING] = (ek_range){0, 0}; /* not even itself */
+    early.visible[EK_FULL].lo = -1;
     const struct {
         ek_row row[2];
         const char *says;
     } bad[] = {
-        {{{vocab, 0, 0, true}, {6, 1, 0, true}}, "token id 99, the vocabulary has 99"},
-        {{{-1, 0, 0, true}, {6, 1, 0, true}}, "token id -1"},
-        {{{5, 0, 0, true}, {6, 2, 0, true}}, "row 1 is at position 2, the row before it at 0"},
-        {{{5, 0, 0, true}, {6, 1, 1, true}}, "row 1 is of sequence 1, there are 1"},
-        {{{5, 8, 0, true}, {6, 9, 0, true}}, "row 0 is at position 8, the context is 8"},
-        {{{5, -1, 0, true}, {6, 0, 0, true}}, "position -1"},
+        {{ek_text_row(vocab, 0, 0, true, window), good[1]}, "token id 99, the vocabulary has 99"},
+        {{ek_text_row(-1, 0, 0, true, window), good[1]}, "token id -1"},
+        {{good[0], ek_text_row(6, 2, 0, true, window)}, "row 1 is at position 2, the row before it at 0"},
+        {{good[0], ek_text_row(6, 1, 1, true, window)}, "row 1 is of sequence 1, there are 1"},
+        {{ek_text_row(5, 8, 0, true, window), ek_text_row(6, 9, 0, true, window)},
+         "row 0 is at position 8, the context is 8"},
+        {{ek_text_row(5, -1, 0, true, window), ek_text_row(6, 0, 0, true, window)}, "position -1"},
+        {{good[0], far}, "row 1 at position 1 sees [0, 3), written is [0, 2)"},
+        {{blind, good[1]}, "row 0 at position 0 sees [0, 0)"},
+        {{good[0], early}, "row 1 at position 1 sees [-1, 2)"},
     };
     ek_scratch *s;
     assert_int_equal(ek_scratch_open(&s, m, 2, 1, 8), EK_OK);
     test_seq q = seq_open(m, 8);
     float logits[2 * 99], before = logits[0] = 42;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(ek_model_forward(m, s, bad[i].row, 2, &q.seq, 1, logits, vocab), EK_EINVAL);
+        assert_int_equal(ek_model_forward(m, s, &q.kv, bad[i].row, 2, &q.seq, 1, logits, vocab), EK_EINVAL);
         if (!strstr(ek_err_text(), bad[i].says)) fail_msg("\"%s\", wanted \"%s\"", ek_err_text(), bad[i].says);
     }
-    assert_int_equal(ek_model_forward(m, s, good, 2, &q.seq, 1, logits, vocab), EK_EINVAL);
+    assert_int_equal(ek_model_forward(m, s, &q.kv, good, 2, &q.seq, 1, logits, vocab), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "2 rows want logits, scratch memory is for 1"));
-    assert_int_equal(ek_model_forward(m, s, good, 0, &q.seq, 1, logits, vocab), EK_EINVAL);
+    assert_int_equal(ek_model_forward(m, s, &q.kv, good, 0, &q.seq, 1, logits, vocab), EK_EINVAL);
     assert_true(logits[0] == before);
-    for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(q.page[k][0][0], 0xff);
+    for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(q.kv.base[k][0], 0xff);
     seq_close(&q);
     ek_scratch_close(s);
     assert_int_equal(ek_scratch_open(&s, m, 2, 3, 8), EK_EINVAL);
     ek_model_close(m);
+}
+
+/* A token's own embedding in its place gives the token's bits; with per-layer inputs, the pad token's. */
+static void own_embedding(const ek_model *m, int32_t token, float *out)
+{
+    ek_linear_row(&m->w.embed, token, out);
+    m->rows.scale(out, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+}
+
+static void run_rows(const ek_model *m, const ek_row *row, const int *steps, float *logits)
+{
+    ek_scratch *s;
+    int vocab = m->config.vocab_size;
+    assert_int_equal(ek_scratch_open(&s, m, TOKENS, TOKENS, TOKENS), EK_OK);
+    test_seq q = seq_open(m, TOKENS);
+    for (int at = 0, i = 0; at < TOKENS; at += steps[i++])
+        assert_int_equal(ek_model_forward(m, s, &q.kv, row + at, steps[i], &q.seq, 1, logits + at * vocab, vocab),
+                         EK_OK);
+    seq_close(&q);
+    ek_scratch_close(s);
+}
+
+static void test_embeddings(void **state)
+{
+    (void)state;
+    static const int steps[][4] = {{TOKENS}, {30, 1, 49}};
+    for (int i = 0; i < N_NAMES; i++) {
+        ek_model *m = make(names[i], i % 2 ? 4 : 0, ek_cpu_detect(), NULL, EK_KV_I16);
+        int vocab = m->config.vocab_size, window = m->config.sliding_window, hidden = m->config.hidden_size;
+        int32_t ids[TOKENS];
+        ek_row row[TOKENS];
+        float *e = ek_alloc(sizeof *e * (size_t)(TOKENS * hidden));
+        float *want = ek_alloc(sizeof *want * (size_t)(TOKENS * vocab)),
+              *got = ek_alloc(sizeof *got * (size_t)(TOKENS * vocab));
+        tokens(ids, TOKENS, names[i], vocab);
+        for (int r = 0; r < TOKENS; r++) {
+            bool as_vector = r % 3 != 1;
+            if (as_vector && m->config.per_layer_size) ids[r] = m->config.pad;
+            row[r] = ek_text_row(ids[r], r, 0, true, window);
+            if (!as_vector) continue;
+            own_embedding(m, ids[r], e + r * hidden);
+            row[r].embedding = e + r * hidden;
+            row[r].token = (ids[r] + 1) % vocab; /* a placeholder */
+        }
+        assert_int_equal(run_tokens(m, ids, TOKENS, NULL, want), EK_OK);
+        for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+            run_rows(m, row, steps[s], got);
+            same(want, got, TOKENS, vocab, names[i], 0, "as embeddings");
+        }
+        free(e), free(want), free(got);
+        ek_model_close(m);
+    }
+}
+
+/* Rows [20, 45) see each other. What is before them does not notice; they and what follows do; one step or
+ * three around the block, every instruction set. */
+static void test_mutual_rows(void **state)
+{
+    (void)state;
+    enum { FIRST = 20, END = 45 };
+    int noticed = 0; /* models in which the first row behind the block sees keys that the block changed */
+    static const int steps[][4] = {{TOKENS}, {FIRST, END - FIRST, TOKENS - END}, {7, 40, 33}};
+    for (int i = 0; i < 6; i++) /* the T shapes have every branch */
+        for (int kind = 0; kind < EK_KIND_COUNT; kind++) {
+            int32_t ids[TOKENS];
+            ek_row row[TOKENS];
+            float *first = NULL, *plain = NULL;
+            for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
+                unsigned cpu;
+                assert_int_equal(ek_cpu_mask(*isa, &cpu), EK_OK);
+                ek_model *m = make(names[i], i % 2 ? 4 : 0, cpu, NULL, EK_KV_I16);
+                int vocab = m->config.vocab_size;
+                size_t bytes = sizeof(float) * (size_t)(TOKENS * vocab);
+                tokens(ids, TOKENS, names[i], vocab);
+                for (int r = 0; r < TOKENS; r++) {
+                    row[r] = ek_text_row(ids[r], r, 0, true, m->config.sliding_window);
+                    if (r >= FIRST && r < END) row[r].visible[kind].end = END;
+                }
+                for (size_t s = 0; s < (cpu ? sizeof steps / sizeof *steps : 1); s++) {
+                    float *got = ek_alloc(bytes);
+                    run_rows(m, row, steps[s], got);
+                    if (first) same(first, got, TOKENS, vocab, names[i], kind, "rows that see each other");
+                    if (first) free(got);
+                    else first = got;
+                }
+                if (!plain && m->attn[kind]) {
+                    plain = ek_alloc(bytes);
+                    assert_int_equal(run_tokens(m, ids, TOKENS, NULL, plain), EK_OK);
+                    assert_memory_equal(plain, first, sizeof(float) * (size_t)(FIRST * vocab));
+                    for (int r = FIRST; r < END - 1; r++)
+                        assert_memory_not_equal(plain + r * vocab, first + r * vocab, sizeof(float) * (size_t)vocab);
+                    noticed += memcmp(plain + END * vocab, first + END * vocab, sizeof(float) * (size_t)vocab) != 0;
+                }
+                ek_model_close(m);
+            }
+            free(first), free(plain);
+        }
+    assert_true(noticed >= 4);
 }
 
 static void test_synthetic_is_a_function_of_its_seed(void **state)
@@ -244,7 +360,9 @@ int main(void)
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_instruction_sets_and_threads),
         cmocka_unit_test(test_company),
-        cmocka_unit_test(test_bad_steps_are_told),
+        cmocka_unit_test(test_bad_steps_are_refused),
+        cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_mutual_rows),
         cmocka_unit_test(test_synthetic_is_a_function_of_its_seed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

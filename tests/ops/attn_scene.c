@@ -103,7 +103,7 @@ void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, u
     s->pool = check_alloc(s->pool_bytes);
     s->page = calloc((size_t)s->n_pages + 1, sizeof *s->page);
     for (int i = 0; i < s->n_pages; i++) /* in descending order, so that nothing can rely on neighbours */
-        s->page[i] = s->pool + (size_t)(s->n_pages - 1 - i) * s->page_bytes;
+        s->page[i] = s->n_pages - 1 - i;
     if (garbage == 1) memset(s->pool, 0xff, s->pool_bytes);
     if (garbage == 2)
         for (size_t i = 0; i + 4 <= s->pool_bytes; i += 4) {
@@ -111,7 +111,7 @@ void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, u
             memcpy(s->pool + i, &u, 4);
         }
     if (garbage == 3) check_fill_bytes(s->pool, s->pool_bytes, seed + 9);
-    s->view = (ek_kv_view){s->page, offset};
+    s->view = (ek_kv_view){s->pool + offset, s->page_bytes, s->page};
 
     assert_int_equal(ek_attn_plan(&s->plan, 0, shape), EK_OK);
     size_t width = (size_t)shape->n_kv_heads * (size_t)shape->head_dim, n = width * (size_t)n_keys;
@@ -220,7 +220,7 @@ static float token_scale(const scene *s, int part, int kv, int j, float *x)
            sizeof *x * (size_t)dim);
     if (f != EK_KV_I16) return 1;
     size_t kb = ek_kv_k_bytes(s->shape.k_format, dim), vb = ek_kv_v_bytes(s->shape.v_format, dim);
-    const uint8_t *at = s->page[j / 64] + s->view.offset + (size_t)kv * (kb + vb) + (part ? kb : 0);
+    const uint8_t *at = ek_kv_block(&s->view, j / 64) + (size_t)kv * (kb + vb) + (part ? kb : 0);
     const int16_t *code = (const int16_t *)at;
     for (int d = 0; d < dim; d++) x[d] = code[part ? j % 64 * dim + d : d * 64 + j % 64];
     return ((const float *)(code + 64 * dim))[j % 64];

@@ -26,7 +26,7 @@ typedef struct scene {
     int n_keys, n_pages;
     size_t page_bytes, pool_bytes;
     uint8_t *pool;
-    uint8_t **page;
+    int32_t *page;
     float *k, *v; /* [n_keys][n_kv_heads][head_dim], what the pages hold, decoded */
     ek_kv_view view;
     ek_attn *plan; /* scalar */

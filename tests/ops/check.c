@@ -33,6 +33,36 @@ void check_fill_bytes(void *p, size_t n, uint64_t seed)
     for (size_t i = 0; i < n; i++) ((uint8_t *)p)[i] = (uint8_t)ek_mix64(ek_mix64(seed) + i);
 }
 
+static const char *running; /* the test, if it said so */
+static const char *only[3]; /* scalar and the instruction set asked for */
+
+int check_starts(void **state)
+{
+    running = *state;
+    return 0;
+}
+
+int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+{
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    if (argc > 2) {
+        const char *const *all = ek_cpu_isas();
+        while (*all && strcmp(*all, argv[2]) != 0) all++;
+        if (!*all) {
+            fprintf(stderr, "%s: this machine has no instruction set %s\n", argv[0], argv[2]);
+            return 2;
+        }
+        only[0] = ek_cpu_isas()[0];
+        if (*all != only[0]) only[1] = *all;
+    }
+    return _cmocka_run_group_tests(argv[0], tests, n, NULL, NULL);
+}
+
+const char *const *check_isas(void)
+{
+    return only[0] ? only : ek_cpu_isas();
+}
+
 unsigned check_cpu(const char *isa)
 {
     unsigned cpu = 0;
@@ -47,9 +77,10 @@ static void where(const char *op, const char *isa, const char *shape, va_list ap
     print_error("%s, %s, %s\n", op, isa, text);
 }
 
-static void again(void)
+static void again(const char *isa)
 {
-    print_error("again: %s\n", program_invocation_name);
+    print_error("again: %s%s%s%s%s\n", program_invocation_name, running ? " " : "", running ? running : "",
+                running ? " " : "", running ? isa : "");
     fail();
 }
 
@@ -65,7 +96,7 @@ void check_bits(const char *op, const char *isa, const float *want, const float 
     va_end(ap);
     print_error("%zu of %zu differ, first [%zu]: want %a (%08x), got %a (%08x)\n", differ, n, first, want[first],
                 ek_f32_bits(want[first]), got[first], ek_f32_bits(got[first]));
-    again();
+    again(isa);
 }
 
 void check_bytes(const char *op, const char *isa, const void *want, const void *got, size_t n, const char *shape, ...)
@@ -79,7 +110,7 @@ void check_bytes(const char *op, const char *isa, const void *want, const void *
     where(op, isa, shape, ap);
     va_end(ap);
     print_error("first difference at byte %zu of %zu: want %02x, got %02x\n", i, n, w[i], g[i]);
-    again();
+    again(isa);
 }
 
 void check_near(const char *op, const char *isa, const double *want, const float *got, size_t n, const double *tol,
@@ -91,8 +122,9 @@ void check_near(const char *op, const char *isa, const double *want, const float
         va_start(ap, shape);
         where(op, isa, shape, ap);
         va_end(ap);
-        print_error("[%zu] of %zu: want %a within %g, got %a\n", i, n, want[i], tol[i], (double)got[i]);
-        again();
+        print_error("[%zu] of %zu: want %a within %g, got %a, off by %g\n", i, n, want[i], tol[i], (double)got[i],
+                    (double)got[i] - want[i]);
+        again(isa);
     }
 }
 

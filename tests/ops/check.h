@@ -11,6 +11,19 @@
 
 #include <cmocka.h>
 
+/* A test program that can repeat one failure:
+ *     static const struct CMUnitTest tests[] = {CHECK_TEST(affine), CHECK_TEST(floats)};
+ *     return CHECK_RUN(argc, argv, tests);
+ * Without arguments all tests run. PROGRAM TEST [ISA] runs the one, on the scalar definition and
+ * that instruction set alone: the command that a failing check prints. */
+#define CHECK_TEST(test)                               \
+    {                                                  \
+#test, test, check_starts, NULL, (void *)#test \
+    }
+#define CHECK_RUN(argc, argv, tests) check_run(argc, argv, tests, sizeof(tests) / sizeof *(tests))
+int check_starts(void **state);
+int check_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
+
 /* Values are a pure function of (seed, index). */
 float check_uniform(uint64_t seed, uint64_t i);                  /* in [-1, 1), full 24-bit fraction */
 void check_fill(float *x, size_t n, uint64_t seed, float scale); /* scale * uniform */
@@ -20,9 +33,10 @@ void check_fill_bytes(void *p, size_t n, uint64_t seed);
 
 /* Runs body once for every instruction set of this machine, scalar first:
  *     CHECK_ISAS(isa, cpu) { … isa is "avx2", cpu the mask … } */
-#define CHECK_ISAS(isa, cpu)                                                              \
-    for (const char *const *isa##_ = ek_cpu_isas(), *isa = *isa##_; isa; isa = *++isa##_) \
+#define CHECK_ISAS(isa, cpu)                                                             \
+    for (const char *const *isa##_ = check_isas(), *isa = *isa##_; isa; isa = *++isa##_) \
         for (unsigned cpu = check_cpu(isa), isa##_once = 1; isa##_once; isa##_once = 0)
+const char *const *check_isas(void); /* ends with NULL */
 unsigned check_cpu(const char *isa);
 
 /* Fails the running test unless the n floats have the same bits. The format is the shape. */

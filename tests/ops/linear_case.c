@@ -44,9 +44,10 @@ static void open_float(linear_case *c, uint64_t seed)
     c->code_bytes = count * ek_dtype_size(element(c));
     c->codes = check_alloc(c->code_bytes);
     for (size_t i = 0; i < count; i++) put(c->codes, i, element(c), check_uniform(seed, i));
-    if (ek_linear_plan_float(&c->w, 0, s->n, s->k, s->form) != EK_OK) fail_msg("%s", ek_err_text());
+    c->data = (ek_weight_data){.type = ek_weight_type_float(element(c)), .n = s->n, .k = s->k, .plane = {c->codes}};
+    if (ek_linear_plan(&c->w, 0, s->n, s->k, c->data.type) != EK_OK) fail_msg("%s", ek_err_text());
     c->w.data = check_alloc(c->w.bytes);
-    if (ek_linear_pack_float(&c->w, 0, s->n, c->codes, element(c)) != EK_OK) fail_msg("%s", ek_err_text());
+    if (ek_linear_pack(&c->w, 0, &c->data) != EK_OK) fail_msg("%s", ek_err_text());
 }
 
 static void open_affine(linear_case *c, uint64_t seed)
@@ -66,20 +67,19 @@ static void open_affine(linear_case *c, uint64_t seed)
             put(c->biases, i, s->scale_dtype,
                 -scale * (float)(1 << (s->bits - 1)) * (1 + 0.3f * check_uniform(seed + 2, i)));
     }
-    if (ek_linear_plan_affine(&c->w, 0, s->n, s->k, s->bits, s->group, s->scale_dtype, s->biased) != EK_OK)
+    c->data = (ek_weight_data){.n = s->n, .k = s->k, .plane = {c->codes, c->scales, c->biases}};
+    if (ek_weight_type_affine(&c->data.type, s->bits, s->group, s->scale_dtype, s->biased) != EK_OK ||
+        ek_linear_plan(&c->w, 0, s->n, s->k, c->data.type) != EK_OK)
         fail_msg("%s", ek_err_text());
-    if (s->limbs && ek_linear_set_limbs(&c->w, s->limbs) != EK_OK) fail_msg("%s", ek_err_text());
+    if (s->limbs && ek_linear_set_acts(&c->w, (ek_act_form){s->limbs, c->w.a_group}) != EK_OK)
+        fail_msg("%s", ek_err_text());
     c->w.data = check_alloc(c->w.bytes);
     memset(c->w.data, 0xa5, c->w.bytes); /* packing must not rely on zeroed memory */
     int half = s->n / 2;                 /* in two calls, the first not at a panel's edge */
-    size_t row_codes = c->code_bytes / (size_t)s->n, row_scales = c->scale_bytes / (size_t)s->n;
-    for (int part = 0; part < 2; part++) {
-        size_t row = part ? (size_t)half : 0;
-        int rows = part ? s->n - half : half;
-        if (rows == 0) continue;
-        if (ek_linear_pack_affine(&c->w, (int)row, rows, c->codes + row * row_codes, c->scales + row * row_scales,
-                                  c->biases ? c->biases + row * row_scales : NULL, s->scale_dtype) != EK_OK)
-            fail_msg("%s", ek_err_text());
+    for (int second = 0; second < 2; second++) {
+        int row = second ? half : 0, rows = second ? s->n - half : half;
+        ek_weight_data some = ek_weight_rows(&c->data, row, rows);
+        if (rows && ek_linear_pack(&c->w, row, &some) != EK_OK) fail_msg("%s", ek_err_text());
     }
 }
 

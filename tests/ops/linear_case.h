@@ -15,8 +15,9 @@ typedef struct linear_shape {
 typedef struct linear_case {
     linear_shape shape;
     char name[80];
-    ek_linear w;    /* planned for the scalar ISA */
-    uint8_t *codes; /* Q: as MLX packs them; F: the elements */
+    ek_linear w;         /* planned for the scalar ISA */
+    ek_weight_data data; /* of the arrays below */
+    uint8_t *codes;      /* Q: as MLX packs them; F: the elements */
     uint8_t *scales, *biases;
     size_t code_bytes, scale_bytes;
 } linear_case;

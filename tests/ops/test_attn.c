@@ -7,6 +7,7 @@
 
 #include "attn_scene.h"
 #include "base/cpu.h"
+#include "ops/attn_kernels.h"
 
 static const int edges[] = {0,   1,   14,  15,  16,  17,  62,  63,  64,  65,   127,  128, 254,
                             255, 256, 257, 300, 511, 512, 513, 767, 768, 1023, 1024, 1025};
@@ -155,11 +156,28 @@ static void test_plan(void **state)
     ek_attn_free(NULL);
 }
 
-int main(void)
+/* An instruction set without a load for a format has no kernel for it: refused by name, never computed otherwise. */
+static void test_missing_kernel(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right),  cmocka_unit_test(test_isas), cmocka_unit_test(test_contract),
-        cmocka_unit_test(test_cutoff), cmocka_unit_test(test_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
+    ek_attn *a;
+    ek_attn_ops ops;
+    ek_attn_init(&ops, 0);
+    const ek_attn_shape sh = {EK_SLIDING, EK_KV_I16, EK_KV_Q4, 8, 1, 256};
+    assert_int_equal(ek_attn_plan_ops(&a, &ops, &sh), EK_OK);
+    ek_attn_free(a);
+    ops.values[EK_KV_Q4] = NULL;
+    assert_int_equal(ek_attn_plan_ops(&a, &ops, &sh), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "sliding layers with keys in 16, values in 4 and head_dim 256"));
+    ek_attn_init(&ops, 0);
+    ops.scores[EK_KV_I16] = NULL;
+    assert_int_equal(ek_attn_plan_ops(&a, &ops, &sh), EK_EUNSUPPORTED);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {CHECK_TEST(test_right),    CHECK_TEST(test_isas),
+                                              CHECK_TEST(test_contract), CHECK_TEST(test_cutoff),
+                                              CHECK_TEST(test_plan),     CHECK_TEST(test_missing_kernel)};
+    return CHECK_RUN(argc, argv, tests);
 }

@@ -125,14 +125,14 @@ static void test_unseen(void **state)
         for (int d = 0; d < 48; d++) bad[d] = d % 2 ? NAN : -INFINITY;
         for (int p = AT + hole + 1; p < N_KEYS; p++) ek_attn_store(a, &s.view, p, bad, bad);
         for (int p = 0; p < AT - W + 1; p++) ek_attn_store(a, &s.view, p, bad, bad);
-        for (int p = 0; p < (AT - W + 1) / 64; p++) s.page[p] = NULL;
+        for (int p = 0; p < (AT - W + 1) / 64; p++) s.page[p] = EK_NO_PAGE;
         CHECK_ISAS(isa, cpu)
         {
             float *got = attend(cpu, NULL, &sh, &s.view, rows, N, q);
             check_bits("attn", isa, want, got, q_width(&sh) * (size_t)(hole + 1), "bad keys from %d", AT + hole + 1);
             free(got);
         }
-        for (int i = 0; i < s.n_pages; i++) s.page[i] = s.pool + (size_t)(s.n_pages - 1 - i) * s.page_bytes;
+        for (int i = 0; i < s.n_pages; i++) s.page[i] = s.n_pages - 1 - i;
         for (int p = 0; p < N_KEYS; p++) ek_attn_store(a, &s.view, p, s.k + p * 48, s.v + p * 48);
     }
     ek_attn_free(a);
@@ -208,7 +208,7 @@ static void test_unseen_block(void **state)
     for (int p = 0; p < N_KEYS; p++)
         if (p < LO || p >= END) ek_attn_store(s.plan, &s.view, p, bad, bad);
     for (int p = 0; p < s.n_pages; p++)
-        if (p < LO / 64 || p > (END - 1) / 64) s.page[p] = NULL;
+        if (p < LO / 64 || p > (END - 1) / 64) s.page[p] = EK_NO_PAGE;
     CHECK_ISAS(isa, cpu)
     {
         float *got = attend(cpu, NULL, &c.shape, &s.view, rows, N, q);
@@ -220,10 +220,10 @@ static void test_unseen_block(void **state)
     scene_close(&s);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_company), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_unseen), cmocka_unit_test(test_any_range),
-                                       cmocka_unit_test(test_unseen_block)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct CMUnitTest tests[] = {CHECK_TEST(test_company), CHECK_TEST(test_threads),
+                                              CHECK_TEST(test_unseen), CHECK_TEST(test_any_range),
+                                              CHECK_TEST(test_unseen_block)};
+    return CHECK_RUN(argc, argv, tests);
 }

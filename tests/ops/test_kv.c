@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "ops/kv_layout.h"
+#include "ops/kv_codec.h"
 
 static void test_formats(void **state)
 {
@@ -156,9 +156,9 @@ static void test_extremes(void **state)
     check_free(at, ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_formats), cmocka_unit_test(test_store),
-                                       cmocka_unit_test(test_again), cmocka_unit_test(test_extremes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct CMUnitTest tests[] = {CHECK_TEST(test_formats), CHECK_TEST(test_store), CHECK_TEST(test_again),
+                                              CHECK_TEST(test_extremes)};
+    return CHECK_RUN(argc, argv, tests);
 }

@@ -70,11 +70,11 @@ static void compare(const linear_shape *shape, uint64_t seed, int rows)
         ek_linear_fn *run = kernel(cpu, shape->form);
         if (run == done) continue;
         done = run;
-        for (int part = 1; part <= rows; part = part < 9 ? part + 1 : part < rows ? rows : rows + 1)
-            for (int r0 = 0; r0 + part <= rows; r0 += part < 4 ? 1 : 3) {
+        for (int some = 1; some <= rows; some = some < 9 ? some + 1 : some < rows ? rows : rows + 1)
+            for (int r0 = 0; r0 + some <= rows; r0 += some < 4 ? 1 : 3) {
                 output_clear(&o);
-                run(&c.w, &in.a, r0, r0 + part, o.y, o.ldy, 0, c.w.n_panels);
-                output_check(&o, want, isa, c.name, r0, r0 + part, 0, shape->n);
+                run(&c.w, &in.a, r0, r0 + some, o.y, o.ldy, 0, c.w.n_panels);
+                output_check(&o, want, isa, c.name, r0, r0 + some, 0, shape->n);
             }
         for (int p0 = 0; p0 < c.w.n_panels; p0++)
             for (int p1 = p0 + 1; p1 <= c.w.n_panels; p1++) {
@@ -206,24 +206,22 @@ static void forward(void **state)
             assert_int_equal(ek_pool_open(&pool, threads), EK_OK);
             ek_acts a;
             ek_acts_bind(&a, in.mem, in.x, shapes[0].k, ROWS, shapes[0].k);
-            const ek_linear *w[JOBS];
-            float *y[JOBS];
-            ptrdiff_t ldy[JOBS];
+            ek_linear_job all[JOBS];
             for (int j = 0; j < JOBS; j++) {
                 c[j].w.run = ops.run[c[j].w.form];
-                w[j] = &c[j].w, y[j] = o[j].y, ldy[j] = o[j].ldy;
+                all[j] = (ek_linear_job){.w = &c[j].w, .x = &a, .y = o[j].y, .ldy = o[j].ldy};
                 output_clear(&o[j]);
             }
-            ek_linear_forward_many(&ops, pool, JOBS, w, &a, y, ldy);
+            ek_linear_run(&ops, pool, JOBS, all);
             for (int j = 0; j < JOBS; j++) output_check(&o[j], want[j], isa, c[j].name, 0, ROWS, 0, shapes[j].n);
 
-            ek_acts_quantize_for(&ops, pool, &a, w[0]);
+            ek_acts_quantize_for(&ops, pool, &a, &c[0].w);
             ek_acts view = ek_acts_pick(&a, index, PICKED), none = ek_acts_pick(&a, index, 0);
             output_clear(&picked);
             output_clear(&o[2]);
-            ek_linear_job job[] = {{.w = w[2], .x = &none, .y = o[2].y, .ldy = ldy[2]},
-                                   {.w = w[0], .x = &view, .y = picked.y, .ldy = picked.ldy},
-                                   {.w = w[2], .x = &none, .y = o[2].y, .ldy = ldy[2]}};
+            ek_linear_job job[] = {{.w = &c[2].w, .x = &none, .y = o[2].y, .ldy = o[2].ldy},
+                                   {.w = &c[0].w, .x = &view, .y = picked.y, .ldy = picked.ldy},
+                                   {.w = &c[2].w, .x = &none, .y = o[2].y, .ldy = o[2].ldy}};
             ek_linear_run(&ops, pool, 3, job);
             output_check(&picked, want_picked, isa, "picked rows", 0, PICKED, 0, shapes[0].n);
             output_check(&o[2], want[2], isa, "no rows", 0, 0, 0, 0);
@@ -302,8 +300,7 @@ static void extremes(void **state)
         if (c.scales) /* scales over the whole range, both signs */
             for (int g = 0; g < (int)c.scale_bytes / 4; g++)
                 ((float *)c.scales)[g] = ldexpf(check_uniform(7, (uint64_t)g), g * 37 % 160 - 140);
-        if (c.scales)
-            assert_int_equal(ek_linear_pack_affine(&c.w, 0, c.w.n, c.codes, c.scales, c.biases, EK_F32), EK_OK);
+        if (c.scales) assert_int_equal(ek_linear_pack(&c.w, 0, &c.data), EK_OK);
         linear_input_open(&in, &c, 0, N_ROWS, 1100);
         for (int r = 0; r < N_ROWS; r++)
             for (int k = 0; k < 512; k++)
@@ -346,7 +343,7 @@ static void saturation(void **state)
         for (int fill = 0; fill < 2; fill++)
             for (int sign = -1; sign <= 1; sign += 2) {
                 memset(c.codes, fill ? 0xff : 0, c.code_bytes);
-                assert_int_equal(ek_linear_pack_affine(&c.w, 0, 16, c.codes, c.scales, c.biases, EK_BF16), EK_OK);
+                assert_int_equal(ek_linear_pack(&c.w, 0, &c.data), EK_OK);
                 linear_input in;
                 linear_input_open(&in, &c, 0, 5, 1);
                 /* row 1 ends in 0x..80: the low limb is -128 */
@@ -372,16 +369,16 @@ static void saturation(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(affine),
-        cmocka_unit_test(floats),
-        cmocka_unit_test(many_rows_and_long_rows),
-        cmocka_unit_test(forward),
-        cmocka_unit_test(forward_of_many_rows),
-        cmocka_unit_test(extremes),
-        cmocka_unit_test(saturation),
+    static const struct CMUnitTest tests[] = {
+        CHECK_TEST(affine),
+        CHECK_TEST(floats),
+        CHECK_TEST(many_rows_and_long_rows),
+        CHECK_TEST(forward),
+        CHECK_TEST(forward_of_many_rows),
+        CHECK_TEST(extremes),
+        CHECK_TEST(saturation),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return CHECK_RUN(argc, argv, tests);
 }

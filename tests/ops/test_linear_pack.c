@@ -37,19 +37,22 @@ static void rows_come_back(void **state)
         linear_case_open(&c, s, 40 + i);
         float want[256], got[256];
         ek_linear wide;
-        assert_int_equal(ek_linear_plan_float(&wide, 0, s->n, s->k, EK_W_F32), EK_OK);
+        assert_int_equal(ek_linear_plan(&wide, 0, s->n, s->k, ek_weight_type_float(EK_F32)), EK_OK);
         wide.data = check_alloc(wide.bytes);
-        if (s->bits)
-            assert_int_equal(
-                ek_linear_pack_widened(&wide, 0, s->n, c.codes, c.scales, c.biases, s->scale_dtype, s->bits, s->group),
-                EK_OK);
+        assert_int_equal(ek_linear_pack(&wide, 0, &c.data), EK_OK);
         for (int n = 0; n < s->n; n++) {
             for (int k = 0; k < s->k; k++) want[k] = weight_f32(&c, n, k);
             ek_linear_row(&c.w, n, got);
             check_bits("linear_row", "scalar", want, got, (size_t)s->k, "%s row %d", c.name, n);
-            if (!s->bits) continue;
             ek_linear_row(&wide, n, got);
-            check_bits("pack_widened", "scalar", want, got, (size_t)s->k, "%s row %d", c.name, n);
+            check_bits("pack widened", "scalar", want, got, (size_t)s->k, "%s row %d", c.name, n);
+            for (int first = 0; first < s->k; first += 1 + first / 3) { /* any piece of a row, as the file has it */
+                int some = (s->k - first) * (n + 1) / (s->n + 1) + 1;
+                if (some > s->k - first) some = s->k - first;
+                ek_weight_row(&c.data, n, first, some, got);
+                check_bits("weight_row", "scalar", want + first, got, (size_t)some, "%s row %d from %d", c.name, n,
+                           first);
+            }
         }
         check_free(wide.data, wide.bytes);
         linear_case_close(&c);
@@ -69,10 +72,10 @@ static void order_of_packing_is_free(void **state)
     memset(w.data, 0x11, w.bytes);
     for (int i = 0; i < s.n; i++) {
         int row = (i * 23 + 5) % s.n;
-        size_t at = (size_t)row;
-        assert_int_equal(ek_linear_pack_affine(&w, row, 1, c.codes + at * 32, c.scales + at * 4, NULL, EK_BF16), EK_OK);
+        ek_weight_data one = ek_weight_rows(&c.data, row, 1);
+        assert_int_equal(ek_linear_pack(&w, row, &one), EK_OK);
     }
-    check_bytes("pack_affine", "scalar", c.w.data, w.data, w.bytes, "%s", c.name);
+    check_bytes("linear_pack", "scalar", c.w.data, w.data, w.bytes, "%s", c.name);
     check_free(w.data, w.bytes);
     linear_case_close(&c);
 }
@@ -168,47 +171,76 @@ static void infinities_and_nan_show(void **state)
     }
 }
 
+static const ek_weight_type *affine_type(int bits, int group, ek_dtype scales, bool biased)
+{
+    const ek_weight_type *t;
+    if (ek_weight_type_affine(&t, bits, group, scales, biased) != EK_OK) fail_msg("%s", ek_err_text());
+    return t;
+}
+
 static void refusals(void **state)
 {
     (void)state;
     ek_linear w;
+    const ek_weight_type *t, *bf16 = ek_weight_type_float(EK_BF16), *q4 = affine_type(4, 64, EK_BF16, true);
     uint8_t memory[4096];
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 40, 100, 4, 64, EK_BF16, true), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, 40, 100, q4), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "40 x 100"));
     assert_non_null(strstr(ek_err_text(), "64"));
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 7, 64, EK_BF16, true), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 4, 16, EK_BF16, true), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 128, 4, 64, EK_U8, true), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 0, 128, 4, 64, EK_BF16, true), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_float(&w, 0, 16, -1, EK_W_F32), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_float(&w, 0, EK_LINEAR_MAX + 1, 1, EK_W_F32), EK_EINVAL);
-    assert_int_equal(ek_linear_plan_float(&w, 0, 16, 16, EK_W_Q4), EK_EINVAL);
+    assert_int_equal(ek_weight_type_affine(&t, 7, 64, EK_BF16, true), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "7-bit"));
+    assert_int_equal(ek_weight_type_affine(&t, 4, 16, EK_BF16, true), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "groups of 16"));
+    assert_int_equal(ek_weight_type_affine(&t, 4, 64, EK_U8, true), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "U8 scales"));
+    assert_null(ek_weight_type_float(EK_F64));
+    assert_int_equal(ek_linear_plan(&w, 0, 0, 128, q4), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, 16, -1, bf16), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, EK_LINEAR_MAX + 1, 1, bf16), EK_EINVAL);
 
-    assert_int_equal(ek_linear_plan_float(&w, 0, 16, 16, EK_W_BF16), EK_OK);
+    ek_weight_data src = {.type = bf16, .n = 16, .k = 16, .plane = {memory, memory, memory}};
+    assert_int_equal(ek_linear_plan(&w, 0, 16, 16, bf16), EK_OK);
     w.data = memory;
-    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_F32), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_F16), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_float(&w, 1, 16, memory, EK_BF16), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_float(&w, -1, 1, memory, EK_BF16), EK_EINVAL);
-    assert_int_equal(ek_linear_set_limbs(&w, 2), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_widened(&w, 0, 16, memory, memory, NULL, EK_BF16, 4, 32), EK_EINVAL);
+    assert_int_equal(ek_linear_pack(&w, 1, &src), EK_EINVAL);
+    assert_int_equal(ek_linear_pack(&w, -1, &src), EK_EINVAL);
+    src.k = 15;
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.k = 16;
+    src.type = ek_weight_type_float(EK_F32);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.type = ek_weight_type_float(EK_F16);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    assert_int_equal(ek_linear_set_acts(&w, (ek_act_form){2, 64}), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, 16, 64, bf16), EK_OK);
+    w.data = memory;
+    src.k = 64, src.type = q4;
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
 
-    assert_int_equal(ek_linear_plan_affine(&w, 0, 16, 64, 4, 64, EK_BF16, true), EK_OK);
-    assert_int_equal(ek_linear_set_limbs(&w, 0), EK_EINVAL);
-    assert_int_equal(ek_linear_set_limbs(&w, 3), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, 16, 64, q4), EK_OK);
+    static const ek_act_form wrong[] = {{0, 64}, {3, 64}, {1, 16}, {1, 128}, {1, 48}};
+    for (int i = 0; i < 5; i++) assert_int_equal(ek_linear_set_acts(&w, wrong[i]), EK_EINVAL);
+    assert_true(w.limbs == 1 && w.a_group == 64);
     w.data = memory;
-    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, NULL, EK_BF16), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_affine(&w, 0, 16, memory, memory, memory, EK_F32), EK_EINVAL);
-    assert_int_equal(ek_linear_pack_float(&w, 0, 16, memory, EK_BF16), EK_EINVAL);
+    src.type = affine_type(4, 64, EK_BF16, false);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.type = affine_type(4, 64, EK_F32, true);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.type = affine_type(3, 64, EK_BF16, true);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.type = affine_type(4, 32, EK_BF16, true);
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    src.type = bf16;
+    assert_int_equal(ek_linear_pack(&w, 0, &src), EK_EINVAL);
+    assert_int_equal(ek_linear_plan(&w, 0, 16, 32, affine_type(4, 32, EK_BF16, true)), EK_OK);
+    assert_int_equal(ek_linear_set_acts(&w, (ek_act_form){1, 64}), EK_EINVAL); /* wider than the weights' group */
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_come_back), cmocka_unit_test(order_of_packing_is_free),
-        cmocka_unit_test(quantized_rows), cmocka_unit_test(infinities_and_nan_show),
-        cmocka_unit_test(refusals),
+    static const struct CMUnitTest tests[] = {
+        CHECK_TEST(rows_come_back), CHECK_TEST(order_of_packing_is_free),
+        CHECK_TEST(quantized_rows), CHECK_TEST(infinities_and_nan_show),
+        CHECK_TEST(refusals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return CHECK_RUN(argc, argv, tests);
 }

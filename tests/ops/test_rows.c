@@ -235,6 +235,39 @@ static void test_argmax(void **state)
         }
 }
 
+static void test_sum_exp(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_LENGTHS; i++)
+        for (int trial = 0; trial < 6; trial++) {
+            int n = lengths[i];
+            float top = trial % 2 ? 88.0f : -3.0f;
+            double exact = 0;
+            check_fill(a, (size_t)n, 31 + (uint64_t)trial, 1.0f);
+            for (int k = 0; k < n; k++) { /* weights down to denormals and below them */
+                float down = fabsf(a[k]) * (k % 31 == 3 || trial >= 4 ? 120 : 12);
+                a[k] = k % 97 == 5 ? -INFINITY : top - down;
+                c[k] = ek_exp(a[k] - top);
+                exact += exp((double)a[k] - top);
+            }
+            want[0] = sum_as_described(c, n, 0);
+            assert_true(fabs(want[0] - exact) <= 1e-5 * exact + 1e-40);
+            CHECK_ISAS(isa, cpu)
+            {
+                got[0] = ops_of(cpu).sum_exp(a, n, top);
+                check_bits("sum_exp", isa, want, got, 1, "n %d, trial %d", n, trial);
+            }
+        }
+    for (float s = 0; s > -120; s -= 0.37f) { /* each step of the way down by itself */
+        want[0] = ek_exp(s);
+        CHECK_ISAS(isa, cpu)
+        {
+            got[0] = ops_of(cpu).sum_exp(&s, 1, 0);
+            check_bits("sum_exp", isa, want, got, 1, "s %a", (double)s);
+        }
+    }
+}
+
 static void test_softmax(void **state)
 {
     (void)state;
@@ -282,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norm),    cmocka_unit_test(test_elementwise), cmocka_unit_test(test_functions),
         cmocka_unit_test(test_meaning), cmocka_unit_test(test_rope),        cmocka_unit_test(test_argmax),
-        cmocka_unit_test(test_softmax), cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_softmax), cmocka_unit_test(test_sum_exp),     cmocka_unit_test(test_top_k),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,13 +10,13 @@ static int rows_of(const ek_ask *a)
     return a->n_tokens + a->max_tokens;
 }
 
-/* The requests that make at most `most` rows together, at least the shortest; 0: all. */
-static int choose(const scene *s, int most, int *which)
+/* The requests that make at max `max` rows together, at least the shortest; 0: all. */
+static int choose(const scene *s, int max, int *which)
 {
     int n = 0, rows = 0, shortest = 0;
     for (int i = 0; i < s->n; i++) {
         if (rows_of(&s->ask[i]) < rows_of(&s->ask[shortest])) shortest = i;
-        if (most && rows + rows_of(&s->ask[i]) > most) continue;
+        if (max && rows + rows_of(&s->ask[i]) > max) continue;
         rows += rows_of(&s->ask[i]);
         which[n++] = i;
     }
@@ -27,18 +27,19 @@ static int choose(const scene *s, int most, int *which)
 /* Runs one company and has it checked; base carries the wrong kernel, if any, and the counts. */
 static ek_err one(const scene *s, company *base, company c, const char *variant, check_fn *check, void *arg)
 {
-    static ek_witness out[MOST_ASKS];
-    ek_ask ask[MOST_ASKS];
-    int which[MOST_ASKS], n = choose(s, c.most_rows, which);
+    static ek_trace out[MAX_ASKS];
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = choose(s, c.max_rows, which);
     for (int i = 0; i < n; i++) ask[i] = c.ask ? c.ask[which[i]] : s->ask[which[i]];
-    c.after = base->after;
+    c.before = base->before;
+    c.spoil = base->spoil;
     c.ask = ask;
     c.n = n;
     EK_TRY(run_in_company(s, &c, out));
     base->preempted += c.preempted;
     base->steps += c.steps;
     bool good = check(arg, variant, out, which, n);
-    for (int i = 0; i < n; i++) ek_witness_fini(&out[i]);
+    for (int i = 0; i < n; i++) ek_trace_fini(&out[i]);
     return good ? EK_OK : EK_EINTERNAL;
 }
 
@@ -64,7 +65,7 @@ static void scatter(const scene *s, ek_ask *ask, int span)
 
 static ek_err late(const scene *s, company *base, check_fn *check, void *arg)
 {
-    ek_ask ask[MOST_ASKS];
+    ek_ask ask[MAX_ASKS];
     scatter(s, ask, 40);
     int chunk = 16 + (int)(draw(s, 1) % 200), slots = 1 + (int)(draw(s, 2) % (uint64_t)s->n);
     return one(s, base, (company){.ask = ask, .chunk = chunk, .max_requests = slots}, "arrivals scattered", check, arg);
@@ -76,7 +77,7 @@ static ek_err chunked(const scene *s, company *base, check_fn *check, void *arg)
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         char variant[32];
         snprintf(variant, sizeof variant, "chunk %d", chunks[i]);
-        company c = {.chunk = chunks[i], .most_rows = chunks[i] == 1 ? 1000 : 0};
+        company c = {.chunk = chunks[i], .max_rows = chunks[i] == 1 ? 1000 : 0};
         EK_TRY(one(s, base, c, variant, check, arg));
     }
     return EK_OK;
@@ -85,15 +86,15 @@ static ek_err chunked(const scene *s, company *base, check_fn *check, void *arg)
 /* Pools too small for all: some wait, and the youngest of those that run starts over. */
 static ek_err evicted(const scene *s, company *base, check_fn *check, void *arg)
 {
-    int most = 0, prompts = 0;
+    int max = 0, prompts = 0;
     for (int i = 0; i < s->n; i++) {
         int pages = (rows_of(&s->ask[i]) + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
-        if (pages > most) most = pages;
+        if (pages > max) max = pages;
         prompts += (s->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
     }
-    company c = {.full_pages = prompts > most ? prompts : most};
+    company c = {.full_pages = prompts > max ? prompts : max};
     EK_TRY(one(s, base, c, "room for prompts, not for replies", check, arg));
-    c = (company){.full_pages = most + (int)(draw(s, 3) % 3), .chunk = 8 + (int)(draw(s, 4) % 90)};
+    c = (company){.full_pages = max + (int)(draw(s, 3) % 3), .chunk = 8 + (int)(draw(s, 4) % 90)};
     EK_TRY(one(s, base, c, "room for one", check, arg));
     c = (company){.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 2,
                   .chunk = 8 + (int)(draw(s, 5) % 90)};
@@ -102,7 +103,7 @@ static ek_err evicted(const scene *s, company *base, check_fn *check, void *arg)
 
 static ek_err cancelled(const scene *s, company *base, check_fn *check, void *arg)
 {
-    ek_ask ask[MOST_ASKS];
+    ek_ask ask[MAX_ASKS];
     scatter(s, ask, 12);
     for (int i = 0; i < s->n; i++)
         if (draw(s, 200 + (uint64_t)i) % 2) ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 300 + (uint64_t)i) % 20);
@@ -116,7 +117,7 @@ static ek_err threads(const scene *s, company *base, check_fn *check, void *arg)
         char variant[32];
         snprintf(variant, sizeof variant, "%d threads", n);
         ek_pool *pool;
-        company c = {.chunk = 400, .max_requests = 4, .most_rows = n == 2 ? 800 : 40};
+        company c = {.chunk = 400, .max_requests = 4, .max_rows = n == 2 ? 800 : 40};
         EK_TRY(ek_pool_open(&pool, n));
         ek_err err = model_again(s, &c.model, s->opts.cpu, pool);
         if (!err) err = one(s, base, c, variant, check, arg);
@@ -133,7 +134,7 @@ static ek_err isas(const scene *s, company *base, check_fn *check, void *arg)
         company c = {.chunk = 300};
         unsigned cpu;
         EK_TRY(ek_cpu_mask(*isa, &cpu));
-        if (!cpu) c.most_rows = s->shape[0] == 'Q' ? 70 : 330; /* the definition is plain, not fast */
+        if (!cpu) c.max_rows = s->shape[0] == 'Q' ? 70 : 330; /* the definition is plain, not fast */
         ek_err err = model_again(s, &c.model, cpu, NULL);
         if (!err) err = one(s, base, c, *isa, check, arg);
         if (c.model) ek_model_close(c.model);
@@ -145,16 +146,16 @@ static ek_err isas(const scene *s, company *base, check_fn *check, void *arg)
 /* Everything above at once. */
 static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
 {
-    ek_ask ask[MOST_ASKS];
+    ek_ask ask[MAX_ASKS];
     scatter(s, ask, 30);
-    int most = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     for (int i = 0; i < s->n; i++)
         if (draw(s, 400 + (uint64_t)i) % 5 == 0)
             ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 500 + (uint64_t)i) % 30);
     ek_pool *pool;
     company c = {.ask = ask,
                  .chunk = 1 + (int)(draw(s, 6) % 300),
-                 .full_pages = most + (int)(draw(s, 7) % 8),
+                 .full_pages = max + (int)(draw(s, 7) % 8),
                  .max_requests = 1 + (int)(draw(s, 8) % (uint64_t)s->n)};
     EK_TRY(ek_pool_open(&pool, 2));
     ek_err err = model_again(s, &c.model, s->opts.cpu, pool);

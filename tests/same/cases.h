@@ -4,9 +4,9 @@
 
 #include "scene.h"
 
-/* Runs the scene in one or more companies and gives every run to check: got[i] is the witness
+/* Runs the scene in one or more companies and gives every run to check: got[i] is the trace
  * of the scene's request which[i]. */
-typedef bool check_fn(void *arg, const char *variant, const ek_witness *got, const int *which, int n);
+typedef bool check_fn(void *arg, const char *variant, const ek_trace *got, const int *which, int n);
 
 typedef struct same_case {
     const char *name;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
 
@@ -24,7 +24,7 @@ static void grow_ask(scene *s, int i, int longest)
     /* many end just before a page does: their replies need one more while they run */
     if (r >> 8 & 1) a->n_tokens = (a->n_tokens + 63) / 64 * 64 - (int)((r >> 9) % 6);
     a->max_tokens = 1 + (int)((r >> 16) % 24);
-    a->told_from = r >> 24 & 3 ? 0 : a->n_tokens;
+    a->prompt_logits_from = r >> 24 & 3 ? 0 : a->n_tokens;
     a->ignore_eos = r >> 26 & 1;
     a->sampling = ek_sampling_greedy();
     if (r >> 27 & 1) {
@@ -45,26 +45,67 @@ static void grow_ask(scene *s, int i, int longest)
     a->tokens = s->tokens[i];
 }
 
+uint64_t check_seed(int i)
+{
+    static const uint64_t flagged[] = {
+        LARGE_VOCABULARY,        /* T1, bf16, keys and values 16 */
+        LARGE_VOCABULARY | 0x57, /* Q1, 4 bits, keys and values 16 */
+        MANY_EXPERTS | 0x4f,     /* Q2, 4 bits, keys and values 16 */
+    };
+    return i < 27 ? (uint64_t)i : flagged[i - 27];
+}
+
+static void grow_spans(scene *s)
+{
+    size_t hidden = (size_t)s->config.hidden_size, n = hidden * (MAX_ASKS + LONGEST_SPAN);
+    s->embedding = ek_alloc(sizeof *s->embedding * n);
+    for (size_t i = 0; i < n; i++) s->embedding[i] = (float)(int32_t)(draw(s, 7000 + i) >> 32) * 0x1p-31f;
+    for (int i = 0; i < s->n; i++) {
+        ek_ask *a = &s->ask[i];
+        a->span = s->span[i];
+        for (int k = 0, at = 0; k < MAX_SPANS; k++) {
+            uint64_t r = draw(s, 5000 + (uint64_t)(i * MAX_SPANS + k));
+            ek_prompt_span *span = &s->span[i][k];
+            *span = (ek_prompt_span){.first = at + (int)(r % 70)};
+            span->end = span->first + 1 + (int)((r >> 8) % LONGEST_SPAN);
+            if (span->end > a->n_tokens) break;
+            if (r >> 20 & 3) span->embedding = s->embedding + (size_t)i * hidden;
+            span->mutual[EK_SLIDING] = r >> 22 & 1;
+            span->mutual[EK_FULL] = (r >> 23 & 3) == 0;
+            a->n_spans++;
+            at = span->end;
+        }
+    }
+}
+
 ek_err scene_open(scene *s, uint64_t seed)
 {
+    bool spans = seed & SCENE_SPANS;
+    seed &= ~SCENE_SPANS;
     static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {4, 8, 0};
     static const ek_kv_format kv[][2] = {{EK_KV_I16, EK_KV_I16},   {EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32},
                                          {EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},
                                          {EK_KV_Q8, EK_KV_Q4},     {EK_KV_Q4, EK_KV_Q4}};
     enum { N_KV = sizeof kv / sizeof *kv };
     *s = (scene){.seed = seed};
-    s->shape = shapes[seed % N_SHAPES];
+    uint64_t pick = seed & 0xffffffff; /* the rest are flags */
+    bool large = seed & LARGE_VOCABULARY;
+    s->shape = shapes[pick % N_SHAPES];
     EK_TRY(ek_config_tiny(&s->config, s->shape));
     s->config.max_position_embeddings = 4096;
+    if (large) s->config.vocab_size = s->config.vocab_size_per_layer = 33803;
+    if (seed & MANY_EXPERTS) s->config.n_experts = 128, s->config.top_k_experts = 8;
     /* 27 seeds in a row pair every Q shape with every width */
-    s->bits = s->shape[0] == 'Q' ? bits[(seed / N_SHAPES + seed) % 3] : 0;
+    s->bits = s->shape[0] == 'Q' ? bits[(pick / N_SHAPES + pick) % 3] : 0;
     /* 63 seeds in a row pair every shape with every format */
-    uint64_t format = (seed + seed / 63) % N_KV;
+    uint64_t format = (pick + pick / 63) % N_KV;
     s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
-    s->opts.exact = s->bits && (seed / 27 + seed) % 4 == 3;
-    s->n = sizes[draw(s, 4) % 6];
+    s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
+    s->n = large ? 3 : sizes[draw(s, 4) % 6];
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
-    for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
+    for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 && !large ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
+    if (spans) grow_spans(s);
+    s->seed |= spans ? SCENE_SPANS : 0; /* for messages */
     return model_again(s, &s->model, s->opts.cpu, NULL);
 }
 
@@ -72,13 +113,15 @@ void scene_close(scene *s)
 {
     if (s->model) ek_model_close(s->model);
     for (int i = 0; i < s->n; i++) free(s->tokens[i]);
+    free(s->embedding);
 }
 
 void scene_describe(const scene *s, char *out, size_t room)
 {
-    snprintf(out, room, "%s, %d bits%s, keys %s, values %s, %d requests", s->shape, s->bits ? s->bits : 16,
-             s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format), ek_kv_format_name(s->opts.v_format),
-             s->n);
+    snprintf(out, room, "%s%s%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape,
+             s->seed & LARGE_VOCABULARY ? ", 33803 tokens" : "", s->seed & MANY_EXPERTS ? ", 128 experts" : "",
+             s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format),
+             ek_kv_format_name(s->opts.v_format), s->n, s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
@@ -86,30 +129,45 @@ ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
     ek_model_opts opts = s->opts;
     opts.cpu = cpu;
     opts.pool = pool;
-    return ek_model_synthetic(out, &s->config, s->bits, s->seed, &opts);
+    return ek_model_synthetic(out, &s->config, s->bits, s->seed & ~SCENE_SPANS, &opts);
 }
 
-/* --- a backend around the model's, for the wrong kernel */
+/* --- an executor around the CPU's, for wrong kernels */
 
 typedef struct wrapped {
-    ek_backend inner;
+    ek_executor inner;
     const company *company;
 } wrapped;
 
-static ek_err open_wrapped(void *arg, int max_rows, int max_logits, int max_ctx)
+static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
 {
     wrapped *w = arg;
-    return w->inner.open(w->inner.arg, max_rows, max_logits, max_ctx);
+    return w->inner.open(w->inner.arg, sizes);
 }
 
-static ek_err forward_wrapped(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
-                              ptrdiff_t ld)
+static ek_err step_wrapped(void *arg, const ek_step *step)
 {
     wrapped *w = arg;
-    EK_TRY(w->inner.forward(w->inner.arg, rows, n_rows, seqs, n_seqs, logits, ld));
-    int n_logits = 0;
-    for (int i = 0; i < n_rows; i++) n_logits += rows[i].wants_logits;
-    return w->company->after(rows, n_rows, n_logits, w->inner.config->vocab_size, logits, ld);
+    w->company->before(step);
+    return w->inner.step(w->inner.arg, step);
+}
+
+static const float *logits_wrapped(void *arg, int row)
+{
+    wrapped *w = arg;
+    return w->inner.logits(w->inner.arg, row);
+}
+
+static void copy_wrapped(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    wrapped *w = arg;
+    w->inner.copy_page(w->inner.arg, kind, from, to);
+}
+
+static void poison_wrapped(void *arg, ek_layer_kind kind, int32_t page)
+{
+    wrapped *w = arg;
+    w->inner.poison_page(w->inner.arg, kind, page);
 }
 
 static void close_wrapped(void *arg)
@@ -122,30 +180,34 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
                           wrapped *w)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_backend on = ek_backend_model(c->model ? c->model : s->model);
+    ek_executor on = ek_executor_cpu(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     o.max_requests = max_requests;
-    o.chunk = chunk;
+    o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
     o.max_queue = queue;
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
     on.poison = true;
-    if (c->after) {
+    if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
         on.arg = w;
         on.open = open_wrapped;
-        on.forward = forward_wrapped;
+        on.step = step_wrapped;
+        on.logits = logits_wrapped;
+        on.copy_page = copy_wrapped;
+        on.poison_page = poison_wrapped;
         on.close = close_wrapped;
     }
     return ek_engine_open_on(out, &on, &o);
 }
 
-static ek_err run(const scene *s, company *c, int max_requests, int chunk, const ek_ask *ask, int n, ek_witness *out)
+static ek_err run(const scene *s, company *c, int max_requests, int chunk, const ek_ask *ask, int n, ek_trace *out)
 {
     ek_engine *e;
     wrapped w;
+    if (c->spoil && c->model) c->spoil(c->model);
     EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w));
-    ek_err err = ek_witness_run(e, ask, n, out);
+    ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);
     c->preempted += stats.preempted;
@@ -154,14 +216,14 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     return err;
 }
 
-ek_err run_in_company(const scene *s, company *c, ek_witness *out)
+ek_err run_in_company(const scene *s, company *c, ek_trace *out)
 {
     const ek_ask *ask = c->ask ? c->ask : s->ask;
     int n = c->ask ? c->n : s->n;
     return run(s, c, c->max_requests ? c->max_requests : n, c->chunk ? c->chunk : 1024, ask, n, out);
 }
 
-ek_err run_alone(const scene *s, company *c, ek_witness *out)
+ek_err run_alone(const scene *s, company *c, ek_trace *out)
 {
     for (int i = 0; i < s->n; i++) EK_TRY(run(s, c, 1, 1024, &s->ask[i], 1, &out[i]));
     return EK_OK;

@@ -4,10 +4,14 @@
 #define TESTS_SAME_SCENE_H
 
 #include "base/pool.h"
-#include "engine/backend.h"
-#include "engine/witness.h"
+#include "engine/executor.h"
+#include "engine/trace.h"
 
-enum { MOST_ASKS = 64, LONGEST_PROMPT = 700 };
+enum { MAX_ASKS = 64, LONGEST_PROMPT = 700, MAX_SPANS = 3, LONGEST_SPAN = 48 };
+
+/* A seed with this bit: the scene of the seed without it, but parts of its prompts are embeddings, and some of
+ * their positions see each other, as those of an image. */
+#define SCENE_SPANS ((uint64_t)1 << 40)
 
 typedef struct scene {
     uint64_t seed;
@@ -16,10 +20,20 @@ typedef struct scene {
     int bits;
     ek_model_opts opts;
     int n;
-    ek_ask ask[MOST_ASKS];
-    int32_t *tokens[MOST_ASKS];
-    ek_model *model; /* one thread, all instruction sets */
+    ek_ask ask[MAX_ASKS];
+    int32_t *tokens[MAX_ASKS];
+    ek_prompt_span span[MAX_ASKS][MAX_SPANS];
+    float *embedding; /* [MAX_ASKS + LONGEST_SPAN][hidden_size] */
+    ek_model *model;  /* one thread, all instruction sets */
 } scene;
+
+/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's. */
+#define LARGE_VOCABULARY ((uint64_t)1 << 32)
+#define MANY_EXPERTS     ((uint64_t)1 << 33)
+
+/* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
+enum { N_CHECK_SCENES = 30 };
+uint64_t check_seed(int i);
 
 ek_err scene_open(scene *s, uint64_t seed);
 void scene_close(scene *s);
@@ -30,19 +44,19 @@ typedef struct company {
     ek_model *model; /* NULL: the scene's */
     int max_requests, chunk;
     int full_pages, sliding_pages;
-    const ek_ask *ask; /* the scene's with other arrivals and cancellations; NULL: as they are */
-    int n;             /* of ask */
-    int most_rows;     /* leave out requests beyond this many rows together */
-    /* Stands between the engine and the forward pass: the deliberately wrong kernel. */
-    ek_err (*after)(const ek_row *rows, int n_rows, int n_logits, int vocab_size, float *logits, ptrdiff_t ld);
-    uint64_t preempted, steps; /* out */
+    const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
+    int n;                               /* of ask */
+    int max_rows;                        /* leave out requests beyond this many rows together */
+    void (*before)(const ek_step *step); /* told of every step before it runs: tells a wrong kernel its company */
+    void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
+    uint64_t preempted, steps;           /* out */
 } company;
 
-/* Runs the requests together; out[0..n) is to be freed with ek_witness_fini. */
-ek_err run_in_company(const scene *s, company *c, ek_witness *out);
+/* Runs the requests together; out[0..n) is to be freed with ek_trace_fini. */
+ek_err run_in_company(const scene *s, company *c, ek_trace *out);
 
 /* Every request by itself, the whole prompt in one step: what all else is compared with. */
-ek_err run_alone(const scene *s, company *c, ek_witness *out);
+ek_err run_alone(const scene *s, company *c, ek_trace *out);
 
 /* The scene's model once more. */
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,23 +19,24 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cases.h"
+#include "model/pass.h"
 
 typedef struct comparison {
     const scene *s;
     const char *name;
-    const ek_witness *want;
+    const ek_trace *want;
     bool quiet; /* a difference is expected */
     bool differs;
     uint64_t rows; /* compared */
 } comparison;
 
-static bool compare(void *arg, const char *variant, const ek_witness *got, const int *which, int n)
+static bool compare(void *arg, const char *variant, const ek_trace *got, const int *which, int n)
 {
     comparison *c = arg;
     char where[160], what[160];
     for (int i = 0; i < n; i++) {
         c->rows += (uint64_t)(got[i].n_prompt + got[i].n_reply);
-        if (ek_witness_same(&c->want[which[i]], &got[i], where, sizeof where)) continue;
+        if (ek_trace_same(&c->want[which[i]], &got[i], where, sizeof where)) continue;
         c->differs = true;
         if (c->quiet) return false;
         scene_describe(c->s, what, sizeof what);
@@ -46,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_witness *got, const
 }
 
 typedef struct tally {
-    uint64_t rows, steps, preempted;
+    uint64_t scenes, rows, steps, preempted;
     int failed;
 } tally;
 
@@ -54,7 +56,8 @@ typedef struct tally {
 static void run_scene(uint64_t seed, const char *only, tally *t)
 {
     static scene s;
-    static ek_witness want[MOST_ASKS];
+    static ek_trace want[MAX_ASKS];
+    t->scenes++;
     ek_err err = scene_open(&s, seed);
     company alone = {0};
     if (!err) err = run_alone(&s, &alone, want);
@@ -75,23 +78,38 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->steps += base.steps;
         t->preempted += base.preempted;
     }
-    for (int i = 0; i < s.n; i++) ek_witness_fini(&want[i]);
+    for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
 }
 
-/* --- in `make check`: three scenes of every shape */
+/* --- in `make check`: three scenes of every shape, and sizes of published models */
 
 #ifdef EK_SANITIZED
 enum { CHECK_SCENES = 4 }; /* a sanitizer looks for other things and takes ten times as long */
 #else
-enum { CHECK_SCENES = 27 };
+enum { CHECK_SCENES = N_CHECK_SCENES };
 #endif
+
+#ifdef EK_SANITIZED
+enum { CHECK_SPANS = 2 };
+#else
+enum { CHECK_SPANS = 9 };
+#endif
+
+static void company_does_not_matter_to_spans(void **state)
+{
+    (void)state;
+    tally t = {0};
+    for (uint64_t seed = 0; seed < CHECK_SPANS; seed++) run_scene((seed * 4 + 1) | SCENE_SPANS, NULL, &t);
+    assert_int_equal(t.failed, 0);
+    assert_true(t.rows > 1000 && t.preempted > 0);
+}
 
 static void company_does_not_matter(void **state)
 {
     (void)state;
     tally t = {0};
-    for (uint64_t seed = 0; seed < CHECK_SCENES; seed++) run_scene(seed, NULL, &t);
+    for (int i = 0; i < CHECK_SCENES; i++) run_scene(check_seed(i), NULL, &t);
     printf("%llu rows of logits in %llu steps, %llu preempted\n", (unsigned long long)t.rows,
            (unsigned long long)t.steps, (unsigned long long)t.preempted);
     assert_int_equal(t.failed, 0);
@@ -99,48 +117,82 @@ static void company_does_not_matter(void **state)
     assert_true(t.preempted > 0); /* else `evicted` would prove nothing */
 }
 
-/* --- the inverse: a step whose sums depend on who is there must be caught */
+/* --- the inverse: kernels whose sums depend on who is there must be caught */
 
-/* What a fast library may do: a dot product cut into as many parts as there are rows to share
- * the cores with. Every cut is right to the last ulp or so; no two of them agree. */
-static ek_err free_order(const ek_row *rows, int n_rows, int n_logits, int vocab_size, float *logits, ptrdiff_t ld)
+/* What a fast library may do: cut a sum into as many parts as suit the rows that share the step. Every cut is
+ * right to the last ulp or so; no two of them agree. */
+static int parts;
+
+static void count_company(const ek_step *step)
 {
-    enum { DEPTH = 48 };
-    float x[DEPTH];
-    (void)rows;
-    for (int r = 0; r < n_logits; r++)
-        for (int v = 0; v < vocab_size; v++) {
-            float *y = &logits[r * ld + v], sum = 0;
-            for (int k = 0; k < DEPTH; k++) x[k] = *y * ((float)(ek_mix64((uint64_t)(v * DEPTH + k)) >> 40) * 0x1p-24f);
-            for (int part = 0, parts = n_rows % 7 + 1; part < parts; part++) {
-                float of_part = 0;
-                for (int k = part * DEPTH / parts; k < (part + 1) * DEPTH / parts; k++) of_part += x[k];
-                sum += of_part;
-            }
-            *y = sum / (DEPTH / 2);
-        }
-    return EK_OK;
+    parts = 1 + step->n_rows % 7;
 }
 
-static void a_free_order_is_caught(void **state)
+static float free_sum(const float *x, const float *y, int n)
 {
-    (void)state;
+    float sum = 0;
+    for (int p = 0; p < parts; p++) {
+        float part = 0;
+        for (int k = p * n / parts; k < (p + 1) * n / parts; k++) part = fmaf(x[k], y[k], part);
+        sum += part;
+    }
+    return sum;
+}
+
+static void free_norm(float *y, const float *x, const float *w, int n, float eps)
+{
+    float r = 1.0f / sqrtf(free_sum(x, x, n) / (float)n + eps);
+    for (int i = 0; i < n; i++) y[i] = w ? x[i] * r * w[i] : x[i] * r;
+}
+
+static void free_product(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    float row[4096];
+    EK_ASSERT(w->k <= 4096);
+    for (int n = p0 * EK_PANEL; n < p1 * EK_PANEL && n < w->n; n++) {
+        ek_linear_row(w, n, row);
+        for (int r = r0; r < r1; r++) y[(r - r0) * ldy + n] = free_sum(x->x + ek_acts_row(x, r) * x->ldx, row, w->k);
+    }
+}
+
+static void spoil_norm(ek_model *m)
+{
+    m->rows.rms_norm = free_norm;
+}
+
+/* One matrix of one layer is enough. */
+static void spoil_product(ek_model *m)
+{
+    EK_ASSERT(m->w.layer[0].down.group == 0);
+    m->w.layer[0].down.run = free_product;
+}
+
+static void must_be_caught(void (*spoil)(ek_model *m))
+{
     static const char *const must[] = {"together", "late", "chunked", "cancelled", "crowd"};
     static scene s;
-    static ek_witness want[MOST_ASKS];
-    assert_int_equal(scene_open(&s, 0), EK_OK);
-    company alone = {.after = free_order};
+    static ek_trace want[MAX_ASKS];
+    assert_int_equal(scene_open(&s, 0), EK_OK); /* T1, bf16 weights */
+    spoil(s.model);
+    company alone = {.before = count_company};
     assert_int_equal(run_alone(&s, &alone, want), EK_OK);
     for (size_t m = 0; m < sizeof must / sizeof *must; m++)
         for (int i = 0; i < n_cases; i++) {
             if (strcmp(cases[i].name, must[m]) != 0) continue;
             comparison c = {.s = &s, .name = cases[i].name, .want = want, .quiet = true};
-            company base = {.after = free_order};
+            company base = {.before = count_company, .spoil = spoil};
             cases[i].run(&s, &base, compare, &c);
             assert_true(c.differs);
         }
-    for (int i = 0; i < s.n; i++) ek_witness_fini(&want[i]);
+    for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
+}
+
+static void a_free_order_is_caught(void **state)
+{
+    (void)state;
+    must_be_caught(spoil_norm);
+    must_be_caught(spoil_product);
 }
 
 /* --- one seed again, or many */
@@ -151,12 +203,13 @@ static int run_many(uint64_t from, uint64_t n)
     double start = ek_now();
     for (uint64_t seed = from; seed < from + n; seed++) {
         run_scene(seed, NULL, &t);
+        if (seed % 3 == 0) run_scene(seed | SCENE_SPANS, NULL, &t);
         ek_progress("scenes", (double)(seed - from + 1), (double)n);
     }
-    printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)n,
+    printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)t.scenes,
            (unsigned long long)t.rows, (unsigned long long)t.preempted, ek_now() - start);
     printf("%llu passed, %d failed\n",
-           (unsigned long long)n * (unsigned long long)n_cases - (unsigned long long)t.failed, t.failed);
+           (unsigned long long)t.scenes * (unsigned long long)n_cases - (unsigned long long)t.failed, t.failed);
     return t.failed > 0;
 }
 
@@ -186,6 +239,7 @@ int main(int argc, char **argv)
     if (argc == 3) return run_one(argv[1], strtoull(argv[2], NULL, 0));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company_does_not_matter),
+        cmocka_unit_test(company_does_not_matter_to_spans),
         cmocka_unit_test(a_free_order_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

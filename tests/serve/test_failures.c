@@ -1,20 +1,14 @@
 /* What fails inside a request ends that request, in the API's words, and no other. The model is
  * random and tiny; its forward pass fails for rows that hold one chosen token. */
-#include <arpa/inet.h>
+#include "helper.h"
+
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/log.h"
-#include "engine/backend.h"
+#include "engine/executor.h"
 #include "serve/server.h"
 
 static const char config_json[] =
@@ -32,14 +26,14 @@ static ek_engine *engine;
 static ek_server *server;
 static pthread_t thread;
 static int32_t poison; /* a row with this token fails */
-static ek_backend real;
+static ek_executor real;
 
-static ek_err forward(void *arg, const ek_row *rows, int n_rows, const ek_seq *seqs, int n_seqs, float *logits,
-                      ptrdiff_t ld)
+static ek_err step(void *arg, const ek_step *s)
 {
-    for (int i = 0; i < n_rows; i++)
-        if (rows[i].token == poison) return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", rows[i].pos);
-    return real.forward(arg, rows, n_rows, seqs, n_seqs, logits, ld);
+    for (int i = 0; i < s->n_rows; i++)
+        if (s->row[i].token == poison)
+            return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", s->row[i].pos);
+    return real.step(arg, s);
 }
 
 static void *serve(void *arg)
@@ -61,12 +55,12 @@ static int start(void **state)
     assert_int_equal(ek_config_parse(&config, config_json, NULL), EK_OK);
     ek_model_opts mo = {.k_format = EK_KV_BF16, .v_format = EK_KV_BF16};
     assert_int_equal(ek_model_synthetic(&model, &config, 0, 1, &mo), EK_OK);
-    real = ek_backend_model(model);
-    ek_backend b = real;
-    b.forward = forward;
+    real = ek_executor_cpu(model);
+    ek_executor x = real;
+    x.step = step;
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
-    assert_int_equal(ek_engine_open_on(&engine, &b, &eo), EK_OK);
+    assert_int_equal(ek_engine_open_on(&engine, &x, &eo), EK_OK);
     ek_server_opts so = {.http = {.host = "127.0.0.1",
                                   .max_connections = 16,
                                   .max_body = 1 << 20,
@@ -96,28 +90,7 @@ static int stop(void **state)
 
 static int post(const char *body)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)ek_server_port(server)),
-                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    ek_buf b = {0};
-    ek_buf_fmt(&b,
-               "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s",
-               strlen(body), body);
-    assert_int_equal(write(fd, b.data, b.len), b.len);
-    ek_buf_fini(&b);
-    return fd;
-}
-
-/* The whole reply; to be freed with ek_buf_fini. */
-static ek_buf reply_of(int fd)
-{
-    ek_buf b = {0};
-    char part[4096];
-    for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) ek_buf_add(&b, part, (size_t)n);
-    close(fd);
-    return b;
+    return post_to(ek_server_port(server), "/v1/chat/completions", body);
 }
 
 #define GOOD \

@@ -6,29 +6,33 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <string.h>
+
 #include "../support/safetensors.h"
+#include "base/buf.h"
 #include "tensor/checkpoint.h"
 
-typedef struct seen {
+typedef struct parsed {
     int n;
     char names[256];
     size_t bytes;
-} seen;
+} parsed;
 
 static void note(void *arg, const ek_tensor *t)
 {
-    seen *s = arg;
+    parsed *s = arg;
     s->n++;
     s->bytes += t->bytes;
     strncat(s->names, t->name, sizeof s->names - strlen(s->names) - 1);
     strncat(s->names, " ", sizeof s->names - strlen(s->names) - 1);
 }
 
-static ek_err parse(const char *header, size_t data, seen *s)
+static ek_err parse(const char *header, size_t data, parsed *s)
 {
     static const uint8_t zeros[256];
     ek_buf file = {0};
-    *s = (seen){0};
+    *s = (parsed){0};
     st_bytes(&file, header, zeros, data);
     ek_err err = ek_safetensors_parse((const uint8_t *)file.data, file.len, "x.safetensors", note, s);
     ek_buf_fini(&file);
@@ -41,7 +45,7 @@ static ek_err parse(const char *header, size_t data, seen *s)
 static void test_good_headers(void **state)
 {
     (void)state;
-    seen s;
+    parsed s;
     assert_int_equal(parse("{}", 0, &s), EK_OK);
     assert_int_equal(s.n, 0);
     assert_int_equal(parse("{\"__metadata__\":{\"format\":\"mlx\"}," T("a", "F32", "[2,3]", 0, 24) "}   ", 24, &s),
@@ -90,7 +94,7 @@ static const struct {
 static void test_bad_headers_are_told(void **state)
 {
     (void)state;
-    seen s;
+    parsed s;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_err err = parse(bad[i].header, bad[i].data, &s);
         if (err != bad[i].err || !strstr(ek_err_text(), bad[i].says) || !strstr(ek_err_text(), "x.safetensors"))
@@ -102,7 +106,7 @@ static void test_bad_headers_are_told(void **state)
 static void test_short_and_long_headers(void **state)
 {
     (void)state;
-    seen s;
+    parsed s;
     uint8_t file[16] = {3, 0, 0, 0, 0, 0, 0, 0, '{', '}', ' '};
     assert_int_equal(ek_safetensors_parse(file, 11, "f", note, &s), EK_OK);
     for (size_t n = 0; n < 11; n++) assert_int_equal(ek_safetensors_parse(file, n, "f", note, &s), EK_EFORMAT);

@@ -1,4 +1,4 @@
-/* What the tests of this layer share. */
+/* Helpers for the tests of text: comparisons that print both sides, seeded numbers, small tokenizers. */
 #ifndef EK_TESTS_TEXT_HELPER_H
 #define EK_TESTS_TEXT_HELPER_H
 
@@ -30,7 +30,7 @@ uint32_t roll(dice *d, uint32_t sides);
 /* A tokenizer.json with every byte piece, the control tokens, the letters of pieces (one scalar
  * each, NUL-terminated strings) and merges "left right"; NULL ends both lists. */
 void tokenizer_json(ek_buf *out, const char *const *pieces, const char *const *merges);
-/* One with a few merges, for replies and prompts. */
+/* A tokenizer with a few merges, for replies and prompts. */
 ek_tokenizer *small_tokenizer(void);
 
 #endif

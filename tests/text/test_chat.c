@@ -278,95 +278,6 @@ static void continues_the_last_message(void **state)
     json_decref(v);
 }
 
-static void check_prepare(const char *in, const char *want, bool thinks)
-{
-    json_t *v = read_json(in), *out;
-    ek_buf before = {0}, after = {0}, b = {0};
-    bool thinking = false;
-    ek_json_write(&before, v);
-    if (ek_chat_prepare(&out, v, &thinking) != EK_OK) fail_msg("%s in %s", ek_err_text(), in);
-    ek_json_write(&b, out);
-    ek_json_write(&after, v);
-    check_buf(&b, want);
-    check_buf(&after, before.data); /* the caller's list stays as it was */
-    assert_int_equal(thinking, thinks);
-    ek_buf_fini(&before);
-    ek_buf_fini(&after);
-    ek_buf_fini(&b);
-    json_decref(out);
-    json_decref(v);
-}
-
-static void prepares_messages(void **state)
-{
-    (void)state;
-    check_prepare(
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"b\\\":1,\\\"a\\\":\\\"\\\\d\\\"}\"}},"
-        "{\"function\":{\"name\":\"g\",\"arguments\":\" \"}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":{\"b\":1,\"a\":\"\\\\d\"}}},"
-        "{\"function\":{\"name\":\"g\",\"arguments\":{}}},{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}}]}]",
-        false);
-    check_prepare(
-        "[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-        "[{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-        false);
-    check_prepare(
-        "[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-        "[{\"role\":\"assistant\",\"content\":\" \\n\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]",
-        false);
-    check_prepare(
-        "[{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"role\":\"function\",\"name\":\"f\",\"content\":\"1\"}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]",
-        false);
-    check_prepare(
-        "[{\"role\":\"system\",\"content\":\" <|think|>\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]",
-        "[{\"role\":\"system\",\"content\":\"\\nBe brief.\"},{\"role\":\"system\",\"content\":\"<|think|>\"}]", true);
-    check_prepare(
-        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=1;\"},{\"type\":\"text\",\"text\":\"A\"}]}]",
-        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"A\"}]}]", false);
-    check_prepare(
-        "[{\"role\":\"system\",\"content\":\"x-anthropic-billing-header: cch=1;\\nYou\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
-        "[{\"role\":\"system\",\"content\":\"You\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
-        false);
-    check_prepare("[]", "[]", false);
-    static const char *const bad[] = {
-        "{}",
-        "[1]",
-        "[{\"content\":\"x\"}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":\"x\"}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":[{}]}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]",
-        "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        json_t *v = read_json(bad[i]), *out;
-        assert_int_equal(ek_chat_prepare(&out, v, NULL), EK_EINVAL);
-        assert_null(out);
-        json_decref(v);
-    }
-}
-
-/* 2.7: the split renders as the tokens were generated. */
-static void split_renders_in_order(void **state)
-{
-    (void)state;
-    json_t *v = read_json(
-        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"Let me see.\",\"reasoning_content\":\"r\",\"tool_calls\":[" CALL(
-            "1", "f") "]},"
-                      "{\"role\":\"tool\",\"tool_call_id\":1,\"content\":\"x\"}]");
-    json_t *out;
-    assert_int_equal(ek_chat_prepare(&out, v, NULL), EK_OK);
-    ek_prompt p = {0};
-    ek_chat_opts o = {.variant = EK_CHAT_LARGE, .add_generation_prompt = true};
-    assert_int_equal(ek_chat_render(&p, out, NULL, &o), EK_OK);
-    check_buf(
-        &p.text,
-        "<bos><|turn>user\nq<turn|>\n<|turn>model\n<|channel>thought\nr\n<channel|>Let me see.<|tool_call>call:f{}<tool_call|>"
-        "<|tool_response>response:f{value:" S("x") "}<tool_response|>");
-    ek_prompt_fini(&p);
-    json_decref(out);
-    json_decref(v);
-}
-
 static void write_file(const char *dir, const char *name, const char *text)
 {
     ek_buf path = {0};
@@ -445,8 +356,6 @@ int main(void)
                                        cmocka_unit_test(knows_its_markers),
                                        cmocka_unit_test(expands_video),
                                        cmocka_unit_test(continues_the_last_message),
-                                       cmocka_unit_test(prepares_messages),
-                                       cmocka_unit_test(split_renders_in_order),
                                        cmocka_unit_test(chooses_the_variant),
                                        cmocka_unit_test(hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,8 @@ BEGIN {
     allow["model"]  = allow["ops"] "model "
     allow["cache"]  = allow["ops"] "cache "
     allow["engine"] = allow["model"] "cache engine "
-    allow["serve"]  = allow["engine"] "text serve "
+    allow["chat"]   = allow["engine"] "text chat "
+    allow["serve"]  = allow["chat"] "serve "
     allow["cli"]    = allow["serve"] "cli "
 }
 {

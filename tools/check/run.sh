@@ -1,32 +1,75 @@
 #!/usr/bin/env bash
-# Runs test programs (cmocka) and check scripts, prints what failed, and closes with the one line
-# `N passed, N failed` (`, N skipped`). A check script that exits 77 did not run and says why in its last line. Usage: run.sh BUILD_DIR PROGRAM...
+# Runs test programs and check scripts, prints what failed, and closes with one line:
+# `N passed, N failed`, and `, N skipped` if anything was left out.
+#
+#   run.sh BUILD_DIR PROGRAM...      CHECKS="SCRIPT..." replaces tools/check/check_*.sh; CHECKS= runs none
+#
+# A test program uses cmocka: every test of it counts once, skip() counts as skipped. A check script counts once,
+# or as often as its last line says (`N passed, N failed[, N skipped]`); exit 77 means that it did not run, and its
+# last line says why. Kernels of an instruction set that this machine lacks are not tested: each program that
+# would compare them counts one skipped row per missing set.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
 log=$(mktemp); trap 'rm -f "$log"' EXIT
-count() { # program output -> passed and failed tests
-  local p f s
-  p=$(grep -cE '^\[       OK \]' "$log"); f=$(grep -cE '^\[  FAILED  \] [a-zA-Z_0-9]+$' "$log")
-  s=$(grep -cE '^\[  SKIPPED \] [a-zA-Z_0-9]+$' "$log"); [ "$s" -gt 0 ] && s=$((s / 2)) # once as it runs, once in the list
-  if [ "$1" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-  passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s))
+
+count_program() { # exit status, program
+  local ok bad left_out # cmocka names a test that failed or was skipped twice: as it runs, and in a list at the end
+  ok=$(grep -cE '^\[       OK \]' "$log")
+  bad=$(grep -E '^\[  FAILED  \] [a-zA-Z_0-9]+$' "$log" | sort -u | wc -l)
+  left_out=$(grep -E '^\[  SKIPPED \] [a-zA-Z_0-9]+$' "$log" | sort -u | wc -l)
+  if [ "$1" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+  if [ "$1" -eq 0 ] && [ $((ok + left_out)) -eq 0 ]; then bad=1; echo "FAIL $2 ran no test"; fi
+  passed=$((passed + ok)); failed=$((failed + bad)); skipped=$((skipped + left_out))
   if [ "$1" -ne 0 ]; then echo "FAIL $2 (exit $1)"; tail -n 40 "$log"; fi
+  grep -E '^measured: ' "$log"
 }
+
+count_check() { # exit status, script
+  local rows='^([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$' last
+  last=$(tail -n 1 "$log")
+  if [ "$1" -eq 77 ]; then
+    skipped=$((skipped + 1)); echo "skipped $2: $last"
+  elif [[ $last =~ $rows ]] && { [ "$1" -eq 0 ] || [ "${BASH_REMATCH[2]}" -gt 0 ]; }; then
+    passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
+    if [ "$1" -ne 0 ]; then echo "FAIL $2"; cat "$log"; else echo "ran $2: $last"; grep -E '^skipped ' "$log"; fi
+  elif [ "$1" -eq 0 ]; then
+    passed=$((passed + 1)); echo "ran $2"
+  else
+    failed=$((failed + 1)); echo "FAIL $2"; cat "$log"
+  fi
+}
+
+# Which instruction sets the programs covered, and a skipped row for each program and set that they did not.
+count_isas() {
+  local have known="scalar" isa t source programs=0
+  [ -x "$build/evenkeel" ] || return
+  have=$("$build/evenkeel" version --isas) || return
+  if [ "$(uname -m)" = x86_64 ]; then known="scalar avx2 avx512 avx512_bf16"; fi
+  if grep -qsw avx512_bf16 "${CPUINFO:-/proc/cpuinfo}" && [[ " $have " == *" avx512 "* ]]; then have="$have avx512_bf16"; fi
+  echo "instruction sets covered: $have"
+  for t in "$@"; do
+    source=${t#"$build"/}.c
+    if grep -qsE 'CHECK_ISAS|ek_cpu_isas|EK_CPU_AVX' "$source" "${source%/*}/cases.c"; then programs=$((programs + 1)); fi
+  done
+  for isa in $known; do
+    if [[ " $have " == *" $isa "* ]] || [ "$programs" -eq 0 ]; then continue; fi
+    echo "skipped $isa in $programs test programs: this machine does not have it"
+    skipped=$((skipped + programs))
+  done
+}
+
 for t in "$@"; do
   start=$SECONDS
-  "$t" >"$log" 2>&1; rc=$?
+  "$t" >"$log" 2>&1; status=$?
   echo "ran ${t#"$build"/} ($((SECONDS - start)) s)"
-  count $rc "$t"
+  count_program $status "$t"
 done
 for s in ${CHECKS-tools/check/check_*.sh}; do
   [ -e "$s" ] || continue
-  "$s" "$build" >"$log" 2>&1; rc=$?
-  case $rc in
-    0) passed=$((passed + 1)); echo "ran $s" ;;
-    77) skipped=$((skipped + 1)); echo "skipped $s: $(tail -n 1 "$log")" ;;
-    *) failed=$((failed + 1)); echo "FAIL $s"; cat "$log" ;;
-  esac
+  "$s" "$build" >"$log" 2>&1; status=$?
+  count_check $status "$s"
 done
+count_isas "$@"
 if [ "$skipped" -gt 0 ]; then echo "$passed passed, $failed failed, $skipped skipped"; else echo "$passed passed, $failed failed"; fi
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

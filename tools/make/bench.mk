@@ -1,7 +1,5 @@
-# Micro-benchmarks of single operators: bench/bench_X.c is one program over ops and the probes.
-PROBES := $(patsubst %.c,$B/%.o,$(wildcard bench/probe*.c))
-
-$B/bench/bench_%: $B/bench/bench_%.o $(PROBES) $(call libs,ops)
+# Micro-benchmarks of single operators: bench/bench_X.c is one program over ops.
+$B/bench/bench_%: $B/bench/bench_%.o $(call libs,ops)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak

@@ -40,8 +40,13 @@ $B/examples/%: examples/%.c $B/libevenkeel.a
 	$(call say,cc $<)$(CC) -std=c99 -O2 $(WARN) -Iinclude -pthread $(CFLAGS) $(filter -fsanitize=%,$(OPT)) -o $@ $< $B/libevenkeel.a -lm
 examples: $(EXAMPLES) ## the founding reports as small programs, each prints a table
 
+# Folders that an installation had to create; they go when it goes.
+SHARE := $(PREFIX)/share/evenkeel
+NEW_DIRS := $(SHARE)/new-dirs
+install_dirs = tools/install_dirs.sh '$(DESTDIR)' $(NEW_DIRS)
+
 install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-config file (PREFIX, LIBDIR, DESTDIR)
-	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	$(install_dirs) $(LIBDIR)/pkgconfig $(PREFIX)/include
 	install -m 755 $B/$(SO) $(DESTDIR)$(LIBDIR)/$(SO)
 	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so.$(SOVERSION)
 	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so
@@ -50,21 +55,24 @@ install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-
 	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
 
 install: install-lib $B/evenkeel ## install the program, the bundled model and libevenkeel (PREFIX, DESTDIR)
-	install -d $(DESTDIR)$(PREFIX)/bin
+	$(install_dirs) $(PREFIX)/bin
 	install -m 755 $B/evenkeel $(DESTDIR)$(PREFIX)/bin/evenkeel
 	@if [ -e models/pocket/config.json ]; then \
-	  echo "install models/pocket"; install -d $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket && \
-	  install -m 644 models/pocket/* $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket; fi
+	  echo "install models/pocket"; $(install_dirs) $(SHARE)/models/pocket && \
+	  install -m 644 models/pocket/* $(DESTDIR)$(SHARE)/models/pocket; fi
 
-uninstall: ## remove what install put there
+uninstall: ## remove what install put there, and the folders that it created and that are empty now
 	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
 	  $(DESTDIR)$(PREFIX)/include/evenkeel.h $(DESTDIR)$(PREFIX)/include/evenkeel_ops.h
-	rm -rf $(DESTDIR)$(PREFIX)/share/evenkeel/models/pocket
+	rm -rf $(DESTDIR)$(SHARE)/models/pocket
+	@if [ -e $(DESTDIR)$(NEW_DIRS) ]; then \
+	  dirs=$$(tac $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
+	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$dir; done; fi
 
 lib-grid: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/lib/test_*.c)) ## the operator tests with nothing thinned
 	@for t in $^; do echo "$$t all"; $$t all 2>&1 | grep -vE 'RUN|\] test_' || exit 1; done
 
-$B/bench/bench_lib: $B/bench/bench_lib.o $(PROBES) $(call libs,lib)
+$B/bench/bench_lib: $B/bench/bench_lib.o $(call libs,lib)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 bench-lib: $B/bench/bench_lib ## the operator library against the engine's kernels and the machine
 	@$<

@@ -1,4 +1,4 @@
-// Where keys and values lie in a page and what they are worth (ops/kv_layout.h), for kernels whose warps
+// Where keys and values lie in a page and what they are worth (ops/kv_codec.h), for kernels whose warps
 // read 64 neighbours at a time: the 64 keys of a page for a dim, or 64 dims of a value. A lane holds two of
 // them, so that a load of a warp is 64 elements in a row: 256, 128, 64 or 32 bytes.
 #pragma once

@@ -3,8 +3,8 @@
 #include "ops/x86/math_vec.h"
 
 #include "lib/bf16.h"
-#include "lib/x86/lib_vec.h"
-#include "lib/x86/vec_bf16.h"
+#include "ops/x86/vec_bf16.h"
+#include "ops/x86/fetch.h"
 
 enum {
     BLOCK = 128,                            /* keys of a column of values between two stops of its sums in memory */
@@ -315,19 +315,19 @@ bool lib_bf16_sound(void)
         }
         v_store(got, dp(v_load(sum), _mm512_loadu_si512(a), _mm512_loadu_si512(b)));
         for (int i = 0; i < 16; i++) {
-            float want = plain_pair(plain_flush(sum[i]), ek_bf16_f32(a[2 * i]), ek_bf16_f32(b[2 * i]),
-                                    ek_bf16_f32(a[2 * i + 1]), ek_bf16_f32(b[2 * i + 1]));
+            float want = ek_bf16_pair(ek_bf16_flush(sum[i]), ek_bf16_f32(a[2 * i]), ek_bf16_f32(b[2 * i]),
+                                      ek_bf16_f32(a[2 * i + 1]), ek_bf16_f32(b[2 * i + 1]));
             if (ek_f32_bits(want) != ek_f32_bits(got[i])) return false;
         }
     }
     return true;
 }
 
-void lib_attn_bf16(lib_kernels *k)
+void lib_attn_table_bf16(lib_attn_ops *ops)
 {
-    k->scores_bf16 = scores_bf16;
-    k->round_bf16 = round_bf16;
-    k->weights_bf16 = weights_bf16;
-    k->values_bf16 = values_bf16;
-    k->order_bf16 = order_bf16;
+    ops->scores_bf16 = scores_bf16;
+    ops->round_bf16 = round_bf16;
+    ops->weights_bf16 = weights_bf16;
+    ops->values_bf16 = values_bf16;
+    ops->order_bf16 = order_bf16;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/bf16.h"
+#include "ops/x86/vec_bf16.h"
 
 enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
 
@@ -67,7 +68,7 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
     vf lane[LANE_VECS];
     UNROLL for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
     for (int j = from / 16 * 16; j < to; j += 16) {
-        plain_narrow((uint8_t *)(p + j), EK_TYPE_BF16, e + j, 16);
+        ek_narrow_bf16(p + j, e + j, 16);
         UNROLL for (int c = 0; c < LANE_VECS; c++)
         {
             vf x = v_load_bf16(p + j + c * W);

@@ -8,58 +8,15 @@
 #define EK_OPS_X86_ATTN_TILE_H
 
 #include "ops/attn_kernels.h"
-#include "ops/kv_layout.h"
+#include "ops/x86/attn_kv.h"
 #include "ops/x86/math_vec.h"
 
-enum {
-    COLS_MAX = 8,
-    FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */
-};
+enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ };
 
 /* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. */
-#define LEAST(a, b)    ((a) < (b) ? (a) : (b))
-#define SCORE_COLS(nq) LEAST(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
-#define VALUE_COLS(nq) LEAST(TILE_VECS / (nq), COLS_MAX)
-
-/* What decodes a group of keys: a lane a key. */
-typedef struct key_group {
-    vf s[COLS_MAX], b[COLS_MAX];
-} key_group;
-
-INLINE void load_group(ek_kv_format f, int cols, const uint8_t *k, int dim, int d, int slot, key_group *g)
-{
-    if (f != EK_KV_Q8 && f != EK_KV_Q4) return;
-    const uint16_t *s = (const uint16_t *)(k + ek_kv_k_codes(f, dim)) + d / EK_KV_GROUP * EK_PAGE_TOKENS + slot;
-    const uint16_t *b = s + ek_kv_scales(dim) / sizeof *b;
-    for (int c = 0; c < cols; c++) {
-        g->s[c] = v_from_f16(s + c * W);
-        if (f == EK_KV_Q4) g->b[c] = v_from_f16(b + c * W);
-    }
-}
-
-/* Element pair + half of keys [slot, slot + cols W), cols and pair even. bf16 comes in pairs of even and odd lanes,
- * for in_order to sort out what was made of them. */
-INLINE void load_keys(ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, const key_group *g,
-                      vf *x)
-{
-    size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;
-    for (int c = 0; c < cols; c++) {
-        size_t i = at + (size_t)(c * W);
-        if (f == EK_KV_F32) x[c] = v_load((const float *)k + i);
-        if (f == EK_KV_F16) x[c] = v_from_f16((const uint16_t *)k + i);
-        if (f == EK_KV_I16) x[c] = v_from_i16((const int16_t *)k + i);
-        if (f == EK_KV_BF16 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
-        if (f == EK_KV_Q8) x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i));
-        if (f == EK_KV_Q4)
-            x[c] = v_fma(g->s[c], v_from_u4(k + (size_t)(pair / 2) * EK_PAGE_TOKENS + (size_t)(slot + c * W), half * 4),
-                         g->b[c]);
-    }
-}
-
-INLINE void in_order(ek_kv_format f, int cols, vf *x)
-{
-    for (int c = 0; c < cols && f == EK_KV_BF16; c += 2) v_in_order(x + c);
-}
+#define MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define SCORE_COLS(nq) MIN(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
+#define VALUE_COLS(nq) MIN(TILE_VECS / (nq), COLS_MAX)
 
 /* Lines that are wanted soon, spread over the iterations of another loop: the memory works while
  * the multipliers do. The L2 cache is the place: the next phase starts after thousands of cycles. */
@@ -76,15 +33,15 @@ INLINE void stream_next(stream *s)
 }
 
 /* Scores of keys [slot, slot + cols W) of a page for nq queries. */
-INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim, float *e,
-                       stream *ahead, stream now)
+INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim,
+                       float *e, stream *ahead, stream now)
 {
     for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
         int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
         vf acc[EK_TILE][COLS_MAX];
         for (int i = 0; i < nq; i++)
             for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
-        int span = f == EK_KV_Q8 || f == EK_KV_Q4 ? EK_KV_GROUP : EK_CHAIN;
+        const int group_dims = ek_kv_codecs[f].group, span = group_dims ? group_dims : EK_CHAIN;
         for (int g = d0; g < end; g += span) {
             key_group group;
             load_group(f, cols, k, dim, g, slot, &group);
@@ -105,14 +62,14 @@ INLINE void score_tile(ek_kv_format f, int nq, int cols, const float *q, const u
             for (int c = 0; c < cols; c++) {
                 float *to = e + i * EK_SEGMENT + slot + c * W;
                 vf s = d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c];
-                if (f == EK_KV_I16 && end == dim) s = v_mul(s, v_load(ek_kv_token_scale(k, dim, slot + c * W)));
+                if (end == dim) s = scale_tokens(f, s, k, dim, slot + c * W);
                 v_store(to, s);
             }
         }
     }
 }
 
-INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
 {
     int step = SCORE_COLS(nq) * W;
     size_t row = leaf->k_bytes / (size_t)leaf->head_dim;
@@ -129,34 +86,9 @@ INLINE void score_pages(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int fi
     }
 }
 
-/* Dims [d, d + cols W) of one token's values; a single vector may hold n < W of them. d is a
- * multiple of cols W. Lanes past the end of a row hold anything. */
-INLINE void load_values(ek_kv_format f, int cols, int n, const uint8_t *v, int dim, int slot, int d, vf *x)
-{
-    size_t at = (size_t)slot * (size_t)dim + (size_t)d, first = (size_t)slot * ek_kv_groups(dim);
-    const uint16_t *s = (const uint16_t *)(v + ek_kv_v_codes(f, dim)) + first;
-    const uint16_t *b = s + ek_kv_scales(dim) / sizeof *b;
-    for (int c = 0; c < cols; c++) {
-        size_t i = at + (size_t)(c * W);
-        int group = (d + c * W) / EK_KV_GROUP;
-        int in = (cols * W % EK_KV_GROUP ? d + c * W : c * W) % EK_KV_GROUP; /* d is a multiple of cols W */
-        if (f == EK_KV_F32) x[c] = cols == 1 ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i);
-        if (f == EK_KV_F16)
-            x[c] = cols == 1 ? v_from_f16_part((const uint16_t *)v + i, n) : v_from_f16((const uint16_t *)v + i);
-        if (f == EK_KV_I16)
-            x[c] = cols == 1 ? v_from_i16_part((const int16_t *)v + i, n) : v_from_i16((const int16_t *)v + i);
-        if (f == EK_KV_BF16 && cols == 1) x[c] = v_load_bf16_part((const uint16_t *)v + i, n);
-        if (f == EK_KV_BF16 && cols > 1 && c % 2 == 0) v_load_bf16_pair((const uint16_t *)v + i, x + c);
-        if (f == EK_KV_Q8) x[c] = v_mul(v_set1_f16(s + group), v_from_i8((const int8_t *)v + i));
-        if (f == EK_KV_Q4)
-            x[c] = v_affine_u4(v + (first + (size_t)group) * EK_KV_GROUP_BYTES + in % 16, in / 16 * 4,
-                               v_set1_f16(s + group), v_set1_f16(b + group));
-    }
-}
-
 /* Sums of e v over the keys that each query sees, for cols vectors from dim d; a single one may
  * hold n < W elements. Only keys that all of them see take the short way. */
-INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
+INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
 {
     const float *e = leaf->e + first * EK_SEGMENT;
     const int *from = leaf->from + first, *to = leaf->to + first;
@@ -201,7 +133,7 @@ INLINE void value_tile(ek_kv_format f, int nq, int cols, int n, const ek_attn_le
     }
 }
 
-INLINE void value_dims(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
 {
     int d = 0, dim = leaf->head_dim;
     for (; d + VALUE_COLS(nq) * W <= dim; d += VALUE_COLS(nq) * W) value_tile(f, nq, VALUE_COLS(nq), W, leaf, first, d);
@@ -212,7 +144,7 @@ INLINE void value_dims(ek_kv_format f, int nq, const ek_attn_leaf *leaf, int fir
 }
 
 /* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
-INLINE void scores(ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
 {
     for (int i = 0; i < leaf->n_q; i += QUERIES) {
         int n = leaf->n_q - i;
@@ -224,19 +156,19 @@ INLINE void scores(ek_kv_format f, ek_attn_leaf *leaf)
 }
 
 /* What weighs a value's codes: e_j times the token's scale. Unseen keys may become anything. */
-INLINE void scale_weights(ek_attn_leaf *leaf)
+INLINE void scale_weights(const ek_kv_format f, ek_attn_leaf *leaf)
 {
     for (int i = 0; i < leaf->n_q; i++)
         for (int j = leaf->from[i] / 16 * 16; j < leaf->to[i]; j += W) {
             float *e = leaf->e + i * EK_SEGMENT + j;
             const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
-            v_store(e, v_mul(v_load(e), v_load(ek_kv_token_scale(v, leaf->head_dim, j % EK_PAGE_TOKENS))));
+            v_store(e, scale_tokens(f, v_load(e), v, leaf->head_dim, j % EK_PAGE_TOKENS));
         }
 }
 
-INLINE void values(ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
 {
-    if (f == EK_KV_I16) scale_weights(leaf);
+    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, leaf);
     for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
     for (int i = 0; i < leaf->n_q; i += QUERIES) {
         int n = leaf->n_q - i;
@@ -284,11 +216,17 @@ static void weights(ek_attn_leaf *leaf)
     }
 }
 
-EK_ATTN_FORMATS(EK_ATTN_KERNELS)
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    const vf by = v_set1(fb), ay = v_set1(fa);
+    for (int i = 0; i < n; i += W) v_store(b + i, v_add(v_mul(v_load(a + i), ay), v_mul(v_load(b + i), by)));
+}
+
+EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 INLINE void fill_table(ek_attn_ops *ops)
 {
-    *ops = (ek_attn_ops){EK_ATTN_FORMATS(EK_ATTN_ENTRIES).weights = weights};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
 }
 
 #endif

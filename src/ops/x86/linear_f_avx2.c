@@ -1,10 +1,10 @@
 /* Form F on AVX2: outputs 0..7 and 8..15 of a panel are the lanes of two vectors, their chains
  * ascend in k. A tile is up to 6 rows; with few rows it takes several panels instead, so that
  * enough chains are in flight. */
-#include <immintrin.h>
-
+#include "ops/x86/vec_avx2.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
+#include "ops/x86/tree_vec.h"
 
 enum { TILE = 6, PANELS = 4, CHAINS = 12 };
 
@@ -14,23 +14,6 @@ INLINE __m256 weights(const uint8_t *panel, ptrdiff_t k, int half, const ek_wfor
     __m128i eight = _mm_load_si128((const __m128i *)panel + 2 * k + half);
     if (form == EK_W_F16) return _mm256_cvtph_ps(eight);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
-}
-
-INLINE void push(__m256 (*node)[CHAINS], unsigned count, __m256 *leaf, const int n)
-{
-    int level = 0;
-    for (; count & 1; count >>= 1, level++)
-        UNROLL for (int i = 0; i < n; i++) leaf[i] = _mm256_add_ps(node[level][i], leaf[i]);
-    UNROLL for (int i = 0; i < n; i++) node[level][i] = leaf[i];
-}
-
-INLINE __m256 sum(__m256 (*node)[CHAINS], unsigned count, int i)
-{
-    int level = __builtin_ctz(count);
-    __m256 total = node[level][i];
-    for (level++; count >> level; level++)
-        if (count >> level & 1) total = _mm256_add_ps(node[level][i], total);
-    return total;
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last,
@@ -59,13 +42,13 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
                 }
             }
         }
-        push(node, leaves, a, n * panels * 2);
+        v_tree_push(*node, CHAINS, leaves, a, n * panels * 2);
     }
     UNROLL for (int p = 0; p < panels; p++) UNROLL for (int r = 0; r < n; r++)
     {
         int i = (p * n + r) * 2;
-        ek_store_outputs(y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : EK_PANEL, sum(node, leaves, i),
-                         sum(node, leaves, i + 1));
+        ek_store_outputs(y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : EK_PANEL,
+                         v_tree_sum(*node, CHAINS, leaves, i), v_tree_sum(*node, CHAINS, leaves, i + 1));
     }
 }
 

@@ -1,10 +1,10 @@
 /* Form F on AVX-512: a vector lane is one output of a panel, its chain of fused multiply-adds
  * ascends in k. A tile is a few panels by up to 8 rows, so that enough independent chains are
  * in flight to hide the latency of one. */
-#include <immintrin.h>
-
+#include "ops/x86/vec_avx512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
+#include "ops/x86/tree_vec.h"
 
 enum { TILE = 8, PANELS = 4, CHAINS = 16 };
 
@@ -15,23 +15,6 @@ INLINE __m512 weights(const uint8_t *panel, ptrdiff_t k, const ek_wform form)
     __m256i half = _mm256_load_si256((const __m256i *)panel + k);
     if (form == EK_W_F16) return _mm512_cvtph_ps(half);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
-INLINE void push(__m512 (*node)[CHAINS], unsigned count, __m512 *leaf, const int n)
-{
-    int level = 0;
-    for (; count & 1; count >>= 1, level++)
-        UNROLL for (int i = 0; i < n; i++) leaf[i] = _mm512_add_ps(node[level][i], leaf[i]);
-    UNROLL for (int i = 0; i < n; i++) node[level][i] = leaf[i];
-}
-
-INLINE __m512 sum(__m512 (*node)[CHAINS], unsigned count, int i)
-{
-    int level = __builtin_ctz(count);
-    __m512 total = node[level][i];
-    for (level++; count >> level; level++)
-        if (count >> level & 1) total = _mm512_add_ps(node[level][i], total);
-    return total;
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
@@ -56,10 +39,11 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
                 UNROLL for (int p = 0; p < panels; p++) a[p * n + r] = _mm512_fmadd_ps(xk, wk[p], a[p * n + r]);
             }
         }
-        push(node, leaves, a, n * panels);
+        v_tree_push(*node, CHAINS, leaves, a, n * panels);
     }
-    UNROLL for (int p = 0; p < panels; p++) UNROLL for (int r = 0; r < n; r++) _mm512_mask_storeu_ps(
-        y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : 0xffff, sum(node, leaves, p * n + r));
+    UNROLL for (int p = 0; p < panels; p++) UNROLL for (int r = 0; r < n; r++)
+        _mm512_mask_storeu_ps(y + (row + r) * ldy + p * EK_PANEL, p == panels - 1 ? last : 0xffff,
+                              v_tree_sum(*node, CHAINS, leaves, p * n + r));
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,

@@ -6,11 +6,12 @@
  * operand and a pair stays below 2 * 128 * 127 = 32512; widened at once.
  * Two limbs: Q4 sums the high limbs, shifts, and goes on with the low ones (-128 fits as well:
  * 8 * 2 * 15 * 128 = 30720). Q8 multiplies 16-bit codes by PMADDWD, even k and odd k apart. */
-#include <immintrin.h>
 #include <string.h>
 
+#include "ops/x86/vec_avx2.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
+#include "ops/x86/tree_vec.h"
 
 enum { TILE = 4, HALF = 8 };
 
@@ -106,23 +107,6 @@ INLINE __m256 scales(const uint8_t *at, ek_dtype t, int i) /* i counts half pane
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
 }
 
-INLINE void push(__m256 (*node)[TILE], unsigned count, __m256 *leaf, const int n)
-{
-    int level = 0;
-    for (; count & 1; count >>= 1, level++)
-        UNROLL for (int r = 0; r < n; r++) leaf[r] = _mm256_add_ps(node[level][r], leaf[r]);
-    UNROLL for (int r = 0; r < n; r++) node[level][r] = leaf[r];
-}
-
-INLINE __m256 sum(__m256 (*node)[TILE], unsigned count, int r)
-{
-    int level = __builtin_ctz(count);
-    __m256 total = node[level][r];
-    for (level++; count >> level; level++)
-        if (count >> level & 1) total = _mm256_add_ps(node[level][r], total);
-    return total;
-}
-
 /* Adds one group of half `h` to a1 and a2; a is its first A-group, quad0 its first quad in the
  * block. */
 INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *codes, const row_set *rows,
@@ -183,11 +167,11 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
                 group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, wide, g * parts, (int)(g - g0) * w->group / 4,
                       h, n, q8, a_group, limbs);
             if (w->biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm256_add_ps(a1[r], a2[r]);
-            push(node[h], leaves, a1, n);
+            v_tree_push(*node[h], TILE, leaves, a1, n);
         }
     }
-    UNROLL for (int r = 0; r < n; r++)
-        ek_store_outputs(y + (row + r) * ldy, last, sum(node[0], leaves, r), sum(node[1], leaves, r));
+    UNROLL for (int r = 0; r < n; r++) ek_store_outputs(
+        y + (row + r) * ldy, last, v_tree_sum(*node[0], TILE, leaves, r), v_tree_sum(*node[1], TILE, leaves, r));
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,

@@ -4,11 +4,12 @@
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
  * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. A tile is one
  * panel by up to 8 rows (6 of two limbs): nibbles are unpacked once for all of them. */
-#include <immintrin.h>
 #include <string.h>
 
+#include "ops/x86/vec_avx512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
+#include "ops/x86/tree_vec.h"
 
 enum { TILE = 8, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
 
@@ -73,23 +74,6 @@ INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-INLINE void push(__m512 (*node)[TILE], unsigned count, __m512 *leaf, const int n)
-{
-    int level = 0;
-    for (; count & 1; count >>= 1, level++)
-        UNROLL for (int r = 0; r < n; r++) leaf[r] = _mm512_add_ps(node[level][r], leaf[r]);
-    UNROLL for (int r = 0; r < n; r++) node[level][r] = leaf[r];
-}
-
-INLINE __m512 sum(__m512 (*node)[TILE], unsigned count, int r)
-{
-    int level = __builtin_ctz(count);
-    __m512 total = node[level][r];
-    for (level++; count >> level; level++)
-        if (count >> level & 1) total = _mm512_add_ps(node[level][r], total);
-    return total;
-}
-
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
                  __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group, const int limbs)
 {
@@ -140,9 +124,10 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
             }
         }
         if (biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm512_add_ps(a1[r], a2[r]);
-        push(node, leaves, a1, n);
+        v_tree_push(*node, TILE, leaves, a1, n);
     }
-    UNROLL for (int r = 0; r < n; r++) _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, sum(node, leaves, r));
+    UNROLL for (int r = 0; r < n; r++)
+        _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, v_tree_sum(*node, TILE, leaves, r));
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
@@ -177,9 +162,9 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
                 tile_fn *const (*by_limbs)[TILE])
 {
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
-    const int most = w->limbs == 1 ? TILE : TILE_2;
+    const int max_rows = w->limbs == 1 ? TILE : TILE_2;
     for (int r = r0, n; r < r1; r += n) {
-        n = ek_tile_rows(r1 - r, most);
+        n = ek_tile_rows(r1 - r, max_rows);
         for (int p = p0; p < p1; p++) {
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);

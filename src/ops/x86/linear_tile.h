@@ -3,14 +3,7 @@
 #define EK_OPS_X86_LINEAR_TILE_H
 
 #include "ops/linear_layout.h"
-
-#define INLINE static inline __attribute__((always_inline))
-/* Loops over the rows of a tile: their count is a constant once the tile is inlined. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "ops/x86/inline.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -36,9 +29,9 @@ static inline int ek_min(int a, int b)
 
 /* Rows of the next tile when `left` remain: as few tiles as possible, as even as possible (a
  * tile of one row costs almost as much as one of four). */
-static inline int ek_tile_rows(int left, int most)
+static inline int ek_tile_rows(int left, int max_rows)
 {
-    int tiles = (left + most - 1) / most;
+    int tiles = (left + max_rows - 1) / max_rows;
     return (left + tiles - 1) / tiles;
 }
 

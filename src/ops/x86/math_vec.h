@@ -25,6 +25,16 @@ INLINE vf v_scale(vf p, vi n)
     return v_as_float(vi_add(v_bits(p), vi_shl(n, 23)));
 }
 
+/* exp(s) for s <= 0 or -inf: the last step in two where the result may be denormal, as ek_ldexp. */
+INLINE vf v_exp_below(vf s)
+{
+    vi n;
+    vf p = v_exp_split(s, &n);
+    n = vi_max(n, vi_set1(-251)); /* +0 from there on */
+    vf low = v_mul(v_scale(p, vi_add(n, vi_set1(126))), v_set1(0x1p-126f));
+    return v_pick(vi_less(n, vi_set1(-125)), low, v_scale(p, n));
+}
+
 /* Above 9 the long form is computed for a clamped argument and replaced; the clamp lets NaN
  * through (min gives its second operand) and the additions keep it. */
 INLINE vf v_tanh(vf x)

@@ -99,13 +99,13 @@ static void add_scale(float *y, const float *a, const float *b, float s, int n)
 /* The largest first, then where it first stands: no index travels with the values. */
 static int argmax(const float *x, int n)
 {
-    vf most[4];
-    for (int c = 0; c < 4; c++) most[c] = v_set1(-INFINITY);
+    vf max[4];
+    for (int c = 0; c < 4; c++) max[c] = v_set1(-INFINITY);
     int i = 0;
     for (; i + 4 * W <= n; i += 4 * W)
-        for (int c = 0; c < 4; c++) most[c] = v_max(v_load(x + i + c * W), most[c]); /* NaN: keeps most */
+        for (int c = 0; c < 4; c++) max[c] = v_max(v_load(x + i + c * W), max[c]); /* NaN: keeps max */
     float lane[W], best = -INFINITY;
-    v_store(lane, v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
+    v_store(lane, v_max(v_max(max[0], max[1]), v_max(max[2], max[3])));
     for (int l = 0; l < W; l++) best = lane[l] > best ? lane[l] : best;
     for (; i < n; i++) best = x[i] > best ? x[i] : best;
     if (best == -INFINITY) return 0;
@@ -116,9 +116,29 @@ static int argmax(const float *x, int n)
     return i;
 }
 
+static float sum_exp(const float *x, int n, float top)
+{
+    ek_tree tree = {.count = 0};
+    vf t = v_set1(top);
+    for (int b = 0; b < n; b += 256) {
+        int end = n < b + 256 ? n : b + 256, i = b;
+        vf lane[LANE_VECS];
+        for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
+        for (; i + 16 <= end; i += 16)
+            for (int c = 0; c < LANE_VECS; c++) lane[c] = v_add(lane[c], v_exp_below(v_sub(v_load(x + i + c * W), t)));
+        if (i < end) { /* absent terms add +0, which changes no sum of terms >= +0 */
+            float last[16];
+            for (int l = 0; l < 16; l++) last[l] = i + l < end ? x[i + l] : -INFINITY;
+            for (int c = 0; c < LANE_VECS; c++) lane[c] = v_add(lane[c], v_exp_below(v_sub(v_load(last + c * W), t)));
+        }
+        ek_tree_push(&tree, v_add_lanes(lane));
+    }
+    return ek_tree_sum(&tree);
+}
+
 INLINE void fill_table(ek_row_ops *ops)
 {
-    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax};
+    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax, sum_exp};
 }
 
 #endif

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline, unused))
+#include "ops/x86/inline.h"
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -238,6 +238,24 @@ INLINE float v_add_lanes(const vf *lane)
     __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+
+/* 8 vectors of 8 dwords become their columns. */
+INLINE void vi_turn(vi *r)
+{
+    __m256i t[8];
+    UNROLL for (int i = 0; i < 8; i += 4)
+    {
+        __m256i a = _mm256_unpacklo_epi32(r[i], r[i + 1]), b = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+        __m256i c = _mm256_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm256_unpackhi_epi32(r[i + 2], r[i + 3]);
+        t[i] = _mm256_unpacklo_epi64(a, c), t[i + 1] = _mm256_unpackhi_epi64(a, c);
+        t[i + 2] = _mm256_unpacklo_epi64(b, d), t[i + 3] = _mm256_unpackhi_epi64(b, d);
+    }
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        r[i] = _mm256_permute2x128_si256(t[i], t[4 + i], 0x20);
+        r[4 + i] = _mm256_permute2x128_si256(t[i], t[4 + i], 0x31);
+    }
 }
 
 #endif

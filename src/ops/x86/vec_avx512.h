@@ -5,7 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline, unused))
+#include "ops/x86/inline.h"
 
 typedef __m512 vf;
 typedef __m512i vi;
@@ -243,6 +243,26 @@ INLINE float v_add_lanes(const vf *lane)
     __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
     __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+}
+
+/* 16 vectors of 16 dwords become their columns. */
+INLINE void vi_turn(vi *r)
+{
+    __m512i t[16];
+    UNROLL for (int i = 0; i < 16; i += 4)
+    {
+        __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+        __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]), d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+        t[i] = _mm512_unpacklo_epi64(a, c), t[i + 1] = _mm512_unpackhi_epi64(a, c);
+        t[i + 2] = _mm512_unpacklo_epi64(b, d), t[i + 3] = _mm512_unpackhi_epi64(b, d);
+    }
+    UNROLL for (int i = 0; i < 4; i++) /* column 4 l + i lies in quarter l of t[i], t[4 + i], … */
+    {
+        __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x88), b = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x88);
+        __m512i c = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xdd), d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xdd);
+        r[i] = _mm512_shuffle_i32x4(a, b, 0x88), r[8 + i] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        r[4 + i] = _mm512_shuffle_i32x4(c, d, 0x88), r[12 + i] = _mm512_shuffle_i32x4(c, d, 0xdd);
+    }
 }
 
 #endif

@@ -20,9 +20,10 @@ void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n
     s->view = malloc((size_t)n_views * sizeof *s->view);
     for (size_t i = 0; i < bytes; i++) s->host[i] = garbage ? (uint8_t)ek_mix64(seed ^ i) : 0xff;
     /* pages lie in another order than they are read */
-    for (size_t i = 0; i < pages; i++) s->page[i] = s->host + (pages - 1 - i) * s->page_bytes;
+    for (size_t i = 0; i < pages; i++) s->page[i] = (int32_t)(pages - 1 - i);
     for (int v = 0; v < n_views; v++)
-        s->view[v] = (ek_kv_view){.page = s->page + v * s->pages_per_view, .offset = s->offset};
+        s->view[v] = (ek_kv_view){
+            .base = s->host + s->offset, .stride = s->page_bytes, .page = s->page + v * s->pages_per_view};
     int width = shape->n_kv_heads * shape->head_dim;
     float *k = malloc((size_t)width * 4), *val = malloc((size_t)width * 4);
     for (int v = 0; v < n_views; v++)
@@ -37,7 +38,8 @@ void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n
     uint64_t *table = malloc(pages * 8);
     for (size_t i = 0; i < pages; i++) {
         int pos = (int)(i % (size_t)s->pages_per_view) * 64;
-        table[i] = pos < n_keys ? s->mem + (uint64_t)(s->page[i] - s->host) : 0; /* pages not yet taken are absent */
+        table[i] = pos < n_keys ? s->mem + (uint64_t)s->page[i] * s->page_bytes
+                                : 0; /* pages not yet taken are absent */
     }
     s->table = up(d, table, pages * 8);
     free(table);

@@ -12,7 +12,7 @@ typedef struct scene {
     int n_views, n_keys, pages_per_view;
     size_t block, page_bytes, offset; /* of a page: a block of garbage in front of the layer's */
     uint8_t *host;
-    uint8_t **page; /* host addresses, view by view */
+    int32_t *page; /* numbers, view by view */
     ek_kv_view *view;
     CUdeviceptr mem, table;
 } scene;

@@ -1,0 +1,89 @@
+#include "base/peak.h"
+
+#include "base/cpu.h"
+
+static volatile int64_t sink;
+
+static int64_t read_plain(const void *chunk)
+{
+    const uint64_t *p = chunk;
+    uint64_t s[16] = {0};
+    for (size_t i = 0; i < EK_PEAK_CHUNK / sizeof *p; i += 16)
+        for (size_t k = 0; k < 16; k++) s[k] |= p[i + k];
+    for (int k = 1; k < 16; k++) s[0] |= s[k];
+    return (int64_t)s[0];
+}
+
+typedef struct reading {
+    ek_peak_read_fn *fn;
+    const char *data;
+    size_t chunks;
+    int threads;
+} reading;
+
+static void read_share(void *arg, int task, int worker)
+{
+    const reading *r = arg;
+    (void)worker;
+    size_t from = r->chunks * (size_t)task / (size_t)r->threads;
+    size_t to = r->chunks * ((size_t)task + 1) / (size_t)r->threads;
+    int64_t all = 0;
+    for (size_t i = from; i < to; i++) all |= r->fn(r->data + i * EK_PEAK_CHUNK);
+    if (all == 1) sink = all;
+}
+
+double ek_peak_read(ek_pool *pool, unsigned cpu, const void *data, size_t bytes)
+{
+    reading r = {read_plain, data, bytes / EK_PEAK_CHUNK, ek_pool_threads(pool)};
+#ifdef __x86_64__
+    if (cpu & EK_CPU_AVX512) r.fn = ek_peak_read_avx512;
+#else
+    (void)cpu;
+#endif
+    ek_pool_run(pool, read_share, &r, r.threads);
+    return (double)(r.chunks * EK_PEAK_CHUNK);
+}
+
+typedef struct multiplying {
+    ek_peak_multiply_fn *fn;
+} multiplying;
+
+static void multiply(void *arg, int task, int worker)
+{
+    const multiplying *m = arg;
+    (void)task, (void)worker;
+    if (m->fn() == 1) sink = 1;
+}
+
+static double multiply_all(ek_pool *pool, ek_peak_multiply_fn *fn, int per_register)
+{
+    if (!fn) return 0;
+    multiplying m = {fn};
+    ek_pool_run(pool, multiply, &m, ek_pool_threads(pool));
+    return (double)EK_PEAK_ROUNDS * 12 * per_register * ek_pool_threads(pool);
+}
+
+double ek_peak_int8(ek_pool *pool, unsigned cpu)
+{
+#ifdef __x86_64__
+    if (cpu & EK_CPU_AVX512) return multiply_all(pool, ek_peak_int8_avx512, 64);
+    if (cpu & EK_CPU_AVX2) return multiply_all(pool, ek_peak_int8_avx2, 32);
+#endif
+    (void)cpu;
+    return multiply_all(pool, NULL, 0);
+}
+
+double ek_peak_f32(ek_pool *pool, unsigned cpu)
+{
+#ifdef __x86_64__
+    if (cpu & EK_CPU_AVX512) return multiply_all(pool, ek_peak_f32_avx512, 16);
+    if (cpu & EK_CPU_AVX2) return multiply_all(pool, ek_peak_f32_avx2, 8);
+#endif
+    (void)cpu;
+    return multiply_all(pool, NULL, 0);
+}
+
+const char *ek_peak_int8_name(unsigned cpu)
+{
+    return cpu & EK_CPU_AVX512 ? "VPDPBUSD" : cpu & EK_CPU_AVX2 ? "PMADDUBSW" : NULL;
+}

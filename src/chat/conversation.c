@@ -1,0 +1,77 @@
+#include "chat/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "text/json.h"
+
+ek_message *ek_conversation_add(ek_conversation *c, ek_role role)
+{
+    if (c->n_messages == c->cap_messages) {
+        c->cap_messages = c->cap_messages ? 2 * c->cap_messages : 8;
+        c->messages = ek_realloc(c->messages, (size_t)c->cap_messages * sizeof *c->messages);
+    }
+    ek_message *m = &c->messages[c->n_messages++];
+    *m = (ek_message){.role = role};
+    return m;
+}
+
+ek_block *ek_message_add(ek_message *m, ek_block_kind kind)
+{
+    if (m->n_blocks == m->cap_blocks) {
+        m->cap_blocks = m->cap_blocks ? 2 * m->cap_blocks : 2;
+        m->blocks = ek_realloc(m->blocks, (size_t)m->cap_blocks * sizeof *m->blocks);
+    }
+    ek_block *b = &m->blocks[m->n_blocks++];
+    *b = (ek_block){.kind = kind};
+    return b;
+}
+
+void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t n)
+{
+    ek_buf_add(&ek_message_add(m, kind)->text, text, n);
+}
+
+void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request)
+{
+    ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
+    if (a->reasoning.len) ek_message_text(m, EK_BLOCK_REASONING, a->reasoning.data, a->reasoning.len);
+    if (a->content.len) ek_message_text(m, EK_BLOCK_TEXT, a->content.data, a->content.len);
+    for (int i = 0; i < a->n_calls; i++) {
+        const ek_answer_call *call = &a->calls[i];
+        char id[32];
+        ek_call_id(id, "call_", request, i);
+        ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
+        ek_buf_str(&b->id, id);
+        ek_buf_str(&b->name, call->name);
+        /* ek_reply promises a JSON object. */
+        EK_ASSERT(ek_json_read(&b->value, ek_buf_text(&call->args), call->args.len, 0) == EK_OK);
+    }
+}
+
+static void free_message(ek_message *m)
+{
+    for (int i = 0; i < m->n_blocks; i++) {
+        ek_block *b = &m->blocks[i];
+        ek_buf_fini(&b->text);
+        ek_buf_fini(&b->id);
+        ek_buf_fini(&b->name);
+        json_decref(b->value);
+    }
+    free(m->blocks);
+    ek_buf_fini(&m->call_id);
+    ek_buf_fini(&m->name);
+}
+
+void ek_conversation_cut(ek_conversation *c, int n_messages)
+{
+    while (c->n_messages > n_messages) free_message(&c->messages[--c->n_messages]);
+}
+
+void ek_conversation_fini(ek_conversation *c)
+{
+    ek_conversation_cut(c, 0);
+    free(c->messages);
+    *c = (ek_conversation){0};
+}

@@ -1,0 +1,61 @@
+/* A conversation in no API's words: who said what, in order. A dialect of the server and `run` write
+ * it, the prompt is made of it. Everything in it is owned by it. Zero-initialise.
+ *
+ * No locks: one thread writes; several may read while nobody writes. */
+#ifndef EK_CHAT_CONVERSATION_H
+#define EK_CHAT_CONVERSATION_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "text/chat.h"
+#include "text/reply.h"
+
+typedef enum ek_role { EK_ROLE_SYSTEM, EK_ROLE_DEVELOPER, EK_ROLE_USER, EK_ROLE_ASSISTANT, EK_ROLE_TOOL } ek_role;
+
+typedef enum ek_block_kind {
+    EK_BLOCK_TEXT,
+    EK_BLOCK_REASONING,
+    EK_BLOCK_CALL,   /* of a tool */
+    EK_BLOCK_RESULT, /* of a tool, in the message that called it, as a JSON value; results as text are
+                        messages of EK_ROLE_TOOL */
+    EK_BLOCK_MEDIA   /* its place; the bytes will follow with the towers that read them */
+} ek_block_kind;
+
+typedef struct ek_block {
+    ek_block_kind kind;
+    ek_buf text;         /* TEXT, REASONING: UTF-8, NUL allowed */
+    ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
+    json_t *value;       /* CALL: the arguments, a JSON object. RESULT: any value, NULL for undefined */
+    ek_media_kind media; /* MEDIA */
+} ek_block;
+
+typedef struct ek_message {
+    ek_role role;
+    bool parts;           /* the content was a list of parts: the template writes a list otherwise
+                             than one text (each part is stripped by itself) */
+    ek_buf call_id, name; /* TOOL: the call it answers and the function, as far as known */
+    ek_block *blocks;     /* in the order in which they were said */
+    int n_blocks, cap_blocks;
+} ek_message;
+
+typedef struct ek_conversation {
+    ek_message *messages;
+    int n_messages, cap_messages;
+} ek_conversation;
+
+/* Appends an empty message; the pointer is valid until the next one is added. */
+ek_message *ek_conversation_add(ek_conversation *c, ek_role role);
+/* Appends an empty block; the pointer is valid until the next one is added. */
+ek_block *ek_message_add(ek_message *m, ek_block_kind kind);
+/* Appends a block of kind TEXT or REASONING. */
+void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t n);
+/* Appends the assistant's message that an answer is: reasoning, text, calls. The id of call i is
+ * ek_call_id("call_", request, i). */
+void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request);
+/* Forgets every message from index n_messages on. */
+void ek_conversation_cut(ek_conversation *c, int n_messages);
+void ek_conversation_fini(ek_conversation *c);
+
+#endif

@@ -1,0 +1,54 @@
+#include "chat/prompt.h"
+
+#include "chat/template.h"
+
+ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
+{
+    *m = (ek_chat_model){0};
+    EK_TRY(ek_tokenizer_open(&m->tokenizer, dir));
+    ek_marks_find(&m->marks, m->tokenizer);
+    return ek_chat_variant_of(&m->variant, dir);
+}
+
+void ek_chat_model_close(ek_chat_model *m)
+{
+    if (m->tokenizer) ek_tokenizer_close(m->tokenizer);
+    *m = (ek_chat_model){0};
+}
+
+static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, const ek_conversation *c,
+                     const json_t *tools, const ek_prompt_opts *opts)
+{
+    bool think_mark;
+    json_t *messages = ek_template_messages(c, &think_mark);
+    *thinking = opts->thinking == EK_THINKING_UNSET ? think_mark : opts->thinking == EK_THINKING_ON;
+    ek_chat_opts o = {.variant = m->variant,
+                      .add_generation_prompt = opts->add_generation_prompt,
+                      .enable_thinking = *thinking,
+                      .preserve_thinking = opts->preserve_thinking,
+                      .continue_final = opts->continue_final};
+    ek_err err = ek_chat_render(out, messages, tools, &o);
+    json_decref(messages);
+    if (!err && out->n_media > 0) return ek_fail(EK_EUNSUPPORTED, "this model takes text only");
+    return err;
+}
+
+ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
+                           const ek_prompt_opts *opts)
+{
+    ek_prompt p = {0};
+    ek_err err = render(&p, &out->thinking, m, c, tools, opts);
+    if (!err) err = ek_encode(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, &out->ids);
+    ek_prompt_fini(&p);
+    if (err) return err;
+    if (out->ids.len >= (size_t)opts->ctx_tokens)
+        return ek_fail(EK_ETOOLONG, "the prompt has %zu tokens; the context is %d tokens, prompt and reply together",
+                       out->ids.len, opts->ctx_tokens);
+    return EK_OK;
+}
+
+void ek_turn_prompt_fini(ek_turn_prompt *p)
+{
+    ek_ids_fini(&p->ids);
+    *p = (ek_turn_prompt){0};
+}

@@ -1,0 +1,46 @@
+/* From a conversation to the tokens of a prompt: prepare, render, encode. */
+#ifndef EK_CHAT_PROMPT_H
+#define EK_CHAT_PROMPT_H
+
+#include "chat/conversation.h"
+#include "text/tokenizer.h"
+
+/* What of a model the text of a turn depends on. Immutable after open: share it between threads. */
+typedef struct ek_chat_model {
+    ek_tokenizer *tokenizer;
+    ek_marks marks;
+    ek_chat_variant variant;
+} ek_chat_model;
+
+/* dir: a model's folder. ENOTFOUND, EIO, EFORMAT. ek_chat_model_close also after a failure, and for a
+ * zeroed one. */
+ek_err ek_chat_model_open(ek_chat_model *m, const char *dir);
+void ek_chat_model_close(ek_chat_model *m);
+
+typedef enum ek_thinking {
+    EK_THINKING_UNSET, /* on if the first system text starts with <|think|>, else off */
+    EK_THINKING_OFF,
+    EK_THINKING_ON
+} ek_thinking;
+
+typedef struct ek_prompt_opts {
+    ek_thinking thinking;
+    bool preserve_thinking, continue_final, add_generation_prompt; /* as in ek_chat_opts */
+    int ctx_tokens; /* prompt and reply together: the prompt has to be shorter */
+} ek_prompt_opts;
+
+/* The tokens a turn continues. Zero-initialise; ek_turn_prompt_fini when done. */
+typedef struct ek_turn_prompt {
+    ek_ids ids;
+    bool thinking; /* was thinking on? */
+} ek_turn_prompt;
+
+/* The whole way from c to out, on any thread: the result depends on the arguments alone, and nothing
+ * that was made on the way is left. tools: NULL, or a list of declarations as in the chat template
+ * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
+ * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG with the numbers. */
+ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
+                           const ek_prompt_opts *opts);
+void ek_turn_prompt_fini(ek_turn_prompt *p);
+
+#endif

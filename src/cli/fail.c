@@ -1,0 +1,21 @@
+/* How a command reports that it failed or was called wrongly. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+int ek_cli_failed(const ek_cli *cli)
+{
+    fprintf(stderr, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
+    return 1;
+}
+
+int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "evenkeel %s: ", ek_cmd_name(cli->command));
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return 2;
+}

@@ -1,0 +1,79 @@
+/* What the engine runs on: the memory of the pages, the forward pass, and sampling, which happens where
+ * the logits are. The CPU is one executor; a GPU, or several ranks behind one, stand beside it. Tests
+ * bring their own or wrap one.
+ *
+ * The engine decides who shares a step (plan), hands out page numbers (cache) and delivers what came. An
+ * executor owns all memory that a step touches: pages, logits, scratch; it is told every size once, by
+ * open, and takes nothing later. All calls come from the engine's thread, one at a time.
+ *
+ * Nothing that an executor is told about company (rows of a step, slots, page numbers) may reach the
+ * arithmetic of a row. */
+#ifndef EK_ENGINE_EXECUTOR_H
+#define EK_ENGINE_EXECUTOR_H
+
+#include "engine/engine.h"
+
+typedef struct ek_executor_sizes {
+    int max_rows;               /* of a step */
+    int max_logits;             /* rows of logits of a step */
+    int max_ctx;                /* positions of a sequence */
+    int max_requests;           /* sequences of a step; ek_seq.slot is below it */
+    int n_pages[EK_KIND_COUNT]; /* pages [0, n) of each kind */
+} ek_executor_sizes;
+
+/* A token to be sampled. A request that replies has one; one whose draft is verified has one for each
+ * drafted token and one behind them, each with its own row and its own history. */
+typedef struct ek_draw {
+    int logits; /* the row of the logits buffer to sample from */
+    int slot;   /* of the request */
+    const ek_sampling *sampling;
+    const int32_t *tokens;  /* the history: tokens[0..n_tokens), of which the first n_prompt are the prompt */
+    int n_prompt, n_tokens; /* the sampled token will be at position n_tokens */
+    int32_t token;          /* out: an id, or one of the two below */
+} ek_draw;
+
+enum {
+    EK_DRAW_MASKED = -1,    /* every token is masked */
+    EK_DRAW_NOT_FINITE = -2 /* the logits hold NaN or infinity */
+};
+
+typedef struct ek_step {
+    const ek_row *row; /* rows of a sequence adjacent, as ek_model_forward wants them */
+    int n_rows;
+    const ek_seq *seq;
+    int n_seqs;
+    int first_logits;  /* the i-th row that wants logits gives row first_logits + i of the logits buffer */
+    const bool *shown; /* of each row of the logits buffer: the engine will read it. Others need not leave a device */
+    ek_draw *draw;
+    int n_draws;
+} ek_step;
+
+typedef struct ek_executor {
+    const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
+    const ek_kv_layout *layout;
+    void *arg;
+    /* Takes all memory, or ENOMEM with the numbers. Called once. */
+    ek_err (*open)(void *arg, const ek_executor_sizes *sizes);
+    /* Forward pass and sampling. An error changes nothing that counts: the rows may be run again. */
+    ek_err (*step)(void *arg, const ek_step *step);
+    /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
+     * step writes it again. */
+    const float *(*logits)(void *arg, int row);
+    /* Page `to` = page `from`, before the next step. */
+    void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
+    /* Fills a page with NaN, for tests. */
+    void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
+    void (*close)(void *arg);
+    /* for tests */
+    int n_pages[EK_KIND_COUNT]; /* exactly these if any is set; the context shrinks to fit */
+    bool poison;                /* poison pages whenever they change hands */
+} ek_executor;
+
+/* The CPU, on the model's own pool and instruction set. The engine's close frees it. */
+ek_executor ek_executor_cpu(ek_model *m);
+
+/* ek_engine_open on any executor. x is copied; what it points to is borrowed. x->close is called by
+ * ek_engine_close, and when this fails. */
+ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_opts *opts);
+
+#endif

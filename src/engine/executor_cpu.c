@@ -1,0 +1,133 @@
+/* The CPU executor: pages, logits and scratch in host memory, the model's forward pass, and samplers
+ * spread over the model's pool. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "engine/executor.h"
+#include "engine/sampler.h"
+
+typedef struct cpu {
+    ek_model *model;
+    ek_scratch *scratch;
+    ek_kv_memory kv;
+    size_t kv_bytes[EK_KIND_COUNT];
+    float *logits;
+    ptrdiff_t ld;
+    size_t logits_bytes;
+    ek_sampler **sampler; /* one per thread of the pool */
+    int n_samplers;
+} cpu;
+
+static ek_err open_pages(cpu *x, const int n_pages[EK_KIND_COUNT])
+{
+    const ek_kv_layout *layout = ek_model_kv_layout(x->model);
+    double have = ek_memory_available(), need = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++) need += (double)layout->page_bytes[k] * n_pages[k];
+    if (have > 0 && need > have)
+        return ek_fail(EK_ENOMEM, "keys and values need %.0f MiB, %.0f MiB of memory are available", need / 1048576,
+                       have / 1048576);
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        EK_ASSERT(layout->page_bytes[k] % 64 == 0);
+        x->kv.stride[k] = layout->page_bytes[k];
+        x->kv_bytes[k] = layout->page_bytes[k] * (size_t)n_pages[k];
+        if (x->kv_bytes[k] == 0) continue;
+        x->kv.base[k] = ek_alloc_big(x->kv_bytes[k]);
+        if (!x->kv.base[k])
+            return ek_fail_in(EK_ENOMEM, "%d pages of %zu bytes for keys and values", n_pages[k],
+                              layout->page_bytes[k]);
+    }
+    return EK_OK;
+}
+
+static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
+{
+    cpu *x = arg;
+    const ek_config *c = ek_model_config(x->model);
+    EK_TRY(open_pages(x, z->n_pages));
+    x->ld = (c->vocab_size + 15) / 16 * 16;
+    x->logits_bytes = sizeof(float) * (size_t)x->ld * (size_t)z->max_logits;
+    x->logits = ek_alloc_big(x->logits_bytes);
+    if (!x->logits) return EK_ENOMEM;
+    x->n_samplers = ek_pool_threads(ek_model_pool(x->model));
+    x->sampler = ek_alloc(sizeof *x->sampler * (size_t)x->n_samplers);
+    for (int i = 0; i < x->n_samplers; i++)
+        ek_sampler_open(&x->sampler[i], ek_model_cpu(x->model), c->vocab_size, c->suppress, c->n_suppress);
+    return ek_scratch_open(&x->scratch, x->model, z->max_rows, z->max_logits, z->max_ctx);
+}
+
+typedef struct draws {
+    const cpu *x;
+    ek_draw *draw;
+} draws;
+
+static void draw_task(void *arg, int task, int worker)
+{
+    const draws *all = arg;
+    ek_draw *d = &all->draw[task];
+    const float *row = all->x->logits + d->logits * all->x->ld;
+    bool finite = ek_logits_finite(row, ek_model_config(all->x->model)->vocab_size);
+    d->token = EK_DRAW_NOT_FINITE;
+    if (finite) d->token = ek_sample(all->x->sampler[worker], row, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+}
+
+static ek_err step_cpu(void *arg, const ek_step *step)
+{
+    cpu *x = arg;
+    EK_TRY(ek_model_forward(x->model, x->scratch, &x->kv, step->row, step->n_rows, step->seq, step->n_seqs,
+                            x->logits + step->first_logits * x->ld, x->ld));
+    draws all = {x, step->draw};
+    ek_pool_run(ek_model_pool(x->model), draw_task, &all, step->n_draws);
+    return EK_OK;
+}
+
+static const float *logits_cpu(void *arg, int row)
+{
+    const cpu *x = arg;
+    return x->logits + row * x->ld;
+}
+
+static uint8_t *page_at(const cpu *x, ek_layer_kind kind, int32_t page)
+{
+    EK_ASSERT(page >= 0 && x->kv.stride[kind] * (size_t)page < x->kv_bytes[kind]);
+    return x->kv.base[kind] + x->kv.stride[kind] * (size_t)page;
+}
+
+static void copy_page_cpu(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    const cpu *x = arg;
+    memcpy(page_at(x, kind, to), page_at(x, kind, from), x->kv.stride[kind]);
+}
+
+static void poison_page_cpu(void *arg, ek_layer_kind kind, int32_t page)
+{
+    const cpu *x = arg;
+    memset(page_at(x, kind, page), 0xff, x->kv.stride[kind]); /* all bits set: NaN as f32, f16 and bf16 */
+}
+
+static void close_cpu(void *arg)
+{
+    cpu *x = arg;
+    for (int i = 0; i < x->n_samplers; i++) ek_sampler_close(x->sampler[i]);
+    free(x->sampler);
+    ek_scratch_close(x->scratch);
+    ek_free_big(x->logits, x->logits_bytes);
+    for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(x->kv.base[k], x->kv_bytes[k]);
+    free(x);
+}
+
+ek_executor ek_executor_cpu(ek_model *m)
+{
+    cpu *x = ek_alloc(sizeof *x);
+    x->model = m;
+    return (ek_executor){.config = ek_model_config(m),
+                         .layout = ek_model_kv_layout(m),
+                         .arg = x,
+                         .open = open_cpu,
+                         .step = step_cpu,
+                         .logits = logits_cpu,
+                         .copy_page = copy_page_cpu,
+                         .poison_page = poison_page_cpu,
+                         .close = close_cpu};
+}

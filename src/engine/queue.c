@@ -1,0 +1,66 @@
+#include "engine/queue.h"
+
+void ek_queue_take_arrivals(ek_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    ek_request *first = e->inbox;
+    e->inbox = NULL;
+    e->inbox_end = &e->inbox;
+    e->poked = false;
+    pthread_mutex_unlock(&e->lock);
+    ek_request **end = &e->waiting;
+    while (*end) end = &(*end)->next;
+    *end = first;
+}
+
+void ek_queue_run_first(ek_engine *e)
+{
+    ek_request *r = e->waiting;
+    e->waiting = r->next;
+    r->next = NULL;
+    r->state = EK_RUNNING;
+    /* Those that wait are younger than those that run: preemption takes the youngest. */
+    EK_ASSERT(e->n_running == 0 || e->running[e->n_running - 1]->id < r->id);
+    e->running[e->n_running++] = r;
+    for (r->slot = 0; e->slot[r->slot]; r->slot++) EK_ASSERT(r->slot + 1 < e->opts.max_requests);
+    e->slot[r->slot] = r;
+}
+
+static void stop_running(ek_engine *e, ek_request *r)
+{
+    int at = 0;
+    while (e->running[at] != r) at++;
+    e->n_running--;
+    for (; at < e->n_running; at++) e->running[at] = e->running[at + 1];
+    e->slot[r->slot] = NULL;
+    ek_page_table_clear(&r->table, e->pages);
+}
+
+void ek_queue_wait_again(ek_engine *e, ek_request *r)
+{
+    stop_running(e, r);
+    ek_request **p = &e->waiting;
+    while (*p && (*p)->id < r->id) p = &(*p)->next;
+    r->next = *p;
+    *p = r;
+    r->state = EK_WAITING;
+    r->n_done = 0;
+}
+
+void ek_queue_remove(ek_engine *e, ek_request *r)
+{
+    if (r->state == EK_RUNNING) {
+        stop_running(e, r);
+    } else {
+        ek_request **p = &e->waiting;
+        while (*p != r) p = &(*p)->next;
+        *p = r->next;
+        r->next = NULL;
+    }
+    pthread_mutex_lock(&e->lock);
+    if (r->live_prev) r->live_prev->live_next = r->live_next;
+    else e->live = r->live_next;
+    if (r->live_next) r->live_next->live_prev = r->live_prev;
+    e->n_live--;
+    pthread_mutex_unlock(&e->lock);
+}

@@ -1,0 +1,109 @@
+#include "engine/trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+static void note(ek_trace *t, int pos, const float *logits)
+{
+    uint64_t hash = ek_hash64((uint64_t)pos, logits, t->row_bytes) | 1;
+    if (t->row[pos] && t->row[pos] != hash) t->twice = true;
+    t->row[pos] = hash;
+}
+
+static void on_prompt_logits(void *user, int pos, const float *logits)
+{
+    note(user, pos, logits);
+}
+
+static void on_event(void *arg, const ek_event *event)
+{
+    ek_trace *t = arg;
+    if (event->token >= 0) {
+        note(t, t->n_prompt + t->n_reply - 1, event->logits);
+        t->reply[t->n_reply++] = event->token;
+    }
+    if (event->text) snprintf(t->text, sizeof t->text, "%s", event->text);
+    t->finish = event->finish;
+}
+
+static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
+{
+    ek_request_opts o = {.tokens = a->tokens,
+                         .n_tokens = a->n_tokens,
+                         .max_tokens = a->max_tokens,
+                         .sampling = a->sampling,
+                         .ignore_eos = a->ignore_eos,
+                         .sink = on_event,
+                         .arg = t,
+                         .user = t,
+                         .prompt_logits_from = a->prompt_logits_from,
+                         .on_prompt_logits = on_prompt_logits,
+                         .span = a->span,
+                         .n_spans = a->n_spans,
+                         .reply_logits = true};
+    return ek_engine_submit(e, &o, &t->id);
+}
+
+static void init(ek_trace *t, const ek_engine *e, const ek_ask *a)
+{
+    *t = (ek_trace){.n_prompt = a->n_tokens, .max_tokens = a->max_tokens};
+    t->row_bytes = sizeof(float) * (size_t)ek_engine_vocab(e);
+    t->reply = ek_alloc(sizeof *t->reply * (size_t)a->max_tokens);
+    t->row = ek_alloc(sizeof *t->row * (size_t)(a->n_tokens + a->max_tokens));
+}
+
+void ek_trace_fini(ek_trace *t)
+{
+    free(t->reply);
+    free(t->row);
+    *t = (ek_trace){0};
+}
+
+ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out)
+{
+    int arrived = 0;
+    for (int i = 0; i < n; i++) init(&out[i], e, &ask[i]);
+    bool worked = true;
+    for (int step = 0; arrived < n || worked; step++) {
+        for (int i = 0; i < n; i++) {
+            if (ask[i].arrive == step) {
+                EK_TRY(submit(e, &ask[i], &out[i]));
+                arrived++;
+            }
+            if (ask[i].cancel > 0 && ask[i].cancel == step) ek_engine_cancel(e, out[i].id);
+        }
+        worked = ek_engine_step(e);
+    }
+    return EK_OK;
+}
+
+bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room)
+{
+    bool cut = got->finish == EK_FINISH_CANCELLED;
+    if (got->twice) {
+        snprintf(where, room, "a position was computed twice, with different logits");
+        return false;
+    }
+    for (int pos = 0; pos < want->n_prompt + want->n_reply; pos++)
+        if (want->row[pos] != got->row[pos] && !(cut && !got->row[pos])) {
+            snprintf(where, room,
+                     got->row[pos] ? "the logits at position %d differ (prompt %d)"
+                                   : "the logits at position %d are missing (prompt %d)",
+                     pos, want->n_prompt);
+            return false;
+        }
+    for (int i = 0; i < want->n_reply && i < got->n_reply; i++)
+        if (want->reply[i] != got->reply[i]) {
+            snprintf(where, room, "reply token %d is %d, alone it is %d", i, got->reply[i], want->reply[i]);
+            return false;
+        }
+    if (!cut && (got->n_reply != want->n_reply || got->finish != want->finish)) {
+        snprintf(where, room, "ended after %d tokens (finish %d), alone after %d (finish %d) %.60s", got->n_reply,
+                 got->finish, want->n_reply, want->finish, got->text);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,41 @@
+/* Traces: requests run through an engine in a company of one's choice, and for each its tokens and a hash
+ * of every row of logits that it was shown. Two traces of the same requests are equal, or the promise is
+ * broken. For `selftest` and tests/same. */
+#ifndef EK_ENGINE_TRACE_H
+#define EK_ENGINE_TRACE_H
+
+#include "engine/engine.h"
+
+typedef struct ek_ask {
+    const int32_t *tokens; /* borrowed */
+    int n_tokens, max_tokens;
+    int prompt_logits_from; /* the logits of prompt positions from here on are hashed as well */
+    bool ignore_eos;
+    const ek_prompt_span *span; /* borrowed */
+    int n_spans;
+    ek_sampling sampling;
+    int arrive; /* the step before which it is submitted */
+    int cancel; /* the step before which it is cancelled; 0: never */
+} ek_ask;
+
+typedef struct ek_trace {
+    ek_request_id id;
+    ek_finish finish;
+    int n_prompt, n_reply, max_tokens;
+    int32_t *reply; /* [max_tokens] */
+    uint64_t *row;  /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not shown */
+    size_t row_bytes;
+    bool twice;     /* a position was shown twice with different bits */
+    char text[256]; /* the sentence of a failure */
+} ek_trace;
+
+/* Fills out[0..n); the engine's thread must not have been started. An error of submit ends the
+ * run. Every trace is finished afterwards; free each with ek_trace_fini. */
+ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out);
+void ek_trace_fini(ek_trace *t);
+
+/* Whether got is what want is. A cancelled one must be the beginning of it. where (at least
+ * 128 bytes) says the first difference. */
+bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room);
+
+#endif

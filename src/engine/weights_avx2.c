@@ -1,4 +1,0 @@
-#if defined(__x86_64__)
-#define WEIGHT_SUM ek_weight_sum_avx2
-#include "engine/weights_lanes.h"
-#endif

@@ -1,0 +1,62 @@
+/* Which containers there are, and how each is recognised. */
+#include "model/source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+static int is_gguf(const char *path)
+{
+    ek_map m = {0};
+    int yes = ek_map_open(&m, path) == EK_OK && m.size >= 4 && memcmp(m.data, "GGUF", 4) == 0;
+    ek_map_close(&m);
+    return yes;
+}
+
+ek_err ek_source_open(ek_source **out, const char *path)
+{
+    static const struct {
+        int (*recognises)(const char *path);
+        ek_source *(*open)(const char *path); /* NULL: known by name only */
+        const char *says;
+    } containers[] = {
+        {ek_is_dir, ek_source_folder, NULL},
+        {is_gguf, NULL,
+         "is a GGUF file, which cannot be read; a model is a folder with config.json and safetensors files"},
+        {ek_is_file, NULL, "is a file; a model is a folder with config.json and safetensors files"},
+    };
+    *out = NULL;
+    for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
+        if (!containers[i].recognises(path)) continue;
+        if (!containers[i].open) return ek_fail(EK_EUNSUPPORTED, "%s %s", path, containers[i].says);
+        *out = containers[i].open(path);
+        return EK_OK;
+    }
+    return ek_fail(EK_ENOTFOUND, "%s: there is no such folder", path);
+}
+
+void ek_source_close(ek_source *s)
+{
+    if (s) s->ops->close(s);
+}
+
+ek_err ek_source_config(ek_source *s, ek_config *out)
+{
+    return s->ops->config(s, out);
+}
+
+ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_data *out)
+{
+    return s->ops->weight(s, query, out);
+}
+
+ek_err ek_source_finish(ek_source *s, const ek_config *config)
+{
+    return s->ops->finish(s, config);
+}
+
+ek_err ek_source_tokenizer_of(ek_source *s, ek_source_tokenizer *out)
+{
+    return s->ops->tokenizer(s, out);
+}

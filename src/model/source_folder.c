@@ -1,0 +1,308 @@
+/* A folder of safetensors with a config.json, as Hugging Face and mlx-lm write them: how tensors are
+ * called there, how quantised ones are spread over several, and what else may lie beside them.
+ * Names: transformers, modeling_gemma4.py; experts also as mlx-lm splits them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "model/quant.h"
+#include "model/source.h"
+#include "tensor/checkpoint.h"
+
+enum { JSON_LIMIT = 64 << 20 };
+
+typedef struct folder {
+    ek_source source;
+    ek_quant quant;
+    ek_checkpoint *files; /* opened by the first weight that is asked for */
+    bool *used;           /* by index of the tensor */
+    const char *prefix;
+    bool split_experts;
+    ek_map tokenizer;
+    char *tokenizer_path;
+} folder;
+
+/* ------------------------------------------------------------------ configuration */
+
+/* Appends DIR/NAME, a JSON file of a model, to out: bounded, without zero bytes. */
+static ek_err read_json(ek_buf *out, const char *dir, const char *name)
+{
+    ek_buf path = {0};
+    ek_buf_fmt(&path, "%s/%s", dir, name);
+    ek_err err = ek_file_read(out, path.data, JSON_LIMIT);
+    if (!err && memchr(ek_buf_text(out), 0, out->len)) err = ek_fail(EK_EFORMAT, "%s: has a zero byte", path.data);
+    ek_buf_fini(&path);
+    return err;
+}
+
+static ek_err read_config(ek_source *s, ek_config *out)
+{
+    folder *f = (folder *)s;
+    ek_buf config = {0}, generation = {0};
+    bool has_generation = false;
+    ek_err err = read_json(&config, s->path, "config.json");
+    if (!err) {
+        ek_err absent = read_json(&generation, s->path, "generation_config.json");
+        has_generation = absent == EK_OK;
+        if (absent && absent != EK_ENOTFOUND) err = absent;
+    }
+    if (!err) {
+        err = ek_config_parse(out, ek_buf_text(&config), has_generation ? ek_buf_text(&generation) : NULL);
+        if (err) ek_fail_in(err, "%s", s->path);
+    }
+    if (!err) {
+        ek_quant_fini(&f->quant);
+        err = ek_quant_parse(&f->quant, ek_buf_text(&config));
+    }
+    ek_buf_fini(&config);
+    ek_buf_fini(&generation);
+    return err;
+}
+
+/* ------------------------------------------------------------------ names */
+
+static const ek_tensor *take(folder *f, const char *name, const char *suffix)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s%s", f->prefix, name, suffix);
+    const ek_tensor *t = ek_checkpoint_find(f->files, full);
+    if (t) f->used[t - ek_checkpoint_at(f->files, 0)] = true;
+    return t;
+}
+
+static ek_err missing(const folder *f, const char *name, const char *suffix)
+{
+    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", f->prefix, name, suffix,
+                   ek_checkpoint_at(f->files, 0)->file);
+}
+
+static ek_err find_prefix(folder *f)
+{
+    static const char *const prefix[] = {"model.language_model.", "language_model.model.", "model."};
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) {
+        f->prefix = prefix[i];
+        if (take(f, "embed_tokens", ".weight")) return EK_OK;
+    }
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) { /* how the others are called tells its whole name */
+        f->prefix = prefix[i];
+        if (take(f, "norm", ".weight")) break;
+    }
+    return missing(f, "embed_tokens", ".weight");
+}
+
+/* As mlx-lm names them; one of the three is enough, so that another that is missing is called by its name. */
+static bool has_split_experts(folder *f)
+{
+    static const char *const proj[] = {"gate_proj", "up_proj", "down_proj"};
+    bool any = false;
+    for (size_t i = 0; i < sizeof proj / sizeof *proj; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "layers.0.experts.switch_glu.%s", proj[i]);
+        any |= take(f, name, ".weight") != NULL;
+    }
+    return any;
+}
+
+static ek_err open_files(folder *f)
+{
+    EK_TRY(ek_checkpoint_open(&f->files, f->source.path));
+    if (ek_checkpoint_count(f->files) == 0) return ek_fail(EK_EFORMAT, "the checkpoint holds no tensors");
+    f->used = ek_alloc((size_t)ek_checkpoint_count(f->files));
+    EK_TRY(find_prefix(f));
+    f->split_experts = has_split_experts(f);
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ weights */
+
+static void shape_text(char *out, size_t room, const ek_tensor *t)
+{
+    size_t used = (size_t)snprintf(out, room, "[");
+    for (int d = 0; d < t->n_dims && used < room; d++)
+        used += (size_t)snprintf(out + used, room - used, "%s%lld", d ? ", " : "", (long long)t->dim[d]);
+    if (used < room) snprintf(out + used, room - used, "]");
+}
+
+/* outer 0: a tensor without that dimension; k 0: a vector of rows. */
+static ek_err check_shape(const ek_tensor *t, int outer, int rows, int k)
+{
+    int64_t want[3], n = 0;
+    char has[128], needs[64];
+    if (outer) want[n++] = outer;
+    want[n++] = rows;
+    if (k) want[n++] = k;
+    bool same = t->n_dims == n;
+    for (int d = 0; same && d < n; d++) same = t->dim[d] == want[d];
+    if (same) return EK_OK;
+    ek_tensor w = {.n_dims = (int)n, .dim = {want[0], n > 1 ? want[1] : 0, n > 2 ? want[2] : 0}};
+    shape_text(has, sizeof has, t);
+    shape_text(needs, sizeof needs, &w);
+    return ek_fail(EK_EFORMAT, "%s: tensor %s has shape %s, config.json needs %s", t->file, t->name, has, needs);
+}
+
+static ek_err read_float(ek_weight_data *w, const ek_tensor *t, int outer, int rows, int k)
+{
+    const ek_weight_type *type = ek_weight_type_float(t->dtype);
+    if (!type)
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, without .scales it must be F32, F16 or BF16", t->file,
+                       t->name, ek_dtype_name(t->dtype));
+    EK_TRY(check_shape(t, outer, rows, k));
+    *w = (ek_weight_data){.type = type, .plane = {t->data}};
+    return EK_OK;
+}
+
+static ek_err read_affine(ek_weight_data *w, const ek_tensor *codes, const ek_tensor *scales, const ek_tensor *biases,
+                          int outer, int rows, int k, int bits, int group)
+{
+    const ek_weight_type *type;
+    if (bits == 0 || group == 0)
+        return ek_fail(EK_EFORMAT,
+                       "%s: tensor %s has .scales, but config.json gives no quantization bits and "
+                       "group_size for it",
+                       codes->file, codes->name);
+    if (codes->dtype != EK_U32)
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, quantised weights are U32", codes->file, codes->name,
+                       ek_dtype_name(codes->dtype));
+    if (!ek_weight_type_float(scales->dtype) || biases->dtype != scales->dtype)
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, its biases %s; both must be the same of F32, F16, BF16",
+                       scales->file, scales->name, ek_dtype_name(scales->dtype), ek_dtype_name(biases->dtype));
+    if (k % group || (int64_t)k * bits % 32)
+        return ek_fail(EK_EFORMAT, "%s: tensor %s: %d inputs cannot be stored in groups of %d at %d bits", codes->file,
+                       codes->name, k, group, bits);
+    EK_TRY(check_shape(codes, outer, rows, (int)((int64_t)k * bits / 32)));
+    EK_TRY(check_shape(scales, outer, rows, k / group));
+    EK_TRY(check_shape(biases, outer, rows, k / group));
+    EK_TRY(ek_weight_type_affine(&type, bits, group, scales->dtype, true));
+    *w = (ek_weight_data){.type = type, .plane = {codes->data, scales->data, biases->data}};
+    return EK_OK;
+}
+
+/* The tensors of a module decide how it is stored: .scales beside the codes is MLX. Other
+ * quantisers' suffixes belong here. */
+static ek_err read_module(folder *f, ek_weight_data *w, const char *name, const char *suffix, int outer, int rows,
+                          int k)
+{
+    const ek_tensor *weight = take(f, name, suffix), *scales = take(f, name, ".scales"),
+                    *biases = take(f, name, ".biases");
+    int bits, group;
+    if (!weight) return missing(f, name, suffix);
+    if (!scales && biases) return missing(f, name, ".scales");
+    if (!scales) return read_float(w, weight, outer, rows, k);
+    if (!biases) return missing(f, name, ".biases");
+    ek_quant_find(&f->quant, name, &bits, &group);
+    return read_affine(w, weight, scales, biases, outer, rows, k, bits, group);
+}
+
+/* "layers.3.experts.up_proj" is experts.switch_glu.up_proj in mlx-lm's files; elsewhere it is the
+ * second half of the rows of experts.gate_up_proj, or experts.down_proj as it is called. */
+static ek_err read_expert(folder *f, ek_weight_data *w, const ek_weight_query *q)
+{
+    char name[128];
+    const char *proj = strrchr(q->name, '.') + 1;
+    int rows = q->n, first = 0, layer_part = (int)(proj - q->name);
+    bool half = !f->split_experts && strcmp(proj, "down_proj") != 0;
+    if (half) rows = 2 * q->n, first = strcmp(proj, "up_proj") == 0 ? q->n : 0;
+    snprintf(name, sizeof name, "%.*s%s%s", layer_part, q->name, f->split_experts ? "switch_glu." : "",
+             half ? "gate_up_proj" : proj);
+    EK_TRY(read_module(f, w, name, f->split_experts ? ".weight" : "", q->n_experts, rows, q->k));
+    w->row = (int64_t)q->expert * rows + first;
+    return EK_OK;
+}
+
+static ek_err read_weight(ek_source *s, const ek_weight_query *q, ek_weight_data *out)
+{
+    folder *f = (folder *)s;
+    if (!f->files) EK_TRY(open_files(f));
+    switch (q->shape) {
+    case EK_WEIGHT_MATRIX: EK_TRY(read_module(f, out, q->name, ".weight", 0, q->n, q->k)); break;
+    case EK_WEIGHT_EXPERT: EK_TRY(read_expert(f, out, q)); break;
+    case EK_WEIGHT_VECTOR: {
+        const ek_tensor *t = take(f, q->name, "");
+        if (!t) return missing(f, q->name, "");
+        EK_TRY(read_float(out, t, 0, q->k, 0));
+    }
+    }
+    out->n = q->n, out->k = q->k;
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ what is left over */
+
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* Tensors that a text model may leave aside: the towers of other senses, a head equal to the
+ * embedding, and the keys and values that early files still hold for layers that share. */
+static bool ignorable(const char *name, const ek_config *c)
+{
+    static const char *const tower[] = {"vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.",
+                                        "vision_embedder."};
+    int layer, at = 0;
+    if (starts(name, "language_model.lm_head.") || starts(name, "lm_head.")) return true;
+    const char *inner = starts(name, "model.") ? name + strlen("model.") : name;
+    for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)
+        if (starts(inner, tower[i])) return true;
+    const char *bare = ek_bare_name(name);
+    if (sscanf(bare, "layers.%d.self_attn.%n", &layer, &at) != 1 || at == 0) return false;
+    if (layer < c->first_shared || layer >= c->n_layers) return false;
+    return starts(bare + at, "k_proj.") || starts(bare + at, "v_proj.") || starts(bare + at, "k_norm.");
+}
+
+static ek_err check_unused(ek_source *s, const ek_config *c)
+{
+    const folder *f = (const folder *)s;
+    for (int i = 0; i < ek_checkpoint_count(f->files); i++) {
+        const ek_tensor *t = ek_checkpoint_at(f->files, i);
+        if (!f->used[i] && !ignorable(t->name, c))
+            return ek_fail(EK_EFORMAT, "%s: tensor %.200s is no part of the model that config.json describes", t->file,
+                           t->name);
+    }
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ tokenizer */
+
+static ek_err find_tokenizer(ek_source *s, ek_source_tokenizer *out)
+{
+    folder *f = (folder *)s;
+    if (!f->tokenizer_path) {
+        ek_buf path = {0};
+        ek_buf_fmt(&path, "%s/tokenizer.json", s->path);
+        ek_err err = ek_map_open(&f->tokenizer, path.data);
+        if (!err) f->tokenizer_path = ek_strdup(path.data);
+        ek_buf_fini(&path);
+        EK_TRY(err);
+    }
+    *out = (ek_source_tokenizer){.name = f->tokenizer_path,
+                                 .json = f->tokenizer.data ? (const char *)f->tokenizer.data : "",
+                                 .n = f->tokenizer.size};
+    return EK_OK;
+}
+
+static void close_folder(ek_source *s)
+{
+    folder *f = (folder *)s;
+    ek_checkpoint_close(f->files);
+    ek_quant_fini(&f->quant);
+    if (f->tokenizer_path) ek_map_close(&f->tokenizer);
+    free(f->tokenizer_path);
+    free(f->used);
+    free(s->path);
+    free(f);
+}
+
+ek_source *ek_source_folder(const char *path)
+{
+    static const ek_source_ops ops = {.kind = "safetensors",
+                                      .config = read_config,
+                                      .weight = read_weight,
+                                      .finish = check_unused,
+                                      .tokenizer = find_tokenizer,
+                                      .close = close_folder};
+    folder *f = ek_alloc(sizeof *f);
+    f->source = (ek_source){.ops = &ops, .path = ek_strdup(path)};
+    return &f->source;
+}

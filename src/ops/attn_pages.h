@@ -1,0 +1,39 @@
+/* A planned attention (ops/attn.h) and its source of work over pages. For attn.c and attn_pages.c. */
+#ifndef EK_OPS_ATTN_PAGES_H
+#define EK_OPS_ATTN_PAGES_H
+
+#include "ops/attn_sched.h"
+
+struct ek_attn {
+    ek_attn_shape shape;
+    ek_attn_fn *scores, *weights, *values;
+    ek_attn_combine_fn *combine;
+    int ratio;               /* query heads of one KV head */
+    ptrdiff_t ldo;           /* head_dim rounded up to 16 */
+    size_t k_bytes, v_bytes; /* of one KV head in a block */
+};
+
+/* A tile: queries [first, first + n) of the rows from `row` on, row by row, head by head of a KV head's group. */
+typedef struct ek_attn_place {
+    int row, kv_head, first, n;
+} ek_attn_place;
+
+typedef struct ek_attn_pages {
+    const ek_attn *a;
+    const ek_kv_view *views;
+    const ek_attn_row *rows;
+    const float *q;
+    ptrdiff_t ldq;
+    float *out;
+    ptrdiff_t ldout;
+    ek_attn_place *place; /* [n_tiles] */
+} ek_attn_pages;
+
+/* Tiles of at most n_rows rows. */
+int64_t ek_attn_max_tiles(const ek_attn *a, int n_rows);
+/* Cuts rows into tiles, written to p->place; returns their number. */
+int64_t ek_attn_place_tiles(ek_attn_pages *p, int n_rows);
+/* The source of n_tiles tiles of p; with p NULL: what ek_attn_schedule_bytes wants to know. */
+ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64_t n_tiles);
+
+#endif

@@ -1,0 +1,101 @@
+/* The scheduler of attention: which worker computes which segments of which queries, and the tree T over them.
+ * Nothing here decides a bit: the leaves of a query and their order in T are fixed by what it sees (ops/attn.h).
+ *
+ * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors of the operator library
+ * (lib/sdpa.c). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
+ * group of tiles that share each segment while it is in the cache, or it is split into blocks of 2^k leaves, branches
+ * of T. A worker keeps blocks that follow each other on a stack of its own as long as they are branches of the tile's
+ * tree; what is left when all are done, about one sum per worker, is joined at the end. */
+#ifndef EK_OPS_ATTN_SCHED_H
+#define EK_OPS_ATTN_SCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/attn_kernels.h"
+
+enum { EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums fit the second-level cache */ };
+
+/* A sum of segments: o relative to 2^m, l = the sum of weights. Lives in the scheduler's memory. */
+typedef struct ek_attn_node {
+    float *o; /* [EK_TILE][ldo] */
+    float *l; /* [EK_TILE] */
+    int *m;   /* [EK_TILE] */
+} ek_attn_node;
+
+typedef struct ek_attn_tile {
+    int64_t number;                    /* in [0, n_tiles) */
+    int64_t keys;                      /* the same for tiles that read the same keys */
+    int64_t lo[EK_TILE], end[EK_TILE]; /* positions that each query sees, lo >= 0; lo >= end: none */
+    int n_q;
+    /* by the scheduler: */
+    int64_t seg0, seg1; /* segments that any query sees a part of */
+    bool gapless;       /* what each query sees begins in seg0 and has no segment without a visible key */
+} ek_attn_tile;
+
+/* Of one worker, for one call; laid out by that worker. */
+typedef struct ek_attn_space {
+    float *q;  /* [EK_TILE][EK_Q_STRIDE] of the tile at hand */
+    float *e;  /* [EK_TILE][EK_SEGMENT] */
+    void *own; /* own_bytes of the source, of the tile at hand; not cleared */
+} ek_attn_space;
+
+/* Where a leaf stands among those of its worker, for what is worth a prefetch. */
+typedef struct ek_attn_when {
+    bool begins; /* the first segment that a task, or a stretch of tasks, reads */
+    bool cold;   /* it begins, and the worker read other keys before */
+    bool first;  /* of the tiles that share the segment */
+    bool last;   /* of these, and the next segment follows, probably on this worker */
+} ek_attn_when;
+
+typedef struct ek_attn_source {
+    const void *self; /* first argument of each function */
+    int64_t n_tiles;
+    int group;        /* tiles that may share segments, at most EK_ATTN_GROUP */
+    bool masked;      /* [lo, end) may have segments without a visible key */
+    bool sinks;       /* each query has a leaf before all segments, a weight without a value */
+    ptrdiff_t ldo;    /* floats of a query's o; a multiple of 16 */
+    size_t own_bytes; /* of ek_attn_space.own */
+    ek_attn_combine_fn *combine;
+    /* Fills in keys, lo, end and n_q of tile t->number. */
+    void (*tile)(const void *self, ek_attn_tile *t);
+    /* Takes the queries of t. */
+    void (*queries)(const void *self, const ek_attn_tile *t, ek_attn_space *space);
+    /* Segment seg for t: returns the queries that see a key of it, a bit each; for these out holds o, m and l. */
+    unsigned (*leaf)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
+                     ek_attn_node *out);
+    float (*sink)(const void *self, const ek_attn_tile *t, int i); /* of query i; with sinks only */
+    /* Takes the result of query i: ldo floats, zeros if it saw nothing. row may be changed. */
+    void (*result)(const void *self, const ek_attn_tile *t, int i, float *row);
+} ek_attn_source;
+
+typedef void ek_attn_task_fn(void *arg, int64_t task, int worker);
+
+/* Runs task(arg, t, worker) for each t in [0, n_tasks), worker in [0, n_workers), in any order. */
+typedef struct ek_attn_workers {
+    void *self;
+    int n_workers;
+    void (*run)(void *self, ek_attn_task_fn *task, void *arg, int64_t n_tasks);
+} ek_attn_workers;
+
+/* How the work of one call is cut. */
+typedef struct ek_attn_cut {
+    int64_t max_leaves; /* of a tile */
+    int64_t limit;      /* leaves of a tile that is not split */
+    int level;          /* k of its blocks */
+    int64_t n_items, n_split, n_blocks, n_nodes;
+    int group;
+} ek_attn_cut;
+
+/* Decides the cut and returns the bytes of memory that ek_attn_schedule needs for it. */
+size_t ek_attn_cut_work(ek_attn_cut *cut, const ek_attn_source *s, int n_workers);
+
+/* memory is aligned to 64 bytes. */
+void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_workers *workers, void *memory);
+
+/* A bound of ek_attn_cut_work for any call of at most n_tiles tiles of at most max_leaves leaves, for a source that is
+ * not masked. Of s it uses ldo, own_bytes and group. */
+size_t ek_attn_schedule_bytes(const ek_attn_source *s, int64_t n_tiles, int64_t max_leaves, int n_workers);
+
+#endif

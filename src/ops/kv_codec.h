@@ -1,0 +1,187 @@
+/* Formats of keys and values: where an element of a KV head lies in a page, what it is worth, how it is written.
+ * The definition; kernels load the same (ops/x86/attn_kv.h) and are compared with it bit for bit.
+ *
+ *               K                                        V
+ *  32, 16 bits  [dim][64]                                [64][dim]
+ *   8 bits      [dim][64]                                [64][dim]
+ *   4 bits      [dim / 2][64], d even in the low         [64][G][group / 2], of 32 dims the first 16
+ *               nibble                                   in the low nibbles
+ *  scales       EK_KV_TOKEN f32 [64]; else f16 [G][64]   EK_KV_TOKEN f32 [64]; else f16 [64][G]
+ *  biases       EK_KV_AFFINE f16 [G][64]                 EK_KV_AFFINE f16 [64][G]
+ *
+ * in this order, G = groups of a head, the last may be short. No byte belongs to two tokens.
+ *
+ * A chain of attention multiplies terms. The term of an element is its decoded value, but for EK_KV_TOKEN, where it
+ * is the code: there the token's scale multiplies the sum of a score's chains once and a value's weight once
+ * (ops/attn.h). */
+#ifndef EK_OPS_KV_CODEC_H
+#define EK_OPS_KV_CODEC_H
+
+#include <math.h>
+
+#include "ops/kv.h"
+#include "tensor/dtype.h"
+
+typedef enum ek_kv_rule {
+    EK_KV_FLOAT,
+    EK_KV_HALF,
+    EK_KV_BFLOAT,
+    EK_KV_TOKEN,
+    EK_KV_SYMMETRIC,
+    EK_KV_AFFINE
+} ek_kv_rule;
+
+typedef struct ek_kv_codec {
+    const char *name;
+    ek_kv_rule rule;
+    int bits, group;
+} ek_kv_codec;
+
+/* Constant, so that a kernel of one format has no branch on it: ek_kv_codecs[f] with a constant f is folded. */
+#define EK_KV_ROW(id, name, rule, bits, group) [EK_KV_##id] = {name, rule, bits, group},
+static const ek_kv_codec ek_kv_codecs[EK_KV_FORMAT_COUNT] __attribute__((unused)) = {EK_KV_FORMATS(EK_KV_ROW)};
+#undef EK_KV_ROW
+
+static inline size_t ek_kv_groups(ek_kv_format f, int dim)
+{
+    int group = ek_kv_codecs[f].group;
+    return group ? (size_t)(dim + group - 1) / (size_t)group : 0;
+}
+
+/* Bytes of the codes of one group of one token's values, where codes share bytes. */
+static inline size_t ek_kv_group_bytes(ek_kv_format f)
+{
+    return (size_t)(ek_kv_codecs[f].group * ek_kv_codecs[f].bits) / 8;
+}
+
+/* Bytes of the elements or codes of a page: scales follow, then biases. */
+static inline size_t ek_kv_k_codes(ek_kv_format f, int dim)
+{
+    return (size_t)ek_kv_codecs[f].bits * (size_t)dim * EK_PAGE_TOKENS / 8;
+}
+
+static inline size_t ek_kv_v_codes(ek_kv_format f, int dim)
+{
+    if (ek_kv_codecs[f].bits < 8) return ek_kv_groups(f, dim) * ek_kv_group_bytes(f) * EK_PAGE_TOKENS;
+    return ek_kv_k_codes(f, dim);
+}
+
+/* Bytes of the scales of a page's keys or values; as many of biases, if any. */
+static inline size_t ek_kv_scales(ek_kv_format f, int dim)
+{
+    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) return EK_PAGE_TOKENS * sizeof(float);
+    return ek_kv_groups(f, dim) * EK_PAGE_TOKENS * sizeof(ek_f16);
+}
+
+/* EK_KV_TOKEN: the scale of a token, of its keys or of its values. */
+static inline const float *ek_kv_token_scale(ek_kv_format f, const uint8_t *part, int dim, int slot)
+{
+    return (const float *)(part + ek_kv_k_codes(f, dim)) + slot;
+}
+
+/* The scale of the group of dim d; its bias lies ek_kv_scales bytes behind. */
+static inline const ek_f16 *ek_kv_k_scale(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
+{
+    return (const ek_f16 *)(k + ek_kv_k_codes(f, dim)) + d / ek_kv_codecs[f].group * EK_PAGE_TOKENS + slot;
+}
+
+static inline const ek_f16 *ek_kv_v_scale(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
+{
+    return (const ek_f16 *)(v + ek_kv_v_codes(f, dim)) + (size_t)slot * ek_kv_groups(f, dim) +
+           (size_t)(d / ek_kv_codecs[f].group);
+}
+
+static inline const ek_f16 *ek_kv_bias(ek_kv_format f, const ek_f16 *scale, int dim)
+{
+    return scale + ek_kv_scales(f, dim) / sizeof *scale;
+}
+
+/* Codes that share bytes, by their width: each is read and written by one pair of functions below. Only 4 bits so
+ * far. Where one lies: a byte of the part, and the lowest bit. */
+typedef struct ek_kv_place {
+    size_t byte;
+    int shift;
+} ek_kv_place;
+
+static inline ek_kv_place ek_kv_k_nibble(int d, int slot)
+{
+    return (ek_kv_place){(size_t)(d / 2 * EK_PAGE_TOKENS + slot), d % 2 * 4};
+}
+
+static inline ek_kv_place ek_kv_v_nibble(ek_kv_format f, int dim, int slot, int d)
+{
+    int group = ek_kv_codecs[f].group, in = d % group;
+    size_t first = ((size_t)slot * ek_kv_groups(f, dim) + (size_t)(d / group)) * ek_kv_group_bytes(f);
+    return (ek_kv_place){first + (size_t)(in / 32 * 16 + in % 16), in / 16 % 2 * 4};
+}
+
+static inline int ek_kv_code_at(const uint8_t *part, ek_kv_place at)
+{
+    return part[at.byte] >> at.shift & 15;
+}
+
+static inline void ek_kv_put_code(uint8_t *part, ek_kv_place at, int code)
+{
+    part[at.byte] = (uint8_t)((part[at.byte] & ~(15 << at.shift)) | code << at.shift);
+}
+
+/* An element by rule, stored as number `at` of a row of whole bytes. */
+static inline float ek_kv_plain_term(const ek_kv_codec *c, const uint8_t *part, size_t at)
+{
+    switch (c->rule) {
+    case EK_KV_FLOAT: return ((const float *)part)[at];
+    case EK_KV_HALF: return ek_f16_f32(((const ek_f16 *)part)[at]);
+    case EK_KV_BFLOAT: return ek_bf16_f32(((const ek_bf16 *)part)[at]);
+    case EK_KV_TOKEN: return (float)((const int16_t *)part)[at];
+    case EK_KV_SYMMETRIC: return (float)((const int8_t *)part)[at]; /* the code */
+    case EK_KV_AFFINE: break;                                       /* shares bytes */
+    }
+    return 0;
+}
+
+/* What a chain of a score multiplies with q[d]. */
+static inline float ek_kv_key_term(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
+{
+    const ek_kv_codec *c = &ek_kv_codecs[f];
+    float x = ek_kv_plain_term(c, k, (size_t)d * EK_PAGE_TOKENS + (size_t)slot);
+    if (!c->group) return x;
+    const ek_f16 *scale = ek_kv_k_scale(f, k, dim, d, slot);
+    if (c->rule == EK_KV_SYMMETRIC) return ek_f16_f32(*scale) * x;
+    int code = ek_kv_code_at(k, ek_kv_k_nibble(d, slot));
+    return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
+}
+
+/* What a chain of an output multiplies with the token's weight. */
+static inline float ek_kv_value_term(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
+{
+    const ek_kv_codec *c = &ek_kv_codecs[f];
+    float x = ek_kv_plain_term(c, v, (size_t)slot * (size_t)dim + (size_t)d);
+    if (!c->group) return x;
+    const ek_f16 *scale = ek_kv_v_scale(f, v, dim, slot, d);
+    if (c->rule == EK_KV_SYMMETRIC) return ek_f16_f32(*scale) * x;
+    int code = ek_kv_code_at(v, ek_kv_v_nibble(f, dim, slot, d));
+    return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
+}
+
+/* What multiplies the sum of a key's chains, or a value's weight; part: the head's keys or values. */
+static inline float ek_kv_term_scale(ek_kv_format f, const uint8_t *part, int dim, int slot)
+{
+    return ek_kv_codecs[f].rule == EK_KV_TOKEN ? *ek_kv_token_scale(f, part, dim, slot) : 1;
+}
+
+/* For tests and tools: the decoded value. */
+static inline float ek_kv_key(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
+{
+    return ek_kv_term_scale(f, k, dim, slot) * ek_kv_key_term(f, k, dim, d, slot);
+}
+
+static inline float ek_kv_value(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
+{
+    return ek_kv_term_scale(f, v, dim, slot) * ek_kv_value_term(f, v, dim, slot, d);
+}
+
+/* Writes one token of one KV head at k_at and v_at, the head's parts of a page. */
+void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t *k_at, uint8_t *v_at, int slot,
+                 const float *k, const float *v);
+
+#endif

@@ -1,0 +1,108 @@
+/* The formats of stored weights: a format is one row of a table.
+ *
+ * A quantised format, whatever its bytes look like, is exactly: unsigned codes u of `bits` bits, a
+ * float32 scale s per group of weights and, if it is biased, a float32 bias b per group.
+ *     value = fma(s, (float)u, b)      biased
+ *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1)
+ * Exact mode, embedding rows and packed matrices (linear.h) all read a format through this, so a
+ * new format is a row and one unpack function. How the formats that people hold fit:
+ *     Q4_0, Q5_0, Q8_0   symmetric, group 32, s = d
+ *     Q4_1, Q5_1         biased, group 32, s = d, b = m
+ *     Q4_K, Q5_K         biased, block 256, group 32, s = d * sc, b = -(dmin * m): exact in float32
+ *     Q6_K               symmetric, block 256, group 16, s = d * sc; group 16 has no kernel yet
+ *     IQ4_NL             symmetric, 8-bit codes: u = table + 128
+ *     MXFP4              symmetric, 8-bit codes: u = doubled E2M1 + 128, s = 2^(e - 128)
+ *     GPTQ, AWQ          biased, b = -(z * s); planes of codes, scales, zeros; the unpack function
+ *                        finds a row in planes that lie across
+ *     fp8                a float format: a load function
+ * tests/ops/test_weight_type.c adds four of them that way. Sources: MLX, quantized.h;
+ * ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
+#ifndef EK_OPS_WEIGHT_TYPE_H
+#define EK_OPS_WEIGHT_TYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "tensor/dtype.h"
+
+/* How a matrix lies packed in memory, which decides its kernel. */
+typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_WFORM_COUNT } ek_wform;
+
+enum {
+    EK_WEIGHT_PLANES = 4,   /* byte arrays a format may be spread over */
+    EK_UNPACK_WEIGHTS = 512 /* weights an unpack or load function is asked for at once; every block divides it */
+};
+
+struct ek_weight_data;
+
+/* Unpacks weights [first, first + n) of a row, whole blocks: u[n], s[n / group], and b[n / group]
+ * if the type is biased. n <= EK_UNPACK_WEIGHTS. u has room for 8 codes more than n. */
+typedef void ek_unpack_fn(const struct ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b);
+/* The same for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
+typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int n, float *out);
+
+typedef struct ek_weight_type {
+    const char *name;                       /* in the numerics id: "bf16", "q4.64" */
+    ek_wform form;                          /* what it is packed as: decides the kernels */
+    int bits, group, zero;                  /* of a code; weights that share a scale. 0: a float format */
+    bool biased;                            /* has a bias per group */
+    ek_dtype stored;                        /* of the elements, or of scales and biases, in the file */
+    ek_dtype scale_dtype;                   /* of scales and biases when packed: BF16 or F32, without rounding */
+    int block;                              /* weights of the smallest unit of a row; a multiple of group */
+    uint16_t block_bytes[EK_WEIGHT_PLANES]; /* of a block in each plane */
+    ek_unpack_fn *unpack;                   /* exactly one of these two */
+    ek_load_fn *load;
+} ek_weight_type;
+
+/* n rows of k weights in a type's layout, where they lie in a file or in memory: borrowed, at any
+ * alignment, row after row in every plane.
+ *   floats   plane 0: the elements
+ *   MLX      planes 0, 1, 2: codes as one little-endian bit string per row, scales, biases */
+typedef struct ek_weight_data {
+    const ek_weight_type *type;
+    int n, k;
+    int64_t row;                            /* of the planes: where row 0 lies */
+    const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
+} ek_weight_data;
+
+/* All rows of the table. */
+const ek_weight_type *ek_weight_types(int *count);
+/* The type of float elements; NULL unless F32, F16 or BF16. */
+const ek_weight_type *ek_weight_type_float(ek_dtype t);
+/* MLX affine: 2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128, scales of F32, F16 or BF16; without
+ * biases the same codes, symmetric. EINVAL says what there is. */
+ek_err ek_weight_type_affine(const ek_weight_type **out, int bits, int group, ek_dtype scales, bool biased);
+
+size_t ek_weight_row_bytes(const ek_weight_type *t, int k); /* over all planes */
+
+/* Where a row starts in a plane, for formats whose rows lie one after the other. */
+static inline const uint8_t *ek_weight_plane_row(const ek_weight_data *w, int plane, int row)
+{
+    return w->plane[plane] + (size_t)(w->row + row) * (size_t)(w->k / w->type->block) * w->type->block_bytes[plane];
+}
+
+/* Rows [first, first + n) of w. */
+static inline ek_weight_data ek_weight_rows(const ek_weight_data *w, int64_t first, int n)
+{
+    ek_weight_data rows = *w;
+    rows.row += first;
+    rows.n = n;
+    return rows;
+}
+
+/* n codes of a row of MLX's, n a multiple of 8: code i is bits [i bits, i bits + bits) of a little-endian bit string,
+ * bits 2, 3, 4, 5, 6 or 8. Reads n / 8 * bits bytes. */
+void ek_unpack_bits(uint8_t *u, const uint8_t *src, int n, int bits);
+
+/* A weight's value: the one place that says it. */
+static inline float ek_weight_value(int u, int zero, float s, bool biased, float b)
+{
+    return biased ? __builtin_fmaf(s, (float)u, b) : s * (float)(u - zero);
+}
+
+/* out[0..n) = the values of weights [first, first + n) of a row: any range, any type. */
+void ek_weight_row(const ek_weight_data *w, int row, int first, int n, float *out);
+
+#endif

@@ -1,0 +1,94 @@
+/* A dialect: one API over HTTP, as one file with one table. It reads a body into a request in no API's
+ * words and writes replies from results in no API's words; tokens, the engine, connections and time are
+ * none of its business. What a client of one API does wrong is repaired or refused in its dialect and
+ * reaches nothing else. How to add one: CONTRIBUTING.md.
+ *
+ * All functions are pure but for what they are given: any thread may call parse; the functions that
+ * write replies are called from one thread per reply, in order. */
+#ifndef EK_SERVE_DIALECT_H
+#define EK_SERVE_DIALECT_H
+
+#include "chat/turn.h"
+
+/* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
+typedef struct ek_api_request {
+    ek_conversation conversation; /* gone when the prompt is made */
+    json_t *tools;                /* declarations as the template takes them, NULL without */
+    ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
+    ek_turn_opts turn;            /* tools, stop and sampling.bias point into this struct's own */
+    ek_logit_bias *bias;
+    char *stop[EK_STOP_MAX];
+    int n; /* replies */
+    bool stream, has_seed;
+    char *model;       /* as the client wrote it; NULL without */
+    void *own;         /* the dialect's, for what its replies need besides; freed by free() */
+    const char *param; /* after a failure: the field that is wrong, or NULL; a literal */
+} ek_api_request;
+
+/* What bodies are checked against. */
+typedef struct ek_api_limits {
+    ek_sampling defaults; /* what holds where a request says nothing */
+    int n_vocab;          /* bounds logit_bias */
+    int ctx_tokens;       /* prompt and reply together */
+} ek_api_limits;
+
+/* A reply on its way; everything is borrowed. */
+typedef struct ek_api_reply {
+    const char *id, *model, *fingerprint;
+    int64_t created; /* seconds since 1970 */
+    bool stream;
+    int n, n_open; /* choices; those that have not ended */
+    const ek_turn_result *const *choices;
+    const char *digest; /* 16 hex digits over all choices; NULL unless asked for */
+    void *own;          /* of the request */
+} ek_api_reply;
+
+typedef struct ek_dialect {
+    const char *path;         /* POST */
+    const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
+    const char *prompt_param; /* the field that is to blame when the prompt cannot be made */
+
+    /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that cannot be
+     * read, EINVAL else; r->param names the field. */
+    ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
+    /* NULL: the prompt is r->conversation through the chat template. Otherwise it is what this makes of r:
+     * for an API whose prompts are texts or tokens. As ek_turn_prompt_make: out is zeroed. */
+    ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, const ek_api_request *r);
+
+    /* Each appends to out. A stream is: for each choice begin, events, finish, the choices' mixed; then
+     * end. failed takes the place of what is left of it after a failure. Of a reply in one piece only end
+     * is called. Results are complete at finish and end; n_prompt and n_cached at begin. */
+    void (*begin)(ek_buf *out, const ek_api_reply *r, int choice);
+    void (*event)(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
+    void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
+    void (*end)(ek_buf *out, const ek_api_reply *r);
+    void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+    /* Something a client skips: keeps proxies from giving up. Also before begin. */
+    void (*heartbeat)(ek_buf *out);
+    /* The body of a reply with an error status; param and code may be NULL. */
+    void (*error)(ek_buf *out, int status, const char *text, const char *param, const char *code);
+} ek_dialect;
+
+/* The built-in ones, NULL at the end. The first one's errors answer paths that belong to none. */
+extern const ek_dialect *const ek_dialects[];
+extern const ek_dialect ek_dialect_openai_chat;
+
+/* From a body to a request and its prompt: parse, prepare, render, encode. Pure, any thread. r->param as
+ * of parse. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
+ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                      const char *body, size_t n, const ek_api_limits *limits);
+void ek_api_request_fini(ek_api_request *r);
+
+/* --- what dialects share --- */
+
+/* Coding clients put a line "x-anthropic-billing-header:…" with a changing checksum before the first
+ * system text, which would make every prompt different from the one before. Removes it. */
+void ek_drop_billing_line(ek_conversation *c);
+
+/* Token counts of all choices together; the prompt counts once. */
+typedef struct ek_api_usage {
+    int64_t prompt, cached, completion, reasoning;
+} ek_api_usage;
+ek_api_usage ek_api_usage_of(const ek_api_reply *r);
+
+#endif

@@ -1,0 +1,73 @@
+#include "serve/field.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "text/json.h"
+
+const json_t *ek_field(const json_t *object, const char *key)
+{
+    const json_t *v = ek_json_get(object, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need)
+{
+    r->param = param;
+    return ek_fail(EK_EINVAL, "%s: %s", param, need);
+}
+
+ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,
+                           const char *after)
+{
+    ek_buf quoted = {0};
+    ek_json_quote(&quoted, text, strnlen(text, 40));
+    r->param = param;
+    ek_err err = ek_fail(EK_EINVAL, "%s: %s %s %s", param, before, quoted.data, after);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, bool *out)
+{
+    const json_t *v = ek_field(object, key);
+    if (!v) return EK_OK;
+    if (!json_is_boolean(v)) return ek_field_wrong(r, key, "true or false is needed");
+    *out = json_is_true(v);
+    return EK_OK;
+}
+
+ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key, double min, double max, float *out)
+{
+    const json_t *v = ek_field(object, key);
+    if (!v) return EK_OK;
+    double x = json_is_number(v) ? json_number_value(v) : NAN;
+    if (!(x >= min && x <= max)) {
+        r->param = key;
+        return ek_fail(EK_EINVAL, "%s: a number from %g to %g is needed", key, min, max);
+    }
+    *out = (float)x;
+    return EK_OK;
+}
+
+ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
+                    bool *found)
+{
+    const json_t *v = ek_field(object, key);
+    *found = v != NULL;
+    if (!v) return EK_OK;
+    bool ok = json_is_integer(v);
+    int64_t x = ok ? json_integer_value(v) : 0;
+    if (json_is_real(v)) {
+        double d = json_real_value(v);
+        ok = d >= -9e15 && d <= 9e15 && d == floor(d);
+        x = ok ? (int64_t)d : 0;
+    }
+    if (!ok || x < min || x > max) {
+        r->param = key;
+        return ek_fail(EK_EINVAL, "%s: a whole number from %lld to %lld is needed", key, (long long)min,
+                       (long long)max);
+    }
+    *out = x;
+    return EK_OK;
+}

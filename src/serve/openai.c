@@ -1,0 +1,135 @@
+#include "serve/openai.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/field.h"
+#include "text/json.h"
+
+enum { MAX_CHOICES = 64, MAX_BIAS = 4096 };
+
+static ek_err read_bias(ek_api_request *r, const json_t *body, int n_vocab)
+{
+    json_t *map = (json_t *)(uintptr_t)ek_field(body, "logit_bias");
+    if (!map) return EK_OK;
+    if (!json_is_object(map)) return ek_field_wrong(r, "logit_bias", "an object of token ids and numbers is needed");
+    if (json_object_size(map) > MAX_BIAS) return ek_field_wrong(r, "logit_bias", "at most 4096 entries");
+    r->bias = ek_alloc((json_object_size(map) + 1) * sizeof *r->bias);
+    ek_sampling *s = &r->turn.sampling;
+    const char *key;
+    json_t *value;
+    json_object_foreach(map, key, value)
+    {
+        char *end;
+        long id = strtol(key, &end, 10);
+        double b = json_is_number(value) ? json_number_value(value) : NAN;
+        if (*key < '0' || *key > '9' || *end || id >= n_vocab)
+            return ek_field_wrong_text(r, "logit_bias", "no token of this model has the id", key, "");
+        if (!(b >= -100 && b <= 100))
+            return ek_field_wrong(r, "logit_bias", "each value must be a number from -100 to 100");
+        /* -100 is how the API spells "never". */
+        r->bias[s->n_bias++] = (ek_logit_bias){(int32_t)id, b <= -100 ? -INFINITY : (float)b};
+    }
+    s->bias = r->bias;
+    return EK_OK;
+}
+
+ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_sampling *s = &r->turn.sampling;
+    *s = limits->defaults;
+    EK_TRY(ek_field_number(r, body, "temperature", 0, 100, &s->temperature));
+    EK_TRY(ek_field_number(r, body, "top_p", 0, 1, &s->top_p));
+    EK_TRY(ek_field_number(r, body, "min_p", 0, 1, &s->min_p));
+    EK_TRY(ek_field_number(r, body, "presence_penalty", -2, 2, &s->presence_penalty));
+    EK_TRY(ek_field_number(r, body, "frequency_penalty", -2, 2, &s->frequency_penalty));
+    EK_TRY(ek_field_number(r, body, "repetition_penalty", 1e-3, 1000, &s->repetition_penalty));
+    int64_t v;
+    bool found;
+    EK_TRY(ek_field_int(r, body, "top_k", -1, INT_MAX, &v, &found));
+    if (found) s->top_k = v < 0 ? 0 : (int)v;
+    EK_TRY(ek_field_int(r, body, "seed", INT64_MIN, INT64_MAX, &v, &r->has_seed));
+    if (r->has_seed) s->seed = (uint64_t)v;
+    return read_bias(r, body, limits->n_vocab);
+}
+
+ek_err ek_openai_counts(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    r->turn.max_tokens = INT_MAX;
+    EK_TRY(ek_field_int(r, body, "max_tokens", 1, INT64_MAX, &v, &found));
+    if (found && v < INT_MAX) r->turn.max_tokens = (int)v;
+    EK_TRY(ek_field_int(r, body, "max_completion_tokens", 1, INT64_MAX, &v, &found)); /* wins over max_tokens */
+    if (found) r->turn.max_tokens = v < INT_MAX ? (int)v : INT_MAX;
+    r->n = 1;
+    EK_TRY(ek_field_int(r, body, "n", 1, MAX_CHOICES, &v, &found));
+    if (found) r->n = (int)v;
+    return EK_OK;
+}
+
+static ek_err add_stop(ek_api_request *r, const json_t *v)
+{
+    ek_turn_opts *t = &r->turn;
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "stop", "a text or a list of texts is needed");
+    size_t n = json_string_length(v);
+    if (t->n_stop == EK_STOP_MAX) return ek_field_wrong(r, "stop", "at most 64 stop strings");
+    if (n == 0 || n > EK_STOP_BYTES) return ek_field_wrong(r, "stop", "each must have 1 to 4096 bytes");
+    char *copy = r->stop[t->n_stop] = ek_alloc(n + 1);
+    memcpy(copy, json_string_value(v), n);
+    t->stop[t->n_stop] = copy;
+    t->stop_len[t->n_stop++] = n;
+    return EK_OK;
+}
+
+ek_err ek_openai_stop(ek_api_request *r, const json_t *body)
+{
+    const json_t *v = ek_field(body, "stop");
+    if (!v) return EK_OK;
+    if (!json_is_array(v)) return add_stop(r, v);
+    for (size_t i = 0; i < json_array_size(v); i++) EK_TRY(add_stop(r, json_array_get(v, i)));
+    return EK_OK;
+}
+
+/* --- replies --- */
+
+void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
+{
+    ek_api_usage u = ek_api_usage_of(r);
+    ek_buf_fmt(
+        out,
+        ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+        (long long)u.prompt, (long long)u.completion, (long long)(u.prompt + u.completion), (long long)u.cached,
+        (long long)u.reasoning);
+}
+
+static void quote_or_null(ek_buf *out, const char *s)
+{
+    if (s) ek_json_quote(out, s, strlen(s));
+    else ek_buf_str(out, "null");
+}
+
+void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    const char *type = status == 404   ? "not_found_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+    ek_buf_str(out, "\"error\":{\"message\":");
+    quote_or_null(out, text);
+    ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
+    quote_or_null(out, param);
+    ek_buf_str(out, ",\"code\":");
+    quote_or_null(out, code);
+    ek_buf_char(out, '}');
+}
+
+void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    ek_buf_char(out, '{');
+    ek_openai_error_object(out, status, text, param, code);
+    ek_buf_char(out, '}');
+}

@@ -1,0 +1,358 @@
+/* OpenAI's chat completions. Fields the API has and this server cannot honour are refused where ignoring
+ * them would change what the client gets; the rest is ignored. Chunks come in the order that strict
+ * clients insist on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/field.h"
+#include "serve/openai.h"
+#include "text/json.h"
+
+/* Of a request, for its replies. */
+typedef struct own {
+    bool include_usage; /* of a stream: every chunk then has a usage member */
+} own;
+
+/* --- the body --- */
+
+static ek_err read_tools(ek_api_request *r, const json_t *body)
+{
+    const json_t *tools = ek_field(body, "tools");
+    if (ek_field(body, "functions") || ek_field(body, "function_call"))
+        return ek_field_wrong(r, "functions", "the legacy form is not taken; use tools and tool_choice");
+    if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *t = json_array_get(tools, i), *f = ek_json_get(t, "function");
+        const char *type = ek_json_get_text(t, "type", NULL);
+        size_t n = 0;
+        if (!type || strcmp(type, "function"))
+            return ek_field_wrong(r, "tools", "each must be {\"type\": \"function\", \"function\": {…}}");
+        if (!ek_json_get_text(f, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
+    }
+    if (json_array_size(tools) > 0) r->tools = json_incref((json_t *)(uintptr_t)tools);
+    return EK_OK;
+}
+
+static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
+{
+    const json_t *choice = ek_field(body, "tool_choice");
+    r->turn.tools_active = r->tools != NULL;
+    if (choice) {
+        const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
+        if (!strcmp(word, "none")) r->turn.tools_active = false;
+        else if (!strcmp(word, "required") || json_is_object(choice))
+            return ek_field_wrong(
+                r, "tool_choice",
+                "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
+        else if (strcmp(word, "auto")) return ek_field_wrong(r, "tool_choice", "\"none\" or \"auto\" is needed");
+    }
+    bool parallel = true;
+    EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
+    r->turn.one_call = !parallel;
+    return EK_OK;
+}
+
+static ek_thinking on_or_off(bool on)
+{
+    return on ? EK_THINKING_ON : EK_THINKING_OFF;
+}
+
+static ek_err read_thinking(ek_api_request *r, const json_t *body)
+{
+    const json_t *effort = ek_field(body, "reasoning_effort"), *kwargs = ek_field(body, "chat_template_kwargs");
+    if (effort) {
+        if (!ek_json_is_text(effort))
+            return ek_field_wrong(r, "reasoning_effort", "a text is needed, such as \"none\" or \"medium\"");
+        const char *e = json_string_value(effort);
+        r->prompt.thinking = on_or_off(strcmp(e, "none") && strcmp(e, "minimal"));
+    }
+    if (kwargs && !json_is_object(kwargs)) return ek_field_wrong(r, "chat_template_kwargs", "an object is needed");
+    bool on = false;
+    EK_TRY(ek_field_bool(r, kwargs, "enable_thinking", &on));
+    if (ek_field(kwargs, "enable_thinking")) r->prompt.thinking = on_or_off(on);
+    return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);
+}
+
+static ek_err read_prompt(ek_api_request *r, const json_t *body)
+{
+    EK_TRY(ek_openai_messages(r, ek_field(body, "messages")));
+    ek_drop_billing_line(&r->conversation);
+    EK_TRY(read_thinking(r, body));
+    r->prompt.add_generation_prompt = true;
+    EK_TRY(ek_field_bool(r, body, "add_generation_prompt", &r->prompt.add_generation_prompt));
+    return ek_field_bool(r, body, "continue_final_message", &r->prompt.continue_final);
+}
+
+/* What would change the answer's form and does not exist here yet. */
+static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
+{
+    bool logprobs = false;
+    EK_TRY(ek_field_bool(r, body, "logprobs", &logprobs));
+    if (logprobs || ek_field(body, "top_logprobs")) return ek_field_wrong(r, "logprobs", "not supported");
+    const json_t *format = ek_field(body, "response_format");
+    const char *type = ek_json_get_text(format, "type", NULL);
+    if (format && (!type || strcmp(type, "text")))
+        return ek_field_wrong(r, "response_format",
+                              "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
+    const json_t *modalities = ek_field(body, "modalities");
+    for (size_t i = 0; i < json_array_size(modalities); i++) {
+        const json_t *m = json_array_get(modalities, i);
+        if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text"))
+            return ek_field_wrong(r, "modalities", "only \"text\" is supported");
+    }
+    return EK_OK;
+}
+
+static ek_err read_delivery(ek_api_request *r, const json_t *body)
+{
+    own *o = r->own = ek_alloc(sizeof *o);
+    EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
+    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    const json_t *options = ek_field(body, "stream_options"), *ours = ek_field(body, "evenkeel");
+    if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
+    EK_TRY(ek_field_bool(r, options, "include_usage", &o->include_usage));
+    if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
+    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+}
+
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    const json_t *model = ek_field(body, "model");
+    if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
+    if (model) r->model = ek_strdup(json_string_value(model));
+    EK_TRY(refuse_unsupported(r, body));
+    EK_TRY(read_tools(r, body));
+    EK_TRY(read_tool_choice(r, body));
+    EK_TRY(read_prompt(r, body));
+    EK_TRY(ek_openai_counts(r, body));
+    EK_TRY(ek_openai_stop(r, body));
+    EK_TRY(ek_openai_sampling(r, body, limits));
+    return read_delivery(r, body);
+}
+
+/* Clients send tool schemas with invalid escapes such as "\s": the body is read leniently. */
+static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    json_t *body;
+    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    ek_err err = json_is_object(body) ? read_body(r, body, limits)
+                                      : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    json_decref(body);
+    return err;
+}
+
+/* --- replies --- */
+
+static void quoted(ek_buf *out, const char *s)
+{
+    ek_json_quote(out, s, strlen(s));
+}
+
+static const char *finish_reason(const ek_turn_result *t)
+{
+    switch (t->end) {
+    case EK_END_CALLS: return "tool_calls";
+    case EK_END_MAX_TOKENS:
+    case EK_END_CONTEXT: return "length";
+    default: return "stop";
+    }
+}
+
+static void head(ek_buf *out, const ek_api_reply *r, const char *object)
+{
+    ek_buf_str(out, "{\"id\":");
+    quoted(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
+    quoted(out, r->model);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    quoted(out, r->fingerprint);
+}
+
+static bool include_usage(const ek_api_reply *r)
+{
+    const own *o = r->own;
+    return o->include_usage;
+}
+
+/* The frames of a stream: "data: ", a chunk, two line ends. */
+static void chunk_open(ek_buf *out, const ek_api_reply *r)
+{
+    ek_buf_str(out, "data: ");
+    head(out, r, "chat.completion.chunk");
+}
+
+static void chunk_close(ek_buf *out)
+{
+    ek_buf_str(out, "}\n\n");
+}
+
+static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    chunk_open(out, r);
+    ek_buf_fmt(out, ",\"choices\":[{\"index\":%d,\"delta\":{", choice);
+}
+
+static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+{
+    ek_buf_str(out, "},\"logprobs\":null,\"finish_reason\":");
+    if (finish) quoted(out, finish);
+    else ek_buf_str(out, "null");
+    ek_buf_str(out, "}]");
+    if (include_usage(r)) ek_buf_str(out, ",\"usage\":null");
+}
+
+static void begin(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    delta_open(out, r, choice);
+    ek_buf_str(out, "\"role\":\"assistant\",\"content\":\"\"");
+    delta_close(out, r, NULL);
+    chunk_close(out);
+}
+
+static void call_id(char id[32], const ek_api_reply *r, int choice, int call)
+{
+    char request[128];
+    snprintf(request, sizeof request, "%s.%d", r->id, choice);
+    ek_call_id(id, "call_", request, call);
+}
+
+/* Neither id nor name is repeated: accumulators that add strings up would double them. */
+static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    char id[32];
+    call_id(id, r, choice, e->call);
+    ek_buf_fmt(
+        out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", e->call, id);
+    ek_json_quote(out, e->text, e->n);
+    ek_buf_str(out, ",\"arguments\":\"\"}}]");
+}
+
+/* Content, reasoning and calls; other events write nothing. */
+static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    bool text = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
+    if (e->kind != EK_REPLY_CALL_START && !(text && e->n > 0)) return;
+    delta_open(out, r, choice);
+    switch (e->kind) {
+    case EK_REPLY_CONTENT:
+        ek_buf_str(out, "\"content\":");
+        ek_json_quote(out, e->text, e->n);
+        break;
+    case EK_REPLY_REASONING:
+        ek_buf_str(out, "\"reasoning_content\":");
+        ek_json_quote(out, e->text, e->n);
+        break;
+    case EK_REPLY_CALL_START: call_start(out, r, choice, e); break;
+    default:
+        ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", e->call);
+        ek_json_quote(out, e->text, e->n);
+        ek_buf_str(out, "}}]");
+    }
+    delta_close(out, r, NULL);
+    chunk_close(out);
+}
+
+static void extension(ek_buf *out, const ek_api_reply *r)
+{
+    if (r->digest) ek_buf_fmt(out, ",\"evenkeel\":{\"digest\":\"%s\"}", r->digest);
+}
+
+static void finish(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    delta_open(out, r, choice);
+    delta_close(out, r, finish_reason(r->choices[choice]));
+    if (r->n_open == 0) extension(out, r);
+    chunk_close(out);
+}
+
+static void done(ek_buf *out)
+{
+    ek_buf_str(out, "data: [DONE]\n\n");
+}
+
+/* The error object beside the choice makes clients raise it. */
+static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+{
+    delta_open(out, r, choice);
+    delta_close(out, r, "error");
+    ek_buf_char(out, ',');
+    ek_openai_error_object(out, 500, text, NULL, NULL);
+    chunk_close(out);
+    done(out);
+}
+
+static void message(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    const ek_answer *a = &r->choices[choice]->answer;
+    ek_buf_str(out, "{\"role\":\"assistant\",\"content\":");
+    if (a->content.len == 0 && a->n_calls > 0) ek_buf_str(out, "null");
+    else ek_json_quote(out, ek_buf_text(&a->content), a->content.len);
+    ek_buf_str(out, ",\"refusal\":null");
+    if (a->reasoning.len > 0) {
+        ek_buf_str(out, ",\"reasoning_content\":");
+        ek_json_quote(out, a->reasoning.data, a->reasoning.len);
+    }
+    for (int i = 0; i < a->n_calls; i++) {
+        char id[32];
+        call_id(id, r, choice, i);
+        ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[",
+                   id);
+        quoted(out, a->calls[i].name);
+        ek_buf_str(out, ",\"arguments\":");
+        ek_json_quote(out, ek_buf_text(&a->calls[i].args), a->calls[i].args.len);
+        ek_buf_str(out, "}}");
+    }
+    if (a->n_calls > 0) ek_buf_char(out, ']');
+    ek_buf_char(out, '}');
+}
+
+static void whole(ek_buf *out, const ek_api_reply *r)
+{
+    head(out, r, "chat.completion");
+    ek_buf_str(out, ",\"choices\":[");
+    for (int i = 0; i < r->n; i++) {
+        ek_buf_fmt(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
+        message(out, r, i);
+        ek_buf_str(out, ",\"logprobs\":null,\"finish_reason\":");
+        quoted(out, finish_reason(r->choices[i]));
+        ek_buf_char(out, '}');
+    }
+    ek_buf_char(out, ']');
+    ek_openai_usage(out, r);
+    extension(out, r);
+    ek_buf_char(out, '}');
+}
+
+static void end(ek_buf *out, const ek_api_reply *r)
+{
+    if (!r->stream) {
+        whole(out, r);
+        return;
+    }
+    if (include_usage(r)) {
+        chunk_open(out, r);
+        ek_buf_str(out, ",\"choices\":[]");
+        ek_openai_usage(out, r);
+        chunk_close(out);
+    }
+    done(out);
+}
+
+static void heartbeat(ek_buf *out)
+{
+    ek_buf_str(out, ": waiting\n\n");
+}
+
+const ek_dialect ek_dialect_openai_chat = {
+    .path = "/v1/chat/completions",
+    .id_prefix = "chatcmpl-",
+    .prompt_param = "messages",
+    .parse = parse,
+    .begin = begin,
+    .event = event,
+    .finish = finish,
+    .end = end,
+    .failed = failed,
+    .heartbeat = heartbeat,
+    .error = ek_openai_error,
+};

@@ -1,0 +1,15 @@
+/* Whole replies, in a dialect's shape. Server thread. */
+#ifndef EK_SERVE_REPLY_H
+#define EK_SERVE_REPLY_H
+
+#include "serve/dialect.h"
+#include "serve/http.h"
+
+void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
+/* param and code may be NULL. */
+void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
+                    const char *code);
+/* The last failure of this thread as a reply. */
+void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param);
+
+#endif

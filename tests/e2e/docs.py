@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Runs the commands that README.md, CONTRIBUTING.md and docs/ tell people to run: docs.py PROGRAM BUILD_DIR
+
+A command is a line of a shell block (fenced as sh, or a fenced or indented line that begins with a known program),
+or a code span that begins with make, evenkeel or build/release/evenkeel. Targets of make are resolved with `make -n`;
+programs run for real on the bundled model, curl against a server that the documented `serve` line started. What
+cannot run stands in NOT_RUN with the reason. Prints a line per command that fails or is left out and closes with
+`N passed, N failed, N skipped`."""
+import glob, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, time
+
+PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
+MODEL = "models/pocket"
+KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3")
+
+# Commands that another check runs.
+ELSEWHERE = {
+    "cc main.c $(pkg-config --cflags --libs evenkeel) -o main": "tools/check/check_lib.sh runs the commands of docs/OPS.md with a prefix of its own",
+}
+# Commands that no check runs -> why not. They count as skipped.
+NOT_RUN = {}
+# Run for real although it is a target of make.
+REAL_TARGETS = {"make demo", "make help"}
+# Documented commands of bench take minutes: the same with less to do.
+LESS = ["--prompt", "16", "--generate", "2", "--batch", "1", "--runs", "1"]
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "EVENKEEL_")) and k != "MFLAGS"}
+
+
+def files():
+    return ["README.md", "CONTRIBUTING.md"] + sorted(glob.glob("docs/**/*.md", recursive=True))
+
+
+def shell_lines(text):
+    """Lines of shell blocks, without comments and with continued lines joined."""
+    fence, joined = None, ""
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fence = line.strip()[3:] if fence is None else None
+            continue
+        shell = fence in ("sh", "bash", "shell", "console")
+        if fence not in (None, "") and not shell or fence is None and not line.startswith("    "):
+            continue
+        line = joined + re.sub(r"\s+#.*|^\s*#.*", "", line).strip()
+        joined = line[:-1] + " " if line.endswith("\\") else ""
+        if line and not joined and (shell or line.split()[0] in KNOWN):
+            yield line
+
+
+def spans(text):
+    """Code spans outside of blocks that begin with make or the program."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    for span in re.findall(r"`([^`]+)`", text):
+        span = " ".join(span.split())
+        if re.match(r"(make|(build/release/)?evenkeel) [a-z]", span):
+            yield span
+
+
+def commands():
+    """Command -> the files that name it, in order of appearance; servers first in their file."""
+    out = {}
+    for name in files():
+        text = open(name, encoding="utf-8").read()
+        for c in [*shell_lines(text), *spans(text)]:
+            if name not in out.setdefault(c, []):
+                out[c].append(name)
+        for command in re.findall(r"^## evenkeel ([a-z]+)", text, flags=re.M):
+            out.setdefault(f"evenkeel {command} --help", []).append(name)
+    return out
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Servers:
+    """Documented port -> a server on a free one, started by the documented command."""
+
+    def __init__(self):
+        self.port, self.process = {}, []
+
+    def start(self, argv):
+        documented = argv[argv.index("--port") + 1] if "--port" in argv else "8080"
+        self.port[documented] = port = free_port()
+        if "--port" in argv:
+            argv[argv.index("--port") + 1] = str(port)
+        else:
+            argv += ["--port", str(port)]
+        p = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENV)
+        self.process.append(p)
+        deadline = time.time() + 30
+        while time.time() < deadline:
+            if p.poll() is not None:
+                return f"exit {p.returncode}: {p.stderr.read()[-500:]}"
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return None
+            except OSError:
+                time.sleep(0.05)
+        return "not listening after 30 s"
+
+    def stop(self):
+        wrong = []
+        for p in self.process:
+            p.send_signal(signal.SIGTERM)
+        for p in self.process:
+            try:
+                if p.wait(20):
+                    wrong.append(f"a server ended with {p.returncode}")
+            except subprocess.TimeoutExpired:
+                p.kill()
+                wrong.append("a server did not stop")
+        return wrong
+
+
+def run(argv, limit=120):
+    """None, or what went wrong."""
+    try:
+        r = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, env=ENV, shell=isinstance(argv, str))
+    except subprocess.TimeoutExpired:
+        return f"still running after {limit} s"
+    return None if r.returncode == 0 else f"exit {r.returncode}: {(r.stderr or r.stdout)[-700:].strip()}"
+
+
+def make(command):
+    args = shlex.split(command)[1:]
+    if command in REAL_TARGETS:
+        return run(["make", "--no-print-directory", f"B={BUILD}", *args])
+    return run(["make", "-n", *args])
+
+
+done = {}  # what was run -> what went wrong
+
+
+def program(command, servers):
+    argv = shlex.split(command)
+    argv = [PROGRAM] + [MODEL if a == "DIR" else a for a in argv[1:]]
+    if argv[1] == "serve" and "--help" not in argv:
+        return servers.start(argv)
+    if argv[1] == "bench" and "--help" not in argv:
+        argv += LESS + (["--layers", "1"] if "--synthetic" in argv else [])
+    key = " ".join(argv).replace(f" --model {MODEL}", "")  # the bundled model is the default
+    if key not in done:
+        done[key] = run(argv)
+    return done[key]
+
+
+def curl(command, servers):
+    for documented, port in servers.port.items():
+        command = command.replace(f"127.0.0.1:{documented}", f"127.0.0.1:{port}").replace(f"localhost:{documented}", f"127.0.0.1:{port}")
+    with tempfile.NamedTemporaryFile("r") as out:
+        wrong = run(f"{command.replace('curl', 'curl -sS --fail-with-body --max-time 60', 1)} >{out.name}")
+        reply = out.read()
+    if wrong or not reply:
+        return f"{wrong or 'no reply'} {reply[:300]}"
+    try:
+        json.loads(reply)
+    except ValueError:
+        if "data: [DONE]" not in reply:
+            return f"neither JSON nor a whole stream: {reply[:300]}"
+    return None
+
+
+def judge(command, servers):
+    first = command.split()[0]
+    if first == "make":
+        return make(command)
+    if first in ("evenkeel", "build/release/evenkeel"):
+        return program(command, servers)
+    if first == "curl":
+        return curl(command, servers)
+    return f"docs.py does not know how to run {first}; teach it, or say in NOT_RUN why not"
+
+
+def main():
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    servers, passed, failed, skipped = Servers(), 0, 0, 0
+    found = commands()
+    # servers before the curl lines that talk to them; the demo and other commands last
+    order = sorted(found, key=lambda c: 0 if " serve" in c and "--help" not in c else 1 if c.startswith("curl") else 2)
+    for c in order:
+        if c in ELSEWHERE:
+            continue
+        if c in NOT_RUN:
+            print(f"skipped {c}: {NOT_RUN[c]}")
+            skipped += 1
+            continue
+        begin, wrong = time.time(), judge(c, servers)
+        if wrong:
+            print(f"FAIL {c} ({', '.join(found[c])}): {wrong}")
+        elif time.time() - begin > 5:
+            print(f"{time.time() - begin:.0f} s: {c}")
+        passed, failed = passed + (wrong is None), failed + (wrong is not None)
+    for wrong in servers.stop() + [f"no document names this command any more: {c}" for c in [*ELSEWHERE, *NOT_RUN] if c not in found]:
+        print(f"FAIL {wrong}")
+        failed += 1
+    if passed < 20:
+        print(f"FAIL only {passed} commands were found and work")
+        failed += 1
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+/* Bodies of chat completions: what they mean, and what is refused with which field named. */
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "chat/template.h"
+#include "serve/dialect.h"
+#include "text/json.h"
+
+enum { VOCAB = 1000 };
+#define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define TOOL "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
+
+static ek_err parse(ek_api_request *r, const char *body)
+{
+    ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repetition_penalty = 1},
+                            .n_vocab = VOCAB,
+                            .ctx_tokens = 512};
+    *r = (ek_api_request){0};
+    return ek_dialect_openai_chat.parse(r, body, strlen(body), &limits);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    ek_api_request r;
+    assert_int_equal(parse(&r, "{" USER "}"), EK_OK);
+    assert_int_equal(r.conversation.n_messages, 1);
+    assert_null(r.model);
+    assert_null(r.tools);
+    assert_false(r.turn.tools_active);
+    assert_false(r.stream);
+    assert_int_equal(r.prompt.thinking, EK_THINKING_UNSET);
+    assert_true(r.prompt.add_generation_prompt);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.turn.max_tokens, INT_MAX);
+    assert_int_equal(r.turn.sampling.top_k, 64);
+    assert_false(r.has_seed);
+    ek_api_request_fini(&r);
+    /* null is absent */
+    assert_int_equal(parse(&r, "{" USER ",\"tools\":null,\"temperature\":null,\"stop\":null,\"n\":null,\"seed\":null}"),
+                     EK_OK);
+    assert_true(r.turn.sampling.temperature == 1);
+    ek_api_request_fini(&r);
+}
+
+static void test_everything(void **state)
+{
+    (void)state;
+    ek_api_request r;
+    assert_int_equal(
+        parse(&r,
+              "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+              "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
+              "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
+              "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
+              "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"user\":\"u\",\"store\":true}"),
+        EK_OK);
+    assert_string_equal(r.model, "m/x");
+    assert_true(r.stream && r.turn.ignore_eos && r.turn.one_call && r.turn.digest && r.turn.tools_active && r.has_seed);
+    assert_int_equal(r.turn.max_tokens, 7);
+    assert_int_equal(r.turn.sampling.top_k, 0);
+    assert_true(r.turn.sampling.seed == (uint64_t)-3);
+    assert_int_equal(r.turn.n_stop, 2);
+    assert_int_equal(r.turn.stop_len[1], 2);
+    assert_int_equal(r.turn.sampling.n_bias, 2);
+    assert_true(isinf(r.turn.sampling.bias[0].bias) && r.turn.sampling.bias[0].token == 5);
+    assert_true(r.turn.sampling.bias[1].bias == 2.5f);
+    assert_int_equal(r.n, 3);
+    ek_api_request_fini(&r);
+}
+
+static void test_thinking(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        ek_thinking thinking;
+    } cases[] = {
+        {"", EK_THINKING_UNSET},
+        {",\"reasoning_effort\":\"none\"", EK_THINKING_OFF},
+        {",\"reasoning_effort\":\"minimal\"", EK_THINKING_OFF},
+        {",\"reasoning_effort\":\"high\"", EK_THINKING_ON},
+        {",\"chat_template_kwargs\":{\"enable_thinking\":true}", EK_THINKING_ON},
+        {",\"reasoning_effort\":\"high\",\"chat_template_kwargs\":{\"enable_thinking\":false}", EK_THINKING_OFF},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf b = {0};
+        ek_buf_fmt(&b, "{" USER "%s}", cases[i].more);
+        ek_api_request r;
+        assert_int_equal(parse(&r, b.data), EK_OK);
+        assert_int_equal(r.prompt.thinking, cases[i].thinking);
+        ek_api_request_fini(&r);
+        ek_buf_fini(&b);
+    }
+}
+
+static void test_tool_choice_none(void **state)
+{
+    (void)state;
+    ek_api_request r;
+    assert_int_equal(parse(&r, "{" USER "," TOOL ",\"tool_choice\":\"none\"}"), EK_OK);
+    assert_non_null(r.tools); /* declared as always, so that the prompt stays the same */
+    assert_false(r.turn.tools_active);
+    ek_api_request_fini(&r);
+    assert_int_equal(parse(&r, "{" USER ",\"tools\":[],\"tool_choice\":\"auto\"}"), EK_OK);
+    assert_null(r.tools);
+    ek_api_request_fini(&r);
+}
+
+static void test_absurd_sizes(void **state)
+{
+    (void)state;
+    ek_api_request r;
+    assert_int_equal(parse(&r, "{" USER ",\"max_tokens\":1000000000000}"), EK_OK);
+    assert_int_equal(r.turn.max_tokens, INT_MAX);
+    ek_api_request_fini(&r);
+    assert_int_equal(parse(&r, "{" USER ",\"max_tokens\":1e12}"), EK_OK);
+    assert_int_equal(r.turn.max_tokens, INT_MAX);
+    ek_api_request_fini(&r);
+    ek_buf deep = {0};
+    for (int i = 0; i < 100000; i++) ek_buf_char(&deep, '[');
+    assert_int_equal(parse(&r, deep.data), EK_EPARSE);
+    ek_api_request_fini(&r);
+    ek_buf_fini(&deep);
+}
+
+/* What the template gets of messages. */
+static void check_messages(const char *messages, const char *want)
+{
+    ek_api_request r;
+    ek_buf body = {0}, got = {0};
+    bool mark;
+    ek_buf_fmt(&body, "{\"messages\":%s}", messages);
+    if (parse(&r, body.data)) fail_msg("%s in %s", ek_err_text(), messages);
+    json_t *v = ek_template_messages(&r.conversation, &mark);
+    ek_json_write(&got, v);
+    assert_string_equal(got.data, want);
+    json_decref(v);
+    ek_api_request_fini(&r);
+    ek_buf_fini(&body);
+    ek_buf_fini(&got);
+}
+
+#define ARGS(name, args) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":" args "}}"
+
+static void test_messages(void **state)
+{
+    (void)state;
+    /* Arguments as text, read leniently; ids of any kind. */
+    check_messages(
+        "[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\",\"arguments\":"
+        "\"{\\\"b\\\":1,\\\"a\\\":\\\"\\\\d\\\"}\"}},{\"function\":{\"name\":\"g\",\"arguments\":\" \"}},"
+        "{\"function\":{\"name\":\"h\",\"arguments\":{\"x\":1}}},{\"function\":{\"name\":\"i\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":1,\"content\":[{\"type\":\"text\",\"text\":\"r\"}]}]",
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":{\"b\":1,\"a\":\"\\\\d\"}}}," ARGS("g", "{}") "," ARGS("h", "{\"x\":1}") "," ARGS(
+            "i",
+            "{}") "]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"r\"}],\"tool_call_id\":\"1\"}]");
+    /* The legacy form. */
+    check_messages("[{\"role\":\"assistant\",\"function_call\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
+                   "{\"role\":\"function\",\"name\":\"f\",\"content\":\"1\"}]",
+                   "[{\"role\":\"assistant\",\"tool_calls\":[" ARGS(
+                       "f", "{}") "]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]");
+    /* Reasoning under both names; refusals have no text; the template's own results. */
+    check_messages(
+        "[{\"role\":\"assistant\",\"reasoning\":\"a\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]},"
+        "{\"role\":\"assistant\",\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]",
+        "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}],\"reasoning_content\":\"a\"},{\"role\":\"assistant\","
+        "\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]");
+    /* The billing line, where it is one. */
+    check_messages(
+        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"x-anthropic-billing-header: cch=1;\"},"
+        "{\"type\":\"text\",\"text\":\"A\"}]}]",
+        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"A\"}]}]");
+    check_messages(
+        "[{\"role\":\"system\",\"content\":\"x-anthropic-billing-header: cch=1;\\nYou\"},"
+        "{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]",
+        "[{\"role\":\"system\",\"content\":\"You\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]");
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *param, *says;
+    } bad[] = {
+        {"", NULL, "not valid JSON"},
+        {"{", NULL, "not valid JSON"},
+        {"[]", NULL, "JSON object"},
+        {"{}", "messages", "at least one"},
+        {"{\"messages\":[]}", "messages", "at least one"},
+        {"{\"messages\":[1]}", "messages", "messages[0]"},
+        {"{\"messages\":[{\"role\":\"wizard\",\"content\":\"\"}]}", "messages", "role"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "messages", "content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages", "image_url"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "messages", "text"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"[1]\"}}]}]}",
+         "messages", "messages[0]: the arguments of tool_calls[0] are not a JSON object"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":\"x\"}]}", "messages", "not a list"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}", "messages", "has no function"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}]}", "messages", "function name"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\"}}]}]}",
+         "messages", "the arguments of tool_calls[0]"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"tool_responses\":\"x\"}]}", "messages", "not a list"},
+        {"{\"messages\":[{\"role\":\"assistant\",\"reasoning\":5}]}", "messages", "reasoning"},
+        {"{\"messages\":[{\"role\":\"tool\",\"name\":5}]}", "messages", "name"},
+        {"{" USER ",\"temperature\":\"hot\"}", "temperature", "from 0 to 100"},
+        {"{" USER ",\"temperature\":-1}", "temperature", "from 0"},
+        {"{" USER ",\"top_p\":1.5}", "top_p", "from 0 to 1"},
+        {"{" USER ",\"max_tokens\":0}", "max_tokens", "from 1"},
+        {"{" USER ",\"max_tokens\":1.5}", "max_tokens", "whole"},
+        {"{" USER ",\"n\":1000000}", "n", "from 1"},
+        {"{" USER ",\"seed\":1.5}", "seed", "whole"},
+        {"{" USER ",\"stop\":5}", "stop", "text"},
+        {"{" USER ",\"stop\":[\"\"]}", "stop", "bytes"},
+        {"{" USER ",\"logit_bias\":{\"1000\":1}}", "logit_bias", "\"1000\""},
+        {"{" USER ",\"logit_bias\":{\"x\\n\":1}}", "logit_bias", "\"x\\n\""},
+        {"{" USER ",\"logit_bias\":{\"1\":500}}", "logit_bias", "-100"},
+        {"{" USER ",\"stream\":1}", "stream", "true or false"},
+        {"{" USER ",\"tools\":{}}", "tools", "list"},
+        {"{" USER ",\"tools\":[{\"type\":\"custom\"}]}", "tools", "function"},
+        {"{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "tools", "name"},
+        {"{" USER "," TOOL ",\"tool_choice\":\"required\"}", "tool_choice", "constrained"},
+        {"{" USER "," TOOL ",\"tool_choice\":{\"type\":\"function\"}}", "tool_choice", "constrained"},
+        {"{" USER "," TOOL ",\"tool_choice\":\"maybe\"}", "tool_choice", "needed"},
+        {"{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "constrained"},
+        {"{" USER ",\"logprobs\":true}", "logprobs", "not supported"},
+        {"{" USER ",\"model\":5}", "model", "text"},
+        {"{" USER ",\"reasoning_effort\":5}", "reasoning_effort", "text"},
+        {"{" USER ",\"chat_template_kwargs\":{\"enable_thinking\":\"yes\"}}", "enable_thinking", "true or false"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ek_api_request r;
+        ek_err err = parse(&r, bad[i].body);
+        if (err == EK_OK || ek_err_http(err) != 400 || !strstr(ek_err_text(), bad[i].says))
+            print_error("%s: %d %s\n", bad[i].body, err, ek_err_text());
+        assert_true(err != EK_OK && ek_err_http(err) == 400);
+        assert_non_null(strstr(ek_err_text(), bad[i].says));
+        if (bad[i].param) assert_string_equal(r.param, bad[i].param);
+        ek_api_request_fini(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything),   cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_absurd_sizes), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
