@@ -162,6 +162,7 @@ static ek_err look(report *r)
     if (!r->is_model) return EK_OK;
     ek_model_opts o = {.cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(cli->kv, &o.k_format, &o.v_format));
+    EK_TRY(ek_activations_parse(cli->activations, &o.activations));
     EK_TRY(ek_model_measure(&r->need, cli->arg, &o));
     enum { CTX = 8192 };
     int max_ctx = r->need.config.max_position_embeddings;

@@ -68,6 +68,7 @@ ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
 {
     *opts = (ek_model_opts){.exact = !strcmp(cli->weights, "exact"), .cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(cli->kv, &opts->k_format, &opts->v_format));
+    EK_TRY(ek_activations_parse(cli->activations, &opts->activations));
     if (cli->has.isa) EK_TRY(ek_cpu_mask(cli->isa, &opts->cpu));
     EK_TRY(ek_pool_open(pool, cli->has.threads ? (int)cli->threads : ek_cpu_count()));
     opts->pool = *pool;

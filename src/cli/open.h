@@ -1,4 +1,4 @@
-/* What the options --model, --kv, --weights, --threads, --isa and --chunk mean, in one place. */
+/* What the options --model, --kv, --weights, --activations, --threads, --isa and --chunk mean, in one place. */
 #ifndef EK_CLI_OPEN_H
 #define EK_CLI_OPEN_H
 

@@ -77,21 +77,23 @@ static void count_work(ek_model *m)
     }
 }
 
-/* "ek1 w=q4.64+q8.64+bf16 kv=bf16:bf16": the formats of the weights in order of appearance. */
+/* "ek2 w=q4.64+q8.64+bf16 a=auto kv=16:16": the formats of the weights in order of appearance; a= only where
+ * quantised weights meet quantised activations, so that the same function has one name. */
 static void name_numerics(ek_model *m, const ek_items *list)
 {
-    char all[96] = "", one[24];
+    char all[96] = "", one[24], acts[16] = "";
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (!it->matrix) continue;
+        if (it->matrix->limbs) snprintf(acts, sizeof acts, " a=%s", ek_activations_name(m->activations));
         snprintf(one, sizeof one, "%s", it->data.type->name);
         const char *seen = strstr(all, one);
         size_t used = strlen(all), n = strlen(one);
         if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
-    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s kv=%s:%s", EK_ARITHMETIC_VERSION, all,
-             m->exact ? " exact" : "", ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s%s kv=%s:%s", EK_ARITHMETIC_VERSION, all,
+             m->exact ? " exact" : "", acts, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
 }
 
 /* Everything that does not depend on the weights' values. */
@@ -108,13 +110,18 @@ static ek_err plan(ek_model *m, const ek_items *list, const ek_pack_opts *o)
 
 static ek_pack_opts pack_opts(const ek_model_opts *o, uint64_t seed)
 {
-    return (ek_pack_opts){.cpu = o->cpu, .exact = o->exact, .seed = seed, .limit = o->memory_limit, .pool = o->pool};
+    return (ek_pack_opts){.cpu = o->cpu,
+                          .exact = o->exact,
+                          .activations = o->activations,
+                          .seed = seed,
+                          .limit = o->memory_limit,
+                          .pool = o->pool};
 }
 
 static ek_model *new_model(const ek_model_opts *o)
 {
     ek_model *m = ek_alloc(sizeof *m);
-    m->cpu = o->cpu, m->exact = o->exact, m->pool = o->pool;
+    m->cpu = o->cpu, m->exact = o->exact, m->activations = o->activations, m->pool = o->pool;
     m->k_format = o->k_format, m->v_format = o->v_format;
     return m;
 }

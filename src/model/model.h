@@ -7,20 +7,22 @@
 #define EK_MODEL_MODEL_H
 
 #include "base/pool.h"
+#include "model/activations.h"
 #include "model/config.h"
 #include "ops/kv.h"
 
 /* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
-enum { EK_ARITHMETIC_VERSION = 1 };
+enum { EK_ARITHMETIC_VERSION = 2 };
 
 typedef struct ek_model ek_model;
 
 typedef struct ek_model_opts {
     ek_kv_format k_format, v_format;
-    bool exact;          /* quantised weights are widened to f32: activations are never quantised */
-    unsigned cpu;        /* EK_CPU_* */
-    ek_pool *pool;       /* borrowed for the model's life; NULL: one thread */
-    double memory_limit; /* bytes the weights may take; 0: what the system has available */
+    bool exact;                 /* quantised weights are widened to f32: activations are never quantised */
+    ek_activations activations; /* limbs of quantised products; nothing to an exact model */
+    unsigned cpu;               /* EK_CPU_* */
+    ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */
+    double memory_limit;        /* bytes the weights may take; 0: what the system has available */
 } ek_model_opts;
 
 /* Loads a directory (Hugging Face or MLX safetensors). Logs the memory needed before it is

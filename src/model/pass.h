@@ -13,6 +13,7 @@ struct ek_model {
     ek_weights w;
     unsigned cpu;
     bool exact;
+    ek_activations activations;
     ek_kv_format k_format, v_format;
     ek_pool *pool;
     ek_linear_ops linear;

@@ -1,10 +1,11 @@
 /* What a matrix is for, and what follows from it: the activations that it is multiplied with.
  *
  * The one place where limbs and activation groups are chosen; they are part of the numerics, as
- * are EK_KBLOCK (ops/linear.h), which holds for all matrices, and the tree over its blocks. */
+ * are the blocks of ops/linear.h, which hold for all matrices, and the tree over them. */
 #ifndef EK_MODEL_ROLE_H
 #define EK_MODEL_ROLE_H
 
+#include "model/activations.h"
 #include "ops/linear.h"
 
 typedef enum ek_role {
@@ -26,9 +27,10 @@ typedef enum ek_role {
     EK_ROLE_COUNT
 } ek_role;
 
-/* The default arithmetic: one limb for the head, two for all others; groups of 32 for weights in
- * groups of 32, else 64. What each costs of a model's answer: docs/NUMERICS.md 10. The type must be
- * a quantised one. */
-ek_act_form ek_role_acts(ek_role role, const ek_weight_type *type);
+/* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
+ * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for what
+ * it spares: docs/NUMERICS.md 10. Groups of 32 for weights in groups of 32, else 64. The type must be a quantised
+ * one. */
+ek_act_form ek_role_acts(ek_role role, const ek_weight_type *type, ek_activations activations);
 
 #endif

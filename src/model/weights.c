@@ -37,7 +37,7 @@ static ek_err plan(const ek_item *it, const ek_pack_opts *o, size_t *bytes)
     if (!it->matrix) return EK_OK;
     if (o->exact && type->unpack) type = ek_weight_type_float(EK_F32);
     ek_err err = ek_linear_plan(it->matrix, o->cpu, it->data.n, it->data.k, type);
-    if (!err && type->unpack) err = ek_linear_set_acts(it->matrix, ek_role_acts(it->role, type));
+    if (!err && type->unpack) err = ek_linear_set_acts(it->matrix, ek_role_acts(it->role, type, o->activations));
     if (err) return ek_fail_in(err, "tensor %s", it->name);
     *bytes = up(it->matrix->bytes);
     return EK_OK;

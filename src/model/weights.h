@@ -74,6 +74,7 @@ void ek_items_fini(ek_items *list);
 typedef struct ek_pack_opts {
     unsigned cpu;
     bool exact;
+    ek_activations activations;
     uint64_t seed; /* synthetic */
     double limit;  /* bytes; 0: what the system has */
     ek_pool *pool;

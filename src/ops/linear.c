@@ -64,24 +64,23 @@ static float output_q(const ek_linear *w, const uint8_t *panel, int o, const ek_
 {
     load_fn *load = w->scale_dtype == EK_BF16 ? bf16_at : f32_at;
     size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const float *sx = x->sx + ek_acts_row(x, r) * x->lds, *sxx = x->sxx + ek_acts_row(x, r) * x->lds;
-    ek_tree t = {0};
-    for (int k0 = 0; k0 < w->k; k0 += EK_KBLOCK) {
-        float a1 = 0, a2 = 0;
-        for (int k = k0; k < k0 + EK_KBLOCK && k < w->k; k += w->a_group) {
+    const ek_act_group *act = ek_acts_groups(x, r, w->limbs);
+    ek_tree tree = {0};
+    for (int k0 = 0; k0 < w->k; k0 += EK_KBLOCK_Q) {
+        float a = 0;
+        for (int k = k0; k < k0 + EK_KBLOCK_Q && k < w->k; k += w->a_group, act++) {
             const uint8_t *group = panel + (size_t)(k / w->group) * group_bytes;
             float s = load(group + code_bytes, o);
             int32_t dot = 0;
             for (int i = k; i < k + w->a_group; i++)
-                dot += ek_linear_code(w, group, o, i % w->group) * ek_acts_code(x, r, i);
-            a1 = fmaf(s * (float)dot, sx[k / w->a_group], a1);
-            if (!w->biased) continue;
-            float centre = fmaf((float)w->zero, s, load(group + code_bytes, EK_PANEL + o));
-            a2 = fmaf(centre, sxx[k / w->a_group], a2);
+                dot += ek_linear_code(w, group, o, i % w->group) * ek_acts_code(x, r, i, w->limbs);
+            float t = s * (float)dot;
+            if (w->biased) t = fmaf(fmaf((float)w->zero, s, load(group + code_bytes, EK_PANEL + o)), act->sum, t);
+            a = fmaf(t, act->sx, a);
         }
-        ek_tree_push(&t, w->biased ? a1 + a2 : a1);
+        ek_tree_push(&tree, a);
     }
-    return ek_tree_sum(&t);
+    return ek_tree_sum(&tree);
 }
 
 static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
@@ -91,45 +90,34 @@ static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y
             y[r * ldy + n] = output_q(w, w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, x, r);
 }
 
-static void quantize(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start, int limbs)
+static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one, ek_act_group *two)
 {
-    const float largest = limbs == 1 ? 127.0f : 32512.0f;
-    for (int g = 0; g * a_group < k; g++, x += a_group, q += limbs * a_group) {
+    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
         uint32_t top = 0; /* bits of |x| order like the values, NaN above all */
         for (int i = 0; i < n; i++) {
             uint32_t mag = ek_f32_bits(x[i]) & 0x7fffffffu;
             if (mag > top) top = mag;
         }
-        float amax = ek_bits_f32(top), inv = 0;
-        sx[g] = 0;
-        if (top >= 0x7f800000u) sx[g] = ek_bits_f32(0x7fc00000u);
-        else if (amax >= 0x1p-100f) sx[g] = amax / largest, inv = largest / amax;
-        int32_t sum = 0;
+        float amax = ek_bits_f32(top), inv = 0, sx = 0;
+        if (top >= 0x7f800000u) sx = ek_bits_f32(0x7fc00000u);
+        else if (amax >= 0x1p-100f) sx = amax / 32512, inv = 32512 / amax;
+        int32_t sum_h = 0, sum_q = 0;
         for (int i = 0; i < a_group; i++) {
-            int32_t v = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (v + 32768 + 128) / 256 - 128;
-            q[i] = (int8_t)(limbs == 1 ? v : high);
-            if (limbs == 2) q[a_group + i] = (int8_t)(v - 256 * high);
-            sum += v;
+            int32_t q = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (q + 32768 + 128) / 256 - 128;
+            h[i] = (int8_t)high;
+            l[i] = (int8_t)(q - 256 * high);
+            sum_h += high;
+            sum_q += q;
         }
-        sxx[g] = sx[g] * (float)sum;
-        start[g] = -8 * sum;
+        one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h};
+        two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q};
     }
-}
-
-static void quantize_row(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
-{
-    quantize(x, k, a_group, q, sx, sxx, start, 1);
-}
-
-static void quantize_row_2(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
-{
-    quantize(x, k, a_group, q, sx, sxx, start, 2);
 }
 
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu)
 {
-    *ops = (ek_linear_ops){quantize_row, quantize_row_2, {run_f32, run_f16, run_bf16, run_q, run_q}};
+    *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q}};
 #if defined(__x86_64__)
     ek_linear_init_x86(ops, cpu);
 #else

@@ -1,19 +1,22 @@
 /* y[r][n] = sum over k of x[r][k] * w[n][k]: every linear layer of the model.
  *
  * Weights lie in panels of 16 outputs, so that a chain of additions per output is a lane of
- * a vector and every vector width adds in the same order. K is walked in blocks of 256 from
- * k = 0 (the last may be short); a block gives one leaf, leaves are added by the tree T of
- * ops/tree.h. rows, the panel split, the thread count and the ISA never change a bit of y.
+ * a vector and every vector width adds in the same order. K is walked in blocks of 256 (Form F)
+ * or 1024 (Form Q) from k = 0 (the last may be short); a block gives one leaf, leaves are added
+ * by the tree T of ops/tree.h. rows, the panel split, the thread count and the ISA never change a
+ * bit of y.
  *
  * Form F (F32, F16, BF16 weights): leaf: a = +0; for k ascending: a = fma(x[k], w[n][k], a),
  *   the weight widened exactly.
  * Form Q (Q4, Q8: centred codes c = u - zero, scale s and bias b per group of G weights):
- *   the row of x is quantised in groups of A to integers q of one limb (int8) or two (16 bits);
- *   I = exact integer sum of c * q over an A-group, |I| <= 64 * 128 * 32512 < 2^29; X = sum of q;
- *   leaf: a1 = a2 = +0; for A-groups in ascending k:
- *       a1 = fma(s * (float)I, sx, a1)
- *       a2 = fma(b', sx * (float)X, a2)         b' = fma((float)zero, s, b); only if biased
- *   leaf = a1 + a2 (a1 alone if not biased).
+ *   the row of x is quantised once to 16 bits in groups of A, q = 256 h + l with two int8 limbs.
+ *   A matrix of two limbs takes q and the group's scale sx; a matrix of one limb takes h for q and
+ *   256 sx for sx.
+ *   I = exact integer sum of c * q over an A-group, |I| <= 64 * 128 * 32512 < 2^29;
+ *   X = exact integer sum of q, |X| < 2^21;
+ *   leaf: a = +0; for A-groups in ascending k:
+ *       t = fma(b', (float)X, s * (float)I)     b' = fma((float)zero, s, b); t = s * (float)I if not biased
+ *       a = fma(t, sx, a)
  * Formula: torch.nn.Linear without bias; groups: MLX affine quantisation. docs/NUMERICS.md 3.
  *
  * The kernels cannot fail: shapes are checked by the plan, once, when a model is loaded. */
@@ -29,7 +32,12 @@
 #include "ops/weight_type.h"
 #include "tensor/dtype.h"
 
-enum { EK_PANEL = 16, EK_KBLOCK = 256, EK_LINEAR_MAX = 1 << 24 /* of n and of k */ };
+enum {
+    EK_PANEL = 16,          /* outputs */
+    EK_KBLOCK = 256,        /* inputs of a leaf of Form F, and of Form B (ops/linear_b.h) */
+    EK_KBLOCK_Q = 1024,     /* inputs of a leaf of Form Q */
+    EK_LINEAR_MAX = 1 << 24 /* of n and of k */
+};
 
 struct ek_acts;
 typedef struct ek_linear ek_linear;
@@ -48,7 +56,7 @@ struct ek_linear {
     int a_group;          /* Q: activations that share a scale: 32 if group is 32, else 64. F: 0 */
     int bits;             /* Q: 2, 3, 4, 5, 6, 8 as stored in the checkpoint */
     int zero;             /* Q: 2^(bits-1) */
-    int limbs;            /* Q: int8 limbs of an activation: 1 from the plan, or 2 */
+    int limbs;            /* Q: int8 limbs of an activation that are read: 1 from the plan, or 2 */
     bool biased;          /* Q: false when every group is symmetric by its format */
     ek_dtype scale_dtype; /* Q: BF16 or F32 */
     size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
@@ -57,10 +65,10 @@ struct ek_linear {
     ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
 };
 
-/* How the rows of x are quantised for a matrix of Form Q: part of the definition of its product.
- * A Form F matrix has neither. The policy of a model: model/role.h. */
+/* How a matrix of Form Q reads the rows of x: part of the definition of its product. A Form F matrix
+ * has neither. The policy of a model: model/role.h. */
 typedef struct ek_act_form {
-    int limbs; /* int8 limbs of an activation: 1 or 2 */
+    int limbs; /* int8 limbs of an activation: 1, the high one, or 2 */
     int group; /* activations that share a scale: 32 or 64, at most the weights' group */
 } ek_act_form;
 
@@ -84,23 +92,30 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src);
  * with the unsigned code u, or s * (float)c if not biased. */
 void ek_linear_row(const ek_linear *w, int row, float *out);
 
+/* A group of a quantised row, as matrices of one limb or of two read it. */
+typedef struct ek_act_group {
+    float sx;      /* of two limbs the group's scale, of one 256 times that */
+    float sum;     /* X: the sum of q, of one limb the sum of h; exact */
+    int32_t start; /* -8 * X: stored codes are c + 8 or c + 128 */
+} ek_act_group;
+
 /* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
- * ek_acts_bytes(), needed for Form Q only. */
+ * ek_acts_bytes(), needed for Form Q only. One quantisation serves matrices of one limb and of two.
+ * A quantised row is one record, so that a kernel holds one address per row:
+ *     h      k bytes, rounded up to 64
+ *     l      the same, at `low`
+ *     groups for one limb, at `groups[0]`, and for two, at `groups[1]` */
 typedef struct ek_acts {
     const float *x;
     ptrdiff_t ldx; /* elements */
     int rows, k;
-    int a_group, limbs;   /* a_group 0: not quantised */
-    ptrdiff_t ldq;        /* bytes between rows of q */
-    ptrdiff_t lds;        /* elements between rows of sx, sxx, start */
-    int8_t *q;            /* the limbs, see ek_quantize_fn */
-    float *sx;            /* scale of each group */
-    float *sxx;           /* sx * (float)X */
-    int32_t *start;       /* -8 * X: stored codes are c + 8 or c + 128 */
-    const int32_t *index; /* a view: row r here is row index[r] above; NULL: row r */
+    int a_group;                   /* 0: not quantised */
+    int8_t *q;                     /* the records */
+    ptrdiff_t ldq, low, groups[2]; /* bytes: between records, and in one */
+    const int32_t *index;          /* a view: row r here is row index[r] above; NULL: row r */
 } ek_acts;
 
-/* Bytes for `rows` rows of k, whatever the group and the limbs; memory must be 64-byte aligned. */
+/* Bytes for `rows` rows of k, whatever the group; memory must be 64-byte aligned. */
 size_t ek_acts_bytes(int rows, int k);
 /* Points a into mem and x; quantises nothing yet (a->a_group = 0). mem NULL: Form F only. */
 void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k);
@@ -113,31 +128,49 @@ static inline ptrdiff_t ek_acts_row(const ek_acts *a, int r)
     return a->index ? a->index[r] : r;
 }
 
-/* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
- * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else with top = 127 for one limb
- * and 32512 for two: sx = amax / top, inv = top / amax, q = rne(x * inv), |q| <= top. A group
- * with an infinity or NaN gets sx = NaN and q = 0, so that it shows.
- * One limb: group g lies at q + g A. Two: q = 256 h + l, h in [-127, 127], l in [-128, 127];
- * the h of group g lie at q + 2 g A, the l at q + (2 g + 1) A. There is room for whole groups. */
-typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start);
-
-/* q of element k in row r, of a or of the view a. */
-static inline int ek_acts_code(const ek_acts *a, int r, int k)
+/* The record of row r, of a or of the view a, and its groups as a matrix of that many limbs reads them. */
+static inline const int8_t *ek_acts_record(const ek_acts *a, int r)
 {
-    const int8_t *q = a->q + ek_acts_row(a, r) * a->ldq;
-    if (a->limbs == 1) return q[k];
-    q += k / a->a_group * 2 * a->a_group + k % a->a_group;
-    return 256 * q[0] + q[a->a_group];
+    return a->q + ek_acts_row(a, r) * a->ldq;
+}
+
+static inline const ek_act_group *ek_acts_groups(const ek_acts *a, int r, int limbs)
+{
+    return (const ek_act_group *)(const void *)(ek_acts_record(a, r) + a->groups[limbs - 1]);
+}
+
+/* Element k of row r as a matrix of that many limbs reads it: h, or q. */
+static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
+{
+    const int8_t *h = ek_acts_record(a, r) + k;
+    return limbs == 1 ? *h : 256 * *h + h[a->low];
+}
+
+/* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
+ * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 32512,
+ * inv = 32512 / amax, q = rne(x * inv), |q| <= 32512 = 127 * 256. A group with an infinity or NaN
+ * gets sx = NaN and q = 0, so that it shows. h = (q + 128) >> 8 (arithmetic: floor) in [-127, 127],
+ * l = q - 256 h in [-128, 127]. There is room for whole groups.
+ * one: sx 256 times that and the sums of h; two: sx and the sums of q. */
+typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one,
+                            ek_act_group *two);
+
+/* Row r of a (no view), in groups of a_group. a->a_group is the caller's to set when all rows are done. */
+static inline void ek_acts_quantize_row(ek_quantize_fn *fn, const ek_acts *a, int r, int a_group)
+{
+    int8_t *h = a->q + r * a->ldq;
+    fn(a->x + r * a->ldx, a->k, a_group, h, h + a->low, (ek_act_group *)(void *)(h + a->groups[0]),
+       (ek_act_group *)(void *)(h + a->groups[1]));
 }
 
 typedef struct ek_linear_ops {
-    ek_quantize_fn *quantize_row, *quantize_row_2; /* one limb, two limbs */
+    ek_quantize_fn *quantize_row;
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 
-/* All rows, as w reads them; nothing to do for Form F, or when they already are like that. */
+/* All rows, in w's groups; nothing to do for Form F, or when they already are in such groups. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
 
 /* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it

@@ -4,32 +4,33 @@
 
 #include "ops/linear_layout.h"
 
-/* A row of codes takes an odd number of cache lines, so that the same k of 8 rows never falls
- * into one set of the first-level cache (K is often a multiple of 4096). */
-static size_t code_stride(int k)
+/* A record takes an odd number of cache lines, and so do its h, so that the same k of several rows, or
+ * of both limbs, never falls into one set of the first-level cache (K is often a multiple of 4096). */
+static size_t high_bytes(int k)
 {
-    return ((size_t)k + 63) / 64 * 64 * 2 | 64; /* room for two limbs */
+    return ((size_t)k + 63) / 64 * 64 | 64;
 }
 
-static size_t scale_stride(int k)
+static size_t group_bytes(int k)
 {
-    return (((size_t)k + 31) / 32 + 15) / 16 * 16;
+    return ((size_t)k + 31) / 32 * sizeof(ek_act_group);
+}
+
+static size_t record_bytes(int k)
+{
+    return (high_bytes(k) + ((size_t)k + 63) / 64 * 64 + 2 * group_bytes(k) + 63) / 64 * 64 | 64;
 }
 
 size_t ek_acts_bytes(int rows, int k)
 {
-    return (size_t)rows * (code_stride(k) + 3 * sizeof(float) * scale_stride(k));
+    return (size_t)rows * record_bytes(k);
 }
 
 void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k)
 {
-    size_t ldq = code_stride(k), lds = scale_stride(k), n = (size_t)rows;
-    *a = (ek_acts){.x = x, .ldx = ldx, .rows = rows, .k = k, .ldq = (ptrdiff_t)ldq, .lds = (ptrdiff_t)lds};
-    if (!mem) return;
-    a->q = mem;
-    a->sx = (float *)((char *)mem + n * ldq);
-    a->sxx = a->sx + n * lds;
-    a->start = (int32_t *)(a->sxx + n * lds);
+    const ptrdiff_t low = (ptrdiff_t)high_bytes(k), groups = low + (k + 63) / 64 * 64;
+    *a = (ek_acts){.x = x, .ldx = ldx, .rows = rows, .k = k, .q = mem, .ldq = (ptrdiff_t)record_bytes(k)};
+    a->low = low, a->groups[0] = groups, a->groups[1] = groups + (ptrdiff_t)group_bytes(k);
 }
 
 ek_acts ek_acts_pick(const ek_acts *a, const int32_t *index, int n)
@@ -55,27 +56,16 @@ static void quantize_task(void *arg, int task, int worker)
     const quantize_arg *t = arg;
     const ek_acts *a = t->a;
     for (int r = task * QUANTIZE_ROWS; r < (task + 1) * QUANTIZE_ROWS && r < a->rows; r++)
-        t->fn(a->x + r * a->ldx, a->k, t->a_group, a->q + r * a->ldq, a->sx + r * a->lds, a->sxx + r * a->lds,
-              a->start + r * a->lds);
-}
-
-static bool quantized(const ek_acts *a, int a_group, int limbs)
-{
-    return a->a_group == a_group && (a_group == 0 || a->limbs == limbs);
-}
-
-static void quantize(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, int a_group, int limbs)
-{
-    if (a_group == 0 || quantized(a, a_group, limbs)) return;
-    EK_ASSERT(!a->index && a->q);
-    quantize_arg arg = {limbs == 1 ? ops->quantize_row : ops->quantize_row_2, a, a_group};
-    ek_pool_run(pool, quantize_task, &arg, (a->rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
-    a->a_group = a_group, a->limbs = limbs;
+        ek_acts_quantize_row(t->fn, a, r, t->a_group);
 }
 
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w)
 {
-    quantize(ops, pool, a, w->a_group, w->limbs);
+    if (w->a_group == 0 || a->a_group == w->a_group) return;
+    EK_ASSERT(!a->index && a->q);
+    quantize_arg arg = {ops->quantize_row, a, w->a_group};
+    ek_pool_run(pool, quantize_task, &arg, (a->rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
+    a->a_group = w->a_group;
 }
 
 /* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
@@ -144,8 +134,8 @@ void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job
     for (int i = 0; i < n; i++) {
         EK_ASSERT(job[i].x->k == job[i].w->k && job[i].ldy >= job[i].w->n);
         const ek_linear *w = job[i].w;
-        if (!w->a_group || quantized(job[i].x, w->a_group, w->limbs)) continue;
-        if (job[i].x->a_group) { /* jobs before this one may still need the other codes */
+        if (!w->a_group || job[i].x->a_group == w->a_group) continue;
+        if (job[i].x->a_group) { /* jobs before this one may still need the other groups */
             run_all(pool, i - first, job + first);
             first = i;
         }

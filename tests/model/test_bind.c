@@ -143,6 +143,7 @@ static void test_quantised_arithmetic_is_near(void **state)
         ek_model_opts opts = {.k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
         assert_int_equal(ek_model_open(&m, mlx, &opts), EK_OK);
         assert_non_null(strstr(ek_model_numerics_id(m), "q8.64"));
+        assert_non_null(strstr(ek_model_numerics_id(m), " a=auto "));
         assert_int_equal(run_tokens(m, (const int32_t[]){5}, 1, NULL, got), EK_OK);
         for (int v = 0; v < c->vocab_size; v++) worst = fmaxf(worst, fabsf(got[v] - want[v]));
         print_message("%s: one token, integer against exact: %.3g\n", names[i], (double)worst);

@@ -20,20 +20,20 @@
 static const struct {
     const char *name;
     ek_role role;
-    int limbs;
+    int limbs; /* of --activations auto with weights of up to 6 bits; with 8 bits all have two */
 } roles[] = {
-    {"embed_tokens", EK_ROLE_HEAD, 1},
-    {"self_attn.q_proj", EK_ROLE_Q, 2},
+    {"embed_tokens", EK_ROLE_HEAD, 2},
+    {"self_attn.q_proj", EK_ROLE_Q, 1},
     {"self_attn.k_proj", EK_ROLE_K, 2},
     {"self_attn.v_proj", EK_ROLE_V, 2},
-    {"self_attn.o_proj", EK_ROLE_O, 2},
-    {"mlp.gate_proj", EK_ROLE_GATE, 2},
-    {"mlp.up_proj", EK_ROLE_UP, 2},
-    {"mlp.down_proj", EK_ROLE_DOWN, 2},
+    {"self_attn.o_proj", EK_ROLE_O, 1},
+    {"mlp.gate_proj", EK_ROLE_GATE, 1},
+    {"mlp.up_proj", EK_ROLE_UP, 1},
+    {"mlp.down_proj", EK_ROLE_DOWN, 1},
     {"router.proj", EK_ROLE_ROUTER, 2},
-    {"experts.gate_up_proj", EK_ROLE_EXPERT_GATE, 2},
-    {"experts.gate_up_proj", EK_ROLE_EXPERT_UP, 2},
-    {"experts.down_proj", EK_ROLE_EXPERT_DOWN, 2},
+    {"experts.gate_up_proj", EK_ROLE_EXPERT_GATE, 1},
+    {"experts.gate_up_proj", EK_ROLE_EXPERT_UP, 1},
+    {"experts.down_proj", EK_ROLE_EXPERT_DOWN, 1},
     {"per_layer_model_projection", EK_ROLE_PER_LAYER_MODEL_PROJECTION, 2},
     {"per_layer_input_gate", EK_ROLE_PER_LAYER_GATE, 2},
     {"per_layer_projection", EK_ROLE_PER_LAYER_PROJECTION, 2},
@@ -53,21 +53,27 @@ static bool is_called(const ek_item *it, const char *name)
     return end >= want && strcmp(bare + end - want, name) == 0;
 }
 
-static void check_item(const ek_item *it, int bits, bool exact, int *seen)
+static int stated(int role, int bits, ek_activations a)
+{
+    return a == EK_ACTIVATIONS_8 ? 1 : a == EK_ACTIVATIONS_16 || bits == 8 ? 2 : roles[role].limbs;
+}
+
+static void check_item(const ek_item *it, int bits, const ek_pack_opts *o, int *seen)
 {
     const ek_linear *w = it->matrix;
     int found = 0;
     for (int i = 0; i < ROLES; i++) {
         if (roles[i].role != it->role || !is_called(it, roles[i].name)) continue;
         found++, seen[i]++;
-        if (exact || !bits) {
+        if (o->exact || !bits) {
             assert_int_equal(w->limbs, 0);
-            assert_int_equal(w->form, exact && it->data.type->unpack ? EK_W_F32 : EK_W_BF16);
+            assert_int_equal(w->form, o->exact && it->data.type->unpack ? EK_W_F32 : EK_W_BF16);
             continue;
         }
-        if (w->limbs != roles[i].limbs || w->a_group != (w->group == 32 ? 32 : 64) || w->bits != bits)
+        const int limbs = stated(i, bits, o->activations);
+        if (w->limbs != limbs || w->a_group != (w->group == 32 ? 32 : 64) || w->bits != bits)
             fail_msg("%s: %d limbs in groups of %d, %d bits; %d limbs are stated", it->name, w->limbs, w->a_group,
-                     w->bits, roles[i].limbs);
+                     w->bits, limbs);
     }
     if (found != 1) fail_msg("%s: fits %d roles of the table, its role is %d", it->name, found, (int)it->role);
 }
@@ -80,16 +86,16 @@ static void each_role_of_published_models(void **state)
     int seen[ROLES] = {0};
     for (int n = 0; n < 5; n++)
         for (int b = 0; b < 3; b++)
-            for (int exact = 0; exact < 2; exact++) {
+            for (int way = 0; way < 4; way++) { /* --activations auto, 8, 16; --weights exact */
                 ek_config *c = ek_alloc(sizeof *c);
                 ek_weights *w = ek_alloc(sizeof *w);
                 ek_items list;
-                ek_pack_opts o = {.cpu = ek_cpu_detect(), .exact = exact};
+                ek_pack_opts o = {.cpu = ek_cpu_detect(), .exact = way == 3, .activations = (ek_activations)(way % 3)};
                 assert_int_equal(ek_config_published(c, names[n], 0), EK_OK);
                 ek_items_invent(&list, w, c, all_bits[b]);
                 if (ek_items_plan(&list, w, &o)) fail_msg("%s", ek_err_text());
                 for (int i = 0; i < list.n; i++)
-                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], exact, seen);
+                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], &o, seen);
                 ek_items_fini(&list);
                 ek_weights_fini(w);
                 free(w), free(c);
@@ -97,24 +103,39 @@ static void each_role_of_published_models(void **state)
     for (int i = 0; i < ROLES; i++) assert_true(seen[i] > 0);
 }
 
-/* The group of activations follows the weights' group, whatever the role. */
-static void groups(void **state)
+/* The group of activations follows the weights' group, whatever the role; 6 bits count as few. */
+static void groups_and_widths(void **state)
 {
     (void)state;
-    static const int group[] = {32, 64, 128};
-    for (int g = 0; g < 3; g++)
-        for (int r = 0; r < EK_ROLE_COUNT; r++) {
+    static const int group[] = {32, 64, 128}, all_bits[] = {2, 3, 4, 5, 6, 8};
+    for (int i = 0; i < 3 * 6 * 3; i++)
+        for (int role = 0; role < ROLES; role++) {
+            const int bits = all_bits[i / 3 % 6];
+            const ek_activations way = (ek_activations)(i / 18);
             const ek_weight_type *t;
-            assert_int_equal(ek_weight_type_affine(&t, 4, group[g], EK_BF16, true), EK_OK);
-            ek_act_form a = ek_role_acts((ek_role)r, t);
-            assert_int_equal(a.group, group[g] == 32 ? 32 : 64);
-            assert_int_equal(a.limbs, r == EK_ROLE_HEAD ? 1 : 2);
+            assert_int_equal(ek_weight_type_affine(&t, bits, group[i % 3], EK_BF16, true), EK_OK);
+            ek_act_form a = ek_role_acts(roles[role].role, t, way);
+            assert_int_equal(a.group, group[i % 3] == 32 ? 32 : 64);
+            assert_int_equal(a.limbs, stated(role, bits, way));
         }
+}
+
+static void names(void **state)
+{
+    (void)state;
+    ek_activations a;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ek_activations_parse(ek_activations_name((ek_activations)i), &a), EK_OK);
+        assert_int_equal(a, i);
+    }
+    assert_int_equal(ek_activations_parse("12", &a), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "auto, 8 and 16"));
 }
 
 int main(void)
 {
     ek_log_set(EK_LOG_WARN);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_role_of_published_models), cmocka_unit_test(groups)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_role_of_published_models),
+                                       cmocka_unit_test(groups_and_widths), cmocka_unit_test(names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

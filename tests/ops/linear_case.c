@@ -141,8 +141,10 @@ void linear_case_reference(const linear_case *c, const ek_acts *a, double *want,
         for (int n = 0; n < c->shape.n; n++) {
             double sum = 0, size = 0;
             for (int k = 0; k < c->shape.k; k++) {
-                double x = a->a_group ? (double)ek_acts_code(a, r, k) * (double)a->sx[r * a->lds + k / a->a_group]
-                                      : (double)a->x[r * a->ldx + k];
+                const int limbs = c->w.limbs;
+                double x = limbs ? (double)ek_acts_code(a, r, k, limbs) *
+                                       (double)ek_acts_groups(a, r, limbs)[k / a->a_group].sx
+                                 : (double)a->x[r * a->ldx + k];
                 double w = linear_case_weight(c, n, k);
                 sum += w * x;
                 size += (is_q(&c->shape) ? fabs(linear_case_scale(c, n, k)) * (1 << c->shape.bits) : fabs(w)) * fabs(x);

@@ -80,45 +80,43 @@ static void order_of_packing_is_free(void **state)
     linear_case_close(&c);
 }
 
+enum { QUANTIZED = 256 /* elements of a row and rounding up to groups, at most */ };
+
+typedef struct quantized_row {
+    int8_t h[QUANTIZED], l[QUANTIZED];
+    ek_act_group one[QUANTIZED / 32], two[QUANTIZED / 32];
+} quantized_row;
+
 /* One row, every ISA against the scalar definition, that against what the header says. */
-static void quantize_one(const float *row, int k, int a_group, int limbs, double size)
+static void quantize_one(const float *row, int k, int a_group, double size)
 {
-    int8_t q[512], want_q[512];
-    float sx[8], sxx[8], want_sx[8], want_sxx[8];
-    int32_t start[8], want_start[8];
-    int groups = (k + a_group - 1) / a_group, top = limbs == 1 ? 127 : 32512;
+    quantized_row got, want;
     CHECK_ISAS(isa, cpu)
     {
         ek_linear_ops ops;
         ek_linear_init(&ops, cpu);
-        memset(q, 77, sizeof q);
-        (limbs == 1 ? ops.quantize_row : ops.quantize_row_2)(row, k, a_group, q, sx, sxx, start);
-        if (cpu == 0) {
-            memcpy(want_q, q, sizeof q), memcpy(want_sx, sx, sizeof sx), memcpy(want_sxx, sxx, sizeof sxx);
-            memcpy(want_start, start, sizeof start);
-        }
-        check_bytes("quantize_row", isa, want_q, q, sizeof q, "size %g k %d limbs %d", size, k, limbs);
-        check_bits("quantize_row sx", isa, want_sx, sx, (size_t)groups, "size %g k %d limbs %d", size, k, limbs);
-        check_bits("quantize_row sxx", isa, want_sxx, sxx, (size_t)groups, "size %g k %d limbs %d", size, k, limbs);
-        check_bytes("quantize_row start", isa, want_start, start, (size_t)groups * 4, "size %g k %d limbs %d", size, k,
-                    limbs);
+        memset(&got, 77, sizeof got); /* nothing behind the last group is written */
+        ops.quantize_row(row, k, a_group, got.h, got.l, got.one, got.two);
+        if (cpu == 0) want = got;
+        check_bytes("quantize_row", isa, &want, &got, sizeof got, "size %g k %d groups of %d", size, k, a_group);
     }
-    const ek_acts a = {.a_group = a_group, .limbs = limbs, .q = q};
+    int groups = (k + a_group - 1) / a_group;
     for (int g = 0, j = 0; g < groups; g++) {
-        int sum = 0;
+        const ek_act_group *one = &want.one[g], *two = &want.two[g];
+        int sum_h = 0, sum_q = 0;
         float amax = 0;
         for (int i = j; i < (g + 1) * a_group && i < k; i++) amax = fmaxf(amax, fabsf(row[i]));
         for (; j < (g + 1) * a_group && j < k; j++) {
-            int v = ek_acts_code(&a, 0, j);
-            sum += v;
-            assert_true(v >= -top && v <= top);
-            if (amax < 0x1p-100f) assert_true(v == 0 && sx[g] == 0);
-            else assert_true(fabs((double)row[j] - v * (double)sx[g]) <= (0.5 + 1e-7 * top) * (double)sx[g]);
+            int h = want.h[j], q = 256 * h + want.l[j];
+            sum_h += h, sum_q += q;
+            assert_true(h >= -127 && q >= -32512 && q <= 32512);
+            if (amax < 0x1p-100f) assert_true(q == 0 && two->sx == 0);
+            else assert_true(fabs((double)row[j] - q * (double)two->sx) <= (0.5 + 1e-7 * 32512) * (double)two->sx);
         }
-        assert_int_equal(start[g], -8 * sum);
-        assert_true(sxx[g] == sx[g] * (float)sum);
+        assert_true(one->sx == 256 * two->sx && one->sum == (float)sum_h && two->sum == (float)sum_q);
+        assert_true(one->start == -8 * sum_h && two->start == -8 * sum_q);
     }
-    for (int j = k; j < groups * a_group; j++) assert_int_equal(ek_acts_code(&a, 0, j), 0);
+    for (int j = k; j < groups * a_group; j++) assert_true(want.h[j] == 0 && want.l[j] == 0);
 }
 
 static void quantized_rows(void **state)
@@ -132,18 +130,18 @@ static void quantized_rows(void **state)
             for (int k = K - 9; k <= K; k++) {
                 float *row = x + (K - k); /* ends where the guard page starts */
                 for (int j = 0; j < k; j++) row[j] = sizes[i] * (j % 7 ? check_uniform(i, (uint64_t)j) : -1);
-                for (int limbs = 1; limbs <= 2; limbs++) quantize_one(row, k, a_group, limbs, (double)sizes[i]);
+                quantize_one(row, k, a_group, (double)sizes[i]);
             }
     /* many maxima: an inverse that is a rounding off moves a code now and then */
     for (uint64_t seed = 0; seed < 200; seed++) {
         check_fill(x, K, 5000 + seed, 1 + (float)seed / 64);
-        for (int limbs = 1; limbs <= 2; limbs++) quantize_one(x, K, seed % 2 ? 32 : 64, limbs, (double)seed);
+        quantize_one(x, K, seed % 2 ? 32 : 64, (double)seed);
     }
     /* every 16-bit code, among them those whose low limb is -128 */
     for (int v = -32512; v <= 32512; v += 63) {
         for (int j = 0; j < 64; j++) x[j] = (float)(v + j < 32512 ? v + j : 32512);
         x[0] = 32512;
-        quantize_one(x, 64, 64, 2, 32512);
+        quantize_one(x, 64, 64, 32512);
     }
     check_free(x, K * sizeof *x);
 }
@@ -157,16 +155,15 @@ static void infinities_and_nan_show(void **state)
         ek_linear_ops ops;
         ek_linear_init(&ops, cpu);
         for (int i = 0; i < 3 * 64; i++) {
-            float x[128], sx[4], sxx[4];
-            int8_t q[256];
-            int32_t start[4];
+            float x[128];
+            quantized_row q;
             check_fill(x, 128, 3, 1);
             x[i / 3 + 32] = bad[i % 3];
-            for (int limbs = 1; limbs <= 2; limbs++) {
-                (limbs == 1 ? ops.quantize_row : ops.quantize_row_2)(x, 128, 32, q, sx, sxx, start);
-                for (int g = 0; g < 4; g++) assert_true(!isnan(sx[g]) == (g != (i / 3 + 32) / 32));
-                for (int j = 0; j < 32 * limbs; j++) assert_int_equal(q[(i / 3 + 32) / 32 * 32 * limbs + j], 0);
-            }
+            ops.quantize_row(x, 128, 32, q.h, q.l, q.one, q.two);
+            const int at = (i / 3 + 32) / 32;
+            for (int g = 0; g < 4; g++)
+                assert_true(!isnan(q.one[g].sx) == (g != at) && !isnan(q.two[g].sx) == (g != at));
+            for (int j = 32 * at; j < 32 * at + 32; j++) assert_true(q.h[j] == 0 && q.l[j] == 0);
         }
     }
 }

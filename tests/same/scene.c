@@ -101,6 +101,7 @@ ek_err scene_open(scene *s, uint64_t seed)
     uint64_t format = (pick + pick / 63) % N_KV;
     s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
     s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
+    s->opts.activations = (ek_activations)((pick / 27 + pick) % 3);
     s->n = large ? 3 : sizes[draw(s, 4) % 6];
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
     for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 && !large ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
@@ -118,9 +119,11 @@ void scene_close(scene *s)
 
 void scene_describe(const scene *s, char *out, size_t room)
 {
-    snprintf(out, room, "%s%s%s, %d bits%s, keys %s, values %s, %d requests%s", s->shape,
+    const bool integers = s->bits && !s->opts.exact;
+    snprintf(out, room, "%s%s%s, %d bits%s%s%s, keys %s, values %s, %d requests%s", s->shape,
              s->seed & LARGE_VOCABULARY ? ", 33803 tokens" : "", s->seed & MANY_EXPERTS ? ", 128 experts" : "",
-             s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", ek_kv_format_name(s->opts.k_format),
+             s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", integers ? ", activations " : "",
+             integers ? ek_activations_name(s->opts.activations) : "", ek_kv_format_name(s->opts.k_format),
              ek_kv_format_name(s->opts.v_format), s->n, s->embedding ? ", spans" : "");
 }
 

@@ -13,13 +13,7 @@
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 4, HALF = 8 };
-
-typedef struct row_set {
-    const int8_t *q[TILE];
-    const float *sx[TILE], *sxx[TILE];
-    const int32_t *start[TILE];
-} row_set;
+enum { TILE = 4, HALF = 8, CHUNK = 256 /* inputs whose codes stay in the first cache for the second half */ };
 
 INLINE __m256i quad(const int8_t *q)
 {
@@ -28,7 +22,9 @@ INLINE __m256i quad(const int8_t *q)
     return _mm256_set1_epi32(four);
 }
 
-INLINE void dot_q4(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n, const int a_group)
+/* k: where the limbs of the A-group lie in a record. */
+INLINE void dot_q4(__m256i *acc, const uint8_t *codes, const int8_t *const *row, ptrdiff_t k, const int n,
+                   const int a_group)
 {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     for (int v0 = 0; v0 < a_group / 8; v0 += 4) {
@@ -40,7 +36,7 @@ INLINE void dot_q4(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrd
             __m256i even = _mm256_and_si256(both, low), odd = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
             UNROLL for (int r = 0; r < n; r++)
             {
-                const int8_t *q = rows->q[r] + k + 8 * v;
+                const int8_t *q = row[r] + k + 8 * v;
                 pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(even, quad(q)));
                 pairs[r] = _mm256_add_epi16(pairs[r], _mm256_maddubs_epi16(odd, quad(q + 4)));
             }
@@ -49,7 +45,8 @@ INLINE void dot_q4(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrd
     }
 }
 
-INLINE void dot_q8(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t k, const int n, const int a_group)
+INLINE void dot_q8(__m256i *acc, const uint8_t *codes, const int8_t *const *row, ptrdiff_t k, const int n,
+                   const int a_group)
 {
     const __m256i flip = _mm256_set1_epi8(-128), ones = _mm256_set1_epi16(1);
     for (int v = 0; v < a_group / 4; v++) {
@@ -57,24 +54,23 @@ INLINE void dot_q8(__m256i *acc, const uint8_t *codes, const row_set *rows, ptrd
         __m256i size = _mm256_abs_epi8(c);
         UNROLL for (int r = 0; r < n; r++)
         {
-            __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(quad(rows->q[r] + k + 4 * v), c));
+            __m256i pairs = _mm256_maddubs_epi16(size, _mm256_sign_epi8(quad(row[r] + k + 4 * v), c));
             acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs, ones));
         }
     }
 }
 
-/* A block of a row as 16-bit codes: the 4-byte lane of quad t holds k = 4 t and 4 t + 2 in even,
+/* A chunk of a row as 16-bit codes: the 4-byte lane of quad t holds k = 4 t and 4 t + 2 in even,
  * 4 t + 1 and 4 t + 3 in odd. */
 typedef struct wide_row {
-    _Alignas(32) int32_t even[EK_KBLOCK / 4], odd[EK_KBLOCK / 4];
+    _Alignas(32) int32_t even[CHUNK / 4], odd[CHUNK / 4];
 } wide_row;
 
-INLINE void widen(wide_row *to, const int8_t *q, int n, const int a_group)
+INLINE void widen(wide_row *to, const int8_t *h, const int8_t *l, int n)
 {
     for (int k = 0; k < n; k += 32) {
-        const int8_t *at = q + k / a_group * 2 * a_group + k % a_group;
-        __m256i high = _mm256_loadu_si256((const __m256i *)at);
-        __m256i low = _mm256_loadu_si256((const __m256i *)(at + a_group));
+        __m256i high = _mm256_loadu_si256((const __m256i *)(h + k));
+        __m256i low = _mm256_loadu_si256((const __m256i *)(l + k));
         __m256i even = _mm256_add_epi16(_mm256_slli_epi16(high, 8), _mm256_srai_epi16(_mm256_slli_epi16(low, 8), 8));
         __m256i odd = _mm256_add_epi16(_mm256_slli_epi16(_mm256_srai_epi16(high, 8), 8), _mm256_srai_epi16(low, 8));
         _mm256_store_si256((__m256i *)(to->even + k / 4), even);
@@ -82,7 +78,7 @@ INLINE void widen(wide_row *to, const int8_t *q, int n, const int a_group)
     }
 }
 
-/* quad0: the A-group's first quad in the block. */
+/* quad0: the A-group's first quad in the chunk. */
 INLINE void dot_q8_wide(__m256i *acc, const uint8_t *codes, const wide_row *wide, int quad0, const int n,
                         const int a_group)
 {
@@ -107,71 +103,76 @@ INLINE __m256 scales(const uint8_t *at, ek_dtype t, int i) /* i counts half pane
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
 }
 
-/* Adds one group of half `h` to a1 and a2; a is its first A-group, quad0 its first quad in the
- * block. */
-INLINE void group(__m256 *a1, __m256 *a2, const ek_linear *w, const uint8_t *codes, const row_set *rows,
-                  const wide_row *wide, ptrdiff_t a, int quad0, const int h, const int n, const bool q8,
+/* Adds one group of half `h` to sum; part0 is its first A-group, quad0 its first quad in the chunk. */
+INLINE void group(__m256 *sum, const ek_linear *w, const uint8_t *codes, const ek_acts *x, const int8_t *const *row,
+                  const wide_row *wide, ptrdiff_t part0, int quad0, const int h, const int n, const bool q8,
                   const int a_group, const int limbs)
 {
     const uint8_t *at = codes + ek_linear_code_bytes(w);
+    const ptrdiff_t low = x->low, groups = x->groups[limbs - 1];
     __m256 s = scales(at, w->scale_dtype, h), centre = s;
     if (w->biased) centre = _mm256_fmadd_ps(_mm256_set1_ps((float)w->zero), s, scales(at, w->scale_dtype, 2 + h));
     codes += 32 * h;
-    for (int part = 0; part < w->group / a_group; part++, a++, quad0 += a_group / 4, codes += a_group * (q8 ? 16 : 8)) {
+    for (ptrdiff_t a = part0; a < part0 + w->group / a_group; a++, quad0 += a_group / 4) {
+        const ek_act_group *of[TILE];
         __m256i acc[TILE];
+        UNROLL for (int r = 0; r < n; r++) of[r] = (const ek_act_group *)(const void *)(row[r] + groups) + a;
         UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_setzero_si256();
-        if (q8 && limbs == 1) dot_q8(acc, codes, rows, a * a_group, n, a_group);
+        if (q8 && limbs == 1) dot_q8(acc, codes, row, a * a_group, n, a_group);
         if (q8 && limbs == 2) dot_q8_wide(acc, codes, wide, quad0, n, a_group);
         if (!q8) {
             if (limbs == 2) {
-                dot_q4(acc, codes, rows, a * 2 * a_group, n, a_group);
+                dot_q4(acc, codes, row, a * a_group, n, a_group);
                 UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_slli_epi32(acc[r], 8);
             }
-            UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(rows->start[r][a]));
-            dot_q4(acc, codes, rows, (a * limbs + limbs - 1) * a_group, n, a_group);
+            UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(of[r]->start));
+            dot_q4(acc, codes, row, a * a_group + (limbs == 2 ? low : 0), n, a_group);
         }
         UNROLL for (int r = 0; r < n; r++)
         {
-            __m256 si = _mm256_mul_ps(s, _mm256_cvtepi32_ps(acc[r]));
-            a1[r] = _mm256_fmadd_ps(si, _mm256_set1_ps(rows->sx[r][a]), a1[r]);
-            if (w->biased) a2[r] = _mm256_fmadd_ps(centre, _mm256_set1_ps(rows->sxx[r][a]), a2[r]);
+            __m256 t = _mm256_mul_ps(s, _mm256_cvtepi32_ps(acc[r]));
+            if (w->biased) t = _mm256_fmadd_ps(centre, _mm256_set1_ps(of[r]->sum), t);
+            sum[r] = _mm256_fmadd_ps(t, _mm256_set1_ps(of[r]->sx), sum[r]);
         }
+        codes += a_group * (q8 ? 16 : 8);
     }
 }
 
-INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel, int last,
-                 const int n, const bool q8, const int a_group, const int limbs)
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *panel,
+                 int last, const int n, const bool q8, const int a_group, const int limbs)
 {
-    row_set rows;
+    const int8_t *row[TILE];
     wide_row wide[TILE];
-    UNROLL for (int r = 0; r < n; r++)
-    {
-        ptrdiff_t at = ek_acts_row(x, row + r);
-        rows.q[r] = x->q + at * x->ldq;
-        rows.sx[r] = x->sx + at * x->lds, rows.sxx[r] = x->sxx + at * x->lds, rows.start[r] = x->start + at * x->lds;
-    }
-    const int groups = w->k / w->group, block = EK_KBLOCK / w->group, parts = w->group / a_group;
+    UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
+    const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, chunk = CHUNK / w->group;
+    const int parts = w->group / a_group;
     const size_t group_bytes = ek_linear_group_bytes(w);
 
     __m256 node[2][EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
-    for (int g0 = 0; g0 < groups; g0 += block, leaves++) {
-        int g1 = ek_min(g0 + block, groups);
-        if (q8 && limbs == 2)
-            UNROLL for (int r = 0; r < n; r++)
-                widen(&wide[r], rows.q[r] + 2 * (ptrdiff_t)g0 * w->group, (g1 - g0) * w->group, a_group);
-        for (int h = 0; h < 2; h++) { /* the block's codes are still in the first cache for the second half */
-            __m256 a1[TILE], a2[TILE];
-            UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm256_setzero_ps();
-            for (ptrdiff_t g = g0; g < g1; g++)
-                group(a1, a2, w, panel + (size_t)g * group_bytes, &rows, wide, g * parts, (int)(g - g0) * w->group / 4,
-                      h, n, q8, a_group, limbs);
-            if (w->biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm256_add_ps(a1[r], a2[r]);
-            v_tree_push(*node[h], TILE, leaves, a1, n);
+    for (int g0 = 0; g0 < groups; leaves++) {
+        __m256 leaf[2][TILE];
+        UNROLL for (int r = 0; r < n; r++) leaf[0][r] = leaf[1][r] = _mm256_setzero_ps();
+        for (int end = ek_min(g0 + block, groups), g1; g0 < end; g0 = g1) {
+            g1 = ek_min(g0 + chunk, end);
+            if (q8 && limbs == 2) UNROLL for (int r = 0; r < n; r++)
+                {
+                    const int8_t *high = row[r] + (ptrdiff_t)g0 * w->group;
+                    widen(&wide[r], high, high + x->low, (g1 - g0) * w->group);
+                }
+            for (int h = 0; h < 2; h++) {
+                __m256 sum[TILE];
+                UNROLL for (int r = 0; r < n; r++) sum[r] = leaf[h][r];
+                for (ptrdiff_t g = g0; g < g1; g++)
+                    group(sum, w, panel + (size_t)g * group_bytes, x, row, wide, g * parts,
+                          (int)(g - g0) * w->group / 4, h, n, q8, a_group, limbs);
+                UNROLL for (int r = 0; r < n; r++) leaf[h][r] = sum[r];
+            }
         }
+        for (int h = 0; h < 2; h++) v_tree_push(*node[h], TILE, leaves, leaf[h], n);
     }
     UNROLL for (int r = 0; r < n; r++) ek_store_outputs(
-        y + (row + r) * ldy, last, v_tree_sum(*node[0], TILE, leaves, r), v_tree_sum(*node[1], TILE, leaves, r));
+        y + (row0 + r) * ldy, last, v_tree_sum(*node[0], TILE, leaves, r), v_tree_sum(*node[1], TILE, leaves, r));
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,

@@ -3,7 +3,7 @@
  * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
  * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. A tile is one
- * panel by up to 8 rows (6 of two limbs): nibbles are unpacked once for all of them. */
+ * panel by up to 12 rows (6 of two limbs): nibbles are unpacked once for all of them. */
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
@@ -11,13 +11,7 @@
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 8, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
-
-typedef struct row_set {
-    const int8_t *q[TILE];
-    const float *sx[TILE], *sxx[TILE];
-    const int32_t *start[TILE];
-} row_set;
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
 
 INLINE __m512i quad(const int8_t *q)
 {
@@ -32,9 +26,9 @@ INLINE int chains_of(const int sums)
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
 }
 
-/* acc[limb * n + r] += codes * that limb of row r over one A-group; q is its first limb's
- * offset. Returns the next codes. */
-INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *rows, ptrdiff_t q, const int n,
+/* acc[limb * n + r] += codes * that limb of row r over one A-group; q: where the limbs of the group lie
+ * in a record. Returns the next codes. */
+INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *const *row, const ptrdiff_t *q, const int n,
                           const bool q8, const int a_group, const int limbs)
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -47,7 +41,7 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *row
         {
             __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
             UNROLL for (int i = 0; i < sums; i++)
-                to[i] = _mm512_dpbusd_epi32(to[i], code, quad(rows->q[i % n] + q + i / n * a_group + 4 * v));
+                to[i] = _mm512_dpbusd_epi32(to[i], code, quad(row[i % n] + q[i / n] + 4 * v));
         }
     } else {
         UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64)
@@ -56,9 +50,9 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const row_set *row
             __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
             __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
             UNROLL for (int i = 0; i < sums; i++)
-                to[i] = _mm512_dpbusd_epi32(to[i], even, quad(rows->q[i % n] + q + i / n * a_group + 8 * v));
+                to[i] = _mm512_dpbusd_epi32(to[i], even, quad(row[i % n] + q[i / n] + 8 * v));
             UNROLL for (int i = 0; i < sums; i++)
-                to_odd[i] = _mm512_dpbusd_epi32(to_odd[i], odd, quad(rows->q[i % n] + q + i / n * a_group + 8 * v + 4));
+                to_odd[i] = _mm512_dpbusd_epi32(to_odd[i], odd, quad(row[i % n] + q[i / n] + 8 * v + 4));
         }
     }
     UNROLL for (int i = 0; i < sums; i++) acc[i] = part[0][i];
@@ -74,17 +68,18 @@ INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
+INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
+{
+    return (const ek_act_group *)(const void *)(row + at);
+}
+
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *codes,
                  __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group, const int limbs)
 {
-    row_set rows;
-    UNROLL for (int r = 0; r < n; r++)
-    {
-        ptrdiff_t at = ek_acts_row(x, row + r);
-        rows.q[r] = x->q + at * x->ldq;
-        rows.sx[r] = x->sx + at * x->lds, rows.sxx[r] = x->sxx + at * x->lds, rows.start[r] = x->start + at * x->lds;
-    }
-    const int groups = w->k / w->group, block = EK_KBLOCK / w->group, parts = w->group / a_group;
+    const int8_t *row[TILE];
+    UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
+    ptrdiff_t q[2] = {0, x->low}, at = x->groups[limbs - 1];
+    const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
     const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
     const bool biased = w->biased;
     const ek_dtype scale_dtype = w->scale_dtype;
@@ -92,42 +87,41 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 
     __m512 node[EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
-    for (ptrdiff_t g = 0, a = 0; g < groups; leaves++) {
-        __m512 a1[TILE], a2[TILE];
-        UNROLL for (int r = 0; r < n; r++) a1[r] = a2[r] = _mm512_setzero_ps();
+    for (ptrdiff_t g = 0; g < groups; leaves++) {
+        __m512 a[TILE];
+        UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
             if (fetch)
                 for (size_t i = 0; i < code_bytes + rest; i += 64)
                     _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
-            for (int part = 0; part < parts; part++, a++) {
+            for (int part = 0; part < parts; part++) {
                 __m512i acc[SUMS];
                 UNROLL for (int r = 0; r < n; r++)
                 {
-                    __m512i start = _mm512_set1_epi32(rows.start[r][a]);
+                    __m512i start = _mm512_set1_epi32(group_at(row[r], at)->start);
                     acc[r] = _mm512_setzero_si512();
                     acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                codes = dot(acc, codes, &rows, a * limbs * a_group, n, q8, a_group, limbs);
+                codes = dot(acc, codes, row, q, n, q8, a_group, limbs);
                 if (limbs == 2)
                     UNROLL for (int r = 0; r < n; r++)
                         acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
                 UNROLL for (int r = 0; r < n; r++)
                 {
-                    __m512 si = _mm512_mul_ps(s, _mm512_cvtepi32_ps(acc[r]));
-                    a1[r] = _mm512_fmadd_ps(si, _mm512_set1_ps(rows.sx[r][a]), a1[r]);
+                    const ek_act_group *of = group_at(row[r], at);
+                    __m512 t = _mm512_mul_ps(s, _mm512_cvtepi32_ps(acc[r]));
+                    if (biased) t = _mm512_fmadd_ps(centre, _mm512_set1_ps(of->sum), t);
+                    a[r] = _mm512_fmadd_ps(t, _mm512_set1_ps(of->sx), a[r]);
                 }
-                if (!biased) continue;
-                UNROLL for (int r = 0; r < n; r++)
-                    a2[r] = _mm512_fmadd_ps(centre, _mm512_set1_ps(rows.sxx[r][a]), a2[r]);
+                q[0] += a_group, q[1] += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
             }
         }
-        if (biased) UNROLL for (int r = 0; r < n; r++) a1[r] = _mm512_add_ps(a1[r], a2[r]);
-        v_tree_push(*node, TILE, leaves, a1, n);
+        v_tree_push(*node, TILE, leaves, a, n);
     }
     UNROLL for (int r = 0; r < n; r++)
-        _mm512_mask_storeu_ps(y + (row + r) * ldy, mask, v_tree_sum(*node, TILE, leaves, r));
+        _mm512_mask_storeu_ps(y + (row0 + r) * ldy, mask, v_tree_sum(*node, TILE, leaves, r));
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
@@ -143,12 +137,15 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
         tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
     }
 #define TILES(q8, a)                                                                                              \
-    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4) TILE_FN(q8, a, 1, 5)      \
-    TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8) TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2)      \
-    TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                           \
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                           \
+    TILE_FN(q8, a, 1, 5) TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8)                           \
+    TILE_FN(q8, a, 1, 9) TILE_FN(q8, a, 1, 10) TILE_FN(q8, a, 1, 11) TILE_FN(q8, a, 1, 12)                        \
+    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4)                           \
+    TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                                                                     \
     static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                           \
         {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,              \
-         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8},             \
+         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8,              \
+         tile_##q8##_##a##_1_9, tile_##q8##_##a##_1_10, tile_##q8##_##a##_1_11, tile_##q8##_##a##_1_12},          \
         {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,              \
          tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
 /* clang-format on */

@@ -33,50 +33,34 @@ static inline __m256i bytes(const __m256i *code)
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-INLINE void quantize(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start,
-                     const int limbs)
+void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one,
+                          ek_act_group *two)
 {
-    const float largest_code = limbs == 1 ? 127.0f : 32512.0f;
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    for (int g = 0; g * a_group < k; g++, x += a_group, q += limbs * a_group) {
+    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
-        __m256i top8 = _mm256_setzero_si256(), sum8 = top8;
+        __m256i top8 = _mm256_setzero_si256(), sum_h = top8, sum_q = top8;
         for (int i = 0; i < a_group; i += 8)
             top8 = _mm256_max_epu32(top8, _mm256_and_si256(_mm256_castps_si256(load(x, i, n)), magnitude));
         uint32_t top = largest(top8);
-        float amax = ek_bits_f32(top), inv = 0;
-        sx[g] = 0;
-        if (top >= 0x7f800000u) sx[g] = ek_bits_f32(0x7fc00000u);
-        else if (amax >= 0x1p-100f) sx[g] = amax / largest_code, inv = largest_code / amax;
+        float amax = ek_bits_f32(top), inv = 0, sx = 0;
+        if (top >= 0x7f800000u) sx = ek_bits_f32(0x7fc00000u);
+        else if (amax >= 0x1p-100f) sx = amax / 32512, inv = 32512 / amax;
         for (int i = 0; i < a_group; i += 32) {
-            __m256i code[4];
+            __m256i code[4], high[4];
             for (int j = 0; j < 4; j++) {
                 code[j] = _mm256_setzero_si256();
                 if (inv > 0) code[j] = _mm256_cvtps_epi32(_mm256_mul_ps(load(x, i + 8 * j, n), _mm256_set1_ps(inv)));
-                sum8 = _mm256_add_epi32(sum8, code[j]);
+                high[j] = _mm256_srai_epi32(_mm256_add_epi32(code[j], _mm256_set1_epi32(128)), 8);
+                sum_q = _mm256_add_epi32(sum_q, code[j]);
+                sum_h = _mm256_add_epi32(sum_h, high[j]);
+                code[j] = _mm256_sub_epi32(code[j], _mm256_slli_epi32(high[j], 8));
             }
-            if (limbs == 2) {
-                __m256i high[4];
-                for (int j = 0; j < 4; j++) {
-                    high[j] = _mm256_srai_epi32(_mm256_add_epi32(code[j], _mm256_set1_epi32(128)), 8);
-                    code[j] = _mm256_sub_epi32(code[j], _mm256_slli_epi32(high[j], 8));
-                }
-                _mm256_storeu_si256((__m256i *)(q + i), bytes(high));
-            }
-            _mm256_storeu_si256((__m256i *)(q + (limbs - 1) * a_group + i), bytes(code));
+            _mm256_storeu_si256((__m256i *)(h + i), bytes(high));
+            _mm256_storeu_si256((__m256i *)(l + i), bytes(code));
         }
-        int32_t sum = total(sum8);
-        sxx[g] = sx[g] * (float)sum;
-        start[g] = -8 * sum;
+        const int32_t x_h = total(sum_h), x_q = total(sum_q);
+        one[g] = (ek_act_group){256 * sx, (float)x_h, -8 * x_h};
+        two[g] = (ek_act_group){sx, (float)x_q, -8 * x_q};
     }
-}
-
-void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
-{
-    quantize(x, k, a_group, q, sx, sxx, start, 1);
-}
-
-void ek_quantize_row_2_avx2(const float *x, int k, int a_group, int8_t *q, float *sx, float *sxx, int32_t *start)
-{
-    quantize(x, k, a_group, q, sx, sxx, start, 2);
 }
