@@ -41,13 +41,48 @@ typedef struct ek_cuda_math_args {
     int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
 } ek_cuda_math_args;
 
+/* --- products (ops/linear.h). Weights lie as cuda/linear.h writes them.
+ *
+ * A quantised row is a record like that of ek_acts without what only the CPU needs:
+ *     h        k bytes, rounded up to 64
+ *     l        the same, at `low`
+ *     groups   {sx, X} as two floats, for one limb at groups[0], for two at groups[1] */
+
+enum { EK_CUDA_MAX_LEAVES = 255 };
+
+typedef struct ek_cuda_acts {
+    ek_cuda_ptr q;
+    int64_t ldq, low, groups[2]; /* bytes */
+    int32_t k, a_group;
+} ek_cuda_acts;
+
+/* grid (ceil(groups / 8), rows), 256 threads: a warp a group. */
+typedef struct ek_cuda_quantize_args {
+    ek_cuda_acts to;
+    ek_cuda_ptr x; /* f32 */
+    int64_t ldx;
+} ek_cuda_quantize_args;
+
+typedef struct ek_cuda_linear_args {
+    ek_cuda_acts x;            /* Form Q */
+    ek_cuda_ptr f;             /* Form F: f32, ldf elements a row */
+    ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
+    ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB a block and level */
+    int64_t ldf, ldy;
+    int32_t n, rows;
+    int32_t group, zero, biased, f32_scales;
+    int32_t pass;   /* units of 64 inputs between two exchanges; a multiple of 16 */
+    int32_t levels; /* of a stack */
+} ek_cuda_linear_args;
+
 /* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_codec.h. A page table is an array of
- * device addresses of pages; view v's table starts at pages + v * ld_pages entries. */
+ * int32 page numbers, as in ek_kv_view; view v's table starts at pages + v * ld_pages entries, -1: no page. */
 
 typedef struct ek_cuda_kv {
     ek_cuda_ptr pages;
+    ek_cuda_ptr base; /* the layer's block in page 0 */
+    int64_t stride;   /* bytes from a page to the next */
     int64_t ld_pages;
-    int64_t offset;           /* of the layer's block in a page */
     int64_t k_bytes, v_bytes; /* of one KV head in a page */
     int32_t k_format, v_format, head_dim, n_kv_heads;
 } ek_cuda_kv;

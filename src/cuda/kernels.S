@@ -28,6 +28,9 @@ ek_cuda_built_with:
     image attn
     image attn_prompt
     image sample
+    image product
+    image product_tile
+    image product_f
 
 .macro entry name
     .quad .Lname_\name, .Limage_\name, .Lend_\name - .Limage_\name
@@ -46,6 +49,9 @@ ek_cuda_modules:
     entry attn
     entry attn_prompt
     entry sample
+    entry product
+    entry product_tile
+    entry product_f
 #endif
     .quad 0, 0, 0
     .size ek_cuda_modules, . - ek_cuda_modules

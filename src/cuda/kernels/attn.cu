@@ -191,13 +191,12 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
         all_from = min(all_from, from[n]), all_to = max(all_to, to[n]);
     }
     if (all_from >= all_to) return;
-    const u64 *table = (const u64 *)kv.pages + t.view * kv.ld_pages + item.seg * 4;
-    const int64_t mine = kv.offset + t.kv_head * (kv.k_bytes + kv.v_bytes);
+    const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes);
     const uint8_t *v[4];
 #pragma unroll
     for (int p = 0; p < 4; p++) {
-        u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? table[p] : 0;
-        if (!page && all_from < p * PAGE && all_to > p * PAGE) page = table[all_from / PAGE]; // absent: nobody sees it
+        u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, item.seg * 4 + p) : 0;
+        if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, item.seg * 4 + all_from / PAGE); // absent: nobody sees it
         v[p] = page ? (const uint8_t *)page + mine + kv.k_bytes : 0;
     }
 

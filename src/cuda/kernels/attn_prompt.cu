@@ -202,13 +202,12 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             common_from = max(common_from, from), common_to = min(common_to, to);
             if (from < to) all_from = min(all_from, from), all_to = max(all_to, to);
         }
-        const u64 *table = (const u64 *)kv.pages + t.view * kv.ld_pages + seg * 4;
-        const int64_t mine = kv.offset + t.kv_head * (kv.k_bytes + kv.v_bytes) + kv.k_bytes;
+        const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes) + kv.k_bytes;
         const uint8_t *v[4];
 #pragma unroll
         for (int p = 0; p < 4; p++) {
-            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? table[p] : 0;
-            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = table[all_from / PAGE]; // absent: nobody sees it
+            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, seg * 4 + p) : 0;
+            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, seg * 4 + all_from / PAGE); // absent: nobody sees it
             v[p] = page ? (const uint8_t *)page + mine : 0;
         }
 

@@ -14,6 +14,13 @@ enum { F32, F16, BF16, I16, Q8, Q4 }; // ek_kv_format
 
 constexpr int PAGE = 64, SEGMENT = 256, GROUP = 32;
 
+// The layer's block of page i of a view; 0: no page.
+__device__ __forceinline__ u64 page_block(const ek_cuda_kv &kv, int view, int i)
+{
+    int number = ((const int32_t *)kv.pages)[view * kv.ld_pages + i];
+    return number < 0 ? 0 : kv.base + (u64)kv.stride * (u32)number;
+}
+
 struct kv_page_shape {
     int dim, groups;
 };

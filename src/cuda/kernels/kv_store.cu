@@ -69,8 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_kv_store(const __grid_c
     int head = blockIdx.x, dim = kv.head_dim, groups = (dim + GROUP - 1) / GROUP, lane = threadIdx.x % 32;
     bool keys = blockIdx.z == 0;
     ek_cuda_place place = ((const ek_cuda_place *)a.place)[blockIdx.y];
-    const u64 *table = (const u64 *)kv.pages + place.view * kv.ld_pages;
-    uint8_t *at = (uint8_t *)table[place.pos / PAGE] + kv.offset + head * (kv.k_bytes + kv.v_bytes) + (keys ? 0 : kv.k_bytes);
+    uint8_t *at = (uint8_t *)page_block(kv, place.view, place.pos / PAGE) + head * (kv.k_bytes + kv.v_bytes) + (keys ? 0 : kv.k_bytes);
     int slot = place.pos % PAGE, f = keys ? kv.k_format : kv.v_format;
     const float *in = keys ? (const float *)a.k + blockIdx.y * a.ldk : (const float *)a.v + blockIdx.y * a.ldv;
     in += (int64_t)head * dim;

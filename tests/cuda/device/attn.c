@@ -180,7 +180,7 @@ void test_attn(dev *d)
 
 /* --- speed */
 
-static double stream_gbs; /* the read stream of this machine */
+double stream_gbs;
 
 typedef struct reader {
     dev *d;
@@ -223,12 +223,13 @@ typedef struct timed {
     call *c;
     int layers;
     size_t block;
+    CUdeviceptr mem;
 } timed;
 
 static void queue_attention(void *arg, int i)
 {
     timed *t = arg;
-    t->c->a.kv.offset = (int64_t)((size_t)(i % t->layers) * t->block);
+    t->c->a.kv.base = t->mem + (size_t)(i % t->layers) * t->block;
     run(t->d, &t->k, t->c);
 }
 
@@ -239,16 +240,17 @@ static void open_large(scene *s, dev *d, const ek_attn_shape *shape, int batch, 
     s->block = ek_kv_block_bytes(shape->k_format, shape->v_format, shape->n_kv_heads, shape->head_dim);
     s->page_bytes = s->block * (size_t)layers;
     size_t pages = (size_t)(batch * s->pages_per_view);
-    uint64_t *page = malloc(s->page_bytes), *table = malloc(pages * 8);
+    uint64_t *page = malloc(s->page_bytes);
+    int32_t *table = malloc(pages * sizeof *table);
     for (size_t i = 0; i < s->page_bytes / 8; i++)
         page[i] = (((uint64_t)rand() << 32) ^ (uint64_t)rand() ^ ((uint64_t)rand() << 13)) &
                   (uint64_t)0x3bff3bff3bff3bff;
     s->mem = up(d, NULL, pages * s->page_bytes);
     for (size_t i = 0; i < pages; i++) {
         must(ek_cuda_upload(d->c, s->mem + i * s->page_bytes, page, s->page_bytes));
-        table[i] = s->mem + i * s->page_bytes;
+        table[i] = (int32_t)i;
     }
-    s->table = up(d, table, pages * 8);
+    s->table = up(d, table, pages * sizeof *table);
     free(page), free(table);
 }
 
@@ -269,7 +271,7 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
            depth, batch, bytes * 1e-6);
     double best = 1e30;
     for (; *tiles; tiles++) {
-        timed t = {d, find_kernels(d, &shape, *tiles), malloc(sizeof(call)), layers, s.block};
+        timed t = {d, find_kernels(d, &shape, *tiles), malloc(sizeof(call)), layers, s.block, s.mem};
         prepare(t.c, &s, rows, batch, dq, *tiles, 0);
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
@@ -316,7 +318,7 @@ static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     float *q = malloc((size_t)(n_rows * heads * dim) * 4);
     for (int i = 0; i < n_rows * heads * dim; i++) q[i] = uniform(3, (uint64_t)i);
     must(ek_cuda_upload(d->c, dq, q, (size_t)(n_rows * heads * dim) * 4));
-    timed t = {d, find_kernels(d, &shape, EK_CUDA_PROMPT_TILE), malloc(sizeof(call)), 1, s.block};
+    timed t = {d, find_kernels(d, &shape, EK_CUDA_PROMPT_TILE), malloc(sizeof(call)), 1, s.block, s.mem};
     prepare(t.c, &s, rows, n_rows, dq, EK_CUDA_PROMPT_TILE, (int)t.k.blocks);
     double us = time_us(d, queue_attention, &t, 1), flop = keys * heads * dim * 4;
     printf("prompt %-4s %2d on %2d heads of %d, %d rows, window %d: %.0f us, %.1f TFLOP/s\n", ek_kv_format_name(f),

@@ -36,6 +36,8 @@ __attribute__((format(printf, 6, 7))) bool same(dev *d, const void *want, void *
 /* Median microseconds of queue(arg) captured `times` times into a graph. */
 double time_us(dev *d, void (*queue)(void *arg, int i), void *arg, int times);
 
+extern double stream_gbs; /* the read stream of this machine, from speed_stream */
+
 float uniform(uint64_t seed, uint64_t i); /* in [-1, 1) */
 
 void test_math(dev *d);
@@ -43,6 +45,8 @@ void test_rows(dev *d);
 void test_kv(dev *d);
 void test_attn(dev *d);
 void test_sample(dev *d);
+void test_linear(dev *d);
+void speed_linear(dev *d);
 void speed_stream(dev *d);
 void speed_attn(dev *d);
 void speed_prompt(dev *d);

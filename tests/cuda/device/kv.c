@@ -35,13 +35,12 @@ void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n
         }
     free(k), free(val);
     s->mem = up(d, s->host, bytes);
-    uint64_t *table = malloc(pages * 8);
+    int32_t *table = malloc(pages * sizeof *table);
     for (size_t i = 0; i < pages; i++) {
         int pos = (int)(i % (size_t)s->pages_per_view) * 64;
-        table[i] = pos < n_keys ? s->mem + (uint64_t)s->page[i] * s->page_bytes
-                                : 0; /* pages not yet taken are absent */
+        table[i] = pos < n_keys ? s->page[i] : EK_NO_PAGE; /* pages not yet taken are absent */
     }
-    s->table = up(d, table, pages * 8);
+    s->table = up(d, table, pages * sizeof *table);
     free(table);
 }
 
@@ -55,8 +54,9 @@ void scene_close(scene *s)
 ek_cuda_kv scene_kv(const scene *s)
 {
     return (ek_cuda_kv){.pages = s->table,
+                        .base = s->mem + s->offset,
+                        .stride = (int64_t)s->page_bytes,
                         .ld_pages = s->pages_per_view,
-                        .offset = (int64_t)s->offset,
                         .k_bytes = (int64_t)ek_kv_k_bytes(s->shape.k_format, s->shape.head_dim),
                         .v_bytes = (int64_t)ek_kv_v_bytes(s->shape.v_format, s->shape.head_dim),
                         .k_format = (int32_t)s->shape.k_format,

@@ -1,5 +1,5 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [quick | bits | speed | read]. Exits 77 without a driver or device, 1 when bits differ. */
+ * Usage: device [quick | bits | speed | products | read]. Exits 77 without a driver or device, 1 when bits differ. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,14 +151,18 @@ int main(int argc, char **argv)
     int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
-    if (strcmp(what, "speed") && strcmp(what, "read")) {
+    bool products = !strcmp(what, "products");
+    if (products) section(&d, "linear", test_linear);
+    else if (strcmp(what, "speed") && strcmp(what, "read")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
         section(&d, "attn", test_attn);
         section(&d, "sample", test_sample);
+        section(&d, "linear", test_linear);
     }
-    if (!strcmp(what, "speed") || !strcmp(what, "read")) section(&d, "stream", speed_stream);
+    if (!strcmp(what, "speed") || !strcmp(what, "read") || products) section(&d, "stream", speed_stream);
+    if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {
         section(&d, "decode", speed_attn);
         section(&d, "prompt", speed_prompt);
