@@ -70,7 +70,8 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB a block and level */
     int64_t ldf, ldy;
     int32_t n, rows;
-    int32_t group, zero, biased, f32_scales;
+    int32_t group_shift; /* log2 of the weights that share a scale */
+    int32_t zero, biased, f32_scales;
     int32_t pass;   /* units of 64 inputs between two exchanges; a multiple of 16 */
     int32_t levels; /* of a stack */
 } ek_cuda_linear_args;

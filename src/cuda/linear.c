@@ -5,7 +5,8 @@
 
 #include "ops/linear_layout.h"
 
-enum { UNIT = 64, FEW_ROWS = 16, FEW_WARPS = 8, FEW_STAGES = 4, FEW_VALUES = 49152, TILE_STAGES = 3, TILE_OUT = 128 };
+enum { UNIT = 64, FEW_ROWS = 16, FEW_WARPS = 8, FEW_STAGES = 4, TILE_STAGES = 3, TILE_OUT = 128 };
+enum { MEMORY = 233472 - 4096 }; /* shared memory of a multiprocessor, and some to spare */
 
 static size_t up64(size_t n)
 {
@@ -109,7 +110,8 @@ size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group)
 void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights)
 {
     args->codes = weights, args->scales = weights + l->code_bytes;
-    args->n = l->n, args->x.k = l->k, args->group = l->group, args->zero = l->zero;
+    args->n = l->n, args->x.k = l->k, args->group_shift = l->group == 32 ? 5 : l->group == 64 ? 6 : 7;
+    args->zero = l->zero;
     args->biased = l->biased, args->f32_scales = l->f32_scales;
 }
 
@@ -123,15 +125,17 @@ static unsigned even(int jobs, int blocks)
 static ek_cuda_product plan_float(const ek_cuda_linear *l, int rows)
 {
     const size_t leaves = (size_t)(l->k + EK_KBLOCK - 1) / EK_KBLOCK;
+    const int per_tile = rows == 1 ? 1 : 8;
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
-                                  .y = (unsigned)(rows + 7) / 8,
+                                  .y = (unsigned)((rows + per_tile - 1) / per_tile),
                                   .threads = 256,
-                                  .shared = leaves * 8 * EK_PANEL * 4,
+                                  .shared = leaves * (size_t)per_tile * EK_PANEL * 4,
                                   .overlap = true}};
-    snprintf(p.name, sizeof p.name, "ek_product_%s",
+    snprintf(p.name, sizeof p.name, "ek_product_%s_r%d",
              l->form == EK_W_F32   ? "f32"
              : l->form == EK_W_F16 ? "f16"
-                                   : "bf16");
+                                   : "bf16",
+             per_tile);
     return p;
 }
 
@@ -140,19 +144,27 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiproc
     int oct = 1;
     while (oct * 8 / l->limbs < rows && oct * 8 / l->limbs < FEW_ROWS) oct *= 2;
     const int sub = 64 / l->a_group, per_tile = oct * 8 / l->limbs, values = EK_PANEL * per_tile;
-    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q;
-    const int unit_values = sub * values * 4, most = FEW_VALUES / unit_values / 16 * 16;
-    ek_cuda_product p = {.pass = most < 16 ? 16 : most};
-    const int held = p.pass < l->units ? p.pass : l->units;
+    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = (rows + per_tile - 1) / per_tile;
+    const size_t unit_values = (size_t)(sub * values) * 4, leaf_bytes = (size_t)(leaves * values) * 4;
     const size_t stage = (size_t)l->bits * 128 + (size_t)sub * 64 * scale_size(l) + (size_t)oct * 512;
-    const size_t shared = FEW_WARPS * FEW_STAGES * stage + (size_t)held * (size_t)unit_values +
-                          (size_t)leaves * (size_t)values * 4;
-    int resident = (int)(230000 / (shared + 1024));
-    const int limit = l->a_group == 32 || oct > 1 ? 2 : 3;
-    resident = resident < 1 ? 1 : resident > limit ? limit : resident;
+    /* warps that a multiprocessor has registers for, and a block's share: more where there are few panels */
+    const int most = l->a_group == 32 || oct > 1 ? 16 : 24;
+    int warps = FEW_WARPS;
+    while (warps < most && l->units > warps && l->n_panels * tiles * (warps + 8) <= multiprocessors * most &&
+           (size_t)((warps + 8) * FEW_STAGES) * stage + leaf_bytes + 16 * unit_values < (size_t)MEMORY)
+        warps += 8;
+    /* the longest pass with which as many blocks fit as there are registers for, else one of 16 units */
+    const size_t ring = (size_t)(warps * FEW_STAGES) * stage, room = (size_t)(MEMORY / (most / warps) - 1024);
+    ek_cuda_product p = {.pass = 96};
+    while (p.pass > 16 && ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values > room)
+        p.pass -= 16;
+    const size_t shared = ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values;
+    int resident = (int)((size_t)MEMORY / (shared + 1024));
+    if (resident > most / warps) resident = most / warps;
+    if (resident < 1) resident = 1;
     p.grid = (ek_cuda_grid){.x = even(l->n_panels, multiprocessors * resident),
-                            .y = (unsigned)((rows + per_tile - 1) / per_tile),
-                            .threads = FEW_WARPS * 32,
+                            .y = (unsigned)tiles,
+                            .threads = (unsigned)warps * 32,
                             .shared = shared,
                             .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product_q%d_l%d_a%d_o%d", l->bits, l->limbs, l->a_group, oct);

@@ -90,6 +90,18 @@ __device__ __forceinline__ float gelu_(float x)
     return 0.5f * x * (1.0f + tanh_(0.7978845608f * t));
 }
 
+// ln(2^k (1 + f))
+__device__ __forceinline__ float ln_tail(float k, float f)
+{
+    float t = __fdiv_rn(f, 2.0f + f), z = t * t, h = 0.5f * f * f;
+    float q = 0.233304672163f;
+    q = fma_(q, z, 0.285508208160f);
+    q = fma_(q, z, 0.400001218398f);
+    q = fma_(q, z, 0.666666665545f);
+    float tail = fma_(k, LN2_LO, t * fma_(q, z, h));
+    return fma_(k, LN2_HI, f - (h - tail));
+}
+
 __device__ __forceinline__ float ln_(float x)
 {
     if (!(x > 0)) return x == 0 ? bits(0xff800000u) : bits(0x7fc00000u);
@@ -99,13 +111,19 @@ __device__ __forceinline__ float ln_(float x)
     u32 u = __float_as_uint(x);
     k += (int)(u - 0x3f3504f3u) >> 23;
     float f = bits(((u - 0x3f3504f3u) & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-    float t = __fdiv_rn(f, 2.0f + f), z = t * t, h = 0.5f * f * f, kf = (float)k;
-    float q = 0.233304672163f;
-    q = fma_(q, z, 0.285508208160f);
-    q = fma_(q, z, 0.400001218398f);
-    q = fma_(q, z, 0.666666665545f);
-    float tail = fma_(kf, LN2_LO, t * fma_(q, z, h));
-    return fma_(kf, LN2_HI, f - (h - tail));
+    return ln_tail((float)k, f);
+}
+
+// n + 1/2 rounded once
+__device__ __forceinline__ float plus_half(u32 n)
+{
+    return fma_((float)(int)(n >> 16), 65536.0f, (float)(int)(n & 0xffff) + 0.5f);
+}
+
+__device__ __forceinline__ float standard_gumbel(u32 n)
+{
+    float e = n < 1u << 30 ? -ln_tail(0, plus_half(n) * -0x1p-32f) : -ln_(plus_half(~n) * 0x1p-32f);
+    return -ln_(e);
 }
 
 // --- an order of floats by unsigned integers: larger is larger, -0 = +0, NaN not allowed; above 0 for
@@ -166,9 +184,8 @@ __device__ __forceinline__ float gumbel(u64 seed, int pos, int purpose, u32 toke
         c0 = n0, c1 = (u32)p1, c2 = n2, c3 = (u32)p0;
         k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
     }
-    u32 lane = token % 4, x = lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3;
-    float u = ((float)(x >> 9) + 0.5f) * 0x1p-23f;
-    return -ln_(-ln_(u));
+    u32 lane = token % 4;
+    return standard_gumbel(lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3);
 }
 
 // --- launches that may start before the one in front has ended

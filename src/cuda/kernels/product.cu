@@ -42,22 +42,22 @@ extern "C" __global__ void __launch_bounds__(256) ek_quantize(const __grid_const
     }
 }
 
-// Few rows. A block of 8 warps takes panels one after the other, its warps units w, w + 8, ... of each. Every
+// Few rows. A block takes panels one after the other, warp w of n units w, w + n, ... of each. Every
 // lane copies what it alone will read into a ring of its own, ahead over the panels' edges, so that nothing
 // but its own wait is needed. Group values t go to shared memory; the block then walks them, a thread a leaf
 // of an output: chains are ascending whatever the warps did. OCT columns of 8.
-constexpr int WARPS = 8, STAGES = 4;
+constexpr int STAGES = 4;
 
 template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void few(const ek_cuda_linear_args &a)
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = 8 / LIMBS, ROWS = OCT * PER, VALUES = 16 * ROWS;
     extern __shared__ __align__(16) uint8_t base[];
-    const int tid = threadIdx.x, lane = tid % 32, w = tid / 32, g = lane / 4, t = lane % 4;
+    const int tid = threadIdx.x, lane = tid % 32, w = tid / 32, warps = blockDim.x / 32, g = lane / 4, t = lane % 4;
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a);
-    const int leaves = (units + 15) / 16, row0 = blockIdx.y * ROWS, groups = k / a.group;
+    const int leaves = (units + 15) / 16, row0 = blockIdx.y * ROWS, rows = min(ROWS, a.rows - row0), groups = k >> a.group_shift;
     const int stage = CODE + SUB * 32 * sb + OCT * 512;
     uint8_t *ring = base + w * STAGES * stage;
-    float *value = (float *)(base + WARPS * STAGES * stage), *leaf = value + min(units, a.pass) * SUB * VALUES;
+    float *value = (float *)(base + warps * STAGES * stage), *leaf = value + min(units, a.pass) * SUB * VALUES;
     const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
     const float2 *act[OCT][LIMBS == 1 ? 2 : 1];
 #pragma unroll
@@ -79,7 +79,7 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
         if (BITS == 8) copy_async<16>(to + 512 + lane * 16, from + 512);
 #pragma unroll
         for (int s = 0; s < SUB; s++) {
-            int at = min((fetch_unit * 64 + s * 32) / a.group, groups - 1);
+            int at = min((fetch_unit * 64 + s * 32) >> a.group_shift, groups - 1);
             copy_scales(to + CODE + (s * 32 + lane) * sb, (const uint8_t *)a.scales + (((int64_t)fetch_panel * groups + at) * 8 + g) * sb, sb);
         }
     };
@@ -88,7 +88,7 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
 #pragma unroll
         for (int o = 0; o < OCT; o++) {
             if (!rec[o]) continue;
-            if (A == 64) copy_async<16>(to + o * 512, rec[o] + unit * 64 + t * 16);
+            if (A == 64) copy_shared16(to + o * 512, rec[o] + unit * 64 + t * 16);
             else {
                 copy_async<8>(to + o * 512, rec[o] + unit * 64 + t * 8);
                 copy_async<8>(to + o * 512 + 8, rec[o] + unit * 64 + 32 + t * 8);
@@ -96,7 +96,7 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
         }
     };
     auto next = [&]() {
-        fetch_unit += WARPS;
+        fetch_unit += warps;
         if (fetch_unit >= units) fetch_unit = w, fetch_panel += gridDim.x;
     };
     let_next_start();
@@ -120,7 +120,7 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
     for (int p = blockIdx.x; p < panels; p += gridDim.x) {
         for (int u0 = 0; u0 < units; u0 += a.pass) {
             const int u1 = min(units, u0 + a.pass);
-            for (int u = u0 + w; u < u1; u += WARPS) {
+            for (int u = u0 + w; u < u1; u += warps) {
                 if (fetch_panel < panels) {
                     fetch_weights(filled), fetch_acts(filled, fetch_unit);
                     next();
@@ -163,9 +163,9 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
             }
             __syncthreads();
             const int some = (u1 - u0 + 15) / 16;
-            for (int i = tid; i < some * VALUES; i += WARPS * 32) {
-                int l = i / VALUES, v = i % VALUES, r = row0 + v / (16 * PER) * PER + v % PER;
-                if (r >= a.rows) continue;
+            for (int i = tid; i < some * 16 * rows; i += blockDim.x) {
+                int l = i / (16 * rows), r = i / 16 % rows, v = (r / PER * 16 + i % 16) * PER + r % PER;
+                r += row0;
                 const float2 *sx = (const float2 *)((const uint8_t *)a.x.q + r * a.x.ldq + a.x.groups[LIMBS - 1]) + (u0 + l * 16) * SUB;
                 int n = min(16 * SUB, k / A - (u0 + l * 16) * SUB);
                 const float *in = value + l * 16 * SUB * VALUES + v;
@@ -179,9 +179,9 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
             }
             __syncthreads();
         }
-        for (int v = tid; v < VALUES; v += WARPS * 32) {
-            int out = p * 16 + v / PER % 16, r = row0 + v / (16 * PER) * PER + v % PER;
-            if (out < a.n && r < a.rows) ((float *)a.y)[r * a.ldy + out] = tree_sum([&](int i) { return leaf[i * VALUES + v]; }, leaves);
+        for (int i = tid; i < 16 * rows; i += blockDim.x) {
+            int out = p * 16 + i % 16, r = i / 16, v = (r / PER * 16 + i % 16) * PER + r % PER;
+            if (out < a.n) ((float *)a.y)[(row0 + r) * a.ldy + out] = tree_sum([&](int j) { return leaf[j * VALUES + v]; }, leaves);
         }
         // leaves are written again only behind the next panel's first barrier
     }
@@ -189,7 +189,7 @@ template <int BITS, int LIMBS, int A, int OCT> __device__ __forceinline__ void f
 }
 
 #define FEW(BITS, LIMBS, A, OCT)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(256, A == 32 || OCT > 1 ? 2 : 3)                                               \
+    extern "C" __global__ void __launch_bounds__(A == 32 || OCT > 1 ? 512 : 768, 1)                                               \
         ek_product_q##BITS##_l##LIMBS##_a##A##_o##OCT(const __grid_constant__ ek_cuda_linear_args a)                  \
     {                                                                                                                 \
         few<BITS, LIMBS, A, OCT>(a);                                                                                  \

@@ -25,6 +25,12 @@ template <int N> __device__ __forceinline__ void copy_async(void *to, const void
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_at(to)), "l"(from), "n"(N) : "memory");
 }
 
+// for what other warps of the multiprocessor read too: through its cache
+__device__ __forceinline__ void copy_shared16(void *to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
+}
+
 __device__ __forceinline__ void copy_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -11,8 +11,8 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, SUMS = 2 * 4 * 2 * PER;
     extern __shared__ __align__(16) uint8_t base[];
-    const int tid = threadIdx.x, lane = tid % 32, w = tid / 32, g = lane / 4, t = lane % 4, wp = w % 4 * 2, wo = w / 4 * 4;
-    const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a), groups = k / a.group;
+    const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4, wp = w % 4 * 2, wo = w / 4 * 4;
+    const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a), groups = k >> a.group_shift;
     const int acts_at = PANELS * CODE, sx_at = acts_at + COLUMNS * 64, scales_at = sx_at + SUB * ROWS * 8;
     const int stage = scales_at + SUB * PANELS * 8 * sb;
     const int row_tiles = (a.rows + ROWS - 1) / ROWS, tiles = row_tiles * ((panels + PANELS - 1) / PANELS);
@@ -21,6 +21,8 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
     for (int job = blockIdx.x; job < tiles; job += gridDim.x) {
         const int p0 = job / row_tiles * PANELS, row0 = job % row_tiles * ROWS;
         auto fetch = [&](int u, int slot) {
+            int tid; // read again, or a dozen values of it stay in registers
+            asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
             uint8_t *to = base + slot * stage;
 #pragma unroll
             for (int i = 0; i < BITS / 4; i++) {
@@ -38,7 +40,7 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
                 copy_async<8>(to + sx_at + tid * 8, (const uint8_t *)a.x.q + r * a.x.ldq + a.x.groups[LIMBS - 1] + at * 8);
             }
             if (tid >= 128 && tid < 128 + SUB * PANELS * 8) {
-                int i = tid - 128, s = i / (PANELS * 8), p = min(p0 + i / 8 % PANELS, panels - 1), at = min((u * 64 + s * 32) / a.group, groups - 1);
+                int i = tid - 128, s = i / (PANELS * 8), p = min(p0 + i / 8 % PANELS, panels - 1), at = min((u * 64 + s * 32) >> a.group_shift, groups - 1);
                 copy_scales(to + scales_at + i * sb, (const uint8_t *)a.scales + (((int64_t)p * groups + at) * 8 + i % 8) * sb, sb);
             }
         };
@@ -73,31 +75,27 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
             if (++filled == STAGES) filled = 0;
             const uint8_t *at = base + slot * stage;
             if (++slot == STAGES) slot = 0;
-            u32 code[2][8];
-#pragma unroll
-            for (int p = 0; p < 2; p++) read_codes<BITS>(at + (wp + p) * CODE + lane * 16, code[p]);
 #pragma unroll
             for (int s = 0; s < SUB; s++) {
                 if (SUB == 2 && (u * 2 + s) * 32 >= k) break;
-                float scale[2][2], bias[2][2];
 #pragma unroll
-                for (int p = 0; p < 2; p++) read_scales(a, at + scales_at + ((s * PANELS + wp + p) * 8 + g) * sb, scale[p], bias[p]);
+                for (int p = 0; p < 2; p++) {
+                    u32 code[8];
+                    float scale[2], bias[2];
+                    read_codes<BITS>(at + (wp + p) * CODE + lane * 16, code);
+                    read_scales(a, at + scales_at + ((s * PANELS + wp + p) * 8 + g) * sb, scale, bias);
 #pragma unroll
-                for (int o = 0; o < 4; o++) {
-                    const uint4 b = *(const uint4 *)(at + acts_at + (wo + o) * 512 + lane * 16);
-                    const float2 *x = (const float2 *)(at + sx_at) + s * ROWS + ((wo + o) * 4 + t) * PER;
-                    float sx[PER], sum_x[PER];
-#pragma unroll
-                    for (int c = 0; c < PER; c++) sx[c] = x[c].x, sum_x[c] = x[c].y;
-#pragma unroll
-                    for (int p = 0; p < 2; p++) {
+                    for (int o = 0; o < 4; o++) {
+                        const float2 *x = (const float2 *)(at + sx_at) + s * ROWS + ((wo + o) * 4 + t) * PER;
                         group_product<BITS, LIMBS, A> r;
-                        r.run(code[p], b, s);
+                        r.run(code, *(const uint4 *)(at + acts_at + (wo + o) * 512 + lane * 16), s);
 #pragma unroll
-                        for (int h = 0; h < 2; h++)
+                        for (int c = 0; c < PER; c++) {
+                            const float2 sx = x[c];
 #pragma unroll
-                            for (int c = 0; c < PER; c++)
-                                sum[p][o][h][c] = fma_(group_value(scale[p][h], bias[p][h], r.i[h][c], sum_x[c], a.biased), sx[c], sum[p][o][h][c]);
+                            for (int h = 0; h < 2; h++)
+                                sum[p][o][h][c] = fma_(group_value(scale[h], bias[h], r.i[h][c], sx.y, a.biased), sx.x, sum[p][o][h][c]);
+                        }
                     }
                 }
             }

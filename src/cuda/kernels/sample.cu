@@ -13,7 +13,7 @@ using namespace ek;
 
 constexpr int THREADS = 256, CHOOSERS = 1024;
 constexpr int BLOCK = 64, MAX_BLOCKS = 5120, MAX_KEYS = 2048;
-constexpr float LEAST_TEMPERATURE = 1e-5f, MOST_GUMBEL = 16.7f;
+constexpr float LEAST_TEMPERATURE = 1e-5f, MOST_GUMBEL = 22.875f; // EK_MAX_GUMBEL
 
 __device__ __forceinline__ bool greedy(const ek_cuda_sample &o)
 {
