@@ -187,8 +187,17 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
+/* Whether tiles of 128 outputs win: measured on an H100 (docs/CUDA.md). A tile takes as long with empty columns,
+ * and there must be tiles for half the device. */
+static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    const int columns = rows * l->limbs, tiles = (columns + 63) / 64 * ((l->n_panels + 7) / 8);
+    return (columns > 16 && tiles * 2 >= multiprocessors) || columns > 64;
+}
+
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
-    return rows <= 2 * FEW_ROWS ? plan_few(l, rows, multiprocessors) : plan_tile(l, rows, multiprocessors);
+    return wants_tiles(l, rows, multiprocessors) ? plan_tile(l, rows, multiprocessors)
+                                                 : plan_few(l, rows, multiprocessors);
 }

@@ -25,18 +25,18 @@ template <int F, int ROWS> __device__ __forceinline__ void product(const ek_cuda
     const uint8_t *panel = (const uint8_t *)a.codes + blockIdx.x * panel_bytes;
     const float *x[ROWS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) x[r] = (const float *)a.f + min(row0 + r, a.rows - 1) * a.ldf + o;
+    for (int r = 0; r < ROWS; r++) x[r] = (const float *)a.f + min(row0 + r, a.rows - 1) * a.ldf;
     let_next_start();
     wait_for_previous();
     // 16 inputs at a time: lane o has their weights for output o, and the rows' element o, which all need
     for (int l0 = 0; l0 < leaves; l0 += blockDim.x / 16) {
         const int l = l0 + tid / 16, end = l < leaves ? min(k, (l + 1) * BLOCK) : 0;
         float sum[ROWS] = {}, w[16], v[ROWS], next_w[16], next_v[ROWS];
-        auto load = [&](int i) {
+        auto load = [&](int i) { // never under a condition, which would wait for each; past the end unused
 #pragma unroll
-            for (int j = 0; j < 16; j++) next_w[j] = i + j < end ? weight<F>(panel, (int64_t)(i + j) * 16 + o) : 0;
+            for (int j = 0; j < 16; j++) next_w[j] = weight<F>(panel, (int64_t)min(i + j, k - 1) * 16 + o);
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) next_v[r] = i + o < end ? x[r][i] : 0;
+            for (int r = 0; r < ROWS; r++) next_v[r] = x[r][min(i + o, k - 1)];
         };
         load(l * BLOCK);
 #pragma unroll 1
