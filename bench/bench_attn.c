@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/peak.h"

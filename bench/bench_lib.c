@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/peak.h"

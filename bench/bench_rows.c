@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"

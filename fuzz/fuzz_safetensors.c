@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "tensor/checkpoint.h"
 
 typedef struct tiling {

@@ -1,5 +1,5 @@
 /* Memory. Small pieces never fail: a program that cannot get a few kilobytes prints one line and aborts.
- * Large blocks (weights, pages, scratch) can be refused, and the caller says what it wanted. */
+ * Large blocks (weights, pages, scratch) can be refused; the caller reports how much it wanted. */
 #ifndef EK_BASE_ALLOC_H
 #define EK_BASE_ALLOC_H
 

@@ -6,8 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/alloc.h"
-
 typedef struct ek_buf {
     char *data; /* data[len] is '\0' once anything was appended; NULL when empty */
     size_t len, cap;

@@ -6,18 +6,15 @@
 
 static _Thread_local char text[1024];
 
-static const struct {
-    const char *name, *text;
-    int http;
-} table[] = {
-#define ERR(name, http, text) {#name, text, http},
+static const int http_status[] = {
+#define ERR(name, http) http,
 #include "base/err.def"
 #undef ERR
 };
 
 /* Names from files, arguments and requests are part of sentences; none may break the line or
  * speak to a terminal. */
-static void keep_line(void)
+static void make_one_line(void)
 {
     for (char *s = text; *s; s++)
         if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
@@ -29,7 +26,7 @@ ek_err ek_fail(ek_err code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    keep_line();
+    make_one_line();
     return code;
 }
 
@@ -43,7 +40,7 @@ ek_err ek_fail_in(ek_err code, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof text)
         snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), was);
-    keep_line();
+    make_one_line();
     return code;
 }
 
@@ -52,14 +49,9 @@ const char *ek_err_text(void)
     return text;
 }
 
-const char *ek_err_name(ek_err code)
-{
-    return (unsigned)code < EK_ERR_COUNT ? table[code].name : "?";
-}
-
 int ek_err_http(ek_err code)
 {
-    return (unsigned)code < EK_ERR_COUNT ? table[code].http : 500;
+    return (unsigned)code < EK_ERR_COUNT ? http_status[code] : 500;
 }
 
 void ek_assert_failed(const char *cond, const char *file, int line)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef enum ek_err {
-#define ERR(name, http, text) EK_##name,
+#define ERR(name, http) EK_##name,
 #include "base/err.def"
 #undef ERR
     EK_ERR_COUNT
@@ -24,8 +24,7 @@ __attribute__((format(printf, 2, 3))) ek_err ek_fail_in(ek_err code, const char 
 
 /* The sentence of the last failure of this thread; never NULL. Valid until the next one. */
 const char *ek_err_text(void);
-const char *ek_err_name(ek_err code); /* "EPARSE" */
-int ek_err_http(ek_err code);         /* 400 */
+int ek_err_http(ek_err code); /* 400 */
 
 #define EK_TRY(expr)                          \
     do {                                      \

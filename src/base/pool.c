@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 /* Workers spin this many times before they sleep: ops inside a step follow each other
  * within microseconds, a wake-up through the kernel costs tens of them. */
@@ -50,7 +50,7 @@ static inline void relax(void)
  * Both ends lie in one word: who takes a task holds the round open with it. A worker that the system
  * has put aside and that holds no task is never waited for; a late one finds none, or one of the
  * next round, which is as good. */
-static int take_task(share *s, bool back)
+static int pop_task(share *s, bool back)
 {
     uint64_t now = atomic_load_explicit(&s->range, memory_order_acquire), then;
     uint32_t begin, end;
@@ -67,7 +67,7 @@ static void run_tasks(ek_pool *p, int number)
     unsigned finished = atomic_load_explicit(&p->share[number].finished, memory_order_relaxed);
     for (int i = 0; i < p->n_threads; i++) {
         int whose = (number + i) % p->n_threads;
-        for (int t; (t = take_task(&p->share[whose], i > 0)) >= 0;) {
+        for (int t; (t = pop_task(&p->share[whose], i > 0)) >= 0;) {
             p->fn(p->arg, t, number);
             finished++;
             atomic_store_explicit(&p->share[number].finished, finished, memory_order_release);
@@ -75,15 +75,15 @@ static void run_tasks(ek_pool *p, int number)
     }
 }
 
-static void wait_round(ek_pool *p, unsigned seen)
+static void wait_round(ek_pool *p, unsigned last)
 {
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&p->round, memory_order_acquire) != seen) return;
+        if (atomic_load_explicit(&p->round, memory_order_acquire) != last) return;
         relax();
     }
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->asleep, 1);
-    while (atomic_load(&p->round) == seen) pthread_cond_wait(&p->wake, &p->lock);
+    while (atomic_load(&p->round) == last) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->asleep, 1);
     pthread_mutex_unlock(&p->lock);
 }
@@ -92,9 +92,9 @@ static void *work(void *arg)
 {
     struct worker *w = arg;
     ek_pool *p = w->pool;
-    for (unsigned seen = 0;;) {
-        wait_round(p, seen);
-        seen = atomic_load(&p->round);
+    for (unsigned last = 0;;) {
+        wait_round(p, last);
+        last = atomic_load(&p->round);
         if (atomic_load(&p->quit)) return NULL;
         run_tasks(p, w->number);
     }

@@ -1,12 +1,12 @@
 /* The page table of one sequence: which page holds which positions.
  *
- * A table has the positions [0, n) and may write only behind them: extend takes what the next rows
- * need. Entry i of a kind holds positions [64 i, 64 i + 64). Held are the entries [first, end) of a
- * kind; the others are EK_NO_PAGE. Full layers: first stays 0. Sliding layers: an entry is given back
- * once no future row can see any of its positions (trim).
+ * A table has the positions [0, n) and may write only behind them: extend acquires the pages of
+ * the next rows. Entry i of a kind holds positions [64 i, 64 i + 64). Held are the entries [first, end) of a
+ * kind; the others are EK_NO_PAGE. Full layers: first stays 0. Sliding layers: an entry is released
+ * once none of its positions is visible to a future row (trim).
  *
  * Tables share pages (adopt). A page is written only by its one holder, at or behind the holder's end:
- * extend takes a copy of a page that it would have to write and that others hold too.
+ * extend copies a page that it would have to write and that others hold too.
  * Engine thread only; init and fini of a table that holds nothing may run anywhere. */
 #ifndef EK_CACHE_PAGE_TABLE_H
 #define EK_CACHE_PAGE_TABLE_H
@@ -18,38 +18,38 @@
 typedef struct ek_page_table {
     int32_t *page[EK_KIND_COUNT];
     int first[EK_KIND_COUNT], end[EK_KIND_COUNT];
-    int n;                   /* positions [0, n) are written, or being written by the step that runs */
-    int pin;                 /* trim keeps what a row at this position sees; INT_MAX: nothing is pinned */
+    int n;                   /* positions [0, n) are written, or being written by the running step */
+    int pin;                 /* trim keeps what is visible to a row at this position; INT_MAX: nothing is pinned */
     int cap;                 /* entries of each array */
-    int window;              /* W: a row at p sees [p - W + 1, p] in sliding layers */
+    int window;              /* W: [p - W + 1, p] is visible to a row at p in sliding layers */
     bool has[EK_KIND_COUNT]; /* false: no layer of that kind owns keys */
 } ek_page_table;
 
-/* An empty table for positions below max_tokens; takes the memory of its arrays. */
+/* An empty table for positions below max_tokens; allocates its arrays. */
 void ek_page_table_init(ek_page_table *t, const ek_kv_layout *layout, int max_tokens);
 void ek_page_table_fini(ek_page_table *t); /* must hold nothing */
 
-/* Pages of a kind that extend by n rows would take. */
+/* Pages of a kind that extend by n rows would acquire. */
 int ek_page_table_missing(const ek_page_table *t, const ek_pages *p, ek_layer_kind kind, int n);
-/* By how many rows, 0..n, the table can be extended with the unused pages. */
+/* The largest number of rows, 0..n, by which the unused pages can extend the table. */
 int ek_page_table_room(const ek_page_table *t, const ek_pages *p, int n);
 
-/* Makes room for rows at [t->n, t->n + n), which may then be written, and counts them as there.
+/* Makes room for rows at [t->n, t->n + n), which may then be written; t->n grows by n.
  * All or none over both kinds: EBUSY changes nothing. */
 ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
 
-/* Forgets the positions from n on, n <= t->n, and gives back the pages that hold nothing else: drafted
- * tokens that were refused. What row n sees in sliding layers must still be held, so truncate first and
- * trim then. */
+/* Drops the positions from n on, n <= t->n, and releases the pages that hold nothing else: drafted
+ * tokens that were refused. What is visible to row n in sliding layers must still be held, so truncate
+ * before trim. */
 void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n);
 
-/* Gives back the sliding pages that no row at t->n or behind can see: entry i goes when its last
- * position 64 i + 63 is below t->n - W + 1. Not those that the pin keeps. */
+/* Releases the sliding pages that are visible to no row at t->n or behind: entry i goes when its last
+ * position 64 i + 63 is below t->n - W + 1. Pages that the pin keeps stay. */
 void ek_page_table_trim(ek_page_table *t, ek_pages *p);
 
-/* Trim keeps every sliding page that a row at `pos` sees, until the next call; INT_MAX ends it. For a
- * position that a step will pass and that is to be adopted behind it: a chunk that ends farther on would
- * trim what its prefix needs. Must still be held. */
+/* Trim keeps every sliding page that is visible to a row at `pos`, until the next call; INT_MAX removes the
+ * pin. For a prefix that is to be adopted after the chunk that passes its end: without the pin, trim would
+ * release pages that the prefix needs. They must still be held. */
 void ek_page_table_pin(ek_page_table *t, int pos);
 
 /* Whether t holds all that a sequence beginning with t's first n positions needs. */
@@ -59,7 +59,7 @@ bool ek_page_table_holds(const ek_page_table *t, int n);
  * EBUSY without a page for the copy changes nothing. */
 ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *from, int n);
 
-/* Gives back everything: the request is finished, or starts over. */
+/* Releases every page: the request is finished, or starts over. */
 void ek_page_table_clear(ek_page_table *t, ek_pages *p);
 
 /* The largest number of pages of a kind that one request holds while rows at ascending positions below

@@ -43,7 +43,7 @@ void ek_pages_close(ek_pages *p)
     free(p);
 }
 
-static void tell(const ek_pages *p, ek_layer_kind kind, int32_t page)
+static void report(const ek_pages *p, ek_layer_kind kind, int32_t page)
 {
     if (p->memory.changed_hands) p->memory.changed_hands(p->memory.arg, kind, page);
 }
@@ -57,7 +57,7 @@ ek_err ek_pages_acquire(ek_pages *p, ek_layer_kind kind, int n, int32_t *out)
         int32_t page = pool->unused[--pool->n_unused];
         EK_ASSERT(pool->refs[page] == 0);
         pool->refs[page] = 1;
-        tell(p, kind, page);
+        report(p, kind, page);
         out[i] = page;
     }
     return EK_OK;
@@ -79,7 +79,7 @@ void ek_pages_retain(ek_pages *p, ek_layer_kind kind, int32_t page)
 void ek_pages_release(ek_pages *p, ek_layer_kind kind, int32_t page)
 {
     if (--*refs_of(p, kind, page) > 0) return;
-    tell(p, kind, page);
+    report(p, kind, page);
     p->pool[kind].unused[p->pool[kind].n_unused++] = page;
 }
 
@@ -98,9 +98,4 @@ int ek_pages_refs(const ek_pages *p, ek_layer_kind kind, int32_t page)
 int ek_pages_unused(const ek_pages *p, ek_layer_kind kind)
 {
     return p->pool[kind].n_unused;
-}
-
-int ek_pages_total(const ek_pages *p, ek_layer_kind kind)
-{
-    return p->pool[kind].n;
 }

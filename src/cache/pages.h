@@ -5,8 +5,8 @@
  * page table that reads it holds one reference. It is written only by its one holder, at or behind the
  * holder's end (page_table.h); what several hold is never written, which is what makes sharing safe.
  *
- * acquire and release take no memory. What a page holds when it is acquired is left over from its last
- * holder and must never matter. Engine thread only. */
+ * acquire and release allocate nothing. A page that is acquired holds what its last holder left; that
+ * must never matter. Engine thread only. */
 #ifndef EK_CACHE_PAGES_H
 #define EK_CACHE_PAGES_H
 
@@ -14,12 +14,12 @@
 
 typedef struct ek_pages ek_pages;
 
-/* What the owner of the memory does; a NULL function is not called. */
+/* Callbacks into the owner of the memory; a NULL function is not called. */
 typedef struct ek_page_memory {
     void *arg;
     /* to = from, all 64 positions; both are pages of this kind, held by the caller's table */
     void (*copy)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
-    /* For tests, which fill pages with NaN: a page was acquired, or its last holder gave it up. */
+    /* For tests, which fill pages with NaN: a page was acquired, or its last holder released it. */
     void (*changed_hands)(void *arg, ek_layer_kind kind, int32_t page);
 } ek_page_memory;
 
@@ -31,12 +31,11 @@ void ek_pages_close(ek_pages *p); /* every page must have been released */
 ek_err ek_pages_acquire(ek_pages *p, ek_layer_kind kind, int n, int32_t *out);
 /* One more holder for a page that is held already. */
 void ek_pages_retain(ek_pages *p, ek_layer_kind kind, int32_t page);
-/* Gives up one hold; a page without holders returns to its pool. */
+/* Removes one holder; a page without holders returns to its pool. */
 void ek_pages_release(ek_pages *p, ek_layer_kind kind, int32_t page);
 void ek_pages_copy(ek_pages *p, ek_layer_kind kind, int32_t from, int32_t to);
 
 int ek_pages_refs(const ek_pages *p, ek_layer_kind kind, int32_t page); /* holders; 0: unused */
-int ek_pages_unused(const ek_pages *p, ek_layer_kind kind);             /* that acquire can still give */
-int ek_pages_total(const ek_pages *p, ek_layer_kind kind);
+int ek_pages_unused(const ek_pages *p, ek_layer_kind kind);             /* that acquire can still return */
 
 #endif

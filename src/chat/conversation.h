@@ -1,5 +1,5 @@
-/* A conversation in no API's words: who said what, in order. A dialect of the server and `run` write
- * it, the prompt is made of it. Everything in it is owned by it. Zero-initialise.
+/* A conversation, independent of any API: messages by role, each a list of blocks. Dialects of the server
+ * and `run` build it, a prompt is rendered from it. It owns its contents. Zero-initialise.
  *
  * No locks: one thread writes; several may read while nobody writes. */
 #ifndef EK_CHAT_CONVERSATION_H
@@ -20,7 +20,7 @@ typedef enum ek_block_kind {
     EK_BLOCK_CALL,   /* of a tool */
     EK_BLOCK_RESULT, /* of a tool, in the message that called it, as a JSON value; results as text are
                         messages of EK_ROLE_TOOL */
-    EK_BLOCK_MEDIA   /* its place; the bytes will follow with the towers that read them */
+    EK_BLOCK_MEDIA   /* a placeholder */
 } ek_block_kind;
 
 typedef struct ek_block {
@@ -36,7 +36,7 @@ typedef struct ek_message {
     bool parts;           /* the content was a list of parts: the template writes a list otherwise
                              than one text (each part is stripped by itself) */
     ek_buf call_id, name; /* TOOL: the call it answers and the function, as far as known */
-    ek_block *blocks;     /* in the order in which they were said */
+    ek_block *blocks;     /* in order */
     int n_blocks, cap_blocks;
 } ek_message;
 
@@ -54,7 +54,7 @@ void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t
 /* Appends the assistant's message that an answer is: reasoning, text, calls. The id of call i is
  * ek_call_id("call_", request, i). */
 void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request);
-/* Forgets every message from index n_messages on. */
+/* Removes every message from index n_messages on. */
 void ek_conversation_cut(ek_conversation *c, int n_messages);
 void ek_conversation_fini(ek_conversation *c);
 

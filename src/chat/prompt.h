@@ -5,7 +5,7 @@
 #include "chat/conversation.h"
 #include "text/tokenizer.h"
 
-/* What of a model the text of a turn depends on. Immutable after open: share it between threads. */
+/* The parts of a model that turn text into tokens and back. Immutable after open: share it between threads. */
 typedef struct ek_chat_model {
     ek_tokenizer *tokenizer;
     ek_marks marks;
@@ -32,11 +32,11 @@ typedef struct ek_prompt_opts {
 /* The tokens a turn continues. Zero-initialise; ek_turn_prompt_fini when done. */
 typedef struct ek_turn_prompt {
     ek_ids ids;
-    bool thinking; /* was thinking on? */
+    bool thinking; /* whether thinking was on */
 } ek_turn_prompt;
 
-/* The whole way from c to out, on any thread: the result depends on the arguments alone, and nothing
- * that was made on the way is left. tools: NULL, or a list of declarations as in the chat template
+/* The whole way from c to out, on any thread: the result depends on the arguments alone;
+ * intermediate values are freed. tools: NULL, or a list of declarations as in the chat template
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
  * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG with the numbers. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,

@@ -1,4 +1,4 @@
-/* A conversation as the values that the model's chat template works on. Inside src/chat. */
+/* From a conversation to the JSON values that the model's chat template reads. Inside src/chat. */
 #ifndef EK_CHAT_TEMPLATE_H
 #define EK_CHAT_TEMPLATE_H
 

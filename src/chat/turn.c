@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/rng.h"
 
 struct ek_turn {
@@ -174,16 +175,16 @@ void ek_turn_abandon(ek_turn *t)
 
 /* --- and back --- */
 
-static void take_token(ek_turn *t, const ek_turn_news *news)
+static void feed_token(ek_turn *t, const ek_turn_news *news)
 {
     t->result.n_tokens++;
     t->result.digest = news->digest;
     /* A stop token says only that it stops; the configuration may add some that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
-    t->result.n_reasoning += ek_reply_feed(t->reply, news->token) == EK_PART_REASONING;
+    t->result.n_reasoning += ek_reply_feed(t->reply, news->token) == EK_TOKEN_REASONING;
 }
 
-static void take_finish(ek_turn *t, ek_finish finish)
+static void set_end(ek_turn *t, ek_finish finish)
 {
     ek_turn_result *r = &t->result;
     bool stopped = finish == EK_FINISH_STOP || ek_reply_stopped(t->reply);
@@ -196,7 +197,7 @@ static void take_finish(ek_turn *t, ek_finish finish)
     else if (finish == EK_FINISH_CANCELLED) r->end = EK_END_CANCELLED;
 }
 
-void ek_turn_take(ek_turn *t, const ek_turn_news *news)
+void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
 {
     ek_turn_result *r = &t->result;
     if (news->finish != EK_FINISH_NONE) t->live = false;
@@ -209,7 +210,7 @@ void ek_turn_take(ek_turn *t, const ek_turn_news *news)
         r->error = ek_strdup(news->text);
         return;
     }
-    if (news->token >= 0) take_token(t, news);
-    take_finish(t, news->finish);
+    if (news->token >= 0) feed_token(t, news);
+    set_end(t, news->finish);
     if (r->end != EK_END_NONE) ek_turn_cancel(t);
 }

@@ -1,8 +1,8 @@
 /* One reply of the model: from a prompt's tokens through the engine to text, reasoning and tool calls,
  * its end and its digest. The server has one turn per choice, `run` one per answer.
  *
- * Two threads meet here. The engine's thread hears of each token and posts it as news (ek_turn_news); all
- * else belongs to the thread that owns the turn, which hands the news back with ek_turn_take. They may
+ * Two threads meet here. The engine's thread gets each token and posts it as news (ek_turn_news); all
+ * else belongs to the thread that owns the turn, which feeds the news to ek_turn_feed. They may
  * be the same thread. Between the two the owner has to keep the turn open while ek_turn_live. */
 #ifndef EK_CHAT_TURN_H
 #define EK_CHAT_TURN_H
@@ -15,7 +15,7 @@ typedef struct ek_turn ek_turn;
 
 typedef struct ek_turn_opts {
     const json_t *tools; /* borrowed until ek_turn_close; as in the prompt, or NULL */
-    bool tools_active;   /* calls are taken: tools are given and not switched off */
+    bool tools_active;   /* calls are parsed: tools are given and not switched off */
     bool one_call;       /* the turn ends after its first call */
     bool ignore_eos;
     bool digest;                   /* hash the logits of every token */
@@ -44,7 +44,7 @@ typedef struct ek_turn_result {
     int stop_string;  /* EK_END_STOP_STRING: its index */
     ek_err err;       /* EK_END_ERROR: why, */
     char *error;      /* and its sentence; NULL otherwise */
-    ek_answer answer; /* what the sink's events add up to */
+    ek_answer answer; /* the sum of the sink's events */
     int n_prompt, n_cached;
     int n_tokens;    /* of the reply, stop tokens included */
     int n_reasoning; /* of them */
@@ -53,14 +53,14 @@ typedef struct ek_turn_result {
 } ek_turn_result;
 
 /* sink gets content (only what is certain to be visible: stop strings are cut out), reasoning and calls
- * as they come, from ek_turn_take; m and the turn's tools are borrowed. EINVAL for stop strings beyond
+ * as they come, from ek_turn_feed; m and the turn's tools are borrowed. EINVAL for stop strings beyond
  * the limits of text/stop.h. */
 ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt *prompt, const ek_turn_opts *opts,
                     ek_reply_sink_fn *sink, void *arg);
 /* Not while ek_turn_live. NULL is fine. */
 void ek_turn_close(ek_turn *t);
 
-/* What the engine said about a turn: a token, an end, or both. */
+/* An event of the engine about a turn: a token, an end, or both. */
 typedef struct ek_turn_news {
     void *user;    /* as given to ek_turn_submit */
     int32_t token; /* -1: none */
@@ -78,15 +78,15 @@ typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
  * turn is then not live. */
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user);
-/* Will the engine still post news? */
+/* Whether the engine will still post news. */
 bool ek_turn_live(const ek_turn *t);
-/* Takes news, in the order in which they were posted. After the end of the turn they only say when it is
- * no longer live. A turn that ends before its request (a stop string, the first call was enough) cancels
+/* Processes news, in the order in which they were posted. After the end of the turn they only clear
+ * ek_turn_live. A turn that ends before its request (a stop string, the first call was enough) cancels
  * the request. */
-void ek_turn_take(ek_turn *t, const ek_turn_news *news);
+void ek_turn_feed(ek_turn *t, const ek_turn_news *news);
 /* Asks the engine to end it; the end comes as news, and what came until then is the answer. */
 void ek_turn_cancel(ek_turn *t);
-/* Ends it at once with EK_END_CANCELLED, unless it has ended: nobody wants the answer any more. */
+/* Ends it at once with EK_END_CANCELLED, unless it has ended: the client is gone. */
 void ek_turn_abandon(ek_turn *t);
 
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 
@@ -133,7 +133,7 @@ static void series_end(series *s, ek_bench_limit *limit, double *per_second, dou
     if (s->n) {
         *per_second = median(s->per_second, s->n);
         *per_limit = median(s->per_limit, s->n);
-        limit->seen = median(s->limit, s->n);
+        limit->median = median(s->limit, s->n);
     }
     free(s->per_second);
 }

@@ -1,4 +1,4 @@
-/* Measuring an engine: how fast it takes prompts and generates. */
+/* Speed of an engine: prompt tokens and generated tokens per second. */
 #ifndef EK_CLI_BENCH_H
 #define EK_CLI_BENCH_H
 
@@ -11,22 +11,22 @@ enum { EK_BENCH_SECONDS = 30 };
 /* A limit of the machine, measured before and after each repetition: the share is the median of what
  * repetitions reached of the mean of their two. */
 typedef struct ek_bench_limit {
-    double (*measure)(void *arg); /* a second */
+    double (*measure)(void *arg); /* per second */
     void *arg;
-    double seen; /* out: the median of all measurements */
+    double median; /* out: of all measurements */
 } ek_bench_limit;
 
 /* Both fill in *per_second and, as (tokens or steps) per unit of the limit, *per_limit.
  *
- * Tokens a second of one prompt of n tokens, from submit to its first reply token. */
+ * Tokens per second of one prompt of n tokens, from submit to its first reply token. */
 ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit);
 
-/* Steps a second of `batch` requests that all generate, with depth tokens before; each step
+/* Steps per second of `batch` requests that all generate, with depth tokens before; each step
  * makes one token of each. */
 ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
                          double *per_second, double *per_limit);
 
-/* Context that ek_bench_generate needs: while the last prompts are taken in, the first
+/* Context that ek_bench_generate needs: while the last prompts are processed, the first
  * requests already generate. */
 int ek_bench_context(int batch, int depth, int n_steps, int chunk);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/file.h"
@@ -105,7 +106,7 @@ static ek_err measure_row(report *r, machine *limits, result *x)
         EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
                                  &x->per_limit));
     else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit));
-    x->limit = limit.seen;
+    x->limit = limit.median;
     return EK_OK;
 }
 

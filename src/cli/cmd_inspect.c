@@ -154,7 +154,7 @@ static void print_json(const report *r)
     json_decref(all);
 }
 
-static ek_err look(report *r)
+static ek_err inspect(report *r)
 {
     const ek_cli *cli = r->cli;
     EK_TRY(ek_checkpoint_open(&r->files, cli->arg));
@@ -176,7 +176,7 @@ int ek_cmd_inspect(const ek_cli *cli)
 {
     static report r;
     r = (report){.cli = cli, .is_model = ek_is_dir(cli->arg)};
-    ek_err err = look(&r);
+    ek_err err = inspect(&r);
     if (!err && cli->json) print_json(&r);
     else if (!err && r.is_model) print_model(&r);
     else if (!err) print_tensors(&r);

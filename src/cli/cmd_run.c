@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "cli/dialogue.h"
 #include "text/json.h"
 

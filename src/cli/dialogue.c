@@ -98,7 +98,7 @@ static void print(void *arg, const ek_reply_event *e)
 static void on_news(void *arg, const ek_turn_news *news)
 {
     const printer *p = arg;
-    ek_turn_take(p->turn, news);
+    ek_turn_feed(p->turn, news);
 }
 
 static ek_err generate(ek_dialogue *d, printer *p, const ek_turn_prompt *prompt, const volatile int *stop)

@@ -1,4 +1,4 @@
-/* Standard input as the text commands take it: whole, or one JSON value a line. */
+/* Standard input of the text commands: whole, or one JSON value per line. */
 #ifndef EK_CLI_LINES_H
 #define EK_CLI_LINES_H
 

@@ -1,4 +1,5 @@
-/* What the options --model, --kv, --weights, --activations, --threads, --isa and --chunk mean, in one place. */
+/* Opens pool, model and engine from the options --model, --kv, --weights, --activations, --threads, --isa and
+ * --chunk. */
 #ifndef EK_CLI_OPEN_H
 #define EK_CLI_OPEN_H
 
@@ -8,8 +9,8 @@
 #include "text/tokenizer.h"
 
 /* --model, or the bundled model's folder, found from the program's own place: models/pocket of
- * the source tree or ../share/evenkeel/models/pocket of an installation. ENOTFOUND says where it was
- * looked for. dir is valid until the process ends. */
+ * the source tree or ../share/evenkeel/models/pocket of an installation. ENOTFOUND names the folders
+ * that were tried. dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
 
 /* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "cli/table.h"
 #include "ops/kv.h"
@@ -195,7 +196,7 @@ static const ek_option *find(const char *arg)
 }
 
 /* One option at argv[*i]; moves *i over its value. */
-static ek_err take_option(ek_cli *cli, int argc, char **argv, int *i)
+static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
 {
     const char *arg = argv[*i];
     const ek_option *o = find(arg);
@@ -216,7 +217,7 @@ static ek_err take_option(ek_cli *cli, int argc, char **argv, int *i)
     return err;
 }
 
-static ek_err take_command(ek_cli *cli, const char *name)
+static ek_err parse_command(ek_cli *cli, const char *name)
 {
     for (int c = 0; c < EK_CMD_COUNT; c++)
         if (!strcmp(name, ek_commands[c].name)) {
@@ -231,7 +232,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
     *cli = (ek_cli){.command = EK_CMD_help};
     if (argc < 2) return ek_fail(EK_EINVAL, "a command is needed; see `evenkeel --help`");
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return EK_OK;
-    EK_TRY(take_command(cli, !strcmp(argv[1], "--version") ? "version" : argv[1]));
+    EK_TRY(parse_command(cli, !strcmp(argv[1], "--version") ? "version" : argv[1]));
     for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             cli->help = true;
@@ -246,7 +247,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
         if (!only_args && !strcmp(argv[i], "--")) {
             only_args = true;
         } else if (!only_args && argv[i][0] == '-' && argv[i][1]) {
-            EK_TRY(take_option(cli, argc, argv, &i));
+            EK_TRY(parse_option(cli, argc, argv, &i));
         } else {
             if (n_args++ == cmd->max_args)
                 return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i],

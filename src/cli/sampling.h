@@ -1,5 +1,4 @@
-/* What the sampling options mean for a model: those not given come from its own
- * generation_config.json. */
+/* Sampling options for a model: those not given come from its generation_config.json. */
 #ifndef EK_CLI_SAMPLING_H
 #define EK_CLI_SAMPLING_H
 

@@ -15,8 +15,8 @@ typedef struct ek_budget {
 double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT]);
 
 /* Pages for max_requests contexts of ctx tokens with prompt chunks of `chunk` rows, cut to
- * `limit` bytes if that is less. Sliding pages are bounded per request, so they are kept for
- * all requests as long as they take no more than half; the rest is for full layers.
+ * `limit` bytes if that is less. Sliding pages are bounded per request, so all requests
+ * get theirs as long as they take no more than half; the rest is for full layers.
  * ENOMEM with both numbers when one request of ctx tokens does not fit; if shrink, ctx is
  * lowered instead to what does (at least one page). */
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,

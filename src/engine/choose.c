@@ -86,7 +86,7 @@ static float kth_largest(float *a, int n, int k)
 /* Lowers the bound so that about `hint` values of the row reach it, and takes those that had
  * not been looked at: hint blocks reach the hint-th largest maximum, so at least that many
  * values do. */
-static void take_more(ek_choose *c, int hint)
+static void lower_bound(ek_choose *c, int hint)
 {
     int blocks = n_blocks(c->cap);
     float above = c->bound, *copy = c->block + blocks;
@@ -115,25 +115,25 @@ void ek_choose_start(ek_choose *c, const float *z, int hint)
         c->block[b] = block_max(z + first, n);
     }
     c->z = z;
-    c->n_heap = c->n_given = c->n_again = 0;
+    c->n_heap = c->n_returned = c->n_again = 0;
     c->started = false;
-    take_more(c, hint);
+    lower_bound(c, hint);
 }
 
 bool ek_choose_next(ek_choose *c, ek_candidate *out)
 {
-    if (c->n_again < c->n_given) {
+    if (c->n_again < c->n_returned) {
         *out = c->item[c->cap - 1 - c->n_again++];
         return true;
     }
-    while (c->n_heap == 0 && !c->all) take_more(c, c->hint * 8);
+    while (c->n_heap == 0 && !c->all) lower_bound(c, c->hint * 8);
     if (c->n_heap == 0) return false;
     *out = c->item[0];
     c->item[0] = c->item[--c->n_heap];
     if (c->n_heap > 1) sift_down(c->item, c->n_heap, 0);
-    /* the heap and what was given never hold more than the row together */
-    c->item[c->cap - 1 - c->n_given++] = *out;
-    c->n_again = c->n_given;
+    /* the heap and what was returned never hold more than the row together */
+    c->item[c->cap - 1 - c->n_returned++] = *out;
+    c->n_again = c->n_returned;
     return true;
 }
 

@@ -14,12 +14,12 @@ typedef struct ek_candidate {
 
 typedef struct ek_choose {
     int cap;            /* longest row */
-    ek_candidate *item; /* [0, n_heap) the heap; what was given out is stored from the end down */
+    ek_candidate *item; /* [0, n_heap) the heap; what was returned is stored from the end down */
     float *block;       /* block maxima, and a copy for selection */
     const float *z;     /* borrowed from start until the next one */
-    int n_heap, n_given, n_again;
-    float bound;       /* values below it have not been looked at */
-    int hint;          /* about as many have */
+    int n_heap, n_returned, n_again;
+    float bound;       /* values below it were not read yet */
+    int hint;          /* about how many were */
     bool started, all; /* all: none are left below */
 } ek_choose;
 
@@ -28,7 +28,7 @@ void ek_choose_fini(ek_choose *c);
 
 /* Begins with the largest of z[0..cap); about `hint` of them will be wanted. No NaN. */
 void ek_choose_start(ek_choose *c, const float *z, int hint);
-/* The next one; false when all were given. */
+/* The next one; false when all were returned. */
 bool ek_choose_next(ek_choose *c, ek_candidate *out);
 /* Begins again with the first. */
 void ek_choose_again(ek_choose *c);

@@ -64,8 +64,8 @@ typedef struct ek_prompt_span {
      * enter the first layer, scaled already (an image, a sound). The token ids there still count as
      * history for penalties. */
     const float *embedding;
-    /* In layers of a kind every position sees the whole span, not only what is before it; the window
-     * still cuts the past (Gemma 4 12B, 26B, 31B: images, in sliding layers). If any is set, the span is
+    /* In layers of a kind the whole span is visible to each of its positions, not only what is before it; the
+     * window still cuts the past (Gemma 4 12B, 26B, 31B: images, in sliding layers). If any is set, the span is
      * computed in one step, whatever the chunks. */
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
@@ -109,7 +109,7 @@ int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.
  * EINVAL also when the positions of a span see each other and are more than a step's chunk: open the
- * engine with a chunk of the largest image there can be. */
+ * engine with a chunk of the largest possible image. */
 ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
 /* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
  * last event with EK_FINISH_CANCELLED unless the request had already finished. */

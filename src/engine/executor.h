@@ -2,11 +2,11 @@
  * the logits are. The CPU is one executor; a GPU, or several ranks behind one, stand beside it. Tests
  * bring their own or wrap one.
  *
- * The engine decides who shares a step (plan), hands out page numbers (cache) and delivers what came. An
- * executor owns all memory that a step touches: pages, logits, scratch; it is told every size once, by
- * open, and takes nothing later. All calls come from the engine's thread, one at a time.
+ * The engine decides which requests share a step (plan), hands out page numbers (cache) and delivers the
+ * results. An executor owns all memory that a step touches: pages, logits, scratch; open gives it every size
+ * once, and it allocates nothing later. All calls come from the engine's thread, one at a time.
  *
- * Nothing that an executor is told about company (rows of a step, slots, page numbers) may reach the
+ * What an executor knows of a step as a whole (its rows, slots, page numbers) may not reach the
  * arithmetic of a row. */
 #ifndef EK_ENGINE_EXECUTOR_H
 #define EK_ENGINE_EXECUTOR_H
@@ -52,9 +52,9 @@ typedef struct ek_executor {
     const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
     const ek_kv_layout *layout;
     void *arg;
-    /* Takes all memory, or ENOMEM with the numbers. Called once. */
+    /* Allocates all memory, or ENOMEM with the numbers. Called once. */
     ek_err (*open)(void *arg, const ek_executor_sizes *sizes);
-    /* Forward pass and sampling. An error changes nothing that counts: the rows may be run again. */
+    /* Forward pass and sampling. After an error the same rows may be run again. */
     ek_err (*step)(void *arg, const ek_step *step);
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
      * step writes it again. */

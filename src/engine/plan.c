@@ -38,7 +38,7 @@ void ek_plan_admit(ek_engine *e)
  * then, and the keys and values come out the same. */
 static void preempt_youngest(ek_engine *e)
 {
-    ek_queue_wait_again(e, e->running[e->n_running - 1]);
+    ek_queue_requeue(e, e->running[e->n_running - 1]);
     pthread_mutex_lock(&e->lock);
     e->stats.preempted++;
     pthread_mutex_unlock(&e->lock);

@@ -1,6 +1,6 @@
 #include "engine/queue.h"
 
-void ek_queue_take_arrivals(ek_engine *e)
+void ek_queue_drain_inbox(ek_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     ek_request *first = e->inbox;
@@ -36,7 +36,7 @@ static void stop_running(ek_engine *e, ek_request *r)
     ek_page_table_clear(&r->table, e->pages);
 }
 
-void ek_queue_wait_again(ek_engine *e, ek_request *r)
+void ek_queue_requeue(ek_engine *e, ek_request *r)
 {
     stop_running(e, r);
     ek_request **p = &e->waiting;

@@ -1,16 +1,16 @@
-/* Where a request stands: in the inbox, in the wait queue, or running in a slot. */
+/* The queues of requests: inbox, wait queue, running slots. A request is in exactly one of them. */
 #ifndef EK_ENGINE_QUEUE_H
 #define EK_ENGINE_QUEUE_H
 
 #include "engine/state.h"
 
 /* Moves the inbox, in order, behind the wait queue: later arrivals have larger ids. */
-void ek_queue_take_arrivals(ek_engine *e);
+void ek_queue_drain_inbox(ek_engine *e);
 /* Moves the first of the wait queue into a free slot. */
 void ek_queue_run_first(ek_engine *e);
-/* Moves a running request back into the wait queue, by id. Its pages are given back: it starts over. */
-void ek_queue_wait_again(ek_engine *e, ek_request *r);
-/* Removes r from the running array or the wait queue, and from the list of live requests; gives back its
+/* Moves a running request back into the wait queue, by id. Its pages are released: it starts over. */
+void ek_queue_requeue(ek_engine *e, ek_request *r);
+/* Removes r from the running array or the wait queue, and from the list of live requests; releases its
  * pages. The caller frees it. */
 void ek_queue_remove(ek_engine *e, ek_request *r);
 

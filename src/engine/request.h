@@ -7,14 +7,14 @@
 #include "cache/page_table.h"
 #include "engine/engine.h"
 
-/* Waiting: not a page, not a slot; runs again from its first token. Running: has a slot and
+/* Waiting: no page, no slot; runs from its first token. Running: has a slot and
  * the pages of its first n_done tokens. A finished request is freed at once. */
 typedef enum ek_request_state { EK_WAITING, EK_RUNNING } ek_request_state;
 
 typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
     ek_request_state state;
-    atomic_bool cancelled; /* set by any thread, seen before the next step */
+    atomic_bool cancelled; /* set by any thread, read before the next step */
     int32_t *tokens;       /* prompt, then reply */
     int n_prompt, n_tokens;
     int max_tokens;         /* n_tokens never exceeds it */
@@ -38,7 +38,7 @@ typedef struct ek_request {
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;
 
-/* What a request is checked against and made from. */
+/* The limits and defaults of an engine that a request is checked against and made with. */
 typedef struct ek_request_rules {
     int vocab_size, hidden_size, ctx;
     int chunk;             /* prompt rows of a step */
@@ -49,7 +49,7 @@ typedef struct ek_request_rules {
     const ek_kv_layout *layout;
 } ek_request_rules;
 
-/* EINVAL or ETOOLONG with the numbers; takes nothing then. */
+/* EINVAL or ETOOLONG with the numbers. */
 ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules);
 /* A waiting request with its own copy of everything in o, which was checked. */
 ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules);
@@ -57,11 +57,11 @@ void ek_request_free(ek_request *r); /* its table holds nothing */
 
 bool ek_request_is_stop(const ek_request *r, int32_t token);
 
-/* The row of position pos: its token or embedding, and what it sees. */
+/* The row of position pos: its token or embedding, and its visible ranges. */
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
 /* The largest number of rows up to n from n_done on that ends outside every span that may not be cut. */
 int ek_request_cut(const ek_request *r, int n);
-/* Rows that the next step has to take at least. */
+/* The minimum number of rows of the next step. */
 int ek_request_piece(const ek_request *r);
 /* Of the next n rows, those whose prompt logits were asked for. */
 int ek_request_prompt_logits(const ek_request *r, int n);

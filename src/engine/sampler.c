@@ -18,8 +18,8 @@ struct ek_sampler {
     int n_suppress;
     float *z;         /* the row while it is changed */
     int32_t *replied; /* times a token occurs in the reply; zero between draws */
-    uint8_t *seen;    /* occurs in the history; zero between draws */
-    int32_t *touched; /* the tokens with seen set */
+    uint8_t *occurs;  /* occurs in the history; zero between draws */
+    int32_t *touched; /* the tokens with occurs set */
     ek_choose choose;
 };
 
@@ -34,7 +34,7 @@ void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32
     if (n_suppress) memcpy(s->suppress, suppress, sizeof *suppress * (size_t)n_suppress);
     s->z = ek_alloc(sizeof *s->z * n);
     s->replied = ek_alloc(sizeof *s->replied * n);
-    s->seen = ek_alloc(n);
+    s->occurs = ek_alloc(n);
     s->touched = ek_alloc(sizeof *s->touched * n);
     ek_choose_init(&s->choose, vocab_size);
     *out = s;
@@ -46,7 +46,7 @@ void ek_sampler_close(ek_sampler *s)
     free(s->suppress);
     free(s->z);
     free(s->replied);
-    free(s->seen);
+    free(s->occurs);
     free(s->touched);
     ek_choose_fini(&s->choose);
     free(s);
@@ -91,13 +91,6 @@ static void noise_words(uint32_t word[4], uint64_t seed, int pos, int purpose, u
     ek_philox(word, counter, key);
 }
 
-float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token)
-{
-    uint32_t word[4];
-    noise_words(word, seed, pos, purpose, (uint32_t)token / 4);
-    return ek_standard_gumbel(word[token % 4]);
-}
-
 /* NaN and infinity have all exponent bits set. */
 bool ek_logits_finite(const float *x, int n)
 {
@@ -123,8 +116,8 @@ static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens,
     for (int i = 0; i < n_tokens; i++) {
         int32_t t = tokens[i];
         if (i >= n_prompt) s->replied[t]++;
-        if (s->seen[t]) continue;
-        s->seen[t] = 1;
+        if (s->occurs[t]) continue;
+        s->occurs[t] = 1;
         s->touched[n++] = t;
     }
     for (int i = 0; i < n; i++) {
@@ -136,7 +129,7 @@ static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens,
             z -= o->frequency_penalty * (float)s->replied[t];
         }
         s->z[t] = z;
-        s->seen[t] = 0;
+        s->occurs[t] = 0;
         s->replied[t] = 0;
     }
 }

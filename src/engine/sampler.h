@@ -29,8 +29,4 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, cons
 /* No NaN, no infinity. */
 bool ek_logits_finite(const float *logits, int vocab_size);
 
-/* Gumbel noise of one token: ek_standard_gumbel of a word of Philox4x32-10 with key seed and
- * counter (pos, token / 4, purpose, 0), lane token % 4. In [-3.13, 22.875). */
-float ek_gumbel(uint64_t seed, int pos, int purpose, int32_t token);
-
 #endif

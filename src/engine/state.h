@@ -17,7 +17,7 @@ typedef struct ek_scheduled {
     char text[256];
 } ek_scheduled;
 
-/* Who shares a step: requests in ascending id, rows of a request in ascending position. Request i is
+/* The plan of a step: requests in ascending id, rows of a request in ascending position. Request i is
  * sequence i. */
 typedef struct ek_plan {
     int n_scheduled, n_rows, n_logits, n_draws;
@@ -47,7 +47,7 @@ struct ek_engine {
 
     /* under lock */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* there is something for the engine thread to look at */
+    pthread_cond_t wake; /* the engine thread has work */
     bool poked;
     bool closed; /* no more submits */
     ek_request *inbox, **inbox_end;

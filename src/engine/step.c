@@ -157,7 +157,7 @@ static void publish(ek_engine *e)
 bool ek_engine_step(ek_engine *e)
 {
     ek_plan *p = &e->plan;
-    ek_queue_take_arrivals(e);
+    ek_queue_drain_inbox(e);
     bool worked = drop_cancelled(e);
     ek_plan_admit(e);
     ek_plan_make(e);

@@ -1,6 +1,6 @@
-/* Traces: requests run through an engine in a company of one's choice, and for each its tokens and a hash
- * of every row of logits that it was shown. Two traces of the same requests are equal, or the promise is
- * broken. For `selftest` and tests/same. */
+/* Traces: requests run through an engine together, and for each its tokens and a hash of every row of
+ * logits that it received. Two traces of the same request are equal, or the promise is broken. For
+ * `selftest` and tests/same. */
 #ifndef EK_ENGINE_TRACE_H
 #define EK_ENGINE_TRACE_H
 
@@ -23,9 +23,9 @@ typedef struct ek_trace {
     ek_finish finish;
     int n_prompt, n_reply, max_tokens;
     int32_t *reply; /* [max_tokens] */
-    uint64_t *row;  /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not shown */
+    uint64_t *row;  /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */
     size_t row_bytes;
-    bool twice;     /* a position was shown twice with different bits */
+    bool twice;     /* a position was received twice with different bits */
     char text[256]; /* the sentence of a failure */
 } ek_trace;
 
@@ -34,8 +34,8 @@ typedef struct ek_trace {
 ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out);
 void ek_trace_fini(ek_trace *t);
 
-/* Whether got is what want is. A cancelled one must be the beginning of it. where (at least
- * 128 bytes) says the first difference. */
+/* Whether got equals want; a cancelled one must be a prefix of it. where (room bytes, at least 128) gets
+ * the first difference. */
 bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room);
 
 #endif

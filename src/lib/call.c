@@ -11,8 +11,9 @@
 #include "base/pool.h"
 #include "lib/kernels.h"
 #include "lib/lib.h"
+#include "ops/bf16_step.h"
 
-enum { FIRST_BLOCK = 1 << 20, KEEP = 64 << 20 /* bytes of working memory kept between calls */ };
+enum { FIRST_BLOCK = 1 << 20, MAX_KEPT = 64 << 20 /* bytes of working memory kept between calls */ };
 
 struct block {
     struct block *next;
@@ -54,7 +55,7 @@ static void start(void)
     state.sound = ek_cpu_float_check() == EK_OK;
     unsigned cpu = ek_cpu_detect();
 #if defined(__x86_64__)
-    if (cpu & EK_CPU_BF16 && !lib_bf16_sound()) cpu &= ~EK_CPU_BF16;
+    if (cpu & EK_CPU_BF16 && !ek_bf16_sound()) cpu &= ~EK_CPU_BF16;
 #endif
     fesetenv(&was);
     atomic_store(&state.cpu, cpu);
@@ -104,11 +105,11 @@ static void settle(lib_blocks *m)
     struct block *b = m->first;
     if (!b) return;
     b->used = 0;
-    if (!b->next && b->size <= KEEP) return;
+    if (!b->next && b->size <= MAX_KEPT) return;
     size_t total = 0;
     for (; b; b = b->next) total += b->size;
     free_blocks(m);
-    if (total <= KEEP) add_block(m, total);
+    if (total <= MAX_KEPT) add_block(m, total);
 }
 
 void *lib_take(lib_call *c, size_t n)
@@ -172,16 +173,16 @@ void lib_leave(lib_call *c)
     }
 }
 
-typedef struct round {
+typedef struct batch {
     lib_task *fn;
     void *arg;
     int64_t n_tasks;
     int n_parts, n_slots;
     atomic_bool *busy; /* per worker slot */
-} round;
+} batch;
 
 /* Runs one part of the tasks. Parts are as even as possible; there are at most 2^30 of them. */
-static void run_part(const round *r, int part, int worker)
+static void run_part(const batch *r, int part, int worker)
 {
     fenv_t was;
     fegetenv(&was);
@@ -200,7 +201,7 @@ static void run_own(void *arg, int part, int worker)
 /* A caller's pool does not number its threads: a task takes a free slot of working memory. */
 static void run_hooked(void *arg, int part)
 {
-    const round *r = arg;
+    const batch *r = arg;
     for (int slot = 0;; slot = (slot + 1) % r->n_slots) {
         if (!atomic_exchange_explicit(&r->busy[slot], true, memory_order_acquire)) {
             run_part(r, part, slot);
@@ -214,7 +215,7 @@ static void run_hooked(void *arg, int part)
 void lib_run(lib_call *c, lib_task *fn, void *arg, int64_t n_tasks)
 {
     if (n_tasks < 1) return;
-    round r = {fn, arg, n_tasks, n_tasks < 1 << 30 ? (int)n_tasks : 1 << 30, c->n_workers, NULL};
+    batch r = {fn, arg, n_tasks, n_tasks < 1 << 30 ? (int)n_tasks : 1 << 30, c->n_workers, NULL};
     if (c->n_workers > 1 && n_tasks > 1) {
         if (state.hooked) {
             r.busy = lib_take_array(c, (size_t)r.n_slots, sizeof *r.busy);

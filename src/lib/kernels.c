@@ -19,7 +19,7 @@ static void fill_table(void)
         ek_linear_init(&k->linear, cpu);
         ek_linear_b_init(&k->linear_b, cpu);
         ek_row_init(&k->rows, cpu);
-        lib_attn_init(&k->attn, cpu);
+        ek_attn_rows_init(&k->attn, cpu);
     }
 }
 

@@ -2,7 +2,9 @@
 #ifndef EK_LIB_KERNELS_H
 #define EK_LIB_KERNELS_H
 
-#include "lib/attn_kernels.h"
+#include <evenkeel_ops.h>
+
+#include "ops/attn_rows.h"
 #include "ops/convert.h"
 #include "ops/linear.h"
 #include "ops/linear_b.h"
@@ -28,7 +30,7 @@ typedef struct lib_kernels {
     ek_linear_ops linear;
     ek_linear_b_ops linear_b;
     ek_row_ops rows;
-    lib_attn_ops attn;
+    ek_attn_rows_ops attn;
 } lib_kernels;
 
 /* The tables for flags (EK_CPU_*) that this machine has, or some of them. They are filled once and never written

@@ -44,7 +44,7 @@ ek_err lib_operand_quantised(lib_call *c, lib_operand *o, const ek_qview *view, 
     return EK_OK;
 }
 
-void lib_operand_packed(lib_operand *o, const ek_linear *w)
+static void operand_packed(lib_operand *o, const ek_linear *w)
 {
     *o = (lib_operand){.w = {.kind = LIB_PACKED, .n = w->n, .k = w->k, .packed = w}};
     snprintf(o->shape, sizeof o->shape, "[%d, %d], packed", w->n, w->k);
@@ -251,7 +251,7 @@ ek_status ek_quantized_matmul(ek_view y, ek_view x, const ek_qview *w, bool tran
 ek_err lib_packed_matmul(lib_call *c, const ek_view *y, const ek_view *x, const ek_linear *w, ek_precision precision)
 {
     operands o;
-    lib_operand_packed(&o.w, w);
+    operand_packed(&o.w, w);
     return multiply(c, &o, y, x, precision);
 }
 

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "lib/product.h"
 
 struct ek_packed {
     ek_linear w;
 };
 
-static ek_err take_data(ek_linear *w)
+static ek_err alloc_data(ek_linear *w)
 {
     w->data = ek_alloc_big(w->bytes); /* in large pages */
     return w->data ? EK_OK : ek_fail_in(EK_ENOMEM, "packed weights, %d x %d", w->n, w->k);
@@ -95,7 +95,7 @@ static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
     if (m->kind == LIB_QUANTISED && m->mode != EK_AFFINE) lib_run(c, find_rounding_task, &t, tasks);
     if (atomic_load(&t.rounds) || (m->kind == LIB_DENSE && m->type == EK_TYPE_F32)) element = EK_F32;
     EK_TRY(ek_linear_plan(w, c->cpu, (int)m->n, (int)m->k, ek_weight_type_float(element)));
-    EK_TRY(take_data(w));
+    EK_TRY(alloc_data(w));
     lib_run(c, put_task, &t, tasks);
     return EK_OK;
 }
@@ -118,7 +118,7 @@ static ek_err pack(lib_call *c, ek_packed **out, const ek_view *dense, const ek_
         const ek_weight_type *type;
         e = ek_weight_type_affine(&type, o.w.bits, o.w.group, lib_dtype(o.w.type), true);
         if (e == EK_OK) e = ek_linear_plan(&w, c->cpu, (int)o.w.n, (int)o.w.k, type);
-        if (e == EK_OK) e = take_data(&w);
+        if (e == EK_OK) e = alloc_data(&w);
         if (e == EK_OK) e = lib_pack_affine(c, &w, &o.w);
     } else e = pack_floats(c, &w, &o.w);
     if (e != EK_OK) {

@@ -44,7 +44,6 @@ typedef struct lib_operand {
 
 ek_err lib_operand_dense(lib_operand *o, const ek_view *w, bool transpose);
 ek_err lib_operand_quantised(lib_call *c, lib_operand *o, const ek_qview *w, bool transpose);
-void lib_operand_packed(lib_operand *o, const ek_linear *w);
 
 ek_err lib_packed_matmul(lib_call *c, const ek_view *y, const ek_view *x, const ek_linear *w, ek_precision precision);
 

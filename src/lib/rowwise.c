@@ -18,17 +18,17 @@ typedef struct work {
     float *table;    /* per worker: cos, sin and a row with its pairs apart */
 } work;
 
-static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_view *xv, int least_dims)
+static ek_err check_pair(lib_view *y, lib_view *x, const ek_view *yv, const ek_view *xv, int min_dims)
 {
     char a[LIB_SHAPE_TEXT], b[LIB_SHAPE_TEXT];
     EK_TRY(lib_view_check(x, xv, "x"));
     EK_TRY(lib_view_check(y, yv, "y"));
     EK_TRY(lib_out_check(y, "y"));
-    if (x->n_dims != y->n_dims || x->n_dims < least_dims ||
+    if (x->n_dims != y->n_dims || x->n_dims < min_dims ||
         memcmp(x->dim, y->dim, sizeof x->dim[0] * (size_t)x->n_dims) || !lib_is_float(x->type) ||
         !lib_is_float(y->type))
         return ek_fail(EK_EINVAL, "x %s and y %s must have one shape of %d dims or more, f32, f16 or bf16",
-                       lib_shape(a, x), lib_shape(b, y), least_dims);
+                       lib_shape(a, x), lib_shape(b, y), min_dims);
     return EK_OK;
 }
 

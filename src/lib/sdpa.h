@@ -6,8 +6,6 @@
 #include "lib/operand.h"
 #include "ops/attn_sched.h"
 
-enum { LIB_WORDS = EK_SEGMENT / 64 };
-
 /* Keys or values, [B, Hkv, kL, D]. */
 typedef struct lib_kv {
     bool quantised;
@@ -23,7 +21,7 @@ typedef struct lib_sdpa {
     int64_t batch, heads, kv_heads, rows, n_keys; /* B, H, Hkv, qL, kL */
     int ratio, dim;                               /* H / Hkv; D */
     float scale;
-    bool pairs; /* EK_BFLOAT16: Form B (lib/bf16.h) */
+    bool pairs; /* EK_BFLOAT16: Form B (ops/attn_rows.h) */
     bool causal;
     int64_t window; /* 0: none */
     bool masked;
@@ -34,8 +32,8 @@ typedef struct lib_sdpa {
     ptrdiff_t ldo;          /* D rounded up to 32 */
 } lib_sdpa;
 
-/* A tile of the scheduler: its KV head, its first query (row * ratio + head within the KV head's group), and what its
- * queries see in absolute positions: key j stands at key_start + j. */
+/* A tile of the scheduler: its KV head, its first query (row * ratio + head within the KV head's group), and the
+ * absolute positions that are visible to each query but for the mask: key j stands at key_start + j. */
 typedef struct lib_tile {
     int64_t b, kv_head, first;
     int n_q;
@@ -65,20 +63,21 @@ static inline int64_t lib_query_head(const lib_sdpa *s, const lib_tile *t, int i
 /* Working memory of a tile. */
 typedef struct lib_leaf_space {
     float *q, *e;  /* the scheduler's */
-    float *rows;   /* [LIB_KEYS][ldo]: keys or values that are not read in place; Form B: in bf16 */
-    uint16_t *q16; /* Form B: the queries, element d of query i at lib_q16(i, d) */
+    float *rows;   /* [EK_SCORE_KEYS][ldo]: keys or values that are not read in place; Form B: in bf16 */
+    uint16_t *q16; /* Form B: the queries, element d of query i at ek_q16(i, d) */
     uint16_t *p;   /* Form B: [EK_TILE][EK_SEGMENT], e after it was rounded, in bf16 */
 } lib_leaf_space;
 
 static inline size_t lib_leaf_bytes(const lib_sdpa *s)
 {
-    return sizeof(float) * (size_t)(LIB_KEYS * s->ldo) + sizeof(uint16_t) * EK_TILE * (EK_MAX_HEAD_DIM + EK_SEGMENT);
+    return sizeof(float) * (size_t)(EK_SCORE_KEYS * s->ldo) +
+           sizeof(uint16_t) * EK_TILE * (EK_MAX_HEAD_DIM + EK_SEGMENT);
 }
 
 static inline lib_leaf_space lib_leaf_space_of(const lib_sdpa *s, const ek_attn_space *x)
 {
     lib_leaf_space own = {.q = x->q, .e = x->e, .rows = x->own};
-    own.q16 = (uint16_t *)(own.rows + LIB_KEYS * s->ldo);
+    own.q16 = (uint16_t *)(own.rows + EK_SCORE_KEYS * s->ldo);
     own.p = own.q16 + EK_TILE * EK_MAX_HEAD_DIM;
     return own;
 }
@@ -90,7 +89,11 @@ ek_err lib_attend(lib_call *c, const lib_sdpa *s);
 unsigned lib_leaf(const void *self, const ek_attn_tile *tile, int64_t seg, ek_attn_when when, ek_attn_space *space,
                   ek_attn_node *out);
 
-/* Whether the mask leaves key j to row (b, head, row); *add is what it adds to the score. */
+/* Whether the mask leaves key j visible in the row (b, head, row) of it; *add is what it adds to the score. */
 bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add);
+/* The visible keys of the segment whose slot 0 is key `base`, which may be negative. */
+void lib_find_visible(const lib_sdpa *s, const lib_tile *t, int64_t base, ek_visible *v);
+/* Adds a mask of floats to the scores e of visible keys. */
+void lib_add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const ek_visible *v, float *e);
 
 #endif

@@ -28,7 +28,7 @@ static void pair_query(const lib_sdpa *s, uint16_t *q16, const uint8_t *from, in
     const int64_t stride = lib_stride(&s->q, 1);
     for (int d = 0; d < s->dim; d += 32) {
         const int n = s->dim - d < 32 ? s->dim - d : 32;
-        uint16_t *to = q16 + lib_q16(i, d);
+        uint16_t *to = q16 + ek_q16(i, d);
         if (stride == 2) memcpy(to, from + 2 * d, (size_t)n * sizeof *to);
         else
             for (int j = 0; j < n; j++) memcpy(to + j, from + (d + j) * stride, sizeof *to);

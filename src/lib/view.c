@@ -121,14 +121,14 @@ int64_t lib_offset(const lib_view *v, int n_dims, int64_t i)
     return at;
 }
 
-bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int keep)
+bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int n_tail)
 {
-    int own = v->n_dims - keep, shift = n_lead - own;
+    int own = v->n_dims - n_tail, shift = n_lead - own;
     if (own < 0 || shift < 0) return false;
     lib_view was = *v;
-    v->n_dims = n_lead + keep;
+    v->n_dims = n_lead + n_tail;
     v->count = 1;
-    for (int i = 0; i < n_lead + keep; i++) {
+    for (int i = 0; i < n_lead + n_tail; i++) {
         int64_t d = i < shift ? 1 : was.dim[i - shift], s = i < shift ? 0 : was.stride[i - shift];
         if (i < n_lead && d != lead[i]) {
             if (d != 1) return false;
@@ -140,9 +140,9 @@ bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int keep)
     return true;
 }
 
-bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int keep)
+bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int n_tail)
 {
-    int own = v->n_dims - keep;
+    int own = v->n_dims - n_tail;
     if (own > *n_lead) {
         memmove(lead + (own - *n_lead), lead, sizeof *lead * (size_t)*n_lead);
         for (int i = 0; i < own - *n_lead; i++) lead[i] = 1;

@@ -34,11 +34,11 @@ static inline int64_t lib_stride(const lib_view *v, int from_end)
 /* Byte offset of the i-th of the first n_dims dims' combinations, row-major. */
 int64_t lib_offset(const lib_view *v, int n_dims, int64_t i);
 
-/* Numpy's rule over the first n_dims dims: v is seen with n_dims dims of lead[], missing ones and
- * ones become stride 0. false where they do not fit. keep dims at the end stay as they are. */
-bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int keep);
+/* Numpy's rule over the first n_dims dims: v gets the n_lead leading dims lead[]; missing dims
+ * and dims of 1 become stride 0. false where they do not fit. The last n_tail dims stay as they are. */
+bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int n_tail);
 /* lead becomes what both broadcast to; false where they do not fit. */
-bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int keep);
+bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int n_tail);
 
 /* A copy in working memory, dims of stride 0 kept at stride 0; as f32 or as it is. */
 ek_err lib_make_f32(lib_call *c, const lib_kernels *k, lib_view *v);

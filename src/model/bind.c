@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "model/weights.h"
 
@@ -34,7 +34,7 @@ typedef struct rule {
     const char *name;  /* that synthetic weights are drawn by, and messages call it */
     const char *query; /* that a source is asked for; NULL: name */
     form form;
-    ek_role role; /* of a matrix */
+    ek_matrix_role role; /* of a matrix */
     unsigned when;
     size total, from, n, k; /* the weight has total x k; rows [from, from + n) of it are taken */
     size_t at;

@@ -218,10 +218,10 @@ static ek_err add_ids(int32_t *ids, int *n, const json_t *v, const char *key, in
 {
     size_t count = json_is_array(v) ? json_array_size(v) : v && !json_is_null(v);
     for (size_t i = 0; i < count; i++) {
-        int id = 0, seen = 0;
+        int id = 0, at = 0;
         EK_TRY(to_int(&id, key, json_is_array(v) ? json_array_get(v, i) : v, 0, vocab - 1));
-        while (seen < *n && ids[seen] != id) seen++;
-        if (seen < *n) continue;
+        while (at < *n && ids[at] != id) at++;
+        if (at < *n) continue;
         if (*n == EK_MAX_STOP) return ek_fail(EK_EFORMAT, "config.json: %s has more than %d ids", key, EK_MAX_STOP);
         ids[(*n)++] = id;
     }

@@ -1,4 +1,4 @@
-/* Before the layers: a row's embedding, its rotation, and what each layer will want of its token. */
+/* The work before the layers: embeddings, rotations and per-layer inputs of all rows. */
 #ifndef EK_MODEL_EMBED_H
 #define EK_MODEL_EMBED_H
 

@@ -85,7 +85,7 @@ static void point_views(const ek_pass *p)
                                   s->seq[i]->page[kind]};
 }
 
-static void keep(const ek_buffer *b, int to, int from)
+static void copy_row(const ek_buffer *b, int to, int from)
 {
     memmove(ek_at(b, to), ek_at(b, from), sizeof(float) * (size_t)b->ld);
 }
@@ -97,11 +97,11 @@ static void drop_rows(ek_pass *p)
     for (int i = 0; i < p->n_want; i++) {
         int from = s->want[i];
         if (from == i) continue;
-        keep(&s->h, i, from);
-        keep(&s->x, i, from);
+        copy_row(&s->h, i, from);
+        copy_row(&s->x, i, from);
         for (int k = 0; k < EK_KIND_COUNT; k++) {
-            keep(&s->cos[k], i, from);
-            keep(&s->sin[k], i, from);
+            copy_row(&s->cos[k], i, from);
+            copy_row(&s->sin[k], i, from);
             s->row[k][i] = s->row[k][from];
         }
     }
@@ -322,7 +322,7 @@ static ek_err check_rows(const ek_scratch *s, const ek_row *rows, int n_rows, in
     return EK_OK;
 }
 
-static void take_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *seqs)
+static void load_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *seqs)
 {
     ek_scratch *s = p->s;
     for (int r = 0; r < n_rows; r++) {
@@ -346,7 +346,7 @@ ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv
     EK_ASSERT(s->m == m);
     EK_TRY(check_rows(s, rows, n_rows, n_seqs));
     ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows}, *p = &pass;
-    take_rows(p, rows, n_rows, seqs);
+    load_rows(p, rows, n_rows, seqs);
     ek_embed_rows(p);
     for (p->layer = 0; p->layer < m->config.n_layers; p->layer++) {
         project_heads(p);

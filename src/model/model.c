@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "base/file.h"
 #include "model/pass.h"
 
@@ -87,9 +87,9 @@ static void name_numerics(ek_model *m, const ek_items *list)
         if (!it->matrix) continue;
         if (it->matrix->limbs) snprintf(acts, sizeof acts, " a=%s", ek_activations_name(m->activations));
         snprintf(one, sizeof one, "%s", it->data.type->name);
-        const char *seen = strstr(all, one);
+        const char *found = strstr(all, one);
         size_t used = strlen(all), n = strlen(one);
-        if (seen && (seen[n] == '+' || seen[n] == '\0')) continue;
+        if (found && (found[n] == '+' || found[n] == '\0')) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
     snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s%s kv=%s:%s", EK_ARITHMETIC_VERSION, all,
@@ -136,7 +136,7 @@ static ek_err bind(ek_model *m, ek_items *list, const char *path, const ek_pack_
     return plan(m, list, o);
 }
 
-static ek_err give(ek_model **out, ek_model *m, ek_err err)
+static ek_err finish_open(ek_model **out, ek_model *m, ek_err err)
 {
     if (err) ek_model_close(m);
     else *out = m;
@@ -174,7 +174,7 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
         m->w.source = NULL;
     }
     ek_items_fini(&list);
-    return give(out, m, err);
+    return finish_open(out, m, err);
 }
 
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts)
@@ -189,7 +189,7 @@ ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uin
     ek_err err = plan(m, &list, &o);
     if (!err) err = ek_items_pack(&list, &m->w, &o);
     ek_items_fini(&list);
-    return give(out, m, err);
+    return finish_open(out, m, err);
 }
 
 ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts)

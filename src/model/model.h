@@ -2,7 +2,7 @@
  *
  * A row is one token of one sequence at an absolute position, or a vector in a token's place (a part of
  * an image). Rows of a step are independent apart from the keys and values they read, all of which lie
- * in pages; nothing else about a row's company reaches its arithmetic. */
+ * in pages; nothing else of the step reaches a row's arithmetic. */
 #ifndef EK_MODEL_MODEL_H
 #define EK_MODEL_MODEL_H
 
@@ -36,7 +36,7 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
  * of (seed, NAME, i), so two calls make the same model. */
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts);
 
-/* What opening would take, without taking it: binds and checks every tensor, packs none. */
+/* The memory that opening would take: binds and checks every tensor, packs none. */
 typedef struct ek_model_need {
     ek_config config;
     ek_kv_layout layout;
@@ -59,7 +59,7 @@ double ek_model_bytes_per_token(const ek_model *m);
  * and the head; attention's keys not counted. */
 double ek_model_macs_prompt_row(const ek_model *m);
 double ek_model_macs_logit_row(const ek_model *m);
-/* Names what decides bits beyond the tokens: formats, exactness, arithmetic version. */
+/* Names what the bits depend on besides the tokens: formats, exactness, arithmetic version. */
 const char *ek_model_numerics_id(const ek_model *m);
 
 /* Positions [lo, end). */
@@ -75,11 +75,11 @@ typedef struct ek_row {
     const float *embedding;          /* NULL: the token's own. hidden_size floats as they enter the first layer,
                                         scaled already; borrowed during the call. Per-layer inputs are then those
                                         of the pad token, as in transformers, modeling_gemma4.py. */
-    ek_range visible[EK_KIND_COUNT]; /* what it sees in layers of a kind: itself, and of its sequence only what
+    ek_range visible[EK_KIND_COUNT]; /* in layers of a kind: itself, and of its sequence only what
                                         is written before the step or by it */
 } ek_row;
 
-/* A row of text: it sees what is before it, in sliding layers `window` positions with its own. */
+/* A row of text: visible are its own position and those before it, in sliding layers `window` in all. */
 static inline ek_row ek_text_row(int32_t token, int pos, int seq, bool wants_logits, int window)
 {
     ek_row row = {.token = token, .pos = pos, .seq = seq, .wants_logits = wants_logits};
@@ -102,7 +102,6 @@ typedef struct ek_scratch ek_scratch; /* everything a step writes besides pages 
  * most max_ctx tokens. A forward pass allocates nothing. */
 ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int max_logits, int max_ctx);
 void ek_scratch_close(ek_scratch *s);
-size_t ek_scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max_ctx);
 
 /* Writes the keys and values of all rows to their pages and the logits (after the soft cap,
  * before suppress_tokens) of the rows that want them to logits[0], logits[1], … in row order,
@@ -112,7 +111,7 @@ size_t ek_scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max
  * present, as are all pages their windows reach back to, with every earlier position written.
  * Rows that want no logits run only the layers that own keys and values, and of the last of
  * these only keys and values.
- * EINVAL (token id out of range, positions not in order, a row that sees what is not written)
+ * EINVAL (token id out of range, positions not in order, a visible range that is not written)
  * changes nothing. */
 ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
                         const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld);

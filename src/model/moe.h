@@ -1,4 +1,4 @@
-/* Mixture of experts: the feed-forward of a layer that asks a few experts per row. */
+/* Mixture of experts: the feed-forward of a layer that runs top-k experts per row. */
 #ifndef EK_MODEL_MOE_H
 #define EK_MODEL_MOE_H
 

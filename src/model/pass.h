@@ -1,4 +1,4 @@
-/* What a forward pass works on: the model, its scratch memory, and the rows of the step. */
+/* The state of a forward pass: the model, its scratch memory, and the rows of the step. */
 #ifndef EK_MODEL_PASS_H
 #define EK_MODEL_PASS_H
 
@@ -45,9 +45,9 @@ struct ek_scratch {
     uint8_t *block;
     size_t bytes;
     ek_buffer h, x, q, k, v, o, y, gate, up;
-    ek_buffer per_layer_head, per_layer_tail, token; /* token: a row a thread */
+    ek_buffer per_layer_head, per_layer_tail, token; /* token: a row per thread */
     ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
-    ek_attn_row *row[EK_KIND_COUNT]; /* what each row sees in layers of a kind */
+    ek_attn_row *row[EK_KIND_COUNT]; /* visible ranges of rows in layers of a kind */
     int32_t *id, *pos, *want;        /* tokens (pad beside an embedding), positions; rows that want logits */
     const float **embedding;         /* of each row, or NULL */
     const ek_seq **seq;              /* of each view */

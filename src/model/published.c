@@ -48,10 +48,10 @@ static const shape tiny[] = {
 static int cut_shared(const shape *s, int layers)
 {
     int period = (int)strlen(s->kinds);
-    int keep = layers * (s->layers - s->shared) / s->layers; /* the same share of owners */
+    int owners = layers * (s->layers - s->shared) / s->layers; /* the same share of owners */
     if (s->shared == 0) return 0;
-    if (keep < period) keep = period;
-    return layers > keep ? layers - keep : 0;
+    if (owners < period) owners = period;
+    return layers > owners ? layers - owners : 0;
 }
 
 static ek_err fill(ek_config *c, const shape *s, int layers)

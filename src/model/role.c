@@ -1,7 +1,7 @@
 #include "model/role.h"
 
 /* Where a second limb is cheap and an error weighs: docs/NUMERICS.md 10. */
-static bool weighs(ek_role role)
+static bool weighs(ek_matrix_role role)
 {
     switch (role) {
     case EK_ROLE_HEAD:
@@ -15,7 +15,7 @@ static bool weighs(ek_role role)
     }
 }
 
-ek_act_form ek_role_acts(ek_role role, const ek_weight_type *type, ek_activations activations)
+ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations)
 {
     enum { COARSE_BITS = 6 };
     bool two = activations == EK_ACTIVATIONS_16 ||

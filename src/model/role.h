@@ -8,7 +8,7 @@
 #include "model/activations.h"
 #include "ops/linear.h"
 
-typedef enum ek_role {
+typedef enum ek_matrix_role {
     EK_ROLE_HEAD, /* the embedding, which is also the head */
     EK_ROLE_Q,
     EK_ROLE_K,
@@ -25,12 +25,12 @@ typedef enum ek_role {
     EK_ROLE_PER_LAYER_GATE,
     EK_ROLE_PER_LAYER_PROJECTION,
     EK_ROLE_COUNT
-} ek_role;
+} ek_matrix_role;
 
 /* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
  * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for what
  * it spares: docs/NUMERICS.md 10. Groups of 32 for weights in groups of 32, else 64. The type must be a quantised
  * one. */
-ek_act_form ek_role_acts(ek_role role, const ek_weight_type *type, ek_activations activations);
+ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations);
 
 #endif

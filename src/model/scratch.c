@@ -1,6 +1,7 @@
 /* The memory of a step, taken once. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/buf.h"
 #include "model/pass.h"
 
@@ -10,17 +11,17 @@ typedef struct arena {
     size_t used;
 } arena;
 
-static void *take(arena *a, size_t n, size_t size)
+static void *reserve(arena *a, size_t n, size_t size)
 {
     void *p = a->base ? a->base + a->used : NULL;
     a->used += (n * size + 63) / 64 * 64;
     return p;
 }
 
-static ek_buffer take_rows(arena *a, int rows, int width)
+static ek_buffer reserve_rows(arena *a, int rows, int width)
 {
     ek_buffer b = {.ld = (width + 15) / 16 * 16};
-    b.at = take(a, (size_t)rows * (size_t)b.ld, sizeof(float));
+    b.at = reserve(a, (size_t)rows * (size_t)b.ld, sizeof(float));
     return b;
 }
 
@@ -33,19 +34,19 @@ static void lay_out_experts(ek_scratch *s, arena *a, const ek_config *c, size_t 
 {
     int n = s->max_rows, pairs = n * c->top_k_experts;
     size_t p = (size_t)pairs, experts = (size_t)c->n_experts;
-    s->route = take_rows(a, n, c->n_experts);
-    s->sum = take_rows(a, n, c->hidden_size);
-    s->pair_gate = take_rows(a, pairs, c->moe_intermediate_size);
-    s->pair_up = take_rows(a, pairs, c->moe_intermediate_size);
-    s->pair_out = take_rows(a, pairs, c->hidden_size);
-    s->expert = take(a, p, sizeof *s->expert);
-    s->pair_row = take(a, p, sizeof *s->pair_row);
-    s->pair_self = take(a, p, sizeof *s->pair_self);
-    s->row_pair = take(a, p, sizeof *s->row_pair);
-    s->weight = take(a, p, sizeof *s->weight);
-    s->first = take(a, experts + 1, sizeof *s->first);
-    s->pick = take(a, experts, sizeof *s->pick);
-    s->job = take(a, experts * 2, sizeof *s->job);
+    s->route = reserve_rows(a, n, c->n_experts);
+    s->sum = reserve_rows(a, n, c->hidden_size);
+    s->pair_gate = reserve_rows(a, pairs, c->moe_intermediate_size);
+    s->pair_up = reserve_rows(a, pairs, c->moe_intermediate_size);
+    s->pair_out = reserve_rows(a, pairs, c->hidden_size);
+    s->expert = reserve(a, p, sizeof *s->expert);
+    s->pair_row = reserve(a, p, sizeof *s->pair_row);
+    s->pair_self = reserve(a, p, sizeof *s->pair_self);
+    s->row_pair = reserve(a, p, sizeof *s->row_pair);
+    s->weight = reserve(a, p, sizeof *s->weight);
+    s->first = reserve(a, experts + 1, sizeof *s->first);
+    s->pick = reserve(a, experts, sizeof *s->pick);
+    s->job = reserve(a, experts * 2, sizeof *s->job);
     *acts = larger(*acts, ek_acts_bytes(pairs, c->moe_intermediate_size));
 }
 
@@ -60,44 +61,44 @@ static void lay_out(ek_scratch *s, arena *a)
         key = (int)larger((size_t)key, (size_t)(l->n_kv_heads * l->head_dim));
         inter = (int)larger((size_t)inter, (size_t)l->intermediate_size);
     }
-    s->h = take_rows(a, n, c->hidden_size);
-    s->x = take_rows(a, n, c->hidden_size);
-    s->y = take_rows(a, n, c->hidden_size);
-    s->q = take_rows(a, n, query);
-    s->o = take_rows(a, n, query);
-    s->k = take_rows(a, n, key);
-    s->v = take_rows(a, n, key);
-    s->gate = take_rows(a, n, inter);
-    s->up = take_rows(a, n, inter);
+    s->h = reserve_rows(a, n, c->hidden_size);
+    s->x = reserve_rows(a, n, c->hidden_size);
+    s->y = reserve_rows(a, n, c->hidden_size);
+    s->q = reserve_rows(a, n, query);
+    s->o = reserve_rows(a, n, query);
+    s->k = reserve_rows(a, n, key);
+    s->v = reserve_rows(a, n, key);
+    s->gate = reserve_rows(a, n, inter);
+    s->up = reserve_rows(a, n, inter);
     if (c->per_layer_size) {
         int before = ek_prompt_layers(c), behind = c->n_layers - before;
-        s->per_layer_head = take_rows(a, n, before * c->per_layer_size);
-        s->per_layer_tail = take_rows(a, s->max_logits, behind * c->per_layer_size);
-        s->token = take_rows(a, threads, c->n_layers * c->per_layer_size);
+        s->per_layer_head = reserve_rows(a, n, before * c->per_layer_size);
+        s->per_layer_tail = reserve_rows(a, s->max_logits, behind * c->per_layer_size);
+        s->token = reserve_rows(a, threads, c->n_layers * c->per_layer_size);
     }
     for (int k = 0; k < EK_KIND_COUNT; k++) {
-        s->cos[k] = take_rows(a, n, m->n_rotated[k]);
-        s->sin[k] = take_rows(a, n, m->n_rotated[k]);
+        s->cos[k] = reserve_rows(a, n, m->n_rotated[k]);
+        s->sin[k] = reserve_rows(a, n, m->n_rotated[k]);
     }
-    for (int k = 0; k < EK_KIND_COUNT; k++) s->row[k] = take(a, (size_t)n, sizeof *s->row[k]);
-    s->id = take(a, (size_t)n, sizeof *s->id);
-    s->pos = take(a, (size_t)n, sizeof *s->pos);
-    s->want = take(a, (size_t)n, sizeof *s->want);
-    s->embedding = take(a, (size_t)n, sizeof *s->embedding);
-    s->seq = take(a, (size_t)n, sizeof *s->seq);
-    s->view = take(a, (size_t)n, sizeof *s->view);
-    s->store = take(a, (size_t)n + 1, sizeof *s->store);
+    for (int k = 0; k < EK_KIND_COUNT; k++) s->row[k] = reserve(a, (size_t)n, sizeof *s->row[k]);
+    s->id = reserve(a, (size_t)n, sizeof *s->id);
+    s->pos = reserve(a, (size_t)n, sizeof *s->pos);
+    s->want = reserve(a, (size_t)n, sizeof *s->want);
+    s->embedding = reserve(a, (size_t)n, sizeof *s->embedding);
+    s->seq = reserve(a, (size_t)n, sizeof *s->seq);
+    s->view = reserve(a, (size_t)n, sizeof *s->view);
+    s->store = reserve(a, (size_t)n + 1, sizeof *s->store);
 
     int widest = (int)larger((size_t)inter, larger((size_t)query, (size_t)c->hidden_size));
     size_t acts = larger(ek_acts_bytes(n, widest), ek_acts_bytes(n, c->per_layer_size)), attn = 0;
     if (c->n_experts) lay_out_experts(s, a, c, &acts);
-    s->acts = take(a, acts, 1);
+    s->acts = reserve(a, acts, 1);
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (m->attn[k]) attn = larger(attn, ek_attn_scratch_bytes(m->attn[k], n, s->max_ctx, threads));
-    s->attn = take(a, attn, 1);
+    s->attn = reserve(a, attn, 1);
 }
 
-size_t ek_scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max_ctx)
+static size_t scratch_bytes(const ek_model *m, int max_rows, int max_logits, int max_ctx)
 {
     ek_scratch s = {.m = m, .max_rows = max_rows, .max_logits = max_logits, .max_ctx = max_ctx};
     arena a = {0};
@@ -112,7 +113,7 @@ ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int ma
                        max_logits, max_ctx);
     ek_scratch *s = ek_alloc(sizeof *s);
     *s = (ek_scratch){.m = m, .max_rows = max_rows, .max_logits = max_logits, .max_ctx = max_ctx};
-    s->bytes = ek_scratch_bytes(m, max_rows, max_logits, max_ctx);
+    s->bytes = scratch_bytes(m, max_rows, max_logits, max_ctx);
     s->block = ek_alloc_big(s->bytes);
     if (!s->block) {
         free(s);

@@ -1,5 +1,5 @@
-/* Where a model comes from: whatever container it lies in, a source gives its configuration, its
- * weights under the model's own names, and its tokenizer. Opening a model sees nothing else.
+/* A source reads a model from its container: configuration, weights under the model's own names, and
+ * tokenizer. Opening a model reads nothing else.
  *
  * Names are those of transformers' modeling_gemma4.py without the model's prefix: a vector with its
  * whole name ("layers.3.input_layernorm.weight", "layers.3.layer_scalar"), a matrix with its
@@ -64,7 +64,7 @@ ek_err ek_source_config(ek_source *s, ek_config *out);
 /* A weight as it is stored, valid until close. EFORMAT names tensor and file when it is missing or
  * of another shape; EUNSUPPORTED names a format that cannot be read. */
 ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_data *out);
-/* After the last weight: EFORMAT for a tensor that nobody asked for and that belongs to no known
+/* After the last weight: EFORMAT for a tensor that was not requested and that belongs to no known
  * part beside the text model. */
 ek_err ek_source_finish(ek_source *s, const ek_config *config);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "model/quant.h"
 #include "model/source.h"
@@ -62,7 +63,7 @@ static ek_err read_config(ek_source *s, ek_config *out)
 
 /* ------------------------------------------------------------------ names */
 
-static const ek_tensor *take(folder *f, const char *name, const char *suffix)
+static const ek_tensor *find_tensor(folder *f, const char *name, const char *suffix)
 {
     char full[256];
     snprintf(full, sizeof full, "%s%s%s", f->prefix, name, suffix);
@@ -82,11 +83,11 @@ static ek_err find_prefix(folder *f)
     static const char *const prefix[] = {"model.language_model.", "language_model.model.", "model."};
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) {
         f->prefix = prefix[i];
-        if (take(f, "embed_tokens", ".weight")) return EK_OK;
+        if (find_tensor(f, "embed_tokens", ".weight")) return EK_OK;
     }
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) { /* how the others are called tells its whole name */
         f->prefix = prefix[i];
-        if (take(f, "norm", ".weight")) break;
+        if (find_tensor(f, "norm", ".weight")) break;
     }
     return missing(f, "embed_tokens", ".weight");
 }
@@ -99,7 +100,7 @@ static bool has_split_experts(folder *f)
     for (size_t i = 0; i < sizeof proj / sizeof *proj; i++) {
         char name[64];
         snprintf(name, sizeof name, "layers.0.experts.switch_glu.%s", proj[i]);
-        any |= take(f, name, ".weight") != NULL;
+        any |= find_tensor(f, name, ".weight") != NULL;
     }
     return any;
 }
@@ -183,8 +184,8 @@ static ek_err read_affine(ek_weight_data *w, const ek_tensor *codes, const ek_te
 static ek_err read_module(folder *f, ek_weight_data *w, const char *name, const char *suffix, int outer, int rows,
                           int k)
 {
-    const ek_tensor *weight = take(f, name, suffix), *scales = take(f, name, ".scales"),
-                    *biases = take(f, name, ".biases");
+    const ek_tensor *weight = find_tensor(f, name, suffix), *scales = find_tensor(f, name, ".scales"),
+                    *biases = find_tensor(f, name, ".biases");
     int bits, group;
     if (!weight) return missing(f, name, suffix);
     if (!scales && biases) return missing(f, name, ".scales");
@@ -218,7 +219,7 @@ static ek_err read_weight(ek_source *s, const ek_weight_query *q, ek_weight_data
     case EK_WEIGHT_MATRIX: EK_TRY(read_module(f, out, q->name, ".weight", 0, q->n, q->k)); break;
     case EK_WEIGHT_EXPERT: EK_TRY(read_expert(f, out, q)); break;
     case EK_WEIGHT_VECTOR: {
-        const ek_tensor *t = take(f, q->name, "");
+        const ek_tensor *t = find_tensor(f, q->name, "");
         if (!t) return missing(f, q->name, "");
         EK_TRY(read_float(out, t, 0, q->k, 0));
     }

@@ -4,6 +4,7 @@
 #ifndef EK_MODEL_WEIGHTS_H
 #define EK_MODEL_WEIGHTS_H
 
+#include "base/alloc.h"
 #include "model/config.h"
 #include "model/role.h"
 #include "model/source.h"
@@ -53,7 +54,7 @@ static inline int ek_prompt_layers(const ek_config *c)
 /* One weight on its way into memory. */
 typedef struct ek_item {
     char name[144];            /* of the weight; of the matrix for an expert ("….3") */
-    ek_role role;              /* of a matrix */
+    ek_matrix_role role;       /* of a matrix */
     ek_linear *matrix;         /* either a matrix */
     float **vector;            /* or a vector: data.n is 1 */
     ek_embedding_table *table; /* or a table that stays */

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "ops/attn_pages.h"
 #include "ops/kv_codec.h"
 

@@ -1,8 +1,8 @@
 /* Attention of a batch of rows over paged keys and values.
  *
- * Row r asks with n_heads queries of head_dim and sees the keys of its own view at absolute
- * positions [lo, end), lo < end: the caller decides what a row sees (all before it, a window, a
- * block whose rows see each other), and its own position is of no interest here.
+ * Row r has n_heads queries of head_dim. Visible to it are the keys of its own view at absolute
+ * positions [lo, end), lo < end: the caller decides (all before it, a window, a block whose rows are
+ * visible to each other); the row's own position does not enter.
  * Query head h reads KV head h / (n_heads / n_kv_heads). Scale 1.
  *
  * Contract (docs/NUMERICS.md 5): segments of 256 keys aligned to position 0; score by one fma
@@ -36,8 +36,8 @@ typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load *
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
 void ek_attn_free(ek_attn *a);
 
-/* Bytes of scratch for at most max_rows rows, none of which sees beyond position max_keys - 1, on
- * n_threads. */
+/* Bytes of scratch for at most max_rows rows, none of which has a visible key beyond position
+ * max_keys - 1, on n_threads. */
 size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
 
 /* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
@@ -48,11 +48,11 @@ void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const floa
 
 typedef struct ek_attn_row {
     int view;    /* index into views */
-    int lo, end; /* positions it sees: [lo, end), all written */
+    int lo, end; /* visible positions: [lo, end), all written */
 } ek_attn_row;
 
 /* o[r] (n_heads x head_dim) for every row; q likewise. Rows of one view should be adjacent and in
- * order of what they see (speed only). scratch is 64-byte aligned. */
+ * order of their visible ranges (speed only). scratch is 64-byte aligned. */
 void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const ek_attn_row *rows, int n_rows,
                  const float *q, ptrdiff_t ldq, float *o, ptrdiff_t ldo, void *scratch);
 

@@ -2,7 +2,7 @@
  * of up to 8 queries that read the same KV head. Internal to ops/attn*.c.
  *
  * A leaf goes through three functions: scores (by the format of K), weights (exponent split,
- * segment maximum, l) and values (by the format of V). What a query does not see is neither
+ * segment maximum, l) and values (by the format of V). A key that is not visible to a query is neither
  * multiplied nor added for it, in any of them. */
 #ifndef EK_OPS_ATTN_KERNELS_H
 #define EK_OPS_ATTN_KERNELS_H
@@ -20,10 +20,10 @@ enum {
 
 typedef struct ek_attn_leaf {
     int n_q, head_dim;
-    int from[EK_TILE], to[EK_TILE];     /* keys seen, of 256; from >= to: none */
-    int all_from, all_to;               /* union over the queries that see any */
+    int from[EK_TILE], to[EK_TILE];     /* visible keys, of 256; from >= to: none */
+    int all_from, all_to;               /* union over the queries with a visible key */
     int common_from, common_to;         /* intersection over these; may be empty */
-    const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where nobody looks */
+    const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where no key is visible */
     const uint8_t *v[EK_SEGMENT_PAGES];
     const uint8_t *k_next[EK_SEGMENT_PAGES]; /* read soon after this leaf: worth a prefetch; may be NULL */
     bool fetch_k, fetch_v;                   /* not read lately: worth a prefetch while scoring */
@@ -42,8 +42,8 @@ typedef void ek_attn_combine_fn(float *b, const float *a, float fb, float fa, in
 
 /* An absent format is NULL. */
 typedef struct ek_attn_ops {
-    ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least where a query sees the key */
-    ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for unseen keys of seen 16-blocks */
+    ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least for visible keys */
+    ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for hidden keys of 16-blocks with a visible one */
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
     ek_attn_combine_fn *combine;            /* of two nodes of T */
 } ek_attn_ops;

@@ -72,8 +72,8 @@ static int clamp(int64_t x)
     return x < 0 ? 0 : x > EK_SEGMENT ? EK_SEGMENT : (int)x;
 }
 
-/* Fills in what the queries of t see of segment seg; returns those that see a key of it, a bit each. */
-static unsigned see(const ek_attn_tile *t, int64_t seg, ek_attn_leaf *leaf)
+/* Fills in the visible ranges of segment seg for the queries of t; returns those with a visible key, a bit each. */
+static unsigned set_ranges(const ek_attn_tile *t, int64_t seg, ek_attn_leaf *leaf)
 {
     unsigned live = 0;
     leaf->n_q = t->n_q;
@@ -92,7 +92,7 @@ static unsigned see(const ek_attn_tile *t, int64_t seg, ek_attn_leaf *leaf)
     return live;
 }
 
-/* Whether some query sees a key of page p of the segment. */
+/* Whether a key of page p of the segment is visible to some query. */
 static bool wanted(const ek_attn_leaf *leaf, int p)
 {
     for (int i = 0; i < leaf->n_q; i++)
@@ -138,7 +138,7 @@ static unsigned add_segment(const void *self, const ek_attn_tile *t, int64_t seg
                          .e = space->e,
                          .o = out->o,
                          .ldo = a->ldo};
-    const unsigned live = see(t, seg, &leaf);
+    const unsigned live = set_ranges(t, seg, &leaf);
     if (!live) return 0;
     find_pages(p, t, seg, when.last, &leaf);
     a->scores(&leaf);

@@ -85,8 +85,8 @@ static int levels_of(int64_t n)
     return levels;
 }
 
-/* Takes bytes of at; with at = NULL only counts them. */
-static void *take(uint8_t *at, size_t *used, size_t bytes)
+/* Reserves bytes at `at`; with at = NULL only counts them. */
+static void *reserve(uint8_t *at, size_t *used, size_t bytes)
 {
     void *p = at ? at + *used : NULL;
     *used += lines(bytes);
@@ -98,14 +98,14 @@ static size_t lay_worker(const ek_attn_source *s, int levels, uint8_t *at)
 {
     worker x = {.ready = true, .keys = -1, .queries = -1};
     size_t used = lines(sizeof x), n_nodes = (size_t)(1 + levels * (1 + s->group));
-    float *e = take(at, &used, sizeof *e * EK_TILE * EK_SEGMENT);
+    float *e = reserve(at, &used, sizeof *e * EK_TILE * EK_SEGMENT);
     for (int g = 0; g < s->group; g++) {
-        x.space[g].q = take(at, &used, sizeof *x.space[g].q * EK_TILE * EK_Q_STRIDE);
-        x.space[g].own = take(at, &used, s->own_bytes);
+        x.space[g].q = reserve(at, &used, sizeof *x.space[g].q * EK_TILE * EK_Q_STRIDE);
+        x.space[g].own = reserve(at, &used, s->own_bytes);
         x.space[g].e = e;
     }
-    ek_attn_node *node = take(at, &used, sizeof *node * n_nodes);
-    uint8_t *sums = take(at, &used, node_bytes(s) * n_nodes);
+    ek_attn_node *node = reserve(at, &used, sizeof *node * n_nodes);
+    uint8_t *sums = reserve(at, &used, node_bytes(s) * n_nodes);
     if (!at) return used;
     for (size_t i = 0; i < n_nodes; i++) lay_node(s, &node[i], sums + i * node_bytes(s));
     for (int g = 0; g < s->group; g++) x.stack[g] = node + (size_t)(g * levels);
@@ -507,11 +507,11 @@ void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_
 {
     job j = {.s = s, .cut = cut, .levels = levels_of(cut->max_leaves), .node_bytes = node_bytes(s)};
     size_t used = 0;
-    j.items = take(memory, &used, sizeof *j.items * (size_t)cut->n_items);
-    j.splits = take(memory, &used, sizeof *j.splits * (size_t)cut->n_split);
-    j.spans = take(memory, &used, sizeof *j.spans * (size_t)cut->n_blocks);
-    j.nodes = take(memory, &used, sizeof *j.nodes * (size_t)cut->n_nodes);
-    j.sums = take(memory, &used, j.node_bytes * (size_t)cut->n_nodes);
+    j.items = reserve(memory, &used, sizeof *j.items * (size_t)cut->n_items);
+    j.splits = reserve(memory, &used, sizeof *j.splits * (size_t)cut->n_split);
+    j.spans = reserve(memory, &used, sizeof *j.spans * (size_t)cut->n_blocks);
+    j.nodes = reserve(memory, &used, sizeof *j.nodes * (size_t)cut->n_nodes);
+    j.sums = reserve(memory, &used, j.node_bytes * (size_t)cut->n_nodes);
     j.workers = (uint8_t *)memory + used;
     j.worker_bytes = lay_worker(s, j.levels, NULL);
     for (int i = 0; i < workers->n_workers; i++) ((worker *)(j.workers + (size_t)i * j.worker_bytes))->ready = false;

@@ -1,5 +1,5 @@
 /* The scheduler of attention: which worker computes which segments of which queries, and the tree T over them.
- * Nothing here decides a bit: the leaves of a query and their order in T are fixed by what it sees (ops/attn.h).
+ * Nothing here decides a bit: the leaves of a query and their order in T are fixed by its visible range (ops/attn.h).
  *
  * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors of the operator library
  * (lib/sdpa.c). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
@@ -27,11 +27,11 @@ typedef struct ek_attn_node {
 typedef struct ek_attn_tile {
     int64_t number;                    /* in [0, n_tiles) */
     int64_t keys;                      /* the same for tiles that read the same keys */
-    int64_t lo[EK_TILE], end[EK_TILE]; /* positions that each query sees, lo >= 0; lo >= end: none */
+    int64_t lo[EK_TILE], end[EK_TILE]; /* visible positions of each query, lo >= 0; lo >= end: none */
     int n_q;
     /* by the scheduler: */
-    int64_t seg0, seg1; /* segments that any query sees a part of */
-    bool gapless;       /* what each query sees begins in seg0 and has no segment without a visible key */
+    int64_t seg0, seg1; /* segments with a key that is visible to any query */
+    bool gapless;       /* each query's visible range begins in seg0 and has no segment without a visible key */
 } ek_attn_tile;
 
 /* Of one worker, for one call; laid out by that worker. */
@@ -60,13 +60,13 @@ typedef struct ek_attn_source {
     ek_attn_combine_fn *combine;
     /* Fills in keys, lo, end and n_q of tile t->number. */
     void (*tile)(const void *self, ek_attn_tile *t);
-    /* Takes the queries of t. */
+    /* Copies the queries of t into space->q. */
     void (*queries)(const void *self, const ek_attn_tile *t, ek_attn_space *space);
-    /* Segment seg for t: returns the queries that see a key of it, a bit each; for these out holds o, m and l. */
+    /* Segment seg for t: returns the queries with a visible key in it, a bit each; for these out holds o, m and l. */
     unsigned (*leaf)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
                      ek_attn_node *out);
     float (*sink)(const void *self, const ek_attn_tile *t, int i); /* of query i; with sinks only */
-    /* Takes the result of query i: ldo floats, zeros if it saw nothing. row may be changed. */
+    /* Receives the result of query i: ldo floats, zeros if no key was visible. row may be changed. */
     void (*result)(const void *self, const ek_attn_tile *t, int i, float *row);
 } ek_attn_source;
 

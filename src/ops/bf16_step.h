@@ -11,6 +11,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 
 /* +0 or -0 for what is below 2^-126; NaN stays. */
 static inline float ek_bf16_flush(float x)
@@ -35,5 +36,9 @@ static inline float ek_bf16_pair(float sum, float a0, float b0, float a1, float 
 {
     return ek_bf16_step(ek_bf16_step(sum, a1, b1), a0, b0);
 }
+
+/* Whether VDPBF16PS does on this machine, which has it (EK_CPU_BF16), what the step says: the order of a pair, one
+ * rounding per step, and zeros for what is below 2^-126. x86-64 only. */
+bool ek_bf16_sound(void);
 
 #endif

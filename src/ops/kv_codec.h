@@ -169,17 +169,6 @@ static inline float ek_kv_term_scale(ek_kv_format f, const uint8_t *part, int di
     return ek_kv_codecs[f].rule == EK_KV_TOKEN ? *ek_kv_token_scale(f, part, dim, slot) : 1;
 }
 
-/* For tests and tools: the decoded value. */
-static inline float ek_kv_key(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
-{
-    return ek_kv_term_scale(f, k, dim, slot) * ek_kv_key_term(f, k, dim, d, slot);
-}
-
-static inline float ek_kv_value(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
-{
-    return ek_kv_term_scale(f, v, dim, slot) * ek_kv_value_term(f, v, dim, slot, d);
-}
-
 /* Writes one token of one KV head at k_at and v_at, the head's parts of a page. */
 void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t *k_at, uint8_t *v_at, int slot,
                  const float *k, const float *v);

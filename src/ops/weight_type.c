@@ -66,7 +66,7 @@ void ek_unpack_bits(uint8_t *u, const uint8_t *src, int n, int bits)
     case 5: unpack_bits(u, src, n, 5); break;
     case 6: unpack_bits(u, src, n, 6); break;
     case 8: unpack_bits(u, src, n, 8); break;
-    default: EK_ASSERT(!"a width without an unpack function");
+    default: EK_ASSERT(0 && "a width without an unpack function");
     }
 }
 

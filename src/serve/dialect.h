@@ -1,7 +1,7 @@
-/* A dialect: one API over HTTP, as one file with one table. It reads a body into a request in no API's
- * words and writes replies from results in no API's words; tokens, the engine, connections and time are
- * none of its business. What a client of one API does wrong is repaired or refused in its dialect and
- * reaches nothing else. How to add one: CONTRIBUTING.md.
+/* A dialect: one API over HTTP, as one file with one table. It reads a body into an API-neutral request
+ * and writes replies from API-neutral results; it never handles tokens, the engine, connections or time.
+ * Mistakes of an API's clients are repaired or refused in its dialect and nowhere else. How to add one:
+ * CONTRIBUTING.md.
  *
  * All functions are pure but for what they are given: any thread may call parse; the functions that
  * write replies are called from one thread per reply, in order. */

@@ -11,14 +11,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "serve/http_state.h"
 
 enum {
-    CONNECTION_MEMORY = 64 << 10,      /* a head may take half of it */
-    SEND_BUFFER = 128 << 10,           /* the kernel's */
-    BODIES_AT_ONCE = 8,                /* times max_body: all bodies together */
-    LEAST_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
+    CONNECTION_MEMORY = 64 << 10,    /* a head may take half of it */
+    SEND_BUFFER = 128 << 10,         /* the kernel's */
+    BODIES_AT_ONCE = 8,              /* times max_body: all bodies together */
+    MIN_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
     SWEEP_MS = 250
 };
 
@@ -51,7 +52,7 @@ static void refuse(ek_exchange *x, int status, const char *text)
     ek_buf_fini(&x->body);
 }
 
-static void take_body(ek_exchange *x, const char *p, size_t n)
+static void receive_body(ek_exchange *x, const char *p, size_t n)
 {
     ek_http *s = x->http;
     if (x->refusal) return;
@@ -129,7 +130,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
     ek_exchange *x = *slot;
     if (!x) return open_exchange(arg, mhd, url, method, slot);
     if (*n > 0) {
-        take_body(x, data, *n);
+        receive_body(x, data, *n);
         *n = 0;
         return MHD_YES;
     }
@@ -219,7 +220,7 @@ static void sweep_one(ek_conn *c, double now)
         double limit = c->fresh ? o->body_timeout : o->idle_timeout;
         if (c->http->draining || now - c->since > limit) ek_http_kill(c);
     } else {
-        double grace = x ? (double)x->body.len / LEAST_BYTES_PER_SECOND : 0;
+        double grace = x ? (double)x->body.len / MIN_BYTES_PER_SECOND : 0;
         if (now - c->since_byte > o->body_timeout + grace) ek_http_kill(c);
     }
 }

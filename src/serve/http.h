@@ -2,8 +2,8 @@
  * back-pressure. Why this library: docs/decisions/http.md.
  *
  * One thread, the one that runs the event loop, calls and is called by everything here. A
- * handler sees only whole requests; it answers now or later. What a client can hold by being
- * slow or silent is its own socket and at most the limits below, until a deadline ends it. */
+ * handler sees only whole requests; it answers now or later. A slow or silent client holds
+ * its own socket and memory up to the limits below, until a deadline ends it. */
 #ifndef EK_SERVE_HTTP_H
 #define EK_SERVE_HTTP_H
 
@@ -22,7 +22,7 @@ typedef struct ek_http_opts {
     int port; /* 0: a free one */
     int max_connections;
     size_t max_body;     /* bytes of one request's body */
-    size_t max_unsent;   /* bytes of one reply its reader has not taken */
+    size_t max_unsent;   /* bytes of one reply that the client has not read */
     double body_timeout; /* seconds for a whole request to arrive */
     double idle_timeout; /* seconds of silence between requests, and of a reader */
 } ek_http_opts;
@@ -55,7 +55,7 @@ ek_span ek_exchange_body(const ek_exchange *x);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
 /* Called once if the client goes away, or is cut off, before the reply's end: the exchange is
- * gone after the call. Not called after the end. NULL: nobody wants to know any more. */
+ * gone after the call. Not called after the end. NULL: no callback. */
 void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user);
 
 /* A header of the reply, before it begins; no line ends in the value. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "serve/http_state.h"
 
 const char *ek_exchange_method(const ek_exchange *x)
@@ -53,7 +54,7 @@ static ssize_t read_out(void *arg, uint64_t pos, char *buf, size_t room)
     ek_exchange *x = arg;
     (void)pos;
     if (x->cut) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = x->out.len - x->taken;
+    size_t n = x->out.len - x->n_sent;
     if (n == 0 && x->ended) return MHD_CONTENT_READER_END_OF_STREAM;
     if (n == 0) {
         x->suspended = true;
@@ -61,11 +62,11 @@ static ssize_t read_out(void *arg, uint64_t pos, char *buf, size_t room)
         return 0;
     }
     if (n > room) n = room;
-    memcpy(buf, x->out.data + x->taken, n);
-    x->taken += n;
-    if (x->taken == x->out.len) {
+    memcpy(buf, x->out.data + x->n_sent, n);
+    x->n_sent += n;
+    if (x->n_sent == x->out.len) {
         ek_buf_clear(&x->out);
-        x->taken = 0;
+        x->n_sent = 0;
     }
     return (ssize_t)n;
 }
@@ -111,18 +112,18 @@ void ek_exchange_begin(ek_exchange *x, int status, const char *type)
 /* Taken bytes at the front are dropped once they are the larger part. */
 static void compact(ek_exchange *x)
 {
-    size_t left = x->out.len - x->taken;
-    if (x->taken < left || x->taken == 0) return;
-    memmove(x->out.data, x->out.data + x->taken, left);
+    size_t left = x->out.len - x->n_sent;
+    if (x->n_sent < left || x->n_sent == 0) return;
+    memmove(x->out.data, x->out.data + x->n_sent, left);
     x->out.len = left;
-    x->taken = 0;
+    x->n_sent = 0;
 }
 
 void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 {
     if (x->cut) return;
     compact(x);
-    if (x->out.len - x->taken + n > x->http->opts.max_unsent) {
+    if (x->out.len - x->n_sent + n > x->http->opts.max_unsent) {
         x->cut = true; /* the sweep ends it; now its owner is in the middle of sending */
         return;
     }

@@ -38,8 +38,8 @@ struct ek_exchange {
     int status;
     struct reply_header *header;
     int n_headers;
-    ek_buf out; /* streamed and not yet taken by the library: from `taken` on */
-    size_t taken;
+    ek_buf out; /* streamed and not yet taken by the library: from n_sent on */
+    size_t n_sent;
     bool dispatched, begun, queued, ended, suspended, cut;
 
     void (*gone)(void *user);

@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 typedef struct pile {
     ek_turn_news *v; /* text is owned */

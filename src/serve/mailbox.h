@@ -1,4 +1,4 @@
-/* What the engine says on its way to the server's thread: one locked list and one wake-up.
+/* News from the engine's thread to the server's: one locked list and one wake-up.
  *
  * post may be called from any thread; everything else belongs to the event loop's thread. */
 #ifndef EK_SERVE_MAILBOX_H
@@ -15,7 +15,7 @@ typedef void ek_mail_fn(const ek_turn_news *news);
 ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn);
 /* An ek_turn_post_fn; box is the ek_mailbox. Copies news and its text. */
 void ek_mailbox_post(void *box, const ek_turn_news *news);
-void ek_mailbox_deliver(ek_mailbox *b); /* what is there, now */
-void ek_mailbox_close(ek_mailbox *b);   /* nobody posts any more */
+void ek_mailbox_deliver(ek_mailbox *b); /* everything posted so far, now */
+void ek_mailbox_close(ek_mailbox *b);   /* after the last post */
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "text/json.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -140,7 +141,7 @@ static void reply_failed(ek_session *s, choice *c, ek_err err, const char *text)
 
 /* --- in from the engine --- */
 
-static void take_news(choice *c, const ek_turn_news *news)
+static void handle_news(choice *c, const ek_turn_news *news)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
@@ -148,7 +149,7 @@ static void take_news(choice *c, const ek_turn_news *news)
         c->begun = true;
         s->dialect->begin(&s->out, &s->reply, c->index);
     }
-    ek_turn_take(c->turn, news);
+    ek_turn_feed(c->turn, news);
     if (r->end == EK_END_ERROR) {
         ek_log(EK_LOG_ERROR, "%s: %s", s->id, r->error);
         reply_failed(s, c, r->err, r->error);
@@ -168,8 +169,8 @@ void ek_session_news(const ek_turn_news *news)
 {
     choice *c = news->user;
     ek_session *s = c->session;
-    if (s->x && s->results[c->index]->end == EK_END_NONE) take_news(c, news);
-    else ek_turn_take(c->turn, news);
+    if (s->x && s->results[c->index]->end == EK_END_NONE) handle_news(c, news);
+    else ek_turn_feed(c->turn, news);
     free_when_done(s);
 }
 

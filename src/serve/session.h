@@ -7,11 +7,11 @@
 
 /* Reads the request of x, which must be d's, and answers it, now or later. */
 void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d);
-/* What the engine said about a turn of a session. */
+/* Handles news of the engine about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);
 
 /* All open sessions. */
 void ek_sessions_tick(ek_server *s);   /* several times a second */
-void ek_sessions_cancel(ek_server *s); /* the server gives up on them */
+void ek_sessions_cancel(ek_server *s); /* at a second signal */
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 #include "tensor/checkpoint.h"
 
 enum { PREFIX = 8, HEADER_LIMIT = 100 * 1000 * 1000 };

@@ -1,6 +1,7 @@
 /* The trie that finds added tokens. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 
 void ek_trie_init(trie *t, size_t n_bytes)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/rng.h"
 #include "text/call_value.h"
 #include "text/json.h"

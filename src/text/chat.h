@@ -33,18 +33,12 @@ typedef struct ek_chat_opts {
 
 typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
 
-typedef struct ek_media_mark {
-    size_t at; /* offset of <|image|>, <|audio|> or <|video|> in the text */
-    ek_media_kind kind;
-} ek_media_mark;
-
 /* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
 typedef struct ek_prompt {
     ek_buf text;
     size_t *control; /* ascending offsets of intended control tokens, for ek_encode */
     size_t n_control, cap_control;
-    ek_media_mark *media; /* the media placeholders, in order; also in control */
-    size_t n_media, cap_media;
+    size_t n_media; /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
 } ek_prompt;
 
 void ek_prompt_fini(ek_prompt *p);
@@ -57,16 +51,5 @@ ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
  * "preserve_thinking", "variant"}, as the render command takes it; variant defaults to
  * fallback. EINVAL for a wrong type. */
 ek_err ek_chat_render_request(ek_prompt *p, const json_t *request, ek_chat_variant fallback);
-
-/* How much room each medium of a prompt takes, in the order of p->media. */
-typedef struct ek_media_size {
-    int n_soft;            /* soft tokens; of one frame for a video */
-    int n_frames;          /* videos only */
-    const double *seconds; /* videos only: time of each frame */
-} ek_media_size;
-
-/* Replaces each placeholder by begin marker, n placeholders, end marker (videos: frame by
- * frame with "mm:ss " before each), moving the offsets. EINVAL unless n == p->n_media. */
-ek_err ek_prompt_expand_media(ek_prompt *p, const ek_media_size *sizes, size_t n);
 
 #endif

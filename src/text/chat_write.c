@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/json.h"
 
 #define QUOTE "<|\"|>"
@@ -60,11 +61,7 @@ static const char *const media_marks[] = {"<|image|>", "<|audio|>", "<|video|>"}
 
 void ek_put_media(ek_prompt *p, ek_media_kind kind)
 {
-    if (p->n_media == p->cap_media) {
-        p->cap_media = p->cap_media ? 2 * p->cap_media : 8;
-        p->media = ek_realloc(p->media, p->cap_media * sizeof *p->media);
-    }
-    p->media[p->n_media++] = (ek_media_mark){p->text.len, kind};
+    p->n_media++;
     ek_put_mark(p, media_marks[kind]);
 }
 
@@ -118,51 +115,5 @@ void ek_prompt_fini(ek_prompt *p)
 {
     ek_buf_fini(&p->text);
     free(p->control);
-    free(p->media);
     *p = (ek_prompt){0};
-}
-
-static void put_clock(ek_prompt *p, double seconds)
-{
-    long s = seconds > 0 ? (long)seconds : 0;
-    ek_buf_fmt(&p->text, "%02ld:%02ld ", s / 60, s % 60);
-}
-
-static void put_soft(ek_prompt *p, const char *begin, const char *soft, const char *end, int n)
-{
-    ek_put_mark(p, begin);
-    for (int i = 0; i < n; i++) ek_put_mark(p, soft);
-    ek_put_mark(p, end);
-}
-
-ek_err ek_prompt_expand_media(ek_prompt *p, const ek_media_size *sizes, size_t n)
-{
-    if (n != p->n_media) return ek_fail(EK_EINVAL, "%zu media given, the prompt has places for %zu", n, p->n_media);
-    ek_prompt out = {0};
-    size_t next = 0, done = 0;
-    for (size_t c = 0; c < p->n_control; c++) {
-        size_t at = p->control[c];
-        ek_put_text(&out, p->text.data + done, at - done);
-        done = at;
-        if (next == n || p->media[next].at != at) {
-            out.control = grow(out.control, out.n_control, &out.cap_control);
-            out.control[out.n_control++] = out.text.len;
-            continue;
-        }
-        const ek_media_size *size = &sizes[next];
-        ek_media_kind kind = p->media[next++].kind;
-        done += 9; /* <|image|>, <|audio|> and <|video|> are equally long */
-        if (kind == EK_MEDIA_IMAGE) put_soft(&out, "<|image>", "<|image|>", "<image|>", size->n_soft);
-        else if (kind == EK_MEDIA_AUDIO) put_soft(&out, "<|audio>", "<|audio|>", "<audio|>", size->n_soft);
-        else
-            for (int f = 0; f < size->n_frames; f++) {
-                if (f) ek_put(&out, " ");
-                put_clock(&out, size->seconds[f]);
-                put_soft(&out, "<|image>", "<|video|>", "<image|>", size->n_soft);
-            }
-    }
-    ek_put_text(&out, ek_buf_text(&p->text) + done, p->text.len - done);
-    ek_prompt_fini(p);
-    *p = out;
-    return EK_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "text/utf8.h"
 
@@ -78,7 +79,7 @@ static ek_err read_unicode_escape(reader *r)
 }
 
 /* Appends the bytes from `from` to at, which hold neither quote nor backslash. */
-static ek_err take_plain(reader *r, size_t from)
+static ek_err add_plain(reader *r, size_t from)
 {
     const char *s = r->text + from;
     size_t n = r->at - from;
@@ -103,7 +104,7 @@ static ek_err read_string(reader *r)
         size_t from = r->at;
         while (r->at < r->n && r->text[r->at] != '"' && r->text[r->at] != '\\') r->at++;
         if (r->at >= r->n) return wrong(r, opened, "this string has no closing quote");
-        EK_TRY(take_plain(r, from));
+        EK_TRY(add_plain(r, from));
         if (r->text[r->at++] == '"') return EK_OK;
         int c = peek(r);
         const char *e = c > 0 ? strchr(escapes, c) : NULL;
@@ -172,7 +173,7 @@ static ek_err read_number(reader *r, json_t **out)
     return EK_OK;
 }
 
-static bool take_word(reader *r, const char *word)
+static bool skip_word(reader *r, const char *word)
 {
     size_t n = strlen(word);
     if (r->n - r->at < n || memcmp(r->text + r->at, word, n) != 0) return false;
@@ -254,12 +255,12 @@ static ek_err read_value(reader *r, json_t **out, int depth)
         *out = json_stringn_nocheck(ek_buf_text(&r->scratch), r->scratch.len);
         return EK_OK;
     }
-    if (take_word(r, "true")) *out = json_true();
-    else if (take_word(r, "false")) *out = json_false();
-    else if (take_word(r, "null")) *out = json_null();
-    else if (take_word(r, "NaN")) *out = odd_number("nan");
-    else if (take_word(r, "Infinity")) *out = odd_number("inf");
-    else if (take_word(r, "-Infinity")) *out = odd_number("-inf");
+    if (skip_word(r, "true")) *out = json_true();
+    else if (skip_word(r, "false")) *out = json_false();
+    else if (skip_word(r, "null")) *out = json_null();
+    else if (skip_word(r, "NaN")) *out = odd_number("nan");
+    else if (skip_word(r, "Infinity")) *out = odd_number("inf");
+    else if (skip_word(r, "-Infinity")) *out = odd_number("-inf");
     else if (c == '-' || (c >= '0' && c <= '9')) return read_number(r, out);
     else return wrong(r, r->at, c < 0 ? "the text ends where a value is expected" : "expected a value");
     return EK_OK;

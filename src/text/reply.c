@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "text/call_value.h"
 #include "text/reply_marks.h"
 

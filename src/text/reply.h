@@ -88,16 +88,16 @@ void ek_reply_close(ek_reply *r);
 void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n);
 
 /* What a token counted as, for logprobs and usage. */
-typedef enum ek_reply_part {
-    EK_PART_CONTENT,   /* visible text (it may be held back for a while) */
-    EK_PART_REASONING, /* thought text, its header and markers */
-    EK_PART_CALL,      /* a call and its markers */
-    EK_PART_MARKUP     /* stop markers, stray markers, anything dropped */
-} ek_reply_part;
+typedef enum ek_token_kind {
+    EK_TOKEN_CONTENT,   /* visible text (it may be held back for a while) */
+    EK_TOKEN_REASONING, /* thought text, its header and markers */
+    EK_TOKEN_CALL,      /* a call and its markers */
+    EK_TOKEN_MARKUP     /* stop markers, stray markers, anything dropped */
+} ek_token_kind;
 
 /* Feeds one token. Stop ids that the model's configuration adds and that have no name here
  * are the engine's business: call ek_reply_end. Tokens after a STOP are ignored. */
-ek_reply_part ek_reply_feed(ek_reply *r, int32_t token);
+ek_token_kind ek_reply_feed(ek_reply *r, int32_t token);
 /* Feeds text in which markers are spelled out: for model output kept as text. Every name of
  * the Gemma 4 control tokens counts as its marker. Cuts anywhere; ek_reply_end flushes. */
 void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "text/reply_marks.h"
 #include "text/reply_state.h"
 
@@ -58,37 +59,37 @@ void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n)
     }
 }
 
-static ek_reply_part part_of(const ek_reply *r)
+static ek_token_kind kind_of(const ek_reply *r)
 {
     switch (r->state) {
-    case CONTENT: return EK_PART_CONTENT;
+    case CONTENT: return EK_TOKEN_CONTENT;
     case HEADER:
-    case REASONING: return EK_PART_REASONING;
+    case REASONING: return EK_TOKEN_REASONING;
     case CALL_HEAD:
     case CALL_ARGS:
-    case CALL_BAD: return EK_PART_CALL;
-    default: return EK_PART_MARKUP;
+    case CALL_BAD: return EK_TOKEN_CALL;
+    default: return EK_TOKEN_MARKUP;
     }
 }
 
-ek_reply_part ek_reply_feed(ek_reply *r, int32_t token)
+ek_token_kind ek_reply_feed(ek_reply *r, int32_t token)
 {
-    if (r->state == STOPPED || r->ended) return EK_PART_MARKUP;
+    if (r->state == STOPPED || r->ended) return EK_TOKEN_MARKUP;
     ek_mark m = mark_of(r, token);
-    ek_reply_part before = part_of(r);
+    ek_token_kind before = kind_of(r);
     if (m == EK_MARK_TEXT) {
         size_t n;
         const char *bytes = ek_tokenizer_bytes(r->t, token, &n);
         ek_reply_on_bytes(r, bytes, n);
         /* The text that begins the visible part, or turns out to open the thought, is that. */
-        return before == EK_PART_MARKUP || before == EK_PART_CONTENT ? part_of(r) : before;
+        return before == EK_TOKEN_MARKUP || before == EK_TOKEN_CONTENT ? kind_of(r) : before;
     }
     ek_reply_on_mark(r, m);
-    ek_reply_part after = part_of(r);
-    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_PART_REASONING))
-        return EK_PART_REASONING;
-    if (before == EK_PART_CALL && !ek_reply_is_stop(r, m)) return EK_PART_CALL;
-    return m == EK_MARK_CALL_OPEN && after == EK_PART_CALL ? EK_PART_CALL : EK_PART_MARKUP;
+    ek_token_kind after = kind_of(r);
+    if (m == EK_MARK_CHANNEL_OPEN || (m == EK_MARK_CHANNEL_CLOSE && before == EK_TOKEN_REASONING))
+        return EK_TOKEN_REASONING;
+    if (before == EK_TOKEN_CALL && !ek_reply_is_stop(r, m)) return EK_TOKEN_CALL;
+    return m == EK_MARK_CALL_OPEN && after == EK_TOKEN_CALL ? EK_TOKEN_CALL : EK_TOKEN_MARKUP;
 }
 
 void ek_reply_feed_text(ek_reply *r, const char *text, size_t n)

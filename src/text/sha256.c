@@ -20,7 +20,7 @@ static uint32_t turn(uint32_t x, int by)
     return x >> by | x << (32 - by);
 }
 
-static void take_block(uint32_t h[8], const uint8_t *p)
+static void compress(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64], v[8];
     for (int i = 0; i < 16; i++)
@@ -47,11 +47,11 @@ void ek_sha256_hex(char out[65], const void *data, size_t n)
     const uint8_t *p = data;
     uint8_t last[128] = {0};
     size_t left = n;
-    for (; left >= 64; p += 64, left -= 64) take_block(h, p);
+    for (; left >= 64; p += 64, left -= 64) compress(h, p);
     if (left) memcpy(last, p, left);
     last[left] = 0x80;
     size_t n_last = left < 56 ? 64 : 128;
     for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
-    for (size_t at = 0; at < n_last; at += 64) take_block(h, last + at);
+    for (size_t at = 0; at < n_last; at += 64) compress(h, last + at);
     for (int i = 0; i < 8; i++) snprintf(out + 8 * i, 9, "%08x", h[i]);
 }

@@ -1,6 +1,7 @@
 /* What a tokenizer knows about its tokens, and decoding. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 #include "text/utf8.h"
 

@@ -1,6 +1,7 @@
 /* Text to ids: added tokens are cut out first, then each stretch between them is merged. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 #include "text/utf8.h"
 
@@ -21,7 +22,7 @@ typedef struct encoder {
     ek_buf clean, normal;
     symbol *symbols;
     size_t cap_symbols;
-    uint64_t *heap; /* rank << 32 | index of the left symbol; the least on top */
+    uint64_t *heap; /* rank << 32 | index of the left symbol; the smallest on top */
     size_t n_heap, cap_heap;
 } encoder;
 
@@ -45,16 +46,16 @@ static void sink(uint64_t *heap, size_t n, size_t i, uint64_t v)
     while ((k = WAYS * i + 1) + WAYS <= n) {
         size_t a = heap[k + 1] < heap[k] ? k + 1 : k;
         size_t b = heap[k + 3] < heap[k + 2] ? k + 3 : k + 2;
-        size_t least = heap[b] < heap[a] ? b : a;
-        heap[i] = heap[least];
-        i = least;
+        size_t min = heap[b] < heap[a] ? b : a;
+        heap[i] = heap[min];
+        i = min;
     }
     if (k < n) {
-        size_t least = k;
+        size_t min = k;
         while (++k < n)
-            if (heap[k] < heap[least]) least = k;
-        heap[i] = heap[least];
-        i = least;
+            if (heap[k] < heap[min]) min = k;
+        heap[i] = heap[min];
+        i = min;
     }
     while (i > start && heap[(i - 1) / WAYS] > v) {
         heap[i] = heap[(i - 1) / WAYS];

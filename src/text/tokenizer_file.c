@@ -17,7 +17,7 @@ int ek_cursor_peek(ek_cursor *c)
     return c->at < c->n ? (unsigned char)c->text[c->at] : -1;
 }
 
-ek_err ek_cursor_take(ek_cursor *c, char expected)
+ek_err ek_cursor_expect(ek_cursor *c, char expected)
 {
     if (ek_cursor_peek(c) != expected) return ek_fail(EK_EPARSE, "byte %zu: expected '%c'", c->at, expected);
     c->at++;
@@ -116,7 +116,7 @@ ek_err ek_cursor_next(ek_cursor *c, char close, bool *first, bool *more)
     int p = ek_cursor_peek(c);
     *more = p != close;
     if (p == close) c->at++;
-    else if (!*first) EK_TRY(ek_cursor_take(c, ','));
+    else if (!*first) EK_TRY(ek_cursor_expect(c, ','));
     *first = false;
     return EK_OK;
 }

@@ -16,7 +16,7 @@ typedef struct ek_cursor {
 
 ek_err ek_cursor_fail(const ek_cursor *c, const char *what); /* EPARSE with the byte */
 int ek_cursor_peek(ek_cursor *c);                            /* the next byte after white space; -1 at the end */
-ek_err ek_cursor_take(ek_cursor *c, char expected);
+ek_err ek_cursor_expect(ek_cursor *c, char expected);
 /* Appends the string's value to out. */
 ek_err ek_cursor_string(ek_cursor *c, ek_buf *out);
 ek_err ek_cursor_int(ek_cursor *c, int64_t *out);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "text/json.h"
 
@@ -22,12 +23,12 @@ static ek_err find_model(sections *s, ek_cursor *c)
     size_t n;
     json_decref(s->model);
     s->model = json_object();
-    ek_err e = ek_cursor_take(c, '{');
+    ek_err e = ek_cursor_expect(c, '{');
     while (e == EK_OK) {
         e = ek_cursor_next(c, '}', &first, &more);
         if (e != EK_OK || !more) break;
         ek_buf_clear(&key);
-        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_take(c, ':')) != EK_OK) break;
+        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_expect(c, ':')) != EK_OK) break;
         const char *k = ek_buf_text(&key);
         if (strcmp(k, "vocab") == 0 || strcmp(k, "merges") == 0) {
             ek_cursor_peek(c);
@@ -51,12 +52,12 @@ static ek_err find_sections(sections *s, ek_cursor *c)
     ek_buf key = {0};
     const char *from;
     size_t n;
-    ek_err e = ek_cursor_take(c, '{');
+    ek_err e = ek_cursor_expect(c, '{');
     while (e == EK_OK) {
         e = ek_cursor_next(c, '}', &first, &more);
         if (e != EK_OK || !more) break;
         ek_buf_clear(&key);
-        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_take(c, ':')) != EK_OK) break;
+        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_expect(c, ':')) != EK_OK) break;
         int which = -1;
         for (int i = 0; i < 4; i++)
             if (strcmp(ek_buf_text(&key), names[i]) == 0) which = i;

@@ -1,6 +1,7 @@
 /* The merges of a tokenizer.json and the tables they are found in. */
 #include <stdlib.h>
 
+#include "base/alloc.h"
 #include "text/tokenizer_data.h"
 #include "text/tokenizer_file.h"
 
@@ -12,9 +13,9 @@ static ek_err read_pair(ek_cursor *c, ek_buf *b, size_t *border, size_t rank)
         c->at++;
         EK_TRY(ek_cursor_string(c, b));
         *border = b->len;
-        EK_TRY(ek_cursor_take(c, ','));
+        EK_TRY(ek_cursor_expect(c, ','));
         EK_TRY(ek_cursor_string(c, b));
-        return ek_cursor_take(c, ']');
+        return ek_cursor_expect(c, ']');
     }
     EK_TRY(ek_cursor_string(c, b));
     char *space = memchr(ek_buf_text(b), ' ', b->len);
@@ -94,7 +95,7 @@ ek_err ek_merges_read(ek_tokenizer *t, ek_cursor *c, int32_t n_vocab)
     t->cut_space = t->cut_newline = true;
     bool first = true, more;
     ek_buf b = {0};
-    ek_err e = ek_cursor_take(c, '[');
+    ek_err e = ek_cursor_expect(c, '[');
     for (uint32_t rank = 0; e == EK_OK; rank++) {
         e = ek_cursor_next(c, ']', &first, &more);
         if (e != EK_OK || !more) break;

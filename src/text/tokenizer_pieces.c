@@ -1,4 +1,5 @@
 /* The pieces of a tokenizer: vocabulary, added tokens, and what each piece decodes to. */
+#include "base/alloc.h"
 #include "text/json.h"
 #include "text/tokenizer_load.h"
 #include "text/utf8.h"
@@ -30,7 +31,7 @@ static ek_err reserve_id(ek_tokenizer *t, int64_t id, int32_t *cap)
 ek_err ek_vocab_read(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n_vocab)
 {
     bool first = true, more;
-    EK_TRY(ek_cursor_take(c, '{'));
+    EK_TRY(ek_cursor_expect(c, '{'));
     for (;;) {
         EK_TRY(ek_cursor_next(c, '}', &first, &more));
         if (!more) return EK_OK;
@@ -40,7 +41,7 @@ ek_err ek_vocab_read(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n_voc
         if (t->blob.len > MAX_BLOB) return ek_fail(EK_EFORMAT, "a vocabulary of over %d bytes", MAX_BLOB);
         if (!ek_utf8_valid(t->blob.data + at, t->blob.len - at))
             return ek_cursor_fail(c, "the piece before is not UTF-8");
-        EK_TRY(ek_cursor_take(c, ':'));
+        EK_TRY(ek_cursor_expect(c, ':'));
         EK_TRY(ek_cursor_int(c, &id));
         EK_TRY(reserve_id(t, id, cap));
         piece *p = &t->pieces[id];

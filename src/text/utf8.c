@@ -43,7 +43,8 @@ int ek_utf8_next(const char *s, size_t n, uint32_t *cp)
     return need + 1;
 }
 
-int ek_utf8_tail(const char *s, size_t n)
+/* Length of the well-formed prefix of a scalar at the end of s, 0..3: what more bytes could still complete. */
+static int incomplete_tail(const char *s, size_t n)
 {
     for (size_t len = n < 3 ? n : 3; len > 0; len--) {
         uint32_t cp;
@@ -121,7 +122,7 @@ void ek_utf8_stream_add(ek_utf8_stream *u, ek_buf *out, const char *s, size_t n)
     while (u->n > 0 && n > 0) {
         u->pending[u->n++] = *s++;
         n--;
-        if (ek_utf8_tail(u->pending, (size_t)u->n) == u->n) continue;
+        if (incomplete_tail(u->pending, (size_t)u->n) == u->n) continue;
         uint32_t cp;
         int len = ek_utf8_next(u->pending, (size_t)u->n, &cp);
         if (len < 0) { /* the last byte does not belong to it: it starts anew */
@@ -133,7 +134,7 @@ void ek_utf8_stream_add(ek_utf8_stream *u, ek_buf *out, const char *s, size_t n)
         }
         u->n = 0;
     }
-    int tail = ek_utf8_tail(s, n);
+    int tail = incomplete_tail(s, n);
     ek_utf8_clean(out, s, n - (size_t)tail);
     if (tail > 0) {
         memcpy(u->pending, s + n - (size_t)tail, (size_t)tail);

@@ -14,9 +14,6 @@
  * input returns minus the length of the maximal ill-formed subpart (Unicode 15, 3.9) and
  * sets *cp to U+FFFD. */
 int ek_utf8_next(const char *s, size_t n, uint32_t *cp);
-/* Length of the well-formed prefix of a scalar at the end of s, 0..3: what more bytes could
- * still complete. */
-int ek_utf8_tail(const char *s, size_t n);
 int ek_utf8_put(char out[4], uint32_t cp); /* cp is a scalar; returns 1..4 */
 void ek_utf8_add(ek_buf *out, uint32_t cp);
 bool ek_utf8_valid(const char *s, size_t n);

@@ -84,6 +84,7 @@ enum { TABLES = 5, CAP = 6 * 64, POOL = 14 };
 static struct world {
     ek_kv_layout layout;
     ek_pages *p;
+    int n_pages[EK_KIND_COUNT];
     ek_page_table t[TABLES];
     uint64_t memory[EK_KIND_COUNT][POOL][64]; /* 0: left over */
     uint64_t list[TABLES][CAP];
@@ -112,7 +113,7 @@ static int lo_of(ek_layer_kind kind, int pos)
 static void check_world(void)
 {
     for (int k = 0; k < EK_KIND_COUNT; k++) {
-        int holders[POOL] = {0}, used = 0, pages = ek_pages_total(w.p, (ek_layer_kind)k);
+        int holders[POOL] = {0}, used = 0, pages = w.n_pages[k];
         for (int i = 0; i < TABLES; i++) {
             const ek_page_table *t = &w.t[i];
             for (int e = 0; e < t->cap; e++) {
@@ -121,8 +122,8 @@ static void check_world(void)
                 if (held) holders[t->page[k][e]]++;
             }
             assert_int_equal(t->end[k], t->has[k] ? (t->n + 63) / 64 : 0);
-            int seen_from = t->pin < t->n ? t->pin : t->n;
-            for (int pos = lo_of((ek_layer_kind)k, seen_from); pos < t->n && t->has[k]; pos++) {
+            int visible_from = t->pin < t->n ? t->pin : t->n;
+            for (int pos = lo_of((ek_layer_kind)k, visible_from); pos < t->n && t->has[k]; pos++) {
                 assert_true(pos / 64 >= t->first[k]);
                 assert_true(w.memory[k][t->page[k][pos / 64]][pos % 64] == w.list[i][pos]);
             }
@@ -211,6 +212,7 @@ static void run_world(uint64_t seed)
         w.layout.page_bytes[k] = kinds != 1 + k ? 64 : 0;
         pages[k] = w.layout.page_bytes[k] ? 4 + (int)(ek_mix64(r + (uint64_t)k) % (POOL - 3)) : 0;
     }
+    memcpy(w.n_pages, pages, sizeof pages);
     ek_page_memory memory = {&w, copy_page, wipe_page};
     assert_int_equal(ek_pages_open(&w.p, pages, &memory), EK_OK);
     for (int i = 0; i < TABLES; i++) ek_page_table_init(&w.t[i], &w.layout, CAP);

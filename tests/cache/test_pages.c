@@ -42,28 +42,29 @@ static void pages_are_all_or_none(void **state)
     assert_int_equal(ek_pages_open(&p, n, NULL), EK_EINVAL);
 }
 
-/* The owner of the memory is told when a page changes hands, and not when it gains or loses one of several holders. */
-static int told[5];
+/* The owner of the memory is notified when a page changes hands, and not when it gains or loses one of several holders.
+ */
+static int changes[5];
 
 static void changed(void *arg, ek_layer_kind kind, int32_t page)
 {
-    assert_ptr_equal(arg, told);
+    assert_ptr_equal(arg, changes);
     assert_int_equal(kind, EK_SLIDING);
-    told[page]++;
+    changes[page]++;
 }
 
-static void the_owner_of_the_memory_is_told(void **state)
+static void the_owner_of_the_memory_is_notified(void **state)
 {
     (void)state;
-    ek_pages *p = open_pages(few, &(ek_page_memory){.arg = told, .changed_hands = changed});
+    ek_pages *p = open_pages(few, &(ek_page_memory){.arg = changes, .changed_hands = changed});
     int32_t page;
     assert_int_equal(ek_pages_acquire(p, EK_SLIDING, 1, &page), EK_OK);
-    assert_int_equal(told[page], 1);
+    assert_int_equal(changes[page], 1);
     ek_pages_retain(p, EK_SLIDING, page);
     ek_pages_release(p, EK_SLIDING, page);
-    assert_int_equal(told[page], 1);
+    assert_int_equal(changes[page], 1);
     ek_pages_release(p, EK_SLIDING, page);
-    assert_int_equal(told[page], 2);
+    assert_int_equal(changes[page], 2);
     ek_pages_close(p);
 }
 
@@ -112,7 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_all_or_none),
-        cmocka_unit_test(the_owner_of_the_memory_is_told),
+        cmocka_unit_test(the_owner_of_the_memory_is_notified),
         cmocka_unit_test(a_kind_without_keys_has_no_pages),
         cmocka_unit_test(extending_is_all_or_none),
     };

@@ -49,7 +49,7 @@ static void take(ek_turn *t, int32_t token, ek_finish finish, uint64_t digest)
 {
     ek_turn_news n = {.token = token, .finish = finish, .n_prompt = 9, .n_cached = 4, .digest = digest};
     if (finish == EK_FINISH_ERROR) n.err = EK_EINTERNAL, n.text = "broken";
-    ek_turn_take(t, &n);
+    ek_turn_feed(t, &n);
 }
 
 /* Every token of text, the last one with finish. */
@@ -214,7 +214,7 @@ static void keep(void *arg, const ek_turn_news *n)
 static void at_once(void *arg, const ek_turn_news *n)
 {
     (void)arg;
-    ek_turn_take(n->user, n);
+    ek_turn_feed(n->user, n);
 }
 
 static void prompt_for(ek_turn_prompt *p, const char *question)
@@ -252,7 +252,7 @@ static outcome run_turn(const ek_turn_opts *o, bool later)
     ek_turn_prompt_fini(&p); /* the engine has its copy */
     assert_true(ek_turn_live(t));
     step_until_idle();
-    for (int i = 0; i < q.n; i++) ek_turn_take(t, &q.v[i]);
+    for (int i = 0; i < q.n; i++) ek_turn_feed(t, &q.v[i]);
     assert_false(ek_turn_live(t));
     const ek_turn_result *u = ek_turn_result_of(t);
     outcome x = {.end = u->end, .n_tokens = u->n_tokens, .digest = u->digest};
@@ -357,7 +357,7 @@ static void no_call_without_tools(void **state)
         int calls = 0;
         for (int i = 0; i < q.n; i++) {
             calls += q.v[i].token == bias.token;
-            ek_turn_take(t, &q.v[i]);
+            ek_turn_feed(t, &q.v[i]);
         }
         assert_int_equal(calls > 0, active);
         ek_buf_fini(&r.content);

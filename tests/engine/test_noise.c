@@ -12,6 +12,7 @@
 #include "base/cpu.h"
 #include "base/rng.h"
 #include "engine/sampler.h"
+#include "noise.h"
 #include "ops/math.h"
 
 /* Tokens 0 to 3 at this position with seed 1 have the words 0, 283937710, 868916557, 3131412754:
@@ -31,7 +32,7 @@ static void gumbel_is_a_function_of_its_key(void **state)
     /* The published vector of Philox4x32-10 that a sampler can meet: key and counter zero. */
     static const uint32_t zero[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
     for (int32_t token = 0; token < 4; token++)
-        assert_true(fabs(ek_gumbel(0, 0, EK_NOISE_SAMPLE, token) - exact_gumbel(zero[token])) < 1.1e-6);
+        assert_true(fabs(gumbel_of(0, 0, token) - exact_gumbel(zero[token])) < 1.1e-6);
     uint64_t seed = 0x299f31d0a4093822u;
     double sum = 0, squares = 0;
     int n = 0;
@@ -40,15 +41,15 @@ static void gumbel_is_a_function_of_its_key(void **state)
             uint32_t out[4], key[2] = {0xa4093822u, 0x299f31d0u},
                              counter[4] = {(uint32_t)pos, (uint32_t)token / 4, 0, 0};
             ek_philox(out, counter, key);
-            float g = ek_gumbel(seed, pos, EK_NOISE_SAMPLE, token);
+            float g = gumbel_of(seed, pos, token);
             assert_true(fabs(g - exact_gumbel(out[token % 4])) <= 1.1e-6);
             sum += g, squares += (double)g * g, n++;
         }
     double mean = sum / n, variance = squares / n - mean * mean;
     assert_true(fabs(mean - 0.5772157) < 0.01);
     assert_true(fabs(variance - 1.6449341) < 0.03);
-    assert_true(ek_gumbel(1, 2, EK_NOISE_SAMPLE, 3) != ek_gumbel(1, 3, EK_NOISE_SAMPLE, 3));
-    assert_true(ek_gumbel(1, 2, EK_NOISE_SAMPLE, 3) != ek_gumbel((uint64_t)1 << 32 | 1, 2, EK_NOISE_SAMPLE, 3));
+    assert_true(gumbel_of(1, 2, 3) != gumbel_of(1, 3, 3));
+    assert_true(gumbel_of(1, 2, 3) != gumbel_of((uint64_t)1 << 32 | 1, 2, 3));
 }
 
 /* The argmax of z + g over all of z. */
@@ -57,7 +58,7 @@ static int32_t by_definition(const float *z, int n, uint64_t seed, int pos)
     int32_t best = -1;
     float largest = 0;
     for (int32_t t = 0; t < n; t++) {
-        float sum = z[t] + ek_gumbel(seed, pos, EK_NOISE_SAMPLE, t);
+        float sum = z[t] + gumbel_of(seed, pos, t);
         if (best < 0 || sum > largest) best = t, largest = sum;
     }
     return best;
@@ -82,14 +83,14 @@ static void the_largest_noise_is_not_passed_over(void **state)
     (void)state;
     enum { N = 8 };
     static const float height[] = {0, 1, -25, 30, 1000, -4096, 1e6f, -3e7f};
-    float largest = ek_gumbel(1, LARGEST_AT, EK_NOISE_SAMPLE, 0);
+    float largest = gumbel_of(1, LARGEST_AT, 0);
     assert_true(largest == ek_standard_gumbel(0) && largest < EK_MAX_GUMBEL);
     ek_sampler *s;
     ek_sampler_open(&s, ek_cpu_detect(), N, NULL, 0);
     for (size_t h = 0; h < sizeof height / sizeof *height; h++) {
         float z[N];
         for (int t = 1; t < N; t++) z[t] = t < N - 1 ? height[h] : height[h] - 100;
-        float best = z[1] + ek_gumbel(1, LARGEST_AT, EK_NOISE_SAMPLE, 1);
+        float best = z[1] + gumbel_of(1, LARGEST_AT, 1);
         int won = 0, lost = 0;
         z[0] = best - largest;
         for (int i = 0; i < 100; i++) z[0] = nextafterf(z[0], -INFINITY);
@@ -159,17 +160,17 @@ static void a_flat_vocabulary_has_one_winner(void **state)
     o.temperature = 1;
     o.seed = 7;
     for (int pos = 1; pos <= DRAWS; pos++) {
-        uint32_t least = UINT32_MAX, next = UINT32_MAX;
+        uint32_t min = UINT32_MAX, next = UINT32_MAX;
         int32_t winner = -1;
         for (uint32_t block = 0; block < N / 4; block++) {
             uint32_t word[4], key[2] = {7, 0}, counter[4] = {(uint32_t)pos, block, 0, 0};
             ek_philox(word, counter, key);
             for (int i = 0; i < 4; i++) {
-                if (word[i] < least) next = least, least = word[i], winner = (int32_t)block * 4 + i;
+                if (word[i] < min) next = min, min = word[i], winner = (int32_t)block * 4 + i;
                 else if (word[i] < next) next = word[i];
             }
         }
-        assert_true(20 + ek_standard_gumbel(least) > 20 + ek_standard_gumbel(next));
+        assert_true(20 + ek_standard_gumbel(min) > 20 + ek_standard_gumbel(next));
         assert_int_equal(ek_sample(s, z, &o, no_history, 1, pos), winner);
     }
     ek_sampler_close(s);

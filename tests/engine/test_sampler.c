@@ -13,10 +13,11 @@
 #include "base/rng.h"
 #include "engine/choose.h"
 #include "engine/sampler.h"
+#include "noise.h"
 #include "ops/math.h"
 #include "ops/rows.h"
 
-enum { MOST = 40009 }; /* published vocabularies are larger than 32,768 */
+enum { MAX_ROW = 40009 }; /* published vocabularies are larger than 32,768 */
 
 static float unit(uint64_t key)
 {
@@ -38,13 +39,13 @@ static void sorted(const float *z, int n, ek_candidate *out)
     qsort(out, (size_t)n, sizeof *out, by_rank);
 }
 
-static float row[MOST];
-static ek_candidate want[MOST];
+static float row[MAX_ROW];
+static ek_candidate want[MAX_ROW];
 
 static void the_best_come_in_order(void **state)
 {
     (void)state;
-    static const int lengths[] = {1, 2, 15, 63, 64, 65, 129, 1000, 4097, 5000, MOST},
+    static const int lengths[] = {1, 2, 15, 63, 64, 65, 129, 1000, 4097, 5000, MAX_ROW},
                      hints[] = {1, 2, 10, 64, 256, 5000};
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (size_t h = 0; h < sizeof hints / sizeof *hints; h++)
@@ -82,7 +83,7 @@ static void the_best_come_in_order(void **state)
 static int32_t by_definition(const float *logits, int n, const ek_sampling *o, const int32_t *tokens, int n_prompt,
                              int n_tokens, int32_t suppress)
 {
-    static float z[MOST];
+    static float z[MAX_ROW];
     memcpy(z, logits, sizeof *z * (size_t)n);
     z[suppress] = -INFINITY;
     for (int i = 0; i < o->n_bias; i++) z[o->bias[i].token] += o->bias[i].bias;
@@ -104,14 +105,14 @@ static int32_t by_definition(const float *logits, int n, const ek_sampling *o, c
     ek_row_init(&plain, 0);
     if (k == n) total = plain.sum_exp(z, n, want[0].z);
     int32_t best = -1;
-    float most = 0;
+    float max = 0;
     for (int i = 0; i < k && want[i].z > -INFINITY; i++) {
         float w = ek_exp(want[i].z - want[0].z);
         if (i > 0 && o->top_p < 1 && !(sum < o->top_p * total)) break;
         if (i > 0 && w < o->min_p) break;
         sum += w;
-        float g = want[i].z + ek_gumbel(o->seed, n_tokens, EK_NOISE_SAMPLE, want[i].id);
-        if (best < 0 || g > most || (g == most && want[i].id < best)) most = g, best = want[i].id;
+        float g = want[i].z + gumbel_of(o->seed, n_tokens, want[i].id);
+        if (best < 0 || g > max || (g == max && want[i].id < best)) max = g, best = want[i].id;
     }
     return best;
 }
@@ -123,7 +124,7 @@ static void draws_follow_the_definition(void **state)
     int masked = 0, distinct[3] = {0};
     for (uint64_t seed = 0; seed < 3000; seed++) {
         uint64_t r = ek_mix64(seed);
-        int n = seed % 40 == 39 ? MOST : sizes[r % 6], n_tokens = 1 + (int)((r >> 8) % 40),
+        int n = seed % 40 == 39 ? MAX_ROW : sizes[r % 6], n_tokens = 1 + (int)((r >> 8) % 40),
             n_prompt = 1 + (int)((r >> 16) % (uint64_t)n_tokens);
         int32_t tokens[40], suppress = (int32_t)((r >> 24) % (uint64_t)n);
         float wide = r >> 32 & 1 ? 30 : 3;

@@ -13,6 +13,23 @@ int ref_main(int argc, char **argv)
     return 0;
 }
 
+static const char *running; /* the test, if it said so */
+
+int ref_starts(void **state)
+{
+    running = *state;
+    return 0;
+}
+
+int ref_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "all") == 0) ref_all = true;
+        else cmocka_set_test_filter(argv[i]);
+    }
+    return _cmocka_run_group_tests(argv[0], tests, n, NULL, NULL);
+}
+
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -34,26 +51,26 @@ double ref_normal(uint64_t key, uint64_t i)
 
 /* ------------------------------------------------------------------ memory */
 
-struct taken {
-    struct taken *next;
+struct block {
+    struct block *next;
 };
-static struct taken *all_taken;
+static struct block *all_blocks;
 
 void *ref_take(size_t n)
 {
-    struct taken *t = calloc(1, sizeof *t + 64 + n);
+    struct block *t = calloc(1, sizeof *t + 64 + n);
     if (!t) fail_msg("no memory for a test");
-    t->next = all_taken;
-    all_taken = t;
+    t->next = all_blocks;
+    all_blocks = t;
     return (void *)(((uintptr_t)(t + 1) + 63) / 64 * 64);
 }
 
 void ref_free_all(void)
 {
-    while (all_taken) {
-        struct taken *next = all_taken->next;
-        free(all_taken);
-        all_taken = next;
+    while (all_blocks) {
+        struct block *next = all_blocks->next;
+        free(all_blocks);
+        all_blocks = next;
     }
 }
 
@@ -170,12 +187,12 @@ double ref_at(const ek_view *v, const int64_t *index)
 }
 
 /* x to the nearest value with `bits` bits of fraction, ties to even (rint of an exact scaling). */
-static double round_to(double x, int bits, int least_exp)
+static double round_to(double x, int bits, int min_exp)
 {
     int e;
     if (x == 0 || !isfinite(x)) return x;
     frexp(x, &e);
-    if (e - 1 < least_exp) e = least_exp + 1;
+    if (e - 1 < min_exp) e = min_exp + 1;
     return ldexp(rint(ldexp(x, bits + 1 - e)), e - 1 - bits);
 }
 
@@ -345,12 +362,12 @@ double *ref_matmul(const ek_view *x, const ek_view *w, bool transpose, const ek_
 
 double ref_max_off(const ek_view *y, const double *want)
 {
-    double most = 0;
+    double max = 0;
     for (int64_t i = 0, n = ref_count(y); i < n; i++) {
         double d = fabs(ref_get(y, i) - want[i]);
-        if (!(d <= most)) most = d;
+        if (!(d <= max)) max = d;
     }
-    return most;
+    return max;
 }
 
 static void where(const char *shape, va_list ap)
@@ -360,10 +377,10 @@ static void where(const char *shape, va_list ap)
     print_error("%s\n", text);
 }
 
-/* The command that shows the failure once more, and the end of the test. */
-static void again(void)
+void ref_again(void)
 {
-    print_error("again: %s%s\n", program_invocation_name, ref_all ? " all" : "");
+    print_error("again: %s%s%s%s\n", program_invocation_name, running ? " " : "", running ? running : "",
+                ref_all ? " all" : "");
     fail();
 }
 
@@ -378,7 +395,7 @@ void ref_close(const ek_view *y, const double *want, double rtol, double atol, c
         va_end(ap);
         print_error("[%lld] of %lld: want %.9g within %g + %g of it, got %.9g\n", (long long)i, (long long)n, want[i],
                     atol, rtol, got);
-        again();
+        ref_again();
     }
 }
 
@@ -411,21 +428,5 @@ void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...)
     va_end(ap);
     print_error("%lld of %lld differ, first [%lld]: want %a, got %a\n", (long long)differ, (long long)n,
                 (long long)first, ref_get(want, first), ref_get(got, first));
-    again();
-}
-
-void ref_floats(const char *op, const char *isa, const float *want, const float *got, size_t n, const char *shape, ...)
-{
-    size_t first = 0, differ = 0;
-    for (size_t i = n; i-- > 0;)
-        if (memcmp(&want[i], &got[i], sizeof *want)) first = i, differ++;
-    if (!differ) return;
-    va_list ap;
-    va_start(ap, shape);
-    print_error("%s, %s, ", op, isa);
-    where(shape, ap);
-    va_end(ap);
-    print_error("%zu of %zu differ, first [%zu]: want %a, got %a\n", differ, n, first, (double)want[first],
-                (double)got[first]);
-    again();
+    ref_again();
 }

@@ -19,6 +19,18 @@
 extern bool ref_all;
 int ref_main(int argc, char **argv); /* sets it; returns 0 */
 
+/* A test program that can repeat one failure:
+ *     static const struct CMUnitTest tests[] = {REF_TEST(sinks), REF_TEST(masks)};
+ *     return REF_RUN(argc, argv, tests);
+ * PROGRAM [TEST] [all] runs the one, thinned or whole: the command that a failing check prints. */
+#define REF_TEST(test)                               \
+    {                                                \
+#test, test, ref_starts, NULL, (void *)#test \
+    }
+#define REF_RUN(argc, argv, tests) ref_run(argc, argv, tests, sizeof(tests) / sizeof *(tests))
+int ref_starts(void **state);
+int ref_run(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
+
 double ref_uniform(uint64_t key, uint64_t i); /* [0, 1) */
 double ref_normal(uint64_t key, uint64_t i);
 
@@ -56,6 +68,9 @@ double *ref_matmul(const ek_view *x, const ek_view *w, bool transpose, const ek_
 /* The checks below fail the running test and print the case (the format), where it differs first, both values and
  * the command that repeats it. */
 
+/* Prints the command that repeats the running test, and fails it: for checks of a test of its own. */
+void ref_again(void);
+
 /* The largest |y - want|; want row-major. */
 double ref_max_off(const ek_view *y, const double *want);
 __attribute__((format(printf, 4, 5))) void ref_near(const ek_view *y, const double *want, double tol, const char *shape,
@@ -65,9 +80,5 @@ __attribute__((format(printf, 5, 6))) void ref_close(const ek_view *y, const dou
                                                      const char *shape, ...);
 /* Same shape, same bits. */
 __attribute__((format(printf, 3, 4))) void ref_same(const ek_view *want, const ek_view *got, const char *shape, ...);
-
-/* A kernel's result: n floats with the same bits. */
-__attribute__((format(printf, 6, 7))) void ref_floats(const char *op, const char *isa, const float *want,
-                                                      const float *got, size_t n, const char *shape, ...);
 
 #endif

@@ -36,9 +36,9 @@ static void check(int bits, int group, ek_view x, ek_view w, double tol)
     MUST(ek_copy(near, x));
     ref_near(&y, ref_matmul(&near, &values, true, &y), tol, "rounded x, %d bits, group %d, [%d, %d, %d]", bits, group,
              m, n, (int)x.dim[1]);
-    double *want = ref_matmul(&x, &values, true, &y), *most = ref_matmul(&xa, &wa, true, &y);
+    double *want = ref_matmul(&x, &values, true, &y), *max = ref_matmul(&xa, &wa, true, &y);
     for (int64_t i = 0; i < m * n; i++)
-        if (fabs(ref_get(&y, i) - want[i]) > (x.type == EK_TYPE_BF16 ? 0 : 0x1p-9 * most[i]) + tol)
+        if (fabs(ref_get(&y, i) - want[i]) > (x.type == EK_TYPE_BF16 ? 0 : 0x1p-9 * max[i]) + tol)
             fail_msg("%d bits, group %d: %g, not %g", bits, group, ref_get(&y, i), want[i]);
 
     MUST(ek_quantized_matmul(again, near, &q, true, EK_BFLOAT16));

@@ -26,7 +26,7 @@ typedef struct store {
     int n;
 } store;
 
-static void keep(void *arg, const char *name, const float *w, size_t n)
+static void save(void *arg, const char *name, const float *w, size_t n)
 {
     store *s = arg;
     assert_true(s->n < MAX_TENSORS);
@@ -36,17 +36,17 @@ static void keep(void *arg, const char *name, const float *w, size_t n)
     s->one[s->n++].value = v;
 }
 
-static void keep_hashed(void *arg, const char *name, int n_dims, const int64_t *dim)
+static void save_hashed(void *arg, const char *name, int n_dims, const int64_t *dim)
 {
     size_t n = 1;
     for (int d = 0; d < n_dims; d++) n *= (size_t)dim[d];
     float *w = ek_alloc(sizeof *w * n);
     for (size_t i = 0; i < n; i++) w[i] = hashed_weight(name, i);
-    keep(arg, name, w, n);
+    save(arg, name, w, n);
     free(w);
 }
 
-static const double *look_up(void *arg, const char *name)
+static const double *find_values(void *arg, const char *name)
 {
     store *s = arg;
     for (int i = 0; i < s->n; i++)
@@ -76,16 +76,16 @@ against against_oracle(const ek_config *c, const mlx_opts *mlx, const ek_model_o
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(hashed_bits("prompt", i) % vocab);
 
     if (mlx) {
-        write_mlx_values(dir, widened, c, mlx, keep, s);
+        write_mlx_values(dir, widened, c, mlx, save, s);
     } else {
         write_hf(dir, c, NULL, NULL);
-        each_tensor(c, keep_hashed, s);
+        each_tensor(c, save_hashed, s);
     }
     ek_model *m;
     if (ek_model_open(&m, dir, opts)) fail_msg("%s", ek_err_text());
     assert_int_equal(run_tokens(m, ids, n_tokens, NULL, got), EK_OK);
     ek_model_close(m);
-    oracle_forward(c, look_up, s, ids, n_tokens, want);
+    oracle_forward(c, find_values, s, ids, n_tokens, want);
 
     against a = {0};
     compare(&a, want, got, n, vocab);

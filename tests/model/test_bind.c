@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../support/checkpoint.h"
+#include "../support/err_name.h"
 #include "../support/mlx.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
@@ -159,7 +160,7 @@ static void expect(const char *dir, ek_err want, const char *says)
     ek_model *m;
     ek_err err = open_exact(&m, dir);
     if (err != want || !strstr(ek_err_text(), says))
-        fail_msg("%s \"%s\", wanted %s \"%s\"", ek_err_name(err), ek_err_text(), ek_err_name(want), says);
+        fail_msg("%s \"%s\", wanted %s \"%s\"", err_name(err), ek_err_text(), err_name(want), says);
 }
 
 static void add_bias(st_file *f)

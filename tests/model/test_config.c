@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../support/checkpoint.h"
+#include "../support/err_name.h"
 #include "base/buf.h"
 #include "model/quant.h"
 
@@ -173,7 +174,7 @@ static void test_wrong_values_are_told(void **state)
         char *json = changed("T1", bad[i].key, bad[i].value);
         ek_err err = ek_config_parse(&c, json, NULL);
         if ((err != EK_EFORMAT && err != EK_EUNSUPPORTED) || !strstr(ek_err_text(), bad[i].says))
-            fail_msg("%s%s: %s \"%s\", wanted \"%s\"", bad[i].key, bad[i].value ? bad[i].value : "", ek_err_name(err),
+            fail_msg("%s%s: %s \"%s\", wanted \"%s\"", bad[i].key, bad[i].value ? bad[i].value : "", err_name(err),
                      ek_err_text(), bad[i].says);
         free(json);
     }

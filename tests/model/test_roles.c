@@ -19,7 +19,7 @@
 /* By the end of the matrix's name; an expert's number is left out. */
 static const struct {
     const char *name;
-    ek_role role;
+    ek_matrix_role role;
     int limbs; /* of --activations auto with weights of up to 6 bits; with 8 bits all have two */
 } roles[] = {
     {"embed_tokens", EK_ROLE_HEAD, 2},
@@ -58,13 +58,13 @@ static int stated(int role, int bits, ek_activations a)
     return a == EK_ACTIVATIONS_8 ? 1 : a == EK_ACTIVATIONS_16 || bits == 8 ? 2 : roles[role].limbs;
 }
 
-static void check_item(const ek_item *it, int bits, const ek_pack_opts *o, int *seen)
+static void check_item(const ek_item *it, int bits, const ek_pack_opts *o, int *n_checked)
 {
     const ek_linear *w = it->matrix;
     int found = 0;
     for (int i = 0; i < ROLES; i++) {
         if (roles[i].role != it->role || !is_called(it, roles[i].name)) continue;
-        found++, seen[i]++;
+        found++, n_checked[i]++;
         if (o->exact || !bits) {
             assert_int_equal(w->limbs, 0);
             assert_int_equal(w->form, o->exact && it->data.type->unpack ? EK_W_F32 : EK_W_BF16);
@@ -83,7 +83,7 @@ static void each_role_of_published_models(void **state)
     (void)state;
     static const char *const names[] = {"e2b", "e4b", "12b", "26b", "31b"};
     static const int all_bits[] = {4, 8, 0};
-    int seen[ROLES] = {0};
+    int n_checked[ROLES] = {0};
     for (int n = 0; n < 5; n++)
         for (int b = 0; b < 3; b++)
             for (int way = 0; way < 4; way++) { /* --activations auto, 8, 16; --weights exact */
@@ -95,12 +95,12 @@ static void each_role_of_published_models(void **state)
                 ek_items_invent(&list, w, c, all_bits[b]);
                 if (ek_items_plan(&list, w, &o)) fail_msg("%s", ek_err_text());
                 for (int i = 0; i < list.n; i++)
-                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], &o, seen);
+                    if (list.item[i].matrix) check_item(&list.item[i], all_bits[b], &o, n_checked);
                 ek_items_fini(&list);
                 ek_weights_fini(w);
                 free(w), free(c);
             }
-    for (int i = 0; i < ROLES; i++) assert_true(seen[i] > 0);
+    for (int i = 0; i < ROLES; i++) assert_true(n_checked[i] > 0);
 }
 
 /* The group of activations follows the weights' group, whatever the role; 6 bits count as few. */

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "model/weights.h"
 #include "../support/checkpoint.h"
+#include "../support/err_name.h"
 #include "../support/mlx.h"
 #include "../support/pages.h"
 
@@ -33,7 +34,7 @@ static void refused(const char *path, ek_err want, const char *says)
     ek_source *s;
     ek_err err = ek_source_open(&s, path);
     if (err != want || !strstr(ek_err_text(), says))
-        fail_msg("%s \"%s\", wanted %s \"%s\"", ek_err_name(err), ek_err_text(), ek_err_name(want), says);
+        fail_msg("%s \"%s\", wanted %s \"%s\"", err_name(err), ek_err_text(), err_name(want), says);
     assert_null(s);
 }
 

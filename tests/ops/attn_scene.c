@@ -43,18 +43,18 @@ ek_attn_row row_at(const attn_case *c, int view, int pos)
 /* What a format makes of the n elements that share a scale: the rules of ops/kv.h once more. */
 static void as_stored(ek_kv_format f, float *x, int n)
 {
-    float most = x[0], least = x[0];
+    float max = x[0], min = x[0];
     for (int i = 0; i < n; i++) {
         if (f == EK_KV_F16) x[i] = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, x[i]))));
         if (f == EK_KV_BF16) x[i] = ek_bf16_f32(ek_f32_bf16(x[i]));
-        most = fmaxf(most, x[i]), least = fminf(least, x[i]);
+        max = fmaxf(max, x[i]), min = fminf(min, x[i]);
     }
     if (f == EK_KV_I16) {
-        float s = fmaxf(fabsf(most), fabsf(least)) / 32767;
+        float s = fmaxf(fabsf(max), fabsf(min)) / 32767;
         for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-32767, fminf(32767, nearbyintf(x[i] / s)));
     }
     if (f == EK_KV_Q8) {
-        float want = fmaxf(fabsf(most), fabsf(least)) / 127, s = fminf(want, 65504);
+        float want = fmaxf(fabsf(max), fabsf(min)) / 127, s = fminf(want, 65504);
         int e = 0; /* up to a multiple of f16's unit in the last place */
         frexpf(s, &e);
         float unit = ldexpf(1, (e < -13 ? -13 : e) - 11);
@@ -62,8 +62,8 @@ static void as_stored(ek_kv_format f, float *x, int n)
         for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-127, fminf(127, nearbyintf(x[i] / s)));
     }
     if (f == EK_KV_Q4) {
-        int low = -least > fabsf(most);
-        float edge = low ? least : most, s = fmaxf((most - least) / 15, 1e-7f) * (low ? 1 : -1);
+        int low = -min > fabsf(max);
+        float edge = low ? min : max, s = fmaxf((max - min) / 15, 1e-7f) * (low ? 1 : -1);
         float steps = nearbyintf(edge / s);
         s = steps == 0 ? s : edge / steps;
         s = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, s))));
@@ -72,7 +72,7 @@ static void as_stored(ek_kv_format f, float *x, int n)
     }
 }
 
-static void part_as_stored(ek_kv_format f, float *x, int dim)
+static void head_as_stored(ek_kv_format f, float *x, int dim)
 {
     int group = f == EK_KV_I16 ? dim : 32;
     for (int d = 0; d < dim; d += group) as_stored(f, x + d, dim - d < group ? dim - d : group);
@@ -87,8 +87,8 @@ void scene_store(scene *s, int pos, const float *k, const float *v)
     memmove(sk, k, width * sizeof *k);
     memmove(sv, v, width * sizeof *v);
     for (int h = 0; h < s->shape.n_kv_heads; h++, sk += dim, sv += dim) {
-        part_as_stored(s->shape.k_format, sk, dim);
-        part_as_stored(s->shape.v_format, sv, dim);
+        head_as_stored(s->shape.k_format, sk, dim);
+        head_as_stored(s->shape.v_format, sv, dim);
     }
 }
 
@@ -170,16 +170,16 @@ void reference(const scene *s, const ek_attn_row *row, const float *q, int head,
     const ek_attn_shape *sh = &s->shape;
     int dim = sh->head_dim, kv = head / (sh->n_heads / sh->n_kv_heads);
     int lo = row->lo, end = row->end;
-    double *score = malloc(sizeof *score * (size_t)end), most = -INFINITY, slack = 0, total = 0;
+    double *score = malloc(sizeof *score * (size_t)end), max = -INFINITY, slack = 0, total = 0;
     for (int j = lo; j < end; j++) {
         const float *k = s->k + ((size_t)j * (size_t)sh->n_kv_heads + (size_t)kv) * (size_t)dim;
         double sum = 0, mass = 0;
         for (int d = 0; d < dim; d++) sum += (double)q[d] * k[d], mass += fabs((double)q[d] * k[d]);
         score[j] = sum;
-        if (sum > most) most = sum;
+        if (sum > max) max = sum;
         if (mass > slack) slack = mass;
     }
-    for (int j = lo; j < end; j++) total += score[j] = exp(score[j] - most);
+    for (int j = lo; j < end; j++) total += score[j] = exp(score[j] - max);
     double share = 0x1p-24 * (2.0 * (dim + 4) * slack + end - lo + 39);
     for (int d = 0; d < dim; d++) {
         double sum = 0, mass = 0;

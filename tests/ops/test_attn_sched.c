@@ -32,7 +32,7 @@ static bool hidden(const fake *f, int i, int64_t seg)
     return f->masked && i % 2 && seg % 2;
 }
 
-static bool sees(const fake *f, int tile, int i, int64_t seg)
+static bool has_visible(const fake *f, int tile, int i, int64_t seg)
 {
     const int64_t lo = f->lo[tile][i], end = f->end[tile][i];
     return lo < end && seg >= lo / EK_SEGMENT && seg <= (end - 1) / EK_SEGMENT && !hidden(f, i, seg);
@@ -74,7 +74,7 @@ static void wanted(const fake *f, int tile, int i, float *row)
         leaf[n].l = ek_exp_split(sink_of_all, &leaf[n].m), n++;
     }
     for (int64_t seg = 0; seg < 512; seg++)
-        if (sees(f, tile, i, seg)) leaf[n++] = leaf_of(f, tile, i, seg);
+        if (has_visible(f, tile, i, seg)) leaf[n++] = leaf_of(f, tile, i, seg);
     memset(row, 0, sizeof *row * LDO);
     if (!n) return;
     const sum s = halve(leaf, n);
@@ -108,7 +108,7 @@ static unsigned fake_leaf(const void *self, const ek_attn_tile *t, int64_t seg, 
     assert_true(space->q[0] == (float)t->number && *(int64_t *)space->own == t->number);
     unsigned live = 0;
     for (int i = 0; i < t->n_q; i++) {
-        if (!sees(f, (int)t->number, i, seg)) continue;
+        if (!has_visible(f, (int)t->number, i, seg)) continue;
         const sum s = leaf_of(f, (int)t->number, i, seg);
         live |= 1u << i;
         out->m[i] = s.m, out->l[i] = s.l;

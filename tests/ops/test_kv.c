@@ -28,6 +28,17 @@ static void test_formats(void **state)
     }
 }
 
+/* What a stored element decodes to. */
+static float decoded_key(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
+{
+    return ek_kv_term_scale(f, k, dim, slot) * ek_kv_key_term(f, k, dim, d, slot);
+}
+
+static float decoded_value(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
+{
+    return ek_kv_term_scale(f, v, dim, slot) * ek_kv_value_term(f, v, dim, slot, d);
+}
+
 static const int dims[] = {4, 8, 12, 16, 20, 24, 32, 36, 48, 60, 64, 256, 512};
 enum { N_DIMS = sizeof dims / sizeof *dims };
 
@@ -78,24 +89,24 @@ static void test_store(void **state)
                         whole[0] = fmax(whole[0], fabs((double)k[d])), whole[1] = fmax(whole[1], fabs((double)v[d]));
                     for (int d = 0; d < dim; d++) {
                         int from = d / 32 * 32, to = from + 32 < dim ? from + 32 : dim;
-                        double range[2] = {0}, most[2] = {0};
+                        double range[2] = {0}, max[2] = {0};
                         for (int e = from; e < to; e++) {
-                            most[0] = fmax(most[0], fabs((double)k[e])), most[1] = fmax(most[1], fabs((double)v[e]));
+                            max[0] = fmax(max[0], fabs((double)k[e])), max[1] = fmax(max[1], fabs((double)v[e]));
                             for (int g = from; g < to; g++)
                                 range[0] = fmax(range[0], (double)k[e] - k[g]),
                                 range[1] = fmax(range[1], (double)v[e] - v[g]);
                         }
-                        double got[2] = {ek_kv_key(format, at, dim, d, slot),
-                                         ek_kv_value(format, at + kb, dim, slot, d)};
+                        double got[2] = {decoded_key(format, at, dim, d, slot),
+                                         decoded_value(format, at + kb, dim, slot, d)};
                         double want[2] = {k[d], v[d]};
                         for (int w = 0; w < 2; w++) {
                             double tol = 0;
                             if (f == EK_KV_F16) tol = fabs(want[w]) * 0x1p-11 + 0x1p-25;
                             if (f == EK_KV_I16) tol = whole[w] / 32767 * 0.502 + fabs(want[w]) * 0x1p-22 + 1e-37;
                             if (f == EK_KV_BF16) tol = fabs(want[w]) * 0x1p-8;
-                            if (f == EK_KV_Q8) tol = most[w] / 127 * 0.501 + 0x1p-25;
+                            if (f == EK_KV_Q8) tol = max[w] / 127 * 0.501 + 0x1p-25;
                             /* moving the grid onto zero can cost a whole step at the far end */
-                            if (f == EK_KV_Q4) tol = 1.05 * range[w] / 15 + most[w] * 0x1p-8 + 1e-7;
+                            if (f == EK_KV_Q4) tol = 1.05 * range[w] / 15 + max[w] * 0x1p-8 + 1e-7;
                             if (!(fabs(got[w] - want[w]) <= tol))
                                 fail_msg("%s, dim %d, kind %d, slot %d, %s[%d]: %g became %g, tolerance %g",
                                          ek_kv_format_name(format), dim, kind, slot, w ? "v" : "k", d, want[w], got[w],
@@ -104,8 +115,8 @@ static void test_store(void **state)
                     }
                     ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
                     for (int d = 0; d < dim; d++)
-                        assert_true(ek_kv_key(format, at, dim, d, other) == 0 &&
-                                    ek_kv_value(format, at + kb, dim, other, d) == 0);
+                        assert_true(decoded_key(format, at, dim, d, other) == 0 &&
+                                    decoded_value(format, at + kb, dim, other, d) == 0);
                 }
             check_free(at, kb + vb);
         }
@@ -124,12 +135,12 @@ static void test_again(void **state)
         check_fill(v, DIM, (uint64_t)trial + 1000, 3.0f);
         ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, trial % 64, k, v);
         for (int d = 0; d < DIM; d++)
-            k2[d] = ek_kv_key(EK_KV_Q8, at, DIM, d, trial % 64),
-            v2[d] = ek_kv_value(EK_KV_Q8, at + kb, DIM, trial % 64, d);
+            k2[d] = decoded_key(EK_KV_Q8, at, DIM, d, trial % 64),
+            v2[d] = decoded_value(EK_KV_Q8, at + kb, DIM, trial % 64, d);
         ek_kv_store(EK_KV_Q8, EK_KV_Q8, DIM, at, at + kb, (trial + 1) % 64, k2, v2);
         for (int d = 0; d < DIM; d++) {
-            assert_true(ek_kv_key(EK_KV_Q8, at, DIM, d, (trial + 1) % 64) == k2[d]);
-            assert_true(ek_kv_value(EK_KV_Q8, at + kb, DIM, (trial + 1) % 64, d) == v2[d]);
+            assert_true(decoded_key(EK_KV_Q8, at, DIM, d, (trial + 1) % 64) == k2[d]);
+            assert_true(decoded_value(EK_KV_Q8, at + kb, DIM, (trial + 1) % 64, d) == v2[d]);
         }
     }
     check_free(at, ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
@@ -149,8 +160,8 @@ static void test_extremes(void **state)
                 size_t kb = ek_kv_k_bytes((ek_kv_format)f, DIM);
                 ek_kv_store((ek_kv_format)f, (ek_kv_format)f, DIM, at, at + kb, 7, x, x);
                 for (int d = 0; d < DIM; d++) {
-                    assert_true(isfinite(ek_kv_key((ek_kv_format)f, at, DIM, d, 7)));
-                    assert_true(isfinite(ek_kv_value((ek_kv_format)f, at + kb, DIM, 7, d)));
+                    assert_true(isfinite(decoded_key((ek_kv_format)f, at, DIM, d, 7)));
+                    assert_true(isfinite(decoded_value((ek_kv_format)f, at + kb, DIM, 7, d)));
                 }
             }
     check_free(at, ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));

@@ -33,7 +33,7 @@ static float unit(uint64_t seed, uint64_t i) /* [0, 1) */
     return 0.5f + 0.5f * check_uniform(seed, i);
 }
 
-/* Ordinary numbers of bf16 among zeros, what counts as zero, the least that does not, and what cancels. */
+/* Ordinary numbers of bf16 among zeros, what counts as zero, the smallest number that does not, and what cancels. */
 static float odd_bf16(uint64_t seed, uint64_t i)
 {
     static const uint16_t odd[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x2000, 0x9f80, 0x3f80, 0xbf80};
@@ -51,7 +51,7 @@ static void fill_rows(float *x, int k)
     }
 }
 
-/* Some of the least numbers among scales and biases: nothing is flushed outside of the steps. */
+/* Some of the smallest numbers among scales and biases: nothing is flushed outside of the steps. */
 static void set_scales(ek_linear *w)
 {
     const size_t size = ek_dtype_size(w->scale_dtype);
@@ -151,15 +151,15 @@ static void expect_step(float want, float got, const char *what)
 static void test_step(void **state)
 {
     (void)state;
-    const float least = 0x1p-126f;
-    expect_step(least, ek_bf16_step(0, 0x1p-63f, 0x1p-63f), "the least number that is not flushed");
+    const float min = 0x1p-126f;
+    expect_step(min, ek_bf16_step(0, 0x1p-63f, 0x1p-63f), "the least number that is not flushed");
     expect_step(0, ek_bf16_step(0, 0x1p-64f, 0x1p-63f), "a product below it");
     expect_step(-0.0f, ek_bf16_step(0, -0x1p-64f, 0x1p-63f), "a negative product below it");
     expect_step(1, ek_bf16_step(1, 0x1p-130f, 0x1p127f), "a factor that counts as zero");
-    expect_step(0, ek_bf16_step(least, 0x1p-63f, -0x1p-73f), "2^-126 - 2^-136");
-    expect_step(0, ek_bf16_step(least, 0x1p-75f, -0x1p-75f), "2^-126 - 2^-150, which 24 bits hold");
-    expect_step(least, ek_bf16_step(least, 0x1p-76f, -0x1p-76f), "2^-126 - 2^-152, which rounds up again");
-    expect_step(-least, ek_bf16_step(-least, 0x1p-76f, 0x1p-76f), "the same below zero");
+    expect_step(0, ek_bf16_step(min, 0x1p-63f, -0x1p-73f), "2^-126 - 2^-136");
+    expect_step(0, ek_bf16_step(min, 0x1p-75f, -0x1p-75f), "2^-126 - 2^-150, which 24 bits hold");
+    expect_step(min, ek_bf16_step(min, 0x1p-76f, -0x1p-76f), "2^-126 - 2^-152, which rounds up again");
+    expect_step(-min, ek_bf16_step(-min, 0x1p-76f, 0x1p-76f), "the same below zero");
     expect_step(0x1p24f, ek_bf16_step(0x1p24f, 1, 1), "a tie to the even number");
     expect_step(0x1p24f + 4, ek_bf16_step(0x1p24f, 1, 3), "a tie to the even number above");
     expect_step(0, ek_bf16_pair(0x1p24f, -0x1p24f, 1, 1, 1), "the second of a pair first: the 1 is lost");

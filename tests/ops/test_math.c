@@ -20,13 +20,13 @@ static double ulps(float got, double want)
 /* Every step-th float32 of [from, to], both of one sign. */
 static double worst(float (*f)(float), double (*reference)(double), float from, float to, unsigned step, float *at)
 {
-    double most = 0;
+    double max = 0;
     for (uint32_t u = ek_f32_bits(from); u <= ek_f32_bits(to); u += step) {
         float x = ek_bits_f32(u);
         double err = ulps(f(x), reference((double)x));
-        if (err > most) most = err, *at = x;
+        if (err > max) max = err, *at = x;
     }
-    return most;
+    return max;
 }
 
 static double gelu(double x)
@@ -55,9 +55,9 @@ static void test_accuracy(void **state)
     };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         float at = 0;
-        double most = worst(c[i].f, c[i].reference, c[i].from, c[i].to, c[i].step, &at);
-        print_message("%s: %.3f ulp at %a\n", c[i].name, most, (double)at);
-        if (!(most <= c[i].claimed)) fail_msg("%s: claimed %g ulp", c[i].name, c[i].claimed);
+        double max = worst(c[i].f, c[i].reference, c[i].from, c[i].to, c[i].step, &at);
+        print_message("%s: %.3f ulp at %a\n", c[i].name, max, (double)at);
+        if (!(max <= c[i].claimed)) fail_msg("%s: claimed %g ulp", c[i].name, c[i].claimed);
     }
 }
 
@@ -128,30 +128,30 @@ static void test_ldexp(void **state)
 static void test_cos_sin(void **state)
 {
     (void)state;
-    double most = 0;
+    double max = 0;
     for (int i = 0; i < 300000; i++) {
         double a = (double)check_uniform(6, (uint64_t)i) * ldexp(1.0, i % 40 - 8), c, s;
         ek_cos_sin(a, &c, &s);
         double err = fmax(fabs(c - cos(a)), fabs(s - sin(a)));
-        if (err > most) most = err;
+        if (err > max) max = err;
     }
-    print_message("cos, sin: %.2g\n", most);
-    assert_true(most < 1e-12);
+    print_message("cos, sin: %.2g\n", max);
+    assert_true(max < 1e-12);
 }
 
 static void test_pow(void **state)
 {
     (void)state;
     static const double base[] = {10000.0, 1000000.0, 2.0, 500000.0, 1e7, 0.5, 1.0, 3.14159};
-    double most = 0;
+    double max = 0;
     for (int b = 0; b < 8; b++)
         for (int i = 0; i <= 1024; i++) {
             double e = (double)i / 1024, want = pow(base[b], e);
-            most = fmax(most, fabs(ek_pow(base[b], e) - want) / want);
-            most = fmax(most, fabs(ek_pow(base[b], -e) * want - 1));
+            max = fmax(max, fabs(ek_pow(base[b], e) - want) / want);
+            max = fmax(max, fabs(ek_pow(base[b], -e) * want - 1));
         }
-    print_message("pow: %.2g\n", most);
-    assert_true(most < 1e-14);
+    print_message("pow: %.2g\n", max);
+    assert_true(max < 1e-14);
 }
 
 /* What has been seen of E and g in ascending n. */

@@ -34,8 +34,8 @@ static unsigned nearest(double x, unsigned n, unsigned sign, float (*decode)(uns
 {
     unsigned best = 0;
     for (unsigned u = 1; u < n; u++) {
-        double d = fabs(fabs(x) - (double)decode(u)), least = fabs(fabs(x) - (double)decode(best));
-        if (d < least || (d == least && u % 2 == 0)) best = u;
+        double d = fabs(fabs(x) - (double)decode(u)), min = fabs(fabs(x) - (double)decode(best));
+        if (d < min || (d == min && u % 2 == 0)) best = u;
     }
     return best | (signbit(x) ? sign : 0);
 }

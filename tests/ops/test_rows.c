@@ -274,15 +274,15 @@ static void test_softmax(void **state)
     for (int i = 0; i < N_LENGTHS; i++) {
         int n = lengths[i];
         check_fill(a, (size_t)n, 11, 20.0f);
-        double total = 0, most = -INFINITY;
-        for (int k = 0; k < n; k++) most = fmax(most, (double)a[k]);
-        for (int k = 0; k < n; k++) total += exp((double)a[k] - most), b[k] = ek_exp(a[k] - (float)most);
+        double total = 0, max = -INFINITY;
+        for (int k = 0; k < n; k++) max = fmax(max, (double)a[k]);
+        for (int k = 0; k < n; k++) total += exp((double)a[k] - max), b[k] = ek_exp(a[k] - (float)max);
         float sum = sum_as_described(b, n, 0);
         ek_softmax(got, a, n);
         for (int k = 0; k < n; k++) {
             assert_true(got[k] == b[k] / sum);
-            assert_true(fabs((double)got[k] - exp((double)a[k] - most) / total) <
-                        4e-6 * exp((double)a[k] - most) / total);
+            assert_true(fabs((double)got[k] - exp((double)a[k] - max) / total) <
+                        4e-6 * exp((double)a[k] - max) / total);
         }
     }
 }

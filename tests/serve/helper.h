@@ -1,4 +1,4 @@
-/* A client for tests of a server in this process. */
+/* A server in this process and its client, for tests. */
 #ifndef EK_TESTS_SERVE_HELPER_H
 #define EK_TESTS_SERVE_HELPER_H
 
@@ -11,8 +11,15 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "serve/server.h"
 
-/* Sends a POST whose reply ends the connection; gives the socket. */
+/* Opens a server on a free port of 127.0.0.1 and runs it in a thread of its own. opts: without http, but for
+ * max_body. One server at a time. */
+ek_server *start_server(ek_engine *engine, const ek_server_opts *opts);
+/* Ends it with SIGTERM and closes it; fails the test unless it ended without an error. */
+void stop_server(void);
+
+/* Sends a POST whose reply ends the connection; returns the socket. */
 int post_to(int port, const char *path, const char *body);
 /* The whole reply, head included; to be freed with ek_buf_fini. Closes fd. */
 ek_buf reply_of(int fd);

@@ -3,14 +3,12 @@
  * not JSON: a line of words, then the text. */
 #include "helper.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
-#include "serve/server.h"
 
 /* --- the toy --- */
 
@@ -131,13 +129,6 @@ static ek_dialect toy = {
 static ek_model *model;
 static ek_engine *engine;
 static ek_server *server;
-static pthread_t thread;
-
-static void *serve(void *arg)
-{
-    (void)arg;
-    return (void *)(uintptr_t)ek_server_run(server);
-}
 
 static int start(void **state)
 {
@@ -154,29 +145,19 @@ static int start(void **state)
     eo.ctx_tokens = 128;
     assert_int_equal(ek_model_open(&model, "models/pocket", &mo), EK_OK);
     assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
-    ek_server_opts so = {.http = {.host = "127.0.0.1",
-                                  .max_connections = 16,
-                                  .max_body = 4096,
-                                  .max_unsent = 1 << 20,
-                                  .body_timeout = 10,
-                                  .idle_timeout = 10},
+    ek_server_opts so = {.http.max_body = 4096,
                          .model = model,
                          .model_dir = "models/pocket",
                          .model_name = "pocket",
                          .dialects = dialects};
-    assert_int_equal(ek_server_open(&server, engine, &so), EK_OK);
-    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    server = start_server(engine, &so);
     return 0;
 }
 
 static int stop(void **state)
 {
-    void *err;
     (void)state;
-    kill(getpid(), SIGTERM);
-    pthread_join(thread, &err);
-    assert_null(err);
-    ek_server_close(server);
+    stop_server();
     ek_engine_close(engine);
     ek_model_close(model);
     return 0;

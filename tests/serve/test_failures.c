@@ -2,14 +2,12 @@
  * random and tiny; its forward pass fails for rows that hold one chosen token. */
 #include "helper.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "engine/executor.h"
-#include "serve/server.h"
 
 static const char config_json[] =
     "{\"model_type\":\"gemma4_text\",\"vocab_size\":4096,\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
@@ -24,7 +22,6 @@ static const char config_json[] =
 static ek_model *model;
 static ek_engine *engine;
 static ek_server *server;
-static pthread_t thread;
 static int32_t poison; /* a row with this token fails */
 static ek_executor real;
 
@@ -34,12 +31,6 @@ static ek_err step(void *arg, const ek_step *s)
         if (s->row[i].token == poison)
             return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", s->row[i].pos);
     return real.step(arg, s);
-}
-
-static void *serve(void *arg)
-{
-    (void)arg;
-    return (void *)(uintptr_t)ek_server_run(server);
 }
 
 static int start(void **state)
@@ -61,28 +52,15 @@ static int start(void **state)
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
     assert_int_equal(ek_engine_open_on(&engine, &x, &eo), EK_OK);
-    ek_server_opts so = {.http = {.host = "127.0.0.1",
-                                  .max_connections = 16,
-                                  .max_body = 1 << 20,
-                                  .max_unsent = 1 << 20,
-                                  .body_timeout = 10,
-                                  .idle_timeout = 10},
-                         .model = model,
-                         .model_dir = "models/pocket",
-                         .model_name = "tiny"};
-    assert_int_equal(ek_server_open(&server, engine, &so), EK_OK);
-    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    ek_server_opts so = {.http.max_body = 1 << 20, .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
+    server = start_server(engine, &so);
     return 0;
 }
 
 static int stop(void **state)
 {
-    void *err;
     (void)state;
-    kill(getpid(), SIGTERM);
-    pthread_join(thread, &err);
-    assert_null(err);
-    ek_server_close(server);
+    stop_server();
     ek_engine_close(engine);
     ek_model_close(model);
     return 0;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../support/err_name.h"
 #include "../support/safetensors.h"
 #include "base/buf.h"
 #include "tensor/checkpoint.h"
@@ -98,7 +99,7 @@ static void test_bad_headers_are_told(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_err err = parse(bad[i].header, bad[i].data, &s);
         if (err != bad[i].err || !strstr(ek_err_text(), bad[i].says) || !strstr(ek_err_text(), "x.safetensors"))
-            fail_msg("%s: %s \"%s\", wanted \"%s\"", bad[i].header, ek_err_name(err), ek_err_text(), bad[i].says);
+            fail_msg("%s: %s \"%s\", wanted \"%s\"", bad[i].header, err_name(err), ek_err_text(), bad[i].says);
         assert_int_equal(s.n, 0); /* nothing is reported before everything was checked */
     }
 }

@@ -230,33 +230,7 @@ static void knows_its_markers(void **state)
     }
     check_buf(&b, "<bos><|turn><|image|><turn|><|turn><|channel><channel|>");
     assert_int_equal(p.n_media, 1);
-    ek_media_size size = {.n_soft = 2};
-    assert_int_equal(ek_prompt_expand_media(&p, NULL, 0), EK_EINVAL);
-    assert_int_equal(ek_prompt_expand_media(&p, &size, 1), EK_OK);
-    check_buf(
-        &p.text,
-        "<bos><|turn>user\n<|turn>model <|image|><|image><|image|><|image|><image|><turn|>\n<|turn>model\n<|channel>thought\n<channel|>");
-    ek_buf_clear(&b);
-    for (size_t i = 0; i < p.n_control; i++) ek_buf_char(&b, p.text.data[p.control[i] + 1]);
-    check_buf(&b, "b||||it||c");
     ek_buf_fini(&b);
-    ek_prompt_fini(&p);
-    json_decref(v);
-}
-
-static void expands_video(void **state)
-{
-    (void)state;
-    json_t *v = read_json("[{\"role\":\"user\",\"content\":[{\"type\":\"video\"},{\"type\":\"audio\"}]}]");
-    ek_prompt p = {0};
-    ek_chat_opts o = {.variant = EK_CHAT_SMALL};
-    assert_int_equal(ek_chat_render(&p, v, NULL, &o), EK_OK);
-    const double seconds[] = {0, 61.9};
-    const ek_media_size sizes[] = {{.n_soft = 1, .n_frames = 2, .seconds = seconds}, {.n_soft = 3}};
-    assert_int_equal(ek_prompt_expand_media(&p, sizes, 2), EK_OK);
-    check_buf(
-        &p.text,
-        "<bos><|turn>user\n00:00 <|image><|video|><image|> 01:01 <|image><|video|><image|><|audio><|audio|><|audio|><|audio|><audio|><turn|>\n");
     ek_prompt_fini(&p);
     json_decref(v);
 }
@@ -354,7 +328,6 @@ int main(void)
                                        cmocka_unit_test(calls_and_results),
                                        cmocka_unit_test(declarations),
                                        cmocka_unit_test(knows_its_markers),
-                                       cmocka_unit_test(expands_video),
                                        cmocka_unit_test(continues_the_last_message),
                                        cmocka_unit_test(chooses_the_variant),
                                        cmocka_unit_test(hashes)};

@@ -308,7 +308,7 @@ static void literal_markers_are_text(void **state)
     ek_ids ids = {0};
     static const char text[] = "<|tool_call>call:f{}<tool_call|><turn|>";
     ek_encode(t, text, strlen(text), NULL, 0, &ids);
-    for (size_t i = 0; i < ids.len; i++) assert_int_equal(ek_reply_feed(r, ids.data[i]), EK_PART_CONTENT);
+    for (size_t i = 0; i < ids.len; i++) assert_int_equal(ek_reply_feed(r, ids.data[i]), EK_TOKEN_CONTENT);
     ek_reply_end(r, false);
     check_buf(&l.text, "[content]<|tool_call>call:f{}<tool_call|><turn|>");
     assert_int_equal(ek_reply_calls(r), 0);

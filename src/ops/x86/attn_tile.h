@@ -180,7 +180,7 @@ INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
 }
 
 /* Of keys j .. j + W - 1, those in [from, to). */
-INLINE vm seen(int j, int from, int to)
+INLINE vm visible(int j, int from, int to)
 {
     vi at = vi_add(vi_iota(), vi_set1(j));
     return vm_and(vi_less(vi_set1(from - 1), at), vi_less(at, vi_set1(to)));
@@ -194,20 +194,20 @@ static void weights(ek_attn_leaf *leaf)
         int from = leaf->from[i], to = leaf->to[i];
         if (from >= to) continue;
         int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
-        vi most = vi_set1(INT32_MIN), nj;
+        vi max = vi_set1(INT32_MIN), nj;
         for (int j = begin; j < end; j += W) {
             v_store(e + j, v_exp_split(v_load(e + j), &nj));
             vi_store(n + j, nj);
-            most = vi_max(most, vi_pick(seen(j, from, to), nj, vi_set1(INT32_MIN)));
+            max = vi_max(max, vi_pick(visible(j, from, to), nj, vi_set1(INT32_MIN)));
         }
-        int m = vi_most(most);
+        int m = vi_reduce_max(max);
         vf lane[LANE_VECS];
         for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
         for (int j = begin; j < end; j += 16)
             for (int c = 0; c < LANE_VECS; c++) {
                 int at = j + c * W;
                 vi shift = vi_sub(vi_load(n + at), vi_set1(m));
-                vm counts = vm_and(seen(at, from, to), vi_less(vi_set1(-126), shift));
+                vm counts = vm_and(visible(at, from, to), vi_less(vi_set1(-126), shift));
                 vf x = v_pick(counts, v_scale(v_load(e + at), shift), v_zero());
                 v_store(e + at, x);
                 lane[c] = v_add(lane[c], x);

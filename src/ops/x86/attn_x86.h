@@ -1,3 +1,4 @@
+/* The kernels of attention for x86-64; each equals the scalar definition bit for bit. */
 #ifndef EK_OPS_X86_ATTN_X86_H
 #define EK_OPS_X86_ATTN_X86_H
 

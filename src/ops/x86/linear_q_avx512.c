@@ -26,12 +26,12 @@ INLINE int chains_of(const int sums)
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
 }
 
-/* acc[limb * n + r] += codes * that limb of row r over one A-group; q: where the limbs of the group lie
- * in a record. Returns the next codes. */
-INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *const *row, const ptrdiff_t *q, const int n,
-                          const bool q8, const int a_group, const int limbs)
+/* acc[limb * n + r] += codes * that limb of row r over the A-group of inputs from k; low: where the low limbs
+ * lie in a record. Returns the next codes. */
+INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *const *row, ptrdiff_t k, ptrdiff_t low,
+                          const int n, const bool q8, const int a_group, const int limbs)
 {
-    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i nibble = _mm512_set1_epi8(15);
     const int sums = n * limbs, chains = chains_of(sums);
     __m512i part[4][SUMS];
     UNROLL for (int i = 0; i < sums; i++) part[0][i] = acc[i];
@@ -41,18 +41,18 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *cons
         {
             __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
             UNROLL for (int i = 0; i < sums; i++)
-                to[i] = _mm512_dpbusd_epi32(to[i], code, quad(row[i % n] + q[i / n] + 4 * v));
+                to[i] = _mm512_dpbusd_epi32(to[i], code, quad(row[i % n] + i / n * low + k + 4 * v));
         }
     } else {
         UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64)
         {
             __m512i both = _mm512_load_si512(codes);
-            __m512i even = _mm512_and_si512(both, low), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+            __m512i even = _mm512_and_si512(both, nibble), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
             __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
             UNROLL for (int i = 0; i < sums; i++)
-                to[i] = _mm512_dpbusd_epi32(to[i], even, quad(row[i % n] + q[i / n] + 8 * v));
+                to[i] = _mm512_dpbusd_epi32(to[i], even, quad(row[i % n] + i / n * low + k + 8 * v));
             UNROLL for (int i = 0; i < sums; i++)
-                to_odd[i] = _mm512_dpbusd_epi32(to_odd[i], odd, quad(row[i % n] + q[i / n] + 8 * v + 4));
+                to_odd[i] = _mm512_dpbusd_epi32(to_odd[i], odd, quad(row[i % n] + i / n * low + k + 8 * v + 4));
         }
     }
     UNROLL for (int i = 0; i < sums; i++) acc[i] = part[0][i];
@@ -78,7 +78,8 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 {
     const int8_t *row[TILE];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
-    ptrdiff_t q[2] = {0, x->low}, at = x->groups[limbs - 1];
+    const ptrdiff_t low = x->low;
+    ptrdiff_t k = 0, at = x->groups[limbs - 1];
     const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
     const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
     const bool biased = w->biased;
@@ -104,7 +105,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                     acc[r] = _mm512_setzero_si512();
                     acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                codes = dot(acc, codes, row, q, n, q8, a_group, limbs);
+                codes = dot(acc, codes, row, k, low, n, q8, a_group, limbs);
                 if (limbs == 2)
                     UNROLL for (int r = 0; r < n; r++)
                         acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
@@ -115,7 +116,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                     if (biased) t = _mm512_fmadd_ps(centre, _mm512_set1_ps(of->sum), t);
                     a[r] = _mm512_fmadd_ps(t, _mm512_set1_ps(of->sx), a[r]);
                 }
-                q[0] += a_group, q[1] += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
+                k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
             }
         }
         v_tree_push(*node, TILE, leaves, a, n);

@@ -117,7 +117,7 @@ INLINE vi vi_shl(vi a, int n)
 {
     return _mm256_slli_epi32(a, n);
 }
-INLINE int vi_most(vi x)
+INLINE int vi_reduce_max(vi x)
 {
     __m128i y = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     y = _mm_max_epi32(y, _mm_shuffle_epi32(y, 0x4e));

@@ -117,7 +117,7 @@ INLINE vi vi_shl(vi a, int n)
 {
     return _mm512_slli_epi32(a, (unsigned)n);
 }
-INLINE int vi_most(vi x)
+INLINE int vi_reduce_max(vi x)
 {
     return _mm512_reduce_max_epi32(x);
 }

@@ -1,13 +1,14 @@
-/* Attention over views on AVX2. */
+/* Attention over rows (ops/attn_rows.h) on AVX2. */
 #include "ops/x86/vec_avx2.h"
 
 enum { VALUE_QUERIES = 4 };
 
-#include "lib/x86/attn_vec.h"
-#include "lib/x86/attn_fma.h"
+#include "ops/x86/attn_rows_fma.h"
+#include "ops/x86/attn_rows_vec.h"
+#include "ops/x86/attn_rows_x86.h"
 
 /* 8 dims (f32) or 16 (16 bits) of 8 keys, turned. */
-INLINE void load_keys(__m256i *r, const lib_score_block *b, int first, int d, int left, const bool wide)
+INLINE void load_keys(__m256i *r, const ek_score_block *b, int first, int d, int left, const bool wide)
 {
     const int step = wide ? 8 : 16, size = wide ? 4 : 2;
     UNROLL for (int j = 0; j < 8; j++)
@@ -24,17 +25,17 @@ INLINE void load_keys(__m256i *r, const lib_score_block *b, int first, int d, in
     vi_turn(r);
 }
 
-INLINE vf pair_part(ek_type t, __m256i x, const int high)
+INLINE vf pair_part(ek_dtype t, __m256i x, const int high)
 {
-    if (t == EK_TYPE_BF16) return v_as_float(high ? vi_and(x, vi_set1((int)0xffff0000u)) : vi_shl(x, 16));
+    if (t == EK_BF16) return v_as_float(high ? vi_and(x, vi_set1((int)0xffff0000u)) : vi_shl(x, 16));
     __m256i half = high ? _mm256_srli_epi32(x, 16) : vi_and(x, vi_set1(0xffff));
     half = _mm256_permute4x64_epi64(_mm256_packus_epi32(half, half), 0xd8);
     return _mm256_cvtph_ps(_mm256_castsi256_si128(half));
 }
 
-INLINE void score_queries(const lib_score_block *b, const ek_type t, int first, int i0, const int nq)
+INLINE void score_queries(const ek_score_block *b, const ek_dtype t, int first, int i0, const int nq)
 {
-    const bool wide = t == EK_TYPE_F32;
+    const bool wide = t == EK_F32;
     const int step = wide ? 8 : 16;
     const float *q = b->q + i0 * EK_Q_STRIDE;
     for (int d0 = 0; d0 < b->dim; d0 += EK_CHAIN) {
@@ -69,23 +70,23 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, int first, 
     }
 }
 
-INLINE void scores_of(const lib_score_block *b, const ek_type t)
+INLINE void scores_of(const ek_score_block *b, const ek_dtype t)
 {
-    for (int first = 0; first < LIB_KEYS; first += 8)
+    for (int first = 0; first < EK_SCORE_KEYS; first += 8)
         for (int i = 0; i < b->n_q; i += 4) { /* absent queries are zeros */
             if (b->n_q - i == 1) score_queries(b, t, first, i, 1);
             else score_queries(b, t, first, i, 4);
         }
 }
 
-static void scores(const lib_score_block *b)
+static void scores(const ek_score_block *b)
 {
-    if (b->type == EK_TYPE_F32) scores_of(b, EK_TYPE_F32);
-    else if (b->type == EK_TYPE_BF16) scores_of(b, EK_TYPE_BF16);
-    else scores_of(b, EK_TYPE_F16);
+    if (b->type == EK_F32) scores_of(b, EK_F32);
+    else if (b->type == EK_BF16) scores_of(b, EK_BF16);
+    else scores_of(b, EK_F16);
 }
 
-void lib_attn_table_avx2(lib_attn_ops *ops)
+void ek_attn_rows_table_avx2(ek_attn_rows_ops *ops)
 {
     ops->scores = scores;
     ops->values = values;

@@ -1,13 +1,14 @@
-/* Attention over views on AVX-512. */
+/* Attention over rows (ops/attn_rows.h) on AVX-512. */
 #include "ops/x86/vec_avx512.h"
 
 enum { VALUE_QUERIES = 8 };
 
-#include "lib/x86/attn_vec.h"
-#include "lib/x86/attn_fma.h"
+#include "ops/x86/attn_rows_fma.h"
+#include "ops/x86/attn_rows_vec.h"
+#include "ops/x86/attn_rows_x86.h"
 
 /* 16 dims (f32) or 32 (16 bits) of 16 keys, turned: a vector of keys per dim or pair of dims. */
-INLINE void load_keys(__m512i *r, const lib_score_block *b, size_t at, int left, const bool wide)
+INLINE void load_keys(__m512i *r, const ek_score_block *b, size_t at, int left, const bool wide)
 {
     if (left >= (wide ? 16 : 32)) {
         UNROLL for (int j = 0; j < 16; j++) r[j] = _mm512_loadu_si512(b->key[j] + at);
@@ -19,15 +20,15 @@ INLINE void load_keys(__m512i *r, const lib_score_block *b, size_t at, int left,
     vi_turn(r);
 }
 
-INLINE vf pair_part(ek_type t, __m512i x, const int high)
+INLINE vf pair_part(ek_dtype t, __m512i x, const int high)
 {
-    if (t == EK_TYPE_BF16) return v_as_float(high ? vi_and(x, vi_set1((int)0xffff0000u)) : vi_shl(x, 16));
+    if (t == EK_BF16) return v_as_float(high ? vi_and(x, vi_set1((int)0xffff0000u)) : vi_shl(x, 16));
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(high ? _mm512_srli_epi32(x, 16) : x));
 }
 
-INLINE void score_queries(const lib_score_block *b, const ek_type t, const float *q, float *e, const int nq)
+INLINE void score_queries(const ek_score_block *b, const ek_dtype t, const float *q, float *e, const int nq)
 {
-    const bool wide = t == EK_TYPE_F32;
+    const bool wide = t == EK_F32;
     const int step = wide ? 16 : 32;
     for (int d0 = 0; d0 < b->dim; d0 += EK_CHAIN) {
         int end = b->dim < d0 + EK_CHAIN ? b->dim : d0 + EK_CHAIN;
@@ -61,7 +62,7 @@ INLINE void score_queries(const lib_score_block *b, const ek_type t, const float
 }
 
 /* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them. */
-INLINE void scores_of(const lib_score_block *b, const ek_type t)
+INLINE void scores_of(const ek_score_block *b, const ek_dtype t)
 {
     if (b->n_q > 4) score_queries(b, t, b->q, b->e, 8);
     else if (b->n_q > 2) score_queries(b, t, b->q, b->e, 4);
@@ -69,14 +70,14 @@ INLINE void scores_of(const lib_score_block *b, const ek_type t)
     else score_queries(b, t, b->q, b->e, 1);
 }
 
-static void scores(const lib_score_block *b)
+static void scores(const ek_score_block *b)
 {
-    if (b->type == EK_TYPE_F32) scores_of(b, EK_TYPE_F32);
-    else if (b->type == EK_TYPE_BF16) scores_of(b, EK_TYPE_BF16);
-    else scores_of(b, EK_TYPE_F16);
+    if (b->type == EK_F32) scores_of(b, EK_F32);
+    else if (b->type == EK_BF16) scores_of(b, EK_BF16);
+    else scores_of(b, EK_F16);
 }
 
-void lib_attn_table_avx512(lib_attn_ops *ops)
+void ek_attn_rows_table_avx512(ek_attn_rows_ops *ops)
 {
     ops->scores = scores;
     ops->values = values;

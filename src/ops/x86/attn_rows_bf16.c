@@ -1,14 +1,16 @@
-/* Attention in Form B (lib/bf16.h) by VDPBF16PS. */
+/* Attention over rows, Form B (ops/attn_rows.h) by VDPBF16PS. */
 #include "ops/x86/vec_avx512.h"
 #include "ops/x86/math_vec.h"
 
-#include "lib/bf16.h"
-#include "ops/x86/vec_bf16.h"
+#include <string.h>
+
+#include "ops/x86/attn_rows_x86.h"
 #include "ops/x86/fetch.h"
+#include "ops/x86/vec_bf16.h"
 
 enum {
-    BLOCK = 128,                            /* keys of a column of values between two stops of its sums in memory */
-    SOON = 16 - 16 * LIB_EARLY / EK_SEGMENT /* lines of a whole tile's soon for 16 of its own */
+    BLOCK = 128, /* keys of a column of values between two stops of its sums in memory */
+    AHEAD_LINES = 16 - 16 * EK_VALUES_EARLY / EK_SEGMENT /* lines fetched ahead by a whole tile per 16 of its own */
 };
 
 /* 32 elements of one row, the first n of them; NULL: zeros. */
@@ -50,7 +52,7 @@ INLINE void add_lanes_step(const int n, vf u, vf v, lane_sums *s)
 }
 
 /* Scores of nq queries by 16 / nq keys from k. */
-INLINE void put_scores(const lib_score_block *b, const int nq, int k, vf sums)
+INLINE void put_scores(const ek_score_block *b, const int nq, int k, vf sums)
 {
     const int nk = 16 / nq;
     float out[16];
@@ -60,7 +62,7 @@ INLINE void put_scores(const lib_score_block *b, const int nq, int k, vf sums)
 
 /* nq queries by 16 / nq keys from k: a lane is a pair of dims. Rows are read two at a time, each from front
  * to back: nearly the order of memory. */
-INLINE void score_keys(const lib_score_block *b, const int nq, int k)
+INLINE void score_keys(const ek_score_block *b, const int nq, int k)
 {
     const int nk = 16 / nq, two = nk < 2 ? 1 : 2;
     vf acc[16];
@@ -75,7 +77,7 @@ INLINE void score_keys(const lib_score_block *b, const int nq, int k)
         }
         UNROLL for (int i = 0; i < nq; i++)
         {
-            vi q = _mm512_loadu_si512(b->q16 + lib_q16(i, d));
+            vi q = _mm512_loadu_si512(b->q16 + ek_q16(i, d));
             UNROLL for (int n = 0; n < two; n++) acc[i * nk + j + n] = dp(acc[i * nk + j + n], key[n], q);
         }
     }
@@ -97,7 +99,7 @@ INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
 /* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before, if
  * any, are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for
  * in the order of memory, a few lines at a time: the processor forgets those for which it has no room. */
-INLINE void score_pair(const lib_score_block *b, int k, float (*now)[16], float (*before)[16])
+INLINE void score_pair(const ek_score_block *b, int k, float (*now)[16], float (*before)[16])
 {
     const uint8_t *k0 = b->key[k], *k1 = b->key[k + 1];
     vf acc[16];
@@ -108,42 +110,42 @@ INLINE void score_pair(const lib_score_block *b, int k, float (*now)[16], float 
         const uint8_t *next = n < 4 ? k0 + 128 * n : k1 + 128 * (n - 4);
         vi a = _mm512_loadu_si512(k0 + 64 * n), c = _mm512_loadu_si512(k1 + 64 * n);
         fetch(next, b->ahead), fetch(next, b->ahead + 64);
-        score_dims(acc, b->q16 + lib_q16(0, 32 * n), a, c);
+        score_dims(acc, b->q16 + ek_q16(0, 32 * n), a, c);
         if (before) add_lanes_step(n, v_load(before[lane_first(n)]), v_load(before[lane_first(n) + 4]), &sums);
     }
     for (int d = 256; d < b->dim; d += 32) {
         vi a = load_row(k0 + 2 * d, b->dim - d), c = load_row(k1 + 2 * d, b->dim - d);
         fetch(k0, b->ahead + 2 * d), fetch(k1, b->ahead + 2 * d);
-        score_dims(acc, b->q16 + lib_q16(0, d), a, c);
+        score_dims(acc, b->q16 + ek_q16(0, d), a, c);
     }
     UNROLL for (int i = 0; i < 16; i++) v_store(now[i], acc[i]);
     if (before) put_scores(b, 8, k - 2, sums.all);
 }
 
-static __attribute__((noinline)) void score_pairs(const lib_score_block *b)
+static __attribute__((noinline)) void score_pairs(const ek_score_block *b)
 {
     _Alignas(64) float x[2][16][16];
     lane_sums sums;
     score_pair(b, 0, x[0], NULL);
     score_pair(b, 2, x[1], x[0]);
-    for (int k = 4; k < LIB_KEYS; k += 4) {
+    for (int k = 4; k < EK_SCORE_KEYS; k += 4) {
         score_pair(b, k, x[0], x[1]);
         score_pair(b, k + 2, x[1], x[0]);
     }
     UNROLL for (int n = 0; n < 8; n++)
         add_lanes_step(n, v_load(x[1][lane_first(n)]), v_load(x[1][lane_first(n) + 4]), &sums);
-    put_scores(b, 8, LIB_KEYS - 2, sums.all);
+    put_scores(b, 8, EK_SCORE_KEYS - 2, sums.all);
 }
 
 /* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them. */
-static void scores_bf16(const lib_score_block *b)
+static void scores_bf16(const ek_score_block *b)
 {
     const int nq = b->n_q > 4 ? 8 : b->n_q > 2 ? 4 : b->n_q;
     if (nq == 8 && b->dim >= 256) {
         score_pairs(b);
         return;
     }
-    for (int k = 0; k < LIB_KEYS; k += 16 / nq) {
+    for (int k = 0; k < EK_SCORE_KEYS; k += 16 / nq) {
         if (nq == 8) score_keys(b, 8, k);
         else if (nq == 4) score_keys(b, 4, k);
         else if (nq == 2) score_keys(b, 2, k);
@@ -167,7 +169,7 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
 }
 
 /* Slots of [from, to) among 16 from j. */
-INLINE __mmask16 seen(int j, int from, int to)
+INLINE __mmask16 visible(int j, int from, int to)
 {
     unsigned below = from > j ? (1u << (from - j)) - 1 : 0, above = to - j < 16 ? ~0u << (to - j) : 0;
     return (__mmask16) ~(below | above);
@@ -177,18 +179,18 @@ INLINE __mmask16 seen(int j, int from, int to)
 INLINE void weigh(float *e, uint16_t *p, int from, int to, const bool whole, int *m, float *l)
 {
     int n[EK_SEGMENT], begin = from / 16 * 16;
-    vi most = vi_set1(INT32_MIN), nj;
+    vi max = vi_set1(INT32_MIN), nj;
     for (int j = begin; j < to; j += 16) {
         v_store(e + j, v_exp_split(v_load(e + j), &nj));
         vi_store(n + j, nj);
-        most = whole ? vi_max(most, nj) : _mm512_mask_max_epi32(most, seen(j, from, to), most, nj);
+        max = whole ? vi_max(max, nj) : _mm512_mask_max_epi32(max, visible(j, from, to), max, nj);
     }
-    *m = vi_most(most);
+    *m = vi_reduce_max(max);
     vf sum = v_zero();
     for (int j = begin; j < to; j += 16) {
         vi shift = vi_sub(vi_load(n + j), vi_set1(*m));
         vm counts = vi_less(vi_set1(-126), shift);
-        if (!whole) counts = vm_and(counts, seen(j, from, to));
+        if (!whole) counts = vm_and(counts, visible(j, from, to));
         __m256i h = (__m256i)_mm512_cvtneps_pbh(v_pick(counts, v_scale(v_load(e + j), shift), v_zero()));
         vf x = v_as_float(vi_shl(_mm512_cvtepu16_epi32(h), 16));
         _mm256_storeu_si256((__m256i *)(p + j), h);
@@ -219,8 +221,8 @@ INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint
 }
 
 /* Slots [j0, j1) of the run for dims from d, n of 32. Meanwhile are fetched: lines from next, step behind for the next
- * 16 rows, or the rows LIB_AHEAD below. */
-INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, const bool lines,
+ * 16 rows, or the rows EK_VALUES_AHEAD below. */
+INLINE void value_column(const ek_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, const bool lines,
                          const uint8_t *next, ptrdiff_t step)
 {
     float *o = r->o + i0 * r->ldo + d;
@@ -241,8 +243,8 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
     for (; j + 16 <= j1; j += 16, next += step) UNROLL for (int k = 0; k < 16; k += 2)
         {
             const uint8_t *row = v + (j + k) * r->stride;
-            if (!lines) fetch(row, LIB_AHEAD * r->stride), fetch(row + r->stride, LIB_AHEAD * r->stride);
-            else if (k < (nq == EK_TILE ? SOON : 16)) fetch(next, 64 * k), fetch(next, 64 * k + 64);
+            if (!lines) fetch(row, EK_VALUES_AHEAD * r->stride), fetch(row + r->stride, EK_VALUES_AHEAD * r->stride);
+            else if (k < (nq == EK_TILE ? AHEAD_LINES : 16)) fetch(next, 64 * k), fetch(next, 64 * k + 64);
             value_pair(acc, nq, row, row + r->stride, n, p + j + k, all);
         }
     for (; j + 2 <= j1; j += 2) value_pair(acc, nq, v + j * r->stride, v + (j + 1) * r->stride, n, p + j, all);
@@ -251,22 +253,23 @@ INLINE void value_column(const lib_value_run *r, const int nq, int i0, int d, in
 }
 
 /* Rows that follow each other are asked for in the order of memory: in the order of use it took 1.3 times as long. */
-INLINE void value_queries(const lib_value_run *r, const int nq, int i0, int j0, int j1)
+INLINE void value_queries(const ek_value_run *r, const int nq, int i0, int j0, int j1)
 {
     const int columns = (r->dim + 31) / 32;
     for (int c = 0; c < columns; c++) {
-        const ptrdiff_t step = 64 * (nq == EK_TILE ? SOON : 16), at = (j0 / 16 * columns + (j1 - j0) / 16 * c) * step;
+        const ptrdiff_t step = 64 * (nq == EK_TILE ? AHEAD_LINES : 16),
+                        at = (j0 / 16 * columns + (j1 - j0) / 16 * c) * step;
         const int d = 32 * c;
         if (d + 32 > r->dim) value_column(r, nq, i0, d, r->dim - d, j0, j1, false, r->v, 0);
-        else if (!r->soon) value_column(r, nq, i0, d, 32, j0, j1, false, r->v, 0);
+        else if (!r->ahead) value_column(r, nq, i0, d, 32, j0, j1, false, r->v, 0);
         else {
-            const bool more = i0 == 0 && at < r->soon_bytes;
-            value_column(r, nq, i0, d, 32, j0, j1, true, more ? r->soon + at : r->v, more ? step : 0);
+            const bool more = i0 == 0 && at < r->ahead_bytes;
+            value_column(r, nq, i0, d, 32, j0, j1, true, more ? r->ahead + at : r->v, more ? step : 0);
         }
     }
 }
 
-static void values_bf16(const lib_value_run *r)
+static void values_bf16(const ek_value_run *r)
 {
     for (int j = -(r->slot & 1), end; j < r->n_keys; j = end) {
         int i = 0;
@@ -293,37 +296,7 @@ static void order_bf16(float *o, int dim)
     }
 }
 
-/* ------------------------------------------------------------------ the instruction */
-
-/* Whether VDPBF16PS does here what lib/bf16.h says: the order of a pair, one rounding a step, and zeros for
- * what is below 2^-126, with sums and products around that bound and around cancellation. */
-bool lib_bf16_sound(void)
-{
-    static const float sums[] = {0.0f,      1.0f,   -0x1.000002p0f, 0x1.8p-1f, 0x1p-126f, -0x1.fffffep-127f,
-                                 0x1p-149f, 0x1p24f};
-    static const uint16_t factors[] = {0x3f80, 0xbf81, 0x3dcd, 0x4b7f, 0x2012, 0x9f80,
-                                       0x0080, 0x0001, 0xb33f, 0x0000, 0x8000};
-    enum { SUMS = sizeof sums / sizeof *sums, FACTORS = sizeof factors / sizeof *factors };
-    uint32_t state = 1;
-    for (int n = 0; n < 64; n++) {
-        float sum[16], got[16];
-        uint16_t a[32], b[32];
-        for (int i = 0; i < 32; i++) {
-            state = state * 1664525 + 1013904223;
-            a[i] = factors[(state >> 8) % FACTORS], b[i] = factors[(state >> 16) % FACTORS];
-            if (i < 16) sum[i] = sums[(state >> 24) % SUMS];
-        }
-        v_store(got, dp(v_load(sum), _mm512_loadu_si512(a), _mm512_loadu_si512(b)));
-        for (int i = 0; i < 16; i++) {
-            float want = ek_bf16_pair(ek_bf16_flush(sum[i]), ek_bf16_f32(a[2 * i]), ek_bf16_f32(b[2 * i]),
-                                      ek_bf16_f32(a[2 * i + 1]), ek_bf16_f32(b[2 * i + 1]));
-            if (ek_f32_bits(want) != ek_f32_bits(got[i])) return false;
-        }
-    }
-    return true;
-}
-
-void lib_attn_table_bf16(lib_attn_ops *ops)
+void ek_attn_rows_table_bf16(ek_attn_rows_ops *ops)
 {
     ops->scores_bf16 = scores_bf16;
     ops->round_bf16 = round_bf16;

@@ -1,29 +1,32 @@
-/* Attention over views: bodies that are the same for any vector of ops/x86/vec_*.h. A file of one instruction
- * set defines VALUE_QUERIES (queries of a register tile) before it includes this. */
-#ifndef EK_LIB_X86_ATTN_VEC_H
-#define EK_LIB_X86_ATTN_VEC_H
+/* Attention over rows (ops/attn_rows.h): bodies that are the same for any vector of ops/x86/vec_*.h. A file of one
+ * instruction set defines VALUE_QUERIES (queries of a register tile) before it includes this. */
+#ifndef EK_OPS_X86_ATTN_ROWS_VEC_H
+#define EK_OPS_X86_ATTN_ROWS_VEC_H
 
-#include "lib/attn_plain.h"
+#include <string.h>
+
+#include "ops/attn_rows.h"
+#include "ops/convert.h"
 #include "ops/x86/fetch.h"
 
 enum { VALUE_VECS = 2, VALUE_KEYS = 32 };
 
-INLINE vf load_value(ek_type t, const uint8_t *p, int n)
+INLINE vf load_value(ek_dtype t, const uint8_t *p, int n)
 {
-    if (t == EK_TYPE_F32) return n == W ? v_load((const float *)p) : v_load_part((const float *)p, n);
+    if (t == EK_F32) return n == W ? v_load((const float *)p) : v_load_part((const float *)p, n);
     if (n < W) {
         float part[W] = {0};
-        for (int i = 0; i < n; i++) part[i] = plain_one(p + 2 * i, t);
+        for (int i = 0; i < n; i++) part[i] = ek_load_float(p + 2 * i, t);
         return v_load(part);
     }
-    return t == EK_TYPE_BF16 ? v_load_bf16((const uint16_t *)p) : v_from_f16((const uint16_t *)p);
+    return t == EK_BF16 ? v_load_bf16((const uint16_t *)p) : v_from_f16((const uint16_t *)p);
 }
 
 /* nq queries by cols vectors, the last of n elements, from dim d; keys [j0, j1). */
-INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib_value_run *r, int i0, int d, int j0,
+INLINE void value_tile(ek_dtype t, const int nq, const int cols, int n, const ek_value_run *r, int i0, int d, int j0,
                        int j1)
 {
-    const int size = t == EK_TYPE_F32 ? 4 : 2;
+    const int size = t == EK_F32 ? 4 : 2;
     float *o = r->o + i0 * r->ldo + d;
     const float *e = r->e + i0 * EK_SEGMENT;
     vf acc[EK_TILE][VALUE_VECS];
@@ -44,7 +47,7 @@ INLINE void value_tile(ek_type t, const int nq, const int cols, int n, const lib
         v_store(o + i * r->ldo + c * W, acc[i][c]);
 }
 
-INLINE void value_dims(ek_type t, const int nq, const lib_value_run *r, int i0, int j0, int j1)
+INLINE void value_dims(ek_dtype t, const int nq, const ek_value_run *r, int i0, int j0, int j1)
 {
     int d = 0;
     for (; d + VALUE_VECS * W <= r->dim; d += VALUE_VECS * W) value_tile(t, nq, VALUE_VECS, W, r, i0, d, j0, j1);
@@ -52,7 +55,7 @@ INLINE void value_dims(ek_type t, const int nq, const lib_value_run *r, int i0, 
     if (d < r->dim) value_tile(t, nq, 1, r->dim - d, r, i0, d, j0, j1);
 }
 
-INLINE void values_of(ek_type t, const lib_value_run *r)
+INLINE void values_of(ek_dtype t, const ek_value_run *r)
 {
     for (int j = 0; j < r->n_keys; j += VALUE_KEYS) {
         int end = j + VALUE_KEYS < r->n_keys ? j + VALUE_KEYS : r->n_keys, i = 0;
@@ -63,11 +66,11 @@ INLINE void values_of(ek_type t, const lib_value_run *r)
     }
 }
 
-static void values(const lib_value_run *r)
+static void values(const ek_value_run *r)
 {
-    if (r->type == EK_TYPE_F32) values_of(EK_TYPE_F32, r);
-    else if (r->type == EK_TYPE_BF16) values_of(EK_TYPE_BF16, r);
-    else values_of(EK_TYPE_F16, r);
+    if (r->type == EK_F32) values_of(EK_F32, r);
+    else if (r->type == EK_BF16) values_of(EK_BF16, r);
+    else values_of(EK_F16, r);
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* Attention in Form B (lib/bf16.h) by fused multiply-adds, for machines that have no instruction for it. */
-#ifndef EK_LIB_X86_ATTN_FMA_H
-#define EK_LIB_X86_ATTN_FMA_H
+/* Attention over rows, Form B (ops/attn_rows.h) by fused multiply-adds, for machines without VDPBF16PS. */
+#ifndef EK_OPS_X86_ATTN_ROWS_FMA_H
+#define EK_OPS_X86_ATTN_ROWS_FMA_H
 
 #include <string.h>
 
-#include "lib/bf16.h"
+#include "ops/x86/attn_rows_vec.h"
 #include "ops/x86/vec_bf16.h"
 
 enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
@@ -12,22 +12,22 @@ enum { SCORE_QUERIES = 4, SCORE_KEYS = 2 };
 /* ------------------------------------------------------------------ scores */
 
 /* Lanes c W to c W + W of nq queries by SCORE_KEYS keys. */
-INLINE void score_lanes(const lib_score_block *b, const int nq, int i0, int k0, int c, float (*lanes)[LIB_KEYS][16])
+INLINE void score_lanes(const ek_score_block *b, const int nq, int i0, int k0, int c, float (*lanes)[EK_SCORE_KEYS][16])
 {
     vf acc[SCORE_QUERIES][SCORE_KEYS], q[2], k[SCORE_KEYS][2];
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int n = 0; n < SCORE_KEYS; n++) acc[i][n] = v_zero();
     for (int d = 2 * W * c; d < b->dim; d += 32) {
         UNROLL for (int n = 0; n < SCORE_KEYS; n++)
         {
-            uint16_t part[2 * W] = {0};
+            uint16_t tail[2 * W] = {0};
             const uint8_t *at = b->key[k0 + n] + 2 * d;
-            if (b->dim - d < 2 * W) at = memcpy(part, at, 2 * (size_t)(b->dim - d));
+            if (b->dim - d < 2 * W) at = memcpy(tail, at, 2 * (size_t)(b->dim - d));
             v_load_bf16_pair((const uint16_t *)at, k[n]);
             if (b->ahead) fetch(b->key[k0 + n] + 2 * d, b->ahead);
         }
         UNROLL for (int i = 0; i < nq; i++)
         {
-            v_load_bf16_pair(b->q16 + lib_q16(i0 + i, d), q);
+            v_load_bf16_pair(b->q16 + ek_q16(i0 + i, d), q);
             UNROLL for (int n = 0; n < SCORE_KEYS; n++)
                 acc[i][n] = v_fma(q[0], k[n][0], v_fma(q[1], k[n][1], acc[i][n]));
         }
@@ -36,9 +36,9 @@ INLINE void score_lanes(const lib_score_block *b, const int nq, int i0, int k0, 
         v_store(lanes[i0 + i][k0 + n] + c * W, acc[i][n]);
 }
 
-static __attribute__((noinline)) void score_steps(const lib_score_block *b, float (*lanes)[LIB_KEYS][16])
+static __attribute__((noinline)) void score_steps(const ek_score_block *b, float (*lanes)[EK_SCORE_KEYS][16])
 {
-    for (int k = 0; k < LIB_KEYS; k += SCORE_KEYS)
+    for (int k = 0; k < EK_SCORE_KEYS; k += SCORE_KEYS)
         for (int c = 0; c < LANE_VECS; c++)
             for (int i = 0; i < b->n_q; i += SCORE_QUERIES) { /* absent queries are zeros */
                 if (b->n_q - i == 1) score_lanes(b, 1, i, k, c, lanes);
@@ -46,15 +46,15 @@ static __attribute__((noinline)) void score_steps(const lib_score_block *b, floa
             }
 }
 
-static void scores_bf16(const lib_score_block *b)
+static void scores_bf16(const ek_score_block *b)
 {
-    _Alignas(64) float lanes[EK_TILE][LIB_KEYS][16];
+    _Alignas(64) float lanes[EK_TILE][EK_SCORE_KEYS][16];
     unsigned was = _mm_getcsr();
     _mm_setcsr(was | FLUSH);
     score_steps(b, lanes);
     _mm_setcsr(was);
     for (int i = 0; i < b->n_q; i++)
-        for (int j = 0; j < LIB_KEYS; j++) {
+        for (int j = 0; j < EK_SCORE_KEYS; j++) {
             vf lane[LANE_VECS];
             UNROLL for (int c = 0; c < LANE_VECS; c++) lane[c] = v_load(lanes[i][j] + c * W);
             b->e[i * EK_SEGMENT + j] = v_add_lanes(lane) * b->scale;
@@ -83,7 +83,7 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
 
 /* nq queries by cols vectors, the last of n elements, from dim d; keys [j0, j1), where j0 + slot is even
  * and j0 may be the absent one before the first. */
-INLINE void pair_tile(const int nq, const int cols, int n, const lib_value_run *r, int i0, int d, int j0, int j1)
+INLINE void pair_tile(const int nq, const int cols, int n, const ek_value_run *r, int i0, int d, int j0, int j1)
 {
     float *o = r->o + i0 * r->ldo + d;
     const float *e = r->e + i0 * EK_SEGMENT;
@@ -96,7 +96,7 @@ INLINE void pair_tile(const int nq, const int cols, int n, const lib_value_run *
             const uint8_t *v = r->v + at * r->stride + d * 2;
             vf x[VALUE_VECS];
             UNROLL for (int c = 0; c < cols; c++)
-                x[c] = there ? load_value(EK_TYPE_BF16, v + c * W * 2, c == cols - 1 ? n : W) : v_zero();
+                x[c] = there ? load_value(EK_BF16, v + c * W * 2, c == cols - 1 ? n : W) : v_zero();
             if (i0 == 0 && there) fetch(v, VALUE_KEYS * r->stride);
             UNROLL for (int i = 0; i < nq; i++)
             {
@@ -108,7 +108,7 @@ INLINE void pair_tile(const int nq, const int cols, int n, const lib_value_run *
         v_store(o + i * r->ldo + c * W, acc[i][c]);
 }
 
-INLINE void pair_dims(const int nq, const lib_value_run *r, int i0, int j0, int j1)
+INLINE void pair_dims(const int nq, const ek_value_run *r, int i0, int j0, int j1)
 {
     int d = 0;
     for (; d + VALUE_VECS * W <= r->dim; d += VALUE_VECS * W) pair_tile(nq, VALUE_VECS, W, r, i0, d, j0, j1);
@@ -116,7 +116,7 @@ INLINE void pair_dims(const int nq, const lib_value_run *r, int i0, int j0, int 
     if (d < r->dim) pair_tile(nq, 1, r->dim - d, r, i0, d, j0, j1);
 }
 
-static __attribute__((noinline)) void value_steps(const lib_value_run *r)
+static __attribute__((noinline)) void value_steps(const ek_value_run *r)
 {
     for (int j = -(r->slot & 1), end; j < r->n_keys; j = end) {
         int i = 0;
@@ -128,7 +128,7 @@ static __attribute__((noinline)) void value_steps(const lib_value_run *r)
     }
 }
 
-static void values_bf16(const lib_value_run *r)
+static void values_bf16(const ek_value_run *r)
 {
     unsigned was = _mm_getcsr();
     for (int i = 0; r->fresh && i < r->n_q; i++) memset(r->o + i * r->ldo, 0, sizeof *r->o * (size_t)r->ldo);
