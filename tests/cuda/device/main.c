@@ -13,7 +13,7 @@
 void must(ek_err err)
 {
     if (err == EK_OK) return;
-    printf("FAIL %s: %s\n", ek_err_name(err), ek_err_text());
+    printf("FAIL %s\n", ek_err_text());
     exit(2);
 }
 
