@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/alloc.h"
 
 enum { MAX_MODULES = 16, CAPABILITY = 90 };
 
