@@ -6,12 +6,13 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops lib model cache engine chat serve cli
+LAYERS := base text tensor ops cuda lib model cache engine chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
+DEPS_cuda   := engine cache model cuda ops tensor base
 DEPS_lib    := lib ops tensor base
 DEPS_model  := model ops tensor base
 DEPS_cache  := cache ops tensor base
@@ -59,14 +60,14 @@ isa = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o
 ARCH := $(shell uname -m)
 NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/%)
 SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
-objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC)))
+objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
 # One short line per file; `make V=1` shows the commands.
 say = $(if $(V),,@echo "  $1" && )
 
 .PHONY: all help setup check demo asan ubsan tsan fuzz docs eval clean distclean quick
-all: $B/evenkeel
+all: $B/evenkeel $B/lib/ek_cuda.a
 
 help: ## list targets
 	@grep -hE '^[a-z% -]+:.*##' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -110,5 +111,6 @@ test-%: ## the unit tests of one layer: make test-ops
 	@$(MAKE) --no-print-directory $(filter $B/tests/$*/%,$(TEST_BINS))
 	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 
+include tools/make/cuda.mk
 -include $(shell find $B -name '*.d' 2>/dev/null)
 include tools/make/targets.mk

@@ -8,6 +8,7 @@ BEGIN {
     allow["text"]   = " base text "
     allow["tensor"] = " base tensor "
     allow["ops"]    = allow["tensor"] "ops "
+    allow["cuda"]   = allow["ops"] "cuda "
     allow["lib"]    = allow["ops"] "lib "
     allow["model"]  = allow["ops"] "model "
     allow["cache"]  = allow["ops"] "cache "

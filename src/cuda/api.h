@@ -1,0 +1,105 @@
+/* The part of the CUDA driver's interface that is used, declared here because nothing of a toolkit may be
+ * needed to build the C program. Names and layouts are those of the driver's ABI since 12.0; constants carry
+ * their CUDA name in the comment. */
+#ifndef EK_CUDA_API_H
+#define EK_CUDA_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+
+typedef struct CUlaunchAttribute {
+    int id;
+    char pad[8 - sizeof(int)];
+    union {
+        char room[64];
+        int programmaticStreamSerializationAllowed;
+    } value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig {
+    unsigned gridDimX, gridDimY, gridDimZ;
+    unsigned blockDimX, blockDimY, blockDimZ;
+    unsigned sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
+
+enum {
+    EK_CU_OK = 0,
+    EK_CU_OUT_OF_MEMORY = 2,         /* CUDA_ERROR_OUT_OF_MEMORY */
+    EK_CU_NO_DEVICE = 100,           /* CUDA_ERROR_NO_DEVICE */
+    EK_CU_NO_BINARY = 209,           /* CUDA_ERROR_NO_BINARY_FOR_GPU */
+    EK_CU_ECC = 214,                 /* CUDA_ERROR_ECC_UNCORRECTABLE */
+    EK_CU_NOT_READY = 600,           /* CUDA_ERROR_NOT_READY */
+    EK_CU_MISMATCH = 803,            /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
+    EK_CU_UNKNOWN = 999,             /* CUDA_ERROR_UNKNOWN */
+    EK_CU_ATTR_MULTIPROCESSORS = 16, /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
+    EK_CU_ATTR_MAJOR = 75,           /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
+    EK_CU_ATTR_MINOR = 76,           /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR */
+    EK_CU_FUNC_SHARED = 8,           /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    EK_CU_LAUNCH_OVERLAP = 6,        /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
+    EK_CU_CAPTURE_RELAXED = 2,       /* CU_STREAM_CAPTURE_MODE_RELAXED */
+    EK_CU_STREAM_NON_BLOCKING = 1,   /* CU_STREAM_NON_BLOCKING */
+    EK_CU_ABI = 12000                /* the version whose signatures are written below */
+};
+
+/* CU(name, parameters): every function of the table; all return a CUresult. */
+#define EK_CUDA_FUNCTIONS(CU)                                                                      \
+    CU(cuInit, (unsigned flags))                                                                   \
+    CU(cuDriverGetVersion, (int *version))                                                         \
+    CU(cuDeviceGetCount, (int *count))                                                             \
+    CU(cuDeviceGet, (CUdevice * device, int ordinal))                                              \
+    CU(cuDeviceGetName, (char *name, int room, CUdevice device))                                   \
+    CU(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                         \
+    CU(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                           \
+    CU(cuDevicePrimaryCtxRelease, (CUdevice device))                                               \
+    CU(cuCtxSetCurrent, (CUcontext context))                                                       \
+    CU(cuMemGetInfo, (size_t * free, size_t * total))                                              \
+    CU(cuMemAlloc, (CUdeviceptr * p, size_t bytes))                                                \
+    CU(cuMemFree, (CUdeviceptr p))                                                                 \
+    CU(cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                   \
+    CU(cuMemFreeHost, (void *p))                                                                   \
+    CU(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))       \
+    CU(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))             \
+    CU(cuMemsetD8Async, (CUdeviceptr p, unsigned char value, size_t n, CUstream stream))           \
+    CU(cuStreamCreate, (CUstream * stream, unsigned flags))                                        \
+    CU(cuStreamDestroy, (CUstream stream))                                                         \
+    CU(cuStreamSynchronize, (CUstream stream))                                                     \
+    CU(cuEventCreate, (CUevent * event, unsigned flags))                                           \
+    CU(cuEventDestroy, (CUevent event))                                                            \
+    CU(cuEventRecord, (CUevent event, CUstream stream))                                            \
+    CU(cuEventSynchronize, (CUevent event))                                                        \
+    CU(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))                                  \
+    CU(cuModuleLoadData, (CUmodule * module, const void *image))                                   \
+    CU(cuModuleUnload, (CUmodule module))                                                          \
+    CU(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))            \
+    CU(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                        \
+    CU(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction f, void **args, void **extra))  \
+    CU(cuStreamBeginCapture, (CUstream stream, int mode))                                          \
+    CU(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                     \
+    CU(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \
+    CU(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                         \
+    CU(cuGraphDestroy, (CUgraph graph))                                                            \
+    CU(cuGraphExecDestroy, (CUgraphExec exec))                                                     \
+    CU(cuGetErrorName, (CUresult error, const char **name))                                        \
+    CU(cuGetErrorString, (CUresult error, const char **text))
+
+typedef struct ek_cuda_api {
+#define CU(name, args) CUresult(*name) args;
+    EK_CUDA_FUNCTIONS(CU)
+#undef CU
+} ek_cuda_api;
+
+#endif

@@ -1,0 +1,178 @@
+/* What kernels take: plain structures that C and CUDA lay out alike. Pointers are device addresses.
+ *
+ * A kernel takes one structure by value and nothing else, so that a launch is (kernel, grid, &args).
+ * What each computes is the contract of the operator that it is named after, to the bit; docs/CUDA.md. */
+#ifndef EK_CUDA_ARGS_H
+#define EK_CUDA_ARGS_H
+
+#include <stdint.h>
+
+typedef uint64_t ek_cuda_ptr; /* a device address; 0: none */
+
+/* --- rows (ops/rows.h). Row r of x starts at x + r * ldx elements. One block of threads per row where a
+ * row is reduced, else blocks of 256 threads over all elements (grid.x) of a row (grid.y). */
+
+typedef struct ek_cuda_rows_args {
+    ek_cuda_ptr y, x, w; /* w: weights of a norm, up of gelu_mul, b of add_scale; may be 0 for a norm */
+    int64_t ldy, ldx, ldw;
+    float a; /* eps, factor or cap */
+    int32_t n;
+} ek_cuda_rows_args;
+
+/* Rotates n_heads heads of a row; cos and sin are rows of `rotated` floats for the row's position. */
+typedef struct ek_cuda_rope_args {
+    ek_cuda_ptr x, cos, sin;
+    int64_t ldx, ld_table;
+    int32_t n_heads, head_dim, half, rotated;
+} ek_cuda_rope_args;
+
+/* out[r]: argmax as int32, or a row sum as f32. key: one zeroed uint64 per row, for argmax. */
+typedef struct ek_cuda_reduce_args {
+    ek_cuda_ptr out, x, key;
+    int64_t ldx;
+    float a; /* exp_sum: the maximum */
+    int32_t n;
+} ek_cuda_reduce_args;
+
+/* y[i] = f(x[i]): exp, tanh, ln, gelu; and the exponent split, which writes n as well. For tests of math. */
+typedef struct ek_cuda_math_args {
+    ek_cuda_ptr y, n_out, x;
+    int64_t n;
+    int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
+} ek_cuda_math_args;
+
+/* --- products (ops/linear.h). Weights lie as cuda/linear.h writes them.
+ *
+ * A quantised row is a record like that of ek_acts without what only the CPU needs:
+ *     h        k bytes, rounded up to 64
+ *     l        the same, at `low`
+ *     groups   {sx, X} as two floats, for one limb at groups[0], for two at groups[1] */
+
+enum { EK_CUDA_MAX_LEAVES = 255 };
+
+typedef struct ek_cuda_acts {
+    ek_cuda_ptr q;
+    int64_t ldq, low, groups[2]; /* bytes */
+    int32_t k, a_group;
+} ek_cuda_acts;
+
+/* grid (ceil(groups / 8), rows), 256 threads: a warp a group. */
+typedef struct ek_cuda_quantize_args {
+    ek_cuda_acts to;
+    ek_cuda_ptr x; /* f32 */
+    int64_t ldx;
+} ek_cuda_quantize_args;
+
+typedef struct ek_cuda_linear_args {
+    ek_cuda_acts x;            /* Form Q */
+    ek_cuda_ptr f;             /* Form F: f32, ldf elements a row */
+    ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
+    ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB a block and level */
+    int64_t ldf, ldy;
+    int32_t n, rows;
+    int32_t group_shift; /* log2 of the weights that share a scale */
+    int32_t zero, biased, f32_scales;
+    int32_t pass;   /* units of 64 inputs between two exchanges; a multiple of 16 */
+    int32_t levels; /* of a stack */
+} ek_cuda_linear_args;
+
+/* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_codec.h. A page table is an array of
+ * int32 page numbers, as in ek_kv_view; view v's table starts at pages + v * ld_pages entries, -1: no page. */
+
+typedef struct ek_cuda_kv {
+    ek_cuda_ptr pages;
+    ek_cuda_ptr base; /* the layer's block in page 0 */
+    int64_t stride;   /* bytes from a page to the next */
+    int64_t ld_pages;
+    int64_t k_bytes, v_bytes; /* of one KV head in a page */
+    int32_t k_format, v_format, head_dim, n_kv_heads;
+} ek_cuda_kv;
+
+typedef struct ek_cuda_place { /* where a row's token stands */
+    int32_t view, pos;
+} ek_cuda_place;
+
+/* grid (n_kv_heads, rows, 2): z = 0 keys, 1 values. */
+typedef struct ek_cuda_store_args {
+    ek_cuda_kv kv;
+    ek_cuda_ptr place; /* ek_cuda_place per row */
+    ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim a row */
+    int64_t ldk, ldv;
+} ek_cuda_store_args;
+
+/* --- attention (ops/attn.h).
+ *
+ * A tile is up to `tile` consecutive queries (row by row, head by head) of one view that read one KV head
+ * and begin in the same segment; `tile` is 2, 4 or 8 for attn_leaf and 64 for attn_prompt. */
+
+typedef struct ek_cuda_attn_row {
+    int32_t lo, end;
+} ek_cuda_attn_row;
+
+typedef struct ek_cuda_attn_tile {
+    int32_t row, head; /* the first query: row, head within the KV head's group */
+    int32_t n_q, kv_head;
+    int32_t view;
+    int32_t seg0, n_seg; /* segments that any of the queries touches */
+    int32_t leaf0;       /* number of the first leaf in the scratch memory; attn_prompt: unused */
+} ek_cuda_attn_tile;
+
+/* One work item of attn_leaf: a segment of a tile. */
+typedef struct ek_cuda_attn_item {
+    int32_t tile, seg;
+} ek_cuda_attn_item;
+
+typedef struct ek_cuda_attn_args {
+    ek_cuda_kv kv;
+    ek_cuda_ptr rows;  /* ek_cuda_attn_row */
+    ek_cuda_ptr tiles; /* ek_cuda_attn_tile */
+    ek_cuda_ptr items; /* ek_cuda_attn_item, one per block of attn_leaf */
+    ek_cuda_ptr q, o;  /* n_heads x head_dim a row */
+    int64_t ldq, ldo;
+    /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
+     * block of threads, o [block][level][64][head_dim], l and m unused */
+    ek_cuda_ptr leaf_o, leaf_l, leaf_m;
+    int32_t ratio; /* query heads of a KV head */
+    int32_t n_tiles;
+    int32_t tile;   /* queries of a tile */
+    int32_t levels; /* attn_prompt: levels of a stack */
+} ek_cuda_attn_args;
+
+enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };
+
+/* --- sampling (engine/sampler.h). */
+
+enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024 };
+
+typedef struct ek_cuda_bias { /* entries of one token are adjacent and in their order */
+    int32_t token;
+    float bias;
+} ek_cuda_bias;
+
+typedef struct ek_cuda_count { /* a token of the history, once */
+    int32_t token, replied;
+} ek_cuda_count;
+
+/* One row to sample; an array of them lies in device memory. */
+typedef struct ek_cuda_sample {
+    ek_cuda_ptr logits; /* vocab_size; changed: becomes z */
+    ek_cuda_ptr bias, count;
+    uint64_t seed;
+    int32_t n_bias, n_count;
+    float temperature, top_p, min_p, repetition, presence, frequency;
+    int32_t top_k;
+    int32_t pos; /* of the sampled token */
+} ek_cuda_sample;
+
+typedef struct ek_cuda_sample_args {
+    ek_cuda_ptr rows;     /* ek_cuda_sample */
+    ek_cuda_ptr suppress; /* int32 */
+    ek_cuda_ptr best;     /* uint64 per row, zero before ek_sample_scale: the largest and its token */
+    ek_cuda_ptr draw;     /* 2 uint64 per row, zero before ek_sample_all */
+    ek_cuda_ptr block;    /* f32 [row][ceil(vocab_size / 64)]: block maxima */
+    ek_cuda_ptr leaf;     /* f32 [row][ceil(vocab_size / 256)]: sums of weights */
+    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: the host decides */
+    int32_t n_suppress, vocab_size;
+} ek_cuda_sample_args;
+
+#endif

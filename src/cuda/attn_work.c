@@ -1,0 +1,92 @@
+#include "cuda/attn_work.h"
+
+#include "ops/kv_codec.h"
+
+int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile)
+{
+    int ratio = n_heads / n_kv_heads;
+    return n_rows * ((ratio + tile - 1) / tile) * n_kv_heads;
+}
+
+static ek_err add_tile(ek_cuda_attn_work *w, ek_cuda_attn_tile t)
+{
+    if (w->n_tiles == w->max_tiles) return ek_fail(EK_ETOOLARGE, "attention needs more than %d tiles", w->max_tiles);
+    if (t.n_seg > w->max_segments) w->max_segments = t.n_seg;
+    t.leaf0 = w->n_items;
+    if (w->items) {
+        if (t.n_seg > w->max_items - w->n_items)
+            return ek_fail(EK_ETOOLARGE, "attention needs more than %d work items", w->max_items);
+        for (int s = 0; s < t.n_seg; s++)
+            w->items[w->n_items++] = (ek_cuda_attn_item){.tile = w->n_tiles, .seg = t.seg0 + s};
+    }
+    w->tiles[w->n_tiles++] = t;
+    return EK_OK;
+}
+
+/* The tiles of rows [first, end), a run. */
+static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int ratio, int n_kv_heads,
+                      int tile)
+{
+    int queries = (end - first) * ratio, seg0 = rows[first].lo / EK_SEGMENT;
+    for (int at = 0; at < queries; at += tile) {
+        ek_cuda_attn_tile t = {.row = first + at / ratio, .head = at % ratio, .view = rows[first].view, .seg0 = seg0};
+        t.n_q = queries - at < tile ? queries - at : tile;
+        int last_row = first + (at + t.n_q - 1) / ratio, seg1 = 0;
+        for (int r = t.row; r <= last_row; r++) {
+            int seg = (rows[r].end - 1) / EK_SEGMENT + 1;
+            if (seg > seg1) seg1 = seg;
+        }
+        t.n_seg = seg1 - seg0;
+        for (t.kv_head = 0; t.kv_head < n_kv_heads; t.kv_head++) EK_TRY(add_tile(w, t));
+    }
+    return EK_OK;
+}
+
+ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+                        int tile)
+{
+    int ratio = n_heads / n_kv_heads;
+    w->n_tiles = w->n_items = w->max_segments = 0;
+    for (int row = 0, end; row < n_rows; row = end) {
+        EK_ASSERT(rows[row].lo >= 0 && rows[row].lo < rows[row].end);
+        int seg = rows[row].lo / EK_SEGMENT;
+        for (end = row + 1; end < n_rows && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg;)
+            end++;
+        EK_TRY(cut_run(w, rows, row, end, ratio, n_kv_heads, tile));
+    }
+    for (int i = 0, j = w->n_tiles - 1; !w->items && i < j; i++, j--) {
+        ek_cuda_attn_tile t = w->tiles[i];
+        w->tiles[i] = w->tiles[j], w->tiles[j] = t;
+    }
+    return EK_OK;
+}
+
+size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
+{
+    size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
+    size_t scales = 0; /* f16, and biases in 4 bits */
+    if (v_format == EK_KV_Q8 || v_format == EK_KV_Q4)
+        scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim) * (v_format == EK_KV_Q4 ? 2 : 1);
+    return floats * sizeof(float) + EK_SEGMENT + scales;
+}
+
+int ek_cuda_attn_leaf_threads(int head_dim)
+{
+    return head_dim > 256 ? 256 : 128;
+}
+
+int ek_cuda_attn_levels(int max_segments)
+{
+    int levels = 1;
+    while (max_segments >> levels) levels++;
+    return levels;
+}
+
+const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
+{
+    static const char *const name[EK_KV_FORMAT_COUNT] = {
+        [EK_KV_F32] = "ek_attn_prompt_f32", [EK_KV_F16] = "ek_attn_prompt_f16", [EK_KV_BF16] = "ek_attn_prompt_bf16",
+        [EK_KV_I16] = "ek_attn_prompt_16",  [EK_KV_Q8] = "ek_attn_prompt_8",    [EK_KV_Q4] = "ek_attn_prompt_4",
+    };
+    return name[k_format];
+}

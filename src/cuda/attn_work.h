@@ -1,0 +1,36 @@
+/* What a call of attention is cut into on the device: tiles of queries, and one work item per tile and
+ * segment. Speed alone decides the cut; no bit depends on it (ops/attn.h). Nothing is allocated. */
+#ifndef EK_CUDA_ATTN_WORK_H
+#define EK_CUDA_ATTN_WORK_H
+
+#include "cuda/args.h"
+#include "ops/attn.h"
+
+typedef struct ek_cuda_attn_work {
+    ek_cuda_attn_tile *tiles; /* room for ek_cuda_attn_max_tiles */
+    ek_cuda_attn_item *items; /* room for max_items; NULL: no items are wanted (attn_prompt) */
+    int max_tiles, max_items;
+    int n_tiles, n_items; /* n_items is also the number of leaves */
+    int max_segments;     /* of a tile */
+} ek_cuda_attn_work;
+
+/* Tiles that any n_rows rows can need. */
+int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile);
+
+/* Cuts rows (adjacent rows of one view that begin in one segment make a run) into tiles of up to `tile`
+ * queries per KV head. With items, tiles come in order of rows, else those of late rows first, for in a
+ * prompt they see the most. ETOOLARGE if the room does not suffice. */
+ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+                        int tile);
+
+/* Dynamic shared memory and threads of ek_attn_leaf_N. */
+size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format);
+int ek_cuda_attn_leaf_threads(int head_dim);
+
+/* Levels of a stack of T for tiles of up to max_segments segments. */
+int ek_cuda_attn_levels(int max_segments);
+
+/* "ek_attn_prompt_bf16": the kernel for keys in this format. */
+const char *ek_cuda_attn_prompt_name(ek_kv_format k_format);
+
+#endif

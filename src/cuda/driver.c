@@ -1,0 +1,299 @@
+#include "cuda/driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum { MAX_MODULES = 16, CAPABILITY = 90 };
+
+struct ek_cuda {
+    ek_cuda_api f;
+    int ordinal;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    CUmodule module[MAX_MODULES];
+    int n_modules, multiprocessors;
+    const char *last; /* the kernel queued last */
+    bool broken;
+    char first[512]; /* the sentence of the error that broke it */
+    char text[200];
+};
+
+/* --- the table */
+
+typedef CUresult get_fn(const char *symbol, void **function, int version, uint64_t flags, int *status);
+
+ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
+{
+    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) return ek_fail(EK_EUNSUPPORTED, "no CUDA driver: %s", dlerror());
+    get_fn *get;
+    void *symbol = dlsym(lib, "cuGetProcAddress_v2");
+    memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from an object's to a function's address */
+    if (!get) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks cuGetProcAddress_v2", library);
+    const struct {
+        const char *name;
+        size_t at;
+    } entry[] = {
+#define CU(name, args) {#name, offsetof(ek_cuda_api, name)},
+        EK_CUDA_FUNCTIONS(CU)
+#undef CU
+    };
+    for (size_t i = 0; i < sizeof entry / sizeof *entry; i++) {
+        void *p = NULL;
+        int status = 0;
+        if (get(entry[i].name, &p, EK_CU_ABI, 0, &status) != EK_CU_OK || !p)
+            return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks %s", library, entry[i].name);
+        memcpy((char *)api + entry[i].at, &p, sizeof p);
+    }
+    return EK_OK;
+}
+
+/* --- errors */
+
+/* After these the driver refuses every call in this context. */
+static bool is_sticky(CUresult r)
+{
+    return r == EK_CU_ECC || r == 220 || r == 226 ||
+           (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 708) || r == 911 || r == EK_CU_UNKNOWN;
+}
+
+static const char *error_text(const ek_cuda_api *f, CUresult r, char *room, size_t size)
+{
+    const char *name = NULL, *text = NULL;
+    if (f->cuGetErrorName(r, &name) != EK_CU_OK || !name) name = "unknown error";
+    if (f->cuGetErrorString(r, &text) != EK_CU_OK || !text) text = "no description";
+    snprintf(room, size, "%s (%s, %d)", text, name, r);
+    return room;
+}
+
+ek_err ek_cuda_check(ek_cuda *c, CUresult r, const char *doing)
+{
+    if (c->broken) return ek_fail(EK_EINTERNAL, "%s", c->first);
+    if (r == EK_CU_OK) return EK_OK;
+    char why[256];
+    error_text(&c->f, r, why, sizeof why);
+    if (!is_sticky(r))
+        return ek_fail(r == EK_CU_OUT_OF_MEMORY ? EK_ENOMEM : EK_EINTERNAL, "cuda:%d: %s: %s", c->ordinal, doing, why);
+    c->broken = true;
+    snprintf(c->first, sizeof c->first,
+             "cuda:%d failed while %s, after kernel %s: %s; the device cannot be used any more", c->ordinal, doing,
+             c->last ? c->last : "none", why);
+    return ek_fail(EK_EINTERNAL, "%s", c->first);
+}
+
+bool ek_cuda_broken(const ek_cuda *c)
+{
+    return c->broken;
+}
+
+/* --- open and close */
+
+static double gb(size_t bytes)
+{
+    return (double)bytes * 1e-9;
+}
+
+static ek_err find_device(ek_cuda *c, int built_with)
+{
+    char why[256];
+    const ek_cuda_api *f = &c->f;
+    CUresult r = f->cuInit(0);
+    if (r == EK_CU_NO_DEVICE) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
+    if (r != EK_CU_OK)
+        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(f, r, why, sizeof why));
+    int version = 0, count = 0, major = 0, minor = 0;
+    f->cuDriverGetVersion(&version);
+    if (built_with == 0) return ek_fail(EK_EUNSUPPORTED, "this program was built without CUDA kernels (no nvcc)");
+    if (version / 1000 < built_with / 1000)
+        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver is too old: it is %d.%d, the kernels need %d.0",
+                       version / 1000, version % 1000 / 10, built_with / 1000);
+    if (f->cuDeviceGetCount(&count) != EK_CU_OK || count == 0)
+        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
+    if (c->ordinal < 0 || c->ordinal >= count)
+        return ek_fail(EK_ENOTFOUND, "there is no device cuda:%d, the driver has %d (from cuda:0)", c->ordinal, count);
+    EK_TRY(ek_cuda_check(c, f->cuDeviceGet(&c->device, c->ordinal), "opening the device"));
+    char name[96] = "?";
+    f->cuDeviceGetName(name, sizeof name, c->device);
+    f->cuDeviceGetAttribute(&major, EK_CU_ATTR_MAJOR, c->device);
+    f->cuDeviceGetAttribute(&minor, EK_CU_ATTR_MINOR, c->device);
+    f->cuDeviceGetAttribute(&c->multiprocessors, EK_CU_ATTR_MULTIPROCESSORS, c->device);
+    if (major * 10 + minor != CAPABILITY)
+        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, the kernels are for %d.%d",
+                       c->ordinal, name, major, minor, CAPABILITY / 10, CAPABILITY % 10);
+    snprintf(c->text, sizeof c->text, "%s, %d multiprocessors, driver %d.%d", name, c->multiprocessors, version / 1000,
+             version % 1000 / 10);
+    return EK_OK;
+}
+
+static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
+{
+    for (; m->name; m++) {
+        EK_ASSERT(c->n_modules < MAX_MODULES);
+        CUresult r = c->f.cuModuleLoadData(&c->module[c->n_modules], m->image);
+        if (r != EK_CU_OK) {
+            char doing[64];
+            snprintf(doing, sizeof doing, "loading the kernels of %s", m->name);
+            return ek_cuda_check(c, r, doing);
+        }
+        c->n_modules++;
+    }
+    return EK_OK;
+}
+
+static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with)
+{
+    EK_TRY(find_device(c, built_with));
+    EK_TRY(ek_cuda_check(c, c->f.cuDevicePrimaryCtxRetain(&c->context, c->device), "making a context"));
+    EK_TRY(ek_cuda_check(c, c->f.cuCtxSetCurrent(c->context), "entering the context"));
+    EK_TRY(ek_cuda_check(c, c->f.cuStreamCreate(&c->stream, EK_CU_STREAM_NON_BLOCKING), "making a stream"));
+    EK_TRY(load_modules(c, modules));
+    size_t free, total;
+    EK_TRY(ek_cuda_room(c, &free, &total));
+    size_t n = strlen(c->text);
+    snprintf(c->text + n, sizeof c->text - n, ", %.1f of %.1f GB free", gb(free), gb(total));
+    return EK_OK;
+}
+
+ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal)
+{
+    ek_cuda *c = ek_alloc(sizeof *c);
+    *c = (ek_cuda){.f = *api, .ordinal = ordinal};
+    ek_err err = start(c, modules, built_with);
+    if (err != EK_OK) {
+        ek_cuda_close(c);
+        return err;
+    }
+    *out = c;
+    return EK_OK;
+}
+
+void ek_cuda_close(ek_cuda *c)
+{
+    if (!c) return;
+    if (c->context) {
+        for (int i = 0; i < c->n_modules; i++) c->f.cuModuleUnload(c->module[i]);
+        if (c->stream) c->f.cuStreamDestroy(c->stream);
+        c->f.cuCtxSetCurrent(NULL);
+        c->f.cuDevicePrimaryCtxRelease(c->device);
+    }
+    free(c);
+}
+
+const char *ek_cuda_text(const ek_cuda *c)
+{
+    return c->text;
+}
+
+int ek_cuda_multiprocessors(const ek_cuda *c)
+{
+    return c->multiprocessors;
+}
+
+const ek_cuda_api *ek_cuda_functions(const ek_cuda *c)
+{
+    return &c->f;
+}
+
+CUstream ek_cuda_stream(const ek_cuda *c)
+{
+    return c->stream;
+}
+
+/* --- memory */
+
+ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total)
+{
+    *free = *total = 0;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemGetInfo(free, total), "asking for free memory");
+}
+
+ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what)
+{
+    *out = 0;
+    CUresult r = c->broken ? EK_CU_OK : c->f.cuMemAlloc(out, bytes);
+    if (r != EK_CU_OUT_OF_MEMORY) return ek_cuda_check(c, r, "taking memory");
+    size_t free = 0, total = 0;
+    c->f.cuMemGetInfo(&free, &total);
+    return ek_fail(EK_ENOMEM, "cuda:%d has no room for %s: %.2f GB asked for, %.2f of %.2f GB free", c->ordinal, what,
+                   gb(bytes), gb(free), gb(total));
+}
+
+void ek_cuda_free(ek_cuda *c, CUdeviceptr p)
+{
+    if (p && !c->broken) c->f.cuMemFree(p);
+}
+
+ek_err ek_cuda_alloc_host(ek_cuda *c, void **out, size_t bytes)
+{
+    *out = NULL;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemHostAlloc(out, bytes, 0), "taking pinned host memory");
+}
+
+void ek_cuda_free_host(ek_cuda *c, void *p)
+{
+    if (p && !c->broken) c->f.cuMemFreeHost(p);
+}
+
+ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyHtoDAsync(to, from, bytes, c->stream),
+                         "copying to the device");
+}
+
+ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoHAsync(to, from, bytes, c->stream),
+                         "copying from the device");
+}
+
+ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream),
+                         "filling memory");
+}
+
+ek_err ek_cuda_sync(ek_cuda *c)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->stream), "waiting for the device");
+}
+
+/* --- kernels */
+
+ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t shared)
+{
+    *out = (ek_cuda_kernel){.name = name};
+    CUresult r = EK_CU_OK;
+    for (int i = 0; i < c->n_modules && !out->function && !c->broken; i++) {
+        r = c->f.cuModuleGetFunction(&out->function, c->module[i], name);
+        if (r != EK_CU_OK) out->function = NULL;
+        if (is_sticky(r)) break;
+    }
+    if (c->broken || is_sticky(r)) return ek_cuda_check(c, r, "looking for a kernel");
+    if (!out->function) return ek_fail(EK_EINTERNAL, "cuda:%d: no kernel is named %s", c->ordinal, name);
+    if (shared == 0) return EK_OK;
+    return ek_cuda_check(c, c->f.cuFuncSetAttribute(out->function, EK_CU_FUNC_SHARED, (int)shared), name);
+}
+
+ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, const void *args)
+{
+    if (c->broken) return ek_cuda_check(c, EK_CU_OK, "");
+    CUlaunchAttribute overlap = {.id = EK_CU_LAUNCH_OVERLAP, .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchConfig config = {.gridDimX = g.x ? g.x : 1,
+                             .gridDimY = g.y ? g.y : 1,
+                             .gridDimZ = g.z ? g.z : 1,
+                             .blockDimX = g.threads,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = (unsigned)g.shared,
+                             .hStream = c->stream,
+                             .attrs = &overlap,
+                             .numAttrs = g.overlap ? 1 : 0};
+    void *list[] = {(void *)args};
+    c->last = kernel->name;
+    return ek_cuda_check(c, c->f.cuLaunchKernelEx(&config, kernel->function, list, NULL), kernel->name);
+}

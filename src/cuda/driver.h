@@ -1,0 +1,82 @@
+/* A CUDA device: the driver found at run time, the kernels built into this program, memory, launches, and
+ * every failure as one sentence. Nothing of CUDA is linked: without a driver ek_cuda_load fails in words and
+ * the program goes on without.
+ *
+ * One thread uses a device at a time, and it is the one that opened it. Work is put into one stream and runs
+ * in order. Errors of the driver after which it refuses all further work (an illegal address, a hardware
+ * error) make the device broken: this call and every later one fails with the first sentence, so that nothing
+ * computed after it can be taken for an answer. */
+#ifndef EK_CUDA_DRIVER_H
+#define EK_CUDA_DRIVER_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "cuda/api.h"
+
+/* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it
+ * lacks a function of driver 12. */
+ek_err ek_cuda_load(ek_cuda_api *api, const char *library);
+
+/* Modules of kernels: what kernels.S embeds, or none in a build without nvcc. */
+typedef struct ek_cuda_module {
+    const char *name;
+    const void *image;
+    size_t bytes;
+} ek_cuda_module;
+extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */
+extern const int ek_cuda_built_with;           /* version of the toolkit as 1000 major + 10 minor; 0: no kernels */
+
+typedef struct ek_cuda ek_cuda;
+
+/* Opens device number `ordinal`. Needs a driver at least as new as the toolkit that built the kernels and
+ * compute capability 9.0, and loads all modules. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
+ * which of it failed. api is copied. */
+ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
+void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */
+
+/* "NVIDIA H100 80GB HBM3, 79.2 GB, 132 multiprocessors, driver 13.0" */
+const char *ek_cuda_text(const ek_cuda *c);
+int ek_cuda_multiprocessors(const ek_cuda *c);
+const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */
+CUstream ek_cuda_stream(const ek_cuda *c);
+
+/* EK_OK, or what result means as a sentence that begins with doing. Notes a broken device. */
+ek_err ek_cuda_check(ek_cuda *c, CUresult result, const char *doing);
+bool ek_cuda_broken(const ek_cuda *c);
+
+/* Device memory; what names it in the sentence of ENOMEM, which has both numbers. */
+ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what);
+void ek_cuda_free(ek_cuda *c, CUdeviceptr p); /* 0 is allowed */
+ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total);
+/* Host memory that copies need not stage. */
+ek_err ek_cuda_alloc_host(ek_cuda *c, void **out, size_t bytes);
+void ek_cuda_free_host(ek_cuda *c, void *p);
+
+/* Queued; host memory must stay as it is until the next sync. */
+ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes);
+ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes);
+ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
+/* Waits for all that was queued. An error of a kernel shows here; the sentence names the last one queued. */
+ek_err ek_cuda_sync(ek_cuda *c);
+
+typedef struct ek_cuda_kernel {
+    const char *name;
+    CUfunction function;
+} ek_cuda_kernel;
+
+/* The kernel of this name in any module, allowed to use `shared` bytes of dynamic shared memory. EINTERNAL if
+ * there is none. */
+ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t shared);
+
+typedef struct ek_cuda_grid {
+    unsigned x, y, z; /* blocks; 0 counts as 1 */
+    unsigned threads;
+    size_t shared; /* dynamic */
+    bool overlap;  /* may start before the one in front has ended: the kernel waits where it must */
+} ek_cuda_grid;
+
+/* Queues the kernel with its one argument, a structure of cuda/args.h, which is copied. */
+ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid grid, const void *args);
+
+#endif

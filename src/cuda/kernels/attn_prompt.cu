@@ -1,0 +1,401 @@
+// Attention of prompts (contract: ops/attn.h): 64 queries of one KV head, row by row and head by head, go
+// through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys a thread, values
+// 8 queries by 8 dims, fed from a stage of 32 rows of 256 floats that is decoded once for all queries. T is
+// kept as a stack of nodes in scratch memory, which a thread reads and writes only where it owns the element.
+#include "cuda/kernels/kv.cuh"
+
+using namespace ek;
+
+constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = 256, OWN = 8, ROWS = 32, COLS = 256;
+constexpr int S_STRIDE = TILE + 4, MAX_LEVELS = 12, CHAIN = 256;
+
+struct shared {
+    float q[CHAIN][TILE];        // dims of one chain
+    float stage[ROWS][COLS];     // keys: [dim][key]; values: [key][dim]
+    float s[SEGMENT][S_STRIDE];  // scores, then what enters the fma
+    float part[4][TILE];         // of l
+    float l[MAX_LEVELS][TILE];   // of the nodes of T
+    int m[MAX_LEVELS][TILE];
+    float leaf_l[TILE];
+    int leaf_m[TILE];
+    int from[TILE], to[TILE];    // of the segment
+    int lo[TILE], end[TILE];
+    float value_scale[SEGMENT];
+};
+
+// 16 rows of 64 elements as they lie in memory: what a warp brings to the stage.
+template <int F> struct half_stage {
+    static constexpr int PARTS = F == F32 ? 2 : 1;
+    chunk<F> c[PARTS];
+    static constexpr int SCALES = F == Q8 || F == Q4 ? 16 : 1;
+    u32 scale[SCALES]; // V: the row's scale, bias above it
+
+    __device__ __forceinline__ void load_k(const uint8_t *k, int dim, int d, int lane)
+    {
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) c[i].template load_k<true>(k, dim, d + i * 8, lane);
+    }
+
+    // to: the stage at the warp's first row and column
+    __device__ __forceinline__ void put_k(float *to, int lane) const
+    {
+#pragma unroll
+        for (int i = 0; i < (F == Q4 ? 32 : 16); i++) *(float2 *)(to + i * COLS + lane * 2) = c[i / 8 % PARTS].key(PARTS == 2 ? i % 8 : i);
+    }
+
+    __device__ __forceinline__ void load_v(const uint8_t *v, int64_t at, int dim, int slot, int group)
+    {
+        int groups = (dim + GROUP - 1) / GROUP;
+#pragma unroll
+        for (int i = 0; i < PARTS; i++) c[i].load_v(v + at, dim, slot + i * 8);
+        if (F != Q8 && F != Q4) return;
+        const unsigned short *s = (const unsigned short *)(v + v_codes(F, dim)) + slot * groups + group;
+#pragma unroll
+        for (int i = 0; i < SCALES; i++) {
+            scale[i] = __ldg(s + i * groups);
+            if (F == Q4) scale[i] |= (u32)__ldg(s + groups * PAGE + i * groups) << 16;
+        }
+    }
+
+    __device__ __forceinline__ void put_v(float *to, int lane) const
+    {
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float s = SCALES > 1 ? half_f32(scale[i % SCALES] & 0xffffu) : 0, b = F == Q4 ? half_f32(scale[i % SCALES] >> 16) : 0;
+            float2 v = c[i / 8 % PARTS].value(PARTS == 2 ? i % 8 : i, s, b);
+            if (F == Q4) {
+                float *at = to + i * COLS + lane / 16 * 32 + lane % 16;
+                at[0] = v.x, at[16] = v.y;
+            } else *(float2 *)(to + i * COLS + lane * 2) = v;
+        }
+    }
+};
+
+__device__ __forceinline__ const uint8_t *pick(const uint8_t *const (&v)[4], int p)
+{
+    return p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0];
+}
+
+// acc[i][j] += chain over dims [d0, end) of query 8 warp + i and key lane + 32 j
+template <int F>
+__device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4], int64_t k_bytes, int dim, int d0, int end,
+                                       float (&acc)[OWN][8])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, page = warp % 4, half = warp / 4;
+    const uint8_t *at = pick(v, page);
+    const bool brings = at && (F != Q4 || half == 0);
+    half_stage<F> raw;
+    constexpr bool EARLY = F != F32; // the next rows are fetched while these are added; f32 has no registers left
+    if (EARLY && brings) raw.load_k(at - k_bytes, dim, d0 + half * 16, lane);
+    for (int d = d0; d < end; d += ROWS) {
+        __syncthreads();
+        if (brings) {
+            if (!EARLY) raw.load_k(at - k_bytes, dim, d + half * 16, lane);
+            raw.put_k(&sm.stage[half * 16][page * PAGE], lane);
+            if (EARLY && d + ROWS < end) raw.load_k(at - k_bytes, dim, d + ROWS + half * 16, lane);
+        }
+        __syncthreads();
+        const int rows = min(ROWS, end - d);
+#pragma unroll(F == F32 ? 1 : 2)
+        for (int i = 0; i < rows; i++) {
+            float x[OWN], k[8];
+            *(float4 *)x = *(const float4 *)&sm.q[d - d0 + i][warp * OWN];
+            *(float4 *)(x + 4) = *(const float4 *)&sm.q[d - d0 + i][warp * OWN + 4];
+#pragma unroll
+            for (int j = 0; j < 8; j++) k[j] = sm.stage[i][lane + 32 * j];
+#pragma unroll
+            for (int n = 0; n < OWN; n++)
+#pragma unroll
+                for (int j = 0; j < 8; j++) acc[n][j] = fma_(x[n], k[j], acc[n][j]);
+        }
+    }
+}
+
+template <bool MASKED>
+__device__ __forceinline__ void add_values(const shared &sm, int j0, int first, int rows, float (&acc)[OWN][8])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int from[OWN], to[OWN];
+#pragma unroll
+    for (int n = 0; n < OWN; n++) from[n] = MASKED ? sm.from[warp * OWN + n] : 0, to[n] = MASKED ? sm.to[warp * OWN + n] : 0;
+#pragma unroll(MASKED ? 1 : 4)
+    for (int i = first; i < rows; i++) {
+        float x[OWN], v[8];
+        *(float4 *)x = *(const float4 *)&sm.s[j0 + i][warp * OWN];
+        *(float4 *)(x + 4) = *(const float4 *)&sm.s[j0 + i][warp * OWN + 4];
+        *(float4 *)v = *(const float4 *)&sm.stage[i][lane * 4];
+        *(float4 *)(v + 4) = *(const float4 *)&sm.stage[i][128 + lane * 4];
+#pragma unroll
+        for (int n = 0; n < OWN; n++) {
+            if (MASKED && !(j0 + i >= from[n] && j0 + i < to[n])) continue;
+#pragma unroll
+            for (int d = 0; d < 8; d++) acc[n][d] = fma_(x[n], v[d], acc[n][d]);
+        }
+    }
+}
+
+// acc[i][j] += chain over keys [from, to) of query 8 warp + i and dims d0 + 4 lane.. and d0 + 128 + 4 lane..
+template <int F>
+__device__ __forceinline__ void values(shared &sm, const uint8_t *const (&v)[4], int dim, int d0, int from, int to, int common_from,
+                                       int common_to, float (&acc)[OWN][8])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slice = warp % 4, half = warp / 4;
+    int da, db, group;
+    const int64_t at = lane_dims<F>(dim, d0 / 64 + slice, lane, &da, &db, &group);
+    half_stage<F> raw;
+    int j = from / ROWS * ROWS;
+    raw.load_v(pick(v, j / PAGE), at, dim, j % PAGE + half * 16, group);
+    for (; j < to; j += ROWS) {
+        __syncthreads();
+        raw.put_v(&sm.stage[half * 16][slice * 64], lane);
+        int next = j + ROWS;
+        if (next < to) raw.load_v(pick(v, next / PAGE), at, dim, next % PAGE + half * 16, group);
+        __syncthreads();
+        if (j >= common_from && next <= common_to) add_values<false>(sm, j, 0, ROWS, acc);
+        else add_values<true>(sm, j, max(0, from - j), min(ROWS, to - j), acc);
+    }
+}
+
+__device__ __forceinline__ int clamp_key(int x)
+{
+    return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
+}
+
+// The leaves of query n that were pushed; T is a binary counter of them.
+__device__ __forceinline__ int leaves_of(const shared &sm, int n, int seg0)
+{
+    return (sm.end[n] - 1) / SEGMENT - seg0 + 1;
+}
+
+template <int K>
+__device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *stack)
+{
+    const ek_cuda_kv &kv = a.kv;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = kv.head_dim;
+    auto query = [&](int n) {
+        int at = t.head + n;
+        return (const float *)a.q + (t.row + at / a.ratio) * a.ldq + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
+    };
+    auto load_q = [&](int d0) {
+        for (int i = tid; i < TILE * CHAIN; i += THREADS) {
+            int n = i % TILE, d = i / TILE;
+            sm.q[d][n] = n < t.n_q && d0 + d < dim ? query(n)[d0 + d] : 0.0f;
+        }
+    };
+    __syncthreads();
+    if (tid < TILE) {
+        sm.lo[tid] = sm.end[tid] = 0;
+        if (tid < t.n_q) {
+            ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row + (t.head + tid) / a.ratio];
+            sm.lo[tid] = row.lo, sm.end[tid] = row.end;
+        }
+    }
+    if (dim <= CHAIN) load_q(0);
+    for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
+        const int count = seg - t.seg0;
+        __syncthreads();
+        if (tid < TILE) sm.from[tid] = clamp_key(sm.lo[tid] - seg * SEGMENT), sm.to[tid] = clamp_key(sm.end[tid] - seg * SEGMENT);
+        __syncthreads();
+        int all_from = SEGMENT, all_to = 0, common_from = 0, common_to = SEGMENT;
+        for (int n = 0; n < t.n_q; n++) {
+            int from = sm.from[n], to = sm.to[n];
+            common_from = max(common_from, from), common_to = min(common_to, to);
+            if (from < to) all_from = min(all_from, from), all_to = max(all_to, to);
+        }
+        const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes) + kv.k_bytes;
+        const uint8_t *v[4];
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, seg * 4 + p) : 0;
+            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, seg * 4 + all_from / PAGE); // absent: nobody sees it
+            v[p] = page ? (const uint8_t *)page + mine : 0;
+        }
+
+        float acc[OWN][8];
+        for (int d0 = 0; d0 < dim; d0 += CHAIN) {
+            if (dim > CHAIN) {
+                __syncthreads();
+                load_q(d0);
+            }
+            if (d0) { // the first chain waits where its scores will be
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    float *s = &sm.s[lane + 32 * j][warp * OWN];
+                    *(float4 *)s = make_float4(acc[0][j], acc[1][j], acc[2][j], acc[3][j]);
+                    *(float4 *)(s + 4) = make_float4(acc[4][j], acc[5][j], acc[6][j], acc[7][j]);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < OWN; n++)
+#pragma unroll
+                for (int j = 0; j < 8; j++) acc[n][j] = 0;
+            int end = min(dim, d0 + CHAIN);
+            scores<K>(sm, v, kv.k_bytes, dim, d0, end, acc);
+        }
+        if (dim > CHAIN) {
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const float *s = &sm.s[lane + 32 * j][warp * OWN];
+#pragma unroll
+                for (int n = 0; n < OWN; n++) acc[n][j] = s[n] + acc[n][j];
+            }
+        }
+
+        // weights: a warp has all keys of its queries
+        float key_scale[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int key = lane + 32 * j;
+            const uint8_t *at = v[j / 2];
+            bool seen = key >= all_from && key < all_to;
+            key_scale[j] = K == I16 && seen ? ((const float *)(at - kv.k_bytes + kv_code_bytes(I16, dim)))[key % PAGE] : 1.0f;
+            if (kv.v_format == I16 && warp == 0) sm.value_scale[key] = seen ? ((const float *)(at + kv_code_bytes(I16, dim)))[key % PAGE] : 0.0f;
+        }
+#pragma unroll
+        for (int n = 0; n < OWN; n++) {
+            int from = sm.from[warp * OWN + n], to = sm.to[warp * OWN + n], most = INT32_MIN, n_of[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                int key = lane + 32 * j;
+                float s = acc[n][j];
+                if (K == I16) s = s * key_scale[j];
+                acc[n][j] = exp_split(s, &n_of[j]);
+                if (key >= from && key < to) most = max(most, n_of[j]);
+            }
+            most = __reduce_max_sync(~0u, most);
+            if (lane == 0) sm.leaf_m[warp * OWN + n] = most;
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                int key = lane + 32 * j;
+                acc[n][j] = key >= from && key < to ? acc[n][j] * factor(n_of[j] - most) : 0.0f;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            float *s = &sm.s[lane + 32 * j][warp * OWN];
+            *(float4 *)s = make_float4(acc[0][j], acc[1][j], acc[2][j], acc[3][j]);
+            *(float4 *)(s + 4) = make_float4(acc[4][j], acc[5][j], acc[6][j], acc[7][j]);
+        }
+        __syncthreads();
+        { // l: thread (g, n) has lanes g, g + 4, g + 8, g + 12 of query n
+            int n = tid % TILE, g = tid / TILE;
+            float sum[4] = {0, 0, 0, 0};
+            for (int j = 0; j < SEGMENT; j += 16)
+#pragma unroll
+                for (int i = 0; i < 4; i++) sum[i] = sum[i] + sm.s[j + g + 4 * i][n];
+            sm.part[g][n] = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+        }
+        __syncthreads();
+        if (tid < TILE) sm.leaf_l[tid] = (sm.part[0][tid] + sm.part[2][tid]) + (sm.part[1][tid] + sm.part[3][tid]);
+        if (kv.v_format == I16) {
+            for (int i = tid; i < SEGMENT * TILE; i += THREADS) sm.s[i / TILE][i % TILE] = sm.s[i / TILE][i % TILE] * sm.value_scale[i / TILE];
+        }
+        __syncthreads();
+
+        for (int d0 = 0; d0 < dim; d0 += COLS) {
+#pragma unroll
+            for (int n = 0; n < OWN; n++)
+#pragma unroll
+                for (int d = 0; d < 8; d++) acc[n][d] = 0;
+#define VALUES(F) \
+    case F: values<F>(sm, v, dim, d0, all_from, all_to, common_from, common_to, acc); break;
+            switch (kv.v_format) {
+                VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4)
+            }
+            // push the leaf: this thread's elements of each query that saw something
+#pragma unroll
+            for (int n = 0; n < OWN; n++) {
+                const int q = warp * OWN + n;
+                if (sm.from[q] >= sm.to[q]) continue;
+                int m = sm.leaf_m[q], level = 0;
+                float *node = stack + (int64_t)q * dim + d0;
+                for (; count >> level & 1; level++) {
+                    int mine_m = sm.m[level][q], both = max(mine_m, m);
+                    float fa = factor(mine_m - both), fb = factor(m - both);
+                    const float *left = node + (int64_t)level * TILE * dim;
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        int d = h * 128 + lane * 4;
+                        if (d0 + d >= dim) continue;
+                        float4 x = *(const float4 *)(left + d);
+                        acc[n][h * 4] = x.x * fa + acc[n][h * 4] * fb;
+                        acc[n][h * 4 + 1] = x.y * fa + acc[n][h * 4 + 1] * fb;
+                        acc[n][h * 4 + 2] = x.z * fa + acc[n][h * 4 + 2] * fb;
+                        acc[n][h * 4 + 3] = x.w * fa + acc[n][h * 4 + 3] * fb;
+                    }
+                    m = both;
+                }
+                float *to = node + (int64_t)level * TILE * dim;
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    int d = h * 128 + lane * 4;
+                    if (d0 + d < dim) *(float4 *)(to + d) = make_float4(acc[n][h * 4], acc[n][h * 4 + 1], acc[n][h * 4 + 2], acc[n][h * 4 + 3]);
+                }
+            }
+        }
+        __syncthreads();
+        if (tid < TILE && sm.from[tid] < sm.to[tid]) {
+            int m = sm.leaf_m[tid], level = 0;
+            float l = sm.leaf_l[tid];
+            for (; count >> level & 1; level++) {
+                int left = sm.m[level][tid], both = max(left, m);
+                l = sm.l[level][tid] * factor(left - both) + l * factor(m - both);
+                m = both;
+            }
+            sm.l[level][tid] = l, sm.m[level][tid] = m;
+        }
+    }
+    __syncthreads();
+
+    // fold: nodes that are left, from the lowest level up
+    for (int n = 0; n < OWN; n++) {
+        const int q = warp * OWN + n;
+        if (q >= t.n_q) break;
+        const int leaves = leaves_of(sm, q, t.seg0), at = t.head + q;
+        float *out = (float *)a.o + (t.row + at / a.ratio) * a.ldo + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
+        for (int d = lane * 4; d < dim; d += 128) {
+            float4 sum = make_float4(0, 0, 0, 0);
+            float l = 0;
+            int m = 0;
+            bool any = false;
+            for (int level = 0; leaves >> level; level++) {
+                if (!(leaves >> level & 1)) continue;
+                float4 x = *(const float4 *)(stack + (int64_t)level * TILE * dim + (int64_t)q * dim + d);
+                float left_l = sm.l[level][q];
+                int left_m = sm.m[level][q];
+                if (!any) sum = x, l = left_l, m = left_m;
+                else {
+                    int both = max(left_m, m);
+                    float fa = factor(left_m - both), fb = factor(m - both);
+                    sum = make_float4(x.x * fa + sum.x * fb, x.y * fa + sum.y * fb, x.z * fa + sum.z * fb, x.w * fa + sum.w * fb);
+                    l = left_l * fa + l * fb;
+                    m = both;
+                }
+                any = true;
+            }
+            *(float4 *)(out + d) = make_float4(__fdiv_rn(sum.x + 0.0f, l), __fdiv_rn(sum.y + 0.0f, l), __fdiv_rn(sum.z + 0.0f, l),
+                                               __fdiv_rn(sum.w + 0.0f, l));
+        }
+    }
+}
+
+// Any grid: a block of threads takes tile blockIdx.x, blockIdx.x + gridDim.x, ... One kernel per format of
+// keys; the format of values is a branch.
+#define PROMPT(name, K)                                                                                     \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ek_cuda_attn_args a) \
+    {                                                                                                       \
+        extern __shared__ __align__(16) uint8_t base[];                                                     \
+        let_next_start();                                                                                   \
+        wait_for_previous();                                                                                \
+        float *stack = (float *)a.leaf_o + (int64_t)blockIdx.x * a.levels * TILE * a.kv.head_dim;           \
+        for (int i = blockIdx.x; i < a.n_tiles; i += gridDim.x)                                             \
+            tile_of_prompt<K>(*(shared *)base, a, ((const ek_cuda_attn_tile *)a.tiles)[i], stack);          \
+    }
+PROMPT(ek_attn_prompt_f32, F32)
+PROMPT(ek_attn_prompt_f16, F16)
+PROMPT(ek_attn_prompt_bf16, BF16)
+PROMPT(ek_attn_prompt_16, I16)
+PROMPT(ek_attn_prompt_8, Q8)
+PROMPT(ek_attn_prompt_4, Q4)
+
+static_assert(sizeof(shared) == EK_CUDA_PROMPT_SHARED, "args.h says what a launch must ask for");

@@ -1,0 +1,203 @@
+#include "cuda/linear.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/linear_layout.h"
+
+enum { UNIT = 64, FEW_ROWS = 16, FEW_WARPS = 8, FEW_STAGES = 4, TILE_STAGES = 3, TILE_OUT = 128 };
+enum { MEMORY = 233472 - 4096 }; /* shared memory of a multiprocessor, and some to spare */
+
+static size_t up64(size_t n)
+{
+    return (n + 63) / 64 * 64;
+}
+
+/* Of one output and group: s, or s and b. */
+static size_t scale_size(const ek_cuda_linear *l)
+{
+    return (l->f32_scales ? 4u : 2u) << (l->biased ? 1 : 0);
+}
+
+ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w)
+{
+    const int block = ek_wform_is_q(w->form) ? EK_KBLOCK_Q : EK_KBLOCK;
+    if (w->k > EK_CUDA_MAX_LEAVES * block)
+        return ek_fail(EK_EUNSUPPORTED, "a matrix of %d inputs; the CUDA kernels take up to %d", w->k,
+                       EK_CUDA_MAX_LEAVES * block);
+    ek_cuda_linear l = {.form = w->form, .n = w->n, .k = w->k, .n_panels = w->n_panels};
+    if (ek_wform_is_q(w->form)) {
+        l.units = (w->k + UNIT - 1) / UNIT;
+        l.group = w->group, l.a_group = w->a_group, l.bits = w->form == EK_W_Q4 ? 4 : 8;
+        l.limbs = w->limbs, l.zero = w->zero, l.biased = w->biased, l.f32_scales = w->scale_dtype == EK_F32;
+        l.code_bytes = (size_t)l.n_panels * (size_t)l.units * (size_t)l.bits * 128;
+        l.scale_bytes = up64((size_t)l.n_panels * (size_t)(l.k / l.group) * EK_PANEL * scale_size(&l));
+    } else {
+        l.code_bytes = w->bytes;
+    }
+    l.bytes = l.code_bytes + l.scale_bytes;
+    *out = l;
+    return EK_OK;
+}
+
+/* Code of output o at input k of the panel; 0 past the last input. */
+static int code_at(const ek_linear *w, const uint8_t *panel, int o, int k)
+{
+    if (k >= w->k) return 0;
+    return ek_linear_code(w, panel + (size_t)(k / w->group) * ek_linear_group_bytes(w), o, k % w->group);
+}
+
+static void pack_unit(const ek_cuda_linear *l, const ek_linear *w, const uint8_t *panel, int unit, uint8_t *to)
+{
+    for (int lane = 0; lane < 32; lane++)
+        for (int j = 0; j < 2; j++)
+            for (int i = 0; i < 4; i++) {
+                const int t = lane % 4, o = lane / 4 + 8 * (i & 1);
+                const int k = unit * UNIT + (l->a_group == 64 ? 16 * t + 8 * j : 32 * j + 8 * t) + 4 * (i >> 1);
+                for (int e = 0; e < 4; e++) {
+                    const int c = code_at(w, panel, o, k + e);
+                    if (l->bits == 8) {
+                        to[j * 512 + lane * 16 + i * 4 + e] = (uint8_t)c;
+                    } else {
+                        uint8_t *byte = &to[lane * 16 + (j * 2 + (i & 1)) * 4 + e];
+                        *byte = (uint8_t)(i < 2 ? c & 15 : *byte | (c & 15) << 4);
+                    }
+                }
+            }
+}
+
+static void pack_scales(const ek_cuda_linear *l, const uint8_t *from, uint8_t *to)
+{
+    const size_t size = l->f32_scales ? 4 : 2;
+    for (int g = 0; g < 8; g++)
+        for (int half = 0; half < 2; half++)
+            for (int b = 0; b < (l->biased ? 2 : 1); b++, to += size)
+                memcpy(to, from + (size_t)(b * EK_PANEL + g + 8 * half) * size, size);
+}
+
+void ek_cuda_linear_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *to, int p0, int p1)
+{
+    if (!ek_wform_is_q(l->form)) {
+        memcpy(to + (size_t)p0 * w->panel_bytes, w->data + (size_t)p0 * w->panel_bytes,
+               (size_t)(p1 - p0) * w->panel_bytes);
+        return;
+    }
+    const int groups = l->k / l->group;
+    const size_t unit_bytes = (size_t)l->bits * 128, group_bytes = EK_PANEL * scale_size(l);
+    for (int p = p0; p < p1; p++) {
+        const uint8_t *panel = w->data + (size_t)p * w->panel_bytes;
+        for (int u = 0; u < l->units; u++)
+            pack_unit(l, w, panel, u, to + ((size_t)p * (size_t)l->units + (size_t)u) * unit_bytes);
+        for (int g = 0; g < groups; g++)
+            pack_scales(l, panel + (size_t)g * ek_linear_group_bytes(w) + ek_linear_code_bytes(w),
+                        to + l->code_bytes + ((size_t)p * (size_t)groups + (size_t)g) * group_bytes);
+    }
+    size_t end = (size_t)l->n_panels * (size_t)groups * group_bytes;
+    if (p1 == l->n_panels) memset(to + l->code_bytes + end, 0, l->scale_bytes - end);
+}
+
+size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group)
+{
+    const size_t codes = up64((size_t)k), groups = up64((size_t)((k + a_group - 1) / a_group) * 8);
+    *a = (ek_cuda_acts){.ldq = (int64_t)(2 * codes + 2 * groups),
+                        .low = (int64_t)codes,
+                        .groups = {(int64_t)(2 * codes), (int64_t)(2 * codes + groups)},
+                        .k = k,
+                        .a_group = a_group};
+    return 2 * codes + 2 * groups;
+}
+
+void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights)
+{
+    args->codes = weights, args->scales = weights + l->code_bytes;
+    args->n = l->n, args->x.k = l->k, args->group_shift = l->group == 32 ? 5 : l->group == 64 ? 6 : 7;
+    args->zero = l->zero;
+    args->biased = l->biased, args->f32_scales = l->f32_scales;
+}
+
+/* Blocks that take the panels in equal turns. */
+static unsigned even(int jobs, int blocks)
+{
+    int turns = (jobs + blocks - 1) / blocks;
+    return (unsigned)((jobs + turns - 1) / turns);
+}
+
+static ek_cuda_product plan_float(const ek_cuda_linear *l, int rows)
+{
+    const size_t leaves = (size_t)(l->k + EK_KBLOCK - 1) / EK_KBLOCK;
+    const int per_tile = rows == 1 ? 1 : 8;
+    ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
+                                  .y = (unsigned)((rows + per_tile - 1) / per_tile),
+                                  .threads = 256,
+                                  .shared = leaves * (size_t)per_tile * EK_PANEL * 4,
+                                  .overlap = true}};
+    snprintf(p.name, sizeof p.name, "ek_product_%s_r%d",
+             l->form == EK_W_F32   ? "f32"
+             : l->form == EK_W_F16 ? "f16"
+                                   : "bf16",
+             per_tile);
+    return p;
+}
+
+static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    int oct = 1;
+    while (oct * 8 / l->limbs < rows && oct * 8 / l->limbs < FEW_ROWS) oct *= 2;
+    const int sub = 64 / l->a_group, per_tile = oct * 8 / l->limbs, values = EK_PANEL * per_tile;
+    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = (rows + per_tile - 1) / per_tile;
+    const size_t unit_values = (size_t)(sub * values) * 4, leaf_bytes = (size_t)(leaves * values) * 4;
+    const size_t stage = (size_t)l->bits * 128 + (size_t)sub * 64 * scale_size(l) + (size_t)oct * 512;
+    /* warps that a multiprocessor has registers for, and a block's share: more where there are few panels */
+    const int most = l->a_group == 32 || oct > 1 ? 16 : 24;
+    int warps = FEW_WARPS;
+    while (warps < most && l->units > warps && l->n_panels * tiles * (warps + 8) <= multiprocessors * most &&
+           (size_t)((warps + 8) * FEW_STAGES) * stage + leaf_bytes + 16 * unit_values < (size_t)MEMORY)
+        warps += 8;
+    /* the longest pass with which as many blocks fit as there are registers for, else one of 16 units */
+    const size_t ring = (size_t)(warps * FEW_STAGES) * stage, room = (size_t)(MEMORY / (most / warps) - 1024);
+    ek_cuda_product p = {.pass = 96};
+    while (p.pass > 16 && ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values > room)
+        p.pass -= 16;
+    const size_t shared = ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values;
+    int resident = (int)((size_t)MEMORY / (shared + 1024));
+    if (resident > most / warps) resident = most / warps;
+    if (resident < 1) resident = 1;
+    p.grid = (ek_cuda_grid){.x = even(l->n_panels, multiprocessors * resident),
+                            .y = (unsigned)tiles,
+                            .threads = (unsigned)warps * 32,
+                            .shared = shared,
+                            .overlap = true};
+    snprintf(p.name, sizeof p.name, "ek_product_q%d_l%d_a%d_o%d", l->bits, l->limbs, l->a_group, oct);
+    return p;
+}
+
+static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    const int sub = 64 / l->a_group, per_tile = 64 / l->limbs, leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q;
+    const int tiles = (rows + per_tile - 1) / per_tile * ((l->n_panels + 7) / 8);
+    ek_cuda_product p = {0};
+    const size_t stage = 8 * (size_t)l->bits * 128 + 4096 + (size_t)(sub * per_tile) * 8 +
+                         (size_t)sub * 128 * scale_size(l);
+    while (leaves >> p.levels) p.levels++;
+    int blocks = 2 * multiprocessors;
+    if (blocks > tiles) blocks = tiles;
+    p.stack = (size_t)blocks * (size_t)p.levels * TILE_OUT * (size_t)per_tile * 4;
+    p.grid = (ek_cuda_grid){.x = (unsigned)blocks, .threads = 256, .shared = TILE_STAGES * stage, .overlap = true};
+    snprintf(p.name, sizeof p.name, "ek_product_q%d_l%d_a%d_tile", l->bits, l->limbs, l->a_group);
+    return p;
+}
+
+/* Whether tiles of 128 outputs win: measured on an H100 (docs/CUDA.md). A tile takes as long with empty columns,
+ * and there must be tiles for half the device. */
+static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    const int columns = rows * l->limbs, tiles = (columns + 63) / 64 * ((l->n_panels + 7) / 8);
+    return (columns > 16 && tiles * 2 >= multiprocessors) || columns > 64;
+}
+
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
+    return wants_tiles(l, rows, multiprocessors) ? plan_tile(l, rows, multiprocessors)
+                                                 : plan_few(l, rows, multiprocessors);
+}

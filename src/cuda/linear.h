@@ -1,0 +1,53 @@
+/* Products on the device: how weights lie there, how rows of activations lie there, and which kernel computes
+ * a call. Made once per matrix from the CPU's packed panels (ops/linear_layout.h); formula: ops/linear.h.
+ *
+ * Form F: the CPU's panels as they are. Form Q: two arrays,
+ *   codes   for each panel of 16 outputs the units of 64 inputs, one after the other. A unit has 16 (Q4) or
+ *           32 (Q8) bytes for each of the 32 lanes of a warp, in the order of the fragments of two mma.sync
+ *           m16n8k32: word i of step j of lane l holds output g + 8 (i & 1) and inputs
+ *           k + 4 (i >> 1) + {0, 1, 2, 3}, where g = l / 4, t = l % 4 and k = 16 t + 8 j with activations in
+ *           groups of 64, 32 j + 8 t in groups of 32. Q8: c in a byte, the first steps of all lanes, then the
+ *           second. Q4: c in two's complement, 4 words a lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
+ *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
+ *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16 or
+ *           f32 as packed, without b where there are no biases. */
+#ifndef EK_CUDA_LINEAR_H
+#define EK_CUDA_LINEAR_H
+
+#include "cuda/args.h"
+#include "cuda/driver.h"
+#include "ops/linear.h"
+
+typedef struct ek_cuda_linear {
+    ek_wform form;
+    int n, k, n_panels, units; /* units of 64 inputs; Form F: 0 */
+    int group, a_group, bits;  /* bits as stored on the device: 4 or 8 */
+    int limbs, zero;
+    bool biased, f32_scales;
+    size_t code_bytes, scale_bytes; /* of all panels, each a multiple of 64 */
+    size_t bytes;                   /* the scales begin behind the codes */
+} ek_cuda_linear;
+
+/* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q). */
+ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w);
+/* Writes panels [p0, p1) of w to `to`, which has room for l->bytes; panels in any order, by any threads. */
+void ek_cuda_linear_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *to, int p0, int p1);
+
+/* Where a quantised row lies: fills all but q. Returns the bytes of a row, a multiple of 64. */
+size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
+
+/* A launch: the kernel's name, its grid, and the fields of args that the call decides (pass, levels). */
+typedef struct ek_cuda_product {
+    char name[32];
+    ek_cuda_grid grid;
+    size_t stack; /* bytes of scratch memory for args.stack */
+    int pass, levels;
+} ek_cuda_product;
+
+/* How to compute `rows` rows on a device of that many multiprocessors. No bit depends on it. */
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors);
+
+/* The fields of args that the matrix decides: codes, scales, n, group, ..., x.k. */
+void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights);
+
+#endif

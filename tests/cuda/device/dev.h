@@ -1,0 +1,55 @@
+/* What the tests on a device share. A failure of the driver ends the program; a difference of bits is
+ * printed, counted and makes it exit 1. */
+#ifndef EK_TESTS_CUDA_DEV_H
+#define EK_TESTS_CUDA_DEV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "cuda/args.h"
+#include "cuda/attn_work.h"
+#include "cuda/driver.h"
+
+typedef struct dev {
+    ek_cuda *c;
+    ek_pool *pool; /* for references */
+    bool quick;    /* few small cases: for compute-sanitizer */
+    int passed, failed;
+} dev;
+
+void must(ek_err err); /* prints the sentence and exits 2 */
+
+/* Device memory, NULL from: filled with 0xff bytes (NaN), so that what nobody wrote shows. */
+CUdeviceptr up(dev *d, const void *from, size_t bytes);
+void *down(dev *d, CUdeviceptr p, size_t bytes); /* malloc'ed */
+void drop(dev *d, CUdeviceptr p);
+
+ek_cuda_kernel find(dev *d, const char *name, size_t shared);
+void launch(dev *d, const ek_cuda_kernel *k, ek_cuda_grid g, const void *args);
+
+/* Counts a pass or a failure; frees got. floats: NaN equals NaN. */
+__attribute__((format(printf, 6, 7))) bool same(dev *d, const void *want, void *got, size_t bytes, bool floats,
+                                                const char *what, ...);
+
+/* Median microseconds of queue(arg) captured `times` times into a graph. */
+double time_us(dev *d, void (*queue)(void *arg, int i), void *arg, int times);
+
+extern double stream_gbs; /* the read stream of this machine, from speed_stream */
+
+float uniform(uint64_t seed, uint64_t i); /* in [-1, 1) */
+
+void test_math(dev *d);
+void test_rows(dev *d);
+void test_kv(dev *d);
+void test_attn(dev *d);
+void test_sample(dev *d);
+void test_linear(dev *d);
+void speed_linear(dev *d);
+void speed_stream(dev *d);
+void speed_attn(dev *d);
+void speed_prompt(dev *d);
+void speed_sample(dev *d);
+
+#endif

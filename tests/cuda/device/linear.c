@@ -1,0 +1,277 @@
+/* Quantised rows byte by byte, and products of every form, number of limbs and group for few and many rows
+ * against the scalar definition of ops/linear.c. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cuda/linear.h"
+#include "dev.h"
+#include "ops/linear_layout.h"
+
+typedef struct shape {
+    int n, k, bits, group, a_group, limbs; /* bits 0: float */
+    ek_dtype scales;                       /* or the float type */
+    bool biased;
+} shape;
+
+static void put(uint8_t *at, size_t i, ek_dtype t, float f)
+{
+    ek_bf16 b = ek_f32_bf16(f);
+    ek_f16 h = ek_f32_f16(f);
+    if (t == EK_F32) memcpy(at + i * 4, &f, 4);
+    else memcpy(at + i * 2, t == EK_BF16 ? &b : &h, 2);
+}
+
+static void open_weights(ek_linear *w, const shape *s)
+{
+    const ek_weight_type *type = NULL;
+    if (s->bits) must(ek_weight_type_affine(&type, s->bits, s->group, s->scales, s->biased));
+    else type = ek_weight_type_float(s->scales);
+    must(ek_linear_plan(w, 0, s->n, s->k, type));
+    if (s->bits) must(ek_linear_set_acts(w, (ek_act_form){s->limbs, s->a_group}));
+    w->data = aligned_alloc(64, w->bytes);
+    for (size_t i = 0; i + 8 <= w->bytes; i += 8) {
+        uint64_t r = ek_mix64(i);
+        memcpy(w->data + i, &r, 8);
+    }
+    if (!s->bits) {
+        size_t size = ek_dtype_size(s->scales);
+        for (size_t i = 0; i < w->bytes / size; i++) put(w->data, i, s->scales, uniform(5, i));
+        return;
+    }
+    size_t step = ek_linear_group_bytes(w), groups = w->bytes / step;
+    for (size_t g = 0; g < groups; g++)
+        for (size_t o = 0; o < EK_PANEL; o++) { /* both signs */
+            uint8_t *at = w->data + g * step + ek_linear_code_bytes(w);
+            float scale = 0.01f * uniform(6, g * EK_PANEL + o);
+            put(at, o, w->scale_dtype, scale);
+            if (s->biased)
+                put(at, EK_PANEL + o, w->scale_dtype, -scale * (float)w->zero * (1 + 0.3f * uniform(7, g * 16 + o)));
+        }
+}
+
+/* Ordinary rows with outliers, a group of zeros, a tiny one; odd: infinities and NaN as well. */
+static float *make_rows(int rows, int k, bool odd)
+{
+    float *x = malloc((size_t)rows * (size_t)k * 4);
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < k; i++) {
+            size_t at = (size_t)r * (size_t)k + (size_t)i;
+            float u = uniform(9, at);
+            x[at] = i % 97 == r % 97 ? 30 * u : u;
+            if (i / 64 % 7 == 3 && r % 3 == 1) x[at] = 0;
+            if (i / 64 % 7 == 5 && r % 4 == 1) x[at] = u * 0x1p-110f;
+            if (i / 32 % 9 == 2 && r % 4 == 2) x[at] = i % 2 ? 1.5f : -2.5f;
+            if (odd && i / 64 % 5 == 1 && r == 0 && i % 64 == 9) x[at] = INFINITY;
+            if (odd && i / 64 % 5 == 2 && r == 0 && i % 64 == 63) x[at] = NAN;
+        }
+    return x;
+}
+
+static void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int rows)
+{
+    ek_cuda_kernel kernel = find(d, "ek_quantize", 0);
+    ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = to->k};
+    int groups = (to->k + to->a_group - 1) / to->a_group;
+    launch(d, &kernel,
+           (ek_cuda_grid){.x = (unsigned)(groups + 7) / 8, .y = (unsigned)rows, .threads = 256, .overlap = true}, &a);
+}
+
+static void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int rows, const char *name)
+{
+    uint8_t *mem = down(d, acts->q, (size_t)acts->ldq * (size_t)rows);
+    for (int r = 0; r < rows; r++) {
+        const int8_t *record = ek_acts_record(want, r);
+        const uint8_t *got = mem + (size_t)r * (size_t)acts->ldq;
+        const size_t k = (size_t)acts->k, groups = k / (size_t)acts->a_group;
+        uint8_t *w = malloc(2 * k + groups * 16), *g = malloc(2 * k + groups * 16);
+        memcpy(w, record, k), memcpy(w + k, record + want->low, k);
+        memcpy(g, got, k), memcpy(g + k, got + acts->low, k);
+        for (size_t i = 0; i < groups; i++)
+            for (int limbs = 1; limbs <= 2; limbs++) {
+                const ek_act_group *one = &ek_acts_groups(want, r, limbs)[i];
+                uint8_t *to = w + 2 * k + (i * 2 + (size_t)limbs - 1) * 8;
+                memcpy(to, &one->sx, 4), memcpy(to + 4, &one->sum, 4);
+                memcpy(g + 2 * k + (i * 2 + (size_t)limbs - 1) * 8, got + acts->groups[limbs - 1] + i * 8, 8);
+            }
+        same(d, w, g, 2 * k + groups * 16, false, "quantised row %d of %s", r, name);
+        free(w);
+    }
+    free(mem);
+}
+
+typedef struct product {
+    dev *d;
+    ek_cuda_linear l;
+    ek_cuda_product plan;
+    ek_cuda_linear_args a;
+    ek_cuda_kernel kernel;
+    CUdeviceptr weights;
+    size_t copies; /* of the weights, for timings */
+} product;
+
+static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts,
+                    CUdeviceptr x, int rows, CUdeviceptr y)
+{
+    *p = (product){
+        .d = d, .l = *l, .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c)), .weights = weights};
+    p->a = (ek_cuda_linear_args){
+        .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
+    if (acts) p->a.x = *acts;
+    ek_cuda_linear_args_of(&p->a, l, weights);
+    p->a.stack = up(d, NULL, p->plan.stack);
+    p->kernel = find(d, p->plan.name, p->plan.grid.shared);
+}
+
+static void compare(dev *d, const shape *s, const int *rows, bool odd)
+{
+    ek_linear w;
+    ek_cuda_linear l;
+    ek_linear_ops ops;
+    int most = 0;
+    for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
+    char name[120];
+    snprintf(name, sizeof name, "%d bits %s group %d/%d limbs %d, %d x %d%s", s->bits,
+             s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
+             s->biased ? " biased" : "");
+    open_weights(&w, s);
+    ek_linear_init(&ops, 0);
+    float *x = make_rows(most, s->k, odd), *want = malloc((size_t)most * (size_t)(s->n + 3) * 4);
+    memset(want, 0xff, (size_t)most * (size_t)(s->n + 3) * 4);
+    void *mem = aligned_alloc(64, ek_acts_bytes(most, s->k));
+    ek_acts acts;
+    ek_acts_bind(&acts, mem, x, s->k, most, s->k);
+    ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
+    must(ek_cuda_linear_plan(&l, &w));
+    uint8_t *packed = malloc(l.bytes);
+    ek_cuda_linear_pack(&l, &w, packed, 0, l.n_panels);
+    CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)most * (size_t)s->k * 4), q = 0;
+    ek_cuda_acts device = {0};
+    if (s->bits) {
+        size_t row = ek_cuda_acts_plan(&device, s->k, s->a_group);
+        device.q = q = up(d, NULL, row * (size_t)most);
+        device_quantize(d, &device, dx, most);
+        compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
+    }
+    for (const int *r = rows; *r; r++) {
+        size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
+        CUdeviceptr y = up(d, NULL, bytes);
+        product p;
+        prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
+        launch(d, &p.kernel, p.plan.grid, &p.a);
+        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s", name, *r, p.plan.name);
+        drop(d, y), drop(d, p.a.stack);
+    }
+    drop(d, weights), drop(d, dx), drop(d, q);
+    free(packed), free(mem), free(want), free(x), free(w.data);
+}
+
+void test_linear(dev *d)
+{
+    static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, some[] = {1, 7, 16, 70, 0},
+                     quick[] = {3, 40, 0};
+    for (int bits = 4; bits <= 8; bits += 4)
+        for (int group = 32; group <= 128; group *= 2)
+            for (int limbs = 1; limbs <= 2; limbs++)
+                for (int variant = 0; variant < 4; variant++) {
+                    shape s = {
+                        70,         1408, bits, group, group == 32 ? 32 : 64, limbs, variant & 1 ? EK_F32 : EK_BF16,
+                        variant < 2};
+                    if (d->quick && variant != group / 32 % 4) continue;
+                    compare(d, &s, d->quick ? quick : variant ? some : few, variant == 3);
+                }
+    static const ek_dtype floats[] = {EK_F32, EK_F16, EK_BF16};
+    for (size_t f = 0; f < 3; f++)
+        for (int k = 1; k < (d->quick ? 500 : 22000); k = k * 5 + 3) {
+            shape s = {130, k > 15000 ? 21504 : k, 0, 0, 0, 0, floats[f], false};
+            compare(d, &s, some, false);
+        }
+    if (d->quick) return;
+    static const int published[] = {704,  1536, 2048, 2560,  2816,  3840,  4096,
+                                    5376, 6144, 8192, 10240, 12288, 16384, 21504};
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            shape s = {200, published[i], i % 3 == 2 ? 8 : 4, 64, 64, limbs, EK_BF16, true};
+            compare(d, &s, few, false);
+        }
+    shape others[] = {{16, 64, 4, 64, 64, 1, EK_BF16, true},     {15, 96, 4, 32, 32, 2, EK_F32, false},
+                      {300, 1056, 8, 32, 32, 1, EK_BF16, true},  {40, 640, 4, 64, 32, 2, EK_BF16, true},
+                      {5000, 1536, 4, 64, 64, 1, EK_BF16, true}, {9000, 512, 3, 64, 64, 2, EK_BF16, true}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) compare(d, &others[i], few, false);
+}
+
+/* --- speed */
+
+static void queue(void *arg, int i)
+{
+    product *p = arg;
+    ek_cuda_linear_args_of(&p->a, &p->l, p->weights + (size_t)i % p->copies * p->l.bytes);
+    launch(p->d, &p->kernel, p->plan.grid, &p->a);
+}
+
+static void time_product(dev *d, const shape *s, const int *rows)
+{
+    ek_linear w;
+    ek_cuda_linear l;
+    open_weights(&w, s);
+    must(ek_cuda_linear_plan(&l, &w));
+    uint8_t *packed = malloc(l.bytes);
+    ek_cuda_linear_pack(&l, &w, packed, 0, 1);
+    size_t unit = l.code_bytes / (size_t)l.n_panels; /* the first panel for all: packing takes longer than timing */
+    for (int p = 1; p < l.n_panels; p++) {
+        memcpy(packed + (size_t)p * unit, packed, unit);
+        if (s->bits)
+            memcpy(packed + l.code_bytes + (size_t)p * (l.scale_bytes / (size_t)l.n_panels), packed + l.code_bytes,
+                   l.scale_bytes / (size_t)l.n_panels);
+    }
+    size_t copies = 300000000 / l.bytes + 1;
+    copies = copies > 60 ? 60 : copies;
+    CUdeviceptr weights = up(d, NULL, copies * l.bytes);
+    for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
+    must(ek_cuda_sync(d->c));
+    printf("%d bits %d limbs %6d x %5d, %6.1f MB:", s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+    for (; *rows; rows++) {
+        float *x = make_rows(*rows, s->k, false);
+        CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
+                    y = up(d, NULL, (size_t)*rows * (size_t)(s->n + 3) * 4);
+        ek_cuda_acts device = {0};
+        if (s->bits) {
+            size_t row = ek_cuda_acts_plan(&device, s->k, s->a_group);
+            device.q = up(d, NULL, row * (size_t)*rows);
+            device_quantize(d, &device, dx, *rows);
+        }
+        product p;
+        prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *rows, y);
+        p.copies = copies;
+        double us = time_us(d, queue, &p, *rows > 64 ? 2 : (int)copies);
+        if (*rows > 64) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
+        else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
+        fflush(stdout);
+        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack);
+        free(x);
+    }
+    printf("\n");
+    drop(d, weights);
+    free(packed), free(w.data);
+}
+
+void speed_linear(dev *d)
+{
+    static const int decode[] = {1, 2, 4, 8, 16, 32, 0}, all[] = {1, 4, 8, 16, 32, 2048, 0};
+    static const struct {
+        int n, k;
+    } c[] = {{6144, 1536}, {1536, 6144}, {2048, 1536}, {10240, 2560}, {21504, 5376}, {5376, 21504}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
+            time_product(d, &s, all);
+        }
+    shape head = {262144, 1536, 4, 64, 64, 2, EK_BF16, true}, eight = {6144, 1536, 8, 64, 64, 2, EK_BF16, true},
+          router = {128, 2816, 0, 0, 0, 0, EK_BF16, false}, per_layer = {8960, 1536, 0, 0, 0, 0, EK_BF16, false};
+    time_product(d, &head, decode);
+    time_product(d, &eight, all);
+    time_product(d, &router, decode);
+    time_product(d, &per_layer, decode);
+}

@@ -1,0 +1,175 @@
+/* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
+ * Usage: device [quick | bits | speed | products | read]. Exits 77 without a driver or device, 1 when bits differ. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/rng.h"
+#include "dev.h"
+
+void must(ek_err err)
+{
+    if (err == EK_OK) return;
+    printf("FAIL %s\n", ek_err_text());
+    exit(2);
+}
+
+CUdeviceptr up(dev *d, const void *from, size_t bytes)
+{
+    CUdeviceptr p;
+    must(ek_cuda_alloc(d->c, &p, bytes ? bytes : 16, "a test"));
+    if (from) must(ek_cuda_upload(d->c, p, from, bytes));
+    else must(ek_cuda_fill(d->c, p, 0xff, bytes));
+    must(ek_cuda_sync(d->c));
+    return p;
+}
+
+void *down(dev *d, CUdeviceptr p, size_t bytes)
+{
+    void *to = malloc(bytes + 1);
+    must(ek_cuda_download(d->c, to, p, bytes));
+    must(ek_cuda_sync(d->c));
+    return to;
+}
+
+void drop(dev *d, CUdeviceptr p)
+{
+    ek_cuda_free(d->c, p);
+}
+
+ek_cuda_kernel find(dev *d, const char *name, size_t shared)
+{
+    ek_cuda_kernel k;
+    must(ek_cuda_find(d->c, &k, name, shared));
+    return k;
+}
+
+void launch(dev *d, const ek_cuda_kernel *k, ek_cuda_grid g, const void *args)
+{
+    must(ek_cuda_launch(d->c, k, g, args));
+}
+
+bool same(dev *d, const void *want, void *got, size_t bytes, bool floats, const char *what, ...)
+{
+    const uint8_t *w = want, *g = got;
+    size_t wrong = 0, first = 0, unit = floats ? 4 : 1;
+    for (size_t i = 0; i < bytes; i += unit) {
+        bool differs = memcmp(w + i, g + i, unit) != 0;
+        if (differs && floats) {
+            float a, b;
+            memcpy(&a, w + i, 4), memcpy(&b, g + i, 4);
+            differs = !(a != a && b != b);
+        }
+        if (differs && wrong++ == 0) first = i;
+    }
+    if (wrong == 0) d->passed++;
+    else {
+        char name[200];
+        va_list ap;
+        va_start(ap, what);
+        vsnprintf(name, sizeof name, what, ap);
+        va_end(ap);
+        d->failed++;
+        uint32_t a = 0, b = 0;
+        float fa, fb;
+        memcpy(&a, w + first, unit), memcpy(&b, g + first, unit);
+        memcpy(&fa, &a, 4), memcpy(&fb, &b, 4);
+        if (d->failed < 40)
+            printf("FAIL %s: %zu of %zu differ, first at %zu: want %08x (%a), got %08x (%a)\n", name, wrong,
+                   bytes / unit, first / unit, a, (double)fa, b, (double)fb);
+    }
+    free(got);
+    return wrong == 0;
+}
+
+float uniform(uint64_t seed, uint64_t i)
+{
+    return (float)((double)(ek_mix64(seed * 0x9E3779B97F4A7C15u ^ i) >> 40) * 0x1p-23 - 1.0);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const float *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+double time_us(dev *d, void (*queue)(void *arg, int i), void *arg, int times)
+{
+    const ek_cuda_api *f = ek_cuda_functions(d->c);
+    CUstream s = ek_cuda_stream(d->c);
+    CUgraph graph;
+    CUgraphExec exec;
+    CUevent from, to;
+    enum { ROUNDS = 9 };
+    float ms[ROUNDS];
+    must(ek_cuda_check(d->c, f->cuEventCreate(&from, 0), "event"));
+    must(ek_cuda_check(d->c, f->cuEventCreate(&to, 0), "event"));
+    must(ek_cuda_check(d->c, f->cuStreamBeginCapture(s, EK_CU_CAPTURE_RELAXED), "capture"));
+    for (int i = 0; i < times; i++) queue(arg, i);
+    must(ek_cuda_check(d->c, f->cuStreamEndCapture(s, &graph), "capture"));
+    must(ek_cuda_check(d->c, f->cuGraphInstantiateWithFlags(&exec, graph, 0), "graph"));
+    for (int r = -1; r < ROUNDS; r++) {
+        must(ek_cuda_check(d->c, f->cuEventRecord(from, s), "event"));
+        must(ek_cuda_check(d->c, f->cuGraphLaunch(exec, s), "graph"));
+        must(ek_cuda_check(d->c, f->cuEventRecord(to, s), "event"));
+        must(ek_cuda_sync(d->c));
+        if (r >= 0) must(ek_cuda_check(d->c, f->cuEventElapsedTime(&ms[r], from, to), "event"));
+    }
+    f->cuGraphExecDestroy(exec);
+    f->cuGraphDestroy(graph);
+    f->cuEventDestroy(from);
+    f->cuEventDestroy(to);
+    qsort(ms, ROUNDS, sizeof *ms, by_value);
+    return (double)ms[ROUNDS / 2] * 1000 / times;
+}
+
+static void section(dev *d, const char *name, void (*run)(dev *d))
+{
+    struct timespec a, b;
+    int passed = d->passed, failed = d->failed;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    run(d);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    printf("%-8s %5d passed, %d failed, %.1f s\n", name, d->passed - passed, d->failed - failed,
+           (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) * 1e-9);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "bits";
+    ek_cuda_api api;
+    dev d = {.quick = strcmp(what, "quick") == 0};
+    if (ek_cuda_load(&api, "libcuda.so.1") != EK_OK ||
+        ek_cuda_open(&d.c, &api, ek_cuda_modules, ek_cuda_built_with, 0) != EK_OK) {
+        printf("%s\n", ek_err_text());
+        return 77;
+    }
+    int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
+    printf("%s\n", ek_cuda_text(d.c));
+    bool products = !strcmp(what, "products");
+    if (products) section(&d, "linear", test_linear);
+    else if (strcmp(what, "speed") && strcmp(what, "read")) {
+        section(&d, "math", test_math);
+        section(&d, "rows", test_rows);
+        section(&d, "kv", test_kv);
+        section(&d, "attn", test_attn);
+        section(&d, "sample", test_sample);
+        section(&d, "linear", test_linear);
+    }
+    if (!strcmp(what, "speed") || !strcmp(what, "read") || products) section(&d, "stream", speed_stream);
+    if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
+    if (!strcmp(what, "speed")) {
+        section(&d, "decode", speed_attn);
+        section(&d, "prompt", speed_prompt);
+        section(&d, "sampling", speed_sample);
+    }
+    ek_pool_close(d.pool);
+    ek_cuda_close(d.c);
+    printf("%d passed, %d failed\n", d.passed, d.failed);
+    return d.failed ? 1 : 0;
+}

@@ -1,0 +1,118 @@
+/* How attention is cut for the device: every query in exactly one tile per KV head, every segment that a tile
+ * touches in exactly one item, and refusals instead of overruns. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cuda/attn_work.h"
+
+enum { MAX_ROWS = 40 };
+
+static void check_cut(const ek_attn_row *rows, int n_rows, int heads, int kv, int tile, bool items)
+{
+    int ratio = heads / kv, max = ek_cuda_attn_max_tiles(n_rows, heads, kv, tile), n_items = 0;
+    ek_cuda_attn_work w = {.max_tiles = max, .max_items = max * 40};
+    w.tiles = malloc((size_t)max * sizeof *w.tiles);
+    if (items) w.items = malloc((size_t)w.max_items * sizeof *w.items);
+    assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
+    int *seen = calloc((size_t)(n_rows * heads), sizeof *seen);
+    for (int i = 0; i < w.n_tiles; i++) {
+        const ek_cuda_attn_tile *t = &w.tiles[i];
+        int last = 0;
+        assert_in_range(t->n_q, 1, tile);
+        assert_in_range(t->kv_head, 0, kv - 1);
+        assert_in_range(t->head, 0, ratio - 1);
+        for (int q = 0; q < t->n_q; q++) {
+            int at = t->head + q, row = t->row + at / ratio;
+            assert_in_range(row, 0, n_rows - 1);
+            seen[row * heads + t->kv_head * ratio + at % ratio]++;
+            assert_int_equal(rows[row].view, t->view);
+            assert_int_equal(rows[row].lo / 256, t->seg0); /* so that leaves have the same places in T */
+            if ((rows[row].end - 1) / 256 > last) last = (rows[row].end - 1) / 256;
+        }
+        assert_int_equal(t->seg0 + t->n_seg - 1, last);
+        assert_true(t->n_seg <= w.max_segments);
+        if (!items) continue;
+        assert_int_equal(t->leaf0, n_items);
+        for (int s = 0; s < t->n_seg; s++, n_items++) {
+            assert_int_equal(w.items[n_items].tile, i);
+            assert_int_equal(w.items[n_items].seg, t->seg0 + s);
+        }
+    }
+    for (int i = 0; i < n_rows * heads; i++) assert_int_equal(seen[i], 1);
+    if (items) {
+        assert_int_equal(w.n_items, n_items);
+        w.max_items = n_items - 1;
+        assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
+        w.max_items = n_items;
+        assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
+    }
+    w.max_tiles = w.n_tiles - 1;
+    assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
+    assert_non_null(strstr(ek_err_text(), "tiles"));
+    free(seen), free(w.tiles), free(w.items);
+}
+
+static void every_query_is_in_one_tile(void **state)
+{
+    (void)state;
+    static const int shape[][2] = {{8, 1}, {16, 8}, {16, 1}, {6, 2}, {5, 5}, {32, 4}};
+    static const int tiles[] = {2, 4, 8, 64};
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        ek_attn_row rows[MAX_ROWS];
+        int n = 1 + (int)(ek_mix64(seed) % MAX_ROWS), view = 0;
+        for (int i = 0; i < n; i++) {
+            uint64_t r = ek_mix64(seed * 1000 + (uint64_t)i + 7);
+            if (r % 5 == 0) view++;
+            int lo = (int)(r >> 8) % 3 * 200, len = 1 + (int)((r >> 20) % 2000);
+            if (seed % 2) lo = 0;
+            rows[i] = (ek_attn_row){view, lo < 0 ? 0 : lo, (lo < 0 ? 0 : lo) + len};
+        }
+        for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
+            for (size_t t = 0; t < 4; t++) check_cut(rows, n, shape[s][0], shape[s][1], tiles[t], tiles[t] != 64);
+    }
+}
+
+static void late_tiles_of_a_prompt_come_first(void **state)
+{
+    (void)state;
+    ek_attn_row rows[MAX_ROWS];
+    ek_cuda_attn_tile tiles[MAX_ROWS * 8];
+    for (int i = 0; i < MAX_ROWS; i++) rows[i] = (ek_attn_row){0, 0, 300 + i};
+    ek_cuda_attn_work w = {.tiles = tiles, .max_tiles = MAX_ROWS * 8};
+    assert_int_equal(ek_cuda_attn_cut(&w, rows, MAX_ROWS, 8, 1, 64), EK_OK);
+    assert_int_equal(w.n_tiles, 5);
+    assert_int_equal(w.tiles[0].row, 32);
+    assert_int_equal(w.tiles[4].row, 0);
+}
+
+static void sizes_follow_the_formats(void **state)
+{
+    (void)state;
+    size_t plain = ek_cuda_attn_leaf_shared(8, 256, EK_KV_I16);
+    assert_int_equal(plain, (256 * 8 + 2 * 256 * 8 + 64) * 4 + 256);
+    assert_int_equal(ek_cuda_attn_leaf_shared(8, 256, EK_KV_Q8), plain + 256 * 8 * 2);
+    assert_int_equal(ek_cuda_attn_leaf_shared(8, 256, EK_KV_Q4), plain + 2 * 256 * 8 * 2);
+    assert_int_equal(ek_cuda_attn_levels(1), 1);
+    assert_int_equal(ek_cuda_attn_levels(2), 2);
+    assert_int_equal(ek_cuda_attn_levels(3), 2);
+    assert_int_equal(ek_cuda_attn_levels(32), 6);
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) assert_non_null(ek_cuda_attn_prompt_name((ek_kv_format)f));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_query_is_in_one_tile),
+        cmocka_unit_test(late_tiles_of_a_prompt_come_first),
+        cmocka_unit_test(sizes_follow_the_formats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+# The CUDA kernels: one fatbin a file of src/cuda/kernels, embedded by src/cuda/kernels.S. Nothing of CUDA is
+# linked or needed to run. `make CUDA=0` leaves the kernels out, as does a machine without nvcc.
+CUDA    ?= 1
+NVCC    ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ON := $(if $(filter-out 0,$(CUDA)),$(and $(filter x86_64 aarch64,$(ARCH)),$(NVCC)))
+CU_SRC  := $(wildcard src/cuda/kernels/*.cu)
+# No contraction and IEEE division and square root, as in C (docs/NUMERICS.md 1); no PTX is shipped, for a
+# driver's compiler might contract.
+NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc \
+           -gencode=arch=compute_90a,code=sm_90a -Werror all-warnings -Xptxas -v
+
+# The same kernels for every configuration.
+CUDA_DIR := build/cuda
+FATBINS  := $(if $(CUDA_ON),$(CU_SRC:src/cuda/kernels/%.cu=$(CUDA_DIR)/%.fatbin))
+
+# How the assembler finds them; kernels.S knows from the version that they are there.
+ifneq ($(CUDA_ON),)
+CUDA_AS := -Wa,-I$(CUDA_DIR) \
+  -DEK_CUDA_BUILT_WITH=$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1000+\20/p')
+endif
+
+# What ptxas says of registers and spills is kept for tools/check/check_cuda.sh.
+$(CUDA_DIR)/%.fatbin: src/cuda/kernels/%.cu $(wildcard src/cuda/kernels/*.cuh) src/cuda/args.h
+	@mkdir -p $(@D)
+	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
+	@mv $@.new $@
+
+$B/src/cuda/kernels.o: src/cuda/kernels.S $(FATBINS)
+	@mkdir -p $(@D)
+	$(if $(CUDA_ON),,@echo "  no CUDA kernels: $(if $(filter 0,$(CUDA)),CUDA=0,nvcc is not installed)")
+	$(call say,as $<)$(CC) -c -o $@ $(CUDA_AS) $<
+
+cuda: $(FATBINS) $B/lib/ek_cuda.a ## build the CUDA kernels (with nvcc) and say what they use
+	@tools/check/check_cuda.sh $B
+.PHONY: cuda
+
+# --- tests on a device: one program, no test library; exits 77 without a driver
+DEVICE_TEST := $B/tests/cuda/device/device
+$(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(call libs,cuda)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+
+check-built quick: $(DEVICE_TEST)
