@@ -1,5 +1,5 @@
-/* A growing byte string. Zero-initialise; free with ek_buf_fini. Running out of memory ends the program, so
- * callers bound what they append. */
+/* A growing byte string. Zero-initialise; free with ek_buf_fini. When memory is out the program ends, so
+ * callers limit what they append. Lengths are in bytes. */
 #ifndef EK_BASE_BUF_H
 #define EK_BASE_BUF_H
 
@@ -17,6 +17,6 @@ void ek_buf_char(ek_buf *b, char c);
 __attribute__((format(printf, 2, 3))) void ek_buf_fmt(ek_buf *b, const char *fmt, ...);
 void ek_buf_clear(ek_buf *b); /* keeps the memory */
 void ek_buf_fini(ek_buf *b);
-const char *ek_buf_text(const ek_buf *b); /* never NULL */
+const char *ek_buf_text(const ek_buf *b); /* NUL-terminated, never NULL; valid until b changes */
 
 #endif

@@ -1,4 +1,4 @@
-/* Time for measuring and for timeouts. Never read on the way to an answer. */
+/* Clocks for measurements and timeouts. Nothing that computes an answer reads them. */
 #ifndef EK_BASE_CLOCK_H
 #define EK_BASE_CLOCK_H
 

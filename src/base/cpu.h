@@ -1,4 +1,5 @@
-/* Which instruction sets the kernels may use. Speed only: no flag changes a bit. */
+/* Instruction sets that the kernels may use. They change the speed only: results are bit-identical under every
+ * mask. */
 #ifndef EK_BASE_CPU_H
 #define EK_BASE_CPU_H
 
@@ -9,10 +10,10 @@
 #define EK_CPU_BF16   4u /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
 #define EK_CPU_AMX    8u /* AMX tiles and int8; never without EK_CPU_AVX512 */
 
-/* What this machine and its kernel allow. Asks the kernel for the use of AMX where it has to be asked: the process
- * and the threads it starts later have it then. */
+/* The EK_CPU_ mask that this machine and its operating system allow. Requests permission for AMX where Linux demands
+ * it; the permission holds for the process and the threads it starts later. */
 unsigned ek_cpu_detect(void);
-const char *ek_cpu_isa(unsigned cpu); /* "scalar", "avx2", "avx512", "amx" for a mask */
+const char *ek_cpu_isa(unsigned cpu); /* the name for a mask: "scalar", "avx2", "avx512" or "amx" */
 const char *ek_cpu_model(void);       /* "AMD EPYC …"; "unknown" if it cannot be read */
 int ek_cpu_count(void);               /* cores this process may use */
 
@@ -22,7 +23,7 @@ const char *const *ek_cpu_isas(void);
 /* The mask for a name of ek_cpu_isas(). EK_EINVAL names the usable ones. */
 ek_err ek_cpu_mask(const char *isa, unsigned *cpu);
 
-/* Asserts the floating-point environment that the arithmetic needs: round to nearest,
+/* Checks the floating-point environment that the arithmetic needs: round to nearest,
  * denormals kept, no contraction, fmaf fused. EK_EINTERNAL says which one failed. */
 ek_err ek_cpu_float_check(void);
 

@@ -1,4 +1,4 @@
-/* Failures: a code, declared in err.def, and a sentence per thread that says what was wrong. */
+/* Errors: a code, declared in err.def, and per thread one sentence that says what was wrong. */
 #ifndef EK_BASE_ERR_H
 #define EK_BASE_ERR_H
 
@@ -24,15 +24,16 @@ __attribute__((format(printf, 2, 3))) ek_err ek_fail_in(ek_err code, const char 
 
 /* The sentence of the last failure of this thread; never NULL. Valid until the next one. */
 const char *ek_err_text(void);
-int ek_err_http(ek_err code); /* 400 */
+int ek_err_http(ek_err code); /* the HTTP status of a code: 400 for EK_EINVAL */
 
+/* Returns from the calling function when expr, an ek_err, is not EK_OK. */
 #define EK_TRY(expr)                          \
     do {                                      \
         ek_err ek_try_ = (expr);              \
         if (ek_try_ != EK_OK) return ek_try_; \
     } while (0)
 
-/* Checks an invariant of our own, in release builds too: the program ends rather than give a wrong answer. */
+/* Checks an internal invariant, in release builds too: the program aborts rather than give a wrong answer. */
 #define EK_ASSERT(cond) ((cond) ? (void)0 : ek_assert_failed(#cond, __FILE__, __LINE__))
 __attribute__((noreturn)) void ek_assert_failed(const char *cond, const char *file, int line);
 

@@ -1,4 +1,4 @@
-/* Files read whole or mapped. */
+/* Files: read whole, or mapped into memory. */
 #ifndef EK_BASE_FILE_H
 #define EK_BASE_FILE_H
 
@@ -13,14 +13,14 @@ typedef struct ek_map {
     size_t size;
 } ek_map;
 
-ek_err ek_map_open(ek_map *m, const char *path); /* ENOTFOUND, EIO with the path */
+ek_err ek_map_open(ek_map *m, const char *path); /* ENOTFOUND or EIO, with the path */
 void ek_map_close(ek_map *m);
 
-/* Appends the file to b. ETOOLARGE if it is longer than limit bytes. */
+/* Appends the file to b. ENOTFOUND, EIO; ETOOLARGE if it is longer than limit bytes. */
 ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
-ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* until end of file; for standard input */
+ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same from fd until end of file, for standard input */
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
-double ek_memory_available(void); /* bytes the system says can be taken; 0 if unknown */
+double ek_memory_available(void); /* bytes that the system reports as available; 0 if unknown */
 
 #endif

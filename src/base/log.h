@@ -1,4 +1,4 @@
-/* Log lines on standard error, one line each. */
+/* Log on standard error, one line per call; and progress. */
 #ifndef EK_BASE_LOG_H
 #define EK_BASE_LOG_H
 

@@ -1,8 +1,8 @@
-/* What this machine can do at best, for measurements to be compared with: `bench` and the programs of
- * bench/. A machine that is shared changes from second to second, its memory by a factor of two, so a limit
- * is measured again beside every measurement, with the same threads. Each call does its work once, in all
- * threads of pool, and returns how much it was; the caller has the clock. cpu: EK_CPU_ bits that may be
- * used. */
+/* Peak memory bandwidth and peak multiply-add throughput of this machine, the limits that `bench` and the programs of
+ * bench/ compare with. On a shared machine these change from second to second, memory bandwidth by a factor of two;
+ * so a limit is measured again beside every measurement, with the same threads. Each function does its work once,
+ * in all threads of pool, and returns the amount of work; the caller measures the time. cpu: EK_CPU_ bits that may
+ * be used. */
 #ifndef EK_BASE_PEAK_H
 #define EK_BASE_PEAK_H
 
@@ -15,15 +15,15 @@
  * bytes read, bytes rounded down to 64 KiB. Make it much larger than the caches, and written before. */
 double ek_peak_read(ek_pool *pool, unsigned cpu, const void *data, size_t bytes);
 
-/* Multiply-adds of 8-bit integers by the widest instruction, and of f32; the operands stay in registers.
- * About 30 ms. 0 without AVX2. */
+/* Return the number of multiply-adds done: of 8-bit integers by the widest vector instruction (not AMX), and of f32.
+ * The operands stay in registers. About 30 ms per call. 0 without AVX2. */
 double ek_peak_int8(ek_pool *pool, unsigned cpu);
 double ek_peak_f32(ek_pool *pool, unsigned cpu);
 /* The instruction of ek_peak_int8: VPDPBUSD, PMADDUBSW, or NULL. */
 const char *ek_peak_int8_name(unsigned cpu);
 
-/* The loops. Each multiplies EK_PEAK_ROUNDS times 12 registers; read takes EK_PEAK_CHUNK bytes. What they
- * return only keeps the compiler from leaving them out. */
+/* The loops per instruction set. Each multiplies EK_PEAK_ROUNDS times 12 registers; read takes EK_PEAK_CHUNK bytes.
+ * The return value only keeps the compiler from removing the loop. */
 enum { EK_PEAK_ROUNDS = 1 << 23, EK_PEAK_CHUNK = 64 << 10 };
 typedef int64_t ek_peak_read_fn(const void *chunk);
 typedef int64_t ek_peak_multiply_fn(void);

@@ -1,5 +1,5 @@
-/* Random numbers as pure functions of their key. There is no stream state that batching or resumption could
- * shift. */
+/* Random numbers as pure functions of their key. There is no stream state, so batching and resumption
+ * change nothing. */
 #ifndef EK_BASE_RNG_H
 #define EK_BASE_RNG_H
 

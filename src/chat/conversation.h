@@ -1,5 +1,6 @@
-/* A conversation, independent of any API: messages by role, each a list of blocks. Dialects of the server
- * and `run` build it, a prompt is rendered from it. It owns its contents. Zero-initialise.
+/* A conversation, independent of any API: messages by role, each a list of blocks. The dialects of
+ * the server and `run` build it; a prompt is rendered from it. It owns its contents. Zero-initialise; free with
+ * ek_conversation_fini.
  *
  * No locks: one thread writes; several may read while nobody writes. */
 #ifndef EK_CHAT_CONVERSATION_H
@@ -17,8 +18,8 @@ typedef enum ek_role { EK_ROLE_SYSTEM, EK_ROLE_DEVELOPER, EK_ROLE_USER, EK_ROLE_
 typedef enum ek_block_kind {
     EK_BLOCK_TEXT,
     EK_BLOCK_REASONING,
-    EK_BLOCK_CALL,   /* of a tool */
-    EK_BLOCK_RESULT, /* of a tool, in the message that called it, as a JSON value; results as text are
+    EK_BLOCK_CALL,   /* a tool call */
+    EK_BLOCK_RESULT, /* a tool's result as a JSON value, in the message of the call; results as text are
                         messages of EK_ROLE_TOOL */
     EK_BLOCK_MEDIA   /* a placeholder */
 } ek_block_kind;
@@ -33,9 +34,9 @@ typedef struct ek_block {
 
 typedef struct ek_message {
     ek_role role;
-    bool parts;           /* the content was a list of parts: the template writes a list otherwise
-                             than one text (each part is stripped by itself) */
-    ek_buf call_id, name; /* TOOL: the call it answers and the function, as far as known */
+    bool parts;           /* the content was a list of parts: the template writes a list differently
+                             from a text (it strips each part by itself) */
+    ek_buf call_id, name; /* TOOL: id of the call it answers, and the function; empty if unknown */
     ek_block *blocks;     /* in order */
     int n_blocks, cap_blocks;
 } ek_message;
@@ -51,7 +52,7 @@ ek_message *ek_conversation_add(ek_conversation *c, ek_role role);
 ek_block *ek_message_add(ek_message *m, ek_block_kind kind);
 /* Appends a block of kind TEXT or REASONING. */
 void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t n);
-/* Appends the assistant's message that an answer is: reasoning, text, calls. The id of call i is
+/* Appends the answer a as a message of the assistant: reasoning, text, calls. The id of call i is
  * ek_call_id("call_", request, i). */
 void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request);
 /* Removes every message from index n_messages on. */

@@ -1,4 +1,4 @@
-/* From a conversation to the tokens of a prompt: prepare, render, encode. */
+/* Makes the tokens of a prompt from a conversation: template values, rendered text, token ids. */
 #ifndef EK_CHAT_PROMPT_H
 #define EK_CHAT_PROMPT_H
 
@@ -35,10 +35,11 @@ typedef struct ek_turn_prompt {
     bool thinking; /* whether thinking was on */
 } ek_turn_prompt;
 
-/* The whole way from c to out, on any thread: the result depends on the arguments alone;
- * intermediate values are freed. tools: NULL, or a list of declarations as in the chat template
+/* Renders and encodes c into out, which is zeroed. Any thread: the result is a function of the arguments. tools: NULL,
+ * or a list of declarations as in the chat template
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
- * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG with the numbers. */
+ * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG, with both numbers, where the
+ * prompt does not fit the context. ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);

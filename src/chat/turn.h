@@ -1,9 +1,9 @@
-/* One reply of the model: from a prompt's tokens through the engine to text, reasoning and tool calls,
- * its end and its digest. The server has one turn per choice, `run` one per answer.
+/* A turn: one reply of the model, from the prompt's tokens through the engine to text, reasoning and tool calls,
+ * with its finish reason and its digest. The server has one turn per choice, `run` one per answer.
  *
- * Two threads meet here. The engine's thread gets each token and posts it as news (ek_turn_news); all
- * else belongs to the thread that owns the turn, which feeds the news to ek_turn_feed. They may
- * be the same thread. Between the two the owner has to keep the turn open while ek_turn_live. */
+ * Threads: the engine's thread gets each token and posts it as news (ek_turn_news); everything else belongs to the
+ * thread that owns the turn, which passes the news to ek_turn_feed. Both may be the same thread. The owner has to
+ * keep the turn open while ek_turn_live. */
 #ifndef EK_CHAT_TURN_H
 #define EK_CHAT_TURN_H
 
@@ -19,7 +19,7 @@ typedef struct ek_turn_opts {
     bool one_call;       /* the turn ends after its first call */
     bool ignore_eos;
     bool digest;                   /* hash the logits of every token */
-    int max_tokens;                /* of the reply; the context may end it earlier */
+    int max_tokens;                /* maximum tokens of the reply; the context may end it earlier */
     int choice;                    /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;          /* bias: borrowed until ek_turn_submit returns */
     const char *stop[EK_STOP_MAX]; /* stop strings, for visible text; borrowed until ek_turn_open returns */
@@ -28,10 +28,10 @@ typedef struct ek_turn_opts {
 } ek_turn_opts;
 
 typedef enum ek_turn_end {
-    EK_END_NONE,        /* it goes on */
+    EK_END_NONE,        /* the turn has not ended */
     EK_END_STOP,        /* the model ended its turn */
     EK_END_CALLS,       /* the model ended its turn with at least one call */
-    EK_END_STOP_STRING, /* a stop string came */
+    EK_END_STOP_STRING, /* a stop string was found */
     EK_END_MAX_TOKENS,
     EK_END_CONTEXT, /* the context is full */
     EK_END_CANCELLED,
@@ -41,20 +41,20 @@ typedef enum ek_turn_end {
 /* The reply so far. */
 typedef struct ek_turn_result {
     ek_turn_end end;
-    int stop_string;  /* EK_END_STOP_STRING: its index */
-    ek_err err;       /* EK_END_ERROR: why, */
-    char *error;      /* and its sentence; NULL otherwise */
-    ek_answer answer; /* the sum of the sink's events */
-    int n_prompt, n_cached;
-    int n_tokens;    /* of the reply, stop tokens included */
-    int n_reasoning; /* of them */
-    int n_malformed; /* calls that came back as text */
-    uint64_t digest; /* of the logits that the n_tokens were taken from; 0 unless asked for */
+    int stop_string;        /* EK_END_STOP_STRING: its index */
+    ek_err err;             /* EK_END_ERROR: its code */
+    char *error;            /* EK_END_ERROR: its sentence; otherwise NULL */
+    ek_answer answer;       /* the sum of the sink's events */
+    int n_prompt, n_cached; /* prompt tokens; of these, taken from a cache */
+    int n_tokens;           /* of the reply, stop tokens included */
+    int n_reasoning;        /* of n_tokens: reasoning */
+    int n_malformed;        /* malformed calls, returned as text */
+    uint64_t digest;        /* of the logits that the n_tokens were taken from; 0 unless asked for */
 } ek_turn_result;
 
-/* sink gets content (only what is certain to be visible: stop strings are cut out), reasoning and calls
- * as they come, from ek_turn_feed; m and the turn's tools are borrowed. EINVAL for stop strings beyond
- * the limits of text/stop.h. */
+/* Opens a turn. ek_turn_feed calls sink with content (only text that is certain to be visible; stop strings are
+ * removed), reasoning and calls as they come. m and the turn's tools are borrowed until ek_turn_close. EINVAL for stop
+ * strings beyond the limits of text/stop.h. */
 ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt *prompt, const ek_turn_opts *opts,
                     ek_reply_sink_fn *sink, void *arg);
 /* Not while ek_turn_live. NULL is fine. */
@@ -65,8 +65,8 @@ typedef struct ek_turn_news {
     void *user;    /* as given to ek_turn_submit */
     int32_t token; /* -1: none */
     ek_finish finish;
-    ek_err err;       /* EK_FINISH_ERROR: why, */
-    const char *text; /* and its sentence, valid during the call; NULL otherwise */
+    ek_err err;       /* EK_FINISH_ERROR: its code */
+    const char *text; /* EK_FINISH_ERROR: its sentence, valid during the call; otherwise NULL */
     int n_prompt, n_cached;
     uint64_t digest; /* of the logits so far, if asked for */
 } ek_turn_news;
@@ -84,11 +84,12 @@ bool ek_turn_live(const ek_turn *t);
  * ek_turn_live. A turn that ends before its request (a stop string, the first call was enough) cancels
  * the request. */
 void ek_turn_feed(ek_turn *t, const ek_turn_news *news);
-/* Asks the engine to end it; the end comes as news, and what came until then is the answer. */
+/* Asks the engine to end the request; the end comes as news, and the tokens until then are the answer. */
 void ek_turn_cancel(ek_turn *t);
-/* Ends it at once with EK_END_CANCELLED, unless it has ended: the client is gone. */
+/* Ends the turn at once with EK_END_CANCELLED, unless it has ended; for a client that is gone. */
 void ek_turn_abandon(ek_turn *t);
 
+/* Borrowed; valid until ek_turn_close. */
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
 
 #endif

@@ -1,19 +1,18 @@
-/* Speed of an engine: prompt tokens and generated tokens per second. */
+/* Speed of an engine: prompt tokens and generated tokens per second, absolute and as a share of a machine limit. */
 #ifndef EK_CLI_BENCH_H
 #define EK_CLI_BENCH_H
 
 #include "engine/engine.h"
 
-/* Each measurement is repeated `runs` times, but not begun again once a row has taken this
- * long; the median counts. */
+/* Each measurement is repeated `runs` times; no repetition starts after this many seconds. The median counts. */
 enum { EK_BENCH_SECONDS = 30 };
 
-/* A limit of the machine, measured before and after each repetition: the share is the median of what
- * repetitions reached of the mean of their two. */
+/* A limit of the machine, measured before and after each repetition. A repetition's share is its speed over the mean
+ * of these two measurements; the result is the median share. */
 typedef struct ek_bench_limit {
-    double (*measure)(void *arg); /* per second */
+    double (*measure)(void *arg); /* returns units per second */
     void *arg;
-    double median; /* out: of all measurements */
+    double median; /* out: median of all measurements, per second */
 } ek_bench_limit;
 
 /* Both fill in *per_second and, as (tokens or steps) per unit of the limit, *per_limit.

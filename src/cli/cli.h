@@ -1,6 +1,6 @@
-/* The command line: one table of commands, one of options, and what every command needs from
- * them. A command is `int ek_cmd_NAME(const ek_cli *)` in src/cli/cmd_NAME.c and returns the
- * exit status: 0, 1 for a failure (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
+/* The command line: a table of commands, a table of options, and the parsed call that every command gets. A command is
+ * `int ek_cmd_NAME(const ek_cli *)` in src/cli/cmd_NAME.c and returns the exit status: 0, 1 for a failure
+ * (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
 #ifndef EK_CLI_CLI_H
 #define EK_CLI_CLI_H
 
@@ -36,7 +36,7 @@ typedef struct ek_list {
 typedef struct ek_cli {
     ek_cmd_id command;
     bool help;       /* --help was given: nothing else was checked */
-    const char *arg; /* the one argument that is not an option; NULL without */
+    const char *arg; /* the one argument that is not an option; NULL if absent */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/options.def"
 #undef OPT
@@ -47,8 +47,8 @@ typedef struct ek_cli {
     } has;
 } ek_cli;
 
-/* Parses argv (argv[0] is the program's name). getenv-like lookup of EVENKEEL_NAME through env,
- * which may be NULL. EINVAL: the sentence says what was wrong and what would be right. Strings
+/* Parses argv (argv[0] is the program's name). env looks up EVENKEEL_NAME like getenv; it may be NULL. EINVAL with a
+ * sentence that says what was wrong and what is expected. Strings
  * point into argv or the environment. ek_cli_fini also after a failure. */
 typedef char *ek_env_fn(const char *name);
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);

@@ -1,4 +1,4 @@
-/* Speed against this machine's limits. */
+/* bench: speed of a model, compared with this machine's limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* logits: what the model says after each of the given tokens, as raw numbers. */
+/* logits: the model's logits after each of the given tokens, as raw numbers. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* One answer, or a chat. */
+/* run: one answer, or a chat. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* selftest: the promise on the user's own model and machine. The same requests are run alone,
- * in company, cut into chunks, interrupted, on other threads and other instruction sets; every
+ * batched, cut into chunks, preempted, on other thread counts and other instruction sets; every
  * row of logits must have the same bits. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* How a command reports that it failed or was called wrongly. */
+/* Error reports of commands: ek_cli_failed and ek_cli_wrong. */
 #include <stdio.h>
 
 #include "cli/cli.h"

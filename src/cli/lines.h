@@ -10,8 +10,8 @@
  * one line without its end; otherwise it is the raw bytes of standard input, value NULL. */
 typedef ek_err ek_line_fn(void *arg, const json_t *value, const ek_buf *raw, ek_buf *out);
 
-/* Runs fn over standard input and prints results as they come; the command's exit status.
- * A failure names its line. */
+/* Runs fn over standard input and prints results as they come. Returns the command's exit status.
+ * An error names its line. */
 int ek_cli_each(const ek_cli *cli, ek_line_fn *fn, void *arg);
 
 #endif

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "text/tokenizer.h"
 
-/* --model, or the bundled model's folder, found from the program's own place: models/pocket of
+/* --model, or the bundled model's folder, found from the program's path: models/pocket of
  * the source tree or ../share/evenkeel/models/pocket of an installation. ENOTFOUND names the folders
  * that were tried. dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
@@ -16,7 +16,7 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
 /* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */
 ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
 
-/* The threads and the model's options; close the pool after the model. */
+/* Opens the thread pool and fills in the model's options. Close the pool after the model. */
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool);
 
 typedef struct ek_cli_model {

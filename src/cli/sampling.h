@@ -1,4 +1,4 @@
-/* Sampling options for a model: those not given come from its generation_config.json. */
+/* Sampling options from the command line; those not given come from the model's generation_config.json. */
 #ifndef EK_CLI_SAMPLING_H
 #define EK_CLI_SAMPLING_H
 

@@ -1,4 +1,4 @@
-/* The rows of options.def and commands.def as data; inside cli only. */
+/* The rows of options.def and commands.def as data. Inside src/cli. */
 #ifndef EK_CLI_TABLE_H
 #define EK_CLI_TABLE_H
 
@@ -10,7 +10,7 @@ typedef enum { EFFECT_ANSWER, EFFECT_SPEED, EFFECT_OTHER } ek_opt_effect;
 typedef struct ek_option {
     ek_opt_kind kind;
     const char *name;        /* with underscores */
-    const char *placeholder; /* CHOICE: the values, bars between */
+    const char *placeholder; /* CHOICE: the values, separated by | */
     const char *def;         /* NULL: none */
     double min, max;
     unsigned commands; /* bit 1 << ek_cmd_id */

@@ -3,7 +3,7 @@
  * Mistakes of an API's clients are repaired or refused in its dialect and nowhere else. How to add one:
  * CONTRIBUTING.md.
  *
- * All functions are pure but for what they are given: any thread may call parse; the functions that
+ * All functions touch only their arguments: any thread may call parse; the functions that
  * write replies are called from one thread per reply, in order. */
 #ifndef EK_SERVE_DIALECT_H
 #define EK_SERVE_DIALECT_H
@@ -12,69 +12,70 @@
 
 /* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
 typedef struct ek_api_request {
-    ek_conversation conversation; /* gone when the prompt is made */
+    ek_conversation conversation; /* freed once the prompt is made */
     json_t *tools;                /* declarations as the template takes them, NULL without */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
     ek_turn_opts turn;            /* tools, stop and sampling.bias point into this struct's own */
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
-    int n; /* replies */
+    int n; /* number of replies (choices) */
     bool stream, has_seed;
     char *model;       /* as the client wrote it; NULL without */
-    void *own;         /* the dialect's, for what its replies need besides; freed by free() */
+    void *own;         /* the dialect's own data for its replies; freed by free() */
     const char *param; /* after a failure: the field that is wrong, or NULL; a literal */
 } ek_api_request;
 
-/* What bodies are checked against. */
+/* Defaults and limits for reading a body. */
 typedef struct ek_api_limits {
-    ek_sampling defaults; /* what holds where a request says nothing */
+    ek_sampling defaults; /* for fields that a request leaves out */
     int n_vocab;          /* bounds logit_bias */
     int ctx_tokens;       /* prompt and reply together */
 } ek_api_limits;
 
-/* A reply on its way; everything is borrowed. */
+/* A reply in progress; everything is borrowed. */
 typedef struct ek_api_reply {
     const char *id, *model, *fingerprint;
     int64_t created; /* seconds since 1970 */
     bool stream;
-    int n, n_open; /* choices; those that have not ended */
+    int n, n_open; /* choices; choices that have not ended */
     const ek_turn_result *const *choices;
     const char *digest; /* 16 hex digits over all choices; NULL unless asked for */
-    void *own;          /* of the request */
+    void *own;          /* ek_api_request.own */
 } ek_api_reply;
 
 typedef struct ek_dialect {
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
-    const char *prompt_param; /* the field that is to blame when the prompt cannot be made */
+    const char *prompt_param; /* the field named in the error when the prompt cannot be made */
 
-    /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that cannot be
-     * read, EINVAL else; r->param names the field. */
+    /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that is not
+     * JSON, else EINVAL; r->param names the field. */
     ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
-    /* NULL: the prompt is r->conversation through the chat template. Otherwise it is what this makes of r:
-     * for an API whose prompts are texts or tokens. As ek_turn_prompt_make: out is zeroed. */
+    /* NULL: the prompt is r->conversation through the chat template. Otherwise makes the prompt from r,
+     * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. */
     ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, const ek_api_request *r);
 
-    /* Each appends to out. A stream is: for each choice begin, events, finish, the choices' mixed; then
-     * end. failed takes the place of what is left of it after a failure. Of a reply in one piece only end
-     * is called. Results are complete at finish and end; n_prompt and n_cached at begin. */
+    /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
+     * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results
+     * are complete at finish and end; n_prompt and n_cached at begin. */
     void (*begin)(ek_buf *out, const ek_api_reply *r, int choice);
     void (*event)(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
     void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
     void (*end)(ek_buf *out, const ek_api_reply *r);
     void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
-    /* Something a client skips: keeps proxies from giving up. Also before begin. */
+    /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
     /* The body of a reply with an error status; param and code may be NULL. */
     void (*error)(ek_buf *out, int status, const char *text, const char *param, const char *code);
 } ek_dialect;
 
-/* The built-in ones, NULL at the end. The first one's errors answer paths that belong to none. */
+/* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
 extern const ek_dialect ek_dialect_openai_chat;
 
-/* From a body to a request and its prompt: parse, prepare, render, encode. Pure, any thread. r->param as
- * of parse. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
+/* Makes a request and its prompt from a body: parse, render, encode. Pure, any thread. Errors are those of parse and
+ * ek_turn_prompt_make; r->param as of parse, or prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a
+ * failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);

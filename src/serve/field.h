@@ -1,21 +1,21 @@
-/* Fields of a JSON body, read and checked. null is the same as absent. A failure is EINVAL with a
+/* Reads and checks fields of a JSON body. null is the same as absent. Every error is EINVAL with a
  * sentence "FIELD: what is needed", and r->param names the field. */
 #ifndef EK_SERVE_FIELD_H
 #define EK_SERVE_FIELD_H
 
 #include "serve/dialect.h"
 
-/* The member, NULL when absent or null. */
+/* The member, borrowed; NULL when absent or null. */
 const json_t *ek_field(const json_t *object, const char *key);
 
-/* Each leaves *out alone where the field is absent. */
+/* Each leaves *out unchanged where the field is absent; min and max are inclusive. */
 ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, bool *out);
 ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key, double min, double max, float *out);
-/* A whole number, also spelled 1e3; *found says whether it was there. */
+/* A whole number, also spelled 1e3; *found says whether it was present. */
 ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
                     bool *found);
 
-/* The failure itself; param is a literal. */
+/* Sets r->param and the error "PARAM: need"; returns EINVAL. param is a literal. */
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
 /* The same with the client's own text in it: escaped, so that a sentence stays one line. */
 ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,

@@ -19,12 +19,12 @@ typedef struct ek_exchange ek_exchange; /* one request and its reply */
 
 typedef struct ek_http_opts {
     const char *host;
-    int port; /* 0: a free one */
+    int port; /* 0: any free port */
     int max_connections;
-    size_t max_body;     /* bytes of one request's body */
-    size_t max_unsent;   /* bytes of one reply that the client has not read */
+    size_t max_body;     /* maximum bytes per request body */
+    size_t max_unsent;   /* maximum bytes per reply that the client has not read */
     double body_timeout; /* seconds for a whole request to arrive */
-    double idle_timeout; /* seconds of silence between requests, and of a reader */
+    double idle_timeout; /* seconds without a request, or without the client reading */
 } ek_http_opts;
 
 typedef struct ek_span {
@@ -34,20 +34,19 @@ typedef struct ek_span {
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */
 typedef void ek_handler_fn(void *arg, ek_exchange *x);
-/* Writes the body of an error found below the handler (limits), so that the errors of a path have one
- * shape. */
+/* Writes the body of an error that is found before the handler runs (limits), in the error format of the path. */
 typedef void ek_http_error_fn(void *arg, ek_buf *out, const char *path, int status, const char *text);
 
-/* EIO: cannot listen there. */
+/* Listens. base is borrowed. EIO with the reason. */
 ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
                     ek_http_error_fn *error, void *arg);
 int ek_http_port(const ek_http *s);
 /* Stops accepting; idle connections close, the others after their reply. */
 void ek_http_drain(ek_http *s);
-int ek_http_busy(const ek_http *s); /* exchanges whose reply has not gone out entirely */
+int ek_http_busy(const ek_http *s); /* exchanges whose reply is not completely sent */
 void ek_http_close(ek_http *s);     /* closes everything; on_gone is called for open exchanges */
 
-/* The request; valid until the reply's end. */
+/* The request; borrowed, valid until the reply's end. */
 const char *ek_exchange_method(const ek_exchange *x);
 const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
@@ -63,7 +62,7 @@ void ek_exchange_header(ek_exchange *x, const char *name, const char *value);
 
 /* A whole reply: begins and ends it. */
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n);
-/* A reply in pieces. send cuts a reader off that is too far behind; on_gone is then called later,
+/* A reply in pieces. send disconnects a client that leaves more than max_unsent unread; on_gone is then called later,
  * from the event loop. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);
 void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);

@@ -1,4 +1,4 @@
-/* What the incoming and the outgoing side of an exchange both do to its connection. */
+/* Connection operations that requests (http.c) and replies (http_reply.c) share. */
 #include <event2/event.h>
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-/* Connections and exchanges, for http.c (requests), http_reply.c (replies) and http_conn.c, which both use. */
+/* State of connections and exchanges, shared by http.c (requests), http_reply.c (replies) and http_conn.c (both).
+ * Inside src/serve. */
 #ifndef EK_SERVE_HTTP_STATE_H
 #define EK_SERVE_HTTP_STATE_H
 
@@ -13,13 +14,13 @@ typedef struct ek_conn {
     struct ek_conn *next, **link;
     int fd;
     ek_exchange *x;        /* the request it carries, from the end of its head on */
-    double since;          /* accepted, or the last reply was out */
-    double since_byte;     /* first byte of a request that is not yet here; 0 while there is none */
+    double since;          /* ek_now() when accepted, or when the last reply was sent */
+    double since_byte;     /* ek_now() of the first byte of an incomplete request; 0: none */
     uint64_t bytes_before; /* received up to `since` */
     bool fresh;            /* no request was read yet */
 } ek_conn;
 
-/* Of a reply. */
+/* A header of a reply. */
 struct reply_header {
     char *name, *value;
 };
@@ -31,7 +32,7 @@ struct ek_exchange {
     char *method, *path;
     ek_buf body;
     size_t body_counted;
-    const char *refusal; /* an error found while the body still comes */
+    const char *refusal; /* an error found while the body still arrives */
     int refusal_status;
 
     struct MHD_Response *response; /* complete, or fed from out */
@@ -61,9 +62,9 @@ struct ek_http {
     bool draining;
 };
 
-/* Lets the library go on with a connection that waits for its handler or for more output. */
+/* Resumes a connection that waits for its handler or for more output. */
 void ek_http_wake(ek_exchange *x);
-/* Ends a connection whatever it is doing; its exchange hears of it from the library. */
+/* Ends a connection in any state; the library then reports it to its exchange. */
 void ek_http_kill(ek_conn *c);
 void ek_exchange_free(ek_exchange *x);
 /* Hands the reply to the library, once. */

@@ -1,4 +1,4 @@
-/* News from the engine's thread to the server's: one locked list and one wake-up.
+/* Queue of news from the engine's thread to the server's: one locked list and one event descriptor.
  *
  * post may be called from any thread; everything else belongs to the event loop's thread. */
 #ifndef EK_SERVE_MAILBOX_H
@@ -11,11 +11,11 @@ struct event_base;
 typedef struct ek_mailbox ek_mailbox;
 typedef void ek_mail_fn(const ek_turn_news *news);
 
-/* fn is called from the event loop for all news, in the order of posting. */
+/* fn is called from the event loop for all news, in the order of posting. EIO. */
 ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn);
 /* An ek_turn_post_fn; box is the ek_mailbox. Copies news and its text. */
 void ek_mailbox_post(void *box, const ek_turn_news *news);
-void ek_mailbox_deliver(ek_mailbox *b); /* everything posted so far, now */
-void ek_mailbox_close(ek_mailbox *b);   /* after the last post */
+void ek_mailbox_deliver(ek_mailbox *b); /* delivers all posted news now */
+void ek_mailbox_close(ek_mailbox *b);   /* call after the last post */
 
 #endif

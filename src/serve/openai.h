@@ -4,7 +4,7 @@
 
 #include "serve/dialect.h"
 
-/* temperature, top_p, …, seed and logit_bias, into r->turn.sampling, where absent from limits. */
+/* temperature, top_p, …, seed and logit_bias, into r->turn.sampling; absent fields come from limits. */
 ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* max_tokens, max_completion_tokens and n. */
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
@@ -12,14 +12,14 @@ ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body);
 /* The list `messages` as r->conversation. Arguments given as text are parsed, leniently; the legacy forms
  * (role function, function_call) become tool messages and calls. EINVAL "messages[I]: …" with r->param
- * "messages" for what is no message. */
+ * "messages" for an element that is not a valid message. */
 ek_err ek_openai_messages(ek_api_request *r, const json_t *list);
 
 /* ,"usage":{…} */
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r);
 /* "error":{message, type, param, code}; param and code may be NULL. */
 void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code);
-/* The same as a whole body: ek_dialect.error. */
+/* The same as a whole body; serves as ek_dialect.error. */
 void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
 
 #endif

@@ -1,5 +1,5 @@
-/* OpenAI's chat completions. Fields the API has and this server cannot honour are refused where ignoring
- * them would change what the client gets; the rest is ignored. Chunks come in the order that strict
+/* The dialect of OpenAI's chat completions. Fields of the API that this server does not support are refused where
+ * ignoring them would change the reply; the rest is ignored. Chunks come in the order that strict
  * clients insist on. */
 #include <stdio.h>
 #include <string.h>

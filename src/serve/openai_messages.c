@@ -1,4 +1,4 @@
-/* The messages of OpenAI's chat completions as a conversation. */
+/* Reads the messages of OpenAI's chat completions into a conversation. */
 #include <string.h>
 
 #include "serve/field.h"

@@ -1,4 +1,4 @@
-/* Whole replies, in a dialect's shape. Server thread. */
+/* Whole replies in a dialect's format. Server thread. Each ends the exchange. */
 #ifndef EK_SERVE_REPLY_H
 #define EK_SERVE_REPLY_H
 
@@ -9,7 +9,7 @@ void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
 /* param and code may be NULL. */
 void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
                     const char *code);
-/* The last failure of this thread as a reply. */
+/* Replies with the last error of this thread (ek_err_text) and the HTTP status of err. */
 void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which handler answers which request. */
+/* Routes a request to its handler by path and method. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

@@ -10,19 +10,19 @@ typedef struct ek_server ek_server;
 
 typedef struct ek_server_opts {
     ek_http_opts http;
-    const ek_model *model;             /* the engine's */
+    const ek_model *model;             /* the engine's model, borrowed */
     const char *model_dir;             /* for the tokenizer and the chat template */
     const char *model_name;            /* in /v1/models; copied */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
 } ek_server_opts;
 
-/* Reads the tokenizer and listens. The engine is borrowed and its thread not yet started. */
+/* Reads the tokenizer and listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,
+ * EUNSUPPORTED. */
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts);
-int ek_server_port(const ek_server *s);
+int ek_server_port(const ek_server *s); /* the TCP port it listens on */
 
-/* Starts the engine's thread and serves until SIGTERM or SIGINT: then nothing new is taken,
- * what runs is finished (a second signal cancels it), and EK_OK is returned with the engine
- * stopped. */
+/* Starts the engine's thread and serves until SIGTERM or SIGINT. Then it takes no new requests, finishes the running
+ * ones (a second signal cancels them), stops the engine and returns EK_OK. EIO when the event loop fails. */
 ek_err ek_server_run(ek_server *s);
 void ek_server_close(ek_server *s);
 

@@ -1,4 +1,4 @@
-/* What the files of the server share; inside serve only. Server thread, except where said. */
+/* State of the server, shared by its files. Inside src/serve. Server thread. */
 #ifndef EK_SERVE_SERVER_STATE_H
 #define EK_SERVE_SERVER_STATE_H
 
@@ -17,15 +17,15 @@ struct ek_server {
     ek_chat_model chat;
     char *model_name, *fingerprint;
     int64_t started;      /* seconds since 1970 */
-    uint64_t nonce;       /* of this process, for ids */
-    ek_session *sessions; /* open ones */
+    uint64_t nonce;       /* random number of this process, for ids */
+    ek_session *sessions; /* the open ones */
     struct event *signals[2], *tick;
-    int n_signals;         /* received */
-    double last_step_time; /* when the step counter last moved, or nothing ran */
+    int n_signals;         /* signals received */
+    double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */
     uint64_t last_steps;
 };
 
-/* Router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */
+/* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */
 void ek_route(void *server, ek_exchange *x);
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 

@@ -1,5 +1,5 @@
-/* A session outlives its client until the engine has said its last word on each choice, because news name
- * choices by pointer. */
+/* A session outlives its client until the engine has posted the last news of each choice, because news point to
+ * choices. */
 #include "serve/session.h"
 
 #include <stdio.h>

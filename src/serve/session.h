@@ -1,11 +1,11 @@
-/* One request to a dialect's path, from its body to the last byte of its reply. Server thread. */
+/* A session: one request to a dialect's path, from its body to the last byte of its reply. Server thread. */
 #ifndef EK_SERVE_SESSION_H
 #define EK_SERVE_SESSION_H
 
 #include "serve/dialect.h"
 #include "serve/server_state.h"
 
-/* Reads the request of x, which must be d's, and answers it, now or later. */
+/* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. */
 void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d);
 /* Handles news of the engine about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);

@@ -1,10 +1,11 @@
-/* A checkpoint as it lies on disk: named tensors over mapped files. Nothing is copied.
+/* A checkpoint on disk: named tensors in memory-mapped files. Nothing is copied.
  *
  * Safetensors by the rules of the reference reader: header length bounded, entries inside
  * the data, tiling it without hole or overlap, byte count equal to shape times dtype, no
  * duplicate names. A directory is read through model.safetensors.index.json when it is
  * there (every listed tensor must be in the file named for it), else all model*.safetensors;
- * a tensor found twice is an error. Every failure names file and tensor. */
+ * a tensor found twice is an error. Every error names the file, and the tensor where
+ * there is one. */
 #ifndef EK_TENSOR_CHECKPOINT_H
 #define EK_TENSOR_CHECKPOINT_H
 
@@ -13,7 +14,7 @@
 
 enum { EK_MAX_DIMS = 8 };
 
-/* Borrowed from the checkpoint; data has no alignment beyond 1 byte. */
+/* Borrowed from the checkpoint. data may be unaligned; bytes is its size. */
 typedef struct ek_tensor {
     const char *name, *file;
     ek_dtype dtype;
@@ -25,14 +26,15 @@ typedef struct ek_tensor {
 
 typedef struct ek_checkpoint ek_checkpoint;
 
-ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path); /* a directory or one .safetensors file */
+/* path: a directory or one .safetensors file. ENOTFOUND, EIO, EFORMAT; EUNSUPPORTED for another element type. */
+ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path);
 void ek_checkpoint_close(ek_checkpoint *c);
 int ek_checkpoint_count(const ek_checkpoint *c);
 const ek_tensor *ek_checkpoint_at(const ek_checkpoint *c, int i);              /* in name order */
 const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name); /* NULL if absent */
 
-/* Reads the header of one safetensors file held in memory: the pure part of open, for the
- * fuzzer. Calls each(arg, tensor) in file order after everything was checked; names point
+/* Parses the header of one safetensors file in memory (size bytes): the part of open without I/O, also for the
+ * fuzzer. file is the name for errors. Calls each(arg, tensor) in file order after everything was checked; names point
  * into memory freed on return. */
 ek_err ek_safetensors_parse(const uint8_t *data, size_t size, const char *file,
                             void (*each)(void *arg, const ek_tensor *t), void *arg);

@@ -1,4 +1,4 @@
-/* Element types of checkpoints and their exact widening to binary32. */
+/* Element types of checkpoints, and conversions between binary32 and the 16-bit floats. */
 #ifndef EK_TENSOR_DTYPE_H
 #define EK_TENSOR_DTYPE_H
 

@@ -1,4 +1,4 @@
-/* The trie that finds added tokens. */
+/* Byte trie of added tokens: finds the longest one at a position. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

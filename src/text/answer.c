@@ -1,4 +1,4 @@
-/* A whole answer from its events, and call ids. */
+/* Collects a whole answer from reply events; makes call ids. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

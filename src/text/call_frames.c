@@ -1,4 +1,4 @@
-/* What a call's arguments write: values, commas and keys of the containers that are open. */
+/* JSON output of a call's arguments: values, commas and keys of the open containers. */
 #include "text/call_frames.h"
 
 #include <string.h>

@@ -1,6 +1,5 @@
-/* The Gemma 4 chat template (canonical, 2026-07-09) as a function: conversation in, prompt
- * text out, byte for byte what the Jinja template gives, plus the places where control tokens
- * are meant. */
+/* The Gemma 4 chat template (canonical, 2026-07-09) as a function from a conversation to the text of a
+ * prompt. The text is byte for byte that of the Jinja template; the offsets of intended control tokens come with it. */
 #ifndef EK_TEXT_CHAT_H
 #define EK_TEXT_CHAT_H
 
@@ -14,7 +13,7 @@
  * 26B-A4B, 31B) ends the generation prompt with an empty thought channel. */
 typedef enum ek_chat_variant { EK_CHAT_SMALL, EK_CHAT_LARGE } ek_chat_variant;
 
-/* Decides for a model directory: chat_template.jinja if it is recognised (by hash, or by its
+/* Chooses the variant of a model directory: by chat_template.jinja if it is recognised (by hash, or by its
  * header and the generation prompt it writes); else "chat_variant" ("small" or "large") of
  * tokenizer_config.json; else small when config.json's hidden_size_per_layer_input (also
  * under text_config) is above 0, else large. Missing files are skipped; a template that is
@@ -26,9 +25,9 @@ typedef struct ek_chat_opts {
     ek_chat_variant variant;
     bool add_generation_prompt;
     bool enable_thinking;
-    bool preserve_thinking; /* keep the thoughts of past turns that made calls */
+    bool preserve_thinking; /* keeps the reasoning of past turns that made calls */
     bool continue_final;    /* the last message is the beginning of the answer: no generation
-                               prompt, and its turn stays open */
+                               prompt is written, and the turn stays open */
 } ek_chat_opts;
 
 typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
@@ -36,7 +35,7 @@ typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek
 /* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
 typedef struct ek_prompt {
     ek_buf text;
-    size_t *control; /* ascending offsets of intended control tokens, for ek_encode */
+    size_t *control; /* ascending byte offsets in text of intended control tokens, for ek_encode */
     size_t n_control, cap_control;
     size_t n_media; /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
 } ek_prompt;
@@ -44,8 +43,8 @@ typedef struct ek_prompt {
 void ek_prompt_fini(ek_prompt *p);
 
 /* Renders into the empty prompt p. tools may be NULL or json null. Messages are borrowed and
- * not changed. EINVAL where the template raises, with the index of the message and why; the
- * content of p is then undefined (still fini it). */
+ * not changed. EINVAL where the template raises an error, with the index of the message and the
+ * reason; the content of p is then undefined, but p must still be freed by ek_prompt_fini. */
 ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools, const ek_chat_opts *opts);
 /* The same from one object {"messages", "tools", "add_generation_prompt", "enable_thinking",
  * "preserve_thinking", "variant"}, as the render command takes it; variant defaults to

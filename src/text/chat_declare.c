@@ -1,5 +1,5 @@
-/* Tool declarations: the template's own notation for JSON schemas, with everything that is odd
- * about it: it is what the models were trained on. */
+/* Tool declarations: the template's own notation for JSON schemas, with all its
+ * irregularities, because the models were trained on it. */
 #include <string.h>
 
 #include "text/chat_write.h"

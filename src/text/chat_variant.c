@@ -1,4 +1,4 @@
-/* Which of the two published templates a model directory asks for. */
+/* Chooses between the two published chat templates for a model directory. */
 #define _GNU_SOURCE /* memmem, memrchr */
 #include <string.h>
 

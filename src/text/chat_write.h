@@ -1,4 +1,4 @@
-/* Writing a prompt: text, and the offsets of what was written as a control token. Inside
+/* Output of the chat template: appends to the text of a prompt and records the offsets of control tokens. Inside
  * src/text. */
 #ifndef EK_TEXT_CHAT_WRITE_H
 #define EK_TEXT_CHAT_WRITE_H
@@ -9,7 +9,7 @@
 void ek_put_mark(ek_prompt *p, const char *marker); /* a control token */
 void ek_put(ek_prompt *p, const char *s);
 void ek_put_text(ek_prompt *p, const char *s, size_t n);
-void ek_put_str(ek_prompt *p, const json_t *v);            /* Python's str */
+void ek_put_str(ek_prompt *p, const json_t *v);            /* as Python's str(v) */
 void ek_put_quoted(ek_prompt *p, const char *s, size_t n); /* between <|"|> markers */
 void ek_put_quoted_str(ek_prompt *p, const json_t *v);
 void ek_put_quoted_upper(ek_prompt *p, const json_t *v);
@@ -20,7 +20,7 @@ void ek_put_value(ek_prompt *p, const json_t *v, bool quoted_keys);
 /* key:value,… in dictsort order, bare keys. */
 void ek_put_members(ek_prompt *p, const json_t *object);
 
-/* <|tool>declaration:…<tool|> of one element of tools. EINVAL where the template raises. */
+/* <|tool>declaration:…<tool|> of one element of tools. EINVAL where the template raises an error. */
 ek_err ek_put_tool(ek_prompt *p, const json_t *tool);
 
 #endif

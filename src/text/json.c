@@ -1,4 +1,4 @@
-/* The reader, strict or lenient. A recursive descent over bytes that builds jansson values itself:
+/* The JSON readers, strict and lenient: a recursive descent over bytes that builds jansson values itself:
  * a repairing pass before jansson's own reader would walk the text twice, and could keep neither
  * NUL in keys nor integers beyond 64 bits. */
 #include "text/json.h"

@@ -1,8 +1,8 @@
 /* JSON read into jansson values, and strict compact JSON out.
  *
  * Two readers. The strict one accepts what Python's json.loads accepts: JSON, and NaN, Infinity and
- * -Infinity. The lenient one is for text of API clients and of the model, which is sloppy in known
- * ways; it gives the same value for what the strict one accepts, and also: in a string `\` before a
+ * -Infinity. The lenient one is for text of API clients and of the model, with the errors that these are
+ * known to make; it gives the same value for what the strict one accepts, and also: in a string `\` before a
  * character that starts no escape is a backslash, `\u` without four hex digits is `\u`, every
  * ill-formed byte sequence is U+FFFD, raw control characters stand for themselves.
  *
@@ -24,8 +24,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum { EK_JSON_DEPTH = 256 };             /* nesting that is read */
-#define EK_JSON_BYTES ((size_t)256 << 20) /* text that is read */
+enum { EK_JSON_DEPTH = 256 };             /* maximum nesting */
+#define EK_JSON_BYTES ((size_t)256 << 20) /* maximum text, if max_bytes is 0 */
 
 /* The strict reader: reads exactly one value (white space around it allowed). *out is a new reference; on
  * failure NULL. EPARSE "line 3 column 14: expected ':' after a key"; ETOOLARGE beyond the
@@ -33,7 +33,7 @@ enum { EK_JSON_DEPTH = 256 };             /* nesting that is read */
 ek_err ek_json_read(json_t **out, const char *text, size_t n, size_t max_bytes);
 /* The lenient reader, otherwise the same. */
 ek_err ek_json_read_lenient(json_t **out, const char *text, size_t n, size_t max_bytes);
-/* A file holding one value, read strictly; the sentence names the path. */
+/* Reads a file that holds one value, strictly; also ENOTFOUND and EIO. The error text names the path. */
 ek_err ek_json_read_file(json_t **out, const char *path, size_t max_bytes);
 
 /* The spelling of an odd number as Python prints it ("18446744073709551616", "inf", "nan");
@@ -49,11 +49,11 @@ void ek_json_quote(ek_buf *out, const char *s, size_t n);  /* with them */
 /* Python's repr of a double: 1.0, 1e-05, 1e+16, inf, nan. */
 void ek_json_double(ek_buf *out, double x);
 
-/* Members of obj (NULL and non-objects have none); borrowed, NULL if absent. */
+/* The member of obj, borrowed; NULL if absent, or if obj is NULL or no object. */
 const json_t *ek_json_get(const json_t *obj, const char *key);
 /* The member's bytes if it is a text (odd numbers are not), else NULL. n may be NULL. */
 const char *ek_json_get_text(const json_t *obj, const char *key, size_t *n);
-/* Is v a text, and not an odd number? */
+/* True if v is a JSON string and not an odd number. */
 bool ek_json_is_text(const json_t *v);
 
 #endif

@@ -1,4 +1,4 @@
-/* JSON values as Python (and so the template) sees them. NULL stands for an undefined value.
+/* JSON values with the semantics of Python, which the chat template relies on. NULL stands for an undefined value.
  * Inside src/text. */
 #ifndef EK_TEXT_PYVALUE_H
 #define EK_TEXT_PYVALUE_H
@@ -8,14 +8,14 @@
 
 #include "base/buf.h"
 
-bool ek_py_truthy(const json_t *v);
+bool ek_py_truthy(const json_t *v);                 /* bool(v) */
 bool ek_py_equal(const json_t *a, const json_t *b); /* ==; NULL equals None */
-void ek_py_str(ek_buf *out, const json_t *v);       /* str(v); undefined gives nothing */
-/* str(v).upper() */
+void ek_py_str(ek_buf *out, const json_t *v);       /* appends str(v); undefined appends nothing */
+/* Appends str(v).upper(). */
 void ek_py_upper(ek_buf *out, const json_t *v);
 
-/* The members of an object in the order of jinja's dictsort: by lowercased key, equal ones as
- * they came. */
+/* The members of an object in the order of jinja's dictsort: by lowercased key; equal keys keep
+ * their order. Keys and values are borrowed from the object. */
 typedef struct ek_member {
     const char *key, *lowered;
     size_t n, n_lowered, place;

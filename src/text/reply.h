@@ -65,7 +65,7 @@ typedef struct ek_reply_event {
 typedef void ek_reply_sink_fn(void *arg, const ek_reply_event *e);
 
 typedef struct ek_reply_opts {
-    bool tools_active;   /* tools given and tool_choice is not none */
+    bool tools_active;   /* tools are given and tool_choice is not none */
     bool one_call;       /* parallel_tool_calls false: stop after the first call */
     bool ignore_eos;     /* stop markers are dropped instead of ending the reply */
     bool lenient_start;  /* a reply that starts with the text "thought\n" opened its channel;
@@ -79,7 +79,8 @@ typedef struct ek_reply_opts {
 
 typedef struct ek_reply ek_reply;
 
-/* t and its marks are borrowed; t may be NULL for a reply fed by ek_reply_feed_text only. */
+/* Opens a reply; opts is copied, t is borrowed. t may be NULL for a reply fed by ek_reply_feed_text only. Never fails;
+ * close with ek_reply_close (NULL is fine). */
 ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts);
 void ek_reply_close(ek_reply *r);
 
@@ -87,27 +88,27 @@ void ek_reply_close(ek_reply *r);
  * channel open. Call before the first token. */
 void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n);
 
-/* What a token counted as, for logprobs and usage. */
+/* What a token is counted as, for logprobs and usage. */
 typedef enum ek_token_kind {
     EK_TOKEN_CONTENT,   /* visible text (it may be held back for a while) */
-    EK_TOKEN_REASONING, /* thought text, its header and markers */
+    EK_TOKEN_REASONING, /* reasoning text, its header and markers */
     EK_TOKEN_CALL,      /* a call and its markers */
     EK_TOKEN_MARKUP     /* stop markers, stray markers, anything dropped */
 } ek_token_kind;
 
-/* Feeds one token. Stop ids that the model's configuration adds and that have no name here
- * are the engine's business: call ek_reply_end. Tokens after a STOP are ignored. */
+/* Feeds one token. Stop ids that only the model's configuration knows are not detected here: the
+ * engine stops at them, and the caller calls ek_reply_end. Tokens after a STOP are ignored. */
 ek_token_kind ek_reply_feed(ek_reply *r, int32_t token);
 /* Feeds text in which markers are spelled out: for model output kept as text. Every name of
- * the Gemma 4 control tokens counts as its marker. Cuts anywhere; ek_reply_end flushes. */
+ * the Gemma 4 control tokens counts as its marker. The text may be cut anywhere; ek_reply_end flushes. */
 void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);
-/* The end: flushes what was held back. truncated: the token or context limit ended it (an
- * unfinished call is dropped); otherwise it ended like a stop marker, without its event. */
+/* Ends the reply: flushes text that was held back. truncated: the token or context limit ended it, and an
+ * unfinished call is dropped; otherwise it ends as at a stop marker, without the STOP event. */
 void ek_reply_end(ek_reply *r, bool truncated);
 
 bool ek_reply_stopped(const ek_reply *r);  /* STOP was sent */
 int ek_reply_calls(const ek_reply *r);     /* completed calls so far */
-int ek_reply_malformed(const ek_reply *r); /* calls that came back as content: a metric */
+int ek_reply_malformed(const ek_reply *r); /* calls that were returned as content, for statistics */
 
 /* The whole answer, collected from events: give ek_reply_collect and a zeroed ek_answer as
  * sink and arg, or call it from a sink of your own. */
@@ -126,11 +127,11 @@ typedef struct ek_answer {
 void ek_reply_collect(void *answer, const ek_reply_event *e);
 void ek_answer_fini(ek_answer *a);
 /* {"content": text or null, "reasoning_content": text or null, "tool_calls": [{"name",
- * "arguments": {…}}]}: null where nothing was said. A new reference. */
+ * "arguments": {…}}]}: null where the text is empty. A new reference. */
 json_t *ek_answer_json(const ek_answer *a);
 
-/* A call's id, prefix and 24 hex digits: a function of (request, index), so a repeated
- * request repeats its ids. out holds strlen(prefix) + 25 bytes. */
+/* Writes a call's id: prefix and 24 hex digits. It is a function of (request, index), so a repeated request
+ * repeats its ids. out has room for strlen(prefix) + 25 bytes. */
 void ek_call_id(char *out, const char *prefix, const char *request, int index);
 
 #endif

@@ -1,12 +1,12 @@
-/* The markers by name; inside src/text. */
+/* The names of the reply's markers. Inside src/text. */
 #ifndef EK_TEXT_REPLY_MARKS_H
 #define EK_TEXT_REPLY_MARKS_H
 
 #include "text/reply.h"
 
-const char *ek_mark_text(ek_mark m); /* as it is spelled; "" for TEXT and OTHER */
-/* Is a marker spelled at s? Its mark and length in *used. If not, *used is n when s could be the
- * beginning of one, else 0. */
+const char *ek_mark_text(ek_mark m); /* its spelling; "" for TEXT and OTHER */
+/* True if s[0..n) starts with a marker: sets *m, and *used to its length. If false, *used is n when s could be the
+ * beginning of a marker, else 0. */
 bool ek_mark_spelled(const char *s, size_t n, ek_mark *m, size_t *used);
 
 #endif

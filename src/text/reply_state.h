@@ -1,5 +1,4 @@
-/* The reply machine's state, for the file that runs it and the one that feeds it. Inside
- * src/text. */
+/* State of the reply parser, shared by reply.c (transitions) and reply_feed.c (input). Inside src/text. */
 #ifndef EK_TEXT_REPLY_STATE_H
 #define EK_TEXT_REPLY_STATE_H
 
@@ -13,7 +12,7 @@ typedef enum {
     REASONING,
     CALL_HEAD, /* before the arguments */
     CALL_ARGS,
-    CALL_BAD, /* of this call only the raw text is of use */
+    CALL_BAD, /* the call is malformed: only its raw text is kept */
     AFTER_CALL,
     STOPPED
 } reply_state;
@@ -24,12 +23,12 @@ struct ek_reply {
     ek_marks marks;
     reply_state state;
     ek_utf8_stream utf8;
-    ek_buf text; /* what the decoder just gave */
+    ek_buf text; /* latest output of the UTF-8 decoder */
     ek_buf lead; /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
     bool ended;
-    bool fresh; /* no content was seen: the lenient start is still possible */
+    bool fresh; /* no content came yet: the lenient start is still possible */
     ek_buf header;
-    bool newline;     /* REASONING: held back */
+    bool newline;     /* REASONING: a newline is held back */
     ek_buf head, raw; /* of the call: its text before the arguments, and all of it */
     ek_args args;
     bool args_sent;
@@ -41,7 +40,7 @@ struct ek_reply {
 void ek_reply_on_bytes(ek_reply *r, const char *s, size_t n); /* text, cut anywhere */
 void ek_reply_on_mark(ek_reply *r, ek_mark m);
 void ek_reply_drain(ek_reply *r);                 /* an unfinished character becomes U+FFFD */
-void ek_reply_flush(ek_reply *r, bool truncated); /* the end: what was held back */
+void ek_reply_flush(ek_reply *r, bool truncated); /* the end: emits text that was held back */
 void ek_reply_open_channel(ek_reply *r);
 bool ek_reply_header_is_thought(const ek_reply *r);
 bool ek_reply_is_stop(const ek_reply *r, ek_mark m);

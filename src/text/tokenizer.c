@@ -1,4 +1,4 @@
-/* What a tokenizer knows about its tokens, and decoding. */
+/* Look-up of tokens, and decoding. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -24,34 +24,35 @@ typedef struct ek_ids {
 void ek_ids_add(ek_ids *ids, int32_t id);
 void ek_ids_fini(ek_ids *ids);
 
-/* path: a tokenizer.json, or a directory that holds one. ENOTFOUND, EIO, EFORMAT (with what
- * is wrong, its place and both numbers). Close with ek_tokenizer_close (NULL is fine). */
+/* path: a tokenizer.json, or a directory that holds one. ENOTFOUND; EIO; EFORMAT for a damaged file, EUNSUPPORTED
+ * for one that asks for another algorithm, with the reason and the place. Close with ek_tokenizer_close (NULL is fine).
+ */
 ek_err ek_tokenizer_open(ek_tokenizer **out, const char *path);
 /* The same from the file's text, for tests and the fuzzer. Keeps nothing of json. */
 ek_err ek_tokenizer_parse(ek_tokenizer **out, const char *json, size_t n);
 void ek_tokenizer_close(ek_tokenizer *t);
 
 int ek_tokenizer_size(const ek_tokenizer *t); /* ids are 0 .. size-1; some may be holes */
-/* The id of an added token or a piece spelled exactly so; -1 if there is none. */
+/* The id of the added token or piece with exactly this text; -1 if there is none. */
 int32_t ek_tokenizer_id(const ek_tokenizer *t, const char *text);
 bool ek_tokenizer_is_special(const ek_tokenizer *t, int32_t id); /* false outside 0..size-1 */
 /* The bytes a token stands for: a byte piece its byte, U+2581 as a space, an added token its
  * text. Borrowed, not NUL-terminated; "" with *n = 0 for a hole or an id out of range. */
 const char *ek_tokenizer_bytes(const ek_tokenizer *t, int32_t id, size_t *n);
 
-/* Encoding. Ill-formed UTF-8 is read as U+FFFD. No <bos> is added.
+/* Encodes n bytes of text; appends to out. Ill-formed UTF-8 is read as U+FFFD. No <bos> is added.
  *
  * control: ascending byte offsets where the text of a special token is meant as that token;
  * special-token text anywhere else (typed by a user) is ordinary text. With control
  * EK_CONTROL_ALL every occurrence counts, which is Hugging Face's behaviour. Added tokens
  * that are not special always count. The ids up to an added token depend only on the text up
- * to it. Appends to out. ETOOLONG beyond 1 GiB of text; otherwise cannot fail. Time is
+ * to it. ETOOLONG beyond 1 GiB of text; nothing else fails. Time is
  * O(n log n) in the length. */
 #define EK_CONTROL_ALL ((size_t)-1)
 ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
                  ek_ids *out);
 
-/* Hugging Face's batch decoding: pieces joined, and a run of byte pieces that is not valid
+/* Decodes n ids as Hugging Face's batch decoding does: pieces are joined, and a run of byte pieces that is not valid
  * UTF-8 as a whole becomes one U+FFFD per byte. skip_special leaves special tokens out. Ids
  * out of range and holes give nothing. Appends to out.
  * For streaming, feed ek_tokenizer_bytes to an ek_utf8_stream: the text is the same where it is

@@ -1,4 +1,4 @@
-/* What a tokenizer is made of; inside src/text/tokenizer*.c only. */
+/* Data structures of a tokenizer, and their look-up. Inside src/text/tokenizer*.c and added.c only. */
 #ifndef EK_TEXT_TOKENIZER_DATA_H
 #define EK_TEXT_TOKENIZER_DATA_H
 
@@ -34,7 +34,7 @@ typedef struct trie {
     uint32_t *child;
     int32_t *id; /* of a node: the token that ends here, or -1 */
     uint32_t mask, n_nodes;
-    uint8_t first[256]; /* does any token start with this byte? */
+    uint8_t first[256]; /* 1 if a token starts with this byte */
 } trie;
 
 typedef struct merge {
@@ -68,9 +68,9 @@ struct ek_tokenizer {
     int32_t unk;             /* -1: none */
     bool byte_fallback, fuse_unk, ignore_merges;
 
-    bool normalizes; /* replace from by to */
+    bool normalizes; /* normalizing replaces from by to */
     ek_buf from, to;
-    bool decoder_replaces; /* and back when decoding */
+    bool decoder_replaces; /* decoding replaces back_from by back_to */
     ek_buf back_from, back_to;
 
     bool cut_space, cut_newline; /* no merge crosses such a boundary */
@@ -130,7 +130,7 @@ void ek_merges_index(ek_tokenizer *t);
 /* Replaces every from in s by to, appending to out. */
 void ek_replace_all(ek_buf *out, const char *s, size_t n, const ek_buf *from, const ek_buf *to);
 
-void ek_trie_init(trie *t, size_t n_bytes); /* room for tokens of n_bytes together */
+void ek_trie_init(trie *t, size_t n_bytes); /* n_bytes: total length of all tokens to be added */
 void ek_trie_add(trie *t, const char *s, size_t n, int32_t id);
 void ek_trie_fini(trie *t);
 /* The longest token at s that ok() accepts: its length and *id; 0 if none. */

@@ -1,5 +1,6 @@
-/* A reading position in JSON text, for the one file that is too big to parse into a tree
- * (a Gemma 4 tokenizer.json has 262144 pieces and half a million merges). Inside src/text. */
+/* Streaming JSON reader for tokenizer.json, which is too big to parse into a tree (Gemma 4: 262144 pieces and half
+ * a million merges). Errors: EPARSE with the byte offset, and those of ek_json_read where a value is parsed. Inside
+ * src/text. */
 #ifndef EK_TEXT_TOKENIZER_FILE_H
 #define EK_TEXT_TOKENIZER_FILE_H
 
@@ -23,8 +24,8 @@ ek_err ek_cursor_int(ek_cursor *c, int64_t *out);
 /* Skips the next value without building it; *from and *n are its extent. */
 ek_err ek_cursor_skip(ek_cursor *c, const char **from, size_t *n);
 ek_err ek_cursor_tree(ek_cursor *c, json_t **out); /* the next value as a tree */
-/* Steps through an object or array: call after the opening bracket was taken. *more is false
- * when close was taken. first says whether no member came yet; cleared. */
+/* Steps through an object or array: call after the opening bracket was read. *more is false once close was read.
+ * *first is true before the first member, and is cleared here. */
 ek_err ek_cursor_next(ek_cursor *c, char close, bool *first, bool *more);
 
 #endif

@@ -1,5 +1,5 @@
 /* Reading the sections of a tokenizer.json. Every assumption of the encoder is checked: EFORMAT where the file is
- * damaged, EUNSUPPORTED where it asks for something else. Inside src/text/tokenizer*.c only. */
+ * damaged, EUNSUPPORTED where it asks for another algorithm. Inside src/text/tokenizer*.c only. */
 #ifndef EK_TEXT_TOKENIZER_LOAD_H
 #define EK_TEXT_TOKENIZER_LOAD_H
 

@@ -1,4 +1,4 @@
-/* The merges of a tokenizer.json and the tables they are found in. */
+/* Reads the merges of a tokenizer.json and builds their look-up tables. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

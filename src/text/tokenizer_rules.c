@@ -1,5 +1,5 @@
 /* The rules of a tokenizer.json around its pieces: normalizer, pre-tokenizer, decoder, and the switches of its
- * model. What the encoder does not do is refused. */
+ * model. Rules that the encoder does not implement are refused. */
 #include <stdio.h>
 
 #include "text/json.h"

@@ -1,4 +1,4 @@
-/* The parts of utf8.h that need tables. */
+/* The Unicode properties of utf8.h, from the tables of unicode_table.h. */
 #include "text/unicode_table.h"
 #include "text/utf8.h"
 

@@ -1,5 +1,5 @@
-/* UTF-8: reading, cleaning, the streaming decoder, and the few Unicode properties that the
- * chat template needs. Strings are (pointer, length); NUL is an ordinary character. */
+/* UTF-8: reading, cleaning, a streaming decoder, and the few Unicode properties that the chat template needs.
+ * Strings are (pointer, length in bytes); NUL is an ordinary character. */
 #ifndef EK_TEXT_UTF8_H
 #define EK_TEXT_UTF8_H
 
@@ -14,15 +14,15 @@
  * input returns minus the length of the maximal ill-formed subpart (Unicode 15, 3.9) and
  * sets *cp to U+FFFD. */
 int ek_utf8_next(const char *s, size_t n, uint32_t *cp);
-int ek_utf8_put(char out[4], uint32_t cp); /* cp is a scalar; returns 1..4 */
-void ek_utf8_add(ek_buf *out, uint32_t cp);
+int ek_utf8_put(char out[4], uint32_t cp);  /* cp is a scalar; returns 1..4 */
+void ek_utf8_add(ek_buf *out, uint32_t cp); /* appends the scalar cp */
 bool ek_utf8_valid(const char *s, size_t n);
 /* Appends s with every maximal ill-formed subpart replaced by one U+FFFD. */
 void ek_utf8_clean(ek_buf *out, const char *s, size_t n);
 
-/* The streaming decoder: every complete scalar comes out at once, whatever the cuts. Bytes
- * that can no longer become a scalar come out as U+FFFD, one per maximal subpart, so that the
- * cuts do not matter: the result is ek_utf8_clean of the whole. Zero-initialise. */
+/* Streaming decoder: each scalar is written as soon as it is complete. Bytes that can no longer become a scalar are
+ * written as U+FFFD, one per maximal subpart. Where the input is cut does not matter: the result is ek_utf8_clean of
+ * the whole. Zero-initialise. */
 typedef struct ek_utf8_stream {
     char pending[4];
     int n;
@@ -32,7 +32,7 @@ void ek_utf8_stream_add(ek_utf8_stream *u, ek_buf *out, const char *s, size_t n)
 void ek_utf8_stream_end(ek_utf8_stream *u, ek_buf *out); /* pending bytes become one U+FFFD */
 
 /* Unicode properties as Python's str has them (unicodedata 14.0). Input is well-formed. */
-bool ek_utf8_is_space(uint32_t cp);                       /* what str.strip removes */
+bool ek_utf8_is_space(uint32_t cp);                       /* str.isspace: what str.strip removes */
 void ek_utf8_strip(const char **s, size_t *n);            /* str.strip, in place */
 void ek_utf8_lower(ek_buf *out, const char *s, size_t n); /* str.lower, final sigma too */
 void ek_utf8_upper(ek_buf *out, const char *s, size_t n); /* str.upper */
