@@ -24,11 +24,9 @@ typedef struct ek_ids {
 void ek_ids_add(ek_ids *ids, int32_t id);
 void ek_ids_fini(ek_ids *ids);
 
-/* path: a tokenizer.json, or a directory that holds one. ENOTFOUND; EIO; EFORMAT for a damaged file, EUNSUPPORTED
- * for one that asks for another algorithm, with the reason and the place. Close with ek_tokenizer_close (NULL is fine).
- */
-ek_err ek_tokenizer_open(ek_tokenizer **out, const char *path);
-/* The same from the file's text, for tests and the fuzzer. Keeps nothing of json. */
+/* Parses the text of a tokenizer.json, n bytes; keeps nothing of it. EFORMAT for a damaged file, EUNSUPPORTED for one
+ * that asks for another algorithm; both say what is wrong. Close with ek_tokenizer_close (NULL is fine). The
+ * tokenizer of a model: chat/prompt.h. */
 ek_err ek_tokenizer_parse(ek_tokenizer **out, const char *json, size_t n);
 void ek_tokenizer_close(ek_tokenizer *t);
 
