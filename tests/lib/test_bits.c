@@ -1,4 +1,4 @@
-/* Products, compared bit for bit: what must not matter does not. */
+/* Products, bit for bit: threads, views, packing and other rows change nothing. */
 #include <math.h>
 #include <stdio.h>
 
