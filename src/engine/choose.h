@@ -19,7 +19,7 @@ typedef struct ek_choose {
     const float *z;     /* borrowed from start until the next one */
     int n_heap, n_returned, n_again;
     float bound;       /* values below it are not in the heap yet */
-    int hint;          /* estimate of the number of values that the caller takes */
+    int hint;          /* about how many values reach bound */
     bool started, all; /* all: none are left below */
 } ek_choose;
 

@@ -1,4 +1,4 @@
-/* Products, bit for bit: threads, views, packing and other rows change nothing. */
+/* Products, bit for bit: other rows, views, broadcasting and the like change nothing. */
 #include <math.h>
 #include <stdio.h>
 
