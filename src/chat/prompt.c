@@ -1,11 +1,26 @@
 #include "chat/prompt.h"
 
 #include "chat/template.h"
+#include "model/source.h"
+
+ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path)
+{
+    ek_source *source;
+    ek_source_tokenizer t;
+    EK_TRY(ek_source_open(&source, path));
+    ek_err err = ek_source_tokenizer_of(source, &t);
+    if (!err) {
+        err = ek_tokenizer_parse(out, t.json, t.n);
+        if (err) ek_fail_in(err, "%s", t.name);
+    }
+    ek_source_close(source);
+    return err;
+}
 
 ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
 {
     *m = (ek_chat_model){0};
-    EK_TRY(ek_tokenizer_open(&m->tokenizer, dir));
+    EK_TRY(ek_chat_tokenizer_open(&m->tokenizer, dir));
     ek_marks_find(&m->marks, m->tokenizer);
     return ek_chat_variant_of(&m->variant, dir);
 }

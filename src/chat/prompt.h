@@ -12,6 +12,10 @@ typedef struct ek_chat_model {
     ek_chat_variant variant;
 } ek_chat_model;
 
+/* The tokenizer of the model at path, whatever container it lies in (model/source.h). The caller closes it.
+ * ENOTFOUND, EIO, EFORMAT name the file. */
+ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path);
+
 /* dir: a model's folder. ENOTFOUND, EIO, EFORMAT. ek_chat_model_close also after a failure, and for a
  * zeroed one. */
 ek_err ek_chat_model_open(ek_chat_model *m, const char *dir);

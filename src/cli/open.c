@@ -8,7 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
-#include "model/source.h"
+#include "chat/prompt.h"
 
 /* dir/tail, if it is a folder. */
 static bool found(char *out, size_t room, const char *dir, const char *tail)
@@ -51,17 +51,8 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
 ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out)
 {
     const char *path;
-    ek_source *source;
-    ek_source_tokenizer t;
     EK_TRY(ek_cli_model_dir(cli, &path));
-    EK_TRY(ek_source_open(&source, path));
-    ek_err err = ek_source_tokenizer_of(source, &t);
-    if (!err) {
-        err = ek_tokenizer_parse(out, t.json, t.n);
-        if (err) ek_fail_in(err, "%s", t.name);
-    }
-    ek_source_close(source);
-    return err;
+    return ek_chat_tokenizer_open(out, path);
 }
 
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)

@@ -24,10 +24,8 @@ typedef struct ek_ids {
 void ek_ids_add(ek_ids *ids, int32_t id);
 void ek_ids_fini(ek_ids *ids);
 
-/* path: a tokenizer.json, or a directory that holds one. ENOTFOUND, EIO, EFORMAT (with what
- * is wrong, its place and both numbers). Close with ek_tokenizer_close (NULL is fine). */
-ek_err ek_tokenizer_open(ek_tokenizer **out, const char *path);
-/* The same from the file's text, for tests and the fuzzer. Keeps nothing of json. */
+/* From the text of a tokenizer.json; keeps nothing of it. EFORMAT with what is wrong, its place and both
+ * numbers. Close with ek_tokenizer_close (NULL is fine). The tokenizer of a model: chat/prompt.h. */
 ek_err ek_tokenizer_parse(ek_tokenizer **out, const char *json, size_t n);
 void ek_tokenizer_close(ek_tokenizer *t);
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "text/json.h"
 
 enum { MAX_FILE = 1 << 30 };
@@ -128,23 +127,6 @@ ek_err ek_tokenizer_parse(ek_tokenizer **out, const char *json, size_t n)
         ek_tokenizer_close(t);
         e = ek_fail_in(e == EK_EUNSUPPORTED ? e : EK_EFORMAT, "tokenizer");
     }
-    return e;
-}
-
-ek_err ek_tokenizer_open(ek_tokenizer **out, const char *path)
-{
-    *out = NULL;
-    ek_buf name = {0};
-    ek_buf_str(&name, path);
-    if (ek_is_dir(path)) ek_buf_str(&name, "/tokenizer.json");
-    ek_map m = {0};
-    ek_err e = ek_map_open(&m, ek_buf_text(&name));
-    if (e == EK_OK) {
-        e = ek_tokenizer_parse(out, m.data ? (const char *)m.data : "", m.size);
-        if (e != EK_OK) e = ek_fail_in(e, "%s", ek_buf_text(&name));
-        ek_map_close(&m);
-    }
-    ek_buf_fini(&name);
     return e;
 }
 

@@ -39,7 +39,7 @@ static int start(void **state)
     ek_tokenizer *t;
     (void)state;
     ek_log_set(EK_LOG_ERROR);
-    assert_int_equal(ek_tokenizer_open(&t, "models/pocket"), EK_OK);
+    assert_int_equal(ek_chat_tokenizer_open(&t, "models/pocket"), EK_OK);
     poison = ek_tokenizer_id(t, "~");
     assert_true(poison > 0);
     ek_tokenizer_close(t);
