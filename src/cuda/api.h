@@ -1,5 +1,5 @@
-/* The part of the CUDA driver's interface that is used, declared here because nothing of a toolkit may be
- * needed to build the C program. Names and layouts are those of the driver's ABI since 12.0; constants carry
+/* The part of the CUDA driver's interface that is used. It is declared here, so that the C program builds
+ * without a CUDA toolkit. Names and layouts are those of the driver's ABI since 12.0; constants carry
  * their CUDA name in the comment. */
 #ifndef EK_CUDA_API_H
 #define EK_CUDA_API_H

@@ -1,7 +1,7 @@
-/* What kernels take: plain structures that C and CUDA lay out alike. Pointers are device addresses.
+/* The arguments of kernels: plain structures with the same layout in C and CUDA. Pointers are device addresses.
  *
  * A kernel takes one structure by value and nothing else, so that a launch is (kernel, grid, &args).
- * What each computes is the contract of the operator that it is named after, to the bit; docs/CUDA.md. */
+ * Each kernel computes, to the bit, what the contract of its operator says (named at each section; docs/CUDA.md). */
 #ifndef EK_CUDA_ARGS_H
 #define EK_CUDA_ARGS_H
 
@@ -56,7 +56,7 @@ typedef struct ek_cuda_acts {
     int32_t k, a_group;
 } ek_cuda_acts;
 
-/* grid (ceil(groups / 8), rows), 256 threads: a warp a group. */
+/* grid (ceil(groups / 8), rows), 256 threads: a warp per group. */
 typedef struct ek_cuda_quantize_args {
     ek_cuda_acts to;
     ek_cuda_ptr x; /* f32 */
@@ -65,9 +65,9 @@ typedef struct ek_cuda_quantize_args {
 
 typedef struct ek_cuda_linear_args {
     ek_cuda_acts x;            /* Form Q */
-    ek_cuda_ptr f;             /* Form F: f32, ldf elements a row */
+    ek_cuda_ptr f;             /* Form F: f32, ldf elements per row */
     ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
-    ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB a block and level */
+    ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB per block and level */
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift; /* log2 of the weights that share a scale */
@@ -96,7 +96,7 @@ typedef struct ek_cuda_place { /* where a row's token stands */
 typedef struct ek_cuda_store_args {
     ek_cuda_kv kv;
     ek_cuda_ptr place; /* ek_cuda_place per row */
-    ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim a row */
+    ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
     int64_t ldk, ldv;
 } ek_cuda_store_args;
 
@@ -127,7 +127,7 @@ typedef struct ek_cuda_attn_args {
     ek_cuda_ptr rows;  /* ek_cuda_attn_row */
     ek_cuda_ptr tiles; /* ek_cuda_attn_tile */
     ek_cuda_ptr items; /* ek_cuda_attn_item, one per block of attn_leaf */
-    ek_cuda_ptr q, o;  /* n_heads x head_dim a row */
+    ek_cuda_ptr q, o;  /* n_heads x head_dim per row */
     int64_t ldq, ldo;
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
      * block of threads, o [block][level][64][head_dim], l and m unused */

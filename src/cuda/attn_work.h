@@ -1,5 +1,5 @@
-/* What a call of attention is cut into on the device: tiles of queries, and one work item per tile and
- * segment. Speed alone decides the cut; no bit depends on it (ops/attn.h). Nothing is allocated. */
+/* The work list of a call of attention on the device: tiles of queries, and one work item per tile and
+ * segment. Only speed decides the cut; no bit depends on it (ops/attn.h). Nothing is allocated. */
 #ifndef EK_CUDA_ATTN_WORK_H
 #define EK_CUDA_ATTN_WORK_H
 
@@ -18,8 +18,8 @@ typedef struct ek_cuda_attn_work {
 int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile);
 
 /* Cuts rows (adjacent rows of one view that begin in one segment make a run) into tiles of up to `tile`
- * queries per KV head. With items, tiles come in order of rows, else those of late rows first, for in a
- * prompt they see the most. ETOOLARGE if the room does not suffice. */
+ * queries per KV head. With items, tiles come in order of rows, else tiles of late rows first, because in
+ * a prompt they have the most visible keys. ETOOLARGE if the room does not suffice. */
 ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
                         int tile);
 

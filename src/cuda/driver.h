@@ -1,6 +1,6 @@
 /* A CUDA device: the driver found at run time, the kernels built into this program, memory, launches, and
- * every failure as one sentence. Nothing of CUDA is linked: without a driver ek_cuda_load fails in words and
- * the program goes on without.
+ * every failure as one sentence. Nothing of CUDA is linked: without a driver ek_cuda_load fails with a sentence and
+ * the program continues without a device.
  *
  * One thread uses a device at a time, and it is the one that opened it. Work is put into one stream and runs
  * in order. Errors of the driver after which it refuses all further work (an illegal address, a hardware
@@ -31,7 +31,7 @@ typedef struct ek_cuda ek_cuda;
 
 /* Opens device number `ordinal`. Needs a driver at least as new as the toolkit that built the kernels and
  * compute capability 9.0, and loads all modules. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
- * which of it failed. api is copied. */
+ * which requirement failed. api is copied. */
 ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */
 
@@ -73,7 +73,7 @@ typedef struct ek_cuda_grid {
     unsigned x, y, z; /* blocks; 0 counts as 1 */
     unsigned threads;
     size_t shared; /* dynamic */
-    bool overlap;  /* may start before the one in front has ended: the kernel waits where it must */
+    bool overlap;  /* may start before the kernel queued before it has ended; it waits where it needs its results */
 } ek_cuda_grid;
 
 /* Queues the kernel with its one argument, a structure of cuda/args.h, which is copied. */

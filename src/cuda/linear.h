@@ -1,4 +1,4 @@
-/* Products on the device: how weights lie there, how rows of activations lie there, and which kernel computes
+/* Products on the device: the layout of weights, the layout of rows of activations, and which kernel computes
  * a call. Made once per matrix from the CPU's packed panels (ops/linear_layout.h); formula: ops/linear.h.
  *
  * Form F: the CPU's panels as they are. Form Q: two arrays,
@@ -7,7 +7,7 @@
  *           m16n8k32: word i of step j of lane l holds output g + 8 (i & 1) and inputs
  *           k + 4 (i >> 1) + {0, 1, 2, 3}, where g = l / 4, t = l % 4 and k = 16 t + 8 j with activations in
  *           groups of 64, 32 j + 8 t in groups of 32. Q8: c in a byte, the first steps of all lanes, then the
- *           second. Q4: c in two's complement, 4 words a lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
+ *           second. Q4: c in two's complement, 4 words per lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
  *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
  *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16 or
  *           f32 as packed, without b where there are no biases. */

@@ -1,4 +1,4 @@
-/* How much memory for keys and values, and how it is split between the two pools. */
+/* The memory for keys and values: how much, and how it is split between the pools of full and sliding pages. */
 #ifndef EK_ENGINE_BUDGET_H
 #define EK_ENGINE_BUDGET_H
 

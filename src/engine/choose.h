@@ -1,6 +1,6 @@
-/* The largest values of a row in order (value descending, index ascending), as many as are
- * asked for, without sorting the rest: a bound from block maxima leaves few values, a heap
- * gives them one by one, and only a caller that wants more pays for more. */
+/* The largest values of a row in order (value descending, index ascending), as many as the caller
+ * takes, without sorting the rest: a bound from block maxima leaves few values, a heap
+ * returns them one by one; work grows with the number of values taken. */
 #ifndef EK_ENGINE_CHOOSE_H
 #define EK_ENGINE_CHOOSE_H
 
@@ -18,8 +18,8 @@ typedef struct ek_choose {
     float *block;       /* block maxima, and a copy for selection */
     const float *z;     /* borrowed from start until the next one */
     int n_heap, n_returned, n_again;
-    float bound;       /* values below it were not read yet */
-    int hint;          /* about how many were */
+    float bound;       /* values below it are not in the heap yet */
+    int hint;          /* about how many values reach bound */
     bool started, all; /* all: none are left below */
 } ek_choose;
 

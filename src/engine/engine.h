@@ -83,7 +83,7 @@ typedef struct ek_request_opts {
     ek_sink_fn *sink;
     void *arg, *user; /* user comes back in events */
     /* Called for every prompt position from prompt_logits_from on (n_tokens: none), in order,
-     * with its logits: for `logits`, tests and prompt logprobs. May be NULL. */
+     * with its logits: for the command `logits`, tests and prompt logprobs. May be NULL. */
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
@@ -108,8 +108,8 @@ int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.
- * EINVAL also when the positions of a span see each other and are more than a step's chunk: open the
- * engine with a chunk of the largest possible image. */
+ * EINVAL also for a mutual span longer than a step's chunk: open the engine with a chunk of the
+ * largest possible image. */
 ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
 /* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
  * last event with EK_FINISH_CANCELLED unless the request had already finished. */

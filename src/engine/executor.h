@@ -1,6 +1,6 @@
-/* What the engine runs on: the memory of the pages, the forward pass, and sampling, which happens where
- * the logits are. The CPU is one executor; a GPU, or several ranks behind one, stand beside it. Tests
- * bring their own or wrap one.
+/* An executor computes the engine's steps: it has the memory of the pages, the forward pass, and sampling,
+ * which happens where the logits are. The CPU is the only one so far; the interface also fits a GPU, or
+ * several ranks behind one executor. Tests bring their own or wrap one.
  *
  * The engine decides which requests share a step (plan), hands out page numbers (cache) and delivers the
  * results. An executor owns all memory that a step touches: pages, logits, scratch; open gives it every size

@@ -1,5 +1,5 @@
-/* Who shares the next step. Nothing decided here reaches the arithmetic of a row: a row is a
- * token at an absolute position with its own pages, whoever stands beside it. */
+/* Which requests share the next step. Nothing decided here reaches the arithmetic of a row: a row is a
+ * token at an absolute position with its own pages, whatever other rows the step has. */
 #include "engine/plan.h"
 
 #include "engine/queue.h"

@@ -38,7 +38,7 @@ typedef struct ek_request {
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;
 
-/* The limits and defaults of an engine that a request is checked against and made with. */
+/* The limits and defaults of an engine: a request is checked against them and made with them. */
 typedef struct ek_request_rules {
     int vocab_size, hidden_size, ctx;
     int chunk;             /* prompt rows of a step */

@@ -10,7 +10,7 @@
 /* Temperatures below this are greedy: the division would leave the range of float32. */
 #define EK_MIN_TEMPERATURE 1e-5f
 
-/* Noise drawn for one purpose never serves another. */
+/* The purpose is part of the key of the noise: two purposes never share noise. */
 enum { EK_NOISE_SAMPLE = 0 };
 
 /* Working memory of one sampling thread; a draw allocates nothing. */

@@ -1,5 +1,5 @@
-/* The inside of the engine, shared by the files of src/engine. Engine thread only, except
- * what stands under the lock. */
+/* The state of the engine, shared by the files of src/engine. Engine thread only, except
+ * the members under the lock. */
 #ifndef EK_ENGINE_STATE_H
 #define EK_ENGINE_STATE_H
 

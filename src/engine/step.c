@@ -1,4 +1,4 @@
-/* A step: who shares it (plan), the forward pass and sampling (executor), and what each request gets of it. */
+/* A step: which requests share it (plan), the forward pass and sampling (executor), and delivery of the results. */
 #include <stdio.h>
 
 #include "engine/plan.h"

@@ -1,5 +1,5 @@
 /* Traces: requests run through an engine together, and for each its tokens and a hash of every row of
- * logits that it received. Two traces of the same request are equal, or the promise is broken. For
+ * logits that it received. If two traces of the same request differ, the promise is broken. For
  * `selftest` and tests/same. */
 #ifndef EK_ENGINE_TRACE_H
 #define EK_ENGINE_TRACE_H

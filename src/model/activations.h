@@ -12,7 +12,7 @@ typedef enum ek_activations {
 } ek_activations;
 
 const char *ek_activations_name(ek_activations a); /* "auto", "8", "16" */
-/* EINVAL names what there is. */
+/* EINVAL lists the accepted names. */
 ek_err ek_activations_parse(const char *text, ek_activations *out);
 
 #endif

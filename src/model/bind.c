@@ -1,4 +1,4 @@
-/* Which weights a Gemma 4 text model has, what each is for, its shape and its place. Names:
+/* Which weights a Gemma 4 text model has, its role, its shape and its place in ek_weights. Names:
  * transformers, modeling_gemma4.py. */
 #include <stdio.h>
 #include <stdlib.h>

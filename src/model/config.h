@@ -43,8 +43,8 @@ typedef struct ek_config {
  * checked against what the engine can hold; errors name file, key and value. */
 ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json);
 
-/* Derives owns_kv and donor from kinds and first_shared, and checks what concerns several
- * fields. For makers of configurations; parse has done it. */
+/* Derives owns_kv and donor from kinds and first_shared, and checks the rules between
+ * fields. For code that fills a configuration itself; ek_config_parse has called it. */
 ek_err ek_config_finish(ek_config *c);
 
 /* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0.
@@ -53,7 +53,7 @@ ek_err ek_config_finish(ek_config *c);
  * ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
 
-/* Small configurations for tests: "T1" to "T7" reach every branch of the decoder between them
+/* Small configurations for tests: "T1" to "T7" together reach every branch of the decoder
  * (per-layer inputs, shared keys and values, experts, K = V, odd sizes, windows that wrap);
  * "Q1" to "Q3" do the same with sizes that quantised weights can have. */
 ek_err ek_config_tiny(ek_config *c, const char *name);

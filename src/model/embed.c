@@ -1,4 +1,4 @@
-/* Per-layer inputs: what each layer wants of a row's token; E2B and E4B have them. */
+/* Per-layer inputs: the vector that each layer reads of a row's token; E2B and E4B have them. */
 #include <math.h>
 #include <string.h>
 

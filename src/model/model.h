@@ -19,7 +19,7 @@ typedef struct ek_model ek_model;
 typedef struct ek_model_opts {
     ek_kv_format k_format, v_format;
     bool exact;                 /* quantised weights are widened to f32: activations are never quantised */
-    ek_activations activations; /* limbs of quantised products; nothing to an exact model */
+    ek_activations activations; /* limbs of quantised products; ignored by an exact model */
     unsigned cpu;               /* EK_CPU_* */
     ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */
     double memory_limit;        /* bytes the weights may take; 0: what the system has available */
@@ -59,7 +59,7 @@ double ek_model_bytes_per_token(const ek_model *m);
  * and the head; attention's keys not counted. */
 double ek_model_macs_prompt_row(const ek_model *m);
 double ek_model_macs_logit_row(const ek_model *m);
-/* Names what the bits depend on besides the tokens: formats, exactness, arithmetic version. */
+/* Names everything that the bits depend on besides the tokens: formats, exactness, arithmetic version. */
 const char *ek_model_numerics_id(const ek_model *m);
 
 /* Positions [lo, end). */
@@ -68,7 +68,7 @@ typedef struct ek_range {
 } ek_range;
 
 typedef struct ek_row {
-    int32_t token; /* an id of the vocabulary; beside an embedding it says nothing */
+    int32_t token; /* an id of the vocabulary; ignored where embedding is set */
     int32_t pos;
     int32_t seq; /* index into seqs */
     bool wants_logits;

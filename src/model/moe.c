@@ -1,6 +1,6 @@
-/* Mixture of experts: every row asks its own few. Rows are grouped by expert so that an expert's
- * weights are read once; a row's outputs are then added in ascending expert id, so its company
- * in a group cannot be seen. A pair is one (row, chosen expert). */
+/* Mixture of experts: every row has experts of its own. Rows are grouped by expert so that an expert's
+ * weights are read once; a row's outputs are then added in ascending expert id, so the other rows
+ * of a group cannot change it. A pair is one (row, chosen expert). */
 #include <math.h>
 
 #include "model/moe.h"

@@ -73,10 +73,10 @@ typedef struct ek_pass {
     int layer;
 } ek_pass;
 
-/* Rows from which the work of a stage outweighs a round of the pool (some microseconds). */
+/* Minimum number of rows for which a stage is spread over the pool: waking it costs some microseconds. */
 enum { EK_ROWS_WORTH_WAKING = 6 };
 
-/* fn for every row, spread over the pool when there are enough. */
+/* Calls fn for every row; spreads the rows over the pool if there are enough. */
 typedef void ek_row_fn(const ek_pass *p, int row, int worker);
 void ek_each_row(const ek_pass *p, ek_row_fn *fn);
 

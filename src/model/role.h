@@ -1,4 +1,4 @@
-/* What a matrix is for, and what follows from it: the activations that it is multiplied with.
+/* The role of a matrix decides the activations that it is multiplied with: limbs and group.
  *
  * The one place where limbs and activation groups are chosen; they are part of the numerics, as
  * are the blocks of ops/linear.h, which hold for all matrices, and the tree over them. */
@@ -28,9 +28,9 @@ typedef enum ek_matrix_role {
 } ek_matrix_role;
 
 /* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
- * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for what
- * it spares: docs/NUMERICS.md 10. Groups of 32 for weights in groups of 32, else 64. The type must be a quantised
- * one. */
+ * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for the
+ * error that it removes: docs/NUMERICS.md 10. Groups of 32 for weights in groups of 32, else 64. The type must be a
+ * quantised one. */
 ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations);
 
 #endif

@@ -1,4 +1,4 @@
-/* The memory of a step, taken once. */
+/* The memory of a step, allocated once. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

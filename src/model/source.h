@@ -1,5 +1,5 @@
 /* A source reads a model from its container: configuration, weights under the model's own names, and
- * tokenizer. Opening a model reads nothing else.
+ * tokenizer. Opening a model reads only this.
  *
  * Names are those of transformers' modeling_gemma4.py without the model's prefix: a vector with its
  * whole name ("layers.3.input_layernorm.weight", "layers.3.layer_scalar"), a matrix with its
@@ -54,7 +54,7 @@ struct ek_source {
 
 /* Recognises what lies at path; reads and maps nothing yet. Today a folder of safetensors in the
  * layout of Hugging Face or of mlx-lm. ENOTFOUND if there is nothing, EUNSUPPORTED by name for
- * what is no model. */
+ * a path that is no model. */
 ek_err ek_source_open(ek_source **out, const char *path);
 void ek_source_close(ek_source *s); /* NULL is fine */
 

@@ -1,4 +1,4 @@
-/* Rows of an embedding table, decoded where they lie. */
+/* Rows of an embedding table, decoded from the file's bytes. */
 #include "base/rng.h"
 #include "model/weights.h"
 

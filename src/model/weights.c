@@ -1,4 +1,4 @@
-/* Weights into memory: laid out in one block, packed by all threads. */
+/* Loading weights: items are laid out in one block of memory and packed by all threads. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

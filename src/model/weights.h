@@ -1,5 +1,5 @@
-/* The weights of a model as the forward pass reads them, and how they get there:
- * rules name every weight, what it is for, its shape and its place; a rule and a source give an
+/* The weights of a model as the forward pass reads them, and how they are loaded:
+ * a rule (bind.c) gives a weight's name, role, shape and place in ek_weights; a rule and a source give an
  * item; items are laid out in one block of memory and packed into it. */
 #ifndef EK_MODEL_WEIGHTS_H
 #define EK_MODEL_WEIGHTS_H
@@ -57,7 +57,7 @@ typedef struct ek_item {
     ek_matrix_role role;       /* of a matrix */
     ek_linear *matrix;         /* either a matrix */
     float **vector;            /* or a vector: data.n is 1 */
-    ek_embedding_table *table; /* or a table that stays */
+    ek_embedding_table *table; /* or a table that stays in the file */
     ek_weight_data data;       /* without planes: synthetic */
 } ek_item;
 

@@ -1,4 +1,4 @@
-/* A request put to the engine over the fake model, with the reply it must get and what came. */
+/* A request to an engine over the fake model, with the expected reply and the received one. */
 #ifndef TESTS_ENGINE_ASKS_H
 #define TESTS_ENGINE_ASKS_H
 
@@ -18,7 +18,7 @@ typedef struct ask {
     bool ignore_eos, broken; /* broken: its rows fail */
     int32_t want[MAX_REPLY];
     int n_want;
-    /* what came */
+    /* received */
     ek_request_id id;
     int32_t got[MAX_REPLY];
     int n_got, n_prompt_logits;
@@ -34,11 +34,11 @@ extern ask asks[MAX_REQUESTS];
 void grow(ask *a, const fake *f, uint64_t seed, int max_prompt);
 /* Cuts random spans out of the prompt, some with embeddings, some that may not be cut (longest: rows of these). */
 void grow_spans(ask *a, uint64_t seed, int longest);
-/* What has to come, after the prompt or the options were changed. */
+/* Computes the expected reply again, after the prompt or the options were changed. */
 void set_want(ask *a, int ctx);
 /* Events and prompt logits go to a, which checks each of them at once. */
 ek_request_opts opts_of(ask *a);
-/* After the last event: what came is what had to come. */
+/* After the last event: the received reply is the expected one. */
 void check(const ask *a);
 
 ek_engine *open_engine(fake *f, int full_pages, int sliding_pages, int requests, int chunk);

@@ -1,4 +1,4 @@
-/* A model without floats: what a row "knows" is a hash of exactly the tokens it can read in
+/* A model without floats: the state of a row is a hash of exactly the tokens it can read in
  * its pages, and its logits are a function of that hash. A lost, stale, foreign or misplaced
  * key gives other logits, so every mistake of bookkeeping shows; and the right answer can be
  * computed without engine, pages or steps. */
@@ -13,8 +13,8 @@ enum { FAKE_VOCAB = 97, FAKE_STOP = 5, FAKE_FAILS = 96, FAKE_NAN = 95, FAKE_HIDD
 typedef struct fake {
     ek_config config;
     ek_kv_layout layout;
-    int steps, max_rows, max_logits; /* seen */
-    ek_executor_sizes sizes;         /* told by open */
+    int steps, max_rows, max_logits; /* observed */
+    ek_executor_sizes sizes;         /* given to open */
     int opened, closed;              /* times */
     uint64_t *page[EK_KIND_COUNT];   /* [n_pages][64] */
     float *logits;                   /* [max_logits][FAKE_VOCAB] */

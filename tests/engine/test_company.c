@@ -1,4 +1,4 @@
-/* engine: whoever shares a step, a request gets the reply that its tokens alone decide. */
+/* engine: whatever requests share a step, each gets the reply that its own tokens decide. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

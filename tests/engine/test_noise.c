@@ -1,5 +1,5 @@
-/* The sampler's noise (docs/NUMERICS.md 7.5): its key, its largest value, what has no chance to be
- * drawn and what has, ties. The functions of 32 bits by themselves: tests/ops/test_math.c. */
+/* The sampler's noise (docs/NUMERICS.md 7.5): its key, its largest value, which tokens can be
+ * drawn and which cannot, ties. The functions of 32 bits by themselves: tests/ops/test_math.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* sampler: the definition of docs/NUMERICS.md 7, and float64 where it is about probability. */
+/* sampler: the definition of docs/NUMERICS.md 7, and float64 for probabilities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Products, compared bit for bit: what must not matter does not. */
+/* Products, bit for bit: other rows, views, broadcasting and the like change nothing. */
 #include <math.h>
 #include <stdio.h>
 

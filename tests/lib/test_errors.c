@@ -1,5 +1,5 @@
-/* What does not fit is refused with both shapes in the sentence, outputs are left alone, and
- * nothing aborts, whatever a view says. */
+/* Shapes that do not fit are refused with both shapes in the sentence, outputs stay unchanged, and
+ * nothing aborts, whatever a view holds. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Masks, causal, windows, padding and first positions say the same in several ways, and give the same bits. What is
- * hidden may hold anything. */
+/* Masks, causal, windows, padding and first positions express the same visibility in several ways, and give the same
+ * bits. Hidden keys may hold anything. */
 #include <math.h>
 
 #include "attend.h"

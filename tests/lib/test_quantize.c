@@ -1,4 +1,4 @@
-/* Quantising, its inverse, and the edges of the rule. */
+/* Quantising, its inverse, and the limits of the rule. */
 #include <math.h>
 
 #include "ref.h"

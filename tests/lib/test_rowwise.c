@@ -1,4 +1,4 @@
-/* RMS norm and rotation against float64, and that views, company and place change no bit. */
+/* RMS norm and rotation against float64, and that views, other rows and addresses change no bit. */
 #include <math.h>
 
 #include "ref.h"

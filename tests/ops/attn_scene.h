@@ -7,7 +7,7 @@
 #include "check.h"
 #include "ops/attn.h"
 
-/* A shape, and how far back its rows see in the tests that ask at a position. */
+/* A shape, and the window of its rows in tests that take the row at a position. */
 typedef struct attn_case {
     ek_attn_shape shape;
     int window; /* 0: to the beginning */
@@ -17,7 +17,7 @@ enum { N_CASES = 27 };
 extern const attn_case cases[N_CASES];
 const char *case_text(const attn_case *c);
 
-/* The row at pos that sees what is before it, within the window. */
+/* The row at pos: visible are pos and the positions before it, within the window. */
 ek_attn_row row_at(const attn_case *c, int view, int pos);
 
 /* One sequence with keys and values at [0, n_keys), its pages full of garbage elsewhere. */
@@ -36,7 +36,7 @@ typedef struct scene {
 void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, uint64_t seed);
 void scene_close(scene *s);
 
-/* Writes k and v (one token of all heads) at pos and keeps what the format makes of them. */
+/* Writes k and v (one token of all heads) at pos and keeps the values that the format stores. */
 void scene_store(scene *s, int pos, const float *k, const float *v);
 
 /* Scores of hundreds: most weights fall below 2^-125 of the largest, in a segment and between

@@ -1,5 +1,5 @@
-/* Attention over pages: an independent float64 softmax says whether it is right, memcmp says
- * whether instruction sets agree with the contract to the bit. */
+/* Attention over pages: an independent float64 softmax checks the values, memcmp checks
+ * that instruction sets equal the contract to the bit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

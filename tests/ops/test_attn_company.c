@@ -1,5 +1,5 @@
-/* Attention in company: neither the other rows of a run, nor the split of the work, nor what a row
- * does not see changes a bit. */
+/* Attention in company: neither the other rows of a run, nor the split of the work, nor keys that
+ * are not visible to a row change a bit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

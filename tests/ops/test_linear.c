@@ -1,5 +1,5 @@
 /* Linear layers: the scalar definition against float64, every ISA against the scalar
- * definition bit for bit, in every company of rows, panels and threads. */
+ * definition bit for bit, for every split into rows, panels and threads. */
 #include "check.h"
 
 #include <math.h>

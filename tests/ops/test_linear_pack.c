@@ -1,4 +1,4 @@
-/* What stands around the products: packing, one row back, quantised activations, refusals. */
+/* Everything around the products: packing, one row back, quantised activations, refusals. */
 #include "check.h"
 
 #include <math.h>

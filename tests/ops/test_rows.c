@@ -1,4 +1,4 @@
-/* Row operators: float64 says whether they are right, memcmp whether instruction sets agree, for
+/* Row operators: float64 checks the values, memcmp checks that instruction sets agree, for
  * every length around the vector and block sizes and for operands that are not aligned. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The ways in which a request can meet company: one row each. */
+/* The ways in which requests can share work: one row each. */
 #ifndef TESTS_SAME_CASES_H
 #define TESTS_SAME_CASES_H
 

@@ -1,5 +1,5 @@
-/* A scene: a tiny random model and the requests put to it, all grown from one seed, so that a
- * failure is replayed by its seed alone. */
+/* A scene: a tiny random model and requests to it, all generated from one seed, so that the seed
+ * alone repeats a failure. */
 #ifndef TESTS_SAME_SCENE_H
 #define TESTS_SAME_SCENE_H
 
@@ -10,7 +10,7 @@
 enum { MAX_ASKS = 64, LONGEST_PROMPT = 700, MAX_SPANS = 3, LONGEST_SPAN = 48 };
 
 /* A seed with this bit: the scene of the seed without it, but parts of its prompts are embeddings, and some of
- * their positions see each other, as those of an image. */
+ * these spans are mutual, as those of an image. */
 #define SCENE_SPANS ((uint64_t)1 << 40)
 
 typedef struct scene {
@@ -47,7 +47,7 @@ typedef struct company {
     const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                               /* of ask */
     int max_rows;                        /* leave out requests beyond this many rows together */
-    void (*before)(const ek_step *step); /* told of every step before it runs: tells a wrong kernel its company */
+    void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
     uint64_t preempted, steps;           /* out */
 } company;

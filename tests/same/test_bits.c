@@ -1,8 +1,8 @@
-/* The bits themselves: a hash of every logit and every reply of some scenes, stored. Compilers,
- * optimisation levels and machines must all arrive at them.
+/* Stored hashes of every logit and every reply of some scenes. All compilers, optimisation levels and
+ * machines must give them.
  *
- * Who changes the arithmetic on purpose raises EK_ARITHMETIC_VERSION, says so in docs/NUMERICS.md
- * and stores the new ones: `make bits` writes bits.def. */
+ * A deliberate change of the arithmetic raises EK_ARITHMETIC_VERSION, is described in docs/NUMERICS.md
+ * and stores new hashes: `make bits` writes bits.def. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 // Attention of few queries over paged keys and values (contract: ops/attn.h): ek_attn_leaf_N computes one
 // segment of 256 keys for a tile of N queries of one KV head, ek_attn_join adds the leaves of a query in T.
 //
-// A block of threads is one segment. First a warp takes a page of 64 keys (two a lane) and one chain of 256
-// dims: it reads 64 elements in a row a dim and feeds all queries from it. Then all threads turn scores
-// into weights, and a warp takes a slice of 64 dims of the values (two a lane) over the segment's keys. Every
+// A block of threads is one segment. First a warp takes a page of 64 keys (two per lane) and one chain of 256
+// dims: per dim it reads 64 adjacent elements and uses them for all queries. Then all threads turn scores
+// into weights, and a warp takes a slice of 64 dims of the values (two per lane) over the segment's keys. Every
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
-// Nobody talks to another block. Tiles, chunks and what is fetched ahead reach no bit.
+// Blocks do not communicate. Tiles, chunks and prefetching change no bit.
 #include "cuda/kernels/kv.cuh"
 
 using namespace ek;

@@ -1,5 +1,5 @@
 // Attention of prompts (contract: ops/attn.h): 64 queries of one KV head, row by row and head by head, go
-// through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys a thread, values
+// through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys per thread, values
 // 8 queries by 8 dims, fed from a stage of 32 rows of 256 floats that is decoded once for all queries. T is
 // kept as a stack of nodes in scratch memory, which a thread reads and writes only where it owns the element.
 #include "cuda/kernels/kv.cuh"

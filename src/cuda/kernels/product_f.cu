@@ -1,4 +1,4 @@
-// Products of Form F (contract: ops/linear.h): weights in the CPU's panels, a chain of 256 fma a leaf. A block
+// Products of Form F (contract: ops/linear.h): weights in the CPU's panels, a chain of 256 fma per leaf. A block
 // computes a panel of 16 outputs for one row or 8; half a warp is a leaf, a lane one output of it.
 #include <cuda_fp16.h>
 
