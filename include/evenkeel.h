@@ -3,10 +3,10 @@
  * instruction set never change a bit. This header: results, errors, threads. The operators:
  * evenkeel_ops.h. C99 and C++; link with `pkg-config --cflags --libs evenkeel`.
  *
- * Every function may be called from several threads at once. The only state behind them is the
- * pool of threads below (with its working memory) and, per thread, the sentence of the last
- * failure. Nothing aborts on bad input: a call that cannot be done returns a status, leaves its
- * outputs alone and puts a sentence with the numbers into ek_last_error(). */
+ * Threads: every function may be called from several threads at once. The library's only state is the
+ * thread pool below (with its working memory) and, per thread, the last error message.
+ * Errors: nothing aborts on bad input. A call that fails returns a status, leaves its outputs unchanged
+ * (except with EK_NO_MEMORY) and sets the message of ek_last_error(). */
 #ifndef EVENKEEL_H
 #define EVENKEEL_H
 
@@ -25,7 +25,7 @@ extern "C" {
 
 typedef enum ek_status {
     EK_DONE = 0,
-    EK_BAD_ARGUMENT,  /* shapes, types or options that do not fit; the sentence holds both shapes */
+    EK_BAD_ARGUMENT,  /* shapes, types or options do not fit; the message holds both shapes */
     EK_NOT_SUPPORTED, /* well-formed, but not offered */
     EK_NO_MEMORY,     /* outputs may be partly written */
     EK_BAD_MACHINE    /* this processor or this build does not compute in IEEE binary32 */
@@ -34,24 +34,26 @@ typedef enum ek_status {
 EK_API const char *ek_version(void);                 /* "0.1.0" */
 EK_API const char *ek_status_name(ek_status status); /* "bad argument"; never NULL */
 
-/* The sentence of this thread's last failure; "" before the first. Valid until the next one. */
+/* The error message of this thread's last failed call; "" before the first. The library owns the string; it is
+ * valid until this thread's next failure. */
 EK_API const char *ek_last_error(void);
 
-/* Instruction set in use: "scalar", "avx2" or "avx512". For logs; it changes no result. */
+/* Instruction set in use: "scalar", "avx2", "avx512" or "amx". For logs; it changes no result. */
 EK_API const char *ek_isa(void);
 
-/* How many threads a call may use, the caller's own included; at the start as many as there are
- * cores. 0 means that number again. Waits for a call in progress; the threads are started by the
- * next call that has work for them. Speed only, never a bit.
+/* Sets the number of threads per call, the caller's own included: 1 to 1024, or 0 for the number of cores (the
+ * default). EK_BAD_ARGUMENT outside that range. The function waits for a call in progress; the next call that has
+ * work for them starts the threads. The number changes speed, never a bit.
  *
- * One call at a time uses the pool; calls made at the same moment by other threads run alone on
- * their own thread. */
+ * One call at a time uses the pool; concurrent calls of other threads each run on their own thread alone.
+ * Do not call it from inside a task. */
 EK_API ek_status ek_set_threads(int n_threads);
 EK_API int ek_get_threads(void);
 
-/* A program's own pool instead of ours. run() must call task(arg, i) once for every i in
+/* Replaces the library's thread pool by the program's own. run() must call task(arg, i) once for every i in
  * [0, n_tasks), in any order, at most `threads` at the same time, and return when all are done;
- * tasks never block on each other. The struct is copied. NULL: our own pool again. */
+ * tasks never block on each other. The struct is copied; context must stay valid while the hook is set.
+ * NULL restores the library's pool. Do not call it from inside a task. */
 typedef void ek_pool_task(void *arg, int i);
 typedef struct ek_pool_hook {
     void *context;

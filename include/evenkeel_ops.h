@@ -1,19 +1,19 @@
-/* Operators on tensor views. Errors and threads: evenkeel.h. A page per operator: docs/OPS.md.
+/* Operators on tensor views. Errors and threads: evenkeel.h. Each operator has a page: docs/OPS.md.
  * The order of every addition: docs/NUMERICS.md.
  *
- * Guarantees; each is held by a test:
+ * Guarantees, each checked by a test:
  *   rows        An output row has the same bits for any number of rows in the call, any order of
  *               rows, any batch, broadcast and strides, packed or not, any number of threads and
  *               any instruction set.
  *   masks       Attention without a mask, with an all-true mask, with an additive mask of zeros and
  *               over a left-padded sequence under a boolean mask agrees bit for bit, whatever the
  *               padding holds (NaN and infinity included).
- *   empty rows  A query to which no key is visible gets zeros.
- *   excluded    Keys and values that a mask or a length excludes take part in no addition.
+ *   empty rows  The result of a query without a visible key is zeros.
+ *   excluded    Keys and values that a mask or a length excludes enter no addition.
  *   views       Strides may have any sign and may be zero. A view that a kernel cannot read in place
  *               is copied first. An output may share memory with an input.
  *
- * Not guaranteed: which of the NaNs a NaN is. */
+ * Not guaranteed: the payload and the sign of a NaN. */
 #ifndef EVENKEEL_OPS_H
 #define EVENKEEL_OPS_H
 
@@ -60,11 +60,11 @@ EK_API ek_view ek_view_4d(void *data, ek_type type, int64_t a, int64_t b, int64_
  * range does not exist, the result has n_dims = -1 and every operator refuses it. */
 EK_API ek_view ek_view_slice(ek_view v, int axis, int64_t from, int64_t to); /* indices [from, to) of an axis */
 EK_API ek_view ek_view_swap(ek_view v, int axis_a, int axis_b);              /* transposes two axes */
-EK_API ek_view ek_view_expand(ek_view v, int axis, int64_t n); /* an axis of length 1 gets length n, stride 0 */
-EK_API ek_view ek_view_insert(ek_view v, int axis);            /* a new axis of length 1 before axis; -1: at the end */
-EK_API ek_view ek_view_reverse(ek_view v, int axis);           /* the last index of an axis first */
+EK_API ek_view ek_view_expand(ek_view v, int axis, int64_t n); /* stretches an axis of length 1 to n, stride 0 */
+EK_API ek_view ek_view_insert(ek_view v, int axis);  /* adds an axis of length 1 before axis; -1: at the end */
+EK_API ek_view ek_view_reverse(ek_view v, int axis); /* reverses the order of an axis */
 
-/* Copies from to to, element by element; shapes must be equal. Converts between f32, f16 and bf16, rounding
+/* Copies `from` to `to`, element by element; shapes must be equal. Converts between f32, f16 and bf16, rounding
  * to nearest even; other types must be equal. */
 EK_API ek_status ek_copy(ek_view to, ek_view from);
 
@@ -83,12 +83,13 @@ typedef enum ek_quant_mode {
  *   scales  [..., R, C / group]: f32, f16 or bf16 (affine), u8 (fp modes)
  *   biases  like scales (affine); ignored otherwise
  * The value of an element, in f32: affine fma(scale, code, bias); fp modes (element * scale) * global,
- * where global is global_scale / 2688 if global_scale > 0 (NVFP4 only), else 1. */
+ * where global is global_scale / 2688, or 1 if global_scale is 0. A global_scale that is negative or not finite, or not
+ * 0 in another mode than EK_NVFP4, is EK_BAD_ARGUMENT. */
 typedef struct ek_qview {
     ek_quant_mode mode;
     int bits, group; /* 0: 4 bits and groups of 64 for EK_AFFINE, the mode's own for the others */
     ek_view codes, scales, biases;
-    float global_scale;
+    float global_scale; /* EK_NVFP4 only; 0: none */
 } ek_qview;
 
 /* Quantises x [..., R, C] into the views of q, which the caller lays out with the shapes above. C must be a
@@ -97,7 +98,7 @@ typedef struct ek_qview {
  * logarithm and round elements to nearest even. The rule in full: docs/ops/quantize.md. */
 EK_API ek_status ek_quantize(const ek_qview *q, ek_view x);
 
-/* Writes the values of q to y [..., R, C], rounded once to the type of y. */
+/* Writes the values of q to y [..., R, C], f32, f16 or bf16, each rounded once to that type. */
 EK_API ek_status ek_dequantize(ek_view y, const ek_qview *q);
 
 /* ------------------------------------------------------------------ products
@@ -113,14 +114,14 @@ EK_API ek_status ek_dequantize(ek_view y, const ek_qview *q);
 
 typedef enum ek_precision {
     EK_EXACT, /* the sum above */
-    /* The others are faster and give other bits, with the same guarantees; for affine, transposed weights only.
-     * Choose one for a program, not one per call. Their accuracy: docs/ops/quantized_matmul.md.
+    /* The other forms are faster and give other bits, with the same guarantees. They need affine, transposed
+     * weights. Choose one form per program, not per call. Accuracy: docs/ops/quantized_matmul.md.
      *
-     * The engine's forms: activations are rounded to integer multiples of the largest of their group divided by
-     * 32512 or 127. A group is 32 activations if the weights' groups are, else 64. */
+     * EK_INT16, EK_INT8 are the engine's forms: activations are rounded to integers, in units of their group's
+     * largest magnitude / 32512 or / 127. A group has 32 activations if the weights' groups have 32, else 64. */
     EK_INT16,
     EK_INT8,
-    /* Products of bf16 numbers with sums in f32 (Form B, docs/numerics/bf16.md); x is rounded to bf16. */
+    /* EK_BFLOAT16: products of bf16 numbers, sums in f32 (Form B, docs/numerics/bf16.md); x is rounded to bf16. */
     EK_BFLOAT16
 } ek_precision;
 
@@ -142,15 +143,15 @@ typedef struct ek_packed ek_packed;
 EK_API ek_status ek_pack(ek_packed **out, ek_view w, bool transpose);
 EK_API ek_status ek_pack_quantized(ek_packed **out, const ek_qview *w, bool transpose);
 EK_API void ek_packed_free(ek_packed *w);          /* NULL is allowed */
-EK_API size_t ek_packed_bytes(const ek_packed *w); /* memory of its weights */
+EK_API size_t ek_packed_bytes(const ek_packed *w); /* bytes of its weights */
 EK_API ek_status ek_packed_matmul(ek_view y, ek_view x, const ek_packed *w, ek_precision precision);
 
 /* ------------------------------------------------------------------ attention */
 
 typedef struct ek_sdpa_options {
     float scale;              /* of scores, multiplied into q in f32. 0: 1 / sqrt(D) */
-    bool causal;              /* keys j <= i + kL - qL are visible to query i */
-    int64_t window;           /* > 0: of these, keys j > i + kL - qL - window */
+    bool causal;              /* only keys j <= i + kL - qL are visible to query i */
+    int64_t window;           /* > 0: only keys j > i + kL - qL - window are visible; 0: no window */
     const ek_view *mask;      /* NULL, or broadcastable to [B, H, qL, kL]: u8 (0 hides), or f32, f16 or bf16,
                                  added to the score (<= -1e30 hides) */
     const int64_t *key_start; /* NULL, or B absolute positions of key 0; keys at negative positions are padding.
@@ -162,8 +163,8 @@ typedef struct ek_sdpa_options {
 } ek_sdpa_options;
 
 /* y [B, H, qL, D] = softmax(scale q k^T + mask) v, for q [B, H, qL, D] and k, v [B, Hkv, kL, D], where H is a
- * multiple of Hkv and D is 1 to 512; each tensor is f32, f16 or bf16. options NULL: all defaults. The keys that
- * causal, window, mask and padding all leave are visible. ek_sdpa_quantized takes k and v as quantised tensors
+ * multiple of Hkv and D is 1 to 512; each tensor is f32, f16 or bf16. options NULL: all defaults. A key is
+ * visible if causal, window, mask and padding all allow it. ek_sdpa_quantized takes k and v as quantised tensors
  * along D; its result equals ek_sdpa's over their f32 values.
  *
  * A query's result: segments of 256 keys by absolute position, in each exponentials relative to the segment's
@@ -181,13 +182,13 @@ EK_API ek_status ek_sdpa_quantized(ek_view y, ek_view q, const ek_qview *k, cons
 EK_API ek_status ek_rms_norm(ek_view y, ek_view x, const ek_view *w, float eps);
 
 typedef struct ek_rope_options {
-    int64_t dims;             /* elements of a row that are paired, from the first; even. 0: all */
-    int64_t pairs;            /* of the dims / 2 pairs, how many are rotated, from the first. 0: all */
+    int64_t dims;             /* the first `dims` elements of a row form pairs; even. 0: all */
+    int64_t pairs;            /* the first `pairs` of the dims / 2 pairs are rotated. 0: all */
     bool interleaved;         /* pairs are (2j, 2j + 1) instead of (j, j + dims / 2) */
     double theta;             /* the angle of pair j at position p is p * theta^(-2j / dims). 0: 10000 */
-    double factor;            /* angles are divided by it. 0: 1 */
+    double factor;            /* divides the angles. 0: 1 */
     int64_t position;         /* of row 0; 0 to 2^31 - 1 - L */
-    const int64_t *positions; /* NULL, or one per index of the first axis, instead of position */
+    const int64_t *positions; /* NULL, or one position per index of the first axis, used instead of `position` */
 } ek_rope_options;
 
 /* Rotary position embedding: y is x [..., L, D] with row l rotated to position + l. */

@@ -7,7 +7,7 @@
 enum { FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX };
 static lib_kernels table[FLAGS + 1];
 
-/* Only what this machine has: the functions that fill in kernels are compiled for their instruction set too. */
+/* Only flags that this machine has: the functions that fill in kernels are compiled for their instruction set too. */
 static void fill_table(void)
 {
     const unsigned here = ek_cpu_detect();

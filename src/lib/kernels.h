@@ -33,8 +33,8 @@ typedef struct lib_kernels {
     ek_attn_rows_ops attn;
 } lib_kernels;
 
-/* The tables for flags (EK_CPU_*) that this machine has, or some of them. They are filled once and never written
- * again, so that every core may keep a copy of them in its cache. */
+/* Returns the kernel tables for the CPU flags cpu (EK_CPU_*): those of this machine or a subset. The tables are
+ * filled once and never written again, so every core may keep a copy in its cache. The library owns them. */
 const lib_kernels *lib_kernels_of(unsigned cpu);
 
 #endif

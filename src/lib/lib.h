@@ -17,24 +17,26 @@ typedef struct lib_call {
     bool alone;             /* the pool is busy: everything runs on this thread */
 } lib_call;
 
-/* Takes the pool if it is free. EUNSUPPORTED where the machine is not IEEE. */
+/* Begins a call: takes the pool if it is free. EUNSUPPORTED if the machine does not compute in IEEE binary32. Every
+ * successful lib_enter needs a lib_leave. */
 ek_err lib_enter(lib_call *c);
 void lib_leave(lib_call *c);
 
-/* 64-byte aligned, not cleared; NULL with ek_fail when there is no memory. n = 0 is fine. */
+/* Returns n bytes of working memory, 64-byte aligned, not cleared, owned by the call; NULL (message set by ek_fail)
+ * without memory. n = 0 is allowed. */
 void *lib_take(lib_call *c, size_t n);
-/* The same for count * size, which may overflow. */
+/* The same for count * size bytes; an overflow of the product counts as no memory. */
 void *lib_take_array(lib_call *c, size_t count, size_t size);
 
-/* Calls fn(arg, task, worker) for every task in [0, n_tasks), worker in [0, c->n_workers): the
- * floating-point environment of each is the one the arithmetic needs. */
+/* Calls fn(arg, task, worker) for every task in [0, n_tasks), worker in [0, c->n_workers).
+ * Each task runs in the floating-point environment that the arithmetic needs. Returns when all are done. */
 typedef void lib_task(void *arg, int64_t task, int worker);
 void lib_run(lib_call *c, lib_task *fn, void *arg, int64_t n_tasks);
 
-/* For the public functions: maps a result. */
+/* Maps an internal result to the public status. */
 ek_status lib_status(ek_err e);
 
-/* For tests: the instruction sets the library may use from now on. */
+/* For tests: sets the instruction sets (EK_CPU_*) that the library may use from now on. */
 void lib_force_cpu(unsigned cpu);
 unsigned lib_cpu(void);
 

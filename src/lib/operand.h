@@ -1,4 +1,4 @@
-/* The right operand of a product, wherever its values come from, and its values as panels. */
+/* The right operand of a product (dense, quantised or packed) and its values as panels. */
 #ifndef EK_LIB_OPERAND_H
 #define EK_LIB_OPERAND_H
 
@@ -10,12 +10,12 @@ typedef struct lib_quant {
     int bits, group;
     int64_t rows, cols;             /* R, C */
     lib_view codes, scales, biases; /* biases.data NULL for fp modes */
-    float global;                   /* what values are multiplied by; 1 */
+    float global;                   /* factor of all values; 1 without a global scale */
 } lib_quant;
 
-/* Checks modes, types and shapes. what names the tensor: "w". */
+/* Checks v (mode, types, shapes) and writes it to q. EINVAL; `what` names the tensor in messages: "w". */
 ek_err lib_quant_check(lib_quant *q, const ek_qview *v, const char *what);
-/* Makes rows of codes contiguous where they are not. */
+/* Makes rows of codes contiguous by a copy in working memory, where they are not. ENOMEM. */
 ek_err lib_quant_settle(lib_call *c, lib_quant *q);
 
 /* One matrix: element (n, k) is output n, input k. */
@@ -37,13 +37,13 @@ typedef struct lib_matrix {
     const ek_linear *packed;
 } lib_matrix;
 
-/* The last two dims of q, first of its batch. */
+/* The first matrix of q's batch: its last two dims. */
 lib_matrix lib_matrix_of(const lib_quant *q, bool transposed);
-/* n values of a quantised row from column c, a multiple of 8. */
+/* Decodes n values of a quantised row from column c on, a multiple of 8, to f32. */
 void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t c, int64_t n, float *to);
 
-/* panel[k * EK_PRODUCT_COLS + n]: outputs [n0, n0 + EK_PRODUCT_COLS) (zeros past m->n) by inputs [k0, k0 + depth),
- * depth <= EK_PRODUCT_DEPTH. temp has EK_PANEL * EK_PRODUCT_DEPTH floats. */
+/* Fills panel[k * EK_PRODUCT_COLS + n]: outputs [n0, n0 + EK_PRODUCT_COLS) (zeros past m->n) by inputs [k0, k0 +
+ * depth), depth <= EK_PRODUCT_DEPTH. temp has EK_PANEL * EK_PRODUCT_DEPTH floats. */
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp);
 
 #endif

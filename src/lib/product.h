@@ -1,4 +1,4 @@
-/* Products of rows with matrices: which rows meet which matrix, and the tiles. */
+/* Products of rows with matrices: which rows are multiplied with which matrix, and the tiles. */
 #ifndef EK_LIB_PRODUCT_H
 #define EK_LIB_PRODUCT_H
 
@@ -7,17 +7,17 @@
 /* One output matrix [M, N]: where its operands start. */
 typedef struct lib_pair {
     int64_t x, y;                 /* byte offsets of row 0 */
-    int64_t w;                    /* number of the matrix; equal numbers are the same matrix */
+    int64_t w;                    /* index of the matrix; pairs with equal indices share it */
     int64_t data, scales, biases; /* byte offsets into w's arrays; data is also codes */
 } lib_pair;
 
 typedef struct lib_product {
     lib_view x; /* rows readable as f32 (lib_rows_readable) */
     lib_view y;
-    int64_t m, x_row, y_row, y_step; /* rows of a pair; byte strides */
+    int64_t m, x_row, y_row, y_step; /* rows per pair; byte strides */
     lib_matrix w;
     int64_t n_pairs;
-    lib_pair *pair; /* those of one matrix adjacent */
+    lib_pair *pair; /* [n_pairs]; pairs of one matrix are adjacent */
 } lib_product;
 
 /* y = x w^T in the exact form (evenkeel_ops.h). */
@@ -25,12 +25,12 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 /* The same with activations in integers or in bf16: w is affine, transposed and not packed. */
 ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
-/* Some of the pairs with w packed, by the engine's own kernels or those of ops/linear_b.h; precision
- * matters for Form Q only, and is not EK_EXACT there. */
+/* Computes pairs [first, first + n_pairs) with the packed w, by the engine's kernels or those of ops/linear_b.h.
+ * precision is read for Form Q only, where it is not EK_EXACT. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
                       int64_t n_pairs, ek_precision precision);
 
-/* Packs an affine, transposed matrix into w, planned for it. */
+/* Packs an affine, transposed matrix into w, which ek_linear_plan has laid out for it. */
 ek_err lib_pack_affine(lib_call *c, ek_linear *w, const lib_matrix *m);
 
 /* The right operand of a product with all its matrices: batch is its leading dims (of codes, for

@@ -1,5 +1,5 @@
-/* Attention over views: what a call is, and its source of work for the scheduler (ops/attn_sched.h). Internal to
- * src/lib. */
+/* Attention over views: the description of a call, and its source of work for the scheduler (ops/attn_sched.h).
+ * Internal to src/lib. */
 #ifndef EK_LIB_SDPA_H
 #define EK_LIB_SDPA_H
 
@@ -82,16 +82,16 @@ static inline lib_leaf_space lib_leaf_space_of(const lib_sdpa *s, const ek_attn_
     return own;
 }
 
-/* Everything behind the checks. */
+/* Computes s->y; the caller has checked everything. ENOMEM. */
 ek_err lib_attend(lib_call *c, const lib_sdpa *s);
 
-/* A segment (ek_attn_source.leaf). */
+/* Computes one segment (ek_attn_source.leaf, ops/attn_sched.h). */
 unsigned lib_leaf(const void *self, const ek_attn_tile *tile, int64_t seg, ek_attn_when when, ek_attn_space *space,
                   ek_attn_node *out);
 
-/* Whether the mask leaves key j visible in the row (b, head, row) of it; *add is what it adds to the score. */
+/* Whether key j is visible in a row (b, head, row) of the mask; *add receives the term it adds to the score. */
 bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add);
-/* The visible keys of the segment whose slot 0 is key `base`, which may be negative. */
+/* Writes the visible keys of a segment to v. Slot 0 of the segment is key `base`, which may be negative. */
 void lib_find_visible(const lib_sdpa *s, const lib_tile *t, int64_t base, ek_visible *v);
 /* Adds a mask of floats to the scores e of visible keys. */
 void lib_add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const ek_visible *v, float *e);

@@ -1,5 +1,4 @@
-/* What a tile sees of a segment: causal, window and padding (the tile's ranges) and the mask (evenkeel_ops.h) as bits.
- */
+/* The visible keys of a segment for a tile, as bits: causal, window and padding (the tile's ranges) and the mask. */
 #include <string.h>
 
 #include "lib/sdpa.h"

@@ -16,7 +16,8 @@ typedef struct lib_view {
 
 enum { LIB_SHAPE_TEXT = 192 };
 
-/* EINVAL names the view by what. Sizes are below 2^55 elements, so that no later sum overflows. */
+/* Checks v and writes it to out. EINVAL; `what` names the view in the message. A checked view is small enough that
+ * no later sum of sizes or offsets overflows. */
 ek_err lib_view_check(lib_view *out, const ek_view *v, const char *what);
 bool lib_is_float(ek_type t);
 size_t lib_type_size(ek_type t);
@@ -31,16 +32,16 @@ static inline int64_t lib_stride(const lib_view *v, int from_end)
     return v->stride[v->n_dims - from_end];
 }
 
-/* Byte offset of the i-th of the first n_dims dims' combinations, row-major. */
+/* Byte offset of index combination i (row-major) over the first n_dims dims. */
 int64_t lib_offset(const lib_view *v, int n_dims, int64_t i);
 
 /* Numpy's rule over the first n_dims dims: v gets the n_lead leading dims lead[]; missing dims
- * and dims of 1 become stride 0. false where they do not fit. The last n_tail dims stay as they are. */
+ * and dims of 1 become stride 0. Returns false if they do not fit. The last n_tail dims stay as they are. */
 bool lib_broadcast(lib_view *v, int n_lead, const int64_t *lead, int n_tail);
-/* lead becomes what both broadcast to; false where they do not fit. */
+/* lead becomes the shape that lead and v's leading dims broadcast to. Returns false if they do not fit. */
 bool lib_join(int *n_lead, int64_t *lead, const lib_view *v, int n_tail);
 
-/* A copy in working memory, dims of stride 0 kept at stride 0; as f32 or as it is. */
+/* Replace v by a dense copy in working memory, as f32 or in its own type; dims of stride 0 keep stride 0. ENOMEM. */
 ek_err lib_make_f32(lib_call *c, const lib_kernels *k, lib_view *v);
 ek_err lib_make_dense(lib_call *c, lib_view *v);
 /* Whether rows along the last dim can be read as float arrays. */
@@ -49,17 +50,17 @@ bool lib_rows_readable(const lib_view *v);
 void lib_load(const lib_kernels *k, float *to, const uint8_t *from, ek_type t, int64_t stride, int64_t n);
 void lib_store(const lib_kernels *k, uint8_t *to, ek_type t, int64_t stride, const float *from, int64_t n);
 
-/* An output. Elements that share memory are EINVAL. Where it may share memory with an input the
- * operator writes to working memory, which lib_out_end copies. */
+/* An output. EINVAL if its elements share memory. If it may share memory with an input, the operator
+ * writes to working memory and lib_out_end copies the result. */
 typedef struct lib_out {
-    lib_view view; /* to write */
+    lib_view view; /* where the operator writes */
     lib_view final;
     bool staged;
 } lib_out;
 ek_err lib_out_check(const lib_view *y, const char *what);
 ek_err lib_out_begin(lib_call *c, lib_out *o, const lib_view *y, int n_in, const lib_view *const *in);
 void lib_out_end(lib_call *c, lib_out *o);
-/* Any types of equal size, or floats. */
+/* Copies from to to: any types of equal size, or floats of any type. */
 void lib_copy(lib_call *c, const lib_kernels *k, const lib_view *to, const lib_view *from);
 
 #endif

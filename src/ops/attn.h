@@ -1,8 +1,8 @@
 /* Attention of a batch of rows over paged keys and values.
  *
- * Row r has n_heads queries of head_dim. Visible to it are the keys of its own view at absolute
- * positions [lo, end), lo < end: the caller decides (all before it, a window, a block whose rows are
- * visible to each other); the row's own position does not enter.
+ * Row r has n_heads queries of head_dim elements. The visible keys are those of the row's view at absolute
+ * positions [lo, end), lo < end. The caller chooses the range (all keys before the row, a window, a block whose
+ * rows are visible to each other); the row's own position does not matter.
  * Query head h reads KV head h / (n_heads / n_kv_heads). Scale 1.
  *
  * Contract (docs/NUMERICS.md 5): segments of 256 keys aligned to position 0; score by one fma
@@ -12,10 +12,9 @@
  * ascending j, lanes added 8, 4, 2, 1 apart; o[d] = fma(e_j, v_j[d], o[d]) over ascending j
  * from +0. Segments are leaves of T in ascending order, combined by the larger m with
  * power-of-two factors (0 below 2^-125). Result (o + 0) / l: the zero turns -0 into +0. Keys and values
- * are decoded element by element before the fma, but for 16-bit codes: chains run over the codes, the
+ * are decoded element by element before the fma, except 16-bit codes: chains run over the codes, the
  * sum of a score's chains is multiplied by the key's scale, and e_j by the value's (e_j s_j enters the
- * fma, e_j enters l). Keys outside [lo, end) contribute nothing: neither they nor unwritten slots
- * reach an addition.
+ * fma, e_j enters l). Keys outside [lo, end) and unwritten slots enter no addition.
  * Tiles over rows, heads and segments, threads and ISA never change a bit.
  * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */
 #ifndef EK_OPS_ATTN_H
@@ -32,16 +31,16 @@ typedef struct ek_attn_shape {
 
 typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load */
 
-/* EUNSUPPORTED names kind, format and head_dim when the table has no kernel: never a fallback. */
+/* Plans attention for shape; the caller frees *out. EINVAL if n_heads is not a multiple of n_kv_heads. EUNSUPPORTED
+ * names kind, format and head_dim if there is no kernel: there is no fallback. */
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
 void ek_attn_free(ek_attn *a);
 
-/* Bytes of scratch for at most max_rows rows, none of which has a visible key beyond position
- * max_keys - 1, on n_threads. */
+/* Bytes of scratch for at most max_rows rows on n_threads threads, with visible keys below position max_keys. */
 size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
 
 /* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
- * The page must be there. bf16: round to nearest even. 8 bits: groups of 32 dims, symmetric,
+ * The position must have a page. bf16: round to nearest even. 8 bits: groups of 32 dims, symmetric,
  * s = max |x| / 127 rounded up to f16, c = rne(x / s). 4 bits: groups of 32, MLX's affine rule,
  * scale and bias rounded to f16 before the codes are taken. Any thread may store any token. */
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v);

@@ -1,9 +1,9 @@
-/* The part of attention that an instruction set may provide: one segment of 256 keys for a tile
- * of up to 8 queries that read the same KV head. Internal to ops/attn*.c.
+/* The attention kernels of an instruction set: one segment of 256 keys for a tile of up to 8 queries
+ * that read the same KV head. Internal to ops/attn*.c.
  *
- * A leaf goes through three functions: scores (by the format of K), weights (exponent split,
- * segment maximum, l) and values (by the format of V). A key that is not visible to a query is neither
- * multiplied nor added for it, in any of them. */
+ * A leaf is computed by three functions: scores (by the format of K), weights (exponent split,
+ * segment maximum, l) and values (by the format of V). None of them
+ * lets a key that is hidden from a query enter an addition of that query. */
 #ifndef EK_OPS_ATTN_KERNELS_H
 #define EK_OPS_ATTN_KERNELS_H
 
@@ -14,7 +14,7 @@
 enum {
     EK_TILE = 8, /* queries of a tile */
     EK_SEGMENT_PAGES = EK_SEGMENT / EK_PAGE_TOKENS,
-    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16, /* floats between queries; off the powers of two */
+    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16, /* floats between queries; not a power of two */
     EK_CHAIN = 256                      /* dims of one chain of a score */
 };
 
@@ -25,8 +25,8 @@ typedef struct ek_attn_leaf {
     int common_from, common_to;         /* intersection over these; may be empty */
     const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where no key is visible */
     const uint8_t *v[EK_SEGMENT_PAGES];
-    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* read soon after this leaf: worth a prefetch; may be NULL */
-    bool fetch_k, fetch_v;                   /* not read lately: worth a prefetch while scoring */
+    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* to prefetch: read soon after this leaf; may be NULL */
+    bool fetch_k, fetch_v;                   /* to prefetch while scoring: not read lately */
     size_t k_bytes, v_bytes;                 /* of one page */
     const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
     float *e;                                /* [EK_TILE][EK_SEGMENT]: scores, then weights */

@@ -29,11 +29,11 @@ typedef struct ek_attn_pages {
     ek_attn_place *place; /* [n_tiles] */
 } ek_attn_pages;
 
-/* Tiles of at most n_rows rows. */
+/* The largest number of tiles of n_rows rows. */
 int64_t ek_attn_max_tiles(const ek_attn *a, int n_rows);
 /* Cuts rows into tiles, written to p->place; returns their number. */
 int64_t ek_attn_place_tiles(ek_attn_pages *p, int n_rows);
-/* The source of n_tiles tiles of p; with p NULL: what ek_attn_schedule_bytes wants to know. */
+/* The source of n_tiles tiles of p; p NULL: only the fields that ek_attn_schedule_bytes reads. */
 ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64_t n_tiles);
 
 #endif

@@ -236,7 +236,7 @@ static void fill_items(job *j)
     const ek_attn_source *s = j->s;
     const ek_attn_cut *cut = j->cut;
     int64_t n_blocks = 0, n_nodes = 0;
-    for (int64_t number = s->n_tiles - 1; number >= 0;) { /* the last tiles of a prompt see the most keys */
+    for (int64_t number = s->n_tiles - 1; number >= 0;) { /* the last tiles of a prompt have the most keys */
         const ek_attn_tile t = tile_at(s, number);
         split x = {.first_block = n_blocks, .first_node = n_nodes};
         if (!split_tile(s, cut, &t, &x)) {

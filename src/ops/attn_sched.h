@@ -4,8 +4,8 @@
  * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors of the operator library
  * (lib/sdpa.c). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
  * group of tiles that share each segment while it is in the cache, or it is split into blocks of 2^k leaves, branches
- * of T. A worker keeps blocks that follow each other on a stack of its own as long as they are branches of the tile's
- * tree; what is left when all are done, about one sum per worker, is joined at the end. */
+ * of T. A worker keeps consecutive blocks on a stack of its own while they are branches of the tile's tree; the
+ * sums that remain when all are done, about one per worker, are joined at the end. */
 #ifndef EK_OPS_ATTN_SCHED_H
 #define EK_OPS_ATTN_SCHED_H
 
@@ -34,19 +34,19 @@ typedef struct ek_attn_tile {
     bool gapless;       /* each query's visible range begins in seg0 and has no segment without a visible key */
 } ek_attn_tile;
 
-/* Of one worker, for one call; laid out by that worker. */
+/* The working memory of one worker for one call; laid out by that worker. */
 typedef struct ek_attn_space {
-    float *q;  /* [EK_TILE][EK_Q_STRIDE] of the tile at hand */
+    float *q;  /* [EK_TILE][EK_Q_STRIDE] of the current tile */
     float *e;  /* [EK_TILE][EK_SEGMENT] */
-    void *own; /* own_bytes of the source, of the tile at hand; not cleared */
+    void *own; /* own_bytes of the source, for the current tile; not cleared */
 } ek_attn_space;
 
-/* Where a leaf stands among those of its worker, for what is worth a prefetch. */
+/* The place of a leaf among those of its worker: tells the kernel what to prefetch. Speed only. */
 typedef struct ek_attn_when {
     bool begins; /* the first segment that a task, or a stretch of tasks, reads */
-    bool cold;   /* it begins, and the worker read other keys before */
-    bool first;  /* of the tiles that share the segment */
-    bool last;   /* of these, and the next segment follows, probably on this worker */
+    bool cold;   /* begins, and the worker read other keys before */
+    bool first;  /* the first of the tiles that share the segment */
+    bool last;   /* the last of these tiles; the next segment follows, probably on this worker */
 } ek_attn_when;
 
 typedef struct ek_attn_source {
@@ -54,15 +54,16 @@ typedef struct ek_attn_source {
     int64_t n_tiles;
     int group;        /* tiles that may share segments, at most EK_ATTN_GROUP */
     bool masked;      /* [lo, end) may have segments without a visible key */
-    bool sinks;       /* each query has a leaf before all segments, a weight without a value */
+    bool sinks;       /* each query has a leaf before all segments: a weight without a value */
     ptrdiff_t ldo;    /* floats of a query's o; a multiple of 16 */
-    size_t own_bytes; /* of ek_attn_space.own */
+    size_t own_bytes; /* size of ek_attn_space.own */
     ek_attn_combine_fn *combine;
     /* Fills in keys, lo, end and n_q of tile t->number. */
     void (*tile)(const void *self, ek_attn_tile *t);
     /* Copies the queries of t into space->q. */
     void (*queries)(const void *self, const ek_attn_tile *t, ek_attn_space *space);
-    /* Segment seg for t: returns the queries with a visible key in it, a bit each; for these out holds o, m and l. */
+    /* Segment seg for t: returns one bit per query with a visible key in it; out receives o, m and l of these queries.
+     */
     unsigned (*leaf)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
                      ek_attn_node *out);
     float (*sink)(const void *self, const ek_attn_tile *t, int i); /* of query i; with sinks only */
@@ -79,7 +80,7 @@ typedef struct ek_attn_workers {
     void (*run)(void *self, ek_attn_task_fn *task, void *arg, int64_t n_tasks);
 } ek_attn_workers;
 
-/* How the work of one call is cut. */
+/* How the work of one call is divided. */
 typedef struct ek_attn_cut {
     int64_t max_leaves; /* of a tile */
     int64_t limit;      /* leaves of a tile that is not split */
@@ -91,11 +92,12 @@ typedef struct ek_attn_cut {
 /* Decides the cut and returns the bytes of memory that ek_attn_schedule needs for it. */
 size_t ek_attn_cut_work(ek_attn_cut *cut, const ek_attn_source *s, int n_workers);
 
-/* memory is aligned to 64 bytes. */
+/* Computes all tiles of s and passes each result to s->result. memory: the bytes of ek_attn_cut_work, 64-byte
+ * aligned. */
 void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_workers *workers, void *memory);
 
-/* A bound of ek_attn_cut_work for any call of at most n_tiles tiles of at most max_leaves leaves, for a source that is
- * not masked. Of s it uses ldo, own_bytes and group. */
+/* An upper bound of ek_attn_cut_work for any call of at most n_tiles tiles with at most max_leaves leaves each, for a
+ * source that is not masked. Reads ldo, own_bytes and group of s. */
 size_t ek_attn_schedule_bytes(const ek_attn_source *s, int64_t n_tiles, int64_t max_leaves, int n_workers);
 
 #endif

@@ -1,8 +1,8 @@
 /* The step of Form B: sums of products of BF16 numbers. docs/numerics/bf16.md.
  *
  * A step adds one product to a binary32 sum: fma(a, b, sum), rounded once to nearest even, where
- * numbers below 2^-126 count as zeros of their sign, in the operands and in the result (which is
- * below if it is after rounding to 24 bits without a limit of the exponent). Steps come in pairs,
+ * numbers below 2^-126 count as zeros of their sign, in the operands and in the result (which counts
+ * as below if it is after rounding to 24 bits with unlimited exponent range). Steps come in pairs,
  * the second element of a pair first. That is what VDPBF16PS does (Intel's manual, its operation;
  * found equal on processors of both makers), and any fused multiply-add can do it. A pair of which
  * one element is absent takes +0 for both factors. */
@@ -37,8 +37,8 @@ static inline float ek_bf16_pair(float sum, float a0, float b0, float a1, float 
     return ek_bf16_step(ek_bf16_step(sum, a1, b1), a0, b0);
 }
 
-/* Whether VDPBF16PS does on this machine, which has it (EK_CPU_BF16), what the step says: the order of a pair, one
- * rounding per step, and zeros for what is below 2^-126. x86-64 only. */
+/* Whether VDPBF16PS of this machine equals the step: the order of a pair, one rounding per step, and zeros below
+ * 2^-126. The machine must have the instruction (EK_CPU_BF16). x86-64 only. */
 bool ek_bf16_sound(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* Elements of F32, F16 and BF16 as floats, and floats as these: one, and rows of them.
+/* Conversion between F32, F16 or BF16 and float: single elements and rows.
  *
  * Widening is exact. Narrowing rounds to nearest even; a NaN stays a NaN (which one is not defined for F16).
- * Memory may lie at any address; other element types are not floats and must not be passed. */
+ * Addresses need no alignment; other element types must not be passed. */
 #ifndef EK_OPS_CONVERT_H
 #define EK_OPS_CONVERT_H
 
@@ -32,7 +32,7 @@ static inline void ek_store_float(void *to, ek_dtype t, float x)
     memcpy(to, &h, sizeof h);
 }
 
-/* A row in BF16, plain: kernels inline it, so that the compiler makes vectors of it. */
+/* Narrows a row to BF16 by a plain loop: kernels inline it, and the compiler vectorises it. */
 static inline void ek_narrow_bf16(void *to, const float *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) ek_store_float((uint8_t *)to + 2 * i, EK_BF16, from[i]);

@@ -3,11 +3,11 @@
  * A page belongs to one kind of layer (full or sliding) and holds, for 64 consecutive
  * positions starting at a multiple of 64, the keys and values of every owning layer of that
  * kind. Within a page a layer is a block; within a block each KV head has
- *     K  [head_dim][64]   element (d, slot): a score is a lane per key, d ascending
- *     V  [64][head_dim]   element (slot, d): an output is a lane per d, keys ascending
- * in the layer's formats; where codes and scales lie in detail: ops/kv_codec.h. A token is written
+ *     K  [head_dim][64]   element (d, slot): scores use one lane per key, d ascending
+ *     V  [64][head_dim]   element (slot, d): outputs use one lane per d, keys ascending
+ * in the layer's formats. The layout of codes and scales: ops/kv_codec.h. A token is written
  * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
- * never written hold anything; no kernel lets them reach an addition. The cache hands out page
+ * never written may hold anything; no kernel lets them enter an addition. The cache hands out page
  * numbers, the executor owns the memory behind them, the model reads through a view. */
 #ifndef EK_OPS_KV_H
 #define EK_OPS_KV_H
@@ -47,7 +47,7 @@ typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_f
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* The name of a row, or two of them as "K:V"; EINVAL lists what there is. */
+/* Parses the name of a format, or two names as "K:V". EINVAL lists the formats. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */
@@ -58,9 +58,9 @@ size_t ek_kv_k_bytes(ek_kv_format k, int head_dim);
 size_t ek_kv_v_bytes(ek_kv_format v, int head_dim);
 
 /* One layer of one request. page[i] is the number of the page that holds positions [64 i, 64 i + 64),
- * or EK_NO_PAGE (not yet taken, or given back by a sliding layer). Numbers, not addresses: cache and
- * plan need not know whose memory it is, and a device reads the same table. It costs attention one
- * multiplication per page of a segment. */
+ * or EK_NO_PAGE (not yet taken, or given back by a sliding layer). The table holds numbers, not addresses:
+ * cache and plan do not depend on whose memory it is, and a device reads the same table. The cost in attention is
+ * one multiplication per page of a segment. */
 typedef struct ek_kv_view {
     uint8_t *base; /* the layer's block in page 0 */
     size_t stride; /* bytes from a page to the next */
@@ -79,7 +79,7 @@ typedef struct ek_kv_memory {
     size_t stride[EK_KIND_COUNT];
 } ek_kv_memory;
 
-/* What the cache must know of a model: filled by the model, read by cache and engine. */
+/* The facts of a model that the cache needs: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {
     size_t page_bytes[EK_KIND_COUNT]; /* a multiple of 64; 0: no layer of that kind owns keys */
     int sliding_window;

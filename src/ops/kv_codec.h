@@ -1,5 +1,5 @@
-/* Formats of keys and values: where an element of a KV head lies in a page, what it is worth, how it is written.
- * The definition; kernels load the same (ops/x86/attn_kv.h) and are compared with it bit for bit.
+/* Formats of keys and values: the place of an element of a KV head in a page, its value, and how it is written.
+ * This is the definition; the loads of kernels (ops/x86/attn_kv.h) equal it bit for bit.
  *
  *               K                                        V
  *  32, 16 bits  [dim][64]                                [64][dim]
@@ -11,8 +11,8 @@
  *
  * in this order, G = groups of a head, the last may be short. No byte belongs to two tokens.
  *
- * A chain of attention multiplies terms. The term of an element is its decoded value, but for EK_KV_TOKEN, where it
- * is the code: there the token's scale multiplies the sum of a score's chains once and a value's weight once
+ * A chain of attention multiplies terms. The term of an element is its decoded value; for EK_KV_TOKEN it is
+ * the code, and the token's scale multiplies the sum of a score's chains once and a value's weight once
  * (ops/attn.h). */
 #ifndef EK_OPS_KV_CODEC_H
 #define EK_OPS_KV_CODEC_H
@@ -96,8 +96,8 @@ static inline const ek_f16 *ek_kv_bias(ek_kv_format f, const ek_f16 *scale, int 
     return scale + ek_kv_scales(f, dim) / sizeof *scale;
 }
 
-/* Codes that share bytes, by their width: each is read and written by one pair of functions below. Only 4 bits so
- * far. Where one lies: a byte of the part, and the lowest bit. */
+/* The place of a code that shares its byte with another: a byte of the part, and the code's lowest bit. Each width has
+ * one pair of functions below; so far only 4 bits. */
 typedef struct ek_kv_place {
     size_t byte;
     int shift;
@@ -139,7 +139,7 @@ static inline float ek_kv_plain_term(const ek_kv_codec *c, const uint8_t *part, 
     return 0;
 }
 
-/* What a chain of a score multiplies with q[d]. */
+/* The term of a key: the factor of q[d] in a chain of a score. */
 static inline float ek_kv_key_term(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
 {
     const ek_kv_codec *c = &ek_kv_codecs[f];
@@ -151,7 +151,7 @@ static inline float ek_kv_key_term(ek_kv_format f, const uint8_t *k, int dim, in
     return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
 }
 
-/* What a chain of an output multiplies with the token's weight. */
+/* The term of a value: the factor of the token's weight in a chain of an output. */
 static inline float ek_kv_value_term(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
 {
     const ek_kv_codec *c = &ek_kv_codecs[f];
@@ -163,7 +163,7 @@ static inline float ek_kv_value_term(ek_kv_format f, const uint8_t *v, int dim, 
     return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
 }
 
-/* What multiplies the sum of a key's chains, or a value's weight; part: the head's keys or values. */
+/* The factor of the sum of a key's chains, or of a value's weight; part: the head's keys or values. */
 static inline float ek_kv_term_scale(ek_kv_format f, const uint8_t *part, int dim, int slot)
 {
     return ek_kv_codecs[f].rule == EK_KV_TOKEN ? *ek_kv_token_scale(f, part, dim, slot) : 1;

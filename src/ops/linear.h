@@ -65,8 +65,8 @@ struct ek_linear {
     ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
 };
 
-/* How a matrix of Form Q reads the rows of x: part of the definition of its product. A Form F matrix
- * has neither. The policy of a model: model/role.h. */
+/* How a matrix of Form Q reads the rows of x: part of the definition of its product. Not used for Form F.
+ * The policy of a model: model/role.h. */
 typedef struct ek_act_form {
     int limbs; /* int8 limbs of an activation: 1, the high one, or 2 */
     int group; /* activations that share a scale: 32 or 64, at most the weights' group */
@@ -77,8 +77,8 @@ typedef struct ek_act_form {
  * (k is not whole blocks, n or k outside [1, EK_LINEAR_MAX]), EUNSUPPORTED for a group that has no
  * kernel; such a type can still be planned as F32 and packed widened. */
 ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_type *type);
-/* Other activations than the plan's; set once, after the plan. EINVAL unless Form Q and possible
- * for it. What each costs of a model's answer: docs/NUMERICS.md 10. */
+/* Replaces the plan's activation form; call it at most once, after the plan. EINVAL if w is not Form Q or has no such
+ * form. The effect of each form on a model's answer: docs/NUMERICS.md 10. */
 ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
 
 /* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by
@@ -88,14 +88,14 @@ ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
  * where a conversion would round or the rows do not fit. */
 ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src);
 
-/* out[0..k) = row of w as the formula sees it: Form F the value, Form Q fma(s, (float)u, b)
+/* out[0..k) = the weights of a row of w as the formula uses them: Form F the value, Form Q fma(s, (float)u, b)
  * with the unsigned code u, or s * (float)c if not biased. */
 void ek_linear_row(const ek_linear *w, int row, float *out);
 
-/* A group of a quantised row, as matrices of one limb or of two read it. */
+/* A group of activations of a quantised row, in the form for one limb or for two. */
 typedef struct ek_act_group {
-    float sx;      /* of two limbs the group's scale, of one 256 times that */
-    float sum;     /* X: the sum of q, of one limb the sum of h; exact */
+    float sx;      /* two limbs: the group's scale; one limb: 256 times that */
+    float sum;     /* X: two limbs: the sum of q; one limb: the sum of h; exact */
     int32_t start; /* -8 * X: stored codes are c + 8 or c + 128 */
 } ek_act_group;
 
@@ -117,10 +117,10 @@ typedef struct ek_acts {
 
 /* Bytes for `rows` rows of k, whatever the group; memory must be 64-byte aligned. */
 size_t ek_acts_bytes(int rows, int k);
-/* Points a into mem and x; quantises nothing yet (a->a_group = 0). mem NULL: Form F only. */
+/* Sets up a over mem and x, both borrowed; quantises nothing yet (a->a_group = 0). mem NULL: Form F only. */
 void ek_acts_bind(ek_acts *a, void *mem, const float *x, ptrdiff_t ldx, int rows, int k);
-/* n rows of a, in the order of index (borrowed): the tokens of one expert. Quantise a first,
- * views are never quantised themselves; they cost nothing, kernels read through the index. */
+/* A view of n rows of a, in the order of index (borrowed): the tokens of one expert. Quantise a first:
+ * views are never quantised themselves. A view copies nothing; kernels read through the index. */
 ek_acts ek_acts_pick(const ek_acts *a, const int32_t *index, int n);
 
 static inline ptrdiff_t ek_acts_row(const ek_acts *a, int r)
@@ -149,13 +149,13 @@ static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
 /* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
  * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 32512,
  * inv = 32512 / amax, q = rne(x * inv), |q| <= 32512 = 127 * 256. A group with an infinity or NaN
- * gets sx = NaN and q = 0, so that it shows. h = (q + 128) >> 8 (arithmetic: floor) in [-127, 127],
- * l = q - 256 h in [-128, 127]. There is room for whole groups.
- * one: sx 256 times that and the sums of h; two: sx and the sums of q. */
+ * gets sx = NaN and q = 0, so that the output is NaN. h = (q + 128) >> 8 (arithmetic: floor) in [-127, 127],
+ * l = q - 256 h in [-128, 127]. h and l have room for whole
+ * groups. one: 256 sx and the sums of h; two: sx and the sums of q. */
 typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one,
                             ek_act_group *two);
 
-/* Row r of a (no view), in groups of a_group. a->a_group is the caller's to set when all rows are done. */
+/* Row r of a (no view), in groups of a_group. The caller sets a->a_group when all rows are done. */
 static inline void ek_acts_quantize_row(ek_quantize_fn *fn, const ek_acts *a, int r, int a_group)
 {
     int8_t *h = a->q + r * a->ldq;
@@ -170,11 +170,11 @@ typedef struct ek_linear_ops {
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 
-/* All rows, in w's groups; nothing to do for Form F, or when they already are in such groups. */
+/* Quantises all rows of a in the groups of w; does nothing for Form F or if a already has such groups. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
 
-/* y = x w^T for all rows and panels, spread over the pool; x is quantised first if w needs it
- * and it is not. y has ldy >= n elements a row; exactly n elements a row are written. */
+/* y = x w^T for all rows and panels, spread over the pool; quantises x first if w needs it.
+ * ldy, in elements, is at least n; exactly n elements per row are written. */
 void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
                        ptrdiff_t ldy);
 

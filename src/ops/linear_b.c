@@ -1,4 +1,4 @@
-/* The scalar definition of Form B: it reads like the contract. */
+/* The scalar definition of Form B, in the order of the contract (ops/linear_b.h). */
 #include "ops/linear_b.h"
 
 #include "base/cpu.h"

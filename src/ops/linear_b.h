@@ -22,7 +22,7 @@
 
 enum { EK_LINEAR_B_ROWS = 8 /* of a tile */ };
 
-/* Rows as Form B reads them. The caller's memory; EK_LINEAR_B_BYTES bytes per input. */
+/* Rows as Form B reads them. The caller owns the memory; x takes EK_LINEAR_B_BYTES bytes per input. */
 typedef struct ek_acts_b {
     uint8_t *x;    /* x', in a form that `row` and `panel` of one instruction set share; 64-byte aligned */
     float *sum;    /* X of each group */
@@ -33,10 +33,10 @@ typedef struct ek_acts_b {
 enum { EK_LINEAR_B_BYTES = 4 };
 
 typedef struct ek_linear_b_ops {
-    /* One row of k inputs, whole groups, into x and sum. */
+    /* Converts one row of k inputs (whole groups) and writes it to x and sum. */
     void (*row)(void *x, float *sum, const float *from, int k, int group);
     /* y[r][0..16) = rows [r0, r0 + n) of x, n <= EK_LINEAR_B_ROWS, times the 16 outputs of panel p.
-     * fetch: the panel comes from memory and is worth prefetching; speed only. */
+     * fetch: prefetch, because the panel is not in a cache; speed only. */
     void (*panel)(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, int n, const ek_linear *w, int p, bool fetch);
 } ek_linear_b_ops;
 

@@ -1,4 +1,4 @@
-/* Where the bytes of a packed matrix lie. For the packer and the kernels.
+/* The byte layout of a packed matrix. For the packer and the kernels.
  *
  * Form F: a panel is [k][16] elements, k up to the last, then zeros to a multiple of 64 bytes.
  * Form Q: a panel is k / G groups one after the other, a single sequential stream. A group is
@@ -14,7 +14,7 @@
 
 #include "ops/linear.h"
 
-/* A row tile's partial sums: one node a level, and k <= EK_LINEAR_MAX has 2^16 blocks at most. */
+/* Levels of T, one node each, for a row tile's partial sums: k <= EK_LINEAR_MAX gives at most 2^16 blocks. */
 enum { EK_LINEAR_LEVELS = 17 };
 
 static inline bool ek_wform_is_q(ek_wform f)

@@ -1,5 +1,5 @@
-/* Activations as linear layers read them, and the spreading of products over the pool. How
- * tasks are cut is free: an output is computed whole by one task, in the contract's order. */
+/* Activations as linear layers read them, and the distribution of products over the pool. The
+ * division into tasks is free: one task computes an output completely, in the contract's order. */
 #include "ops/linear.h"
 
 #include "ops/linear_layout.h"

@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-/* exp(s) = 2^*n * p, p in about [0.707, 1.415): a function of s alone. s outside +-2^20 counts
- * as the bound (exp is long past every format there) and NaN as -2^20, so that n always is an
- * integer of 22 bits and p a number. */
+/* exp(s) = 2^*n * p, p in about [0.707, 1.415): a function of s alone. s is clamped to
+ * +-2^20 (exp is outside every format there) and NaN counts as -2^20, so n is always an integer of
+ * 22 bits and p is never NaN. */
 float ek_exp_split(float s, int *n);
 float ek_exp(float x);  /* 1 ulp; +0 below -103.97, +inf above 88.72; NaN of NaN */
 float ek_tanh(float x); /* 1.5 ulp; NaN of NaN */

@@ -1,5 +1,5 @@
-/* Floats of 4 and 8 bits, as MXFP4, MXFP8 and NVFP4 use them. Sources: OCP Microscaling Formats 1.0; MLX for what
- * encoders do with values that do not fit. */
+/* Floats of 4 and 8 bits, as MXFP4, MXFP8 and NVFP4 use them. Sources: OCP Microscaling Formats 1.0; MLX for values
+ * out of range. */
 #ifndef EK_OPS_MINIFLOAT_H
 #define EK_OPS_MINIFLOAT_H
 

@@ -5,8 +5,8 @@
  * A tile is some rows by EK_PRODUCT_COLS outputs. Their weights are made in the first-level cache,
  * EK_PRODUCT_DEPTH inputs at a time, as a panel:
  *     panel[k * EK_PRODUCT_COLS + n] = w[n][k]
- * by whoever knows where they come from (ek_product_fill), and every row of the tile reads them there. How
- * rows and outputs fall into tiles changes no bit. */
+ * by the caller's ek_product_fill, and every row of the tile reads them there. The division into tiles
+ * changes no bit. */
 #ifndef EK_OPS_PRODUCT_H
 #define EK_OPS_PRODUCT_H
 
@@ -22,8 +22,8 @@ typedef struct ek_product_ops {
     /* to[i] = fma(s, (float)code i, b); code i is bits [i bits, (i + 1) bits) of a little-endian bit string; bits
      * 2, 3, 4, 5, 6 or 8; n is a multiple of 8 */
     void (*decode)(float *to, const uint8_t *codes, int n, int bits, float s, float b);
-    /* decode and turn in one, for 4 or 8 bits: panel[k * EK_PRODUCT_COLS + i] = fma(s[i], code k of rows[i], b[i]),
-     * i < 16, k < n; n is a multiple of 32. NULL: this instruction set has none */
+    /* decode and turn in one call, for 4 or 8 bits: panel[k * EK_PRODUCT_COLS + i] = fma(s[i], code k of rows[i],
+     * b[i]), i < 16, k < n; n is a multiple of 32. NULL: not available on this instruction set */
     void (*decode_turned)(float *panel, const uint8_t *const *rows, int n, int bits, const float *s, const float *b);
     /* panel[k * EK_PRODUCT_COLS + i] = rows[i * EK_PRODUCT_DEPTH + k], i < 16, k < EK_PRODUCT_DEPTH */
     void (*turn)(float *panel, const float *rows);
@@ -32,7 +32,7 @@ typedef struct ek_product_ops {
     void (*unpack)(float *panel, const ek_linear *w, int p0, int k0, int depth);
     /* acc[r * EK_PRODUCT_COLS + n] = fma(x[r][at + k], panel[k * EK_PRODUCT_COLS + n], acc) for ascending k < depth */
     void (*madd)(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth);
-    /* unpack and madd in one, for at most EK_PRODUCT_FEW rows and four whole panels. NULL: none */
+    /* unpack and madd in one call, for at most EK_PRODUCT_FEW rows and four whole panels. NULL: not available */
     void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
 } ek_product_ops;
 
@@ -49,7 +49,7 @@ typedef struct ek_product_source {
     int p0;
 } ek_product_source;
 
-/* Floats of working memory for tiles of that many rows and k inputs. */
+/* Size of scratch, in floats, for a tile of `rows` rows and k inputs. */
 size_t ek_product_scratch(int rows, int64_t k);
 /* The sums of a tile over k inputs, [rows][EK_PRODUCT_COLS], in scratch; zeros for k = 0. x: its rows, 4-byte
  * aligned. Cannot fail. */

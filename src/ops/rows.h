@@ -1,5 +1,5 @@
 /* Row-wise operators: norms, rotation, gates, sums. Rows are independent: the bits of a
- * row depend on nothing but that row. Pointers may have any stride; f32.
+ * row depend on nothing but that row. Elements are f32 and contiguous; n counts elements. Nothing here can fail.
  *
  * Sum over one row: blocks of 256 elements from 0; lane l of 16 takes elements l, l + 16, …
  * in ascending order (a_l = fma(x, x, a_l) for squares, a_l + x for plain sums), lanes are
@@ -30,7 +30,7 @@ typedef struct ek_row_ops {
     void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
     /* index of the largest, ties to the lowest index; NaN never wins; 0 if there is none */
     int (*argmax)(const float *x, int n);
-    /* sum of exp(x[i] - top) over a row, what top-p without top-k compares with: ek_exp of each
+    /* sum of exp(x[i] - top) over a row, the total for top-p without top-k: ek_exp of each
      * difference, added as the plain sum above. x[i] <= top; -inf adds +0. */
     float (*sum_exp)(const float *x, int n, float top);
 } ek_row_ops;
@@ -47,7 +47,7 @@ void ek_softmax(float *prob, const float *x, int n);
 void ek_top_k(const float *x, int n, int k, int32_t *id, float *value);
 
 /* RoPE frequencies: f[j] for j < rotated, default (partial 1): theta^(-2j/dim); proportional: the
- * same divisor dim for the first int(partial * dim / 2) pairs, the rest do not rotate. Returned is
+ * same divisor dim for the first int(partial * dim / 2) pairs, the rest do not rotate. Returns
  * the number of rotated pairs. In the steps of transformers, each rounded to float32: the exponent
  * 2j/dim, theta^exponent (from float64), 1 over it, divided by factor (1 changes nothing).
  * Formula: transformers, modeling_rope_utils.py, default and proportional parameters. */

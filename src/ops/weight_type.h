@@ -5,7 +5,7 @@
  *     value = fma(s, (float)u, b)      biased
  *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1)
  * Exact mode, embedding rows and packed matrices (linear.h) all read a format through this, so a
- * new format is a row and one unpack function. How the formats that people hold fit:
+ * new format is a row and one unpack function. How common formats map to it (those not in the table are possible rows):
  *     Q4_0, Q5_0, Q8_0   symmetric, group 32, s = d
  *     Q4_1, Q5_1         biased, group 32, s = d, b = m
  *     Q4_K, Q5_K         biased, block 256, group 32, s = d * sc, b = -(dmin * m): exact in float32
@@ -27,7 +27,7 @@
 #include "base/err.h"
 #include "tensor/dtype.h"
 
-/* How a matrix lies packed in memory, which decides its kernel. */
+/* The form of a packed matrix: decides its kernel. */
 typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_WFORM_COUNT } ek_wform;
 
 enum {
@@ -56,7 +56,7 @@ typedef struct ek_weight_type {
     ek_load_fn *load;
 } ek_weight_type;
 
-/* n rows of k weights in a type's layout, where they lie in a file or in memory: borrowed, at any
+/* n rows of k weights in a type's layout, in a mapped file or in memory: borrowed, at any
  * alignment, row after row in every plane.
  *   floats   plane 0: the elements
  *   MLX      planes 0, 1, 2: codes as one little-endian bit string per row, scales, biases */
@@ -72,7 +72,7 @@ const ek_weight_type *ek_weight_types(int *count);
 /* The type of float elements; NULL unless F32, F16 or BF16. */
 const ek_weight_type *ek_weight_type_float(ek_dtype t);
 /* MLX affine: 2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128, scales of F32, F16 or BF16; without
- * biases the same codes, symmetric. EINVAL says what there is. */
+ * biases the same codes, symmetric. *out is static. EINVAL lists the possible values. */
 ek_err ek_weight_type_affine(const ek_weight_type **out, int bits, int group, ek_dtype scales, bool biased);
 
 size_t ek_weight_row_bytes(const ek_weight_type *t, int k); /* over all planes */
@@ -96,13 +96,13 @@ static inline ek_weight_data ek_weight_rows(const ek_weight_data *w, int64_t fir
  * bits 2, 3, 4, 5, 6 or 8. Reads n / 8 * bits bytes. */
 void ek_unpack_bits(uint8_t *u, const uint8_t *src, int n, int bits);
 
-/* A weight's value: the one place that says it. */
+/* A weight's value: the only definition. */
 static inline float ek_weight_value(int u, int zero, float s, bool biased, float b)
 {
     return biased ? __builtin_fmaf(s, (float)u, b) : s * (float)(u - zero);
 }
 
-/* out[0..n) = the values of weights [first, first + n) of a row: any range, any type. */
+/* out[0..n) = the values of weights [first, first + n) of a row, in f32: any range, any type. */
 void ek_weight_row(const ek_weight_data *w, int row, int first, int n, float *out);
 
 #endif

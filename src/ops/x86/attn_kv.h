@@ -1,6 +1,6 @@
-/* Loads of keys and values by format, for any vector of ops/x86/vec_*.h: what ops/kv_codec.h defines, W elements at a
- * time. The format is a constant wherever these are inlined. A rule or a width of codes that is not here makes
- * loads() false, and its formats have no kernel. */
+/* Loads of keys and values by format, for any vector of ops/x86/vec_*.h: W elements per load, as ops/kv_codec.h
+ * defines them. The format is a constant wherever these are inlined. For a rule or a code width without a load here,
+ * loads() is false, and its formats have no kernel. */
 #ifndef EK_OPS_X86_ATTN_KV_H
 #define EK_OPS_X86_ATTN_KV_H
 
@@ -102,7 +102,7 @@ INLINE void load_values(const ek_kv_format f, int cols, int n, const uint8_t *v,
     }
 }
 
-/* --- what happens behind the chains */
+/* --- after the chains */
 
 /* Puts sums of terms that were loaded in pairs back in order. */
 INLINE void in_order(const ek_kv_format f, int cols, vf *x)

@@ -18,8 +18,8 @@ enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ 
 #define SCORE_COLS(nq) MIN(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
 #define VALUE_COLS(nq) MIN(TILE_VECS / (nq), COLS_MAX)
 
-/* Lines that are wanted soon, spread over the iterations of another loop: the memory works while
- * the multipliers do. The L2 cache is the place: the next phase starts after thousands of cycles. */
+/* Prefetches of cache lines, spread over the iterations of another loop: memory and multipliers work at
+ * the same time. They go to the L2 cache: the next phase starts after thousands of cycles. */
 typedef struct stream {
     const uint8_t *at; /* NULL: nothing to fetch */
     size_t step;       /* bytes an iteration */
@@ -86,8 +86,8 @@ INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, 
     }
 }
 
-/* Sums of e v over the keys that each query sees, for cols vectors from dim d; a single one may
- * hold n < W elements. Only keys that all of them see take the short way. */
+/* Sums of e v over the visible keys of each query, for cols vectors from dim d; a single one may
+ * hold n < W elements. Keys visible to all queries take a path without masks. */
 INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
 {
     const float *e = leaf->e + first * EK_SEGMENT;
@@ -155,7 +155,7 @@ INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
     }
 }
 
-/* What weighs a value's codes: e_j times the token's scale. Unseen keys may become anything. */
+/* The weight of a value's codes: e_j times the token's scale. The result for hidden keys is not defined. */
 INLINE void scale_weights(const ek_kv_format f, ek_attn_leaf *leaf)
 {
     for (int i = 0; i < leaf->n_q; i++)

@@ -1,4 +1,4 @@
-/* What the kernels of products share for any vector of ops/x86/vec_*.h, which is included before. */
+/* Shared code of the product kernels, for any vector of ops/x86/vec_*.h, which is included before. */
 #ifndef EK_OPS_X86_GROUP_VEC_H
 #define EK_OPS_X86_GROUP_VEC_H
 

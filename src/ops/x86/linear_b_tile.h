@@ -1,4 +1,4 @@
-/* What the kernels of Form B (ops/linear_b.h) share on every instruction set: scales, leaves, the tree.
+/* Shared code of the Form B kernels (ops/linear_b.h) for every instruction set: scales, leaves, the tree.
  * After one of ops/x86/vec_*.h. */
 #ifndef EK_OPS_X86_LINEAR_B_TILE_H
 #define EK_OPS_X86_LINEAR_B_TILE_H

@@ -2,8 +2,8 @@
  *
  * A panel's codes of a K-block are unpacked once to signed bytes (c itself, so no offset has to be taken off) and
  * serve up to 8 tiles of rows; vector t of a group holds inputs 4 t .. 4 t + 3 of 16 outputs, which is the layout
- * TDPBSSD wants. I comes out exact, and the float part is the definition's chain, a vector lane per output. It bounds
- * the kernel (4 vector operations a row against 16 cycles of the tile unit), so the next product runs while it works.
+ * TDPBSSD wants. I is exact, and the float part is the definition's chain, one vector lane per output. It bounds
+ * the kernel (4 vector operations per row against 16 cycles of the tile unit), so the next product runs while it works.
  * Few rows and A-groups of 32 are AVX-512's: the bits are the same. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What the kernel files of linear layers share: compile-time tiles by forced inlining. */
+/* Shared code of the linear kernels: compile-time tiles by forced inlining. */
 #ifndef EK_OPS_X86_LINEAR_TILE_H
 #define EK_OPS_X86_LINEAR_TILE_H
 
