@@ -10,6 +10,11 @@ if [ "${#logs[@]}" -eq 0 ]; then
   echo "the CUDA kernels were not built (nvcc is not installed, or CUDA=0)"
   exit 77
 fi
+nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
+if ! "$nvcc" --version 2>/dev/null | grep -q 'release 13\.0'; then # others give a kernel other registers
+  echo "the table of registers is of nvcc 13.0"
+  exit 77
+fi
 found=$(cat "${logs[@]}" | awk '
   /Compiling entry function/ { match($0, /'"'"'[^'"'"']*'"'"'/); name = substr($0, RSTART + 1, RLENGTH - 2) }
   /bytes stack frame/ { stack[name] = $1; spill[name] = $5 + $9 }
