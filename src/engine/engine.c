@@ -95,6 +95,7 @@ static ek_err open_step(ek_engine *e)
     e->plan.draw = ek_alloc(sizeof *e->plan.draw * (size_t)e->sizes.max_logits);
     e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->sizes.max_rows);
     e->plan.shown = ek_alloc(sizeof *e->plan.shown * (size_t)e->sizes.max_logits);
+    e->plan.allowed = ek_alloc(sizeof *e->plan.allowed * (size_t)ek_mask_words(e->rules.vocab_size) * requests);
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
@@ -147,6 +148,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.draw);
     free(e->plan.row);
     free(e->plan.shown);
+    free(e->plan.allowed);
     ek_pages_close(e->pages);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

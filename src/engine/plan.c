@@ -44,15 +44,28 @@ static void preempt_youngest(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* One token from the row that was planned last. A draft to be verified will be several of these in a row. */
-static void add_draw(ek_plan *p, const ek_request *r, int n_tokens)
+/* The row of allowed tokens of the next draw; NULL: all. With a draft, look gives the rows of all its draws at once. */
+static const uint64_t *allowed_next(const ek_engine *e, const ek_request *r)
 {
+    if (!r->mask.look) return NULL;
+    uint64_t *row = e->plan.allowed + (ptrdiff_t)e->plan.n_draws * ek_mask_words(e->rules.vocab_size);
+    bool all;
+    r->mask.look(r->mask.arg, NULL, 0, row, &all);
+    return all ? NULL : row;
+}
+
+/* One token from the row that was planned last. A draft to be verified will be several of these in a row. */
+static void add_draw(ek_engine *e, const ek_request *r, int n_tokens)
+{
+    ek_plan *p = &e->plan;
+    const uint64_t *allowed = allowed_next(e, r);
     p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
                                       .slot = r->slot,
                                       .sampling = &r->sampling,
                                       .tokens = r->tokens,
                                       .n_prompt = r->n_prompt,
-                                      .n_tokens = n_tokens};
+                                      .n_tokens = n_tokens,
+                                      .allowed = allowed};
 }
 
 static void add(ek_engine *e, ek_request *r, int n)
@@ -64,7 +77,7 @@ static void add(ek_engine *e, ek_request *r, int n)
         bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, last = pos == r->n_tokens - 1;
         p->row[p->n_rows++] = ek_request_row(r, pos, p->n_scheduled, prompt || last);
         if (prompt || last) p->shown[p->n_logits++] = prompt || r->reply_logits;
-        if (last) add_draw(p, r, r->n_tokens);
+        if (last) add_draw(e, r, r->n_tokens);
     }
     s->n_logits = p->n_logits - s->logits;
     s->n_draws = p->n_draws - s->draw;

@@ -33,6 +33,7 @@ typedef struct ek_request {
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits;
+    ek_mask mask;                             /* look is NULL without */
     bool admitted;                            /* has run before */
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */

@@ -25,7 +25,8 @@ typedef struct ek_plan {
     ek_row *row;
     ek_seq *seq;
     ek_draw *draw;
-    bool *shown; /* [n_logits] */
+    bool *shown;       /* [n_logits] */
+    uint64_t *allowed; /* a row of ek_mask_words per draw */
 } ek_plan;
 
 struct ek_engine {
