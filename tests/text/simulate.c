@@ -79,7 +79,7 @@ static bool is_set(const uint64_t *row, int32_t id)
 /* How soon a token leads to the end: smaller is sooner. */
 static int distance(const ek_tokenizer *t, const ek_marks *m, int32_t id)
 {
-    static const char order[] = "}]\"0123456789:tfnac,-[{";
+    static const char order[] = "}]\":0123456789tfnac,-[{";
     size_t n;
     const char *s = ek_tokenizer_bytes(t, id, &n);
     if (id == m->id[EK_MARK_TURN_CLOSE] || id == m->id[EK_MARK_EOS]) return -4;
@@ -139,9 +139,10 @@ void simulate(reply *r, const ek_grammar *g, ek_vocab *v, const ek_tokenizer *t,
     for (int i = 0; !ek_reply_stopped(parser); i++) {
         if (i == MAX) fail_msg("no end after %d tokens: %.200s", MAX, ek_buf_text(&r->answer.content));
         assert_int_equal(ek_grammar_look(s, NULL, 0, WORDS, row, all), 0);
-        int32_t id = all[0]
-                         ? (i < wild ? (int32_t)roll(d, (uint32_t)ek_tokenizer_size(t)) : marks.id[EK_MARK_TURN_CLOSE])
-                         : choose(t, &marks, row, i < wild, d);
+        int32_t id = marks.id[EK_MARK_TURN_CLOSE];
+        if (!all[0]) id = choose(t, &marks, row, i < wild, d);
+        else if (i < wild)
+            id = roll(d, 20) ? (int32_t)roll(d, (uint32_t)ek_tokenizer_size(t)) : marks.id[EK_MARK_CALL_OPEN];
         if (id < 0) fail_msg("nothing is allowed after %d tokens: %.200s", i, ek_buf_text(&r->answer.content));
         memcpy(seen[i], row, sizeof seen[i]);
         seen_all[i] = all[0];
