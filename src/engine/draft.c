@@ -98,7 +98,7 @@ static void ask_drafter(ek_engine *e, int room)
                                  .token = p->draft_token[n]};
         n++;
     }
-    if (n == 0 || e->on.draft(e->on.arg, p->draft, n) != EK_OK) return;
+    if (n == 0 || e->on.draft(e->on.draft_arg, p->draft, n) != EK_OK) return;
     for (int i = 0; i < n; i++) {
         const ek_draft *d = &p->draft[i];
         ek_scheduled *s = &p->scheduled[d->seq - p->seq];

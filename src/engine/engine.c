@@ -26,7 +26,7 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
         return ek_fail(EK_EINVAL, "a context of %d tokens, it needs at least 2", o->ctx_tokens);
     if (o->ctx_tokens > ctx_model)
         return ek_fail(EK_EINVAL, "a context of %d tokens, the model has %d", o->ctx_tokens, ctx_model);
-    if (o->draft_max < 1 || o->draft_max > EK_DRAFT_MAX)
+    if (o->draft != EK_DRAFT_OFF && (o->draft_max < 1 || o->draft_max > EK_DRAFT_MAX))
         return ek_fail(EK_EINVAL, "draft_max is %d, it must be between 1 and %d", o->draft_max, EK_DRAFT_MAX);
     if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
     return EK_OK;

@@ -71,7 +71,8 @@ typedef struct ek_executor {
      * step writes it again. */
     const float *(*logits)(void *arg, int row);
     /* Proposes tokens for n requests, or NULL: there is no drafter. An error means no drafts, and is not fatal. */
-    ek_err (*draft)(void *arg, ek_draft *draft, int n);
+    ek_err (*draft)(void *draft_arg, ek_draft *draft, int n);
+    void *draft_arg;
     /* Costs of speed only, in units of the time of a step of one row: one more row in a step of few, and one token
      * of `draft`. 0: free, so that all that can be drafted is. */
     float row_cost, draft_cost;

@@ -210,6 +210,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .step = fake_step,
                          .logits = fake_row,
                          .draft = f->guess,
+                         .draft_arg = f,
                          .row_cost = f->row_cost,
                          .copy_page = fake_copy,
                          .poison_page = fake_poison,
