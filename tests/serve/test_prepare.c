@@ -237,12 +237,29 @@ static void more_replies_than_can_wait(void **state)
     restart();
 }
 
+static void a_long_model_name(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){0});
+    char body[1000], name[300];
+    for (int n = 256; n <= 257; n++) {
+        memset(name, 'm', sizeof name);
+        name[n] = '\0';
+        snprintf(body, sizeof body,
+                 "{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":1}", name);
+        check_status(post_to(ek_server_port(s), CHAT, body), n == 256 ? "200" : "400", n == 256 ? name : "257 bytes");
+    }
+    stop_server();
+    restart();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_stops_the_loop),  cmocka_unit_test(a_client_goes_away),
         cmocka_unit_test(the_queue_is_full),       cmocka_unit_test(a_signal_while_bodies_are_read),
         cmocka_unit_test(memory_is_counted_first), cmocka_unit_test(more_replies_than_can_wait),
+        cmocka_unit_test(a_long_model_name),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
