@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/budget.h"
 #include "engine/state.h"
 
@@ -184,11 +185,16 @@ int ek_engine_vocab(const ek_engine *e)
     return e->rules.vocab_size;
 }
 
+int ek_engine_room(const ek_engine *e)
+{
+    return e->opts.max_requests + e->opts.max_queue;
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
-    int room = e->opts.max_requests + e->opts.max_queue;
+    int room = ek_engine_room(e);
     if (e->n_live >= room)
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;
