@@ -57,8 +57,7 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
     ek_prompt_fini(&p);
     if (err) return err;
     if (out->ids.len >= (size_t)opts->ctx_tokens)
-        return ek_fail(EK_ETOOLONG, "the prompt has %zu tokens; the context is %d tokens, prompt and reply together",
-                       out->ids.len, opts->ctx_tokens);
+        return ek_fail(EK_ETOOLONG, "prompt is too long: %zu tokens > %d maximum", out->ids.len, opts->ctx_tokens - 1);
     return EK_OK;
 }
 

@@ -95,11 +95,21 @@ static void flush(ek_session *s)
     s->last_sent = ek_now();
 }
 
+/* With the first token, when the counts of the prompt are known. */
+static void begin(choice *c)
+{
+    ek_session *s = c->session;
+    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index);
+    c->begun = true;
+}
+
 static void on_reply(void *arg, const ek_reply_event *e)
 {
     choice *c = arg;
     ek_session *s = c->session;
-    if (s->req.stream) s->dialect->event(&s->out, &s->reply, c->index, e);
+    if (!s->req.stream) return;
+    begin(c);
+    s->dialect->event(&s->out, &s->reply, c->index, e);
 }
 
 static void write_digest(ek_session *s)
@@ -145,11 +155,8 @@ static void handle_news(choice *c, const ek_turn_news *news)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
-    if (s->req.stream && !c->begun && news->token >= 0) {
-        c->begun = true;
-        s->dialect->begin(&s->out, &s->reply, c->index);
-    }
     ek_turn_feed(c->turn, news);
+    if (s->req.stream && news->token >= 0) begin(c);
     if (r->end == EK_END_ERROR) {
         ek_log(EK_LOG_ERROR, "%s: %s", s->id, r->error);
         reply_failed(s, c, r->err, r->error);
@@ -198,14 +205,15 @@ static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
         *c = (choice){.session = s, .index = i};
-        opts.choice = i;
-        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, prompt, &opts, on_reply, c));
+        opts.choice = i % (s->req.n / (1 + s->req.n_more));
+        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, prompt, i), &opts, on_reply, c));
         s->results[i] = ek_turn_result_of(c->turn);
         s->n_opened++;
     }
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
-        EK_TRY(ek_turn_submit(c->turn, s->server->engine, prompt, ek_mailbox_post, s->server->mailbox, c));
+        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, prompt, i), ek_mailbox_post,
+                              s->server->mailbox, c));
     }
     return EK_OK;
 }
@@ -224,7 +232,7 @@ static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_diale
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
     snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)ek_mix64(server->nonce ^ number),
              (unsigned long long)(number & 0xffffffff));
-    if (!req->has_seed) s->req.turn.sampling.seed = ek_mix64(server->nonce + number);
+    if (!req->has_seed) s->req.turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
     s->reply = (ek_api_reply){.id = s->id,
                               .model = req->model && *req->model ? req->model : server->model_name,
                               .fingerprint = server->fingerprint,
@@ -232,8 +240,11 @@ static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_diale
                               .stream = req->stream,
                               .n = req->n,
                               .n_open = req->n,
+                              .n_prompts = 1 + req->n_more,
+                              .seed = req->has_seed ? NULL : &s->req.turn.sampling.seed,
                               .choices = s->results,
-                              .own = req->own};
+                              .own = req->own,
+                              .turn = &s->req.turn};
     s->next = server->sessions;
     if (s->next) s->next->link = &s->next;
     s->link = &server->sessions;
@@ -261,6 +272,12 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d)
     ek_err err = ek_api_prepare(&req, &prompt, d, &server->chat, body.p, body.n, &limits);
     if (err) {
         ek_reply_failure(x, d, err, req.param);
+        ek_api_request_fini(&req);
+        ek_turn_prompt_fini(&prompt);
+        return;
+    }
+    if (d->answer) {
+        ek_reply_json(x, 200, &req.answer);
         ek_api_request_fini(&req);
         ek_turn_prompt_fini(&prompt);
         return;
