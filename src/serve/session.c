@@ -222,6 +222,7 @@ static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
 static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_dialect *d, const ek_api_request *req)
 {
     ek_session *s = ek_alloc(sizeof *s);
+    bool draws = !req->has_seed && req->turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     uint64_t number = ek_exchange_number(x);
     s->server = server;
     s->x = x;
@@ -241,7 +242,7 @@ static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_diale
                               .n = req->n,
                               .n_open = req->n,
                               .n_prompts = 1 + req->n_more,
-                              .seed = req->has_seed ? NULL : &s->req.turn.sampling.seed,
+                              .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
                               .turn = &s->req.turn};
