@@ -49,8 +49,9 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    const float *logits; /* with reply_logits: the row the token was sampled from (suppressed ids not yet
-                            masked), valid during the call; NULL when token is -1 */
+    int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
+    const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
+                                  masked), valid during the call; NULL when token is -1 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -89,6 +90,16 @@ typedef struct ek_request_opts {
     bool reply_logits; /* events carry the logits; else a device keeps them */
 } ek_request_opts;
 
+/* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so
+ * drafts change how many steps a reply takes and nothing else. */
+typedef enum ek_draft_mode {
+    EK_DRAFT_OFF,
+    EK_DRAFT_NGRAM, /* the request's own text */
+    EK_DRAFT_AUTO   /* the request's own text, and the executor's drafter if it has one */
+} ek_draft_mode;
+
+enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
+
 typedef struct ek_engine_opts {
     int max_requests; /* that run at once */
     int max_queue;    /* that wait; submit beyond gives EBUSY */
@@ -96,9 +107,11 @@ typedef struct ek_engine_opts {
                          it; 0: the model's, or what the pages can hold */
     int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
+    ek_draft_mode draft;
+    int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
-ek_engine_opts ek_engine_defaults(void);
+ek_engine_opts ek_engine_defaults(void); /* without drafts */
 
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
 void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
@@ -128,6 +141,7 @@ typedef struct ek_engine_stats {
     int running, waiting;
     int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT];
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 

@@ -8,6 +8,8 @@
 #include "engine/executor.h"
 #include "engine/sampler.h"
 
+#define ROW_COST 0.35f /* docs/SPECULATION.md has the measurement */
+
 typedef struct cpu {
     ek_model *model;
     ek_scratch *scratch;
@@ -127,6 +129,7 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .open = open_cpu,
                          .step = step_cpu,
                          .logits = logits_cpu,
+                         .row_cost = ROW_COST,
                          .copy_page = copy_page_cpu,
                          .poison_page = poison_page_cpu,
                          .close = close_cpu};

@@ -8,7 +8,7 @@
 
 void fake_init(fake *f, int window, bool has_full, bool has_sliding)
 {
-    *f = (fake){0};
+    *f = (fake){.draft_max = 8};
     f->config.vocab_size = FAKE_VOCAB;
     f->config.hidden_size = FAKE_HIDDEN;
     f->config.max_position_embeddings = 4096;
@@ -209,6 +209,9 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .open = fake_open,
                          .step = fake_step,
                          .logits = fake_row,
+                         .draft = f->guess,
+                         .draft_arg = f,
+                         .row_cost = f->row_cost,
                          .copy_page = fake_copy,
                          .poison_page = fake_poison,
                          .close = fake_close,

@@ -16,8 +16,12 @@ typedef struct fake {
     int steps, max_rows, max_logits; /* observed */
     ek_executor_sizes sizes;         /* given to open */
     int opened, closed;              /* times */
-    uint64_t *page[EK_KIND_COUNT];   /* [n_pages][64] */
-    float *logits;                   /* [max_logits][FAKE_VOCAB] */
+    ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
+    int draft_max;
+    float row_cost;
+    ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
+    uint64_t *page[EK_KIND_COUNT];                      /* [n_pages][64] */
+    float *logits;                                      /* [max_logits][FAKE_VOCAB] */
     ek_sampler *sampler;
 } fake;
 
