@@ -14,6 +14,7 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    ek_journal *journal; /* NULL: none */
     ek_chat_model chat;
     char *model_name, *fingerprint;
     int64_t started;      /* seconds since 1970 */
