@@ -4,12 +4,14 @@
 
 #include <stdatomic.h>
 
-#include "cache/page_table.h"
+#include "cache/prefix.h"
 #include "engine/engine.h"
 
 /* Waiting: no page, no slot; runs from its first token. Running: has a slot and
  * the pages of its first n_done tokens. A finished request is freed at once. */
 typedef enum ek_request_state { EK_WAITING, EK_RUNNING } ek_request_state;
+
+enum { EK_MAX_KEEP = 16 };
 
 typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
@@ -33,7 +35,17 @@ typedef struct ek_request {
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits;
-    bool admitted;                            /* has run before */
+    bool admitted; /* has run before */
+    uint64_t cache_salt;
+    ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
+    int n_content;
+    int n_found;                      /* tokens that the prefix index knew when it was admitted last */
+    int n_hit;                        /* of them, those it began with */
+    int n_cached;                     /* n_hit when it was admitted first: what events report */
+    int n_captured;                   /* whole pages that the index was given */
+    bool suspect;                     /* its step failed: nothing of it is cached */
+    ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
+    int n_keep;
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;
@@ -61,6 +73,8 @@ bool ek_request_is_stop(const ek_request *r, int32_t token);
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
 /* The largest number of rows up to n from n_done on that ends outside every span that may not be cut. */
 int ek_request_cut(const ek_request *r, int n);
+/* n, or the first position of the span that may not be cut and has n inside. */
+int ek_request_before_span(const ek_request *r, int n);
 /* The minimum number of rows of the next step. */
 int ek_request_piece(const ek_request *r);
 /* Of the next n rows, those whose prompt logits were asked for. */

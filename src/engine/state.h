@@ -35,6 +35,7 @@ struct ek_engine {
     ek_request_rules rules;
     ek_executor_sizes sizes; /* max_rows: chunk + max_requests; max_logits: prompt logits + max_requests */
     ek_pages *pages;
+    ek_prefix *prefix; /* NULL: no cache */
 
     ek_request **running; /* ascending id */
     int n_running;

@@ -16,12 +16,13 @@ typedef struct ask {
     ek_sampling sampling;
     ek_logit_bias bias;
     bool ignore_eos, broken; /* broken: its rows fail */
+    uint64_t salt;
     int32_t want[MAX_REPLY];
     int n_want;
     /* received */
     ek_request_id id;
     int32_t got[MAX_REPLY];
-    int n_got, n_prompt_logits;
+    int n_got, n_prompt_logits, n_cached;
     ek_finish finish;
     bool cancel;
     const fake *f;
@@ -44,5 +45,9 @@ void check(const ask *a);
 ek_engine *open_engine(fake *f, int full_pages, int sliding_pages, int requests, int chunk);
 void submit(ek_engine *e, ask *a);
 void step_until_idle(ek_engine *e);
+
+/* Every invariant of pages, tables and the prefix index, between two steps: who holds what, what is idle, and that
+ * each cached page of plain text holds what its tokens and all before them make. */
+void check_cache(const ek_engine *e, const fake *f);
 
 #endif

@@ -35,6 +35,9 @@ typedef struct fake_prompt {
     int n_spans;
 } fake_prompt;
 
+/* What the slot of position pos holds in pages of a kind, for tokens that are all plain text; before: the value of
+ * pos - 1. */
+uint64_t fake_value(const fake *f, ek_layer_kind kind, int32_t token, int pos, uint64_t before);
 /* The logits at position pos of the tokens. */
 void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits);
 /* The reply that a request must get: at most max tokens into out, ends early at stop ids unless
