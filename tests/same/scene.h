@@ -49,7 +49,8 @@ typedef struct company {
     int max_rows;                        /* leave out requests beyond this many rows together */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
-    uint64_t preempted, steps;           /* out */
+    double cache_bytes;                  /* 0: no limit but the pool */
+    uint64_t preempted, steps, hits;     /* out */
 } company;
 
 /* Runs the requests together; out[0..n) is to be freed with ek_trace_fini. */

@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted;
+    uint64_t scenes, rows, steps, preempted, hits;
     int failed;
 } tally;
 
@@ -77,6 +77,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->rows += c.rows;
         t->steps += base.steps;
         t->preempted += base.preempted;
+        t->hits += base.hits;
     }
     for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
@@ -110,11 +111,13 @@ static void company_does_not_matter(void **state)
     (void)state;
     tally t = {0};
     for (int i = 0; i < CHECK_SCENES; i++) run_scene(check_seed(i), NULL, &t);
-    printf("%llu rows of logits in %llu steps, %llu preempted\n", (unsigned long long)t.rows,
-           (unsigned long long)t.steps, (unsigned long long)t.preempted);
+    printf("%llu rows of logits in %llu steps, %llu preempted, %llu began with cached pages\n",
+           (unsigned long long)t.rows, (unsigned long long)t.steps, (unsigned long long)t.preempted,
+           (unsigned long long)t.hits);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 10000);
-    assert_true(t.preempted > 0); /* else `evicted` would prove nothing */
+    assert_true(t.preempted > 0);                      /* else `evicted` would prove nothing */
+    assert_true(t.hits > (uint64_t)CHECK_SCENES * 20); /* nor `cached` */
 }
 
 /* --- the inverse: kernels whose sums depend on who is there must be caught */
