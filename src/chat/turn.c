@@ -166,6 +166,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .arg = t,
         .prompt_logits_from = (int)prompt->ids.len,
         .reply_logits = t->opts.digest,
+        .cache_salt = t->opts.cache_salt,
     };
     ek_record_begin(&t->record, &r);
     ek_err err = ek_engine_submit(e, &r, &t->id);

@@ -22,6 +22,7 @@ typedef struct ek_turn_opts {
     bool digest;                   /* hash the logits of every token */
     ek_record_mode record;         /* what is kept for ek_turn_take_record */
     int max_tokens;                /* maximum tokens of the reply; the context may end it earlier */
+    uint64_t cache_salt;           /* only turns of one salt share cached prefixes */
     int choice;                    /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;          /* bias: borrowed until ek_turn_submit returns */
     const char *stop[EK_STOP_MAX]; /* stop strings, for visible text; borrowed until ek_turn_open returns */

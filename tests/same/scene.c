@@ -225,6 +225,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     o.max_requests = max_requests;
     o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
     o.max_queue = queue;
+    if (c->cache_bytes > 0) o.cache_bytes = c->cache_bytes;
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
     on.poison = true;
@@ -258,6 +259,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     ek_engine_stats_read(e, &stats);
     c->preempted += stats.preempted;
     c->steps += stats.steps;
+    c->hits += stats.cache_hits;
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     ek_engine_close(e);

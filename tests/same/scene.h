@@ -51,7 +51,8 @@ typedef struct company {
     const ek_trace *want;                /* of every request of the scene, alone */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
-    uint64_t preempted, steps;           /* out */
+    double cache_bytes;                  /* 0: no limit but the pool */
+    uint64_t preempted, steps, hits;     /* out */
     uint64_t drafted, accepted;          /* out */
 } company;
 
