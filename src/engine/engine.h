@@ -40,7 +40,8 @@ typedef enum ek_finish {
 
 /* One event: a sampled token (stop ids included, with finish STOP in the same event), or a
  * finish without token (token -1). n_prompt, n_cached and n_tokens (of the reply, this one
- * included) are counts so far. */
+ * included) are counts so far; n_cached are the prompt tokens that were not computed, but taken from the prefix cache.
+ */
 typedef struct ek_event {
     ek_request_id request;
     void *user;
@@ -49,8 +50,9 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    const float *logits; /* with reply_logits: the row the token was sampled from (suppressed ids not yet
-                            masked), valid during the call; NULL when token is -1 */
+    int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
+    const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
+                                  masked), valid during the call; NULL when token is -1 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -109,7 +111,19 @@ typedef struct ek_request_opts {
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
+    /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
+    uint64_t cache_salt;
 } ek_request_opts;
+
+/* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so
+ * drafts change how many steps a reply takes and nothing else. */
+typedef enum ek_draft_mode {
+    EK_DRAFT_OFF,
+    EK_DRAFT_NGRAM, /* the request's own text */
+    EK_DRAFT_AUTO   /* the request's own text, and the executor's drafter if it has one */
+} ek_draft_mode;
+
+enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
 
 typedef struct ek_engine_opts {
     int max_requests; /* that run at once */
@@ -118,15 +132,21 @@ typedef struct ek_engine_opts {
                          it; 0: the model's, or what the pages can hold */
     int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
+    /* Pages of finished requests are kept for prompts that begin alike, in the same pool: running requests take
+     * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
+    double cache_bytes;
+    ek_draft_mode draft;
+    int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
-ek_engine_opts ek_engine_defaults(void);
+ek_engine_opts ek_engine_defaults(void); /* without drafts */
 
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
 void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
 const ek_model *ek_engine_model(const ek_engine *e);
 int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than asked for if memory is short */
 int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
+int ek_engine_room(const ek_engine *e);  /* requests that may run or wait at the same time */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.
@@ -148,8 +168,13 @@ void ek_engine_stop(ek_engine *e, bool drain);
 
 typedef struct ek_engine_stats {
     int running, waiting;
-    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT];
+    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT]; /* used: by requests */
+    int pages_cached[EK_KIND_COUNT];                           /* kept by the prefix cache alone */
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
+     * pages, the tokens that these did not compute, pages dropped for others. */
+    uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
+    uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 

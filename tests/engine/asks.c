@@ -42,7 +42,9 @@ static void on_event(void *arg, const ek_event *event)
     ask *a = arg;
     EK_ASSERT(event->user == a && event->request == a->id);
     EK_ASSERT(a->finish == EK_FINISH_NONE); /* nothing after the last event */
-    EK_ASSERT(event->n_prompt == a->n_prompt);
+    EK_ASSERT(event->n_prompt == a->n_prompt && event->n_cached >= 0 && event->n_cached < a->n_prompt);
+    EK_ASSERT(a->n_got == 0 || event->n_cached == a->n_cached);
+    a->n_cached = event->n_cached;
     if (event->token >= 0) {
         float logits[FAKE_VOCAB];
         int32_t tokens[MAX_PROMPT + MAX_REPLY];
@@ -55,10 +57,14 @@ static void on_event(void *arg, const ek_event *event)
         EK_ASSERT(a->n_got < a->max_tokens);
         a->got[a->n_got++] = event->token;
         EK_ASSERT(event->n_tokens == a->n_got);
+        EK_ASSERT(a->cancel_at == 0 || a->n_got <= a->cancel_at);
+        if (a->n_got == a->cancel_at) ek_engine_cancel(a->engine, event->request);
     } else {
         EK_ASSERT(event->finish == EK_FINISH_CANCELLED || event->finish == EK_FINISH_ERROR);
         EK_ASSERT(!event->logits);
     }
+    EK_ASSERT(event->n_accepted <= event->n_drafted && event->n_accepted >= a->n_accepted);
+    a->n_drafted = event->n_drafted, a->n_accepted = event->n_accepted;
     if (event->text) strncpy(a->text, event->text, sizeof a->text - 1);
     a->finish = event->finish;
 }
@@ -93,7 +99,8 @@ ek_request_opts opts_of(ask *a)
                              .span = a->span,
                              .n_spans = a->n_spans,
                              .stop = &a->own_stop,
-                             .n_stop = a->own_stop > 0};
+                             .n_stop = a->own_stop > 0,
+                             .cache_salt = a->salt};
 }
 
 void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)
@@ -159,6 +166,11 @@ void check(const ask *a)
     assert_true(a->n_got <= a->n_want);
     assert_memory_equal(a->got, a->want, sizeof *a->got * (size_t)a->n_got);
     if (a->cancel && a->finish == EK_FINISH_CANCELLED) return;
+    if (a->cancel_at > 0 && a->cancel_at < a->n_want) {
+        assert_int_equal(a->finish, EK_FINISH_CANCELLED);
+        assert_int_equal(a->n_got, a->cancel_at);
+        return;
+    }
     assert_int_equal(a->n_got, a->n_want);
     assert_int_equal(a->n_prompt_logits, a->n_prompt - a->prompt_logits_from);
     int32_t last = a->want[a->n_want - 1];
@@ -173,13 +185,43 @@ ek_engine *open_engine(fake *f, int full, int sliding, int requests, int chunk)
     ek_engine *e = NULL;
     o.max_requests = requests;
     o.chunk = chunk;
+    o.draft = f->draft;
+    o.draft_max = f->draft_max;
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
+    guess_for = e;
     return e;
+}
+
+const ek_engine *guess_for;
+
+ek_err guess_at_random(void *arg, ek_draft *draft, int n)
+{
+    const fake *f = arg;
+    static uint64_t calls;
+    for (int i = 0; i < n; i++) {
+        ek_draft *d = &draft[i];
+        const ask *a = guess_for->slot[d->seq->slot]->user;
+        uint64_t r = ek_mix64(++calls);
+        int at = d->n_tokens - a->n_prompt, wrong = (int)(r % 12), len = (int)((r >> 8) % 20);
+        EK_ASSERT(d->max >= 1 && d->logits >= 0 && d->logits < f->sizes.max_logits);
+        EK_ASSERT(memcmp(d->tokens, a->prompt, sizeof *d->tokens * (size_t)a->n_prompt) == 0);
+        EK_ASSERT(at == a->n_got && memcmp(d->tokens + a->n_prompt, a->got, sizeof *d->tokens * (size_t)at) == 0);
+        if ((r >> 16) % 32 == 0) return ek_fail(EK_EINTERNAL, "no draft today");
+        for (d->n = 0; d->n < d->max && d->n < len; d->n++) {
+            bool right = d->n < wrong && at + d->n < a->n_want;
+            int32_t other = (int32_t)(ek_mix64(r + (uint64_t)d->n) % FAKE_VOCAB);
+            d->token[d->n] = right                ? a->want[at + d->n]
+                             : (r >> 32) % 4 == 0 ? FAKE_FAILS - (int32_t)(r >> 34 & 1)
+                                                  : other;
+        }
+    }
+    return EK_OK;
 }
 
 void submit(ek_engine *e, ask *a)
 {
     ek_request_opts o = opts_of(a);
+    a->engine = e;
     assert_int_equal(ek_engine_submit(e, &o, &a->id), EK_OK);
 }
 

@@ -16,8 +16,12 @@ typedef struct fake {
     int steps, max_rows, max_logits; /* observed */
     ek_executor_sizes sizes;         /* given to open */
     int opened, closed;              /* times */
-    uint64_t *page[EK_KIND_COUNT];   /* [n_pages][64] */
-    float *logits;                   /* [max_logits][FAKE_VOCAB] */
+    ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
+    int draft_max;
+    float row_cost;
+    ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
+    uint64_t *page[EK_KIND_COUNT];                      /* [n_pages][64] */
+    float *logits;                                      /* [max_logits][FAKE_VOCAB] */
     ek_sampler *sampler;
 } fake;
 
@@ -36,6 +40,9 @@ typedef struct fake_prompt {
     bool masked; /* of the reply's tokens only those count that fake_allows */
 } fake_prompt;
 
+/* What the slot of position pos holds in pages of a kind, for tokens that are all plain text; before: the value of
+ * pos - 1. */
+uint64_t fake_value(const fake *f, ek_layer_kind kind, int32_t token, int pos, uint64_t before);
 /* A grammar: whether token may follow last, the reply's latest token (-1: none yet). */
 bool fake_allows(int32_t last, int32_t token);
 
