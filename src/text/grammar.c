@@ -163,3 +163,11 @@ void ek_grammar_close(ek_grammar *g)
     ek_graph_fini(&g->graph);
     free(g);
 }
+
+size_t ek_grammar_bytes(const ek_grammar *g)
+{
+    if (!g) return 0;
+    const ek_graph *x = &g->graph;
+    return sizeof *g + x->blob.cap + sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
+           sizeof *x->texts * (size_t)x->cap_texts;
+}

@@ -30,7 +30,8 @@ typedef struct ek_grammar ek_grammar;
  * and the keyword that is not supported; ETOOLARGE. Builds v's tables (ek_vocab_ready), so not on a thread that may not
  * wait. */
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call);
-void ek_grammar_close(ek_grammar *g); /* NULL is fine */
+void ek_grammar_close(ek_grammar *g);         /* NULL is fine */
+size_t ek_grammar_bytes(const ek_grammar *g); /* memory it holds; 0 for NULL */
 
 /* A reply that is followed. One thread at a time. */
 typedef struct ek_grammar_state ek_grammar_state;
