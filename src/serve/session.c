@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "serve/prepare.h"
 #include "serve/journal.h"
+#include "serve/prepare.h"
 #include "serve/reply.h"
 
 enum { HEARTBEAT_SECONDS = 10, MAX_MODEL_NAME = 256 };
