@@ -245,6 +245,7 @@ static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_diale
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
                               .turn = &s->req.turn};
     s->next = server->sessions;
     if (s->next) s->next->link = &s->next;
