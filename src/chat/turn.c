@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "text/utf8.h"
 
 struct ek_turn {
     const ek_chat_model *model;

@@ -213,7 +213,7 @@ static void test_refusals(void **state)
         {"{" USER ",\"temperature\":\"hot\"}", "temperature", "from 0 to 100"},
         {"{" USER ",\"temperature\":-1}", "temperature", "from 0"},
         {"{" USER ",\"top_p\":1.5}", "top_p", "from 0 to 1"},
-        {"{" USER ",\"max_tokens\":0}", "max_tokens", "from 1"},
+        {"{" USER ",\"max_tokens\":-2}", "max_tokens", "from -1"},
         {"{" USER ",\"max_tokens\":1.5}", "max_tokens", "whole"},
         {"{" USER ",\"n\":1000000}", "n", "from 1"},
         {"{" USER ",\"seed\":1.5}", "seed", "whole"},
