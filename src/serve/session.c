@@ -251,12 +251,13 @@ static void set_up(ek_session *s, ek_prepared *p)
     ek_server *server = s->server;
     uint64_t number = ek_exchange_number(s->x);
     ek_api_request *req = &s->req;
+    bool draws = !p->req.has_seed &&
+                 p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     *req = p->req;
     req->turn.tools = req->tools;
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
-    bool draws = !req->has_seed && req->turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
     s->reply = (ek_api_reply){.id = s->id,
                               .model = req->model && *req->model ? req->model : server->model_name,
@@ -273,15 +274,14 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .turn = &s->req.turn};
 }
 
-/* A path that generates nothing: its reply is there. */
-static void answer(ek_session *s, ek_prepared *p)
+/* The whole reply of a path that generates nothing. */
+static void answer(ek_session *s, ek_buf *body)
 {
     ek_exchange *x = s->x;
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
-    ek_reply_json(x, 200, &p->req.answer);
-    ek_prepare_release(s->server, &p->req, p->held);
-    free_when_done(s);
+    ek_reply_json(x, 200, body);
+    ek_log(EK_LOG_INFO, "%s done, %.2f s", s->id, ek_now() - s->opened);
 }
 
 static void on_prepared(void *user, ek_prepared *p)
@@ -304,7 +304,8 @@ static void on_prepared(void *user, ek_prepared *p)
     if (err) {
         ek_prepare_release(s->server, &p->req, p->held);
     } else if (s->dialect->answer) {
-        answer(s, p);
+        answer(s, &p->req.answer);
+        ek_prepare_release(s->server, &p->req, p->held);
     } else {
         set_up(s, p);
         err = open_turns(s, &p->prompt);
@@ -312,6 +313,7 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     ek_turn_prompt_fini(&p->prompt);
     if (err) refuse(s, err, NULL, param);
+    else if (s->dialect->answer) free_session(s);
 }
 
 ek_api_limits ek_session_limits(const ek_server *server)
