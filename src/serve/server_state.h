@@ -16,10 +16,10 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    ek_journal *journal; /* NULL: none */
     ek_workers *workers;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
-    ek_journal *journal; /* NULL: none */
     ek_chat_model chat;
     char *model_name, *fingerprint;
     int64_t started;      /* seconds since 1970 */

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "serve/prepare.h"
 #include "serve/journal.h"
+#include "serve/prepare.h"
 #include "serve/reply.h"
 
 enum { HEARTBEAT_SECONDS = 10, MAX_MODEL_NAME = 256 };
@@ -277,6 +277,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
                               .turn = &s->req.turn};
 }
 

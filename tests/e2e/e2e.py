@@ -204,7 +204,7 @@ def errors(s):
     refused(400, "POST", chat, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})
     e = refused(400, "POST", chat, ask("hello " * 60000))[1]
     assert e["code"] == "context_length_exceeded", e
-    refused(404, "GET", "/")
+    refused(404, "GET", "/nothing")
     refused(404, "GET", "/v1/chat/completions/x")
     assert refused(404, "GET", "/v1/models/none/such")[1]["type"] == "not_found_error"
     assert refused(405, "GET", chat)[0]["allow"] == "POST"
