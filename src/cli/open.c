@@ -66,6 +66,15 @@ ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
     return EK_OK;
 }
 
+ek_err ek_cli_open_drafter(const ek_cli *cli, const ek_model *model, const ek_model_opts *opts, ek_drafter **out)
+{
+    *out = NULL;
+    if (!cli->has.drafter) return EK_OK;
+    EK_TRY(ek_drafter_open(out, cli->drafter, model, opts));
+    ek_drafter_set_position(*out, strcmp(cli->rope_position, "n") ? EK_ROPE_N_MINUS_1 : EK_ROPE_N);
+    return EK_OK;
+}
+
 ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
 {
     *m = (ek_cli_model){0};
@@ -73,6 +82,7 @@ ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
     EK_TRY(ek_cli_model_dir(cli, &m->dir));
     EK_TRY(ek_cli_model_opts(cli, &opts, &m->pool));
     ek_err err = ek_model_open(&m->model, m->dir, &opts);
+    if (!err) err = ek_cli_open_drafter(cli, m->model, &opts, &m->drafter);
     if (err) ek_cli_close_model(m);
     return err;
 }
@@ -90,6 +100,7 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
                      : !strcmp(cli->draft, "ngram") ? EK_DRAFT_NGRAM
                                                     : EK_DRAFT_AUTO;
         opts.draft_max = (int)cli->draft_max;
+        opts.drafter = m->drafter;
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
     ek_err err = ek_engine_open(&m->engine, m->model, &opts);
@@ -106,6 +117,7 @@ ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, 
 void ek_cli_close_model(ek_cli_model *m)
 {
     if (m->engine) ek_engine_close(m->engine);
+    if (m->drafter) ek_drafter_close(m->drafter);
     if (m->model) ek_model_close(m->model);
     if (m->pool) ek_pool_close(m->pool);
     *m = (ek_cli_model){0};
