@@ -17,7 +17,7 @@ typedef struct ek_drafter ek_drafter;
 
 /* The position that queries are rotated for, n being that of the first token fed: what drafters were trained with is
  * not published, and programs differ (docs/SPECULATION.md). */
-typedef enum ek_rope_position { EK_ROPE_N_MINUS_1, EK_ROPE_N } ek_rope_position;
+typedef enum ek_rope_position { EK_ROPE_N, EK_ROPE_N_MINUS_1 } ek_rope_position;
 
 /* opts: as for the target, whose KV formats count. EUNSUPPORTED if dir is no drafter, EFORMAT if it is not for target,
  * which outlives it. */
@@ -27,7 +27,7 @@ ek_err ek_drafter_synthetic(ek_drafter **out, const ek_config *config, uint64_t 
                             const ek_model_opts *opts);
 void ek_drafter_close(ek_drafter *d);
 
-void ek_drafter_set_position(ek_drafter *d, ek_rope_position position); /* first: EK_ROPE_N_MINUS_1 */
+void ek_drafter_set_position(ek_drafter *d, ek_rope_position position); /* first: EK_ROPE_N */
 const ek_model *ek_drafter_target(const ek_drafter *d);
 /* The time of a step per time of a step of the target, of one row each: an estimate from the bytes they read. */
 double ek_drafter_cost(const ek_drafter *d);
