@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/budget.h"
 #include "engine/state.h"
 
@@ -106,6 +107,8 @@ static ek_err open_step(ek_engine *e)
         e->plan.draft = ek_alloc(sizeof *e->plan.draft * requests);
         e->plan.draft_token = ek_alloc(sizeof *e->plan.draft_token * requests);
     }
+    e->plan.allowed = ek_alloc(sizeof *e->plan.allowed * (size_t)ek_mask_words(e->rules.vocab_size) *
+                               (requests + (size_t)e->max_draft_rows));
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
@@ -161,6 +164,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.shown);
     free(e->plan.draft);
     free(e->plan.draft_token);
+    free(e->plan.allowed);
     ek_pages_close(e->pages);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
@@ -182,11 +186,16 @@ int ek_engine_vocab(const ek_engine *e)
     return e->rules.vocab_size;
 }
 
+int ek_engine_room(const ek_engine *e)
+{
+    return e->opts.max_requests + e->opts.max_queue;
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
-    int room = e->opts.max_requests + e->opts.max_queue;
+    int room = ek_engine_room(e);
     if (e->n_live >= room)
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;

@@ -71,6 +71,26 @@ typedef struct ek_prompt_span {
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
 
+/* Which tokens may come next in one reply: a grammar's view of it (chat makes one from text/grammar.h). The engine
+ * asks on its own thread, between steps, and never for tokens that it did not sample or draft.
+ *
+ * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
+typedef struct ek_mask {
+    void *arg;
+    /* Looks ahead along a draft without changing state: row i says what may follow the accepted tokens and
+     * draft[0..i). Writes rows 0 to k into row (adjacent, k <= n_draft) and returns k, the number of draft tokens, from
+     * the first, that are allowed where they stand. all[i]: every token is allowed, row i was not written. n_draft is
+     * 0 without a draft. Allocates nothing. */
+    int (*look)(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all);
+    /* The token joined the reply. */
+    void (*accept)(void *arg, int32_t token);
+} ek_mask;
+
+static inline int ek_mask_words(int vocab_size)
+{
+    return (vocab_size + 63) / 64;
+}
+
 typedef struct ek_request_opts {
     const int32_t *tokens;      /* copied */
     int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
@@ -78,6 +98,8 @@ typedef struct ek_request_opts {
     const ek_prompt_span *span; /* ascending, apart; copied, embeddings too */
     int n_spans;
     ek_sampling sampling;
+    const ek_mask *mask; /* copied; arg is borrowed until the last event. NULL: every token is allowed. Tokens that
+                            are not are masked before everything else; logits in events and digests are not */
     bool ignore_eos;     /* the model's stop ids are ordinary tokens */
     const int32_t *stop; /* further stop ids, which always count; copied */
     int n_stop;
@@ -119,6 +141,7 @@ void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the cal
 const ek_model *ek_engine_model(const ek_engine *e);
 int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than asked for if memory is short */
 int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
+int ek_engine_room(const ek_engine *e);  /* requests that may run or wait at the same time */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.

@@ -27,9 +27,10 @@ typedef struct ek_draw {
     int logits; /* the row of the logits buffer to sample from */
     int slot;   /* of the request */
     const ek_sampling *sampling;
-    const int32_t *tokens;  /* the history: tokens[0..n_tokens), of which the first n_prompt are the prompt */
-    int n_prompt, n_tokens; /* the sampled token will be at position n_tokens */
-    int32_t token;          /* out: an id, or one of the two below */
+    const int32_t *tokens;   /* the history: tokens[0..n_tokens), of which the first n_prompt are the prompt */
+    int n_prompt, n_tokens;  /* the sampled token will be at position n_tokens */
+    const uint64_t *allowed; /* a row of allowed tokens (ek_mask), borrowed for the step; NULL: all */
+    int32_t token;           /* out: an id, or one of the two below */
 } ek_draw;
 
 enum {

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "engine/executor.h"
 #include "engine/sampler.h"
 
@@ -88,7 +89,9 @@ static void draw_task(void *arg, int task, int worker)
     const float *row = all->x->logits + d->logits * all->x->ld;
     bool finite = ek_logits_finite(row, ek_model_config(all->x->model)->vocab_size);
     d->token = EK_DRAW_NOT_FINITE;
-    if (finite) d->token = ek_sample(all->x->sampler[worker], row, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+    if (finite)
+        d->token = ek_sample_allowed(all->x->sampler[worker], row, d->allowed, d->sampling, d->tokens, d->n_prompt,
+                                     d->n_tokens);
 }
 
 static void keep_hidden(cpu *x, const ek_step *step)

@@ -45,16 +45,28 @@ static void preempt_youngest(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* What the draws of s may take: a row of allowed tokens for each that has one, behind those of the draws planned so
+ * far. The draft ends before its first token that is not allowed. */
+static const uint64_t *ask_mask(ek_engine *e, ek_scheduled *s, bool all[EK_DRAFT_MAX + 1])
+{
+    const ek_request *r = s->req;
+    if (!r->mask.look || s->n_rows < ek_request_rows_left(r)) return NULL;
+    uint64_t *row = e->plan.allowed + (ptrdiff_t)e->plan.n_draws * ek_mask_words(e->rules.vocab_size);
+    s->n_draft = r->mask.look(r->mask.arg, r->tokens + r->n_tokens, s->n_draft, row, all);
+    return row;
+}
+
 /* The token at position n_tokens, from the row that was planned last. A draft is several of these in a row; the
  * history of each is what it is if the draft is right so far. */
-static void add_draw(ek_plan *p, const ek_request *r, int n_tokens)
+static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
 {
     p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
                                       .slot = r->slot,
                                       .sampling = &r->sampling,
                                       .tokens = r->tokens,
                                       .n_prompt = r->n_prompt,
-                                      .n_tokens = n_tokens};
+                                      .n_tokens = n_tokens,
+                                      .allowed = allowed};
 }
 
 /* The rows and draws of a scheduled request: n_rows rows, then its draft. */
@@ -63,13 +75,18 @@ static void lay_out(ek_engine *e, int i)
     ek_plan *p = &e->plan;
     ek_scheduled *s = &p->scheduled[i];
     const ek_request *r = s->req;
+    bool all[EK_DRAFT_MAX + 1];
+    const uint64_t *allowed = ask_mask(e, s, all);
+    ptrdiff_t words = ek_mask_words(e->rules.vocab_size);
     s->row = p->n_rows, s->logits = p->n_logits, s->draw = p->n_draws;
     s->n_rows += s->n_draft;
     for (int pos = r->n_done; pos < r->n_done + s->n_rows; pos++) {
         bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, draws = pos >= r->n_tokens - 1;
         p->row[p->n_rows++] = ek_request_row(r, pos, i, prompt || draws);
         if (prompt || draws) p->shown[p->n_logits++] = prompt || r->reply_logits;
-        if (draws) add_draw(p, r, pos + 1);
+        if (!draws) continue;
+        int ahead = pos + 1 - r->n_tokens;
+        add_draw(p, r, pos + 1, allowed && !all[ahead] ? allowed + ahead * words : NULL);
     }
     s->n_logits = p->n_logits - s->logits;
     s->n_draws = p->n_draws - s->draw;

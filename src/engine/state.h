@@ -27,7 +27,8 @@ typedef struct ek_plan {
     ek_row *row;
     ek_seq *seq;
     ek_draw *draw;
-    bool *shown; /* [n_logits] */
+    bool *shown;       /* [n_logits] */
+    uint64_t *allowed; /* a row of ek_mask_words per draw */
     ek_draft *draft;
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;

@@ -110,6 +110,7 @@ static void send_prompt_logits(ek_engine *e, const ek_scheduled *s)
 static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
 {
     r->tokens[r->n_tokens++] = d->token;
+    if (r->mask.accept) r->mask.accept(r->mask.arg, d->token);
     ek_event event = {.token = d->token};
     if (r->reply_logits) event.logits = e->on.logits(e->on.arg, d->logits);
     if (ek_request_is_stop(r, d->token)) event.finish = EK_FINISH_STOP;

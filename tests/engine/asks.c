@@ -14,7 +14,27 @@ static float embeddings[1 << 12][FAKE_HIDDEN];
 
 static fake_prompt prompt_of(const ask *a)
 {
-    return (fake_prompt){a->prompt, a->n_prompt, a->span, a->n_spans};
+    return (fake_prompt){a->prompt, a->n_prompt, a->span, a->n_spans, a->masked};
+}
+
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const ask *a = arg;
+    for (int i = 0; i <= n_draft; i++, row += ek_mask_words(FAKE_VOCAB)) {
+        int32_t last = i > 0 ? draft[i - 1] : a->accepted;
+        all[i] = false;
+        memset(row, 0, sizeof *row * (size_t)ek_mask_words(FAKE_VOCAB));
+        for (int v = 0; v < FAKE_VOCAB; v++) row[v / 64] |= (uint64_t)fake_allows(last, v) << v % 64;
+        if (i == n_draft || !fake_allows(last, draft[i])) return i;
+    }
+    return n_draft;
+}
+
+static void accept(void *arg, int32_t token)
+{
+    ask *a = arg;
+    EK_ASSERT(fake_allows(a->accepted, token));
+    a->accepted = token;
 }
 
 static void on_event(void *arg, const ek_event *event)
@@ -61,7 +81,9 @@ static void on_prompt(void *user, int pos, const float *logits)
 
 ek_request_opts opts_of(ask *a)
 {
-    return (ek_request_opts){.tokens = a->prompt,
+    a->mask = (ek_mask){a, look, accept};
+    return (ek_request_opts){.mask = a->masked ? &a->mask : NULL,
+                             .tokens = a->prompt,
                              .n_tokens = a->n_prompt,
                              .max_tokens = a->max_tokens,
                              .sampling = a->sampling,
@@ -88,6 +110,8 @@ void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)
     a->max_tokens = 1 + (int)((r >> 16) % MAX_REPLY);
     a->prompt_logits_from = r >> 24 & 1 ? a->n_prompt : (int)((r >> 25) % (uint64_t)(a->n_prompt + 1));
     a->ignore_eos = r >> 40 & 1;
+    a->masked = (r >> 51 & 3) == 0;
+    a->accepted = -1;
     a->sampling = ek_sampling_greedy();
     if (r >> 41 & 1) {
         a->sampling.temperature = 0.7f;

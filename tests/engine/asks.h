@@ -16,6 +16,9 @@ typedef struct ask {
     ek_sampling sampling;
     ek_logit_bias bias;
     bool ignore_eos, broken; /* broken: its rows fail */
+    bool masked;             /* by fake_allows */
+    ek_mask mask;
+    int32_t accepted; /* what the mask knows of the reply: its latest token, -1 at first */
     int32_t want[MAX_REPLY];
     int n_want;
     /* received */

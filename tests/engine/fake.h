@@ -37,7 +37,11 @@ typedef struct fake_prompt {
     int n_prompt;
     const ek_prompt_span *span;
     int n_spans;
+    bool masked; /* of the reply's tokens only those count that fake_allows */
 } fake_prompt;
+
+/* A grammar: whether token may follow last, the reply's latest token (-1: none yet). */
+bool fake_allows(int32_t last, int32_t token);
 
 /* The logits at position pos of the tokens. */
 void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits);
