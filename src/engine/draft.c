@@ -29,7 +29,7 @@ static int drafter_length(const ek_request *r, int max, float least)
     float p = 1;
     for (int k = 0; k < max; k++) {
         p *= r->drafter_right;
-        if (p <= least) return k > 0 || r->drafter_rests > 0 ? k : 1; /* one token now and then, to see */
+        if (p <= least) return k > 0 || r->drafter_rests > 0 || least >= 1 ? k : 1; /* now and then one, to see */
     }
     return max;
 }

@@ -9,7 +9,7 @@
 #include "engine/executor.h"
 #include "engine/sampler.h"
 
-#define ROW_COST 0.35f /* docs/SPECULATION.md has the measurement */
+#define ROW_COST 0.25f /* docs/SPECULATION.md has the measurement */
 
 typedef struct cpu {
     ek_model *model;

@@ -121,11 +121,14 @@ static ek_err check(const ek_drafter *d, const ek_drafter_row *row, int n)
             return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", row[r].token, d->m->config.vocab_size);
         if (row[r].n < 1 || row[r].n > d->s->max_ctx)
             return ek_fail(EK_EINVAL, "a draft behind %d tokens, the context is %d", row[r].n, d->s->max_ctx);
+        if (row[r].seq->first[EK_SLIDING] * EK_PAGE_TOKENS >= row[r].n)
+            return ek_fail(EK_EINVAL, "a draft behind %d tokens, none of which is held in sliding layers", row[r].n);
     }
     return EK_OK;
 }
 
-/* All rows of a draft see the positions that are verified, in sliding layers the last `window` of them. */
+/* All rows of a draft see the positions that are verified, in sliding layers the last `window` of them. That is one
+ * more than the target's next row sees, so its page may be gone: then the draft does without it. */
 static void load(ek_drafter *d, const ek_drafter_row *row, int r)
 {
     ek_scratch *s = d->s;
@@ -137,7 +140,8 @@ static void load(ek_drafter *d, const ek_drafter_row *row, int r)
     memcpy(fed + wide, row->state, sizeof *fed * (size_t)wide);
     s->seq[r] = row->seq;
     s->row[EK_FULL][r] = (ek_attn_row){r, 0, n};
-    s->row[EK_SLIDING][r] = (ek_attn_row){r, n > window ? n - window : 0, n};
+    int held = row->seq->first[EK_SLIDING] * EK_PAGE_TOKENS, lo = n > window ? n - window : 0;
+    s->row[EK_SLIDING][r] = (ek_attn_row){r, lo > held ? lo : held, n};
     s->pos[r] = d->position == EK_ROPE_N ? n : n - 1;
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (d->m->n_rotated[k])
