@@ -94,13 +94,18 @@ static ek_err guess_right(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
+static int times_asked;
+
 static ek_err guess_wrong(void *arg, ek_draft *draft, int n)
 {
+    times_asked++;
     guess_right(arg, draft, n);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < draft[i].n; k++) draft[i].token[k] = (draft[i].token[k] + 1) % 90;
     return EK_OK;
 }
+
+static bool masks; /* requests have them */
 
 static ek_engine_stats run(fake *f, int requests, int max_tokens, int full_pages)
 {
@@ -109,6 +114,7 @@ static ek_engine_stats run(fake *f, int requests, int max_tokens, int full_pages
         grow(&asks[i], f, 900 + (uint64_t)i, 20);
         asks[i].ignore_eos = true;
         asks[i].max_tokens = max_tokens;
+        asks[i].masked = masks;
         set_want(&asks[i], 4096);
         submit(e, &asks[i]);
     }
@@ -157,6 +163,12 @@ static void wrong_drafts_end(void **state)
     assert_int_equal(s.accepted_tokens, 0);
     assert_int_equal(s.steps, 110);
     assert_true(s.drafted_tokens > 5 && s.drafted_tokens <= 20);
+    int asked = times_asked;
+    f = drafting(guess_wrong);
+    masks = true; /* most of what is wrong is not even allowed: that counts too */
+    run(&f, 1, 110, 64);
+    masks = false;
+    assert_true(times_asked - asked <= 12);
 }
 
 /* Where rows cost what tokens bring, there is nothing to gain but by certain guesses. */
@@ -165,10 +177,10 @@ static void many_requests_draft_less(void **state)
     (void)state;
     fake f = drafting(guess_right);
     f.draft_max = 4;
-    ek_engine_stats one = run(&f, 1, 60, 64), many;
+    ek_engine_stats one = run(&f, 1, 60, 64);
     assert_true(one.drafted_tokens > 40);
     f = drafting(guess_right);
-    many = run(&f, 16, 60, 64);
+    ek_engine_stats many = run(&f, 16, 60, 64);
     assert_true(many.drafted_tokens < 16 * 2);
 }
 
