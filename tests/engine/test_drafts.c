@@ -171,6 +171,23 @@ static void wrong_drafts_end(void **state)
     assert_true(times_asked - asked <= 12);
 }
 
+static ek_err guess_right_later(void *arg, ek_draft *draft, int n)
+{
+    guess_right(arg, draft, n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < draft[i].n; k++)
+            if (draft[i].n_tokens < 60) draft[i].token[k] = (draft[i].token[k] + 1) % 90;
+    return EK_OK;
+}
+
+static void a_drafter_gets_another_chance(void **state)
+{
+    (void)state;
+    fake f = drafting(guess_right_later);
+    ek_engine_stats s = run(&f, 1, 115, 64);
+    assert_true(s.accepted_tokens > 15);
+}
+
 /* Where rows cost what tokens bring, there is nothing to gain but by certain guesses. */
 static void many_requests_draft_less(void **state)
 {
@@ -188,13 +205,13 @@ static void many_requests_draft_less(void **state)
 static void drafts_take_no_page_that_another_needs(void **state)
 {
     (void)state;
-    for (int pages = 2; pages <= 6; pages++) {
+    for (int pages = 3; pages <= 9; pages++) {
         fake f = drafting(guess_wrong);
         f.draft = EK_DRAFT_OFF;
-        ek_engine_stats without = run(&f, 3, 43, pages);
+        ek_engine_stats without = run(&f, 3, 115, pages);
         f = drafting(guess_wrong);
         f.row_cost = f.draft_cost = 0;
-        ek_engine_stats with = run(&f, 3, 43, pages);
+        ek_engine_stats with = run(&f, 3, 115, pages);
         assert_int_equal(with.preempted, without.preempted);
         assert_int_equal(with.steps, without.steps);
     }
@@ -248,6 +265,7 @@ int main(void)
         cmocka_unit_test(the_source_follows_equal_tokens),
         cmocka_unit_test(right_drafts_save_steps),
         cmocka_unit_test(wrong_drafts_end),
+        cmocka_unit_test(a_drafter_gets_another_chance),
         cmocka_unit_test(many_requests_draft_less),
         cmocka_unit_test(drafts_take_no_page_that_another_needs),
         cmocka_unit_test(a_failure_behind_a_draft_comes_where_it_belongs),
