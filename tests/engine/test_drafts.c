@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,8 @@ static ek_err guess_wrong(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
-static bool masks; /* requests have them */
+static bool masks;       /* requests have them */
+static uint64_t lengths; /* seed of their lengths; 0: all the same */
 
 static ek_engine_stats run(fake *f, int requests, int max_tokens, int full_pages)
 {
@@ -115,6 +117,7 @@ static ek_engine_stats run(fake *f, int requests, int max_tokens, int full_pages
         asks[i].ignore_eos = true;
         asks[i].max_tokens = max_tokens;
         asks[i].masked = masks;
+        if (lengths) asks[i].max_tokens = 20 + (int)(ek_mix64(lengths * 8 + (uint64_t)i) % 95);
         set_want(&asks[i], 4096);
         submit(e, &asks[i]);
     }
@@ -185,6 +188,7 @@ static void a_drafter_gets_another_chance(void **state)
     (void)state;
     fake f = drafting(guess_right_later);
     ek_engine_stats s = run(&f, 1, 115, 64);
+    printf("%d %d %d\n", (int)s.accepted_tokens, (int)s.drafted_tokens, (int)s.steps);
     assert_true(s.accepted_tokens > 15);
 }
 
@@ -205,16 +209,18 @@ static void many_requests_draft_less(void **state)
 static void drafts_take_no_page_that_another_needs(void **state)
 {
     (void)state;
-    for (int pages = 3; pages <= 9; pages++) {
+    for (lengths = 1; lengths <= 60; lengths++) {
+        int pages = 3 + (int)(lengths % 4);
         fake f = drafting(guess_wrong);
         f.draft = EK_DRAFT_OFF;
-        ek_engine_stats without = run(&f, 3, 115, pages);
+        ek_engine_stats without = run(&f, 3, 0, pages);
         f = drafting(guess_wrong);
         f.row_cost = f.draft_cost = 0;
-        ek_engine_stats with = run(&f, 3, 115, pages);
+        ek_engine_stats with = run(&f, 3, 0, pages);
         assert_int_equal(with.preempted, without.preempted);
         assert_int_equal(with.steps, without.steps);
     }
+    lengths = 0;
 }
 
 /* A token whose successor cannot be computed is delivered before the failure, as without a draft. */
