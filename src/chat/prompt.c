@@ -76,8 +76,8 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
     ek_prompt_fini(&p);
     if (err) return err;
     if (out->ids.len < ctx) return EK_OK;
-    return ek_fail(EK_ETOOLONG, "the prompt has %s%zu tokens; the context is %zu tokens, prompt and reply together",
-                   out->ids.len > max ? "more than " : "", out->ids.len > max ? max : out->ids.len, ctx);
+    return ek_fail(EK_ETOOLONG, "prompt is too long: %s%zu tokens > %zu maximum",
+                   out->ids.len > max ? "more than " : "", out->ids.len > max ? max : out->ids.len, ctx - 1);
 }
 
 void ek_turn_prompt_fini(ek_turn_prompt *p)

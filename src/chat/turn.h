@@ -8,6 +8,7 @@
 #define EK_CHAT_TURN_H
 
 #include "chat/prompt.h"
+#include "chat/record.h"
 #include "engine/engine.h"
 #include "text/stop.h"
 
@@ -19,7 +20,9 @@ typedef struct ek_turn_opts {
     bool one_call;       /* the turn ends after its first call */
     bool ignore_eos;
     bool digest;                   /* hash the logits of every token */
+    ek_record_mode record;         /* what is kept for ek_turn_take_record */
     int max_tokens;                /* maximum tokens of the reply; the context may end it earlier */
+    uint64_t cache_salt;           /* only turns of one salt share cached prefixes */
     int choice;                    /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;          /* bias: borrowed until ek_turn_submit returns */
     const char *stop[EK_STOP_MAX]; /* stop strings, for visible text; borrowed until ek_turn_open returns */
@@ -91,5 +94,7 @@ void ek_turn_abandon(ek_turn *t);
 
 /* Borrowed; valid until ek_turn_close. */
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
+/* What opts.record asked for, for ek_record_fini; the turn keeps none of it. Mode NONE before ek_turn_submit. */
+ek_record ek_turn_take_record(ek_turn *t);
 
 #endif
