@@ -215,8 +215,8 @@ static void drafts_take_no_page_that_another_needs(void **state)
         f = drafting(guess_wrong);
         f.row_cost = f.draft_cost = 0;
         ek_engine_stats with = run(&f, 3, 0, pages);
-        assert_int_equal(with.preempted, without.preempted);
-        assert_int_equal(with.steps, without.steps);
+        assert_true(with.preempted <= without.preempted);
+        assert_true(with.steps <= without.steps);
     }
     lengths = 0;
 }
