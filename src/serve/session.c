@@ -277,6 +277,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
                               .turn = &s->req.turn};
 }
 
