@@ -16,6 +16,7 @@ struct ek_turn {
     ek_reply_sink_fn *sink;
     void *sink_arg;
     ek_turn_result result;
+    ek_record record;
     bool stop_hit;
     ek_utf8_stream utf8; /* of a plain reply */
     ek_buf held;         /* visible text of the token being fed, until its log-probabilities are recorded */
@@ -121,6 +122,7 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     if (opts->n_stop > 0) EK_TRY(ek_stop_open(&stop, opts->stop, opts->stop_len, opts->n_stop));
     ek_turn *t = ek_alloc(sizeof *t);
     *t = (ek_turn){.model = m, .opts = *opts, .stop = stop, .sink = sink, .sink_arg = arg};
+    t->record.mode = opts->record;
     ek_reply_opts r = {.tools_active = opts->tools_active,
                        .one_call = opts->one_call,
                        .ignore_eos = opts->ignore_eos,
@@ -142,6 +144,7 @@ void ek_turn_close(ek_turn *t)
     ek_reply_close(t->reply);
     if (t->stop) ek_stop_close(t->stop);
     ek_answer_fini(&t->result.answer);
+    ek_record_fini(&t->record);
     free(t->result.error);
     free(t->result.logprobs);
     free(t->prompt_logprobs);
@@ -152,6 +155,13 @@ void ek_turn_close(ek_turn *t)
 const ek_turn_result *ek_turn_result_of(const ek_turn *t)
 {
     return &t->result;
+}
+
+ek_record ek_turn_take_record(ek_turn *t)
+{
+    ek_record r = t->record;
+    t->record = (ek_record){0};
+    return r;
 }
 
 /* --- out to the engine --- */
@@ -170,7 +180,7 @@ static void on_prompt_logits(void *user, int pos, const float *logits)
 static void on_engine_event(void *arg, const ek_event *e)
 {
     ek_turn *t = arg;
-    if (t->opts.digest && e->logits) t->hash = ek_hash64(t->hash, e->logits, (uint64_t)t->n_vocab * sizeof *e->logits);
+    if (t->opts.digest && e->logits) t->hash = ek_digest_row(t->hash, e->logits, t->n_vocab);
     ek_turn_news news = {.user = t->user,
                          .token = e->token,
                          .finish = e->finish,
@@ -217,7 +227,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .prompt_logits_from = t->opts.prompt_logprobs ? 0 : (int)prompt->ids.len,
         .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
         .reply_logits = t->opts.digest || t->opts.logprobs,
+        .cache_salt = t->opts.cache_salt,
     };
+    ek_record_begin(&t->record, &r);
     ek_err err = ek_engine_submit(e, &r, &t->id);
     if (err) t->live = false;
     free(bias);
@@ -270,6 +282,7 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
 {
     t->result.n_tokens++;
     t->result.digest = news->digest;
+    ek_record_token(&t->record, news->token);
     /* A stop token says only that it stops; the configuration may add some that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
     size_t from = t->fed;

@@ -9,6 +9,7 @@
 
 #include "chat/logprobs.h"
 #include "chat/prompt.h"
+#include "chat/record.h"
 #include "engine/engine.h"
 #include "text/stop.h"
 
@@ -20,11 +21,13 @@ typedef struct ek_turn_opts {
     bool one_call;       /* the turn ends after its first call */
     bool ignore_eos;
     bool digest;                    /* hash the logits of every token */
+    ek_record_mode record;          /* what is kept for ek_turn_take_record */
     bool plain;                     /* a continued text: all of it is content, whatever special tokens stand in it */
     bool show_special;              /* plain: special tokens are written as their text; otherwise they are left out */
     bool logprobs, prompt_logprobs; /* of content tokens; of all prompt tokens */
     int n_top;                      /* with either: how many of the most likely tokens, 0 .. EK_LOGPROBS_MAX */
     int max_tokens;                 /* maximum tokens of the reply, 0 and up; the context may end it earlier */
+    uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
     const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
@@ -108,5 +111,7 @@ void ek_turn_abandon(ek_turn *t);
 
 /* Borrowed; valid until ek_turn_close. */
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
+/* What opts.record asked for, for ek_record_fini; the turn keeps none of it. Mode NONE before ek_turn_submit. */
+ek_record ek_turn_take_record(ek_turn *t);
 
 #endif
