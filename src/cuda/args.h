@@ -119,7 +119,7 @@ typedef struct ek_cuda_attn_tile {
 
 /* One work item of attn_leaf: a segment of a tile. */
 typedef struct ek_cuda_attn_item {
-    int32_t tile, seg;
+    int32_t tile, seg; /* tile -1: nothing */
 } ek_cuda_attn_item;
 
 typedef struct ek_cuda_attn_args {
