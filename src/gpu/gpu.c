@@ -63,7 +63,7 @@ void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *a
 /* What the kernels' sizes allow. */
 static ek_err check(const ek_model *m)
 {
-    enum { MAX_VOCAB = 327680, MAX_ROW = 28672 }; /* blocks of ek_sample_choose; two rows in shared memory */
+    enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
     const ek_config *c = &m->config;
     if (ek_gpu_kv_format(m->k_format) < 0 || ek_gpu_kv_format(m->v_format) < 0)
         return ek_fail(EK_EUNSUPPORTED, "keys and values in formats %s:%s: the CUDA kernels lack one of them",

@@ -179,11 +179,13 @@ static void close_wrapped(void *arg)
     w->inner.close(w->inner.arg);
 }
 
+ek_executor (*scene_executor)(ek_model *m) = ek_executor_cpu;
+
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
                           wrapped *w)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_executor_cpu(c->model ? c->model : s->model);
+    ek_executor on = scene_executor(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     o.max_requests = max_requests;
     o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
