@@ -21,6 +21,5 @@ ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same from fd until end of file, for standard input */
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
-double ek_memory_available(void); /* bytes that the system reports as available; 0 if unknown */
 
 #endif

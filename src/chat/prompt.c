@@ -22,6 +22,11 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
     *m = (ek_chat_model){0};
     EK_TRY(ek_chat_tokenizer_open(&m->tokenizer, dir));
     ek_marks_find(&m->marks, m->tokenizer);
+    for (int32_t id = 0; id < ek_tokenizer_size(m->tokenizer); id++) {
+        size_t n;
+        ek_tokenizer_bytes(m->tokenizer, id, &n);
+        if (n > m->max_token_bytes) m->max_token_bytes = n;
+    }
     return ek_chat_variant_of(&m->variant, dir);
 }
 
@@ -29,6 +34,12 @@ void ek_chat_model_close(ek_chat_model *m)
 {
     if (m->tokenizer) ek_tokenizer_close(m->tokenizer);
     *m = (ek_chat_model){0};
+}
+
+/* No text beyond this fits: no token stands for more bytes than the longest. */
+static size_t max_text(const ek_chat_model *m, const ek_prompt_opts *opts)
+{
+    return (size_t)opts->ctx_tokens * m->max_token_bytes;
 }
 
 static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, const ek_conversation *c,
@@ -41,9 +52,15 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
                       .add_generation_prompt = opts->add_generation_prompt,
                       .enable_thinking = *thinking,
                       .preserve_thinking = opts->preserve_thinking,
-                      .continue_final = opts->continue_final};
+                      .continue_final = opts->continue_final,
+                      .max_bytes = max_text(m, opts)};
     ek_err err = ek_chat_render(out, messages, tools, &o);
     json_decref(messages);
+    if (err == EK_ETOOLONG)
+        return ek_fail(EK_ETOOLONG,
+                       "the prompt has more than %zu bytes of text, more than fit the context of %d tokens, prompt and "
+                       "reply together",
+                       o.max_bytes, opts->ctx_tokens);
     if (!err && out->n_media > 0) return ek_fail(EK_EUNSUPPORTED, "this model takes text only");
     return err;
 }
@@ -52,14 +69,15 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
                            const ek_prompt_opts *opts)
 {
     ek_prompt p = {0};
+    size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx; /* beyond that nobody needs the exact number */
     ek_err err = render(&p, &out->thinking, m, c, tools, opts);
-    if (!err) err = ek_encode(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, &out->ids);
+    if (!err)
+        err = ek_encode_max(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, max, &out->ids);
     ek_prompt_fini(&p);
     if (err) return err;
-    if (out->ids.len >= (size_t)opts->ctx_tokens)
-        return ek_fail(EK_ETOOLONG, "the prompt has %zu tokens; the context is %d tokens, prompt and reply together",
-                       out->ids.len, opts->ctx_tokens);
-    return EK_OK;
+    if (out->ids.len < ctx) return EK_OK;
+    return ek_fail(EK_ETOOLONG, "prompt is too long: %s%zu tokens > %zu maximum",
+                   out->ids.len > max ? "more than " : "", out->ids.len > max ? max : out->ids.len, ctx - 1);
 }
 
 void ek_turn_prompt_fini(ek_turn_prompt *p)

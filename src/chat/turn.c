@@ -43,11 +43,19 @@ static void emit_visible(ek_turn *t, ek_buf *text)
     ek_buf_fini(text);
 }
 
+static void emit_held(ek_turn *t)
+{
+    ek_buf rest = {0};
+    if (!t->stop_hit && t->stop) ek_stop_end(t->stop, &rest);
+    emit_visible(t, &rest);
+}
+
 static void on_reply(void *arg, const ek_reply_event *e)
 {
     ek_turn *t = arg;
     if (t->stop_hit) return;
     if (e->kind != EK_REPLY_CONTENT) {
+        if (e->kind == EK_REPLY_CALL_START) emit_held(t); /* the text before it stays before it */
         emit(t, e);
         return;
     }
@@ -62,9 +70,7 @@ static void on_reply(void *arg, const ek_reply_event *e)
 static void flush(ek_turn *t, bool truncated)
 {
     ek_reply_end(t->reply, truncated);
-    ek_buf rest = {0};
-    if (!t->stop_hit && t->stop) ek_stop_end(t->stop, &rest);
-    emit_visible(t, &rest);
+    emit_held(t);
 }
 
 /* --- open and close --- */

@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/peak.h"
 #include "cli/bench.h"
 #include "cli/open.h"

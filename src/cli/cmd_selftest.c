@@ -1,5 +1,5 @@
 /* selftest: the promise on the user's own model and machine. The same requests are run alone,
- * batched, cut into chunks, preempted, on other thread counts and other instruction sets; every
+ * batched, cut into chunks, preempted, drafted, on other thread counts and other instruction sets; every
  * row of logits must have the same bits. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +34,7 @@ typedef struct selftest {
 typedef struct way {
     const char *name;
     int max_requests, chunk;
+    bool drafted; /* by a drafter that is right and wrong at random */
     bool scarce;  /* pages for the prompts, not for the replies: the youngest start over */
     int arrive;   /* steps over which arrivals are scattered */
     int max_rows; /* leave out requests beyond this many rows */
@@ -79,7 +80,29 @@ static int pick(const selftest *t, const way *w, int *which)
     return n;
 }
 
-static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **out)
+/* The reply that the request gives alone, up to a random token, and wrong ones behind it. */
+static ek_err draft(void *arg, ek_draft *draft, int n)
+{
+    const selftest *t = arg;
+    for (int i = 0; i < n; i++) {
+        ek_draft *d = &draft[i];
+        int which = 0;
+        while (which < N_ASKS &&
+               (d->n_tokens <= t->ask[which].n_tokens ||
+                memcmp(d->tokens, t->tokens[which], sizeof *d->tokens * (size_t)t->ask[which].n_tokens)))
+            which++;
+        uint64_t r = ek_mix64((uint64_t)t->cli->seed + (uint64_t)(d->n_tokens * N_ASKS + which));
+        int right = (int)(r % 5), vocab = ek_model_config(t->model)->vocab_size;
+        for (d->n = 0; d->n < d->max; d->n++) {
+            int at = which < N_ASKS ? d->n_tokens - t->ask[which].n_tokens + d->n : REPLY;
+            d->token[d->n] = (int32_t)(ek_mix64(r + (uint64_t)d->n) % (uint64_t)vocab);
+            if (d->n < right && at < REPLY) d->token[d->n] = t->want[which].reply[at];
+        }
+    }
+    return EK_OK;
+}
+
+static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
 {
     ek_engine_opts o = ek_engine_defaults();
     ek_executor on = t->gpu ? ek_gpu_executor(t->gpu) : ek_executor_cpu(t->model);
@@ -87,6 +110,10 @@ static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **ou
     o.max_queue = n;
     o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
     o.ctx_tokens = t->ctx;
+    o.draft = w->drafted ? EK_DRAFT_AUTO : EK_DRAFT_OFF;
+    on.draft = draft;
+    on.draft_arg = t;
+    on.row_cost = 0;
     if (w->scarce) {
         on.n_pages[EK_SLIDING] = n * (t->ctx / EK_PAGE_TOKENS + 1);
         for (int i = 0; i < n; i++) on.n_pages[EK_FULL] += (t->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
@@ -95,7 +122,7 @@ static ek_err open_engine(const selftest *t, const way *w, int n, ek_engine **ou
 }
 
 /* Runs the picked requests into got. */
-static ek_err run(const selftest *t, const way *w, const int *which, int n, ek_trace *got, ek_engine_stats *stats)
+static ek_err run(selftest *t, const way *w, const int *which, int n, ek_trace *got, ek_engine_stats *stats)
 {
     ek_engine *e;
     ek_ask ask[N_ASKS];
@@ -134,6 +161,10 @@ static void report(selftest *t, const way *w)
         good = false;
         snprintf(where, sizeof where, "no request was interrupted: this row proved nothing");
     }
+    if (good && w->drafted && stats.accepted_tokens == 0) {
+        good = false;
+        snprintf(where, sizeof where, "no drafted token was accepted: this row proved nothing");
+    }
     for (int i = 0; i < n; i++) {
         good = good && ek_trace_same(&t->want[which[i]], &got[i], where, sizeof where);
         rows += got[i].n_prompt + got[i].n_reply;
@@ -142,7 +173,10 @@ static void report(selftest *t, const way *w)
     t->passed += good;
     t->failed += !good;
     if (good) printf("ok    %-22s %d requests, %d tokens, %.1f s", w->name, n, rows, ek_now() - start);
-    if (good) printf(w->scarce ? ", %d interrupted\n" : "\n", (int)stats.preempted);
+    if (good && w->scarce) printf(", %d interrupted", (int)stats.preempted);
+    if (good && w->drafted)
+        printf(", %d of %d drafted tokens accepted", (int)stats.accepted_tokens, (int)stats.drafted_tokens);
+    if (good) puts("");
     else printf("FAIL  %-22s %s\n", w->name, where);
     fflush(stdout);
 }
@@ -197,6 +231,7 @@ static const way ways[] = {
     {.name = "chunked, 64 tokens", .chunk = 64},
     {.name = "chunked, 255 tokens", .chunk = 255},
     {.name = "interrupted, resumed", .scarce = true, .chunk = CTX},
+    {.name = "drafted", .drafted = true, .arrive = 5},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 

@@ -157,6 +157,13 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
     opts.max_queue = max_queue;
     opts.chunk = (int)cli->chunk;
     if (ctx_tokens > 0) opts.ctx_tokens = ctx_tokens;
+    /* Commands that measure or compare steps have no such option and do not draft. */
+    if (cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_generate) {
+        opts.draft = !strcmp(cli->draft, "off")     ? EK_DRAFT_OFF
+                     : !strcmp(cli->draft, "ngram") ? EK_DRAFT_NGRAM
+                                                    : EK_DRAFT_AUTO;
+        opts.draft_max = (int)cli->draft_max;
+    }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
     ek_err err = open_engine_on_device(m, cli, &opts);
     if (err) ek_cli_close_model(m);

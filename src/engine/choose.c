@@ -1,5 +1,6 @@
 #include "engine/choose.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,12 +94,13 @@ static void lower_bound(ek_choose *c, int hint)
     bool first = !c->started;
     c->started = true;
     c->hint = hint;
-    c->all = hint >= blocks;
     c->bound = -INFINITY;
-    if (!c->all) {
+    if (hint < blocks) {
         memcpy(copy, c->block, sizeof *copy * (size_t)blocks);
         c->bound = kth_largest(copy, blocks, hint < 1 ? 1 : hint);
     }
+    c->all = c->bound == -INFINITY;
+    if (c->all) c->bound = -FLT_MAX;
     for (int b = 0; b < blocks; b++) {
         if (c->block[b] < c->bound) continue;
         int end = (b + 1) * BLOCK < c->cap ? (b + 1) * BLOCK : c->cap;

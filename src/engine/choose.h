@@ -26,7 +26,8 @@ typedef struct ek_choose {
 void ek_choose_init(ek_choose *c, int cap);
 void ek_choose_fini(ek_choose *c);
 
-/* Begins with the largest of z[0..cap); about `hint` of them will be wanted. No NaN. */
+/* Begins with the largest of z[0..cap); about `hint` of them will be wanted. No NaN. -INFINITY is no value: a row that
+ * is mostly masked costs a look at its block maxima. */
 void ek_choose_start(ek_choose *c, const float *z, int hint);
 /* The next one; false when all were returned. */
 bool ek_choose_next(ek_choose *c, ek_candidate *out);

@@ -7,12 +7,13 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/budget.h"
 #include "engine/state.h"
 
 ek_engine_opts ek_engine_defaults(void)
 {
-    return (ek_engine_opts){.max_requests = 16, .max_queue = 256, .chunk = 512};
+    return (ek_engine_opts){.max_requests = 16, .max_queue = 256, .chunk = 512, .draft_max = 8};
 }
 
 static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
@@ -26,6 +27,8 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
         return ek_fail(EK_EINVAL, "a context of %d tokens, it needs at least 2", o->ctx_tokens);
     if (o->ctx_tokens > ctx_model)
         return ek_fail(EK_EINVAL, "a context of %d tokens, the model has %d", o->ctx_tokens, ctx_model);
+    if (o->draft != EK_DRAFT_OFF && (o->draft_max < 1 || o->draft_max > EK_DRAFT_MAX))
+        return ek_fail(EK_EINVAL, "draft_max is %d, it must be between 1 and %d", o->draft_max, EK_DRAFT_MAX);
     if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
     return EK_OK;
 }
@@ -67,8 +70,13 @@ static void plan_step(ek_engine *e)
     if (prompt > e->opts.chunk) prompt = e->opts.chunk;
     if (prompt < 1) prompt = 1;
     e->rules.max_prompt_logits = prompt;
-    e->sizes.max_rows = e->opts.chunk + requests;
-    e->sizes.max_logits = prompt + requests;
+    e->rules.drafts = e->opts.draft != EK_DRAFT_OFF;
+    /* Many requests at once leave little to gain: rows cost as much as tokens then. */
+    int64_t drafts = (int64_t)e->opts.draft_max * requests;
+    if (drafts > EK_DRAFT_MAX) drafts = EK_DRAFT_MAX;
+    e->max_draft_rows = e->rules.drafts ? (int)drafts : 0;
+    e->sizes.max_rows = e->opts.chunk + requests + e->max_draft_rows;
+    e->sizes.max_logits = (prompt > e->max_draft_rows ? prompt : e->max_draft_rows) + requests;
     e->sizes.max_requests = requests;
 }
 
@@ -96,6 +104,12 @@ static ek_err open_step(ek_engine *e)
     e->plan.draw = ek_alloc(sizeof *e->plan.draw * (size_t)e->sizes.max_logits);
     e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->sizes.max_rows);
     e->plan.shown = ek_alloc(sizeof *e->plan.shown * (size_t)e->sizes.max_logits);
+    if (e->opts.draft == EK_DRAFT_AUTO && e->on.draft) {
+        e->plan.draft = ek_alloc(sizeof *e->plan.draft * requests);
+        e->plan.draft_token = ek_alloc(sizeof *e->plan.draft_token * requests);
+    }
+    e->plan.allowed = ek_alloc(sizeof *e->plan.allowed * (size_t)ek_mask_words(e->rules.vocab_size) *
+                               (requests + (size_t)e->max_draft_rows));
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
@@ -147,6 +161,9 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.draw);
     free(e->plan.row);
     free(e->plan.shown);
+    free(e->plan.draft);
+    free(e->plan.draft_token);
+    free(e->plan.allowed);
     ek_pages_close(e->pages);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
@@ -168,11 +185,16 @@ int ek_engine_vocab(const ek_engine *e)
     return e->rules.vocab_size;
 }
 
+int ek_engine_room(const ek_engine *e)
+{
+    return e->opts.max_requests + e->opts.max_queue;
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
-    int room = e->opts.max_requests + e->opts.max_queue;
+    int room = ek_engine_room(e);
     if (e->n_live >= room)
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;

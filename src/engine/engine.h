@@ -49,8 +49,9 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    const float *logits; /* with reply_logits: the row the token was sampled from (suppressed ids not yet
-                            masked), valid during the call; NULL when token is -1 */
+    int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
+    const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
+                                  masked), valid during the call; NULL when token is -1 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -70,6 +71,26 @@ typedef struct ek_prompt_span {
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
 
+/* Which tokens may come next in one reply: a grammar's view of it (chat makes one from text/grammar.h). The engine
+ * asks on its own thread, between steps, and never for tokens that it did not sample or draft.
+ *
+ * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
+typedef struct ek_mask {
+    void *arg;
+    /* Looks ahead along a draft without changing state: row i says what may follow the accepted tokens and
+     * draft[0..i). Writes rows 0 to k into row (adjacent, k <= n_draft) and returns k, the number of draft tokens, from
+     * the first, that are allowed where they stand. all[i]: every token is allowed, row i was not written. n_draft is
+     * 0 without a draft. Allocates nothing. */
+    int (*look)(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all);
+    /* The token joined the reply. */
+    void (*accept)(void *arg, int32_t token);
+} ek_mask;
+
+static inline int ek_mask_words(int vocab_size)
+{
+    return (vocab_size + 63) / 64;
+}
+
 typedef struct ek_request_opts {
     const int32_t *tokens;      /* copied */
     int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
@@ -77,6 +98,8 @@ typedef struct ek_request_opts {
     const ek_prompt_span *span; /* ascending, apart; copied, embeddings too */
     int n_spans;
     ek_sampling sampling;
+    const ek_mask *mask; /* copied; arg is borrowed until the last event. NULL: every token is allowed. Tokens that
+                            are not are masked before everything else; logits in events and digests are not */
     bool ignore_eos;     /* the model's stop ids are ordinary tokens */
     const int32_t *stop; /* further stop ids, which always count; copied */
     int n_stop;
@@ -89,6 +112,16 @@ typedef struct ek_request_opts {
     bool reply_logits; /* events carry the logits; else a device keeps them */
 } ek_request_opts;
 
+/* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so
+ * drafts change how many steps a reply takes and nothing else. */
+typedef enum ek_draft_mode {
+    EK_DRAFT_OFF,
+    EK_DRAFT_NGRAM, /* the request's own text */
+    EK_DRAFT_AUTO   /* the request's own text, and the executor's drafter if it has one */
+} ek_draft_mode;
+
+enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
+
 typedef struct ek_engine_opts {
     int max_requests; /* that run at once */
     int max_queue;    /* that wait; submit beyond gives EBUSY */
@@ -96,15 +129,18 @@ typedef struct ek_engine_opts {
                          it; 0: the model's, or what the pages can hold */
     int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
+    ek_draft_mode draft;
+    int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
-ek_engine_opts ek_engine_defaults(void);
+ek_engine_opts ek_engine_defaults(void); /* without drafts */
 
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
 void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
 const ek_model *ek_engine_model(const ek_engine *e);
 int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than asked for if memory is short */
 int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
+int ek_engine_room(const ek_engine *e);  /* requests that may run or wait at the same time */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.
@@ -128,6 +164,7 @@ typedef struct ek_engine_stats {
     int running, waiting;
     int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT];
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 

@@ -27,9 +27,10 @@ typedef struct ek_draw {
     int logits; /* the row of the logits buffer to sample from */
     int slot;   /* of the request */
     const ek_sampling *sampling;
-    const int32_t *tokens;  /* the history: tokens[0..n_tokens), of which the first n_prompt are the prompt */
-    int n_prompt, n_tokens; /* the sampled token will be at position n_tokens */
-    int32_t token;          /* out: an id, or one of the two below */
+    const int32_t *tokens;   /* the history: tokens[0..n_tokens), of which the first n_prompt are the prompt */
+    int n_prompt, n_tokens;  /* the sampled token will be at position n_tokens */
+    const uint64_t *allowed; /* a row of allowed tokens (ek_mask), borrowed for the step; NULL: all */
+    int32_t token;           /* out: an id, or one of the two below */
 } ek_draw;
 
 enum {
@@ -48,6 +49,17 @@ typedef struct ek_step {
     int n_draws;
 } ek_step;
 
+/* Tokens that a drafter proposes to follow tokens[0..n_tokens). Drafts of one call are apart from each other. */
+typedef struct ek_draft {
+    const ek_seq *seq;     /* pages of the request: positions [0, n_tokens - 1) are written */
+    const int32_t *tokens; /* the last one was sampled in the last step, and has no keys yet */
+    int n_tokens;
+    int logits;     /* the row of the last step's logits that it was sampled from */
+    int max;        /* tokens wanted, 1 or more */
+    int32_t *token; /* out: [max] ids of the vocabulary */
+    int n;          /* out: 0..max */
+} ek_draft;
+
 typedef struct ek_executor {
     const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
     const ek_kv_layout *layout;
@@ -61,6 +73,12 @@ typedef struct ek_executor {
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
      * step writes it again. */
     const float *(*logits)(void *arg, int row);
+    /* Proposes tokens for n requests, or NULL: there is no drafter. An error means no drafts, and is not fatal. */
+    ek_err (*draft)(void *draft_arg, ek_draft *draft, int n);
+    void *draft_arg;
+    /* Costs of speed only, in units of the time of a step of one row: one more row in a step of few, and one token
+     * of `draft`. 0: free, so that all that can be drafted is. */
+    float row_cost, draft_cost;
     /* Page `to` = page `from`, before the next step. */
     void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
     /* Fills a page with NaN, for tests. */

@@ -5,8 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "engine/executor.h"
 #include "engine/sampler.h"
+
+#define ROW_COST 0.35f /* docs/SPECULATION.md has the measurement */
 
 typedef struct cpu {
     ek_model *model;
@@ -69,7 +72,9 @@ static void draw_task(void *arg, int task, int worker)
     const float *row = all->x->logits + d->logits * all->x->ld;
     bool finite = ek_logits_finite(row, ek_model_config(all->x->model)->vocab_size);
     d->token = EK_DRAW_NOT_FINITE;
-    if (finite) d->token = ek_sample(all->x->sampler[worker], row, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+    if (finite)
+        d->token = ek_sample_allowed(all->x->sampler[worker], row, d->allowed, d->sampling, d->tokens, d->n_prompt,
+                                     d->n_tokens);
 }
 
 static ek_err step_cpu(void *arg, const ek_step *step)
@@ -128,6 +133,7 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .open = open_cpu,
                          .step = step_cpu,
                          .logits = logits_cpu,
+                         .row_cost = ROW_COST,
                          .copy_page = copy_page_cpu,
                          .poison_page = poison_page_cpu,
                          .close = close_cpu};

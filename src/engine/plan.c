@@ -2,6 +2,7 @@
  * token at an absolute position with its own pages, whatever other rows the step has. */
 #include "engine/plan.h"
 
+#include "engine/draft.h"
 #include "engine/queue.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
@@ -44,41 +45,52 @@ static void preempt_youngest(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* One token from the row that was planned last. A draft to be verified will be several of these in a row. */
-static void add_draw(ek_plan *p, const ek_request *r, int n_tokens)
+/* What the draws of s may take: a row of allowed tokens for each that has one, behind those of the draws planned so
+ * far. The draft ends before its first token that is not allowed. */
+static const uint64_t *ask_mask(ek_engine *e, ek_scheduled *s, bool all[EK_DRAFT_MAX + 1])
+{
+    const ek_request *r = s->req;
+    if (!r->mask.look || s->n_rows < ek_request_rows_left(r)) return NULL;
+    uint64_t *row = e->plan.allowed + (ptrdiff_t)e->plan.n_draws * ek_mask_words(e->rules.vocab_size);
+    s->n_draft = r->mask.look(r->mask.arg, r->tokens + r->n_tokens, s->n_draft, row, all);
+    return row;
+}
+
+/* The token at position n_tokens, from the row that was planned last. A draft is several of these in a row; the
+ * history of each is what it is if the draft is right so far. */
+static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
 {
     p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
                                       .slot = r->slot,
                                       .sampling = &r->sampling,
                                       .tokens = r->tokens,
                                       .n_prompt = r->n_prompt,
-                                      .n_tokens = n_tokens};
+                                      .n_tokens = n_tokens,
+                                      .allowed = allowed};
 }
 
-static void add(ek_engine *e, ek_request *r, int n)
+/* The rows and draws of a scheduled request: n_rows rows, then its draft. */
+static void lay_out(ek_engine *e, int i)
 {
     ek_plan *p = &e->plan;
-    ek_scheduled *s = &p->scheduled[p->n_scheduled];
-    *s = (ek_scheduled){.req = r, .row = p->n_rows, .n_rows = n, .logits = p->n_logits, .draw = p->n_draws};
-    for (int pos = r->n_done; pos < r->n_done + n; pos++) {
-        bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, last = pos == r->n_tokens - 1;
-        p->row[p->n_rows++] = ek_request_row(r, pos, p->n_scheduled, prompt || last);
-        if (prompt || last) p->shown[p->n_logits++] = prompt || r->reply_logits;
-        if (last) add_draw(p, r, r->n_tokens);
+    ek_scheduled *s = &p->scheduled[i];
+    const ek_request *r = s->req;
+    bool all[EK_DRAFT_MAX + 1];
+    const uint64_t *allowed = ask_mask(e, s, all);
+    ptrdiff_t words = ek_mask_words(e->rules.vocab_size);
+    s->row = p->n_rows, s->logits = p->n_logits, s->draw = p->n_draws;
+    s->n_rows += s->n_draft;
+    for (int pos = r->n_done; pos < r->n_done + s->n_rows; pos++) {
+        bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, draws = pos >= r->n_tokens - 1;
+        p->row[p->n_rows++] = ek_request_row(r, pos, i, prompt || draws);
+        if (prompt || draws) p->shown[p->n_logits++] = prompt || r->reply_logits;
+        if (!draws) continue;
+        int ahead = pos + 1 - r->n_tokens;
+        add_draw(p, r, pos + 1, allowed && !all[ahead] ? allowed + ahead * words : NULL);
     }
     s->n_logits = p->n_logits - s->logits;
     s->n_draws = p->n_draws - s->draw;
-    ek_seq *seq = &p->seq[p->n_scheduled++];
-    seq->slot = r->slot;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        seq->page[k] = r->table.page[k];
-        seq->first[k] = r->table.first[k], seq->end[k] = r->table.end[k];
-    }
-}
-
-static int rows_left(const ek_request *r)
-{
-    return r->n_tokens - r->n_done;
+    p->seq[i] = ek_request_seq(r);
 }
 
 /* Prompt rows for the oldest prompt: what the others leave, at least half. A short prompt then
@@ -87,7 +99,7 @@ static int oldest_share(const ek_engine *e)
 {
     int64_t others = 0;
     for (int i = 0, prompts = 0; i < e->n_running; i++)
-        if (rows_left(e->running[i]) > 1 && prompts++ > 0) others += rows_left(e->running[i]);
+        if (ek_request_rows_left(e->running[i]) > 1 && prompts++ > 0) others += ek_request_rows_left(e->running[i]);
     int half = (e->opts.chunk + 1) / 2;
     return others < e->opts.chunk - half ? e->opts.chunk - (int)others : half;
 }
@@ -96,7 +108,7 @@ static int oldest_share(const ek_engine *e)
  * not cut; one that is longer than the share of the oldest takes what the step has, `chunk`. */
 static int choose_rows(const ek_request *r, int share, int chunk, int room)
 {
-    int n = rows_left(r), piece = ek_request_piece(r);
+    int n = ek_request_rows_left(r), piece = ek_request_piece(r);
     if (n > 1 && n > share) n = share;
     int over = ek_request_prompt_logits(r, n) - room;
     if (over > 0) n -= over; /* the rows that want logits are the last ones */
@@ -106,7 +118,7 @@ static int choose_rows(const ek_request *r, int share, int chunk, int room)
 }
 
 /* Every request gets one row; a prompt takes more, as far as the step's chunk, the room for
- * logits and the pages go. The oldest are served first. */
+ * logits and the pages go. The oldest are served first; drafts take what all of them leave. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
@@ -114,7 +126,7 @@ void ek_plan_make(ek_engine *e)
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        int left = rows_left(r), n = choose_rows(r, share, chunk, room), fit;
+        int left = ek_request_rows_left(r), n = choose_rows(r, share, chunk, room), fit;
         EK_ASSERT(left >= 1);
         if (n == 0) continue;
         while ((fit = ek_request_cut(r, ek_page_table_room(&r->table, e->pages, n))) == 0 && e->n_running > i + 1)
@@ -126,7 +138,9 @@ void ek_plan_make(ek_engine *e)
         EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
         if (left > 1) share = chunk -= n; /* the others share what the oldest left */
         room -= ek_request_prompt_logits(r, n);
-        add(e, r, n);
+        p->scheduled[p->n_scheduled++] = (ek_scheduled){.req = r, .n_rows = n};
     }
+    ek_draft_plan(e, e->sizes.max_logits - e->opts.max_requests - (e->rules.max_prompt_logits - room));
+    for (int i = 0; i < p->n_scheduled; i++) lay_out(e, i);
     EK_ASSERT(p->n_rows <= e->sizes.max_rows && p->n_logits <= e->sizes.max_logits);
 }

@@ -105,6 +105,11 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     memcpy(r->tokens, o->tokens, sizeof *r->tokens * (size_t)o->n_tokens);
     ek_page_table_init(&r->table, rules->layout, r->max_tokens);
     copy_spans(r, o, rules->hidden_size);
+    if (rules->drafts) {
+        ek_ngram_init(&r->ngram, r->max_tokens);
+        ek_ngram_add(&r->ngram, r->tokens, r->n_tokens, false);
+    }
+    r->drafter_right = 1;
     r->sampling = o->sampling;
     r->sampling.bias = copy(o->sampling.bias, sizeof *o->sampling.bias * (size_t)o->sampling.n_bias);
     int n_own = o->ignore_eos ? 0 : rules->n_stop;
@@ -117,6 +122,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->user = o->user;
     r->on_prompt_logits = o->on_prompt_logits;
     r->reply_logits = o->reply_logits;
+    if (o->mask) r->mask = *o->mask;
     r->next_prompt_logits = o->on_prompt_logits && o->prompt_logits_from < o->n_tokens ? o->prompt_logits_from
                                                                                        : o->n_tokens;
     return r;
@@ -127,6 +133,7 @@ void ek_request_free(ek_request *r)
     ek_page_table_fini(&r->table);
     for (int i = 0; i < r->n_spans; i++) free((void *)(uintptr_t)r->span[i].embedding);
     free(r->span);
+    ek_ngram_fini(&r->ngram);
     free(r->tokens);
     free((void *)(uintptr_t)r->sampling.bias);
     free(r->stop);
@@ -146,6 +153,16 @@ static const ek_prompt_span *span_at(const ek_request *r, int pos)
     for (int i = 0; i < r->n_spans && r->span[i].first <= pos; i++)
         if (pos < r->span[i].end) return &r->span[i];
     return NULL;
+}
+
+ek_seq ek_request_seq(const ek_request *r)
+{
+    ek_seq seq = {.slot = r->slot};
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        seq.page[k] = r->table.page[k];
+        seq.first[k] = r->table.first[k], seq.end[k] = r->table.end[k];
+    }
+    return seq;
 }
 
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)

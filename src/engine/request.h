@@ -6,6 +6,7 @@
 
 #include "cache/page_table.h"
 #include "engine/engine.h"
+#include "engine/ngram.h"
 
 /* Waiting: no page, no slot; runs from its first token. Running: has a slot and
  * the pages of its first n_done tokens. A finished request is freed at once. */
@@ -15,10 +16,10 @@ typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
     ek_request_state state;
     atomic_bool cancelled; /* set by any thread, read before the next step */
-    int32_t *tokens;       /* prompt, then reply */
+    int32_t *tokens;       /* prompt, then reply; room for max_tokens */
     int n_prompt, n_tokens;
     int max_tokens;         /* n_tokens never exceeds it */
-    int n_done;             /* tokens whose keys and values are in pages */
+    int n_done;             /* tokens whose keys and values are in pages: tokens[0..n_done) */
     int next_prompt_logits; /* the next prompt position that on_prompt_logits gets; n_prompt: none */
     int slot;               /* while it runs: ek_seq.slot */
     ek_page_table table;
@@ -33,6 +34,14 @@ typedef struct ek_request {
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits;
+    /* Speculation. The draft of a step lies behind the tokens: tokens[n_tokens ..]. */
+    ek_ngram ngram;      /* without memory if the engine does not draft */
+    float drafter_right; /* how often the drafter's tokens were accepted: a moving average */
+    int drafter_rests;   /* tokens until the drafter is tried again */
+    uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
+    int last_logits;     /* and the row of logits that it was sampled from */
+    int n_drafted, n_accepted;
+    ek_mask mask;                             /* look is NULL without */
     bool admitted;                            /* has run before */
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
@@ -43,6 +52,7 @@ typedef struct ek_request_rules {
     int vocab_size, hidden_size, ctx;
     int chunk;             /* prompt rows of a step */
     int max_prompt_logits; /* of them with logits */
+    bool drafts;
     int n_pages[EK_KIND_COUNT];
     const int32_t *stop;
     int n_stop;
@@ -57,6 +67,14 @@ void ek_request_free(ek_request *r); /* its table holds nothing */
 
 bool ek_request_is_stop(const ek_request *r, int32_t token);
 
+/* Tokens that are not computed yet: 1 while it replies, more with a prompt ahead. */
+static inline int ek_request_rows_left(const ek_request *r)
+{
+    return r->n_tokens - r->n_done;
+}
+
+/* Its pages, as the executor gets them. Valid until the table changes. */
+ek_seq ek_request_seq(const ek_request *r);
 /* The row of position pos: its token or embedding, and its visible ranges. */
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
 /* The largest number of rows up to n from n_done on that ends outside every span that may not be cut. */

@@ -134,6 +134,11 @@ static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens,
     }
 }
 
+static bool is_allowed(const uint64_t *allowed, int32_t token)
+{
+    return allowed[token / 64] >> token % 64 & 1;
+}
+
 static bool suppressed(const ek_sampler *s, int32_t token)
 {
     for (int i = 0; i < s->n_suppress; i++)
@@ -141,11 +146,30 @@ static bool suppressed(const ek_sampler *s, int32_t token)
     return false;
 }
 
-/* The row after suppress_tokens, bias and penalties, in s->z. */
-static void process(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
-                    int n_tokens)
+/* z = logits, -inf where not allowed. Words are mostly full or empty. */
+static void mask(float *z, const float *logits, const uint64_t *allowed, int n)
 {
-    memcpy(s->z, logits, sizeof *logits * (size_t)s->vocab_size);
+    for (int first = 0; first < n; first += 64) {
+        int lanes = n - first < 64 ? n - first : 64;
+        uint64_t word = allowed[first / 64];
+        if (word == UINT64_MAX) {
+            memcpy(z + first, logits + first, sizeof *z * (size_t)lanes);
+            continue;
+        }
+        for (int i = 0; i < lanes; i++) z[first + i] = -INFINITY;
+        for (; word; word &= word - 1) {
+            int i = first + __builtin_ctzll(word);
+            if (i < n) z[i] = logits[i];
+        }
+    }
+}
+
+/* The row after the mask, suppress_tokens, bias and penalties, in s->z. */
+static void process(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
+                    const int32_t *tokens, int n_prompt, int n_tokens)
+{
+    if (allowed) mask(s->z, logits, allowed, s->vocab_size);
+    else memcpy(s->z, logits, sizeof *logits * (size_t)s->vocab_size);
     for (int i = 0; i < s->n_suppress; i++) s->z[s->suppress[i]] = -INFINITY;
     for (int i = 0; i < o->n_bias; i++) s->z[o->bias[i].token] += o->bias[i].bias;
     if (has_penalties(o)) penalise(s, o, tokens, n_prompt, n_tokens);
@@ -243,12 +267,20 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
 int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
                   int n_tokens)
 {
+    return ek_sample_allowed(s, logits, NULL, o, tokens, n_prompt, n_tokens);
+}
+
+int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
+                          const int32_t *tokens, int n_prompt, int n_tokens)
+{
     bool plain = o->n_bias == 0 && !has_penalties(o), greedy = o->temperature < EK_MIN_TEMPERATURE;
     int n = s->vocab_size;
     const float *z = logits;
     int32_t top = s->rows.argmax(logits, n);
-    if (!plain || (s->n_suppress && (!greedy || suppressed(s, top)))) {
-        process(s, logits, o, tokens, n_prompt, n_tokens);
+    /* If nothing changes a logit and the best of all may be taken, no other needs a look. */
+    bool done = plain && greedy && !suppressed(s, top) && (!allowed || is_allowed(allowed, top));
+    if (!done && (allowed || !plain || s->n_suppress)) {
+        process(s, logits, allowed, o, tokens, n_prompt, n_tokens);
         z = s->z;
         top = s->rows.argmax(z, n);
     }

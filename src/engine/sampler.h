@@ -26,6 +26,10 @@ ek_err ek_sampling_check(const ek_sampling *o, int vocab_size);
 int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
                   int n_tokens);
 
+/* The same where only some tokens are allowed: a row as of ek_mask, NULL for all. */
+int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
+                          const int32_t *tokens, int n_prompt, int n_tokens);
+
 /* No NaN, no infinity. */
 bool ek_logits_finite(const float *logits, int vocab_size);
 

@@ -9,10 +9,12 @@
 #include "engine/request.h"
 
 /* What one request does in a step: rows [row, row + n_rows) of the plan, of which those that want logits
- * give rows [logits, logits + n_logits) of the executor's buffer, and draws [draw, draw + n_draws). */
+ * give rows [logits, logits + n_logits) of the executor's buffer, and draws [draw, draw + n_draws). The last n_draft
+ * of its rows are drafted tokens, of which the step accepts the first n_accepted. */
 typedef struct ek_scheduled {
     ek_request *req;
-    int row, n_rows, logits, n_logits, draw, n_draws;
+    int row, n_rows, logits, n_logits, draw, n_draws, n_draft, n_accepted;
+    bool by_drafter;
     ek_err err; /* of its rows; text is the sentence */
     char text[256];
 } ek_scheduled;
@@ -25,7 +27,10 @@ typedef struct ek_plan {
     ek_row *row;
     ek_seq *seq;
     ek_draw *draw;
-    bool *shown; /* [n_logits] */
+    bool *shown;       /* [n_logits] */
+    uint64_t *allowed; /* a row of ek_mask_words per draw */
+    ek_draft *draft;
+    int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
 
 struct ek_engine {
@@ -33,7 +38,9 @@ struct ek_engine {
     ek_model *model; /* NULL in tests that bring their own executor */
     ek_engine_opts opts;
     ek_request_rules rules;
-    ek_executor_sizes sizes; /* max_rows: chunk + max_requests; max_logits: prompt logits + max_requests */
+    ek_executor_sizes sizes; /* max_rows: chunk + max_requests + max_draft_rows; max_logits: prompt
+                                logits or drafts + max_requests */
+    int max_draft_rows;      /* of a step; 0: no drafts */
     ek_pages *pages;
 
     ek_request **running; /* ascending id */
@@ -41,6 +48,7 @@ struct ek_engine {
     ek_request **slot;   /* the running request of each slot, or NULL */
     ek_request *waiting; /* ascending id */
     ek_plan plan;
+    uint64_t n_steps; /* begun */
 
     pthread_t thread;
     bool has_thread;

@@ -1,6 +1,7 @@
 /* A step: which requests share it (plan), the forward pass and sampling (executor), and delivery of the results. */
 #include <stdio.h>
 
+#include "engine/draft.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
 
@@ -11,6 +12,8 @@ static void send(const ek_request *r, ek_event event)
     event.user = r->user;
     event.n_prompt = r->n_prompt;
     event.n_tokens = r->n_tokens - r->n_prompt;
+    event.n_drafted = r->n_drafted;
+    event.n_accepted = r->n_accepted;
     r->sink(r->arg, &event);
 }
 
@@ -46,20 +49,20 @@ static void fail(ek_scheduled *s, ek_err err)
     snprintf(s->text, sizeof s->text, "%s", ek_err_text());
 }
 
-/* A draw that gave no token fails its request: no answer beats a wrong one. */
-static void check_draws(const ek_plan *p, ek_scheduled *s)
+/* A draw that gave no token fails its request: no answer beats a wrong one. Draws behind the first belong to
+ * drafted tokens, which are refused instead. */
+static void check_draw(const ek_plan *p, ek_scheduled *s)
 {
-    for (int i = s->draw; i < s->draw + s->n_draws && !s->err; i++) {
-        const ek_draw *d = &p->draw[i];
-        if (d->token == EK_DRAW_NOT_FINITE)
-            fail(s,
-                 ek_fail(EK_EINTERNAL, "the logits at position %d are not numbers: damaged weights?", d->n_tokens - 1));
-        else if (d->token < 0) fail(s, ek_fail(EK_EINVAL, "every token is masked at position %d", d->n_tokens));
-    }
+    if (s->n_draws == 0) return;
+    const ek_draw *d = &p->draw[s->draw];
+    if (d->token == EK_DRAW_NOT_FINITE)
+        fail(s, ek_fail(EK_EINTERNAL, "the logits at position %d are not numbers: damaged weights?", d->n_tokens - 1));
+    else if (d->token < 0) fail(s, ek_fail(EK_EINVAL, "every token is masked at position %d", d->n_tokens));
 }
 
 /* All requests in one step of the executor. If that fails each runs by itself, which changes no bit, so that
- * the ones that cannot be computed are known and the others do not suffer. */
+ * the ones that cannot be computed are known and the others do not suffer; and without its draft, which may be what
+ * cannot be computed. */
 static void run(ek_engine *e)
 {
     ek_plan *p = &e->plan;
@@ -74,7 +77,8 @@ static void run(ek_engine *e)
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
-        if (err && p->n_scheduled > 1) {
+        if (err && (p->n_scheduled > 1 || s->n_draft > 0)) {
+            ek_draft_drop(s);
             ek_step one = all;
             one.row += s->row, one.n_rows = s->n_rows;
             one.first_logits = s->logits;
@@ -82,7 +86,8 @@ static void run(ek_engine *e)
             own = e->on.step(e->on.arg, &one);
         }
         if (own) fail(s, own);
-        else check_draws(p, s);
+        else check_draw(p, s);
+        if (!s->err) ek_draft_settle(p, s);
     }
 }
 
@@ -105,6 +110,7 @@ static void send_prompt_logits(ek_engine *e, const ek_scheduled *s)
 static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
 {
     r->tokens[r->n_tokens++] = d->token;
+    if (r->mask.accept) r->mask.accept(r->mask.arg, d->token);
     ek_event event = {.token = d->token};
     if (r->reply_logits) event.logits = e->on.logits(e->on.arg, d->logits);
     if (ek_request_is_stop(r, d->token)) event.finish = EK_FINISH_STOP;
@@ -115,7 +121,8 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     return last;
 }
 
-/* What a step made is given to a request only here, after it succeeded. */
+/* What a step made is given to a request only here, after it succeeded. The pages of refused tokens go back before
+ * a sink is called; a token is delivered as if it were the step's only one. */
 static void deliver(ek_engine *e, const ek_scheduled *s)
 {
     ek_request *r = s->req;
@@ -123,10 +130,19 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
         finish(e, r, EK_FINISH_ERROR, s->err, s->text);
         return;
     }
-    r->n_done += s->n_rows;
+    r->n_done += s->n_rows - s->n_draft + s->n_accepted;
+    ek_page_table_truncate(&r->table, e->pages, r->n_done);
     ek_page_table_trim(&r->table, e->pages);
     send_prompt_logits(e, s);
-    if (s->n_draws > 0 && send_token(e, r, &e->plan.draw[s->draw])) ek_request_free(r);
+    ek_draft_learn(e, s);
+    for (int i = 0; i < s->n_draws && i <= s->n_accepted; i++) {
+        if (i > 0 && atomic_load(&r->cancelled)) return; /* no token after that, as without drafts */
+        if (send_token(e, r, &e->plan.draw[s->draw + i])) {
+            ek_request_free(r);
+            return;
+        }
+    }
+    ek_draft_follow(r);
 }
 
 static void count(ek_engine *e)
@@ -137,7 +153,9 @@ static void count(ek_engine *e)
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
         if (s->err || s->n_draws == 0) continue;
-        e->stats.reply_tokens++;
+        e->stats.reply_tokens += 1 + (uint64_t)s->n_accepted;
+        e->stats.drafted_tokens += (uint64_t)s->n_draft;
+        e->stats.accepted_tokens += (uint64_t)s->n_accepted;
         if (s->req->n_tokens == s->req->n_prompt) e->stats.prompt_tokens += (uint64_t)s->req->n_prompt;
     }
     pthread_mutex_unlock(&e->lock);
@@ -163,6 +181,7 @@ bool ek_engine_step(ek_engine *e)
     ek_plan_make(e);
     if (p->n_scheduled > 0) {
         worked = true;
+        e->n_steps++;
         run(e);
         count(e);
         for (int i = 0; i < p->n_scheduled; i++) deliver(e, &p->scheduled[i]);

@@ -54,7 +54,7 @@ typedef struct ek_gpu_run {
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
     int64_t ld_table;                       /* entries */
-    bool edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
+    bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
     ek_attn_row *row[2][EK_KIND_COUNT];

@@ -7,10 +7,15 @@
 
 enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* entries of a step; draws beyond are made on the CPU */
 
+static size_t mask_bytes(const ek_gpu_run *x)
+{
+    return sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size) + 64;
+}
+
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x)
 {
     return (size_t)x->z.max_logits * sizeof(ek_cuda_sample) + MAX_BIAS * sizeof(ek_cuda_bias) +
-           MAX_COUNTS * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * 128 + 4096;
+           MAX_COUNTS * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
 }
 
 static bool has_penalties(const ek_sampling *o)
@@ -83,7 +88,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
     void *to = NULL, *at = NULL;
     CUdeviceptr where = 0;
     x->n_draws = 0;
-    x->edits = x->weighs = x->chooses = x->draws_all = false;
+    x->masks = x->edits = x->weighs = x->chooses = x->draws_all = false;
     if (s->n_draws == 0) return EK_OK;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_sample) * (size_t)s->n_draws, &to, &x->sample));
     bool *taken = shown + x->z.max_logits;
@@ -107,6 +112,13 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
                               .frequency = o->frequency_penalty,
                               .top_k = o->top_k,
                               .pos = d->n_tokens};
+        if (d->allowed) {
+            size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(vocab);
+            EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
+            memcpy(at, d->allowed, bytes);
+            row.allowed = where;
+            x->masks = true;
+        }
         if (o->n_bias) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_bias) * (size_t)o->n_bias, &at, &where));
             put_bias(at, o);
@@ -175,8 +187,8 @@ ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s)
         else if (drawn != EK_CUDA_UNDECIDED) d->token = drawn;
         else if (device) EK_TRY(decide(x, d));
         else
-            d->token = ek_sample(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->sampling, d->tokens,
-                                 d->n_prompt, d->n_tokens);
+            d->token = ek_sample_allowed(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
+                                         d->sampling, d->tokens, d->n_prompt, d->n_tokens);
     }
     return EK_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "model/weights.h"
 

@@ -51,6 +51,9 @@ const char *ek_exchange_method(const ek_exchange *x);
 const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 ek_span ek_exchange_body(const ek_exchange *x);
+/* Hands the body over. Its bytes count against the server's limit until ek_http_body_freed. */
+ek_buf ek_exchange_take_body(ek_exchange *x);
+void ek_http_body_freed(ek_http *s, size_t n);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
 /* Called once if the client goes away, or is cut off, before the reply's end: the exchange is

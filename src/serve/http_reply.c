@@ -25,6 +25,19 @@ ek_span ek_exchange_body(const ek_exchange *x)
     return (ek_span){ek_buf_text(&x->body), x->body.len};
 }
 
+ek_buf ek_exchange_take_body(ek_exchange *x)
+{
+    ek_buf body = x->body;
+    x->body = (ek_buf){0};
+    x->body_counted = 0;
+    return body;
+}
+
+void ek_http_body_freed(ek_http *s, size_t n)
+{
+    s->body_bytes -= n;
+}
+
 uint64_t ek_exchange_number(const ek_exchange *x)
 {
     return x->number;

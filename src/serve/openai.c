@@ -71,13 +71,14 @@ ek_err ek_openai_counts(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-static ek_err add_stop(ek_api_request *r, const json_t *v)
+static ek_err add_stop(ek_api_request *r, const json_t *v, const char *key)
 {
     ek_turn_opts *t = &r->turn;
-    if (!ek_json_is_text(v)) return ek_field_wrong(r, "stop", "a text or a list of texts is needed");
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, key, "a text or a list of texts is needed");
     size_t n = json_string_length(v);
-    if (t->n_stop == EK_STOP_MAX) return ek_field_wrong(r, "stop", "at most 64 stop strings");
-    if (n == 0 || n > EK_STOP_BYTES) return ek_field_wrong(r, "stop", "each must have 1 to 4096 bytes");
+    if (n == 0) return EK_OK;
+    if (t->n_stop == EK_STOP_MAX) return ek_field_wrong(r, key, "at most 64 stop strings");
+    if (n > EK_STOP_BYTES) return ek_field_wrong(r, key, "each may have at most 4096 bytes");
     char *copy = r->stop[t->n_stop] = ek_alloc(n + 1);
     memcpy(copy, json_string_value(v), n);
     t->stop[t->n_stop] = copy;
@@ -85,12 +86,12 @@ static ek_err add_stop(ek_api_request *r, const json_t *v)
     return EK_OK;
 }
 
-ek_err ek_openai_stop(ek_api_request *r, const json_t *body)
+ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key)
 {
-    const json_t *v = ek_field(body, "stop");
+    const json_t *v = ek_field(body, key);
     if (!v) return EK_OK;
-    if (!json_is_array(v)) return add_stop(r, v);
-    for (size_t i = 0; i < json_array_size(v); i++) EK_TRY(add_stop(r, json_array_get(v, i)));
+    if (!json_is_array(v)) return add_stop(r, v, key);
+    for (size_t i = 0; i < json_array_size(v); i++) EK_TRY(add_stop(r, json_array_get(v, i), key));
     return EK_OK;
 }
 
@@ -107,12 +108,6 @@ void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
         (long long)u.reasoning);
 }
 
-static void quote_or_null(ek_buf *out, const char *s)
-{
-    if (s) ek_json_quote(out, s, strlen(s));
-    else ek_buf_str(out, "null");
-}
-
 void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code)
 {
     const char *type = status == 404   ? "not_found_error"
@@ -120,11 +115,11 @@ void ek_openai_error_object(ek_buf *out, int status, const char *text, const cha
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
     ek_buf_str(out, "\"error\":{\"message\":");
-    quote_or_null(out, text);
+    ek_put_string(out, text);
     ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
-    quote_or_null(out, param);
+    ek_put_string(out, param);
     ek_buf_str(out, ",\"code\":");
-    quote_or_null(out, code);
+    ek_put_string(out, code);
     ek_buf_char(out, '}');
 }
 

@@ -8,8 +8,8 @@
 ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* max_tokens, max_completion_tokens and n. */
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
-/* stop: a text or a list of texts. */
-ek_err ek_openai_stop(ek_api_request *r, const json_t *body);
+/* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
+ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
 /* The list `messages` as r->conversation. Arguments given as text are parsed, leniently; the legacy forms
  * (role function, function_call) become tool messages and calls. EINVAL "messages[I]: …" with r->param
  * "messages" for an element that is not a valid message. */

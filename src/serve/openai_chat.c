@@ -109,45 +109,35 @@ static ek_err read_delivery(ek_api_request *r, const json_t *body)
     own *o = r->own = ek_alloc(sizeof *o);
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    const json_t *options = ek_field(body, "stream_options"), *ours = ek_field(body, "evenkeel");
+    const json_t *options = ek_field(body, "stream_options");
     if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
     EK_TRY(ek_field_bool(r, options, "include_usage", &o->include_usage));
-    if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
-    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+    return ek_field_ours(r, body);
 }
 
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    const json_t *model = ek_field(body, "model");
-    if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
-    if (model) r->model = ek_strdup(json_string_value(model));
+    EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_tools(r, body));
     EK_TRY(read_tool_choice(r, body));
     EK_TRY(read_prompt(r, body));
     EK_TRY(ek_openai_counts(r, body));
-    EK_TRY(ek_openai_stop(r, body));
+    EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
     return read_delivery(r, body);
 }
 
-/* Clients send tool schemas with invalid escapes such as "\s": the body is read leniently. */
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
     json_t *body;
-    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
-    ek_err err = json_is_object(body) ? read_body(r, body, limits)
-                                      : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_body(r, body, limits);
     json_decref(body);
     return err;
 }
 
 /* --- replies --- */
-
-static void quoted(ek_buf *out, const char *s)
-{
-    ek_json_quote(out, s, strlen(s));
-}
 
 static const char *finish_reason(const ek_turn_result *t)
 {
@@ -162,11 +152,11 @@ static const char *finish_reason(const ek_turn_result *t)
 static void head(ek_buf *out, const ek_api_reply *r, const char *object)
 {
     ek_buf_str(out, "{\"id\":");
-    quoted(out, r->id);
+    ek_put_string(out, r->id);
     ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
-    quoted(out, r->model);
+    ek_put_string(out, r->model);
     ek_buf_str(out, ",\"system_fingerprint\":");
-    quoted(out, r->fingerprint);
+    ek_put_string(out, r->fingerprint);
 }
 
 static bool include_usage(const ek_api_reply *r)
@@ -196,7 +186,7 @@ static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
 static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
 {
     ek_buf_str(out, "},\"logprobs\":null,\"finish_reason\":");
-    if (finish) quoted(out, finish);
+    if (finish) ek_put_string(out, finish);
     else ek_buf_str(out, "null");
     ek_buf_str(out, "}]");
     if (include_usage(r)) ek_buf_str(out, ",\"usage\":null");
@@ -253,16 +243,11 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
     chunk_close(out);
 }
 
-static void extension(ek_buf *out, const ek_api_reply *r)
-{
-    if (r->digest) ek_buf_fmt(out, ",\"evenkeel\":{\"digest\":\"%s\"}", r->digest);
-}
-
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     delta_open(out, r, choice);
     delta_close(out, r, finish_reason(r->choices[choice]));
-    if (r->n_open == 0) extension(out, r);
+    if (r->n_open == 0) ek_put_extension(out, r);
     chunk_close(out);
 }
 
@@ -295,10 +280,10 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
     }
     for (int i = 0; i < a->n_calls; i++) {
         char id[32];
-        call_id(id, r, choice, i);
+        call_id(id, r, choice, a->calls[i].index);
         ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[",
                    id);
-        quoted(out, a->calls[i].name);
+        ek_put_string(out, a->calls[i].name);
         ek_buf_str(out, ",\"arguments\":");
         ek_json_quote(out, ek_buf_text(&a->calls[i].args), a->calls[i].args.len);
         ek_buf_str(out, "}}");
@@ -315,12 +300,12 @@ static void whole(ek_buf *out, const ek_api_reply *r)
         ek_buf_fmt(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
         message(out, r, i);
         ek_buf_str(out, ",\"logprobs\":null,\"finish_reason\":");
-        quoted(out, finish_reason(r->choices[i]));
+        ek_put_string(out, finish_reason(r->choices[i]));
         ek_buf_char(out, '}');
     }
     ek_buf_char(out, ']');
     ek_openai_usage(out, r);
-    extension(out, r);
+    ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }
 

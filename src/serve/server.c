@@ -43,6 +43,7 @@ static ek_err open_loop(ek_server *s)
     s->base = event_base_new();
     if (!s->base) return ek_fail(EK_EIO, "no event loop: %s", strerror(errno));
     EK_TRY(ek_mailbox_open(&s->mailbox, s->base, ek_session_news));
+    EK_TRY(ek_workers_open(&s->workers, s->base, s->limits.prepare_threads, s->limits.prepare_queue));
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -66,6 +67,18 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     return ek_http_open(&s->http, s->base, &opts->http, ek_route, ek_route_error, s);
 }
 
+static void set_limits(ek_server *s, const ek_server_limits *given)
+{
+    ek_server_limits *l = &s->limits;
+    *l = *given;
+    if (l->max_json_values <= 0) l->max_json_values = 1000000;
+    if (l->max_messages <= 0) l->max_messages = 65536;
+    if (l->prepare_threads <= 0) l->prepare_threads = 2;
+    if (l->prepare_queue <= 0) l->prepare_queue = 256;
+    if (l->request_memory == 0) l->request_memory = ek_request_memory_default();
+    s->memory.total = l->request_memory;
+}
+
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts)
 {
     ek_server *s = ek_alloc(sizeof *s);
@@ -78,6 +91,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->fingerprint = ek_strdup(ek_buf_text(&print));
     ek_buf_fini(&print);
     s->started = ek_unix_time();
+    set_limits(s, &opts->limits);
     ek_err err = open_all(s, opts);
     if (err) {
         ek_server_close(s);
@@ -92,11 +106,29 @@ int ek_server_port(const ek_server *s)
     return ek_http_port(s->http);
 }
 
+/* Turns of the loop, timed by the CPU time they take: what waits or is pre-empted is not the loop's doing. */
+static int run_loop(ek_server *s)
+{
+    while (!event_base_got_break(s->base)) {
+        double begin = ek_thread_time();
+        int bad = event_base_loop(s->base, EVLOOP_ONCE);
+        if (bad) return bad;
+        double took = ek_thread_time() - begin;
+        if (took > s->max_turn) s->max_turn = took;
+    }
+    return 0;
+}
+
+double ek_server_max_turn(const ek_server *s)
+{
+    return s->max_turn;
+}
+
 ek_err ek_server_run(ek_server *s)
 {
     s->last_step_time = ek_now();
     EK_TRY(ek_engine_start(s->engine));
-    int bad = event_base_dispatch(s->base);
+    int bad = run_loop(s);
     ek_engine_stop(s->engine, false);
     ek_mailbox_deliver(s->mailbox);
     return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
@@ -104,6 +136,8 @@ ek_err ek_server_run(ek_server *s)
 
 void ek_server_close(ek_server *s)
 {
+    if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
+    s->workers = NULL;
     if (s->http) ek_http_close(s->http);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
     for (int i = 0; i < 2; i++)

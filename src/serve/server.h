@@ -8,8 +8,19 @@
 
 typedef struct ek_server ek_server;
 
+/* Limits of what requests may ask for. 0: the default. */
+typedef struct ek_server_limits {
+    int max_json_values;    /* values and keys in a body */
+    int max_messages;       /* objects in a list of a body */
+    size_t request_memory;  /* bytes that all requests together may take while they are read and answered */
+    int prepare_threads;    /* threads that make prompts of bodies */
+    int prepare_queue;      /* bodies that wait for them */
+    double request_timeout; /* seconds from a request's end to its reply's; 0: none */
+} ek_server_limits;
+
 typedef struct ek_server_opts {
     ek_http_opts http;
+    ek_server_limits limits;
     const ek_model *model;             /* the engine's model, borrowed */
     const char *model_dir;             /* for the tokenizer and the chat template */
     const char *model_name;            /* in /v1/models; copied */
@@ -25,5 +36,8 @@ int ek_server_port(const ek_server *s); /* the TCP port it listens on */
  * ones (a second signal cancels them), stops the engine and returns EK_OK. EIO when the event loop fails. */
 ek_err ek_server_run(ek_server *s);
 void ek_server_close(ek_server *s);
+
+/* The longest turn of the event loop so far, in seconds of its thread's CPU time. After ek_server_run. */
+double ek_server_max_turn(const ek_server *s);
 
 #endif

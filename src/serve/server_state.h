@@ -3,6 +3,8 @@
 #define EK_SERVE_SERVER_STATE_H
 
 #include "serve/mailbox.h"
+#include "serve/request_memory.h"
+#include "serve/workers.h"
 #include "serve/server.h"
 
 typedef struct ek_session ek_session;
@@ -14,6 +16,9 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    ek_workers *workers;
+    ek_server_limits limits; /* complete: no defaults left */
+    ek_request_memory memory;
     ek_chat_model chat;
     char *model_name, *fingerprint;
     int64_t started;      /* seconds since 1970 */
@@ -23,6 +28,7 @@ struct ek_server {
     int n_signals;         /* signals received */
     double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */
     uint64_t last_steps;
+    double max_turn; /* the longest turn of the event loop so far, in seconds of this thread's CPU time */
 };
 
 /* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */

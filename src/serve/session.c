@@ -10,9 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "serve/prepare.h"
 #include "serve/reply.h"
 
-enum { HEARTBEAT_SECONDS = 10 };
+enum { HEARTBEAT_SECONDS = 10, MAX_MODEL_NAME = 256 };
 
 typedef struct choice {
     ek_session *session;
@@ -26,7 +27,9 @@ struct ek_session {
     ek_exchange *x; /* NULL once the reply is out or the client is gone */
     ek_session *next, **link;
     const ek_dialect *dialect;
+    ek_preparation *preparing; /* until the prompt is made; nothing below is valid before */
     ek_api_request req;
+    size_t held; /* of the server's request memory */
     ek_api_reply reply;
     char id[64], digest[20];
     choice *choices;
@@ -44,7 +47,7 @@ static void free_session(ek_session *s)
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
-    ek_api_request_fini(&s->req);
+    ek_prepare_release(s->server, &s->req, s->held);
     free(s);
 }
 
@@ -76,6 +79,13 @@ static void leave_client(ek_session *s, const char *how)
 static void on_gone(void *user)
 {
     ek_session *s = user;
+    if (s->preparing) {
+        ek_log(EK_LOG_INFO, "%s client gone while its prompt was made", s->id);
+        ek_prepare_drop(s->preparing);
+        s->x = NULL;
+        free_session(s);
+        return;
+    }
     leave_client(s, "client gone");
     free_when_done(s);
 }
@@ -95,11 +105,21 @@ static void flush(ek_session *s)
     s->last_sent = ek_now();
 }
 
+/* With the first token, when the counts of the prompt are known. */
+static void begin(choice *c)
+{
+    ek_session *s = c->session;
+    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index);
+    c->begun = true;
+}
+
 static void on_reply(void *arg, const ek_reply_event *e)
 {
     choice *c = arg;
     ek_session *s = c->session;
-    if (s->req.stream) s->dialect->event(&s->out, &s->reply, c->index, e);
+    if (!s->req.stream) return;
+    begin(c);
+    s->dialect->event(&s->out, &s->reply, c->index, e);
 }
 
 static void write_digest(ek_session *s)
@@ -139,17 +159,26 @@ static void reply_failed(ek_session *s, choice *c, ek_err err, const char *text)
     leave_client(s, "failed");
 }
 
+/* Ends a session whose reply has not begun: with text, or the last error's sentence. */
+static void refuse(ek_session *s, ek_err err, const char *text, const char *param)
+{
+    ek_exchange *x = s->x;
+    s->x = NULL;
+    ek_exchange_on_gone(x, NULL, NULL);
+    if (text) ek_fail(err, "%s", text);
+    ek_reply_failure(x, s->dialect, err, param);
+    abandon(s);
+    free_when_done(s);
+}
+
 /* --- in from the engine --- */
 
 static void handle_news(choice *c, const ek_turn_news *news)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
-    if (s->req.stream && !c->begun && news->token >= 0) {
-        c->begun = true;
-        s->dialect->begin(&s->out, &s->reply, c->index);
-    }
     ek_turn_feed(c->turn, news);
+    if (s->req.stream && news->token >= 0) begin(c);
     if (r->end == EK_END_ERROR) {
         ek_log(EK_LOG_ERROR, "%s: %s", s->id, r->error);
         reply_failed(s, c, r->err, r->error);
@@ -178,7 +207,7 @@ void ek_sessions_tick(ek_server *server)
 {
     for (ek_session *s = server->sessions, *next; s; s = next) {
         next = s->next;
-        if (!s->x || !s->req.stream || ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
+        if (s->preparing || !s->x || !s->req.stream || ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
         s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
         flush(s);
     }
@@ -186,8 +215,13 @@ void ek_sessions_tick(ek_server *server)
 
 void ek_sessions_cancel(ek_server *server)
 {
-    for (ek_session *s = server->sessions; s; s = s->next)
+    for (ek_session *s = server->sessions, *next; s; s = next) {
+        next = s->next;
         for (int i = 0; i < s->n_opened; i++) ek_turn_cancel(s->choices[i].turn);
+        if (!s->preparing) continue;
+        ek_prepare_drop(s->preparing);
+        refuse(s, EK_ESHUTDOWN, "the server is shutting down", NULL);
+    }
 }
 
 /* --- opening --- */
@@ -198,33 +232,33 @@ static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
         *c = (choice){.session = s, .index = i};
-        opts.choice = i;
-        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, prompt, &opts, on_reply, c));
+        opts.choice = i % (s->req.n / (1 + s->req.n_more));
+        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, prompt, i), &opts, on_reply, c));
         s->results[i] = ek_turn_result_of(c->turn);
         s->n_opened++;
     }
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
-        EK_TRY(ek_turn_submit(c->turn, s->server->engine, prompt, ek_mailbox_post, s->server->mailbox, c));
+        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, prompt, i), ek_mailbox_post,
+                              s->server->mailbox, c));
     }
     return EK_OK;
 }
 
-/* Links a session that owns req; its choices are not open yet. */
-static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_dialect *d, const ek_api_request *req)
+/* Fills in what follows from a body that was read. */
+static void set_up(ek_session *s, ek_prepared *p)
 {
-    ek_session *s = ek_alloc(sizeof *s);
-    uint64_t number = ek_exchange_number(x);
-    s->server = server;
-    s->x = x;
-    s->dialect = d;
-    s->req = *req;
-    s->opened = s->last_sent = ek_now();
+    ek_server *server = s->server;
+    uint64_t number = ek_exchange_number(s->x);
+    ek_api_request *req = &s->req;
+    bool draws = !p->req.has_seed &&
+                 p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
+    *req = p->req;
+    req->turn.tools = req->tools;
+    s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
-    snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)ek_mix64(server->nonce ^ number),
-             (unsigned long long)(number & 0xffffffff));
-    if (!req->has_seed) s->req.turn.sampling.seed = ek_mix64(server->nonce + number);
+    if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
     s->reply = (ek_api_reply){.id = s->id,
                               .model = req->model && *req->model ? req->model : server->model_name,
                               .fingerprint = server->fingerprint,
@@ -232,16 +266,56 @@ static ek_session *new_session(ek_server *server, ek_exchange *x, const ek_diale
                               .stream = req->stream,
                               .n = req->n,
                               .n_open = req->n,
+                              .n_prompts = 1 + req->n_more,
+                              .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
-                              .own = req->own};
-    s->next = server->sessions;
-    if (s->next) s->next->link = &s->next;
-    s->link = &server->sessions;
-    server->sessions = s;
-    return s;
+                              .own = req->own,
+                              .turn = &s->req.turn};
 }
 
-static ek_api_limits limits_of(const ek_server *server)
+/* The whole reply of a path that generates nothing. */
+static void answer(ek_session *s, ek_buf *body)
+{
+    ek_exchange *x = s->x;
+    s->x = NULL;
+    ek_exchange_on_gone(x, NULL, NULL);
+    ek_reply_json(x, 200, body);
+    ek_log(EK_LOG_INFO, "%s done, %.2f s", s->id, ek_now() - s->opened);
+}
+
+static void on_prepared(void *user, ek_prepared *p)
+{
+    ek_session *s = user;
+    int room = ek_engine_room(s->server->engine);
+    s->preparing = NULL;
+    ek_err err = p->err;
+    const char *param = p->req.param;
+    if (err) {
+        ek_fail(err, "%s", p->text);
+    } else if (p->req.model && strlen(p->req.model) > MAX_MODEL_NAME) { /* every chunk repeats it */
+        err = ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", strlen(p->req.model),
+                      MAX_MODEL_NAME);
+        param = "model";
+    } else if (p->req.n > room) {
+        err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
+        param = "n";
+    }
+    if (err) {
+        ek_prepare_release(s->server, &p->req, p->held);
+    } else if (s->dialect->answer) {
+        answer(s, &p->req.answer);
+        ek_prepare_release(s->server, &p->req, p->held);
+    } else {
+        set_up(s, p);
+        err = open_turns(s, &p->prompt);
+        if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? s->dialect->prompt_param : NULL;
+    }
+    ek_turn_prompt_fini(&p->prompt);
+    if (err) refuse(s, err, NULL, param);
+    else if (s->dialect->answer) free_session(s);
+}
+
+ek_api_limits ek_session_limits(const ek_server *server)
 {
     const ek_config *config = server->config;
     ek_api_limits l = {
@@ -252,27 +326,27 @@ static ek_api_limits limits_of(const ek_server *server)
     return l;
 }
 
+static void link_session(ek_session *s)
+{
+    ek_server *server = s->server;
+    s->next = server->sessions;
+    if (s->next) s->next->link = &s->next;
+    s->link = &server->sessions;
+    server->sessions = s;
+}
+
 void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d)
 {
-    ek_api_request req;
-    ek_turn_prompt prompt;
-    ek_span body = ek_exchange_body(x);
-    ek_api_limits limits = limits_of(server);
-    ek_err err = ek_api_prepare(&req, &prompt, d, &server->chat, body.p, body.n, &limits);
-    if (err) {
-        ek_reply_failure(x, d, err, req.param);
-        ek_api_request_fini(&req);
-        ek_turn_prompt_fini(&prompt);
-        return;
-    }
-    ek_session *s = new_session(server, x, d, &req);
+    ek_session *s = ek_alloc(sizeof *s);
+    uint64_t number = ek_exchange_number(x);
+    s->server = server;
+    s->x = x;
+    s->dialect = d;
+    s->opened = s->last_sent = ek_now();
+    snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)ek_mix64(server->nonce ^ number),
+             (unsigned long long)(number & 0xffffffff));
+    link_session(s);
     ek_exchange_on_gone(x, on_gone, s);
-    err = open_turns(s, &prompt);
-    ek_turn_prompt_fini(&prompt);
-    if (!err) return;
-    s->x = NULL;
-    ek_exchange_on_gone(x, NULL, NULL);
-    ek_reply_failure(x, d, err, err == EK_ETOOLONG || err == EK_EINVAL ? d->prompt_param : NULL);
-    abandon(s);
-    free_when_done(s);
+    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s);
+    if (err) refuse(s, err, NULL, NULL);
 }

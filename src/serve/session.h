@@ -10,6 +10,9 @@ void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d);
 /* Handles news of the engine about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);
 
+/* What every body is read with. */
+ek_api_limits ek_session_limits(const ek_server *s);
+
 /* All open sessions. */
 void ek_sessions_tick(ek_server *s);   /* several times a second */
 void ek_sessions_cancel(ek_server *s); /* at a second signal */

@@ -2,8 +2,10 @@
 /* The conversation: turns, thoughts, calls, results, content. */
 #include "text/chat.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "text/chat_write.h"
 #include "text/json.h"
 #include "text/utf8.h"
@@ -97,7 +99,7 @@ static ek_err put_system(renderer *r, const json_t *message)
 static ek_err put_calls(renderer *r, const json_t *calls)
 {
     if (!json_is_array(calls)) return ek_fail(EK_EINVAL, "tool_calls is not a list");
-    for (size_t i = 0; i < json_array_size(calls); i++) {
+    for (size_t i = 0; i < json_array_size(calls) && !r->p->full; i++) {
         const json_t *function = ek_json_get(json_array_get(calls, i), "function");
         const json_t *name = ek_json_get(function, "name"), *arguments = ek_json_get(function, "arguments");
         if (!ek_json_is_text(name)) return ek_fail(EK_EINVAL, "tool_calls[%zu] has no function name", i);
@@ -155,7 +157,7 @@ static ek_err put_given_responses(renderer *r, const json_t *responses, bool *re
         for (size_t i = 0; i < json_string_length(responses); i++) n += ((uint8_t)s[i] & 0xC0) != 0x80;
     }
     if (n == SIZE_MAX) return ek_fail(EK_EINVAL, "tool_responses is not a list");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !r->p->full; i++) {
         const json_t *one = json_array_get(responses, i);
         EK_TRY(put_response(r, true_name(one), ek_json_get(one, "response"), NULL));
         *responded = true;
@@ -184,14 +186,42 @@ static ek_err put_tool_parts(renderer *r, const json_t *name, const json_t *part
     return EK_OK;
 }
 
-static ek_err put_tool_message(renderer *r, const json_t *calls, const json_t *message)
+/* The calls of a message by their ids. The template looks through all calls for every result, and the last one that
+ * matches counts; here each result is found at once. */
+typedef struct call_index {
+    json_t *by_text;      /* ids that are texts: the last call of each */
+    const json_t *no_id;  /* the last call without an id */
+    const json_t **other; /* calls with ids of other kinds, which no known client sends */
+    size_t n_other;
+} call_index;
+
+static void index_calls(call_index *index, const json_t *calls)
+{
+    *index = (call_index){.by_text = json_object(), .other = ek_alloc((json_array_size(calls) + 1) * sizeof(json_t *))};
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *call = json_array_get(calls, i);
+        const json_t *id = ek_json_get(call, "id");
+        if (json_is_string(id))
+            json_object_setn_nocheck(index->by_text, json_string_value(id), json_string_length(id), call);
+        else if (!id || json_is_null(id)) index->no_id = call;
+        else index->other[index->n_other++] = call;
+    }
+}
+
+static const json_t *find_call(const call_index *index, const json_t *id)
+{
+    if (json_is_string(id)) return json_object_getn(index->by_text, json_string_value(id), json_string_length(id));
+    if (!id || json_is_null(id)) return index->no_id;
+    for (size_t i = index->n_other; i-- > 0;)
+        if (ek_py_equal(ek_json_get(index->other[i], "id"), id)) return index->other[i];
+    return NULL;
+}
+
+static ek_err put_tool_message(renderer *r, const call_index *index, const json_t *message)
 {
     const json_t *name = true_name(message), *content = ek_json_get(message, "content");
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i);
-        if (ek_py_equal(ek_json_get(call, "id"), ek_json_get(message, "tool_call_id")))
-            name = ek_json_get(ek_json_get(call, "function"), "name");
-    }
+    const json_t *call = find_call(index, ek_json_get(message, "tool_call_id"));
+    if (call) name = ek_json_get(ek_json_get(call, "function"), "name");
     if (json_is_array(content)) return put_tool_parts(r, name, content);
     if (json_object_size(content) > 0) return ek_fail(EK_EINVAL, "the content of a tool message is an object");
     if (json_is_object(content)) return put_response(r, name, NULL, &(ek_buf){0});
@@ -200,12 +230,18 @@ static ek_err put_tool_message(renderer *r, const json_t *calls, const json_t *m
 
 static ek_err put_tool_messages(renderer *r, const json_t *calls, size_t i, bool *responded)
 {
-    for (; i < r->n && role_is(message_at(r, i), "tool"); i++) {
-        ek_err e = put_tool_message(r, calls, message_at(r, i));
-        if (e != EK_OK) return ek_fail_in(e, "its result, messages[%zu]", i);
+    if (i >= r->n || !role_is(message_at(r, i), "tool")) return EK_OK;
+    call_index index;
+    index_calls(&index, calls);
+    ek_err e = EK_OK;
+    for (; i < r->n && role_is(message_at(r, i), "tool") && e == EK_OK && !r->p->full; i++) {
+        e = put_tool_message(r, &index, message_at(r, i));
+        if (e != EK_OK) ek_fail_in(e, "its result, messages[%zu]", i);
         *responded = true;
     }
-    return EK_OK;
+    json_decref(index.by_text);
+    free(index.other);
+    return e;
 }
 
 static ek_err put_content(renderer *r, const json_t *content, bool model)
@@ -300,7 +336,7 @@ static ek_err put_system_turn(renderer *r, const json_t *tools)
         r->from = 1;
     }
     if (ek_py_truthy(tools) && !json_is_array(tools)) return ek_fail(EK_EINVAL, "tools is not a list");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
+    for (size_t i = 0; i < json_array_size(tools) && !r->p->full; i++) {
         ek_err e = ek_put_tool(r->p, json_array_get(tools, i));
         if (e != EK_OK) return ek_fail_in(e, "tools[%zu]", i);
     }
@@ -352,15 +388,17 @@ ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
 {
     if (!json_is_array(messages)) return ek_fail(EK_EINVAL, "messages is %s", messages ? "not a list" : "missing");
     renderer r = {.p = p, .messages = messages, .n = json_array_size(messages), .last_user = -1, .opts = *opts};
+    p->max_bytes = opts->max_bytes;
     ek_put_mark(p, "<bos>");
     EK_TRY(put_system_turn(&r, tools));
     for (size_t i = r.from; i < r.n; i++)
         if (role_is(message_at(&r, i), "user")) r.last_user = (ptrdiff_t)i;
-    for (size_t i = r.from; i < r.n; i++) {
+    for (size_t i = r.from; i < r.n && !p->full; i++) {
         if (role_is(message_at(&r, i), "tool")) continue;
         ek_err e = put_message(&r, i, neighbour(&r, i, -1), neighbour(&r, i, 1));
         if (e != EK_OK) return ek_fail_in(e, "messages[%zu]", i);
     }
+    if (p->full) return ek_fail(EK_ETOOLONG, "the prompt has more than %zu bytes of text", opts->max_bytes);
     if (opts->continue_final) return reopen_last_turn(&r);
     if (opts->add_generation_prompt) put_generation_prompt(&r);
     return EK_OK;

@@ -28,6 +28,7 @@ typedef struct ek_chat_opts {
     bool preserve_thinking; /* keeps the reasoning of past turns that made calls */
     bool continue_final;    /* the last message is the beginning of the answer: no generation
                                prompt is written, and the turn stays open */
+    size_t max_bytes;       /* of the text, where rendering stops with ETOOLONG; 0: no limit */
 } ek_chat_opts;
 
 typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
@@ -37,14 +38,18 @@ typedef struct ek_prompt {
     ek_buf text;
     size_t *control; /* ascending byte offsets in text of intended control tokens, for ek_encode */
     size_t n_control, cap_control;
-    size_t n_media; /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
+    size_t n_media;   /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
+    size_t max_bytes; /* ek_chat_opts.max_bytes */
+    bool full;        /* the text is longer than that: nothing is added any more */
 } ek_prompt;
 
 void ek_prompt_fini(ek_prompt *p);
 
 /* Renders into the empty prompt p. tools may be NULL or json null. Messages are borrowed and
  * not changed. EINVAL where the template raises an error, with the index of the message and the
- * reason; the content of p is then undefined, but p must still be freed by ek_prompt_fini. */
+ * reason; ETOOLONG beyond opts->max_bytes. The content of p is then undefined, but p must still be freed by
+ * ek_prompt_fini. Time is linear in the size of messages, tools and text, but for sorting the members of an object
+ * and for tool results with ids that are numbers or lists. */
 ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools, const ek_chat_opts *opts);
 /* The same from one object {"messages", "tools", "add_generation_prompt", "enable_thinking",
  * "preserve_thinking", "variant"}, as the render command takes it; variant defaults to

@@ -26,7 +26,7 @@ static bool type_is(const json_t *type, const char *name)
 static ek_err put_each(ek_prompt *p, const json_t *v, const char *what)
 {
     if (json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v); i++) {
+        for (size_t i = 0; i < json_array_size(v) && !p->full; i++) {
             if (i) ek_put(p, ",");
             ek_put_quoted_str(p, json_array_get(v, i));
         }
@@ -38,7 +38,7 @@ static ek_err put_each(ek_prompt *p, const json_t *v, const char *what)
         }
     } else if (ek_json_is_text(v)) {
         const char *s = json_string_value(v);
-        for (size_t i = 0, n = json_string_length(v); i < n;) {
+        for (size_t i = 0, n = json_string_length(v); i < n && !p->full;) {
             uint32_t cp;
             int len = ek_utf8_next(s + i, n - i, &cp);
             if (len < 0) len = -len;
@@ -85,10 +85,11 @@ static ek_err put_properties(ek_prompt *p, const json_t *map, bool filter);
 static ek_err put_items(ek_prompt *p, const json_t *items)
 {
     ek_members m;
+    if (p->full) return EK_OK;
     ek_members_init(&m, items);
     ek_err e = EK_OK;
     bool first = true;
-    for (size_t i = 0; i < m.n && e == EK_OK; i++) {
+    for (size_t i = 0; i < m.n && e == EK_OK && !p->full; i++) {
         const ek_member *it = &m.at[i];
         if (json_is_null(it->value)) continue;
         if (!first) ek_put(p, ",");
@@ -170,10 +171,11 @@ static bool is_standard_key(const char *key)
 static ek_err put_properties(ek_prompt *p, const json_t *map, bool filter)
 {
     ek_members m;
+    if (p->full) return EK_OK;
     ek_members_init(&m, map);
     ek_err e = EK_OK;
     bool first = true;
-    for (size_t i = 0; i < m.n && e == EK_OK; i++) {
+    for (size_t i = 0; i < m.n && e == EK_OK && !p->full; i++) {
         if (filter && is_standard_key(m.at[i].key) && strlen(m.at[i].key) == m.at[i].n) continue;
         if (!first) ek_put(p, ",");
         first = false;

@@ -49,6 +49,10 @@ const char *ek_tokenizer_bytes(const ek_tokenizer *t, int32_t id, size_t *n);
 #define EK_CONTROL_ALL ((size_t)-1)
 ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
                  ek_ids *out);
+/* The same, but stops soon after max_ids ids: with more than that in out, the rest of the text may be missing. For a
+ * text that has to fit, so that a hopeless one costs no more than one that does. */
+ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                     size_t max_ids, ek_ids *out);
 
 /* Decodes n ids as Hugging Face's batch decoding does: pieces are joined, and a run of byte pieces that is not valid
  * UTF-8 as a whole becomes one U+FFFD per byte. skip_special leaves special tokens out. Ids

@@ -18,6 +18,7 @@ typedef struct encoder {
     const size_t *control;
     size_t n_control, next_control;
     bool all_special;
+    size_t max_ids; /* where encoding may stop */
     ek_ids *out;
     ek_buf clean, normal;
     symbol *symbols;
@@ -176,20 +177,20 @@ static void encode_stretch(encoder *e, const char *s, size_t n)
             return;
         }
     }
-    if (e->cap_symbols < n) { /* a symbol is a byte or more */
-        e->cap_symbols = n;
-        e->symbols = ek_realloc(e->symbols, n * sizeof *e->symbols);
-    }
-    size_t k = 0, from = 0;
+    size_t k = 0; /* symbols of the part being read; parts are merged one by one */
     uint32_t before = 0;
     bool unknown = false; /* the last symbol is <unk> */
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n && e->out->len <= e->max_ids;) {
         uint32_t cp;
         int len = ek_utf8_next(s + i, n - i, &cp);
         if (i > 0 && ((t->cut_space && cp == 0x2581 && before != 0x2581) ||
                       (t->cut_newline && (cp == '\n') != (before == '\n')))) {
-            merge_symbols(e, e->symbols + from, k - from);
-            from = k;
+            merge_symbols(e, e->symbols, k);
+            k = 0;
+        }
+        if (e->cap_symbols < k + 4) { /* a scalar is at most four bytes */
+            e->cap_symbols = e->cap_symbols ? 2 * e->cap_symbols : 256;
+            e->symbols = ek_realloc(e->symbols, e->cap_symbols * sizeof *e->symbols);
         }
         before = cp;
         int32_t id = scalar_piece(t, s + i, (size_t)len, cp);
@@ -205,7 +206,7 @@ static void encode_stretch(encoder *e, const char *s, size_t n)
         }
         i += (size_t)len;
     }
-    merge_symbols(e, e->symbols + from, k - from);
+    merge_symbols(e, e->symbols, k);
 }
 
 static bool is_white(uint32_t cp) /* \s of a regular expression: str.strip's without U+001C..1F */
@@ -249,7 +250,7 @@ typedef void stretch_fn(encoder *e, const char *s, size_t n);
 static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
 {
     size_t done = 0;
-    for (size_t i = 0; i < n;) {
+    for (size_t i = 0; i < n && e->out->len <= e->max_ids;) {
         int32_t id;
         size_t len = 0;
         if (tr->first[(uint8_t)s[i]])
@@ -276,7 +277,7 @@ static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool 
         ek_ids_add(e->out, id);
         done = stop;
     }
-    if (done < n) rest(e, s + done, n - done);
+    if (done < n && e->out->len <= e->max_ids) rest(e, s + done, n - done);
 }
 
 /* A stretch of the raw text: make it well-formed, normalize, look for normalized tokens. */
@@ -302,8 +303,15 @@ static void between_raw(encoder *e, const char *s, size_t n)
 ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
                  ek_ids *out)
 {
+    return ek_encode_max(t, text, n, control, n_control, SIZE_MAX, out);
+}
+
+ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                     size_t max_ids, ek_ids *out)
+{
     if (n > MAX_TEXT) return ek_fail(EK_ETOOLONG, "%zu bytes of text, at most %zu are encoded", n, MAX_TEXT);
-    encoder e = {.t = t, .control = control, .out = out, .all_special = n_control == EK_CONTROL_ALL};
+    encoder e = {
+        .t = t, .control = control, .out = out, .max_ids = max_ids, .all_special = n_control == EK_CONTROL_ALL};
     if (!e.all_special) e.n_control = n_control;
     cut_added(&e, &t->raw, text, n, true, between_raw);
     ek_buf_fini(&e.clean);

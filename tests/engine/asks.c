@@ -14,7 +14,27 @@ static float embeddings[1 << 12][FAKE_HIDDEN];
 
 static fake_prompt prompt_of(const ask *a)
 {
-    return (fake_prompt){a->prompt, a->n_prompt, a->span, a->n_spans};
+    return (fake_prompt){a->prompt, a->n_prompt, a->span, a->n_spans, a->masked};
+}
+
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const ask *a = arg;
+    for (int i = 0; i <= n_draft; i++, row += ek_mask_words(FAKE_VOCAB)) {
+        int32_t last = i > 0 ? draft[i - 1] : a->accepted;
+        all[i] = false;
+        memset(row, 0, sizeof *row * (size_t)ek_mask_words(FAKE_VOCAB));
+        for (int v = 0; v < FAKE_VOCAB; v++) row[v / 64] |= (uint64_t)fake_allows(last, v) << v % 64;
+        if (i == n_draft || !fake_allows(last, draft[i])) return i;
+    }
+    return n_draft;
+}
+
+static void accept(void *arg, int32_t token)
+{
+    ask *a = arg;
+    EK_ASSERT(fake_allows(a->accepted, token));
+    a->accepted = token;
 }
 
 static void on_event(void *arg, const ek_event *event)
@@ -35,10 +55,14 @@ static void on_event(void *arg, const ek_event *event)
         EK_ASSERT(a->n_got < a->max_tokens);
         a->got[a->n_got++] = event->token;
         EK_ASSERT(event->n_tokens == a->n_got);
+        EK_ASSERT(a->cancel_at == 0 || a->n_got <= a->cancel_at);
+        if (a->n_got == a->cancel_at) ek_engine_cancel(a->engine, event->request);
     } else {
         EK_ASSERT(event->finish == EK_FINISH_CANCELLED || event->finish == EK_FINISH_ERROR);
         EK_ASSERT(!event->logits);
     }
+    EK_ASSERT(event->n_accepted <= event->n_drafted && event->n_accepted >= a->n_accepted);
+    a->n_drafted = event->n_drafted, a->n_accepted = event->n_accepted;
     if (event->text) strncpy(a->text, event->text, sizeof a->text - 1);
     a->finish = event->finish;
 }
@@ -57,7 +81,9 @@ static void on_prompt(void *user, int pos, const float *logits)
 
 ek_request_opts opts_of(ask *a)
 {
-    return (ek_request_opts){.tokens = a->prompt,
+    a->mask = (ek_mask){a, look, accept};
+    return (ek_request_opts){.mask = a->masked ? &a->mask : NULL,
+                             .tokens = a->prompt,
                              .n_tokens = a->n_prompt,
                              .max_tokens = a->max_tokens,
                              .sampling = a->sampling,
@@ -84,6 +110,8 @@ void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)
     a->max_tokens = 1 + (int)((r >> 16) % MAX_REPLY);
     a->prompt_logits_from = r >> 24 & 1 ? a->n_prompt : (int)((r >> 25) % (uint64_t)(a->n_prompt + 1));
     a->ignore_eos = r >> 40 & 1;
+    a->masked = (r >> 51 & 3) == 0;
+    a->accepted = -1;
     a->sampling = ek_sampling_greedy();
     if (r >> 41 & 1) {
         a->sampling.temperature = 0.7f;
@@ -135,6 +163,11 @@ void check(const ask *a)
     assert_true(a->n_got <= a->n_want);
     assert_memory_equal(a->got, a->want, sizeof *a->got * (size_t)a->n_got);
     if (a->cancel && a->finish == EK_FINISH_CANCELLED) return;
+    if (a->cancel_at > 0 && a->cancel_at < a->n_want) {
+        assert_int_equal(a->finish, EK_FINISH_CANCELLED);
+        assert_int_equal(a->n_got, a->cancel_at);
+        return;
+    }
     assert_int_equal(a->n_got, a->n_want);
     assert_int_equal(a->n_prompt_logits, a->n_prompt - a->prompt_logits_from);
     int32_t last = a->want[a->n_want - 1];
@@ -149,13 +182,43 @@ ek_engine *open_engine(fake *f, int full, int sliding, int requests, int chunk)
     ek_engine *e = NULL;
     o.max_requests = requests;
     o.chunk = chunk;
+    o.draft = f->draft;
+    o.draft_max = f->draft_max;
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
+    guess_for = e;
     return e;
+}
+
+const ek_engine *guess_for;
+
+ek_err guess_at_random(void *arg, ek_draft *draft, int n)
+{
+    const fake *f = arg;
+    static uint64_t calls;
+    for (int i = 0; i < n; i++) {
+        ek_draft *d = &draft[i];
+        const ask *a = guess_for->slot[d->seq->slot]->user;
+        uint64_t r = ek_mix64(++calls);
+        int at = d->n_tokens - a->n_prompt, wrong = (int)(r % 12), len = (int)((r >> 8) % 20);
+        EK_ASSERT(d->max >= 1 && d->logits >= 0 && d->logits < f->sizes.max_logits);
+        EK_ASSERT(memcmp(d->tokens, a->prompt, sizeof *d->tokens * (size_t)a->n_prompt) == 0);
+        EK_ASSERT(at == a->n_got && memcmp(d->tokens + a->n_prompt, a->got, sizeof *d->tokens * (size_t)at) == 0);
+        if ((r >> 16) % 32 == 0) return ek_fail(EK_EINTERNAL, "no draft today");
+        for (d->n = 0; d->n < d->max && d->n < len; d->n++) {
+            bool right = d->n < wrong && at + d->n < a->n_want;
+            int32_t other = (int32_t)(ek_mix64(r + (uint64_t)d->n) % FAKE_VOCAB);
+            d->token[d->n] = right                ? a->want[at + d->n]
+                             : (r >> 32) % 4 == 0 ? FAKE_FAILS - (int32_t)(r >> 34 & 1)
+                                                  : other;
+        }
+    }
+    return EK_OK;
 }
 
 void submit(ek_engine *e, ask *a)
 {
     ek_request_opts o = opts_of(a);
+    a->engine = e;
     assert_int_equal(ek_engine_submit(e, &o, &a->id), EK_OK);
 }
 

@@ -16,6 +16,9 @@ typedef struct ask {
     ek_sampling sampling;
     ek_logit_bias bias;
     bool ignore_eos, broken; /* broken: its rows fail */
+    bool masked;             /* by fake_allows */
+    ek_mask mask;
+    int32_t accepted; /* what the mask knows of the reply: its latest token, -1 at first */
     int32_t want[MAX_REPLY];
     int n_want;
     /* received */
@@ -24,6 +27,9 @@ typedef struct ask {
     int n_got, n_prompt_logits;
     ek_finish finish;
     bool cancel;
+    ek_engine *engine; /* set by submit */
+    int cancel_at;     /* the sink cancels it when it has so many tokens; 0: never */
+    int n_drafted, n_accepted;
     const fake *f;
     char text[256];
 } ask;
@@ -43,6 +49,11 @@ void check(const ask *a);
 
 ek_engine *open_engine(fake *f, int full_pages, int sliding_pages, int requests, int chunk);
 void submit(ek_engine *e, ask *a);
+/* A drafter that knows the right replies (ask.want) and gives them, or something else: drafts of random length,
+ * right up to a random token. Some of the wrong ones cannot be computed, give NaN or are stop ids. */
+ek_err guess_at_random(void *arg, ek_draft *draft, int n);
+/* The engine that the next drafts are for. */
+extern const ek_engine *guess_for;
 void step_until_idle(ek_engine *e);
 
 #endif

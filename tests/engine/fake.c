@@ -8,7 +8,7 @@
 
 void fake_init(fake *f, int window, bool has_full, bool has_sliding)
 {
-    *f = (fake){0};
+    *f = (fake){.draft_max = 8};
     f->config.vocab_size = FAKE_VOCAB;
     f->config.hidden_size = FAKE_HIDDEN;
     f->config.max_position_embeddings = 4096;
@@ -64,6 +64,11 @@ void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits)
     logits_of(h, logits);
 }
 
+bool fake_allows(int32_t last, int32_t token)
+{
+    return (token * 7 + last * 13) % 5 < 2;
+}
+
 int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool ignore_eos, int max, int ctx,
                int32_t *out)
 {
@@ -77,6 +82,8 @@ int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool i
     int n = p->n_prompt;
     while (n < ctx && n - p->n_prompt < max) {
         fake_logits(f, &all, n - 1, logits);
+        for (int v = 0; v < FAKE_VOCAB && p->masked; v++)
+            if (!fake_allows(n > p->n_prompt ? tokens[n - 1] : -1, v)) logits[v] = -INFINITY;
         int32_t t = ek_sample(s, logits, o, tokens, p->n_prompt, n);
         out[n - p->n_prompt] = tokens[n] = t;
         n++;
@@ -165,7 +172,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
         EK_ASSERT(d->logits >= s->first_logits && d->logits < at);
         d->token = EK_DRAW_NOT_FINITE;
         if (ek_logits_finite(row, FAKE_VOCAB))
-            d->token = ek_sample(f->sampler, row, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+            d->token = ek_sample_allowed(f->sampler, row, d->allowed, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
     }
     for (int i = s->first_logits; i < at; i++)
         for (int v = 0; v < FAKE_VOCAB && !s->shown[i]; v++) f->logits[i * FAKE_VOCAB + v] = NAN;
@@ -209,6 +216,9 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .open = fake_open,
                          .step = fake_step,
                          .logits = fake_row,
+                         .draft = f->guess,
+                         .draft_arg = f,
+                         .row_cost = f->row_cost,
                          .copy_page = fake_copy,
                          .poison_page = fake_poison,
                          .close = fake_close,

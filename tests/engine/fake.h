@@ -16,8 +16,12 @@ typedef struct fake {
     int steps, max_rows, max_logits; /* observed */
     ek_executor_sizes sizes;         /* given to open */
     int opened, closed;              /* times */
-    uint64_t *page[EK_KIND_COUNT];   /* [n_pages][64] */
-    float *logits;                   /* [max_logits][FAKE_VOCAB] */
+    ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
+    int draft_max;
+    float row_cost;
+    ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
+    uint64_t *page[EK_KIND_COUNT];                      /* [n_pages][64] */
+    float *logits;                                      /* [max_logits][FAKE_VOCAB] */
     ek_sampler *sampler;
 } fake;
 
@@ -33,7 +37,11 @@ typedef struct fake_prompt {
     int n_prompt;
     const ek_prompt_span *span;
     int n_spans;
+    bool masked; /* of the reply's tokens only those count that fake_allows */
 } fake_prompt;
+
+/* A grammar: whether token may follow last, the reply's latest token (-1: none yet). */
+bool fake_allows(int32_t last, int32_t token);
 
 /* The logits at position pos of the tokens. */
 void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +15,24 @@
 #include "base/log.h"
 #include "base/rng.h"
 
+typedef struct tally {
+    int preempted;
+    uint64_t drafted, accepted;
+} tally;
+
 /* Everything at random at once: arrivals, chunks, pools that are too small for all, cancelled
- * and broken neighbours. Returns how often one was preempted. */
-static int run_scene(uint64_t seed)
+ * and broken neighbours, and drafts: none, n-grams, those of a drafter that is right or wrong at random. */
+static void run_scene(uint64_t seed, tally *t)
 {
     uint64_t r = ek_mix64(seed ^ 0x5ce7e);
     fake f;
     int window = 1 + (int)(ek_mix64(r) % 200), kinds = (int)(r % 5);
     fake_init(&f, window, kinds != 1, kinds != 2);
+    uint64_t d = ek_mix64(seed ^ 0xd4af7);
+    f.draft = (ek_draft_mode)(d % 3);
+    f.draft_max = 1 + (int)((d >> 8) % 12);
+    if (d >> 16 & 3) f.guess = guess_at_random;
+    if ((d >> 18 & 3) == 0) f.row_cost = 0.2f;
     int n = 1 + (int)((r >> 8) % MAX_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
     int whole = (MAX_PROMPT + MAX_REPLY + 63) / 64;
     int full = whole + (int)((r >> 32) % 20), sliding = (window + 62) / 64 + 2 + (int)((r >> 40) % 12);
@@ -38,6 +49,7 @@ static int run_scene(uint64_t seed)
             set_want(&asks[i], 4096);
         }
         asks[i].cancel = s >> 8 & 1 && s >> 9 & 1;
+        if ((s >> 20 & 7) == 0) asks[i].cancel_at = 1 + (int)((s >> 24) % (uint64_t)asks[i].n_want);
         if ((s >> 10 & 7) == 0) asks[i].broken = true, asks[i].prompt[asks[i].n_prompt - 1] = FAKE_FAILS;
         if (asks[i].broken) asks[i].prompt_logits_from = asks[i].n_prompt;
     }
@@ -62,15 +74,22 @@ static int run_scene(uint64_t seed)
     ek_engine_close(e);
     assert_int_equal(f.opened, 1);
     assert_int_equal(f.closed, 1);
-    return (int)stats.preempted;
+    t->preempted += (int)stats.preempted;
+    t->drafted += stats.drafted_tokens;
+    t->accepted += stats.accepted_tokens;
+    assert_true(f.draft != EK_DRAFT_OFF || stats.drafted_tokens == 0);
 }
 
 static void company_does_not_matter(void **state)
 {
     (void)state;
-    int preempted = 0;
-    for (uint64_t seed = 0; seed < 200; seed++) preempted += run_scene(seed);
-    assert_true(preempted > 100); /* the scenes are tight enough to mean something */
+    const char *seeds = getenv("EK_SEEDS"); /* more by hand */
+    tally t = {0};
+    for (uint64_t seed = 0; seed < (seeds ? strtoull(seeds, NULL, 10) : 300); seed++) run_scene(seed, &t);
+    printf("%d preempted, %llu of %llu drafted tokens accepted\n", t.preempted, (unsigned long long)t.accepted,
+           (unsigned long long)t.drafted);
+    assert_true(t.preempted > 100); /* the scenes are tight enough to mean something */
+    assert_true(t.accepted > 1000 && t.drafted - t.accepted > 1000);
 }
 
 /* A span whose positions see each other lies in one step, whatever the chunk leaves of it: here the oldest

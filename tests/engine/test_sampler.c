@@ -61,8 +61,10 @@ static void the_best_come_in_order(void **state)
                 ek_choose_init(&c, n);
                 ek_candidate got;
                 ek_choose_start(&c, row, hints[h]);
-                for (int i = 0; i < n; i++) {
-                    if (i == n / 3 || i == n - 1) { /* begins again, here and there */
+                int values = 0;
+                while (values < n && want[values].z > -INFINITY) values++;
+                for (int i = 0; i < values; i++) {
+                    if (i == n / 3 || i == values - 1) { /* begins again, here and there */
                         ek_choose_again(&c);
                         for (int k = 0; k < i; k++) {
                             assert_true(ek_choose_next(&c, &got));
@@ -80,11 +82,11 @@ static void the_best_come_in_order(void **state)
 
 /* --- the whole, against a definition that sorts everything and leaves nothing out */
 
-static int32_t by_definition(const float *logits, int n, const ek_sampling *o, const int32_t *tokens, int n_prompt,
-                             int n_tokens, int32_t suppress)
+static int32_t by_definition(const float *logits, const uint64_t *allowed, int n, const ek_sampling *o,
+                             const int32_t *tokens, int n_prompt, int n_tokens, int32_t suppress)
 {
     static float z[MAX_ROW];
-    memcpy(z, logits, sizeof *z * (size_t)n);
+    for (int t = 0; t < n; t++) z[t] = !allowed || allowed[t / 64] >> t % 64 & 1 ? logits[t] : -INFINITY;
     z[suppress] = -INFINITY;
     for (int i = 0; i < o->n_bias; i++) z[o->bias[i].token] += o->bias[i].bias;
     for (int t = 0; t < n; t++) {
@@ -156,9 +158,16 @@ static void draws_follow_the_definition(void **state)
         ek_sampler *s;
         ek_sampler_open(&s, cpu, n, &suppress, 1);
         assert_int_equal(ek_sampling_check(&o, n), EK_OK);
-        int32_t right = by_definition(row, n, &o, tokens, n_prompt, n_tokens, suppress);
+        static uint64_t allowed[MAX_ROW / 64 + 1];
+        const uint64_t *mask = r >> 50 & 1 ? allowed : NULL;
+        for (int w = 0; w < ek_mask_words(n); w++) { /* words of all, none, a few and most */
+            uint64_t bits = ek_mix64(seed * 1000 + (uint64_t)w);
+            allowed[w] = bits >> 60 < 5 ? UINT64_MAX : bits >> 60 < 9 ? 0 : bits & ek_mix64(bits);
+            if (r >> 51 & 1 && w > 0) allowed[w] = 0; /* nearly nothing */
+        }
+        int32_t right = by_definition(row, mask, n, &o, tokens, n_prompt, n_tokens, suppress);
         for (int twice = 0; twice < 2; twice++) /* nothing is left over from a draw */
-            assert_int_equal(ek_sample(s, row, &o, tokens, n_prompt, n_tokens), right);
+            assert_int_equal(ek_sample_allowed(s, row, mask, &o, tokens, n_prompt, n_tokens), right);
         masked += right < 0;
         if (right >= 0) distinct[right != want[0].id]++;
         ek_sampler_close(s);

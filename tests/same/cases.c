@@ -33,11 +33,15 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     for (int i = 0; i < n; i++) ask[i] = c.ask ? c.ask[which[i]] : s->ask[which[i]];
     c.before = base->before;
     c.spoil = base->spoil;
+    c.want = base->want;
+    if (!c.want && c.draft == EK_DRAFT_AUTO) c.draft = EK_DRAFT_NGRAM;
     c.ask = ask;
     c.n = n;
     EK_TRY(run_in_company(s, &c, out));
     base->preempted += c.preempted;
     base->steps += c.steps;
+    base->drafted += c.drafted;
+    base->accepted += c.accepted;
     bool good = check(arg, variant, out, which, n);
     for (int i = 0; i < n; i++) ek_trace_fini(&out[i]);
     return good ? EK_OK : EK_EINTERNAL;
@@ -110,6 +114,20 @@ static ek_err cancelled(const scene *s, company *base, check_fn *check, void *ar
     return one(s, base, (company){.ask = ask, .chunk = 50}, "neighbours leave", check, arg);
 }
 
+/* Guesses at the next tokens are computed and verified with the rows of all: right ones, wrong ones, and where pages
+ * run out. */
+static ek_err drafted(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    scatter(s, ask, 20);
+    EK_TRY(one(s, base, (company){.draft = EK_DRAFT_NGRAM}, "from the text", check, arg));
+    company c = {.ask = ask, .draft = EK_DRAFT_AUTO, .chunk = 60};
+    EK_TRY(one(s, base, c, "right and wrong", check, arg));
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    c = (company){.draft = EK_DRAFT_AUTO, .full_pages = max, .chunk = 16 + (int)(draw(s, 9) % 90)};
+    return one(s, base, c, "right and wrong, few pages", check, arg);
+}
+
 static ek_err threads(const scene *s, company *base, check_fn *check, void *arg)
 {
     /* More threads than cores are slow, not wrong: few requests are enough. Alone is one thread. */
@@ -156,6 +174,7 @@ static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
     company c = {.ask = ask,
                  .chunk = 1 + (int)(draw(s, 6) % 300),
                  .full_pages = max + (int)(draw(s, 7) % 8),
+                 .draft = EK_DRAFT_AUTO,
                  .max_requests = 1 + (int)(draw(s, 8) % (uint64_t)s->n)};
     EK_TRY(ek_pool_open(&pool, 2));
     ek_err err = model_again(s, &c.model, s->opts.cpu, pool);
@@ -171,6 +190,7 @@ const same_case cases[] = {
     {"chunked", chunked, "prompts cut every 1, 7, 64, 255, 256, 257 tokens"},
     {"evicted", evicted, "pages run out, the youngest starts over"},
     {"cancelled", cancelled, "neighbours leave in the middle"},
+    {"drafted", drafted, "tokens guessed, right and wrong, and verified with the others' rows"},
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
     {"crowd", crowd, "all of these at once"},

@@ -135,12 +135,18 @@ ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
     return ek_model_synthetic(out, &s->config, s->bits, s->seed & ~SCENE_SPANS, &opts);
 }
 
-/* --- an executor around the CPU's, for wrong kernels */
+/* --- an executor around the CPU's, for wrong kernels; a drafter */
 
 typedef struct wrapped {
     ek_executor inner;
     const company *company;
 } wrapped;
+
+typedef struct drafter {
+    const scene *scene;
+    const ek_trace *want;
+    uint64_t drafts; /* made so far */
+} drafter;
 
 static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
 {
@@ -181,8 +187,39 @@ static void close_wrapped(void *arg)
 
 ek_executor (*scene_executor)(ek_model *m) = ek_executor_cpu;
 
+/* The request that has these tokens, from what it does alone; another one that begins alike will do for a draft. */
+static int find(const drafter *x, const ek_draft *d)
+{
+    for (int i = 0; i < x->scene->n; i++) {
+        const ek_ask *a = &x->scene->ask[i];
+        int replied = d->n_tokens - a->n_tokens;
+        if (replied < 1 || replied > x->want[i].n_reply) continue;
+        if (memcmp(a->tokens, d->tokens, sizeof *a->tokens * (size_t)a->n_tokens) != 0) continue;
+        if (memcmp(x->want[i].reply, d->tokens + a->n_tokens, sizeof *a->tokens * (size_t)replied) == 0) return i;
+    }
+    return -1;
+}
+
+/* A drafter that is right up to a random token, and wrong behind it. */
+static ek_err draft_from_want(void *arg, ek_draft *draft, int n)
+{
+    drafter *x = arg;
+    for (int i = 0; i < n; i++) {
+        ek_draft *d = &draft[i];
+        uint64_t r = ek_mix64(x->scene->seed ^ ++x->drafts << 20);
+        int which = find(x, d), right = (int)(r % 10);
+        d->n = (int)((r >> 8) % (uint64_t)(d->max + 1));
+        for (int k = 0; k < d->n; k++) {
+            int at = which < 0 ? 0 : d->n_tokens - x->scene->ask[which].n_tokens + k;
+            d->token[k] = (int32_t)(ek_mix64(r + (uint64_t)k) % (uint64_t)x->scene->config.vocab_size);
+            if (which >= 0 && k < right && at < x->want[which].n_reply) d->token[k] = x->want[which].reply[at];
+        }
+    }
+    return EK_OK;
+}
+
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
-                          wrapped *w)
+                          wrapped *w, drafter *x)
 {
     ek_engine_opts o = ek_engine_defaults();
     ek_executor on = scene_executor(c->model ? c->model : s->model);
@@ -193,6 +230,11 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
     on.poison = true;
+    o.draft = c->draft;
+    on.row_cost = 0; /* all drafts that there are */
+    *x = (drafter){.scene = s, .want = c->want};
+    on.draft = draft_from_want;
+    on.draft_arg = x;
     if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
         on.arg = w;
@@ -210,13 +252,16 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
 {
     ek_engine *e;
     wrapped w;
+    drafter x;
     if (c->spoil && c->model) c->spoil(c->model);
-    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w));
+    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x));
     ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);
     c->preempted += stats.preempted;
     c->steps += stats.steps;
+    c->drafted += stats.drafted_tokens;
+    c->accepted += stats.accepted_tokens;
     ek_engine_close(e);
     return err;
 }

@@ -47,9 +47,12 @@ typedef struct company {
     const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                               /* of ask */
     int max_rows;                        /* leave out requests beyond this many rows together */
+    ek_draft_mode draft;                 /* AUTO: from `want`, right and wrong at random; else from the text */
+    const ek_trace *want;                /* of every request of the scene, alone */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
     uint64_t preempted, steps;           /* out */
+    uint64_t drafted, accepted;          /* out */
 } company;
 
 /* Makes the executors of all runs; ek_executor_cpu unless a test of a device sets another. */

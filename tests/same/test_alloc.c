@@ -73,7 +73,10 @@ static void a_step_allocates_nothing(void **state)
         o.max_queue = MAX_ASKS;
         o.chunk = 100;
         o.ctx_tokens = 1024;
-        assert_int_equal(ek_engine_open(&e, model, &o), EK_OK);
+        o.draft = EK_DRAFT_NGRAM;
+        ek_executor on = ek_executor_cpu(model);
+        on.row_cost = 0;
+        assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
         for (int k = 0; k < s.n; k++) {
             const ek_ask *a = &s.ask[k];
             ek_request_opts r = {.tokens = a->tokens,

@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted;
+    uint64_t scenes, rows, steps, preempted, drafted, accepted;
     int failed;
 } tally;
 
@@ -68,7 +68,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
     for (int i = 0; i < n_cases && !err; i++) {
         if (only && strcmp(only, cases[i].name) != 0) continue;
         comparison c = {.s = &s, .name = cases[i].name, .want = want};
-        company base = {0};
+        company base = {.want = want};
         ek_err failed = cases[i].run(&s, &base, compare, &c);
         if (failed && !c.differs)
             printf("FAIL %s: %s; again: make why CASE=%s SEED=%#llx\n", cases[i].name, ek_err_text(), cases[i].name,
@@ -77,6 +77,8 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->rows += c.rows;
         t->steps += base.steps;
         t->preempted += base.preempted;
+        t->drafted += base.drafted;
+        t->accepted += base.accepted;
     }
     for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
@@ -110,11 +112,13 @@ static void company_does_not_matter(void **state)
     (void)state;
     tally t = {0};
     for (int i = 0; i < CHECK_SCENES; i++) run_scene(check_seed(i), NULL, &t);
-    printf("%llu rows of logits in %llu steps, %llu preempted\n", (unsigned long long)t.rows,
-           (unsigned long long)t.steps, (unsigned long long)t.preempted);
+    printf("%llu rows of logits in %llu steps, %llu preempted, %llu of %llu drafted tokens accepted\n",
+           (unsigned long long)t.rows, (unsigned long long)t.steps, (unsigned long long)t.preempted,
+           (unsigned long long)t.accepted, (unsigned long long)t.drafted);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 10000);
-    assert_true(t.preempted > 0); /* else `evicted` would prove nothing */
+    assert_true(t.preempted > 0);                                  /* else `evicted` would prove nothing */
+    assert_true(t.accepted > 100 && t.drafted > t.accepted + 100); /* and `drafted` */
 }
 
 /* --- the inverse: kernels whose sums depend on who is there must be caught */

@@ -6,6 +6,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static const char config_json[] =
+    "{\"model_type\":\"gemma4_text\",\"vocab_size\":4096,\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"global_head_dim\":64,\"num_global_key_value_heads\":1,"
+    "\"hidden_activation\":\"gelu_pytorch_tanh\",\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"pad_token_id\":0,"
+    "\"eos_token_id\":1,\"bos_token_id\":2,\"tie_word_embeddings\":true,\"sliding_window\":64,"
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\"],\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"default\","
+    "\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
+    "\"final_logit_softcapping\":30.0,\"hidden_size_per_layer_input\":0,\"attention_k_eq_v\":false,\"num_kv_shared_layers\":0,"
+    "\"enable_moe_block\":false,\"use_double_wide_mlp\":false}";
+
+ek_model *tiny_model(void)
+{
+    static ek_config config;
+    ek_model *model;
+    ek_model_opts mo = {.k_format = EK_KV_BF16, .v_format = EK_KV_BF16};
+    assert_int_equal(ek_config_parse(&config, config_json, NULL), EK_OK);
+    assert_int_equal(ek_model_synthetic(&model, &config, 0, 1, &mo), EK_OK);
+    return model;
+}
+
 static ek_server *server;
 static pthread_t thread;
 
@@ -29,25 +49,41 @@ ek_server *start_server(ek_engine *engine, const ek_server_opts *opts)
     return server;
 }
 
-void stop_server(void)
+double stop_server(void)
 {
     void *err;
     kill(getpid(), SIGTERM);
     pthread_join(thread, &err);
     assert_null(err);
+    double turn = ek_server_max_turn(server);
     ek_server_close(server);
+    return turn;
 }
 
-int post_to(int port, const char *path, const char *body)
+int connect_to(int port)
 {
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+void send_all(int fd, const char *bytes, size_t n)
+{
+    for (ssize_t sent; n > 0; bytes += sent, n -= (size_t)sent) {
+        sent = send(fd, bytes, n, MSG_NOSIGNAL);
+        assert_true(sent > 0);
+    }
+}
+
+int post_to(int port, const char *path, const char *body)
+{
+    int fd = connect_to(port);
     ek_buf b = {0};
     ek_buf_fmt(&b, "POST %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %zu\r\n\r\n%s", path,
                strlen(body), body);
-    assert_int_equal(write(fd, b.data, b.len), b.len);
+    send_all(fd, b.data, b.len);
     ek_buf_fini(&b);
     return fd;
 }

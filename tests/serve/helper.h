@@ -16,8 +16,15 @@
 /* Opens a server on a free port of 127.0.0.1 and runs it in a thread of its own. opts: without http, but for
  * max_body. One server at a time. */
 ek_server *start_server(ek_engine *engine, const ek_server_opts *opts);
-/* Ends it with SIGTERM and closes it; fails the test unless it ended without an error. */
-void stop_server(void);
+/* Ends it with SIGTERM and closes it; fails the test unless it ended without an error. Returns the longest turn of its
+ * event loop. */
+double stop_server(void);
+
+/* A random model that reads with the tokenizer of models/pocket; a context of 512 tokens. */
+ek_model *tiny_model(void);
+
+int connect_to(int port); /* the socket */
+void send_all(int fd, const char *bytes, size_t n);
 
 /* Sends a POST whose reply ends the connection; returns the socket. */
 int post_to(int port, const char *path, const char *body);

@@ -9,16 +9,6 @@
 #include "base/log.h"
 #include "engine/executor.h"
 
-static const char config_json[] =
-    "{\"model_type\":\"gemma4_text\",\"vocab_size\":4096,\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
-    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"global_head_dim\":64,\"num_global_key_value_heads\":1,"
-    "\"hidden_activation\":\"gelu_pytorch_tanh\",\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"pad_token_id\":0,"
-    "\"eos_token_id\":1,\"bos_token_id\":2,\"tie_word_embeddings\":true,\"sliding_window\":64,"
-    "\"layer_types\":[\"sliding_attention\",\"full_attention\"],\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"default\","
-    "\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
-    "\"final_logit_softcapping\":30.0,\"hidden_size_per_layer_input\":0,\"attention_k_eq_v\":false,\"num_kv_shared_layers\":0,"
-    "\"enable_moe_block\":false,\"use_double_wide_mlp\":false}";
-
 static ek_model *model;
 static ek_engine *engine;
 static ek_server *server;
@@ -35,7 +25,6 @@ static ek_err step(void *arg, const ek_step *s)
 
 static int start(void **state)
 {
-    static ek_config config;
     ek_tokenizer *t;
     (void)state;
     ek_log_set(EK_LOG_ERROR);
@@ -43,9 +32,7 @@ static int start(void **state)
     poison = ek_tokenizer_id(t, "~");
     assert_true(poison > 0);
     ek_tokenizer_close(t);
-    assert_int_equal(ek_config_parse(&config, config_json, NULL), EK_OK);
-    ek_model_opts mo = {.k_format = EK_KV_BF16, .v_format = EK_KV_BF16};
-    assert_int_equal(ek_model_synthetic(&model, &config, 0, 1, &mo), EK_OK);
+    model = tiny_model();
     real = ek_executor_cpu(model);
     ek_executor x = real;
     x.step = step;

@@ -1,0 +1,159 @@
+#include "engine/draft.h"
+
+enum { DRAFTER_REST = 48 }; /* tokens without a draft, after the drafter was found not to pay */
+
+/* What the last row of a draft must at least promise: the probability that it gives a token. A step of n rows takes
+ * 1 + c (n - 1), in units of a step of one row, and gives n tokens; the row more takes `cost`. It pays if its tokens
+ * per time are more than those of the step without it; a tenth of what is left to 1 is the margin for estimates that
+ * are too good. */
+static float least_worth(const ek_engine *e, float cost)
+{
+    float n = (float)e->plan.n_scheduled, even = cost * n / (1 + e->on.row_cost * (n - 1));
+    if (cost <= 0) return 0;
+    return even + (1 - even) / 10;
+}
+
+/* The longest draft of at most max whose last row is still worth its cost. */
+static int ngram_length(const ek_request *r, int max, float least)
+{
+    float p = 1;
+    for (int k = 0; k < max; k++) {
+        p *= ek_ngram_right(&r->ngram, k);
+        if (p <= least) return k;
+    }
+    return max;
+}
+
+static int drafter_length(const ek_request *r, int max, float least)
+{
+    float p = 1;
+    for (int k = 0; k < max; k++) {
+        p *= r->drafter_right;
+        if (p <= least) return k > 0 || r->drafter_rests > 0 ? k : 1; /* one token now and then, to see */
+    }
+    return max;
+}
+
+/* A drafted stop id would end the reply: nothing behind it can stand, and its own row is of no use. */
+static int before_stop(const ek_request *r, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (ek_request_is_stop(r, r->tokens[r->n_tokens + i])) return i;
+    return k;
+}
+
+/* The draft is tokens[n_tokens .. n_tokens + k). Returns how much of it stays. */
+static int take(ek_engine *e, ek_scheduled *s, int k)
+{
+    ek_request *r = s->req;
+    s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
+    if (s->n_draft > 0) EK_ASSERT(ek_page_table_extend(&r->table, e->pages, s->n_draft) == EK_OK);
+    return s->n_draft;
+}
+
+/* Drafted tokens that r could use: the last token of the reply needs no row. */
+static int max_draft(const ek_engine *e, const ek_scheduled *s, int room)
+{
+    const ek_request *r = s->req;
+    if (s->n_rows != 1 || ek_request_rows_left(r) != 1) return 0; /* a prompt */
+    int max = r->max_tokens - r->n_tokens - 1;
+    if (max > e->opts.draft_max) max = e->opts.draft_max;
+    return max < room ? max : room;
+}
+
+static int draft_ngrams(ek_engine *e, int room)
+{
+    float least = least_worth(e, e->on.row_cost);
+    for (int i = 0; i < e->plan.n_scheduled; i++) {
+        ek_scheduled *s = &e->plan.scheduled[i];
+        ek_request *r = s->req;
+        int k = ngram_length(r, max_draft(e, s, room), least);
+        if (k == 0) continue;
+        ek_ngram_guess(&r->ngram, r->tokens, k);
+        room -= take(e, s, k);
+    }
+    return room;
+}
+
+/* The drafter's part: requests without a draft whose last token was sampled in the last step, because the executor
+ * keeps its state no longer. */
+static void ask_drafter(ek_engine *e, int room)
+{
+    ek_plan *p = &e->plan;
+    float least = least_worth(e, e->on.row_cost + e->on.draft_cost);
+    int n = 0;
+    for (int i = 0, left = room; i < p->n_scheduled; i++) {
+        const ek_request *r = p->scheduled[i].req;
+        int max = p->scheduled[i].n_draft == 0 ? max_draft(e, &p->scheduled[i], left) : 0;
+        if (r->last_draw == 0 || r->last_draw != e->n_steps || max <= 0) continue;
+        max = drafter_length(r, max, least);
+        if (max == 0) continue;
+        left -= max;
+        p->seq[i] = ek_request_seq(r);
+        p->draft[n] = (ek_draft){.seq = &p->seq[i],
+                                 .tokens = r->tokens,
+                                 .n_tokens = r->n_tokens,
+                                 .logits = r->last_logits,
+                                 .max = max,
+                                 .token = p->draft_token[n]};
+        n++;
+    }
+    if (n == 0 || e->on.draft(e->on.draft_arg, p->draft, n) != EK_OK) return;
+    for (int i = 0; i < n; i++) {
+        const ek_draft *d = &p->draft[i];
+        ek_scheduled *s = &p->scheduled[d->seq - p->seq];
+        EK_ASSERT(d->n >= 0 && d->n <= d->max);
+        for (int k = 0; k < d->n; k++) {
+            EK_ASSERT(d->token[k] >= 0 && d->token[k] < e->rules.vocab_size);
+            s->req->tokens[s->req->n_tokens + k] = d->token[k];
+        }
+        s->by_drafter = take(e, s, d->n) > 0;
+        s->req->drafter_rests = DRAFTER_REST;
+    }
+}
+
+void ek_draft_plan(ek_engine *e, int room)
+{
+    if (e->opts.draft == EK_DRAFT_OFF) return;
+    if (room > e->max_draft_rows) room = e->max_draft_rows;
+    room = draft_ngrams(e, room);
+    if (e->plan.draft) ask_drafter(e, room);
+}
+
+void ek_draft_drop(ek_scheduled *s)
+{
+    s->n_rows -= s->n_draft;
+    s->n_logits -= s->n_draft;
+    s->n_draws -= s->n_draft;
+    s->n_draft = 0;
+}
+
+void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
+{
+    const ek_draw *d = &p->draw[s->draw];
+    const int32_t *draft = s->req->tokens + s->req->n_tokens;
+    /* A token that stands brings the sample behind it. If that is none, the token is refused, and the next step finds
+     * the failure as it would have without a draft. */
+    while (s->n_accepted < s->n_draft && d[s->n_accepted].token == draft[s->n_accepted] &&
+           d[s->n_accepted + 1].token >= 0)
+        s->n_accepted++;
+}
+
+void ek_draft_learn(ek_engine *e, const ek_scheduled *s)
+{
+    ek_request *r = s->req;
+    if (s->n_draws == 0) return;
+    r->last_draw = e->n_steps;
+    r->last_logits = e->plan.draw[s->draw + s->n_accepted].logits;
+    r->n_drafted += s->n_draft;
+    r->n_accepted += s->n_accepted;
+    if (r->drafter_rests > s->n_accepted) r->drafter_rests -= s->n_accepted + 1;
+    else r->drafter_rests = 0;
+    for (int i = 0; s->by_drafter && i < s->n_draft && i <= s->n_accepted; i++)
+        r->drafter_right += ((i < s->n_accepted ? 1.0f : 0.0f) - r->drafter_right) / 8;
+}
+
+void ek_draft_follow(ek_request *r)
+{
+    if (r->ngram.bits > 0) ek_ngram_add(&r->ngram, r->tokens, r->n_tokens, true);
+}

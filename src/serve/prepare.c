@@ -1,0 +1,170 @@
+#include "serve/prepare.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "serve/session.h"
+#include "text/json_scan.h"
+
+enum {
+    LARGE_BODY = 256 << 10,    /* bytes */
+    LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
+    PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
+                                  grows), normalised; symbols and heap of the encoder */
+    PER_CHOICE = 64 << 10
+};
+
+struct ek_preparation {
+    ek_job job;
+    ek_server *server;
+    const ek_dialect *dialect;
+    ek_prepared_fn *ready;
+    void *user;
+    atomic_bool dropped;
+    ek_buf body;
+    ek_api_limits limits;
+    ek_prepared result;
+};
+
+/* What reading the body, and what making a prompt of it, may take. Text beyond what fits the context is not made. */
+static size_t cost_of(const ek_preparation *p, const ek_json_size *size)
+{
+    size_t text = p->body.len, max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
+    if (p->dialect->answer) max = text; /* it counts tokens, also of a text that does not fit */
+    return ek_json_cost(size, p->body.len) + 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
+}
+
+static ek_err check_size(const ek_preparation *p, const ek_json_size *size)
+{
+    const ek_server_limits *l = &p->server->limits;
+    if (size->values > (size_t)l->max_json_values)
+        return ek_fail(EK_ETOOLARGE, "the body has %zu JSON values and keys, at most %d are allowed", size->values,
+                       l->max_json_values);
+    if (size->max_list > (size_t)l->max_messages)
+        return ek_fail(EK_ETOOLARGE, "a list of the body has %zu objects, at most %d messages are allowed",
+                       size->max_list, l->max_messages);
+    return EK_OK;
+}
+
+/* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine. */
+static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body)
+{
+    size_t n = r->req.n > 0 ? (size_t)r->req.n : 1;
+    size_t tools = r->req.tools ? ek_json_cost(size, n_body) : 0;
+    size_t ids = r->prompt.ids.len;
+    for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
+    return tools + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
+}
+
+static ek_err prepare(ek_preparation *p)
+{
+    ek_prepared *r = &p->result;
+    ek_request_memory *memory = &p->server->memory;
+    ek_json_size size;
+    ek_json_scan(&size, ek_buf_text(&p->body), p->body.len);
+    EK_TRY(check_size(p, &size));
+    size_t cost = cost_of(p, &size);
+    EK_TRY(ek_request_memory_take(memory, cost));
+    ek_err err = ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_buf_text(&p->body), p->body.len,
+                                &p->limits);
+    if (!err) err = ek_request_memory_take(memory, r->held = kept(r, &size, p->body.len));
+    if (err) r->held = 0;
+    ek_request_memory_give(memory, cost);
+    return err;
+}
+
+static void run(ek_job *j)
+{
+    ek_preparation *p = (ek_preparation *)j;
+    ek_prepared *r = &p->result;
+    if (atomic_load(&p->dropped)) return;
+    r->err = prepare(p);
+    if (r->err) {
+        snprintf(r->text, sizeof r->text, "%s", ek_err_text());
+        const char *param = r->req.param; /* trees are freed here, not in the event loop */
+        ek_api_request_fini(&r->req);
+        ek_turn_prompt_fini(&r->prompt);
+        r->req.param = param;
+    }
+    if (j->large) malloc_trim(0); /* the tree of a large body goes back to the system */
+    free(p->body.data);           /* the bytes stay counted until the event loop hears of it */
+    p->body.data = NULL;
+}
+
+static void done(ek_job *j)
+{
+    ek_preparation *p = (ek_preparation *)j;
+    ek_prepared *r = &p->result;
+    ek_http_body_freed(p->server->http, p->body.len);
+    free(p->body.data);
+    if (!atomic_load(&p->dropped)) {
+        p->ready(p->user, r);
+    } else {
+        ek_turn_prompt_fini(&r->prompt);
+        ek_prepare_release(p->server, &r->req, r->held);
+    }
+    free(p);
+}
+
+ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
+                        void *user)
+{
+    ek_preparation *p = ek_alloc(sizeof *p);
+    p->job = (ek_job){.run = run, .done = done, .large = ek_exchange_body(x).n > LARGE_BODY};
+    p->server = s;
+    p->dialect = d;
+    p->ready = ready;
+    p->user = user;
+    p->limits = ek_session_limits(s);
+    p->body = ek_exchange_take_body(x); /* before a worker can look at it */
+    ek_err err = ek_workers_add(s->workers, &p->job);
+    if (err) {
+        ek_http_body_freed(s->http, p->body.len);
+        ek_buf_fini(&p->body);
+        free(p);
+        return err;
+    }
+    *out = p;
+    return EK_OK;
+}
+
+void ek_prepare_drop(ek_preparation *p)
+{
+    atomic_store(&p->dropped, true);
+}
+
+/* --- clean-up --- */
+
+typedef struct release {
+    ek_job job;
+    ek_request_memory *memory;
+    ek_api_request req;
+    size_t held;
+} release;
+
+static void run_release(ek_job *j)
+{
+    release *r = (release *)j;
+    ek_api_request_fini(&r->req);
+    ek_request_memory_give(r->memory, r->held);
+}
+
+static void release_done(ek_job *j)
+{
+    free(j);
+}
+
+void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held)
+{
+    release r = {.job = {.run = run_release, .done = release_done}, .memory = &s->memory, .req = *req, .held = held};
+    *req = (ek_api_request){0};
+    if (!s->workers || !r.req.tools || held < LARGE_REQUEST) {
+        run_release(&r.job);
+        return;
+    }
+    release *copy = ek_alloc(sizeof *copy);
+    *copy = r;
+    ek_workers_add_always(s->workers, &copy->job);
+}

@@ -1,0 +1,32 @@
+/* From a body to a request and the tokens of its prompt, on a worker's thread: parsing, rendering and encoding take
+ * from microseconds to a second. Event loop's thread, but for what runs inside. */
+#ifndef EK_SERVE_PREPARE_H
+#define EK_SERVE_PREPARE_H
+
+#include "serve/dialect.h"
+#include "serve/server_state.h"
+
+typedef struct ek_preparation ek_preparation;
+
+/* What came out. The receiver takes req, prompt and held over, also after a failure. */
+typedef struct ek_prepared {
+    ek_err err;
+    char text[1024]; /* the sentence of a failure */
+    ek_api_request req;
+    ek_turn_prompt prompt;
+    size_t held; /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
+} ek_prepared;
+
+typedef void ek_prepared_fn(void *user, ek_prepared *p);
+
+/* Takes the body of x and starts. ready is called once, later, from the event loop, unless ek_prepare_drop is called
+ * first. EBUSY when too many wait. */
+ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
+                        void *user);
+/* Nobody waits for it any more: ready is not called. */
+void ek_prepare_drop(ek_preparation *p);
+
+/* Frees a request and gives back what it held; a large one on a worker's thread. */
+void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held);
+
+#endif

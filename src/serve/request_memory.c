@@ -1,0 +1,54 @@
+#define _GNU_SOURCE
+#include "serve/request_memory.h"
+
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#include "base/memory.h"
+
+static const double MIB = 1048576;
+enum {
+    PROBED = 1 << 20, /* smaller amounts are not worth asking the system */
+    SPARE = 8 << 20   /* left for the rest of the program, beyond what is asked for */
+};
+
+size_t ek_request_memory_default(void)
+{
+    double have = ek_memory_available(), min = 64 * MIB, max = 2048 * MIB, part = have / 8;
+    return (size_t)(part < min ? min : part > max ? max : part);
+}
+
+/* A limit on address space shows when memory is mapped, one of a control group only when it is used. */
+static bool system_has(size_t bytes)
+{
+    double have = ek_memory_available();
+    if (have > 0 && have < (double)bytes + SPARE) return false;
+    void *p = mmap(NULL, bytes + SPARE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    munmap(p, bytes + SPARE);
+    return true;
+}
+
+ek_err ek_request_memory_take(ek_request_memory *m, size_t bytes)
+{
+    if (bytes > m->total)
+        return ek_fail(EK_ETOOLARGE, "the request may need %.1f MiB of memory, all requests together may take %.1f MiB",
+                       (double)bytes / MIB, (double)m->total / MIB);
+    size_t used = atomic_load(&m->used);
+    do {
+        if (used >= m->total || bytes > m->total - used)
+            return ek_fail(EK_ENOMEM,
+                           "the request may need %.1f MiB of memory, other requests hold %.1f of %.1f MiB, try again "
+                           "later",
+                           (double)bytes / MIB, (double)used / MIB, (double)m->total / MIB);
+    } while (!atomic_compare_exchange_weak(&m->used, &used, used + bytes));
+    if (bytes < PROBED || system_has(used + bytes)) return EK_OK; /* used may not have been touched yet */
+    ek_request_memory_give(m, bytes);
+    return ek_fail(EK_ENOMEM, "the request may need %.1f MiB of memory, which the system does not have now",
+                   (double)bytes / MIB);
+}
+
+void ek_request_memory_give(ek_request_memory *m, size_t bytes)
+{
+    atomic_fetch_sub(&m->used, bytes);
+}

@@ -1,0 +1,23 @@
+/* Memory that requests may hold together: what they take is counted before it is taken, and refused while the
+ * server can still say so. Any thread. */
+#ifndef EK_SERVE_REQUEST_MEMORY_H
+#define EK_SERVE_REQUEST_MEMORY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+typedef struct ek_request_memory {
+    size_t total; /* bytes; set once */
+    _Atomic size_t used;
+} ek_request_memory;
+
+/* A total that leaves room for everything else: an eighth of what is available, 64 MiB to 2 GiB. */
+size_t ek_request_memory_default(void);
+/* Counts bytes that are about to be taken. ETOOLARGE where they are more than the total; ENOMEM where others hold
+ * too much now, or the system or a control group would not give them. */
+ek_err ek_request_memory_take(ek_request_memory *m, size_t bytes);
+void ek_request_memory_give(ek_request_memory *m, size_t bytes);
+
+#endif

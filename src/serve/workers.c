@@ -1,0 +1,171 @@
+#include "serve/workers.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+typedef struct line {
+    ek_job *first, **end;
+} line;
+
+struct ek_workers {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    line small, large, finished;
+    int n_large; /* large jobs that run */
+    bool closing;
+
+    pthread_t *thread;
+    int n_threads, n_started, max_queue;
+    int n_open; /* jobs added and not done; the event loop's */
+    int fd;
+    struct event *event;
+};
+
+static void append(line *l, ek_job *j)
+{
+    j->next = NULL;
+    *l->end = j;
+    l->end = &j->next;
+}
+
+static ek_job *take(line *l)
+{
+    ek_job *j = l->first;
+    if (!j) return NULL;
+    l->first = j->next;
+    if (!l->first) l->end = &l->first;
+    return j;
+}
+
+/* The next job for this thread; the caller holds the lock. */
+static ek_job *next_job(ek_workers *w)
+{
+    ek_job *j = take(&w->small);
+    bool room = w->n_threads == 1 || w->n_large < w->n_threads - 1;
+    if (!j && room) j = take(&w->large);
+    return j;
+}
+
+static void *work(void *arg)
+{
+    ek_workers *w = arg;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        ek_job *j = next_job(w);
+        if (!j && w->closing && !w->large.first) break;
+        if (!j) {
+            pthread_cond_wait(&w->wake, &w->lock);
+            continue;
+        }
+        bool large = j->large;
+        w->n_large += large;
+        pthread_mutex_unlock(&w->lock);
+        j->run(j);
+        pthread_mutex_lock(&w->lock);
+        w->n_large -= large;
+        if (large) pthread_cond_broadcast(&w->wake);
+        append(&w->finished, j);
+        uint64_t one = 1;
+        if (write(w->fd, &one, sizeof one) < 0) continue; /* a full counter has woken the reader already */
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static void deliver(ek_workers *w)
+{
+    for (;;) {
+        pthread_mutex_lock(&w->lock);
+        ek_job *j = take(&w->finished);
+        pthread_mutex_unlock(&w->lock);
+        if (!j) return;
+        w->n_open--;
+        j->done(j);
+    }
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+    uint64_t count;
+    (void)what;
+    if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN) return;
+    deliver(arg);
+}
+
+ek_err ek_workers_open(ek_workers **out, struct event_base *base, int n_threads, int max_queue)
+{
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
+    ek_workers *w = ek_alloc(sizeof *w);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, NULL);
+    w->small.end = &w->small.first;
+    w->large.end = &w->large.first;
+    w->finished.end = &w->finished.first;
+    w->fd = fd;
+    w->max_queue = max_queue;
+    w->n_threads = n_threads;
+    w->thread = ek_alloc((size_t)n_threads * sizeof *w->thread);
+    w->event = event_new(base, fd, EV_READ | EV_PERSIST, on_wake, w);
+    event_add(w->event, NULL);
+    for (; w->n_started < n_threads; w->n_started++) {
+        if (pthread_create(&w->thread[w->n_started], NULL, work, w) == 0) continue;
+        ek_workers_close(w);
+        return ek_fail(EK_ENOMEM, "a thread for preparing requests could not be started");
+    }
+    *out = w;
+    return EK_OK;
+}
+
+void ek_workers_add_always(ek_workers *w, ek_job *job)
+{
+    w->n_open++;
+    pthread_mutex_lock(&w->lock);
+    append(job->large ? &w->large : &w->small, job);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
+ek_err ek_workers_add(ek_workers *w, ek_job *job)
+{
+    if (w->n_open >= w->max_queue + w->n_threads)
+        return ek_fail(EK_EBUSY, "%d requests are being prepared or wait for it, %d are allowed", w->n_open,
+                       w->max_queue + w->n_threads);
+    ek_workers_add_always(w, job);
+    return EK_OK;
+}
+
+int ek_workers_waiting(const ek_workers *w)
+{
+    return w->n_open;
+}
+
+void ek_workers_close(ek_workers *w)
+{
+    while (w->n_open > 0) { /* a job that is done may add another */
+        uint64_t count;
+        struct timespec nap = {0, 1000000};
+        if (read(w->fd, &count, sizeof count) < 0) nanosleep(&nap, NULL);
+        deliver(w);
+    }
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < w->n_started; i++) pthread_join(w->thread[i], NULL);
+    event_free(w->event);
+    close(w->fd);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    free(w->thread);
+    free(w);
+}

@@ -1,0 +1,265 @@
+/* Bodies that once stopped the server for seconds or minutes: prompts are made beside the event loop, in linear time,
+ * and what cannot be served is refused before memory is taken. */
+#include "helper.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "serve/server_state.h"
+
+#ifdef EK_SANITIZED
+enum { SLOW = 20 };
+#else
+enum { SLOW = 1 };
+#endif
+
+#define CHAT  "/v1/chat/completions"
+#define SMALL "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"max_tokens\":2}"
+
+static ek_model *model;
+static ek_engine *engine;
+
+static int open_engine(void **state)
+{
+    (void)state;
+    ek_log_set(EK_LOG_ERROR);
+    model = tiny_model();
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = 4;
+    eo.max_queue = 2;
+    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
+    return 0;
+}
+
+static int close_engine(void **state)
+{
+    (void)state;
+    ek_engine_close(engine);
+    ek_model_close(model);
+    return 0;
+}
+
+static ek_server *start(ek_server_limits limits)
+{
+    ek_server_opts so = {.http.max_body = 32 << 20,
+                         .limits = limits,
+                         .model = model,
+                         .model_dir = "models/pocket",
+                         .model_name = "tiny"};
+    return start_server(engine, &so);
+}
+
+/* The engine of a server that ended takes no more requests. */
+static void restart(void)
+{
+    close_engine(NULL);
+    open_engine(NULL);
+}
+
+/* A body of n copies of part (%d: its number) between head and tail. */
+static ek_buf body_of(const char *head, const char *part, int n, const char *tail)
+{
+    ek_buf b = {0};
+    ek_buf_str(&b, head);
+    for (int i = 0; i < n; i++) {
+        if (i) ek_buf_char(&b, ',');
+        const char *mark = strstr(part, "%d");
+        if (!mark) {
+            ek_buf_str(&b, part);
+            continue;
+        }
+        ek_buf_add(&b, part, (size_t)(mark - part));
+        ek_buf_fmt(&b, "%d%s", i, mark + 2);
+    }
+    ek_buf_str(&b, tail);
+    return b;
+}
+
+#define ASK "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}"
+
+static ek_buf many_results(int n)
+{
+    ek_buf b = body_of(ASK ",{\"role\":\"assistant\",\"tool_calls\":[",
+                       "{\"id\":\"c%d\",\"function\":{\"name\":\"f\",\"arguments\":{}}}", n, "]},");
+    ek_buf results = body_of("", "{\"role\":\"tool\",\"tool_call_id\":\"c%d\",\"content\":\"r\"}", n, "]}");
+    ek_buf_add(&b, results.data, results.len);
+    ek_buf_fini(&results);
+    return b;
+}
+
+static ek_buf many_keys(int n)
+{
+    return body_of(ASK "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"
+                       "\"object\",\"properties\":{",
+                   "\"k%d\":{}", n, "}}}}]}");
+}
+
+static void check_status(int fd, const char *status, const char *says)
+{
+    ek_buf r = reply_of(fd);
+    if (!r.data || strncmp(r.data + 9, status, strlen(status)) != 0 || (says && !strstr(r.data, says)))
+        fail_msg("not %s with \"%s\": %.600s", status, says ? says : "", ek_buf_text(&r));
+    ek_buf_fini(&r);
+}
+
+/* While the reply to fd is on its way, others are served. */
+static void check_others(const ek_server *s, int fd, const char *status, const char *says)
+{
+    double begin = ek_now();
+    char byte;
+    int served = 0;
+    while (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
+        check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+        served++;
+        if (ek_now() - begin > 10 * SLOW) fail_msg("no reply after %.0f s", ek_now() - begin);
+    }
+    check_status(fd, status, says);
+    assert_true(served > 0 || ek_now() - begin < 1 * SLOW);
+}
+
+static void nothing_stops_the_loop(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){0});
+    const struct {
+        ek_buf body;
+        const char *status, *says;
+    } cases[] = {
+        {many_results(20000), "400", "context_length_exceeded"},
+        {many_keys(200000), "400", "context_length_exceeded"},
+        {many_keys(1200000), "413", "JSON values"},
+        {body_of(ASK "],\"ignored\":[", "{}", 9000000, "]}"), "413", "JSON values"},
+        {body_of(ASK ",{\"role\":\"assistant\",\"tool_responses\":[", "0", 800000, "]}]}"), "400", "context_length"},
+        {body_of("{\"messages\":[", "{\"role\":\"user\",\"content\":\"x\"}", 70000, "]}"), "413", "70000 objects"},
+        {body_of(ASK ",{\"role\":\"user\",\"content\":\"", "some words", 2500000, "\"}]}"), "400", "context_length"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_others(s, post_to(ek_server_port(s), CHAT, cases[i].body.data), cases[i].status, cases[i].says);
+        ek_buf_fini((ek_buf *)&cases[i].body);
+    }
+    double turn = stop_server();
+    print_message("measured: longest turn of the event loop %.2f ms\n", turn * 1e3);
+    assert_true(turn < 25e-3 * SLOW);
+    restart();
+}
+
+/* Waits until no request holds memory. */
+static void check_all_given_back(ek_server *s)
+{
+    double begin = ek_now();
+    while (atomic_load(&s->memory.used) > 0) {
+        if (ek_now() - begin > 10 * SLOW) fail_msg("%zu bytes are still held", (size_t)atomic_load(&s->memory.used));
+        usleep(2000);
+    }
+}
+
+static void a_client_goes_away(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){.prepare_threads = 1});
+    ek_buf body = many_keys(200000);
+    for (int i = 0; i < 3; i++) { /* one is being prepared, two wait */
+        int fd = post_to(ek_server_port(s), CHAT, body.data);
+        close(fd);
+    }
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+    check_all_given_back(s);
+    ek_buf_fini(&body);
+    stop_server();
+    restart();
+}
+
+static void the_queue_is_full(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){.prepare_threads = 1, .prepare_queue = 1});
+    ek_buf body = many_keys(200000);
+    int fd[5], refused = 0;
+    for (int i = 0; i < 5; i++) fd[i] = post_to(ek_server_port(s), CHAT, body.data);
+    for (int i = 0; i < 5; i++) {
+        ek_buf r = reply_of(fd[i]);
+        if (!strncmp(r.data + 9, "429", 3) && strstr(r.data, "retry-after: 1") && strstr(r.data, "2 are allowed"))
+            refused++;
+        else assert_memory_equal(r.data + 9, "400", 3);
+        ek_buf_fini(&r);
+    }
+    assert_in_range(refused, 1, 3);
+    ek_buf_fini(&body);
+    stop_server();
+    restart();
+}
+
+static void a_signal_while_bodies_are_read(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){.prepare_threads = 1});
+    ek_buf body = many_keys(200000);
+    int large = post_to(ek_server_port(s), CHAT, body.data), small = post_to(ek_server_port(s), CHAT, SMALL);
+    ek_buf_fini(&body);
+    usleep(100000); /* both have arrived */
+    stop_server();
+    check_status(large, "400", "context_length");
+    check_status(small, "200", NULL);
+    restart();
+}
+
+static void memory_is_counted_first(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){.request_memory = 8 << 20});
+    ek_buf body = many_keys(200000);
+    check_status(post_to(ek_server_port(s), CHAT, body.data), "413", "MiB of memory");
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+    check_all_given_back(s);
+    assert_int_equal(ek_request_memory_take(&s->memory, (8 << 20) - 100), EK_OK); /* somebody else holds it */
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "503", "try again later");
+    ek_request_memory_give(&s->memory, (8 << 20) - 100);
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+    ek_buf_fini(&body);
+    stop_server();
+    restart();
+}
+
+static void more_replies_than_can_wait(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){0});
+    const char ask[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"max_tokens\":1,\"n\":%d}";
+    char body[200];
+    snprintf(body, sizeof body, ask, 7);
+    check_status(post_to(ek_server_port(s), CHAT, body), "400", "\"param\":\"n\"");
+    snprintf(body, sizeof body, ask, 6);
+    check_status(post_to(ek_server_port(s), CHAT, body), "200", NULL);
+    stop_server();
+    restart();
+}
+
+static void a_long_model_name(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){0});
+    char body[1000], name[300];
+    for (int n = 256; n <= 257; n++) {
+        memset(name, 'm', sizeof name);
+        name[n] = '\0';
+        snprintf(body, sizeof body,
+                 "{\"model\":\"%s\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":1}", name);
+        check_status(post_to(ek_server_port(s), CHAT, body), n == 256 ? "200" : "400", n == 256 ? name : "257 bytes");
+    }
+    stop_server();
+    restart();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_stops_the_loop),  cmocka_unit_test(a_client_goes_away),
+        cmocka_unit_test(the_queue_is_full),       cmocka_unit_test(a_signal_while_bodies_are_read),
+        cmocka_unit_test(memory_is_counted_first), cmocka_unit_test(more_replies_than_can_wait),
+        cmocka_unit_test(a_long_model_name),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
