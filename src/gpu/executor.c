@@ -207,6 +207,7 @@ static void close_run(void *arg)
     ek_cuda *c = x->g->c;
     ek_cuda_enter(c);
     ek_cuda_sync(c);
+    ek_gpu_graphs_fini(x);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
     for (int k = 0; k < EK_KIND_COUNT; k++) ek_cuda_free(c, x->pages[k]);
     ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
@@ -273,21 +274,26 @@ static ek_err download_shown(ek_gpu_run *x)
     return EK_OK;
 }
 
-static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
+/* All that a step queues behind its copies. */
+static ek_err queue_kernels(ek_gpu_run *x)
 {
-    ek_cuda *c = x->g->c;
-    EK_TRY(ek_gpu_lists(x, s));
-    if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
-    EK_TRY(ek_gpu_samples(x, s, x->shown));
-    EK_TRY(ek_cuda_upload(c, x->block.device, x->block.host, x->block.used));
-    EK_TRY(upload_embeddings(x, s));
-    EK_TRY(ek_cuda_fill(c, x->best, 0, (size_t)x->z.max_logits * 32));
+    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 32));
     ek_gpu_forward(x);
     EK_TRY(x->g->err);
     EK_TRY(download_shown(x));
     ek_gpu_draw(x);
     EK_TRY(x->g->err);
-    return ek_cuda_download(c, x->result, x->bad, (size_t)x->z.max_logits * 8);
+    return ek_cuda_download(x->g->c, x->result, x->bad, (size_t)x->z.max_logits * 8);
+}
+
+static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
+{
+    EK_TRY(ek_gpu_lists(x, s));
+    if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
+    EK_TRY(ek_gpu_samples(x, s, x->shown));
+    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
+    EK_TRY(upload_embeddings(x, s));
+    return ek_gpu_replay(x, queue_kernels);
 }
 
 static ek_err step_run(void *arg, const ek_step *s)

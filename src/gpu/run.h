@@ -36,6 +36,19 @@ typedef struct ek_gpu_block {
     size_t bytes, used;
 } ek_gpu_block;
 
+enum { EK_GPU_GRAPHS = 96, EK_GPU_FORM = 32 };
+
+typedef struct ek_gpu_form {
+    uint64_t value[EK_GPU_FORM];
+    int n;
+} ek_gpu_form;
+
+typedef struct ek_gpu_graph {
+    ek_gpu_form form;
+    CUgraphExec exec; /* NULL: seen once */
+    uint64_t used;    /* the step that used it last; 0: never */
+} ek_gpu_graph;
+
 typedef struct ek_gpu_run {
     ek_gpu *g;
     ek_executor_sizes z;
@@ -53,7 +66,7 @@ typedef struct ek_gpu_run {
     /* of this step */
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
-    int64_t ld_table;                       /* entries */
+    int64_t ld_table;                              /* entries */
     bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
@@ -66,6 +79,8 @@ typedef struct ek_gpu_run {
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
     bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
     float *spare;  /* a row of logits */
+    ek_gpu_graph graph[EK_GPU_GRAPHS];
+    uint64_t n_steps;
     ek_err pending;
     char pending_text[512];
 } ek_gpu_run;
@@ -104,6 +119,11 @@ void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUd
 /* The gate of g and u (ld n) as the input of w. */
 ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *w);
+
+/* Queues what body queues, by a graph where one was made of a step of this form (gpu/graph.c). */
+typedef ek_err ek_gpu_body(ek_gpu_run *x);
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body);
+void ek_gpu_graphs_fini(ek_gpu_run *x);
 
 /* Sampling (gpu/sample.c): samples into the block, kernels, tokens from what came back. */
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x);
