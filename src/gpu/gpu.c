@@ -65,9 +65,7 @@ static ek_err check(const ek_model *m)
 {
     enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
     const ek_config *c = &m->config;
-    if (ek_gpu_kv_format(m->k_format) < 0 || ek_gpu_kv_format(m->v_format) < 0)
-        return ek_fail(EK_EUNSUPPORTED, "keys and values in formats %s:%s: the CUDA kernels lack one of them",
-                       ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+    EK_TRY(ek_cuda_kv_check(m->k_format, m->v_format));
     if (c->vocab_size > MAX_VOCAB)
         return ek_fail(EK_EUNSUPPORTED, "a vocabulary of %d, the CUDA kernels take up to %d", c->vocab_size, MAX_VOCAB);
     if (c->hidden_size > MAX_ROW)

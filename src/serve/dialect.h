@@ -45,9 +45,10 @@ typedef struct ek_api_reply {
     int n_prompts;        /* choices 0 .. n / n_prompts - 1 are of the first prompt, and so on */
     const uint64_t *seed; /* the seed that was drawn for a request without one, else NULL; below 2^53 */
     const ek_turn_result *const *choices;
-    const char *digest;       /* 16 hex digits over all choices; NULL unless asked for */
-    void *own;                /* ek_api_request.own */
-    const ek_turn_opts *turn; /* ek_api_request.turn */
+    const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
+    void *own;                     /* ek_api_request.own */
+    const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
+    const ek_turn_opts *turn;      /* ek_api_request.turn */
 } ek_api_reply;
 
 typedef struct ek_dialect {

@@ -19,8 +19,6 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
 {
     const json_t *model = ek_field(body, "model");
     if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
-    if (model && json_string_length(model) > EK_MODEL_NAME_MAX)
-        return ek_field_wrong(r, "model", "a name has at most 256 bytes"); /* every chunk of a stream repeats it */
     if (model) r->model = ek_strdup(json_string_value(model));
     return EK_OK;
 }

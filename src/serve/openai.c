@@ -9,7 +9,7 @@
 #include "serve/field.h"
 #include "text/json.h"
 
-enum { MAX_CHOICES = 64, MAX_BIAS = 4096 };
+enum { MAX_BIAS = 4096 };
 
 static ek_err read_bias(ek_api_request *r, const json_t *body, int n_vocab)
 {
@@ -61,12 +61,12 @@ ek_err ek_openai_counts(ek_api_request *r, const json_t *body)
     int64_t v;
     bool found;
     r->turn.max_tokens = INT_MAX;
-    EK_TRY(ek_field_int(r, body, "max_tokens", 1, INT64_MAX, &v, &found));
-    if (found && v < INT_MAX) r->turn.max_tokens = (int)v;
-    EK_TRY(ek_field_int(r, body, "max_completion_tokens", 1, INT64_MAX, &v, &found)); /* wins over max_tokens */
-    if (found) r->turn.max_tokens = v < INT_MAX ? (int)v : INT_MAX;
+    EK_TRY(ek_field_int(r, body, "max_tokens", -1, INT64_MAX, &v, &found));
+    if (found && v >= 0 && v < INT_MAX) r->turn.max_tokens = (int)v;
+    EK_TRY(ek_field_int(r, body, "max_completion_tokens", -1, INT64_MAX, &v, &found)); /* wins over max_tokens */
+    if (found) r->turn.max_tokens = v >= 0 && v < INT_MAX ? (int)v : INT_MAX;
     r->n = 1;
-    EK_TRY(ek_field_int(r, body, "n", 1, MAX_CHOICES, &v, &found));
+    EK_TRY(ek_field_int(r, body, "n", 1, EK_OPENAI_CHOICES_MAX, &v, &found));
     if (found) r->n = (int)v;
     return EK_OK;
 }
@@ -96,6 +96,53 @@ ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key)
 }
 
 /* --- replies --- */
+
+void ek_openai_logprob(ek_buf *out, float x)
+{
+    ek_buf_fmt(out, "%.9g", x > -9999 ? (double)x : -9999.0);
+}
+
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
+    ek_json_quote(out, s, n);
+}
+
+/* {token, logprob, bytes without its brace. */
+static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, p->token, &n);
+    ek_buf_str(out, "{\"token\":");
+    ek_openai_token(out, r, p->token);
+    ek_buf_str(out, ",\"logprob\":");
+    ek_openai_logprob(out, p->logprob);
+    ek_buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++) ek_buf_fmt(out, "%s%d", i ? "," : "", (uint8_t)s[i]);
+    ek_buf_char(out, ']');
+}
+
+int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
+{
+    const ek_turn_result *t = r->choices[choice];
+    int i = first;
+    ek_buf_char(out, '[');
+    for (; i < t->n_logprobs && t->logprobs[i].from < t->answer.content.len; i++) {
+        const ek_logprobs *p = &t->logprobs[i].at;
+        if (i > first) ek_buf_char(out, ',');
+        put_logprob(out, r, &p->self);
+        ek_buf_str(out, ",\"top_logprobs\":[");
+        for (int k = 0; k < p->n_top; k++) {
+            if (k > 0) ek_buf_char(out, ',');
+            put_logprob(out, r, &p->top[k]);
+            ek_buf_char(out, '}');
+        }
+        ek_buf_str(out, "]}");
+    }
+    ek_buf_char(out, ']');
+    return i;
+}
 
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
 {

@@ -11,7 +11,8 @@
 
 /* Of a request, for its replies. */
 typedef struct own {
-    bool include_usage; /* of a stream: every chunk then has a usage member */
+    bool include_usage;                    /* of a stream: every chunk then has a usage member */
+    int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
 } own;
 
 /* --- the body --- */
@@ -87,9 +88,6 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body)
 /* What would change the answer's form and does not exist here yet. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    bool logprobs = false;
-    EK_TRY(ek_field_bool(r, body, "logprobs", &logprobs));
-    if (logprobs || ek_field(body, "top_logprobs")) return ek_field_wrong(r, "logprobs", "not supported");
     const json_t *format = ek_field(body, "response_format");
     const char *type = ek_json_get_text(format, "type", NULL);
     if (format && (!type || strcmp(type, "text")))
@@ -101,6 +99,17 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
         if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text"))
             return ek_field_wrong(r, "modalities", "only \"text\" is supported");
     }
+    return EK_OK;
+}
+
+static ek_err read_logprobs(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    EK_TRY(ek_field_bool(r, body, "logprobs", &r->turn.logprobs));
+    EK_TRY(ek_field_int(r, body, "top_logprobs", 0, EK_LOGPROBS_MAX, &v, &found));
+    if (found && v > 0 && !r->turn.logprobs) return ek_field_wrong(r, "top_logprobs", "logprobs must be true with it");
+    if (found) r->turn.n_top = (int)v;
     return EK_OK;
 }
 
@@ -125,6 +134,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_counts(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
+    EK_TRY(read_logprobs(r, body));
     return read_delivery(r, body);
 }
 
@@ -183,13 +193,42 @@ static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
     ek_buf_fmt(out, ",\"choices\":[{\"index\":%d,\"delta\":{", choice);
 }
 
-static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+/* A choice's log-probabilities from index first on; returns the index behind the last one. */
+static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
 {
-    ek_buf_str(out, "},\"logprobs\":null,\"finish_reason\":");
+    ek_buf_str(out, "\"logprobs\":");
+    if (!r->turn->logprobs) {
+        ek_buf_str(out, "null");
+        return 0;
+    }
+    ek_buf_str(out, "{\"content\":");
+    int next = ek_openai_logprobs(out, r, choice, first);
+    ek_buf_str(out, ",\"refusal\":null}");
+    return next;
+}
+
+static void choice_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+{
+    ek_buf_str(out, ",\"finish_reason\":");
     if (finish) ek_put_string(out, finish);
     else ek_buf_str(out, "null");
     ek_buf_str(out, "}]");
     if (include_usage(r)) ek_buf_str(out, ",\"usage\":null");
+}
+
+static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+{
+    ek_buf_str(out, "},\"logprobs\":null");
+    choice_close(out, r, finish);
+}
+
+/* Closes a delta of content, or the last one, with the log-probabilities of what became visible. */
+static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, const char *finish)
+{
+    own *o = r->own;
+    ek_buf_str(out, "},");
+    o->n_logprobs[choice] = put_logprobs(out, r, choice, o->n_logprobs[choice]);
+    choice_close(out, r, finish);
 }
 
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
@@ -239,14 +278,15 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
         ek_json_quote(out, e->text, e->n);
         ek_buf_str(out, "}}]");
     }
-    delta_close(out, r, NULL);
+    if (e->kind == EK_REPLY_CONTENT) delta_close_content(out, r, choice, NULL);
+    else delta_close(out, r, NULL);
     chunk_close(out);
 }
 
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     delta_open(out, r, choice);
-    delta_close(out, r, finish_reason(r->choices[choice]));
+    delta_close_content(out, r, choice, finish_reason(r->choices[choice]));
     if (r->n_open == 0) ek_put_extension(out, r);
     chunk_close(out);
 }
@@ -299,7 +339,9 @@ static void whole(ek_buf *out, const ek_api_reply *r)
     for (int i = 0; i < r->n; i++) {
         ek_buf_fmt(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
         message(out, r, i);
-        ek_buf_str(out, ",\"logprobs\":null,\"finish_reason\":");
+        ek_buf_char(out, ',');
+        put_logprobs(out, r, i, 0);
+        ek_buf_str(out, ",\"finish_reason\":");
         ek_put_string(out, finish_reason(r->choices[i]));
         ek_buf_char(out, '}');
     }

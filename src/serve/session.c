@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "serve/journal.h"
 #include "serve/prepare.h"
 #include "serve/reply.h"
 
@@ -43,7 +44,10 @@ static void free_session(ek_session *s)
 {
     *s->link = s->next;
     if (s->next) s->next->link = s->link;
-    for (int i = 0; i < s->n_opened; i++) ek_turn_close(s->choices[i].turn);
+    for (int i = 0; i < s->n_opened; i++) {
+        ek_journal_turn(s->server->journal, s->id, s->dialect->path, i, s->choices[i].turn);
+        ek_turn_close(s->choices[i].turn);
+    }
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
@@ -140,6 +144,7 @@ static void reply_done(ek_session *s)
         flush(s);
         ek_exchange_end(s->x);
     } else {
+        if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
         ek_reply_json(s->x, 200, &s->out);
     }
     leave_client(s, "done");
@@ -229,6 +234,8 @@ void ek_sessions_cancel(ek_server *server)
 static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
 {
     ek_turn_opts opts = s->req.turn;
+    opts.record = ek_journal_mode(s->server->journal);
+    opts.digest |= opts.record != EK_RECORD_NONE;
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
         *c = (choice){.session = s, .index = i};
@@ -270,6 +277,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
                               .turn = &s->req.turn};
 }
 
