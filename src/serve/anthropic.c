@@ -106,7 +106,7 @@ static ek_err read_max_tokens(ek_api_request *r, const json_t *body)
 static void free_own(void *p)
 {
     ek_anthropic *own = p;
-    ek_buf_fini(&own->blanks);
+    ek_blocks_fini(&own->blocks);
     free(own);
 }
 
@@ -114,7 +114,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
 {
     ek_anthropic *own = r->own = ek_alloc(sizeof *own);
     r->free_own = free_own;
-    *own = (ek_anthropic){.open = -1};
+    ek_blocks_init(&own->blocks);
     r->n = 1;
     r->turn.max_tokens = INT_MAX;
     r->turn.sampling = limits->defaults;
