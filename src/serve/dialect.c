@@ -7,13 +7,8 @@
 #include "text/json.h"
 
 const ek_dialect *const ek_dialects[] = {
-    &ek_dialect_openai_chat,
-    &ek_dialect_openai_completions,
-    &ek_dialect_anthropic,
-    &ek_dialect_anthropic_count,
-    &ek_dialect_tokenize,
-    &ek_dialect_detokenize,
-    NULL,
+    &ek_dialect_openai_chat, &ek_dialect_openai_completions, &ek_dialect_anthropic, &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,    &ek_dialect_detokenize,         &ek_dialect_responses, NULL,
 };
 
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,

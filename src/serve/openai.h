@@ -40,9 +40,10 @@ void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 void ek_openai_logprob(ek_buf *out, float x);
 /* Appends the bytes of a token as text: "…". */
 void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token);
-/* [{token, logprob, bytes, top_logprobs}, …] of the visible content tokens from index `first` on; returns the index
- * behind the last one. */
-int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first);
+/* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
+void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
+/* Index behind the last content token that begins in visible text, from index first on. */
+int ek_openai_visible(const ek_turn_result *t, int first);
 
 /* ,"usage":{…} */
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r);

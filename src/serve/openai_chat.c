@@ -180,7 +180,8 @@ static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
         return 0;
     }
     ek_buf_str(out, "{\"content\":");
-    int next = ek_openai_logprobs(out, r, choice, first);
+    int next = ek_openai_visible(r->choices[choice], first);
+    ek_openai_logprobs(out, r, choice, first, next);
     ek_buf_str(out, ",\"refusal\":null}");
     return next;
 }

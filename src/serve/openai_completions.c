@@ -251,7 +251,7 @@ static void put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, bool pr
         return;
     }
     span s = {.t = t, .n_prompt = prompt && t->prompt_logprobs ? t->n_prompt : 0, .from = at->n_logprobs};
-    for (s.end = s.from; s.end < t->n_logprobs && t->logprobs[s.end].from < t->answer.content.len;) s.end++;
+    s.end = ek_openai_visible(t, s.from);
     int n = s.n_prompt + s.end - s.from;
     ek_buf_str(out, ",\"logprobs\":{\"tokens\":[");
     for (int i = 0; i < n; i++) {

@@ -29,7 +29,15 @@ static const struct {
     {"/v1/models", false, "GET", models_list},
     {"/v1/models/", true, "GET", ek_models_one},
     {"/health", false, "GET", health},
+    {"/v1/responses/", true, "GET", ek_responses_get}, /* rows of one path stand together */
+    {"/v1/responses/", true, "DELETE", ek_responses_delete},
 };
+
+/* Whether the next row is about the same path, with another method. */
+static bool has_other_method(size_t i)
+{
+    return i + 1 < sizeof routes / sizeof *routes && !strcmp(routes[i].path, routes[i + 1].path);
+}
 
 /* The dialect of a path, NULL without. */
 static const ek_dialect *dialect_of(const ek_server *s, const char *path)
@@ -97,7 +105,7 @@ void ek_route(void *server, ek_exchange *x)
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         size_t n = strlen(routes[i].path);
         bool fits = !strncmp(path, routes[i].path, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
-        if (!fits) continue;
+        if (!fits || (!method_fits(method, routes[i].method) && has_other_method(i))) continue;
         if (method_fits(method, routes[i].method)) routes[i].handler(s, x, path + n);
         else wrong_method(x, s->dialects[0], routes[i].path, routes[i].method);
         return;
