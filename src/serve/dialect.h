@@ -15,7 +15,11 @@ typedef struct ek_api_request {
     ek_conversation conversation; /* freed once the prompt is made */
     json_t *tools;                /* declarations as the template takes them, NULL without */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
-    ek_turn_opts turn;            /* tools, stop and sampling.bias point into this struct's own */
+    ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
+    ek_reply_form form;           /* what a reply must be: becomes `grammar` in ek_api_prepare */
+    json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
+    const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
+    ek_grammar *grammar;
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
     ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */

@@ -13,6 +13,13 @@ ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_li
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
 /* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
+/* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets
+ * turn.tools_active, form.calls_required and only. A named function is called once. */
+ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
+/* A response format into r->form: {"type": "text" | "json_object" | "json_schema", …}, where the schema stands in a
+ * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format). param: the
+ * field, a literal. NULL: text. */
+ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
 /* The list `messages` as r->conversation. Arguments given as text are parsed, leniently; the legacy forms
  * (role function, function_call) become tool messages and calls. EINVAL "messages[I]: …" with r->param
  * "messages" for an element that is not a valid message. */

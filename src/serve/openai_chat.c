@@ -37,20 +37,10 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
 
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
-    const json_t *choice = ek_field(body, "tool_choice");
-    r->turn.tools_active = r->tools != NULL;
-    if (choice) {
-        const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
-        if (!strcmp(word, "none")) r->turn.tools_active = false;
-        else if (!strcmp(word, "required") || json_is_object(choice))
-            return ek_field_wrong(
-                r, "tool_choice",
-                "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
-        else if (strcmp(word, "auto")) return ek_field_wrong(r, "tool_choice", "\"none\" or \"auto\" is needed");
-    }
     bool parallel = true;
+    EK_TRY(ek_openai_tool_choice(r, body));
     EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    r->turn.one_call = !parallel;
+    if (!parallel) r->turn.one_call = true;
     return EK_OK;
 }
 
@@ -89,11 +79,6 @@ ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body)
 /* What would change the answer's form and does not exist here yet. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    const json_t *format = ek_field(body, "response_format");
-    const char *type = ek_json_get_text(format, "type", NULL);
-    if (format && (!type || strcmp(type, "text")))
-        return ek_field_wrong(r, "response_format",
-                              "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
     const json_t *modalities = ek_field(body, "modalities");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *m = json_array_get(modalities, i);
@@ -129,6 +114,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(ek_openai_chat_prompt(r, body));
     EK_TRY(read_tool_choice(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
     EK_TRY(ek_openai_counts(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
