@@ -42,22 +42,35 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
+/* The same wish in OpenAI's words. A new reference; NULL for a choice that is none. */
+static json_t *openai_choice(const json_t *choice)
+{
+    const char *type = ek_json_get_text(choice, "type", NULL);
+    if (!type) return NULL;
+    if (!strcmp(type, "auto") || !strcmp(type, "none")) return json_string_nocheck(type);
+    if (!strcmp(type, "any")) return json_string_nocheck("required");
+    if (strcmp(type, "tool")) return NULL;
+    json_t *named = json_object();
+    json_object_set_new_nocheck(named, "type", json_string_nocheck("function"));
+    set(named, "name", ek_json_get(choice, "name"));
+    return named;
+}
+
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
     const json_t *choice = ek_field(body, "tool_choice");
-    const char *type = ek_json_get_text(choice, "type", NULL);
     bool one_call = false;
-    r->turn.tools_active = r->tools != NULL;
-    if (!choice) return EK_OK;
-    if (!type) return ek_field_wrong(r, "tool_choice", "an object with a type is needed");
-    if (!strcmp(type, "none")) r->turn.tools_active = false;
-    else if (!strcmp(type, "any") || !strcmp(type, "tool"))
-        return ek_field_wrong(r, "tool_choice",
-                              "only auto and none are supported: forcing a call needs constrained decoding");
-    else if (strcmp(type, "auto")) return ek_field_wrong(r, "tool_choice", "auto, any, tool or none is needed");
-    EK_TRY(ek_field_bool(r, choice, "disable_parallel_tool_use", &one_call));
-    r->turn.one_call = one_call;
-    return EK_OK;
+    json_t *theirs = openai_choice(choice), *as_body = json_object();
+    if (choice && !theirs) {
+        json_decref(as_body);
+        return ek_field_wrong(r, "tool_choice", "an object of type auto, any, tool or none is needed");
+    }
+    if (theirs) json_object_set_new_nocheck(as_body, "tool_choice", theirs);
+    ek_err err = ek_openai_tool_choice(r, as_body);
+    json_decref(as_body);
+    if (!err) err = ek_field_bool(r, choice, "disable_parallel_tool_use", &one_call);
+    if (one_call) r->turn.one_call = true;
+    return err;
 }
 
 static ek_err read_thinking(ek_api_request *r, const json_t *body)
@@ -82,12 +95,17 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_wrong(r, "thinking", "its type must be enabled, adaptive, between_tools or disabled");
 }
 
+/* output_config.format, which was output_format. */
+static ek_err read_format(ek_api_request *r, const json_t *body)
+{
+    const json_t *format = ek_field(ek_field(body, "output_config"), "format");
+    if (!format) format = ek_field(body, "output_format");
+    return ek_openai_format(r, format, "output_config");
+}
+
 /* What would change the reply and does not exist here. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    const json_t *format = ek_field(body, "output_format");
-    if (!format) format = ek_field(ek_field(body, "output_config"), "format");
-    if (format) return ek_field_wrong(r, "output_config", "a format is not supported: it needs constrained decoding");
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
         return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
     return EK_OK;
@@ -122,6 +140,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_tools(r, body));
     EK_TRY(read_tool_choice(r, body));
+    EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
     return ek_anthropic_messages(r, body);
 }

@@ -30,12 +30,6 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
     if (ek_field(body, "conversation"))
         return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
-    const json_t *format = ek_field(ek_field(body, "text"), "format");
-    const char *type = ek_json_get_text(format, "type", NULL);
-    if (format && (!type || strcmp(type, "text")))
-        return ek_field_wrong(r, "text",
-                              "only the format {\"type\": \"text\"} is supported: anything else needs "
-                              "constrained decoding");
     return EK_OK;
 }
 
@@ -69,16 +63,10 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
 
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
-    const json_t *choice = ek_field(body, "tool_choice");
-    const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
     bool parallel = true;
-    r->turn.tools_active = r->tools != NULL;
-    if (!strcmp(word, "none")) r->turn.tools_active = false;
-    else if (choice && strcmp(word, "auto"))
-        return ek_field_wrong(r, "tool_choice",
-                              "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
+    EK_TRY(ek_openai_tool_choice(r, body));
     EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    r->turn.one_call = !parallel;
+    if (!parallel) r->turn.one_call = true;
     return EK_OK;
 }
 
@@ -229,6 +217,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(read_counts(r, body));
     EK_TRY(read_tools(r, body));
     EK_TRY(read_tool_choice(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
     EK_TRY(read_reasoning(r, body));
     EK_TRY(read_include(r, body));
     EK_TRY(ek_openai_sampling(r, body, limits));

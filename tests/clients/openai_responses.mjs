@@ -88,6 +88,17 @@ test("tools both ways, without and with the server's memory", async () => {
   assert.ok(after.usage.input_tokens > stateful.usage.input_tokens);
 });
 
+test("forced calls and structured output", async () => {
+  for (const tool_choice of ["required", { type: "function", name: "get_weather" }]) {
+    const r = await client.responses.create(weather({ tool_choice, input: "Hello" }));
+    const call = r.output.find((i) => i.type === "function_call");
+    assert.equal(typeof JSON.parse(call.arguments).city, "string");
+  }
+  const schema = { type: "object", properties: { name: { enum: ["Ada", "Bob"] } }, required: ["name"], additionalProperties: false };
+  const r = await client.responses.create(ask({ text: { format: { type: "json_schema", name: "who", schema, strict: true } } }));
+  assert.ok(["Ada", "Bob"].includes(JSON.parse(r.output_text).name));
+});
+
 test("responses are stored, read and deleted", async () => {
   const r = await client.responses.create(ask());
   const read = await client.responses.retrieve(r.id);
