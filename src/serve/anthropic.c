@@ -11,18 +11,11 @@
 #include "serve/openai.h"
 #include "text/json.h"
 
-static void set(json_t *object, const char *key, const json_t *value)
-{
-    if (value) json_object_set_nocheck(object, key, (json_t *)(uintptr_t)value);
-}
-
 /* Declarations as the chat template takes them. Tools that the API's own servers run are refused by their type. */
 static ek_err read_tools(ek_api_request *r, const json_t *body)
 {
     const json_t *tools = ek_field(body, "tools");
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    if (json_array_size(tools) == 0) return EK_OK;
-    r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i);
         const char *type = ek_json_get_text(t, "type", NULL);
@@ -30,14 +23,8 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
         if (type && strcmp(type, "custom"))
             return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
         if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
-        json_t *f = json_object(), *one = json_object();
-        set(f, "name", ek_json_get(t, "name"));
-        set(f, "description", ek_field(t, "description"));
-        set(f, "parameters", ek_field(t, "input_schema"));
-        set(f, "strict", ek_field(t, "strict"));
-        json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
-        json_object_set_new_nocheck(one, "function", f);
-        json_array_append_new(r->tools, one);
+        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "input_schema"),
+                               ek_field(t, "strict"));
     }
     return EK_OK;
 }
@@ -52,7 +39,8 @@ static json_t *openai_choice(const json_t *choice)
     if (strcmp(type, "tool")) return NULL;
     json_t *named = json_object();
     json_object_set_new_nocheck(named, "type", json_string_nocheck("function"));
-    set(named, "name", ek_json_get(choice, "name"));
+    const json_t *name = ek_json_get(choice, "name");
+    if (name) json_object_set_nocheck(named, "name", (json_t *)(uintptr_t)name);
     return named;
 }
 
@@ -146,8 +134,9 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
 }
 
 /* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
-static ek_err read_generation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
+    EK_TRY(read_prompt(r, body, limits));
     EK_TRY(read_max_tokens(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
     EK_TRY(ek_openai_sampling(r, body, limits));
@@ -157,21 +146,12 @@ static ek_err read_generation(ek_api_request *r, const json_t *body, const ek_ap
 
 static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_prompt(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_prompt);
 }
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_prompt(r, body, limits);
-    if (!err) err = read_generation(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)

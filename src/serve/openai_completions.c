@@ -131,11 +131,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_body(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 /* --- the prompts --- */

@@ -36,11 +36,8 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 /* Tools of this API are flat. */
 static ek_err read_tools(ek_api_request *r, const json_t *body)
 {
-    static const char *const keys[] = {"name", "description", "parameters", "strict"};
     const json_t *tools = ek_field(body, "tools");
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    if (json_array_size(tools) == 0) return EK_OK;
-    r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i);
         const char *type = ek_json_get_text(t, "type", NULL);
@@ -49,24 +46,9 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
             return ek_field_wrong_text(r, "tools", "only functions are supported, this server runs no tools of type",
                                        type ? type : "", "");
         if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
-        json_t *f = json_object(), *one = json_object();
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            const json_t *v = ek_field(t, keys[k]);
-            if (v) json_object_set_nocheck(f, keys[k], (json_t *)(uintptr_t)v);
-        }
-        json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
-        json_object_set_new_nocheck(one, "function", f);
-        json_array_append_new(r->tools, one);
+        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "parameters"),
+                               ek_field(t, "strict"));
     }
-    return EK_OK;
-}
-
-static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
-{
-    bool parallel = true;
-    EK_TRY(ek_openai_tool_choice(r, body));
-    EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    if (!parallel) r->turn.one_call = true;
     return EK_OK;
 }
 
@@ -216,7 +198,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_counts(r, body));
     EK_TRY(read_tools(r, body));
-    EK_TRY(read_tool_choice(r, body));
+    EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
     EK_TRY(read_reasoning(r, body));
     EK_TRY(read_include(r, body));
@@ -230,11 +212,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_body(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 const ek_dialect ek_dialect_responses = {

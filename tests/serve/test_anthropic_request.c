@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
 #include "serve/dialect.h"
 #include "serve/sealed.h"
+#include "template_gets.h"
 #include "text/json.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
@@ -77,19 +77,13 @@ static void test_fields(void **state)
 static void gives(const char *members, const char *want, bool beginning)
 {
     ek_api_request r;
-    ek_buf body = {0}, got = {0};
-    bool mark;
+    ek_buf body = {0};
     ek_buf_fmt(&body, "{%s}", members);
     ek_err err = parse(&ek_dialect_anthropic_count, &r, body.data);
     if (err) fail_msg("%s in %s", ek_err_text(), members);
-    json_t *v = ek_template_messages(&r.conversation, &mark);
-    ek_json_write(&got, v);
-    assert_string_equal(got.data, want);
     assert_int_equal(r.prompt.continue_final, beginning);
-    json_decref(v);
-    ek_api_request_fini(&r);
+    template_gets(&r, want);
     ek_buf_fini(&body);
-    ek_buf_fini(&got);
 }
 
 #define HI      "{\"role\":\"user\",\"content\":\"hi\"}"

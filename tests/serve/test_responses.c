@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
 #include "serve/dialect.h"
 #include "serve/response_store.h"
 #include "serve/sealed.h"
+#include "template_gets.h"
 #include "text/json.h"
 
 static const ek_dialect *const d = &ek_dialect_responses;
@@ -30,17 +30,11 @@ static ek_err parse(ek_api_request *r, ek_response_store *store, const char *bod
 static void gives(ek_response_store *store, const char *members, const char *want)
 {
     ek_api_request r;
-    ek_buf body = {0}, got = {0};
-    bool mark;
+    ek_buf body = {0};
     ek_buf_fmt(&body, "{%s}", members);
     if (parse(&r, store, body.data)) fail_msg("%s in %s", ek_err_text(), members);
-    json_t *v = ek_template_messages(&r.conversation, &mark);
-    ek_json_write(&got, v);
-    assert_string_equal(got.data, want);
-    json_decref(v);
-    ek_api_request_fini(&r);
+    template_gets(&r, want);
     ek_buf_fini(&body);
-    ek_buf_fini(&got);
 }
 
 static void items(void **state)
