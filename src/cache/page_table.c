@@ -160,7 +160,10 @@ ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *f
             t->page[k][i] = from->page[k][i];
             ek_pages_retain(p, kind, t->page[k][i]);
         }
-        if (!part) continue;
+    }
+    for (int k = 0; k < EK_KIND_COUNT && part; k++) {
+        ek_layer_kind kind = (ek_layer_kind)k;
+        if (!t->has[k]) continue;
         EK_ASSERT(ek_pages_acquire(p, kind, 1, &t->page[k][whole]) == EK_OK);
         ek_pages_copy(p, kind, from->page[k][whole], t->page[k][whole]);
     }

@@ -5,10 +5,15 @@
  * page table that reads it holds one reference. It is written only by its one holder, at or behind the
  * holder's end (page_table.h); what several hold is never written, which is what makes sharing safe.
  *
+ * The prefix index (prefix.h) is a holder too, of pages that it marks as cached. A cached page that nobody
+ * else holds is idle: it can be had like an unused one, because acquire makes the index give it back first.
+ *
  * acquire and release allocate nothing. A page that is acquired holds what its last holder left; that
  * must never matter. Engine thread only. */
 #ifndef EK_CACHE_PAGES_H
 #define EK_CACHE_PAGES_H
+
+#include <stdbool.h>
 
 #include "ops/kv.h"
 
@@ -36,6 +41,15 @@ void ek_pages_release(ek_pages *p, ek_layer_kind kind, int32_t page);
 void ek_pages_copy(ek_pages *p, ek_layer_kind kind, int32_t from, int32_t to);
 
 int ek_pages_refs(const ek_pages *p, ek_layer_kind kind, int32_t page); /* holders; 0: unused */
-int ek_pages_unused(const ek_pages *p, ek_layer_kind kind);             /* that acquire can still return */
+int ek_pages_unused(const ek_pages *p, ek_layer_kind kind); /* that acquire can still return, idle ones too */
+int ek_pages_idle(const ek_pages *p, ek_layer_kind kind);   /* cached, and held by nobody else */
+
+/* The index becomes one more holder of a held page; at most once per page. */
+void ek_pages_cache(ek_pages *p, ek_layer_kind kind, int32_t page);
+/* It stops being one. */
+void ek_pages_uncache(ek_pages *p, ek_layer_kind kind, int32_t page);
+/* Calls reclaim when acquire needs n more pages of a kind than are in the pool: it must uncache idle pages until
+ * there are n more, or none is idle. */
+void ek_pages_set_reclaim(ek_pages *p, void (*reclaim)(void *arg, ek_layer_kind kind, int n), void *arg);
 
 #endif

@@ -92,6 +92,7 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
         opts.draft_max = (int)cli->draft_max;
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
+    if (cli->has.cache_bytes) opts.cache_bytes = cli->cache_bytes;
     ek_err err = ek_engine_open(&m->engine, m->model, &opts);
     if (err) ek_cli_close_model(m);
     return err;

@@ -13,7 +13,8 @@
 
 ek_engine_opts ek_engine_defaults(void)
 {
-    return (ek_engine_opts){.max_requests = 16, .max_queue = 256, .chunk = 512, .draft_max = 8};
+    return (ek_engine_opts){
+        .max_requests = 16, .max_queue = 256, .chunk = 512, .cache_bytes = INFINITY, .draft_max = 8};
 }
 
 static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
@@ -30,6 +31,7 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
     if (o->draft != EK_DRAFT_OFF && (o->draft_max < 1 || o->draft_max > EK_DRAFT_MAX))
         return ek_fail(EK_EINVAL, "draft_max is %d, it must be between 1 and %d", o->draft_max, EK_DRAFT_MAX);
     if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
+    if (!(o->cache_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for cached prefixes", o->cache_bytes);
     return EK_OK;
 }
 
@@ -115,7 +117,10 @@ static ek_err open_step(ek_engine *e)
     for (int k = 0; k < EK_KIND_COUNT && e->on.poison; k++)
         for (int i = 0; i < e->sizes.n_pages[k]; i++) e->on.poison_page(e->on.arg, (ek_layer_kind)k, i);
     for (int k = 0; k < EK_KIND_COUNT; k++) e->stats.pages_total[k] = e->sizes.n_pages[k];
-    return ek_pages_open(&e->pages, e->sizes.n_pages, &memory);
+    EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
+    if (e->opts.cache_bytes > 0)
+        ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);
+    return EK_OK;
 }
 
 ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_opts *opts)
@@ -153,6 +158,7 @@ void ek_engine_close(ek_engine *e)
 {
     if (!e) return;
     ek_engine_stop(e, false);
+    ek_prefix_close(e->prefix); /* while the memory of its pages is there */
     e->on.close(e->on.arg);
     free(e->running);
     free(e->slot);

@@ -40,7 +40,8 @@ typedef enum ek_finish {
 
 /* One event: a sampled token (stop ids included, with finish STOP in the same event), or a
  * finish without token (token -1). n_prompt, n_cached and n_tokens (of the reply, this one
- * included) are counts so far. */
+ * included) are counts so far; n_cached are the prompt tokens that were not computed, but taken from the prefix cache.
+ */
 typedef struct ek_event {
     ek_request_id request;
     void *user;
@@ -110,6 +111,8 @@ typedef struct ek_request_opts {
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
+    /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
+    uint64_t cache_salt;
 } ek_request_opts;
 
 /* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so
@@ -129,6 +132,9 @@ typedef struct ek_engine_opts {
                          it; 0: the model's, or what the pages can hold */
     int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
+    /* Pages of finished requests are kept for prompts that begin alike, in the same pool: running requests take
+     * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
+    double cache_bytes;
     ek_draft_mode draft;
     int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
@@ -162,8 +168,12 @@ void ek_engine_stop(ek_engine *e, bool drain);
 
 typedef struct ek_engine_stats {
     int running, waiting;
-    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT];
+    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT]; /* used: by requests */
+    int pages_cached[EK_KIND_COUNT];                           /* kept by the prefix cache alone */
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
+     * pages, the tokens that these did not compute, pages dropped for others. */
+    uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */

@@ -4,6 +4,7 @@
 
 #include "engine/draft.h"
 #include "engine/queue.h"
+#include "engine/reuse.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
@@ -11,17 +12,19 @@ static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
     return ek_page_table_max(e->on.layout, kind, r->n_tokens, r->longest_piece);
 }
 
-/* Whether r fits beside the running ones once these have all pages their tokens need. */
+static int more_pages(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
+{
+    int more = need(e, r, kind) - (r->table.end[kind] - r->table.first[kind]);
+    return more > 0 ? more : 0;
+}
+
+/* Whether r, which may hold cached pages, fits beside the running ones once these have all pages their tokens need. */
 static bool has_room(const ek_engine *e, const ek_request *r)
 {
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         int unused = ek_pages_unused(e->pages, (ek_layer_kind)k);
-        for (int i = 0; i < e->n_running; i++) {
-            const ek_request *run = e->running[i];
-            int more = need(e, run, (ek_layer_kind)k) - (run->table.end[k] - run->table.first[k]);
-            if (more > 0) unused -= more;
-        }
-        if (unused < need(e, r, (ek_layer_kind)k)) return false;
+        for (int i = 0; i < e->n_running; i++) unused -= more_pages(e, e->running[i], (ek_layer_kind)k);
+        if (unused < more_pages(e, r, (ek_layer_kind)k)) return false;
     }
     return true;
 }
@@ -30,8 +33,14 @@ static bool has_room(const ek_engine *e, const ek_request *r)
 void ek_plan_admit(ek_engine *e)
 {
     while (e->waiting && e->n_running < e->opts.max_requests) {
-        if (e->n_running > 0 && !has_room(e, e->waiting)) return;
+        ek_request *r = e->waiting;
+        ek_reuse_adopt(e, r);
+        if (e->n_running > 0 && !has_room(e, r)) {
+            ek_reuse_return(e, r);
+            return;
+        }
         ek_queue_run_first(e);
+        ek_reuse_admitted(e, r);
     }
 }
 

@@ -1,5 +1,7 @@
 #include "engine/queue.h"
 
+#include "engine/reuse.h"
+
 void ek_queue_drain_inbox(ek_engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -33,6 +35,7 @@ static void stop_running(ek_engine *e, ek_request *r)
     e->n_running--;
     for (; at < e->n_running; at++) e->running[at] = e->running[at + 1];
     e->slot[r->slot] = NULL;
+    ek_reuse_give(e, r);
     ek_page_table_clear(&r->table, e->pages);
 }
 

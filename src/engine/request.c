@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sha256.h"
 #include "engine/sampler.h"
 
 enum { MAX_STOP_IDS = 4096, MAX_SPANS = 65536 };
@@ -94,6 +95,45 @@ static void copy_spans(ek_request *r, const ek_request_opts *o, int hidden_size)
     r->window = r->table.window;
 }
 
+/* What an embedding is, or a span whose positions see each other: all of it stands behind each position. */
+static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, int hidden_size)
+{
+    size_t n = (size_t)(s->end - s->first);
+    struct {
+        char hash[65];
+        uint8_t embedded, mutual[EK_KIND_COUNT];
+        int32_t first, end;
+    } whole;
+    ek_content_id id;
+    char hash[65];
+    memset(&whole, 0, sizeof whole);
+    if (s->embedding) ek_sha256_hex(whole.hash, s->embedding, n * (size_t)hidden_size * sizeof *s->embedding);
+    else ek_sha256_hex(whole.hash, tokens + s->first, n * sizeof *tokens);
+    whole.embedded = s->embedding != NULL;
+    for (int k = 0; k < EK_KIND_COUNT; k++) whole.mutual[k] = s->mutual[k];
+    whole.first = s->first, whole.end = s->end;
+    ek_sha256_hex(hash, &whole, sizeof whole);
+    hash[32] = '\0';
+    id.h[1] = strtoull(hash + 16, NULL, 16);
+    hash[16] = '\0';
+    id.h[0] = strtoull(hash, NULL, 16);
+    return id;
+}
+
+static void set_content(ek_request *r)
+{
+    for (int i = 0; i < r->n_spans; i++)
+        if (r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
+    if (r->n_content == 0) return;
+    r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
+    for (int i = 0; i < r->n_spans; i++) {
+        const ek_prompt_span *s = &r->span[i];
+        if (!s->embedding && !is_whole(s)) continue;
+        ek_content_id id = content_of(s, r->tokens, r->hidden_size);
+        for (int pos = s->first; pos < s->end; pos++) r->content[pos] = id;
+    }
+}
+
 ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules)
 {
     ek_request *r = ek_alloc(sizeof *r);
@@ -105,6 +145,8 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     memcpy(r->tokens, o->tokens, sizeof *r->tokens * (size_t)o->n_tokens);
     ek_page_table_init(&r->table, rules->layout, r->max_tokens);
     copy_spans(r, o, rules->hidden_size);
+    set_content(r);
+    r->cache_salt = o->cache_salt;
     if (rules->drafts) {
         ek_ngram_init(&r->ngram, r->max_tokens);
         ek_ngram_add(&r->ngram, r->tokens, r->n_tokens, false);
@@ -133,6 +175,7 @@ void ek_request_free(ek_request *r)
     ek_page_table_fini(&r->table);
     for (int i = 0; i < r->n_spans; i++) free((void *)(uintptr_t)r->span[i].embedding);
     free(r->span);
+    free(r->content);
     ek_ngram_fini(&r->ngram);
     free(r->tokens);
     free((void *)(uintptr_t)r->sampling.bias);
@@ -180,6 +223,12 @@ int ek_request_cut(const ek_request *r, int n)
 {
     const ek_prompt_span *s = span_at(r, r->n_done + n);
     return s && is_whole(s) && s->first < r->n_done + n ? s->first - r->n_done : n;
+}
+
+int ek_request_before_span(const ek_request *r, int n)
+{
+    const ek_prompt_span *s = span_at(r, n);
+    return s && is_whole(s) ? s->first : n;
 }
 
 int ek_request_piece(const ek_request *r)

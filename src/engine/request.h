@@ -4,13 +4,15 @@
 
 #include <stdatomic.h>
 
-#include "cache/page_table.h"
+#include "cache/prefix.h"
 #include "engine/engine.h"
 #include "engine/ngram.h"
 
 /* Waiting: no page, no slot; runs from its first token. Running: has a slot and
  * the pages of its first n_done tokens. A finished request is freed at once. */
 typedef enum ek_request_state { EK_WAITING, EK_RUNNING } ek_request_state;
+
+enum { EK_MAX_KEEP = 16 };
 
 typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
@@ -34,6 +36,16 @@ typedef struct ek_request {
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits;
+    uint64_t cache_salt;
+    ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
+    int n_content;
+    int n_found;                      /* tokens that the prefix index knew when it was admitted last */
+    int n_hit;                        /* of them, those it began with */
+    int n_cached;                     /* n_hit when it was admitted first: what events report */
+    int n_captured;                   /* whole pages that the index was given */
+    bool suspect;                     /* its step failed: nothing of it is cached */
+    ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
+    int n_keep;
     /* Speculation. The draft of a step lies behind the tokens: tokens[n_tokens ..]. */
     ek_ngram ngram;      /* without memory if the engine does not draft */
     float drafter_right; /* how often the drafter's tokens were accepted: a moving average */
@@ -79,6 +91,8 @@ ek_seq ek_request_seq(const ek_request *r);
 ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
 /* The largest number of rows up to n from n_done on that ends outside every span that may not be cut. */
 int ek_request_cut(const ek_request *r, int n);
+/* n, or the first position of the span that may not be cut and has n inside. */
+int ek_request_before_span(const ek_request *r, int n);
 /* The minimum number of rows of the next step. */
 int ek_request_piece(const ek_request *r);
 /* Of the next n rows, those whose prompt logits were asked for. */

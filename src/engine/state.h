@@ -42,6 +42,7 @@ struct ek_engine {
                                 logits or drafts + max_requests */
     int max_draft_rows;      /* of a step; 0: no drafts */
     ek_pages *pages;
+    ek_prefix *prefix; /* NULL: no cache */
 
     ek_request **running; /* ascending id */
     int n_running;

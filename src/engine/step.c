@@ -4,6 +4,7 @@
 #include "engine/draft.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
+#include "engine/reuse.h"
 
 static void send(const ek_request *r, ek_event event)
 {
@@ -11,6 +12,7 @@ static void send(const ek_request *r, ek_event event)
     event.request = r->id;
     event.user = r->user;
     event.n_prompt = r->n_prompt;
+    event.n_cached = r->n_cached;
     event.n_tokens = r->n_tokens - r->n_prompt;
     event.n_drafted = r->n_drafted;
     event.n_accepted = r->n_accepted;
@@ -127,11 +129,13 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
 {
     ek_request *r = s->req;
     if (s->err) {
+        r->suspect = true;
         finish(e, r, EK_FINISH_ERROR, s->err, s->text);
         return;
     }
     r->n_done += s->n_rows - s->n_draft + s->n_accepted;
     ek_page_table_truncate(&r->table, e->pages, r->n_done);
+    ek_reuse_capture(e, r);
     ek_page_table_trim(&r->table, e->pages);
     send_prompt_logits(e, s);
     ek_draft_learn(e, s);
@@ -163,10 +167,15 @@ static void count(ek_engine *e)
 
 static void publish(ek_engine *e)
 {
+    ek_prefix_stats cache = {0};
+    if (e->prefix) ek_prefix_stats_read(e->prefix, &cache);
     pthread_mutex_lock(&e->lock);
     e->stats.running = e->n_running;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
+    e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);
+        e->stats.pages_cached[k] = ek_pages_idle(e->pages, (ek_layer_kind)k);
+    }
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -186,6 +195,7 @@ bool ek_engine_step(ek_engine *e)
         count(e);
         for (int i = 0; i < p->n_scheduled; i++) deliver(e, &p->scheduled[i]);
     }
+    if (e->prefix) ek_prefix_shrink(e->prefix);
     publish(e);
     return worked;
 }

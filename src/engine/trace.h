@@ -16,14 +16,17 @@ typedef struct ek_ask {
     ek_sampling sampling;
     int arrive; /* the step before which it is submitted */
     int cancel; /* the step before which it is cancelled; 0: never */
+    uint64_t cache_salt;
 } ek_ask;
 
 typedef struct ek_trace {
     ek_request_id id;
     ek_finish finish;
     int n_prompt, n_reply, max_tokens;
-    int32_t *reply; /* [max_tokens] */
-    uint64_t *row;  /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */
+    int n_cached;           /* of the prompt */
+    int prompt_logits_from; /* positions before it have no row */
+    int32_t *reply;         /* [max_tokens] */
+    uint64_t *row;          /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */
     size_t row_bytes;
     bool twice;     /* a position was received twice with different bits */
     char text[256]; /* the sentence of a failure */
@@ -34,8 +37,8 @@ typedef struct ek_trace {
 ek_err ek_trace_run(ek_engine *e, const ek_ask *ask, int n, ek_trace *out);
 void ek_trace_fini(ek_trace *t);
 
-/* Whether got equals want; a cancelled one must be a prefix of it. where (room bytes, at least 128) gets
- * the first difference. */
+/* Whether got equals want, in all that got asked for; a cancelled one must be a prefix of it. where (room bytes, at
+ * least 128) gets the first difference. */
 bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_t room);
 
 #endif

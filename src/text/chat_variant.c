@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "text/chat.h"
 #include "text/json.h"
-#include "text/sha256.h"
+#include "base/sha256.h"
 
 enum { MAX_TEMPLATE = 4 << 20, MAX_CONFIG = 16 << 20 };
 

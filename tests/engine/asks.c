@@ -42,7 +42,9 @@ static void on_event(void *arg, const ek_event *event)
     ask *a = arg;
     EK_ASSERT(event->user == a && event->request == a->id);
     EK_ASSERT(a->finish == EK_FINISH_NONE); /* nothing after the last event */
-    EK_ASSERT(event->n_prompt == a->n_prompt);
+    EK_ASSERT(event->n_prompt == a->n_prompt && event->n_cached >= 0 && event->n_cached < a->n_prompt);
+    EK_ASSERT(a->n_got == 0 || event->n_cached == a->n_cached);
+    a->n_cached = event->n_cached;
     if (event->token >= 0) {
         float logits[FAKE_VOCAB];
         int32_t tokens[MAX_PROMPT + MAX_REPLY];
@@ -97,7 +99,8 @@ ek_request_opts opts_of(ask *a)
                              .span = a->span,
                              .n_spans = a->n_spans,
                              .stop = &a->own_stop,
-                             .n_stop = a->own_stop > 0};
+                             .n_stop = a->own_stop > 0,
+                             .cache_salt = a->salt};
 }
 
 void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)

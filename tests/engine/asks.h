@@ -16,7 +16,8 @@ typedef struct ask {
     ek_sampling sampling;
     ek_logit_bias bias;
     bool ignore_eos, broken; /* broken: its rows fail */
-    bool masked;             /* by fake_allows */
+    uint64_t salt;
+    bool masked; /* by fake_allows */
     ek_mask mask;
     int32_t accepted; /* what the mask knows of the reply: its latest token, -1 at first */
     int32_t want[MAX_REPLY];
@@ -24,7 +25,7 @@ typedef struct ask {
     /* received */
     ek_request_id id;
     int32_t got[MAX_REPLY];
-    int n_got, n_prompt_logits;
+    int n_got, n_prompt_logits, n_cached;
     ek_finish finish;
     bool cancel;
     ek_engine *engine; /* set by submit */
@@ -55,5 +56,9 @@ ek_err guess_at_random(void *arg, ek_draft *draft, int n);
 /* The engine that the next drafts are for. */
 extern const ek_engine *guess_for;
 void step_until_idle(ek_engine *e);
+
+/* Every invariant of pages, tables and the prefix index, between two steps: who holds what, what is idle, and that
+ * each cached page of plain text holds what its tokens and all before them make. */
+void check_cache(const ek_engine *e, const fake *f);
 
 #endif

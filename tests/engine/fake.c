@@ -39,6 +39,14 @@ static void logits_of(uint64_t h, float *logits)
     for (int v = 0; v < FAKE_VOCAB; v++) logits[v] = (float)(ek_mix64(h + (uint64_t)v) >> 40) * 0x1p-21f - 4;
 }
 
+/* What a slot holds, as in a real model, depends on everything its row has seen: on the slot before it, and with that
+ * on all tokens before, and on the rest of a span whose positions see each other. A page of the same tokens behind
+ * other ones is the wrong page. */
+static uint64_t value_of(uint64_t key, uint64_t span, const uint64_t *before)
+{
+    return ek_mix64(ek_mix64(key ^ span) + (before ? *before : 0));
+}
+
 /* --- the right answer */
 
 static const ek_prompt_span *span_of(const fake_prompt *p, int pos)
@@ -48,17 +56,38 @@ static const ek_prompt_span *span_of(const fake_prompt *p, int pos)
     return NULL;
 }
 
+static uint64_t key_at(const fake_prompt *p, ek_layer_kind kind, int pos)
+{
+    const ek_prompt_span *s = span_of(p, pos);
+    const float *e = s && s->embedding ? s->embedding + (pos - s->first) * FAKE_HIDDEN : NULL;
+    return key_of(kind, p->tokens[pos], e, pos);
+}
+
+static bool is_whole(const ek_prompt_span *s)
+{
+    return s && (s->mutual[EK_FULL] || s->mutual[EK_SLIDING]);
+}
+
+uint64_t fake_value(const fake *f, ek_layer_kind kind, int32_t token, int pos, uint64_t before)
+{
+    bool alone = kind == EK_SLIDING && f->layout.sliding_window == 1;
+    return value_of(key_of(kind, token, NULL, pos), 0, pos == 0 || alone ? NULL : &before);
+}
+
 void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits)
 {
-    uint64_t h = 1;
+    uint64_t h = 1, value = 0;
     const ek_prompt_span *own = span_of(p, pos);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         int lo = k == EK_SLIDING && pos >= f->layout.sliding_window ? pos - f->layout.sliding_window + 1 : 0;
         int end = own && own->mutual[k] ? own->end : pos + 1;
-        for (int j = lo; f->layout.page_bytes[k] && j < end; j++) {
+        bool alone = k == EK_SLIDING && f->layout.sliding_window == 1; /* sees nothing before it */
+        for (int j = 0; f->layout.page_bytes[k] && j < end; j++) {
             const ek_prompt_span *s = span_of(p, j);
-            const float *e = s && s->embedding ? s->embedding + (j - s->first) * FAKE_HIDDEN : NULL;
-            h = fold(h, key_of((ek_layer_kind)k, p->tokens[j], e, j));
+            uint64_t rest = 0;
+            for (int i = j + 1; is_whole(s) && i < s->end; i++) rest = fold(rest, key_at(p, EK_FULL, i));
+            value = value_of(key_at(p, (ek_layer_kind)k, j), rest, j == 0 || alone ? NULL : &value);
+            if (j >= lo) h = fold(h, value);
         }
     }
     logits_of(h, logits);
@@ -147,10 +176,18 @@ static ek_err fake_step(void *arg, const ek_step *s)
         if (s->row[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);
     for (int i = 0; i < s->n_rows; i++) {
         const ek_row *row = &s->row[i];
-        for (int k = 0; k < EK_KIND_COUNT; k++)
-            if (f->layout.page_bytes[k])
-                *slot(f, &s->seq[row->seq], (ek_layer_kind)k, row->pos) = key_of((ek_layer_kind)k, row->token,
-                                                                                 row->embedding, row->pos);
+        const ek_seq *seq = &s->seq[row->seq];
+        int end = row->visible[EK_FULL].end > row->visible[EK_SLIDING].end ? row->visible[EK_FULL].end
+                                                                           : row->visible[EK_SLIDING].end;
+        uint64_t rest = 0;
+        for (const ek_row *r = row + 1; r < row + (end - row->pos); r++)
+            rest = fold(rest, key_of(EK_FULL, r->token, r->embedding, r->pos));
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            ek_layer_kind kind = (ek_layer_kind)k;
+            if (!f->layout.page_bytes[k]) continue;
+            uint64_t *before = row->visible[k].lo < row->pos ? slot(f, seq, kind, row->pos - 1) : NULL;
+            *slot(f, seq, kind, row->pos) = value_of(key_of(kind, row->token, row->embedding, row->pos), rest, before);
+        }
     }
     int at = s->first_logits;
     for (int i = 0; i < s->n_rows; i++) {

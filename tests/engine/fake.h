@@ -40,6 +40,9 @@ typedef struct fake_prompt {
     bool masked; /* of the reply's tokens only those count that fake_allows */
 } fake_prompt;
 
+/* What the slot of position pos holds in pages of a kind, for tokens that are all plain text; before: the value of
+ * pos - 1. */
+uint64_t fake_value(const fake *f, ek_layer_kind kind, int32_t token, int pos, uint64_t before);
 /* A grammar: whether token may follow last, the reply's latest token (-1: none yet). */
 bool fake_allows(int32_t last, int32_t token);
 

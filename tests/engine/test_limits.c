@@ -138,7 +138,7 @@ static void own_stop_ids_count(void **state)
     fake_init(&f, 30, true, true);
     ek_engine *e = open_engine(&f, 64, 64, 4, 512);
     for (int i = 0; i < 4; i++) {
-        grow(&asks[i], &f, 700, 60);
+        grow(&asks[i], &f, 704, 60);
         asks[i].max_tokens = 60;
         asks[i].ignore_eos = i % 2;
         asks[i].own_stop = i < 2 ? 0 : asks[i - 2].want[4];

@@ -1,6 +1,7 @@
 #include "cases.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/cpu.h"
 #include "base/rng.h"
@@ -40,6 +41,7 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     EK_TRY(run_in_company(s, &c, out));
     base->preempted += c.preempted;
     base->steps += c.steps;
+    base->hits += c.hits;
     base->drafted += c.drafted;
     base->accepted += c.accepted;
     bool good = check(arg, variant, out, which, n);
@@ -161,6 +163,124 @@ static ek_err isas(const scene *s, company *base, check_fn *check, void *arg)
     return EK_OK;
 }
 
+/* --- prefixes from the cache */
+
+enum { LATER = 100000 }; /* a step at which all that came before has ended */
+
+/* Runs n requests; those with which[i] >= 0 are checked. */
+static ek_err run_cached(const scene *s, company *base, company c, const char *variant, const ek_ask *ask,
+                         const int *which, int n, check_fn *check, void *arg)
+{
+    static ek_trace out[MAX_ASKS], got[MAX_ASKS];
+    int whose[MAX_ASKS] = {0}, n_got = 0;
+    c.before = base->before;
+    c.spoil = base->spoil;
+    c.ask = ask;
+    c.n = n;
+    EK_TRY(run_in_company(s, &c, out));
+    base->steps += c.steps;
+    base->hits += c.hits;
+    base->preempted += c.preempted;
+    for (int i = 0; i < n; i++)
+        if (which[i] >= 0) got[n_got] = out[i], whose[n_got++] = which[i];
+    bool good = check(arg, variant, got, whose, n_got);
+    for (int i = 0; i < n; i++) ek_trace_fini(&out[i]);
+    return good ? EK_OK : EK_EINTERNAL;
+}
+
+/* The k-th length at which a prompt of n tokens is cut: around pages and windows, then anywhere. */
+static int cut_at(const scene *s, int n, int k)
+{
+    static const int around[] = {1, 63, 64, 65, 127, 128, 129};
+    int w = s->config.sliding_window, cut;
+    if (k < 7) cut = around[k];
+    else if (k < 12) cut = w + k - 10;
+    else if (k < 15) cut = n - 1 - (k - 12);
+    else if (k < 18) cut = (w / 64 + 1) * 64 + k - 16;
+    else cut = (int)(draw(s, 900 + (uint64_t)k) % (uint64_t)n);
+    return cut < 1 || cut >= n ? 1 + (int)(draw(s, 950 + (uint64_t)k) % (uint64_t)n) : cut;
+}
+
+/* A prompt of which another left the first `cut` tokens: every position from there on is compared. */
+static ek_err cached_at_every_length(const scene *s, company *base, check_fn *check, void *arg)
+{
+    enum { CUTS = 30 };
+    static int32_t other[CUTS][LONGEST_PROMPT + 1];
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 0, longest = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->ask[i].n_tokens > s->ask[longest].n_tokens) longest = i;
+    const ek_ask *a = &s->ask[longest];
+    for (int k = 0; k < CUTS && a->n_tokens > 1; k++) {
+        int cut = cut_at(s, a->n_tokens, k);
+        memcpy(other[k], a->tokens, sizeof *other[k] * (size_t)cut);
+        other[k][cut] = (a->tokens[cut < a->n_tokens ? cut : 0] + 1) % s->config.vocab_size;
+        which[n] = -1;
+        ask[n] = *a;
+        ask[n].tokens = other[k];
+        ask[n].n_tokens = ask[n].prompt_logits_from = cut + 1;
+        ask[n].max_tokens = 1;
+        ask[n].cache_salt = (uint64_t)k + 1;
+        ask[n].n_spans = 0;
+        while (ask[n].n_spans < a->n_spans && a->span[ask[n].n_spans].end <= cut) ask[n].n_spans++;
+        ask[n].arrive = k * 40;
+        n++;
+        which[n] = longest;
+        ask[n] = *a;
+        ask[n].cache_salt = (uint64_t)k + 1;
+        if (cut > a->prompt_logits_from) ask[n].prompt_logits_from = cut;
+        ask[n].arrive = LATER + k % 5;
+        n++;
+    }
+    company c = {.max_requests = 5, .chunk = 16 + (int)(draw(s, 11) % 200), .full_pages = 700, .sliding_pages = 700};
+    return run_cached(s, base, c, "after others that begin alike", ask, which, n, check, arg);
+}
+
+/* Every request a second time; how much of the prompt is asked for again differs. */
+static ek_err cached_again(const scene *s, company *base, const char *variant, company c, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 0, half = s->n < MAX_ASKS / 2 ? s->n : MAX_ASKS / 2;
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < half; i++, n++) {
+            ask[n] = s->ask[i];
+            which[n] = i;
+            ask[n].arrive = round * LATER + (int)(draw(s, 600 + (uint64_t)n) % 9);
+            int from = (int)(draw(s, 700 + (uint64_t)i) % (uint64_t)(ask[n].n_tokens + 1));
+            if (round && from > ask[n].prompt_logits_from) ask[n].prompt_logits_from = from;
+        }
+    return run_cached(s, base, c, variant, ask, which, n, check, arg);
+}
+
+/* Many that are one prompt, at once and while the first is still computed. */
+static ek_err cached_by_several(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 12;
+    for (int i = 0; i < n; i++) {
+        which[i] = i % 2 && s->n > 1 ? 1 : 0;
+        ask[i] = s->ask[which[i]];
+        ask[i].prompt_logits_from = ask[i].n_tokens;
+        ask[i].arrive = i < 2 ? 0 : 2 + (int)(draw(s, 800 + (uint64_t)i) % 9);
+        if (i % 5 == 4) ask[i].cancel = ask[i].arrive + 3;
+    }
+    company c = {.max_requests = 6, .chunk = 70, .full_pages = 30};
+    return run_cached(s, base, c, "several at once", ask, which, n, check, arg);
+}
+
+static ek_err cached(const scene *s, company *base, check_fn *check, void *arg)
+{
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    EK_TRY(cached_at_every_length(s, base, check, arg));
+    EK_TRY(cached_again(s, base, "twice", (company){.max_requests = 8, .chunk = 100}, check, arg));
+    company tight = {.max_requests = 4, .chunk = 50, .full_pages = max + 4};
+    tight.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 6;
+    EK_TRY(cached_again(s, base, "twice, pages run out", tight, check, arg));
+    company few = {.max_requests = 4, .chunk = 50, .cache_bytes = 300000};
+    EK_TRY(cached_again(s, base, "twice, few cached bytes", few, check, arg));
+    return cached_by_several(s, base, check, arg);
+}
+
 /* Everything above at once. */
 static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
 {
@@ -193,6 +313,7 @@ const same_case cases[] = {
     {"drafted", drafted, "tokens guessed, right and wrong, and verified with the others' rows"},
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
+    {"cached", cached, "prefixes that other requests left, of every length"},
     {"crowd", crowd, "all of these at once"},
 };
 const int n_cases = sizeof cases / sizeof *cases;

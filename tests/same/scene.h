@@ -27,12 +27,14 @@ typedef struct scene {
     ek_model *model;  /* one thread, all instruction sets */
 } scene;
 
-/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's. */
+/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's; keys
+ * and values in formats of a second table. */
 #define LARGE_VOCABULARY ((uint64_t)1 << 32)
 #define MANY_EXPERTS     ((uint64_t)1 << 33)
+#define FEW_KV_BITS      ((uint64_t)1 << 34)
 
 /* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
-enum { N_CHECK_SCENES = 30 };
+enum { N_CHECK_SCENES = 35 };
 uint64_t check_seed(int i);
 
 ek_err scene_open(scene *s, uint64_t seed);
@@ -51,7 +53,8 @@ typedef struct company {
     const ek_trace *want;                /* of every request of the scene, alone */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
-    uint64_t preempted, steps;           /* out */
+    double cache_bytes;                  /* 0: no limit but the pool */
+    uint64_t preempted, steps, hits;     /* out */
     uint64_t drafted, accepted;          /* out */
 } company;
 

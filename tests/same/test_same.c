@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted, drafted, accepted;
+    uint64_t scenes, rows, steps, preempted, hits, drafted, accepted;
     int failed;
 } tally;
 
@@ -77,6 +77,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->rows += c.rows;
         t->steps += base.steps;
         t->preempted += base.preempted;
+        t->hits += base.hits;
         t->drafted += base.drafted;
         t->accepted += base.accepted;
     }
@@ -112,12 +113,14 @@ static void company_does_not_matter(void **state)
     (void)state;
     tally t = {0};
     for (int i = 0; i < CHECK_SCENES; i++) run_scene(check_seed(i), NULL, &t);
-    printf("%llu rows of logits in %llu steps, %llu preempted, %llu of %llu drafted tokens accepted\n",
+    printf("%llu rows of logits in %llu steps, %llu preempted, %llu began with cached pages, "
+           "%llu of %llu drafted tokens accepted\n",
            (unsigned long long)t.rows, (unsigned long long)t.steps, (unsigned long long)t.preempted,
-           (unsigned long long)t.accepted, (unsigned long long)t.drafted);
+           (unsigned long long)t.hits, (unsigned long long)t.accepted, (unsigned long long)t.drafted);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 10000);
     assert_true(t.preempted > 0);                                  /* else `evicted` would prove nothing */
+    assert_true(t.hits > (uint64_t)CHECK_SCENES * 20);             /* nor `cached` */
     assert_true(t.accepted > 100 && t.drafted > t.accepted + 100); /* and `drafted` */
 }
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "text/chat.h"
-#include "text/sha256.h"
+#include "base/sha256.h"
 
 static void check_render(const char *request, const char *want, int line)
 {

@@ -1,4 +1,4 @@
-#include "text/sha256.h"
+#include "base/sha256.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,0 +1,257 @@
+#include "cache/prefix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "cache/prefix_state.h"
+
+static int pages_for(int tokens)
+{
+    return tokens / EK_PAGE_TOKENS + (tokens % EK_PAGE_TOKENS > 0);
+}
+
+void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT],
+                    int max_tokens, double max_idle_bytes)
+{
+    ek_prefix *x = ek_alloc(sizeof *x);
+    *x = (ek_prefix){.pages = p, .layout = *layout, .max_idle_bytes = max_idle_bytes, .held = EK_NO_NODE};
+    for (int k = 0; k < EK_KIND_COUNT; k++) x->has[k] = layout->page_bytes[k] > 0;
+    /* A node per page, its root, and some for paths whose sliding pages are gone where there is nothing else. */
+    x->cap = 2 * n_pages[x->has[EK_FULL] ? EK_FULL : EK_SLIDING] + 2 * pages_for(max_tokens) + 2;
+    x->node = ek_alloc(sizeof *x->node * (size_t)x->cap);
+    x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed by the kernel: text alone never touches it */
+    x->unused = EK_NO_NODE;
+    for (int i = x->cap - 1; i >= 0; i--) {
+        x->node[i].next = x->unused;
+        x->unused = i;
+    }
+    for (x->n_buckets = 64; x->n_buckets < 2 * (uint64_t)x->cap;) x->n_buckets *= 2;
+    x->bucket = ek_alloc(sizeof *x->bucket * x->n_buckets);
+    memset(x->bucket, 0xff, sizeof *x->bucket * x->n_buckets);
+    for (int o = 0; o < EK_ORDER_COUNT; o++) x->newest[o] = x->oldest[o] = EK_NO_NODE;
+    x->path = ek_alloc(sizeof *x->path * (size_t)pages_for(max_tokens));
+    x->rival = EK_NO_NODE;
+    ek_page_table_init(&x->hit, layout, max_tokens);
+    ek_pages_set_reclaim(p, ek_prefix_reclaim, x);
+    *out = x;
+}
+
+void ek_prefix_close(ek_prefix *x)
+{
+    if (!x) return;
+    while (ek_prefix_evict_node(x)) continue;
+    EK_ASSERT(x->n_nodes == 0);
+    ek_page_table_fini(&x->hit);
+    free(x->path);
+    free(x->bucket);
+    free(x->content);
+    free(x->node);
+    free(x);
+}
+
+/* --- hits */
+
+/* The child of a node that has most positions in common with the key. */
+static int32_t best_child(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int *common)
+{
+    int32_t best = EK_NO_NODE;
+    *common = -1;
+    for (int32_t i = x->node[parent].child; i != EK_NO_NODE; i = x->node[i].next) {
+        int n = ek_prefix_common(x, i, key);
+        if (n > *common) *common = n, best = i;
+    }
+    return best;
+}
+
+int ek_prefix_find(ek_prefix *x, const ek_prefix_key *key)
+{
+    x->n_path = x->n_found = 0;
+    x->n_wanted = key->n;
+    x->rival = EK_NO_NODE;
+    int32_t at = ek_prefix_root(x, key->salt);
+    while (at != EK_NO_NODE && x->n_found < key->n) {
+        int32_t next = EK_NO_NODE;
+        if (key->n - x->n_found >= EK_PAGE_TOKENS) next = ek_prefix_whole(x, at, key, x->n_found);
+        int common = EK_PAGE_TOKENS;
+        if (next == EK_NO_NODE) next = x->rival = best_child(x, at, key, &common);
+        if (next == EK_NO_NODE || common <= 0) break;
+        x->path[x->n_path++] = next;
+        x->n_found += common;
+        at = common == EK_PAGE_TOKENS ? next : EK_NO_NODE;
+    }
+    return x->n_found;
+}
+
+static int first_visible(const ek_prefix *x, int pos)
+{
+    int lo = pos - x->layout.sliding_window + 1;
+    return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
+}
+
+int ek_prefix_usable(const ek_prefix *x, int max)
+{
+    int p = max < x->n_found ? max : x->n_found;
+    while (p > 0 && x->has[EK_SLIDING]) {
+        int i = (p - 1) / EK_PAGE_TOKENS, lo = first_visible(x, p), have = 0;
+        for (; i >= lo; i--) {
+            int need = p - i * EK_PAGE_TOKENS < EK_PAGE_TOKENS ? p - i * EK_PAGE_TOKENS : EK_PAGE_TOKENS;
+            have = x->node[x->path[i]].n_sliding;
+            if (have < need) break;
+        }
+        if (i < lo) break;
+        p = i * EK_PAGE_TOKENS + have; /* the largest position that page i does not hold back */
+    }
+    return p > 0 ? p : 0;
+}
+
+/* x->hit holds the pages of the first n positions of the path, so that nothing can evict them. */
+static void hold(ek_prefix *x, int n)
+{
+    ek_page_table *t = &x->hit;
+    t->n = n;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        if (!x->has[k]) continue;
+        t->first[k] = k == EK_SLIDING ? first_visible(x, n) : 0;
+        t->end[k] = pages_for(n);
+        for (int i = t->first[k]; i < t->end[k]; i++) {
+            t->page[k][i] = x->node[x->path[i]].page[k];
+            ek_pages_retain(x->pages, (ek_layer_kind)k, t->page[k][i]);
+        }
+    }
+}
+
+int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n)
+{
+    ek_err err = EK_OK;
+    while (n > 0) {
+        hold(x, n);
+        /* Used now: whatever the copy evicts, it is not this path. */
+        for (int i = first_visible(x, n); i < pages_for(n); i++)
+            if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch(x, EK_ORDER_SLIDING, x->path[i]);
+        ek_prefix_touch_path(x, x->path[pages_for(n) - 1]);
+        err = ek_page_table_adopt(t, x->pages, &x->hit, n);
+        ek_page_table_clear(&x->hit, x->pages);
+        if (!err) break;
+        n = ek_prefix_usable(x, n / EK_PAGE_TOKENS * EK_PAGE_TOKENS);
+    }
+    return n;
+}
+
+const int32_t *ek_prefix_rival(const ek_prefix *x, int *first, int *n)
+{
+    if (x->rival == EK_NO_NODE || x->n_found == x->n_wanted) return NULL;
+    const ek_prefix_node *d = &x->node[x->rival];
+    *first = d->depth * EK_PAGE_TOKENS;
+    *n = d->n;
+    return x->n_found < *first + d->n ? d->token : NULL;
+}
+
+/* --- pages for the index */
+
+typedef struct put {
+    const ek_prefix_key *key;
+    ek_page_table *t;
+    const ek_prefix_keep *keep;
+    int n_keep;
+    bool last;
+} put;
+
+static bool is_kept(const put *w, int i)
+{
+    if (w->last) return true;
+    for (int k = 0; k < w->n_keep; k++)
+        if (i >= w->keep[k].first && i < w->keep[k].end) return true;
+    return false;
+}
+
+/* t reads the index's page in place of its own, which holds the same. */
+static void use_cached(ek_prefix *x, ek_page_table *t, ek_layer_kind kind, int i, int32_t page)
+{
+    int32_t own = t->page[kind][i];
+    if (own == page) return;
+    ek_pages_retain(x->pages, kind, page);
+    t->page[kind][i] = page;
+    ek_pages_release(x->pages, kind, own);
+}
+
+/* n positions of the table's page i are at the node. */
+static void put_sliding(ek_prefix *x, const put *w, int32_t node, int i, int n)
+{
+    ek_page_table *t = w->t;
+    const ek_prefix_node *d = &x->node[node];
+    if (!x->has[EK_SLIDING] || i < t->first[EK_SLIDING] || i >= t->end[EK_SLIDING]) return;
+    if (d->n_sliding == EK_PAGE_TOKENS && n == EK_PAGE_TOKENS) {
+        use_cached(x, t, EK_SLIDING, i, d->page[EK_SLIDING]);
+    } else if (d->n_sliding < n && is_kept(w, i)) {
+        ek_prefix_drop_sliding(x, node);
+        ek_prefix_set_sliding(x, node, t->page[EK_SLIDING][i], n);
+    }
+}
+
+/* The node below parent for n positions of the key at page i: one that is there (and may know more), or a new one, in
+ * place of one that knew only some of them. */
+static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n)
+{
+    int pos = i * EK_PAGE_TOKENS;
+    int32_t node = n == EK_PAGE_TOKENS ? ek_prefix_whole(x, parent, w->key, pos) : EK_NO_NODE;
+    for (int32_t c = x->node[parent].child, next; c != EK_NO_NODE && node == EK_NO_NODE; c = next) {
+        next = x->node[c].next;
+        int common = ek_prefix_common(x, c, w->key);
+        if (common >= n && n < EK_PAGE_TOKENS) node = c;
+        else if (common == x->node[c].n && common < n) ek_prefix_drop_node(x, c);
+    }
+    if (node != EK_NO_NODE) {
+        if (x->has[EK_FULL] && n == EK_PAGE_TOKENS) use_cached(x, w->t, EK_FULL, i, x->node[node].page[EK_FULL]);
+    } else {
+        node = ek_prefix_add(x, parent, w->key, pos, n);
+        if (node == EK_NO_NODE) return node;
+        if (x->has[EK_FULL]) {
+            x->node[node].page[EK_FULL] = w->t->page[EK_FULL][i];
+            ek_pages_cache(x->pages, EK_FULL, x->node[node].page[EK_FULL]);
+        }
+    }
+    put_sliding(x, w, node, i, n);
+    return node;
+}
+
+void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int n, const ek_prefix_keep *keep,
+                   int n_keep, bool last)
+{
+    /* The key ends where the pages do: a node must not claim tokens that are not written. */
+    ek_prefix_key written = *key;
+    written.n = last ? n : n / EK_PAGE_TOKENS * EK_PAGE_TOKENS;
+    if (written.n <= 0) return;
+    put w = {.key = &written, .t = t, .keep = keep, .n_keep = n_keep, .last = last};
+    int32_t at = ek_prefix_root(x, key->salt);
+    if (at == EK_NO_NODE) at = ek_prefix_add_root(x, key->salt);
+    for (int i = 0; i < pages_for(written.n) && at != EK_NO_NODE; i++) {
+        int rest = written.n - i * EK_PAGE_TOKENS;
+        x->held = at;
+        int32_t next = put_page(x, &w, at, i, rest < EK_PAGE_TOKENS ? rest : EK_PAGE_TOKENS);
+        if (next == EK_NO_NODE) break;
+        at = next;
+    }
+    x->held = EK_NO_NODE;
+    x->n_path = x->n_found = 0;
+    x->rival = EK_NO_NODE;
+    if (at == EK_NO_NODE) return;
+    ek_prefix_touch_path(x, at);
+    if (x->node[at].depth < 0 && x->node[at].child == EK_NO_NODE) ek_prefix_drop_node(x, at);
+}
+
+int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n)
+{
+    int found = ek_prefix_find(x, key);
+    if (found <= n / EK_PAGE_TOKENS * EK_PAGE_TOKENS) return 0;
+    int32_t node = x->path[n / EK_PAGE_TOKENS];
+    x->n_path = x->n_found = 0;
+    x->rival = EK_NO_NODE;
+    return ek_prefix_drop_tree(x, node);
+}
+
+void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out)
+{
+    *out = (ek_prefix_stats){.nodes = x->n_nodes};
+    memcpy(out->evicted, x->evicted, sizeof x->evicted);
+}

@@ -1,0 +1,92 @@
+/* Which pages the prefix index gives up: the least recently used that nobody else holds. */
+#include "cache/prefix_state.h"
+
+static bool is_idle(const ek_prefix *x, ek_layer_kind kind, int32_t page)
+{
+    return page != EK_NO_PAGE && ek_pages_refs(x->pages, kind, page) == 1;
+}
+
+static void count(ek_prefix *x, int32_t i)
+{
+    x->evicted[EK_FULL] += is_idle(x, EK_FULL, x->node[i].page[EK_FULL]);
+    x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, x->node[i].page[EK_SLIDING]);
+}
+
+/* The oldest node without children whose full page is idle. Others that are met become the newest: they are
+ * in use, or were touched after a child. */
+static int32_t oldest_idle(ek_prefix *x)
+{
+    for (int left = x->n_nodes; left > 0 && x->oldest[EK_ORDER_NODES] != EK_NO_NODE; left--) {
+        int32_t i = x->oldest[EK_ORDER_NODES];
+        const ek_prefix_node *d = &x->node[i];
+        if (d->child == EK_NO_NODE && i != x->held && is_idle(x, EK_FULL, d->page[EK_FULL])) return i;
+        ek_prefix_touch(x, EK_ORDER_NODES, i);
+    }
+    return EK_NO_NODE;
+}
+
+static int32_t oldest_idle_sliding(ek_prefix *x)
+{
+    for (int left = x->n_nodes; left > 0 && x->oldest[EK_ORDER_SLIDING] != EK_NO_NODE; left--) {
+        int32_t i = x->oldest[EK_ORDER_SLIDING];
+        if (is_idle(x, EK_SLIDING, x->node[i].page[EK_SLIDING])) return i;
+        ek_prefix_touch(x, EK_ORDER_SLIDING, i);
+    }
+    return EK_NO_NODE;
+}
+
+static void evict(ek_prefix *x, int32_t i)
+{
+    count(x, i);
+    ek_prefix_drop_node(x, i);
+}
+
+static void evict_sliding(ek_prefix *x, int32_t i)
+{
+    const ek_prefix_node *d = &x->node[i];
+    x->evicted[EK_SLIDING]++;
+    if (d->page[EK_FULL] == EK_NO_PAGE && d->child == EK_NO_NODE && i != x->held) ek_prefix_drop_node(x, i);
+    else ek_prefix_drop_sliding(x, i);
+}
+
+bool ek_prefix_evict_node(ek_prefix *x)
+{
+    int32_t i = x->oldest[EK_ORDER_NODES];
+    while (i != EK_NO_NODE && (x->node[i].child != EK_NO_NODE || i == x->held)) i = x->node[i].newer[EK_ORDER_NODES];
+    if (i == EK_NO_NODE) return false;
+    evict(x, i);
+    return true;
+}
+
+void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n)
+{
+    ek_prefix *x = arg;
+    int want = ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) + n;
+    while (ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) < want) {
+        if (kind == EK_SLIDING) {
+            int32_t i = oldest_idle_sliding(x);
+            if (i == EK_NO_NODE) return;
+            evict_sliding(x, i);
+            continue;
+        }
+        int32_t i = oldest_idle(x);
+        if (i != EK_NO_NODE) evict(x, i);
+        else if (!ek_prefix_evict_node(x)) return; /* idle pages above one in use: the index forgets the latter */
+    }
+}
+
+void ek_prefix_shrink(ek_prefix *x)
+{
+    for (;;) {
+        double idle = 0;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            idle += (double)x->layout.page_bytes[k] * ek_pages_idle(x->pages, (ek_layer_kind)k);
+        if (idle <= x->max_idle_bytes) return;
+        int32_t full = x->has[EK_FULL] ? oldest_idle(x) : EK_NO_NODE, sliding = oldest_idle_sliding(x);
+        bool older = full == EK_NO_NODE || (sliding != EK_NO_NODE && x->node[sliding].used[EK_ORDER_SLIDING] <
+                                                                         x->node[full].used[EK_ORDER_NODES]);
+        if (older && sliding != EK_NO_NODE) evict_sliding(x, sliding);
+        else if (full != EK_NO_NODE) evict(x, full);
+        else if (!ek_prefix_evict_node(x)) return;
+    }
+}

@@ -1,0 +1,231 @@
+/* The tree of the prefix index: nodes, their table, their orders of use. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "cache/prefix_state.h"
+
+static ek_content_id content_at(const ek_prefix_key *key, int pos)
+{
+    return key->content && pos < key->n_content ? key->content[pos] : (ek_content_id){{0, 0}};
+}
+
+uint64_t ek_prefix_hash_root(uint64_t salt)
+{
+    return ek_mix64(salt ^ 0x726f6f74);
+}
+
+uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos)
+{
+    uint64_t h = ek_hash64((uint64_t)parent + 1, key->token + pos, EK_PAGE_TOKENS * sizeof *key->token);
+    for (int i = pos; key->content && i < pos + EK_PAGE_TOKENS && i < key->n_content; i++)
+        if (key->content[i].h[0]) h = ek_mix64(h ^ key->content[i].h[0] ^ (uint64_t)i); /* text: as without contents */
+    return h;
+}
+
+int ek_prefix_common(const ek_prefix *x, int32_t node, const ek_prefix_key *key)
+{
+    const ek_prefix_node *d = &x->node[node];
+    int pos = d->depth * EK_PAGE_TOKENS, n = key->n - pos < d->n ? key->n - pos : d->n;
+    bool plain = !d->has_content && !(key->content && pos < key->n_content);
+    for (int i = 0; i < n; i++) {
+        if (d->token[i] != key->token[pos + i]) return i;
+        if (plain) continue;
+        ek_content_id a = content_at(key, pos + i), b = {{0, 0}};
+        if (d->has_content) b = x->content[node][i];
+        if (a.h[0] != b.h[0] || a.h[1] != b.h[1]) return i;
+    }
+    return n;
+}
+
+static int32_t *bucket_of(const ek_prefix *x, uint64_t hash)
+{
+    return &x->bucket[hash & (x->n_buckets - 1)];
+}
+
+int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt)
+{
+    int32_t i = *bucket_of(x, ek_prefix_hash_root(salt));
+    while (i != EK_NO_NODE && !(x->node[i].depth < 0 && x->node[i].salt == salt)) i = x->node[i].same;
+    return i;
+}
+
+int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos)
+{
+    uint64_t hash = ek_prefix_hash_page(parent, key, pos);
+    for (int32_t i = *bucket_of(x, hash); i != EK_NO_NODE; i = x->node[i].same) {
+        const ek_prefix_node *d = &x->node[i];
+        if (d->hash == hash && d->parent == parent && d->n == EK_PAGE_TOKENS &&
+            ek_prefix_common(x, i, key) == EK_PAGE_TOKENS)
+            return i;
+    }
+    return EK_NO_NODE;
+}
+
+/* --- orders of use */
+
+static void unlink_order(ek_prefix *x, ek_prefix_order o, int32_t i)
+{
+    ek_prefix_node *d = &x->node[i];
+    if (d->newer[o] != EK_NO_NODE) x->node[d->newer[o]].older[o] = d->older[o];
+    else x->newest[o] = d->older[o];
+    if (d->older[o] != EK_NO_NODE) x->node[d->older[o]].newer[o] = d->newer[o];
+    else x->oldest[o] = d->newer[o];
+}
+
+static void link_newest(ek_prefix *x, ek_prefix_order o, int32_t i)
+{
+    ek_prefix_node *d = &x->node[i];
+    d->used[o] = ++x->clock;
+    d->newer[o] = EK_NO_NODE;
+    d->older[o] = x->newest[o];
+    if (x->newest[o] != EK_NO_NODE) x->node[x->newest[o]].newer[o] = i;
+    else x->oldest[o] = i;
+    x->newest[o] = i;
+}
+
+void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node)
+{
+    unlink_order(x, o, node);
+    link_newest(x, o, node);
+}
+
+void ek_prefix_touch_path(ek_prefix *x, int32_t node)
+{
+    for (; node != EK_NO_NODE && x->node[node].depth >= 0; node = x->node[node].parent)
+        ek_prefix_touch(x, EK_ORDER_NODES, node);
+}
+
+/* --- nodes */
+
+static void enter_table(ek_prefix *x, int32_t i, uint64_t hash)
+{
+    int32_t *bucket = bucket_of(x, hash);
+    x->node[i].hash = hash;
+    x->node[i].same = *bucket;
+    *bucket = i;
+}
+
+static void leave_table(ek_prefix *x, int32_t i)
+{
+    int32_t *at = bucket_of(x, x->node[i].hash);
+    while (*at != i) at = &x->node[*at].same;
+    *at = x->node[i].same;
+}
+
+static int32_t take(ek_prefix *x)
+{
+    if (x->unused == EK_NO_NODE && !ek_prefix_evict_node(x)) return EK_NO_NODE;
+    int32_t i = x->unused;
+    x->unused = x->node[i].next;
+    ek_prefix_node *d = &x->node[i];
+    memset(d, 0, sizeof *d);
+    d->parent = d->child = d->prev = d->next = d->same = EK_NO_NODE;
+    for (int k = 0; k < EK_KIND_COUNT; k++) d->page[k] = EK_NO_PAGE;
+    x->n_nodes++;
+    return i;
+}
+
+int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt)
+{
+    int32_t i = take(x);
+    if (i == EK_NO_NODE) return i;
+    x->node[i].depth = -1;
+    x->node[i].salt = salt;
+    enter_table(x, i, ek_prefix_hash_root(salt));
+    return i;
+}
+
+int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n)
+{
+    int32_t i = take(x);
+    if (i == EK_NO_NODE) return i;
+    ek_prefix_node *d = &x->node[i];
+    d->depth = pos / EK_PAGE_TOKENS;
+    d->n = n;
+    memcpy(d->token, key->token + pos, (size_t)n * sizeof *d->token);
+    d->has_content = key->content && pos < key->n_content;
+    for (int k = 0; k < n && d->has_content; k++) x->content[i][k] = content_at(key, pos + k);
+    d->parent = parent;
+    d->next = x->node[parent].child;
+    if (d->next != EK_NO_NODE) x->node[d->next].prev = i;
+    x->node[parent].child = i;
+    if (n == EK_PAGE_TOKENS) enter_table(x, i, ek_prefix_hash_page(parent, key, pos));
+    link_newest(x, EK_ORDER_NODES, i);
+    return i;
+}
+
+void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n)
+{
+    ek_prefix_node *d = &x->node[node];
+    EK_ASSERT(d->n_sliding == 0 && n > 0);
+    ek_pages_cache(x->pages, EK_SLIDING, page);
+    d->page[EK_SLIDING] = page;
+    d->n_sliding = n;
+    link_newest(x, EK_ORDER_SLIDING, node);
+}
+
+void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
+{
+    ek_prefix_node *d = &x->node[node];
+    if (d->n_sliding == 0) return;
+    unlink_order(x, EK_ORDER_SLIDING, node);
+    ek_pages_uncache(x->pages, EK_SLIDING, d->page[EK_SLIDING]);
+    d->page[EK_SLIDING] = EK_NO_PAGE;
+    d->n_sliding = 0;
+}
+
+static void give_back(ek_prefix *x, int32_t i)
+{
+    x->node[i].next = x->unused;
+    x->unused = i;
+    x->n_nodes--;
+}
+
+/* Nothing that a sequence could begin with lies at it or behind it. */
+static bool is_empty(const ek_prefix *x, int32_t i)
+{
+    const ek_prefix_node *d = &x->node[i];
+    return d->child == EK_NO_NODE && i != x->held && d->page[EK_FULL] == EK_NO_PAGE && d->n_sliding == 0;
+}
+
+static void drop_one(ek_prefix *x, int32_t i)
+{
+    ek_prefix_node *d = &x->node[i];
+    EK_ASSERT(d->child == EK_NO_NODE && i != x->held);
+    ek_prefix_drop_sliding(x, i);
+    if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, EK_FULL, d->page[EK_FULL]);
+    if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
+    if (d->depth >= 0) {
+        unlink_order(x, EK_ORDER_NODES, i);
+        if (d->prev != EK_NO_NODE) x->node[d->prev].next = d->next;
+        else x->node[d->parent].child = d->next;
+        if (d->next != EK_NO_NODE) x->node[d->next].prev = d->prev;
+    }
+    give_back(x, i);
+}
+
+void ek_prefix_drop_node(ek_prefix *x, int32_t node)
+{
+    int32_t parent = x->node[node].parent;
+    drop_one(x, node);
+    while (parent != EK_NO_NODE && is_empty(x, parent)) {
+        node = parent;
+        parent = x->node[node].parent;
+        drop_one(x, node);
+    }
+}
+
+int ek_prefix_drop_tree(ek_prefix *x, int32_t node)
+{
+    int pages = 0;
+    for (int32_t at = node;;) {
+        while (x->node[at].child != EK_NO_NODE) at = x->node[at].child;
+        int32_t parent = x->node[at].parent;
+        pages += (x->node[at].page[EK_FULL] != EK_NO_PAGE) + (x->node[at].n_sliding > 0);
+        if (at == node) break;
+        drop_one(x, at);
+        at = parent;
+    }
+    ek_prefix_drop_node(x, node);
+    return pages;
+}

@@ -1,0 +1,71 @@
+/* The prefix index from inside: for the files of src/cache and for tests that check it. */
+#ifndef EK_CACHE_PREFIX_STATE_H
+#define EK_CACHE_PREFIX_STATE_H
+
+#include "cache/prefix.h"
+
+enum { EK_NO_NODE = -1 };
+
+/* Two orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding:
+ * the nodes that hold a sliding page. */
+typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_COUNT } ek_prefix_order;
+
+typedef struct ek_prefix_node {
+    int32_t token[EK_PAGE_TOKENS]; /* [n] */
+    int n;                         /* 1..64; fewer than 64: no children; 0: a root */
+    int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
+    int n_sliding;                 /* positions of the sliding page that are written; 0: no page */
+    bool has_content;
+    uint64_t salt; /* of a root */
+    uint64_t hash; /* of roots and whole nodes, which are in the table */
+    int32_t page[EK_KIND_COUNT];
+    int32_t parent, child, prev, next, same; /* next: sibling, or in the free list; same: in a bucket */
+    int32_t newer[EK_ORDER_COUNT], older[EK_ORDER_COUNT];
+    uint64_t used[EK_ORDER_COUNT];
+} ek_prefix_node;
+
+struct ek_prefix {
+    ek_pages *pages;
+    ek_kv_layout layout;
+    bool has[EK_KIND_COUNT];
+    double max_idle_bytes;
+    ek_prefix_node *node;
+    ek_content_id (*content)[EK_PAGE_TOKENS]; /* of nodes with has_content */
+    int cap, n_nodes;                         /* n_nodes: roots too */
+    int32_t unused;                           /* free list */
+    int32_t held;                             /* a node that put stands on: not evicted */
+    int32_t *bucket;
+    uint64_t n_buckets; /* a power of two */
+    int32_t newest[EK_ORDER_COUNT], oldest[EK_ORDER_COUNT];
+    uint64_t clock, evicted[EK_KIND_COUNT];
+    /* the path found last */
+    int32_t *path;
+    int n_path, n_found, n_wanted;
+    int32_t rival;
+    ek_page_table hit;
+};
+
+/* prefix_node.c: the tree and its orders */
+uint64_t ek_prefix_hash_root(uint64_t salt);
+uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos);
+/* Positions that agree, from the node's first. */
+int ek_prefix_common(const ek_prefix *x, int32_t node, const ek_prefix_key *key);
+int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt);
+/* The whole node below parent with the 64 tokens of the key at pos. */
+int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos);
+/* A new node; EK_NO_NODE when there is no room. The caller sets its pages. */
+int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n);
+int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt);
+void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node);
+void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* and its ancestors */
+void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);
+void ek_prefix_drop_sliding(ek_prefix *x, int32_t node);
+void ek_prefix_drop_node(ek_prefix *x, int32_t node); /* without children; empty ancestors without pages go too */
+int ek_prefix_drop_tree(ek_prefix *x, int32_t node);  /* returns the pages */
+
+/* prefix_evict.c */
+void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n);
+/* Removes one node that has no children, in use or not, to have a node for another. */
+bool ek_prefix_evict_node(ek_prefix *x);
+
+#endif

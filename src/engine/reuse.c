@@ -1,0 +1,98 @@
+#include "engine/reuse.h"
+
+static ek_prefix_key key_of(const ek_request *r, int n)
+{
+    return (ek_prefix_key){
+        .salt = r->cache_salt, .token = r->tokens, .n = n, .content = r->content, .n_content = r->n_content};
+}
+
+/* --- what is worth keeping of the sliding layers
+ *
+ * A prompt is taken up again at its end (the next turn), where an earlier prompt left it (a shared beginning), or
+ * somewhere before its end (the same beginning and another question): then at a distance that nobody knows, so that
+ * kept positions lie at distances that grow fourfold, and what is computed again is at most about four times
+ * what differs. */
+enum { FIRST_DISTANCE = 512, GROWTH = 4 };
+
+static int page_of(int pos)
+{
+    return pos / EK_PAGE_TOKENS;
+}
+
+/* A sequence shall be able to begin at each position of [from, to]. */
+static void keep_for(ek_request *r, int from, int to)
+{
+    int lo = page_of(from) * EK_PAGE_TOKENS - r->window + 1;
+    if (r->n_keep == EK_MAX_KEEP) return;
+    r->keep[r->n_keep++] = (ek_prefix_keep){.first = lo > 0 ? page_of(lo) : 0, .end = page_of(to + EK_PAGE_TOKENS - 1)};
+}
+
+/* begin: where it would begin if all sliding pages were there. */
+static void choose_keep(ek_request *r, int begin)
+{
+    r->n_keep = 0;
+    keep_for(r, r->n_prompt - 1, r->n_prompt);
+    if (begin > 0 && begin < r->n_prompt - 1) keep_for(r, begin, begin);
+    for (int64_t d = FIRST_DISTANCE; d < r->n_prompt; d *= GROWTH)
+        keep_for(r, r->n_prompt - (int)d, r->n_prompt - (int)d);
+}
+
+/* --- taking */
+
+void ek_reuse_adopt(ek_engine *e, ek_request *r)
+{
+    r->n_hit = r->n_found = 0;
+    if (!e->prefix) return;
+    ek_prefix_key key = key_of(r, r->n_tokens);
+    r->n_found = ek_prefix_find(e->prefix, &key);
+    int max = r->n_tokens - 1;
+    if (r->next_prompt_logits < r->n_prompt && max > r->next_prompt_logits) max = r->next_prompt_logits;
+    if (max > r->n_found) max = r->n_found;
+    choose_keep(r, max);
+    int n = ek_prefix_usable(e->prefix, max);
+    for (int cut; n > 0 && (cut = ek_request_before_span(r, n)) < n;) n = ek_prefix_usable(e->prefix, cut);
+    /* Without a page for a copy it may begin earlier, which can be inside a span again: then not at all. */
+    if (n > 0) n = ek_prefix_adopt(e->prefix, &r->table, n);
+    if (ek_request_before_span(r, n) < n) {
+        ek_page_table_clear(&r->table, e->pages);
+        n = 0;
+    }
+    r->n_hit = r->n_done = n;
+}
+
+void ek_reuse_return(ek_engine *e, ek_request *r)
+{
+    ek_page_table_clear(&r->table, e->pages);
+    r->n_done = 0;
+}
+
+void ek_reuse_admitted(ek_engine *e, ek_request *r)
+{
+    bool first = !r->admitted;
+    r->admitted = true;
+    if (first) r->n_cached = r->n_hit;
+    if (!e->prefix) return;
+    pthread_mutex_lock(&e->lock);
+    e->stats.cache_lookups++;
+    e->stats.cache_hits += r->n_hit > 0;
+    e->stats.cache_tokens += (uint64_t)r->n_hit;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* --- leaving */
+
+void ek_reuse_capture(ek_engine *e, ek_request *r)
+{
+    if (!e->prefix || page_of(r->n_done) == r->n_captured) return;
+    r->n_captured = page_of(r->n_done);
+    ek_prefix_key key = key_of(r, r->n_done);
+    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->keep, r->n_keep, false);
+}
+
+void ek_reuse_give(ek_engine *e, ek_request *r)
+{
+    r->n_captured = 0;
+    if (!e->prefix || r->n_done == 0 || r->suspect) return;
+    ek_prefix_key key = key_of(r, r->n_done);
+    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, NULL, 0, true);
+}

@@ -1,0 +1,20 @@
+/* Requests and the prefix index: what a request takes from it, and what it leaves there. */
+#ifndef EK_ENGINE_REUSE_H
+#define EK_ENGINE_REUSE_H
+
+#include "engine/state.h"
+
+/* The pages of the longest cached prefix of a waiting request that holds none: n_done positions. The last token is
+ * never among them, because its logits are wanted, nor is a prompt position whose logits were asked for. */
+void ek_reuse_adopt(ek_engine *e, ek_request *r);
+/* The waiting request gives its pages back: there is no room to run it yet. */
+void ek_reuse_return(ek_engine *e, ek_request *r);
+/* It runs now: counts the hit. */
+void ek_reuse_admitted(ek_engine *e, ek_request *r);
+/* After a step, before its sliding pages are trimmed: full pages go to the index, and sliding ones where the
+ * prompt is likely to be taken up again. */
+void ek_reuse_capture(ek_engine *e, ek_request *r);
+/* The request stops running: all that it holds goes to the index. */
+void ek_reuse_give(ek_engine *e, ek_request *r);
+
+#endif

@@ -1,9 +1,0 @@
-/* SHA-256 (FIPS 180-4), to recognise published chat templates. Inside src/text. */
-#ifndef EK_TEXT_SHA256_H
-#define EK_TEXT_SHA256_H
-
-#include <stddef.h>
-
-void ek_sha256_hex(char out[65], const void *data, size_t n); /* 64 lower-case digits and NUL; n in bytes */
-
-#endif
