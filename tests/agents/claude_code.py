@@ -82,13 +82,18 @@ def long_context(folder):
         json.dump(o, open(path, "w"))
 
 
+def documented():
+    """The settings that docs/AGENTS.md gives."""
+    page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "AGENTS.md"), encoding="utf-8").read()
+    return dict(line.split("=", 1) for line in page.split("```env\n")[1].split("```")[0].splitlines())
+
+
 def environment(recorder, home):
-    """The settings of docs/AGENTS.md; a proxy that refuses for all other hosts."""
+    """The documented settings with this test's address, short replies, and a proxy that refuses for all other hosts."""
     url = f"http://127.0.0.1:{recorder.server_port}"
-    return {"PATH": os.environ["PATH"], "HOME": home, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "none",
-            "ANTHROPIC_MODEL": "pocket", "ANTHROPIC_SMALL_FAST_MODEL": "pocket", "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_AUTOUPDATER": "1", "http_proxy": url, "https_proxy": url, "HTTP_PROXY": url, "HTTPS_PROXY": url, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), url) | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
+    return {"PATH": os.environ["PATH"], "HOME": home, **documented(), **proxies,
+            "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
 
 
 def turn(env, folder, prompt, *args):
