@@ -137,6 +137,7 @@ def judge(recorder, events):
     check("every request is answered with 200", all(e["status"] == 200 for e in recorder.seen), [(e["method"], e["path"], e["status"], e["reply"][:200]) for e in recorder.seen if e["status"] != 200])
     check("requests of a whole session", len(posts) >= 5, len(posts))
     check("replies come in pieces", all(e["pieces"] > 2 for e in posts), [e["pieces"] for e in posts])
+    check("streams end as they must", all(b"event: message_stop\n" in e["reply"] for e in posts), [e["reply"][-200:] for e in posts])
     calls = {b["id"] for b in blocks(events, "assistant", "tool_use")}
     results = {b["tool_use_id"] for b in blocks(events, "user", "tool_result")}
     check("tools are called and every call has its result", calls and calls == results, (calls, results))
