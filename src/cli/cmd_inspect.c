@@ -7,7 +7,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "cli/cli.h"
+#include "cli/open.h"
 #include "engine/budget.h"
 #include "model/model.h"
 #include "tensor/checkpoint.h"
@@ -27,6 +27,7 @@ typedef struct report {
     ek_model_need need; /* of a folder */
     double free_bytes;  /* that serve would give to keys and values: half of what is left beside the weights */
     const char *variant;
+    char device[512];
     int ctx;
 } report;
 
@@ -101,6 +102,7 @@ static void print_model(const report *r)
     printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
     printf("keys, values %.0f bytes per token in full layers, %.0f in sliding ones for a token in their window\n",
            ek_budget_token_bytes(&r->need.layout, EK_FULL), ek_budget_token_bytes(&r->need.layout, EK_SLIDING));
+    printf("device       %s\n", r->device);
     for (int i = 0; i < r->cli->batch.n; i++) {
         double kv = ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
         size_text(a, kv);
@@ -139,12 +141,12 @@ static json_t *json_model(const report *r)
                            ek_budget_token_bytes(&r->need.layout, EK_SLIDING), "sliding_window",
                            r->need.layout.sliding_window, "free_bytes", r->free_bytes, "batch_that_fits",
                            ek_budget_requests_in(&r->need.layout, r->free_bytes, r->ctx));
-    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:o,s:o}", "variant", r->variant, "model_type",
-                     c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared, "hidden_size",
-                     c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
+    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:s,s:o,s:o}", "variant", r->variant,
+                     "model_type", c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared,
+                     "hidden_size", c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
                      c->max_position_embeddings, "weight_bytes", r->need.weight_bytes, "mapped_bytes",
                      r->need.mapped_bytes, "bytes_per_token", r->need.bytes_per_token, "numerics", r->need.numerics_id,
-                     "kv", kv, "memory", memory);
+                     "device", r->device, "kv", kv, "memory", memory);
 }
 
 static void print_json(const report *r)
@@ -178,7 +180,7 @@ static ek_err inspect(report *r)
     r->variant = variant_of(&r->need.config);
     r->free_bytes = (ek_memory_available() - r->need.weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;
-    return EK_OK;
+    return ek_cli_device_text(cli, r->device, sizeof r->device);
 }
 
 int ek_cmd_inspect(const ek_cli *cli)

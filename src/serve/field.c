@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "text/json.h"
 
 ek_err ek_field_body(json_t **out, const char *text, size_t n)
@@ -19,15 +20,15 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
 {
     const json_t *model = ek_field(body, "model");
     if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
-    if (model && json_string_length(model) > EK_MODEL_NAME_MAX)
-        return ek_field_wrong(r, "model", "a name has at most 256 bytes"); /* every chunk of a stream repeats it */
     if (model) r->model = ek_strdup(json_string_value(model));
     return EK_OK;
 }
 
 ek_err ek_field_ours(ek_api_request *r, const json_t *body)
 {
-    const json_t *ours = ek_field(body, "evenkeel");
+    const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
+    if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
+    if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     return ek_field_bool(r, ours, "digest", &r->turn.digest);
 }

@@ -8,10 +8,9 @@
 /* Reads a body, leniently: clients send tool schemas with invalid escapes such as "\s". *out is a new reference to a
  * JSON object. EPARSE for a body that is not JSON, EINVAL for one that is no object. */
 ek_err ek_field_body(json_t **out, const char *text, size_t n);
-enum { EK_MODEL_NAME_MAX = 256 };
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
-/* evenkeel: {"digest": true or false}. */
+/* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */
 ek_err ek_field_ours(ek_api_request *r, const json_t *body);
 
 /* The member, borrowed; NULL when absent or null. */
