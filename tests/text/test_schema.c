@@ -85,6 +85,9 @@ static const keyword keywords[] = {
     {"{\"properties\":{\"no\":false,\"yes\":true},\"additionalProperties\":true}",
      {"{\"yes\":1,\"n\":1}"},
      {"{\"no\":1"}},
+    {"{\"properties\":{\"x\\\"y\":{\"const\":1}},\"additionalProperties\":true}",
+     {"{\"x\\\"y\":1}", "{\"x\":2}", "{\"xy\":2}"},
+     {"{\"x\\q\":1", "{\"x\\\"\":1", "{\"x\\\"y\":2"}},
     {"{\"required\":[\"z\"]}", {"{\"z\":[]}", "{\"z\":1,\"a\":2}"}, {"{}", "{\"a\":2,\"z\":1}"}},
     {"{\"items\":{\"const\":1},\"minItems\":1,\"maxItems\":3}",
      {"[1]", "[1, 1,\n1]"},
@@ -234,8 +237,8 @@ static const struct {
     {"{\"$ref\":\"#/$defs/x\"}", "#: \"$ref\" names \"#/$defs/x\", which does not exist"},
     {"{\"$ref\":\"#/$defs/x\",\"type\":\"null\",\"$defs\":{\"x\":true}}",
      "#: other keywords beside \"$ref\" are not supported"},
-    {"{\"$ref\":\"#\"}", "no value fits the schema within 62 levels"},
-    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no value fits the schema within 62 levels"},
+    {"{\"$ref\":\"#\"}", "no value fits the schema within 63 levels"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no value fits the schema within 63 levels"},
 };
 
 static void what_is_not_supported_is_named(void **state)
@@ -311,6 +314,37 @@ static void large_schemas_end_at_a_limit(void **state)
     }
 }
 
+/* Down to the last level, and up again: a value is begun only where its end still fits. */
+static void the_deepest_value_can_end(void **state)
+{
+    (void)state;
+    json_t *schema = read_json(
+        "{\"properties\":{\"n\":{\"$ref\":\"#\"},\"v\":{\"items\":{\"items\":{\"type\":\"null\"},\"minItems\":1},\"minItems\":1}},"
+        "\"required\":[\"v\"]}");
+    ek_grammar *g;
+    ek_reply_form form = {.text = EK_TEXT_JSON_SCHEMA, .schema = schema};
+    assert_int_equal(ek_grammar_open(&g, vocab, &form, NULL, false), EK_OK);
+    ek_buf text = {0};
+    int levels = 0;
+    while (taken(g, "", ek_buf_text(&text)) >= 0) { /* "n" first, while it may come */
+        ek_buf deeper = {0};
+        ek_buf_fmt(&deeper, "%s{\"n", ek_buf_text(&text));
+        if (taken(g, "", deeper.data) == (int)deeper.len) {
+            ek_buf_str(&text, "{\"n\":");
+            levels++;
+        } else {
+            ek_buf_str(&text, "{\"v\":[[null]]}");
+            for (int i = 0; i < levels; i++) ek_buf_str(&text, ",\"v\":[[null]]}");
+        }
+        ek_buf_fini(&deeper);
+        assert_true(levels < 100 && text.len < 5000);
+    }
+    assert_int_equal(levels, 59); /* 63 levels, of which the last value takes 4 */
+    ek_buf_fini(&text);
+    json_decref(schema);
+    ek_grammar_close(g);
+}
+
 int main(void)
 {
     tokenizer = crossing_tokenizer();
@@ -318,7 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keywords_take_what_they_allow),  cmocka_unit_test(calls_take_what_they_allow),
         cmocka_unit_test(what_is_not_supported_is_named), cmocka_unit_test(lenient_schemas_leave_keywords_out),
-        cmocka_unit_test(large_schemas_end_at_a_limit),
+        cmocka_unit_test(large_schemas_end_at_a_limit),   cmocka_unit_test(the_deepest_value_can_end),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ek_vocab_close(vocab);
