@@ -48,6 +48,9 @@ typedef struct ek_model_need {
 ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts);
 
 void ek_model_close(ek_model *m);
+/* Frees the packed weights, for a model whose weights were copied to a device. What stays in the file is still
+ * read from there; scratch memory can no longer be opened, so nothing computes on the CPU. */
+void ek_model_release_weights(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
@@ -102,6 +105,9 @@ typedef struct ek_scratch ek_scratch; /* everything a step writes besides pages 
  * most max_ctx tokens. A forward pass allocates nothing. */
 ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int max_logits, int max_ctx);
 void ek_scratch_close(ek_scratch *s);
+/* After a forward pass: hidden_size floats, the last hidden state after the final norm of the i-th row that wanted
+ * logits, which a drafter reads. Valid until the next pass. */
+const float *ek_scratch_hidden(const ek_scratch *s, int i);
 
 /* Writes the keys and values of all rows to their pages and the logits (after the soft cap,
  * before suppress_tokens) of the rows that want them to logits[0], logits[1], … in row order,

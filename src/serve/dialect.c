@@ -7,8 +7,15 @@
 #include "serve/field.h"
 #include "text/json.h"
 
-const ek_dialect *const ek_dialects[] = {&ek_dialect_openai_chat, &ek_dialect_anthropic, &ek_dialect_anthropic_count,
-                                         NULL};
+const ek_dialect *const ek_dialects[] = {
+    &ek_dialect_openai_chat,
+    &ek_dialect_openai_completions,
+    &ek_dialect_anthropic,
+    &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,
+    &ek_dialect_detokenize,
+    NULL,
+};
 
 /* A schema's own errors begin with a place in it, "#/…". */
 static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m)

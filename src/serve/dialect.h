@@ -88,7 +88,8 @@ typedef struct ek_dialect {
 
 /* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
-extern const ek_dialect ek_dialect_openai_chat;
+extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions;
+extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,

@@ -25,6 +25,24 @@ ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *par
  * "messages" for an element that is not a valid message. */
 ek_err ek_openai_messages(ek_api_request *r, const json_t *list);
 
+/* stream_options.include_usage. */
+ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
+/* What the prompt of a chat is made of: tools, messages, thinking and the flags of the template. tool_choice is not
+ * read. */
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body);
+/* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
+ * text begins with it. At most soon after max ids. */
+ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
+
+/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
+/* finish_reason of a choice that has ended. */
+const char *ek_openai_finish_reason(const ek_turn_result *t);
+/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
+void ek_openai_done(ek_buf *out);      /* data: [DONE] */
+void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
+
 /* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
 void ek_openai_logprob(ek_buf *out, float x);
 /* Appends the bytes of a token as text: "…". */

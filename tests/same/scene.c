@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "../support/drafter.h"
 
 static const char *const shapes[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -156,6 +157,7 @@ typedef struct drafter {
     const scene *scene;
     const ek_trace *want;
     uint64_t drafts; /* made so far */
+    ek_drafter *model;
 } drafter;
 
 static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
@@ -195,6 +197,8 @@ static void close_wrapped(void *arg)
     w->inner.close(w->inner.arg);
 }
 
+ek_executor (*scene_executor)(ek_model *m) = ek_executor_cpu;
+
 /* The request that has these tokens, from what it does alone; another one that begins alike will do for a draft. */
 static int find(const drafter *x, const ek_draft *d)
 {
@@ -230,7 +234,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
                           wrapped *w, drafter *x)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_executor_cpu(c->model ? c->model : s->model);
+    ek_executor on = scene_executor(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     o.max_requests = max_requests;
     o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
@@ -244,6 +248,13 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
+    if (c->drafter) {
+        static ek_config config;
+        drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
+        EK_TRY(ek_drafter_synthetic(&x->model, &config, s->seed, c->model ? c->model : s->model, &s->opts));
+        ek_executor_cpu_set_drafter(&on, x->model);
+        on.draft_cost = 0;
+    }
     if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
         on.arg = w;
@@ -273,6 +284,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     ek_engine_close(e);
+    ek_drafter_close(x.model);
     return err;
 }
 

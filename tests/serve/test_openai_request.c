@@ -41,6 +41,7 @@ static void test_defaults(void **state)
     assert_int_equal(r.turn.max_tokens, INT_MAX);
     assert_int_equal(r.turn.sampling.top_k, 64);
     assert_false(r.has_seed);
+    assert_true(r.turn.cache_salt == 0);
     ek_api_request_fini(&r);
     /* null is absent */
     assert_int_equal(parse(&r, "{" USER ",\"tools\":null,\"temperature\":null,\"stop\":null,\"n\":null,\"seed\":null}"),
@@ -54,14 +55,16 @@ static void test_everything(void **state)
     (void)state;
     ek_api_request r;
     assert_int_equal(
-        parse(&r,
-              "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-              "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
-              "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
-              "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
-              "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"user\":\"u\",\"store\":true}"),
+        parse(
+            &r,
+            "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+            "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
+            "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
+            "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
+            "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"cache_salt\":\"s\",\"user\":\"u\",\"store\":true}"),
         EK_OK);
     assert_string_equal(r.model, "m/x");
+    assert_true(r.turn.cache_salt != 0);
     assert_true(r.stream && r.turn.ignore_eos && r.turn.one_call && r.turn.digest && r.turn.tools_active && r.has_seed);
     assert_int_equal(r.turn.max_tokens, 7);
     assert_int_equal(r.turn.sampling.top_k, 0);
