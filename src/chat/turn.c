@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/rng.h"
+#include "chat/cache_note.h"
 
 struct ek_turn {
     const ek_chat_model *model;
@@ -124,6 +126,16 @@ static void on_engine_event(void *arg, const ek_event *e)
     t->post(t->post_arg, &news);
 }
 
+/* On the engine's thread too. */
+static void on_cache(void *user, const ek_cache_report *r)
+{
+    const ek_turn *t = user;
+    ek_buf line = {0};
+    ek_cache_note(&line, t->model, r);
+    ek_log(EK_LOG_INFO, "%s", ek_buf_text(&line));
+    ek_buf_fini(&line);
+}
+
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
@@ -151,6 +163,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .prompt_logits_from = (int)prompt->ids.len,
         .reply_logits = t->opts.digest,
         .cache_salt = t->opts.cache_salt,
+        .user = t,
+        .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_err err = ek_engine_submit(e, &r, &t->id);
     if (err) t->live = false;

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "chat/prompt.h"
+#include "cli/cache.h"
 
 /* dir/tail, if it is a folder. */
 static bool found(char *out, size_t room, const char *dir, const char *tail)
@@ -92,8 +93,10 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
         opts.draft_max = (int)cli->draft_max;
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
-    if (cli->has.cache_bytes) opts.cache_bytes = cli->cache_bytes;
-    ek_err err = ek_engine_open(&m->engine, m->model, &opts);
+    ek_store_backend store;
+    ek_err err = EK_OK;
+    if (cli->command == EK_CMD_run || cli->command == EK_CMD_serve) err = ek_cli_cache_opts(cli, m, &opts, &store);
+    if (!err) err = ek_engine_open(&m->engine, m->model, &opts);
     if (err) ek_cli_close_model(m);
     return err;
 }
