@@ -253,7 +253,7 @@ int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n)
 
 int32_t ek_prefix_page(const ek_prefix *x, ek_layer_kind kind, int i)
 {
-    if (i >= x->n_path || x->node[x->path[i]].n < EK_PAGE_TOKENS) return EK_NO_PAGE;
+    if ((i + 1) * EK_PAGE_TOKENS > x->n_found) return EK_NO_PAGE; /* the last node may agree in part */
     const ek_prefix_node *d = &x->node[x->path[i]];
     return kind == EK_FULL || d->n_sliding == EK_PAGE_TOKENS ? d->page[kind] : EK_NO_PAGE;
 }

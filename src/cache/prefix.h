@@ -80,7 +80,8 @@ void ek_prefix_shrink(ek_prefix *x);
 /* Drops all that lies behind the first n positions of the key (pages [n / 64, ...) of the path and their subtrees):
  * they turned out to be wrong. Returns the pages dropped. */
 int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n);
-/* The page of a kind at page i of the path found, if all 64 positions of it are written; else EK_NO_PAGE. */
+/* The page of a kind at page i of the path found, if all 64 positions of it are the key's and written; else EK_NO_PAGE.
+ */
 int32_t ek_prefix_page(const ek_prefix *x, ek_layer_kind kind, int i);
 
 /* --- pages on disk: what is not there yet, and what came back */
