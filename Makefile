@@ -79,6 +79,9 @@ $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(call isa,$@) -MMD -MP -c -o $@ $<
 
+# The page's files are read by the assembler.
+$B/src/serve/page_files.o: $(wildcard web/*)
+
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)
 	@mkdir -p $$(@D)

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int kv = 1 + data[0] % 2, window = data[3] % 3 ? 0 : 1 + data[3] * 3, last = (data[4] | data[5] << 8) % MAX_KEYS;
     ek_attn_shape sh = {window ? EK_SLIDING : EK_FULL,
                         data[6] % EK_KV_FORMAT_COUNT,
-                        data[6] / 16 % EK_KV_FORMAT_COUNT,
+                        data[6] / 10 % EK_KV_FORMAT_COUNT,
                         kv * (1 + data[1] % 9),
                         kv,
                         4 + 4 * (data[2] % 18)};

@@ -42,6 +42,7 @@ void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *
     for (int i = 0; i < a->n_calls; i++) {
         const ek_answer_call *call = &a->calls[i];
         char id[32];
+        if (call->closing.len) break; /* cut off: it was never made */
         ek_call_id(id, "call_", request, i);
         ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
         ek_buf_str(&b->id, id);

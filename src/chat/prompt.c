@@ -27,11 +27,13 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
         ek_tokenizer_bytes(m->tokenizer, id, &n);
         if (n > m->max_token_bytes) m->max_token_bytes = n;
     }
+    m->vocab = ek_vocab_open(m->tokenizer);
     return ek_chat_variant_of(&m->variant, dir);
 }
 
 void ek_chat_model_close(ek_chat_model *m)
 {
+    ek_vocab_close(m->vocab);
     if (m->tokenizer) ek_tokenizer_close(m->tokenizer);
     *m = (ek_chat_model){0};
 }
@@ -57,10 +59,8 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
     ek_err err = ek_chat_render(out, messages, tools, &o);
     json_decref(messages);
     if (err == EK_ETOOLONG)
-        return ek_fail(EK_ETOOLONG,
-                       "the prompt has more than %zu bytes of text, more than fit the context of %d tokens, prompt and "
-                       "reply together",
-                       o.max_bytes, opts->ctx_tokens);
+        return ek_fail(EK_ETOOLONG, "prompt is too long: %d tokens > %d maximum (counting stopped there)",
+                       opts->ctx_tokens, opts->ctx_tokens - 1); /* no text of fewer tokens is as long */
     if (!err && out->n_media > 0) return ek_fail(EK_EUNSUPPORTED, "this model takes text only");
     return err;
 }
@@ -76,8 +76,8 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
     ek_prompt_fini(&p);
     if (err) return err;
     if (out->ids.len < ctx) return EK_OK;
-    return ek_fail(EK_ETOOLONG, "the prompt has %s%zu tokens; the context is %zu tokens, prompt and reply together",
-                   out->ids.len > max ? "more than " : "", out->ids.len > max ? max : out->ids.len, ctx);
+    return ek_fail(EK_ETOOLONG, "prompt is too long: %zu tokens > %zu maximum%s", out->ids.len, ctx - 1,
+                   out->ids.len > max ? " (counting stopped there)" : "");
 }
 
 void ek_turn_prompt_fini(ek_turn_prompt *p)

@@ -4,6 +4,7 @@
 
 #include "chat/conversation.h"
 #include "text/tokenizer.h"
+#include "text/vocab.h"
 
 /* The parts of a model that turn text into tokens and back. Immutable after open: share it between threads. */
 typedef struct ek_chat_model {
@@ -11,6 +12,7 @@ typedef struct ek_chat_model {
     ek_marks marks;
     ek_chat_variant variant;
     size_t max_token_bytes; /* of the longest token: a context holds at most so many bytes per token */
+    ek_vocab *vocab;        /* for grammars; has a lock of its own */
 } ek_chat_model;
 
 /* Opens the tokenizer of the model at path, in any container (model/source.h). The caller closes it.
@@ -43,9 +45,9 @@ typedef struct ek_turn_prompt {
 /* Renders and encodes c into out, which is zeroed. Any thread: the result is a function of the arguments. tools: NULL,
  * or a list of declarations as in the chat template
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
- * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG, with the numbers, where the
- * prompt does not fit the context; a prompt that is far too long is given up early, and its number of tokens is then
- * a lower bound. ek_turn_prompt_fini also after a failure. */
+ * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG where the prompt does not fit the
+ * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for; a prompt that is far
+ * too long is given up early, and N is then a lower bound. ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);

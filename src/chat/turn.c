@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "chat/cache_note.h"
+#include "text/utf8.h"
 
 struct ek_turn {
     const ek_chat_model *model;
@@ -17,7 +18,14 @@ struct ek_turn {
     ek_reply_sink_fn *sink;
     void *sink_arg;
     ek_turn_result result;
+    ek_grammar_state *grammar; /* NULL without; the engine's thread has it while the turn is live */
+    ek_record record;
     bool stop_hit;
+    ek_utf8_stream utf8; /* of a plain reply */
+    ek_buf held;         /* visible text of the token being fed, until its log-probabilities are recorded */
+    bool holding;
+    size_t fed; /* bytes of content that were found so far, visible or not */
+    int cap_logprobs;
 
     ek_engine *engine;
     ek_request_id id;
@@ -26,8 +34,9 @@ struct ek_turn {
     /* Written by submit, then by the engine's thread alone. */
     ek_turn_post_fn *post;
     void *post_arg, *user;
-    int n_vocab;
+    int n_vocab, n_prompt;
     uint64_t hash;
+    ek_logprobs *prompt_logprobs; /* read by others once the first token is posted */
 };
 
 /* --- text --- */
@@ -38,11 +47,45 @@ static void emit(ek_turn *t, const ek_reply_event *e)
     t->sink(t->sink_arg, e);
 }
 
-static void emit_visible(ek_turn *t, ek_buf *text)
+static void emit_text(ek_turn *t, ek_buf *text)
 {
     ek_reply_event e = {.kind = EK_REPLY_CONTENT, .text = ek_buf_text(text), .n = text->len};
     if (text->len > 0) emit(t, &e);
     ek_buf_fini(text);
+}
+
+static void emit_visible(ek_turn *t, ek_buf *text)
+{
+    if (!t->holding) {
+        emit_text(t, text);
+        return;
+    }
+    ek_buf_add(&t->held, ek_buf_text(text), text->len);
+    ek_buf_fini(text);
+}
+
+static void release(ek_turn *t)
+{
+    ek_buf text = t->held;
+    t->held = (ek_buf){0};
+    emit_text(t, &text);
+}
+
+static void on_content(ek_turn *t, const char *s, size_t n)
+{
+    ek_buf visible = {0};
+    int hit = ek_stop_feed(t->stop, s, n, &visible);
+    t->fed += n;
+    t->stop_hit = hit >= 0;
+    if (hit >= 0) t->result.stop_string = hit;
+    emit_visible(t, &visible);
+}
+
+static void emit_held(ek_turn *t)
+{
+    ek_buf rest = {0};
+    if (!t->stop_hit && t->stop) ek_stop_end(t->stop, &rest);
+    emit_visible(t, &rest);
 }
 
 static void on_reply(void *arg, const ek_reply_event *e)
@@ -50,23 +93,27 @@ static void on_reply(void *arg, const ek_reply_event *e)
     ek_turn *t = arg;
     if (t->stop_hit) return;
     if (e->kind != EK_REPLY_CONTENT) {
+        if (e->kind == EK_REPLY_CALL_START) emit_held(t); /* the text before it stays before it */
+        if (e->kind == EK_REPLY_REASONING && t->fed == 0) t->result.n_logprobs = 0; /* its header looked like text */
+        release(t);
         emit(t, e);
         return;
     }
-    ek_buf visible = {0};
-    int hit = ek_stop_feed(t->stop, e->text, e->n, &visible);
-    t->stop_hit = hit >= 0;
-    if (hit >= 0) t->result.stop_string = hit;
-    emit_visible(t, &visible);
+    on_content(t, e->text, e->n);
 }
 
 /* Gives out what was held back. */
 static void flush(ek_turn *t, bool truncated)
 {
-    ek_reply_end(t->reply, truncated);
-    ek_buf rest = {0};
-    if (!t->stop_hit && t->stop) ek_stop_end(t->stop, &rest);
-    emit_visible(t, &rest);
+    if (t->opts.plain) {
+        ek_buf rest = {0};
+        ek_utf8_stream_end(&t->utf8, &rest);
+        on_content(t, ek_buf_text(&rest), rest.len);
+        ek_buf_fini(&rest);
+    } else {
+        ek_reply_end(t->reply, truncated);
+    }
+    emit_held(t);
 }
 
 /* --- open and close --- */
@@ -78,6 +125,7 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     if (opts->n_stop > 0) EK_TRY(ek_stop_open(&stop, opts->stop, opts->stop_len, opts->n_stop));
     ek_turn *t = ek_alloc(sizeof *t);
     *t = (ek_turn){.model = m, .opts = *opts, .stop = stop, .sink = sink, .sink_arg = arg};
+    t->record.mode = opts->record;
     ek_reply_opts r = {.tools_active = opts->tools_active,
                        .one_call = opts->one_call,
                        .ignore_eos = opts->ignore_eos,
@@ -87,7 +135,10 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
                        .arg = t};
     t->reply = ek_reply_open(m->tokenizer, &r);
     ek_reply_start(t->reply, prompt->ids.data, prompt->ids.len);
-    t->result.n_prompt = (int)prompt->ids.len;
+    t->result.n_prompt = t->n_prompt = (int)prompt->ids.len;
+    if (opts->grammar)
+        t->grammar = ek_grammar_state_open(opts->grammar, m->vocab, prompt->ids.data, prompt->ids.len,
+                                           prompt->thinking);
     *out = t;
     return EK_OK;
 }
@@ -97,9 +148,14 @@ void ek_turn_close(ek_turn *t)
     if (!t) return;
     EK_ASSERT(!t->live);
     ek_reply_close(t->reply);
+    ek_grammar_state_close(t->grammar);
     if (t->stop) ek_stop_close(t->stop);
     ek_answer_fini(&t->result.answer);
+    ek_record_fini(&t->record);
     free(t->result.error);
+    free(t->result.logprobs);
+    free(t->prompt_logprobs);
+    ek_buf_fini(&t->held);
     free(t);
 }
 
@@ -108,13 +164,30 @@ const ek_turn_result *ek_turn_result_of(const ek_turn *t)
     return &t->result;
 }
 
+ek_record ek_turn_take_record(ek_turn *t)
+{
+    ek_record r = t->record;
+    t->record = (ek_record){0};
+    return r;
+}
+
 /* --- out to the engine --- */
+
+/* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
+ * behind it. */
+static void on_prompt_logits(void *user, int pos, const float *logits)
+{
+    ek_turn *t = user;
+    if (pos + 1 >= t->n_prompt) return;
+    ek_logprobs *p = &t->prompt_logprobs[pos + 1];
+    ek_logprobs_of(p, logits, t->n_vocab, p->self.token, t->opts.n_top);
+}
 
 /* Runs on the engine's thread, inside a step. */
 static void on_engine_event(void *arg, const ek_event *e)
 {
     ek_turn *t = arg;
-    if (t->opts.digest && e->logits) t->hash = ek_hash64(t->hash, e->logits, (uint64_t)t->n_vocab * sizeof *e->logits);
+    if (t->opts.digest && e->logits) t->hash = ek_digest_row(t->hash, e->logits, t->n_vocab);
     ek_turn_news news = {.user = t->user,
                          .token = e->token,
                          .finish = e->finish,
@@ -122,6 +195,7 @@ static void on_engine_event(void *arg, const ek_event *e)
                          .n_prompt = e->n_prompt,
                          .n_cached = e->n_cached,
                          .digest = t->hash};
+    if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
     if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
     t->post(t->post_arg, &news);
 }
@@ -136,6 +210,18 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_buf_fini(&line);
 }
 
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const ek_turn *t = arg;
+    return ek_grammar_look(t->grammar, draft, n_draft, ek_mask_words(t->n_vocab), row, all);
+}
+
+static void accept(void *arg, int32_t token)
+{
+    const ek_turn *t = arg;
+    ek_grammar_accept(t->grammar, token);
+}
+
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
@@ -143,29 +229,39 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     int32_t call_open = t->model->marks.id[EK_MARK_CALL_OPEN];
     ek_logit_bias *bias = ek_alloc(((size_t)s.n_bias + 1) * sizeof *bias);
     if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
-    if (!t->opts.tools_active && call_open >= 0) bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
+    if (!t->opts.tools_active && !t->opts.plain && call_open >= 0)
+        bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
     s.bias = bias;
     if (t->opts.choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)t->opts.choice);
     t->engine = e;
     t->n_vocab = ek_engine_vocab(e);
+    if (t->opts.prompt_logprobs) {
+        t->prompt_logprobs = ek_alloc(prompt->ids.len * sizeof *t->prompt_logprobs);
+        for (size_t i = 0; i < prompt->ids.len; i++) t->prompt_logprobs[i].self.token = prompt->ids.data[i];
+        t->prompt_logprobs[0].n_top = -1;
+    }
     t->post = post;
     t->post_arg = arg;
     t->user = user;
     t->live = true; /* before the first news can come */
+    ek_mask mask = {.arg = t, .look = look, .accept = accept};
     ek_request_opts r = {
+        .mask = t->grammar ? &mask : NULL,
         .tokens = prompt->ids.data,
         .n_tokens = (int)prompt->ids.len,
-        .max_tokens = t->opts.max_tokens,
+        .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
         .sampling = s,
         .ignore_eos = t->opts.ignore_eos,
         .sink = on_engine_event,
         .arg = t,
-        .prompt_logits_from = (int)prompt->ids.len,
-        .reply_logits = t->opts.digest,
-        .cache_salt = t->opts.cache_salt,
         .user = t,
+        .prompt_logits_from = t->opts.prompt_logprobs ? 0 : (int)prompt->ids.len,
+        .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
+        .reply_logits = t->opts.digest || t->opts.logprobs,
+        .cache_salt = t->opts.cache_salt,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
+    ek_record_begin(&t->record, &r);
     ek_err err = ek_engine_submit(e, &r, &t->id);
     if (err) t->live = false;
     free(bias);
@@ -190,13 +286,44 @@ void ek_turn_abandon(ek_turn *t)
 
 /* --- and back --- */
 
+/* Tokens of a plain reply that are written are content. */
+static ek_token_kind feed_plain(ek_turn *t, int32_t token)
+{
+    size_t n;
+    const char *bytes = ek_tokenizer_bytes(t->model->tokenizer, token, &n);
+    if (ek_tokenizer_is_special(t->model->tokenizer, token) && !t->opts.show_special) return EK_TOKEN_MARKUP;
+    if (t->stop_hit) return EK_TOKEN_CONTENT;
+    ek_buf text = {0};
+    ek_utf8_stream_add(&t->utf8, &text, bytes, n);
+    on_content(t, ek_buf_text(&text), text.len);
+    ek_buf_fini(&text);
+    return EK_TOKEN_CONTENT;
+}
+
+static void add_logprobs(ek_turn *t, const ek_logprobs *at, size_t from)
+{
+    ek_turn_result *r = &t->result;
+    if (r->n_logprobs == t->cap_logprobs) {
+        t->cap_logprobs = t->cap_logprobs ? 2 * t->cap_logprobs : 64;
+        r->logprobs = ek_realloc(r->logprobs, (size_t)t->cap_logprobs * sizeof *r->logprobs);
+    }
+    r->logprobs[r->n_logprobs++] = (ek_turn_logprobs){*at, from};
+}
+
 static void feed_token(ek_turn *t, const ek_turn_news *news)
 {
     t->result.n_tokens++;
     t->result.digest = news->digest;
+    ek_record_token(&t->record, news->token);
     /* A stop token says only that it stops; the configuration may add some that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
-    t->result.n_reasoning += ek_reply_feed(t->reply, news->token) == EK_TOKEN_REASONING;
+    size_t from = t->fed;
+    t->holding = t->opts.logprobs;
+    ek_token_kind kind = t->opts.plain ? feed_plain(t, news->token) : ek_reply_feed(t->reply, news->token);
+    t->holding = false;
+    t->result.n_reasoning += kind == EK_TOKEN_REASONING;
+    if (t->opts.logprobs && kind == EK_TOKEN_CONTENT) add_logprobs(t, &news->logprobs, from);
+    release(t);
 }
 
 static void set_end(ek_turn *t, ek_finish finish)
@@ -223,6 +350,12 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
         r->end = EK_END_ERROR;
         r->err = news->err;
         r->error = ek_strdup(news->text);
+        return;
+    }
+    r->prompt_logprobs = t->prompt_logprobs;
+    if (t->opts.max_tokens == 0 && news->token >= 0) {
+        r->end = EK_END_MAX_TOKENS;
+        ek_turn_cancel(t);
         return;
     }
     if (news->token >= 0) feed_token(t, news);

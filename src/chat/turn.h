@@ -7,23 +7,33 @@
 #ifndef EK_CHAT_TURN_H
 #define EK_CHAT_TURN_H
 
+#include "chat/logprobs.h"
 #include "chat/prompt.h"
+#include "chat/record.h"
 #include "engine/engine.h"
+#include "text/grammar.h"
 #include "text/stop.h"
 
 typedef struct ek_turn ek_turn;
 
 typedef struct ek_turn_opts {
-    const json_t *tools; /* borrowed until ek_turn_close; as in the prompt, or NULL */
-    bool tools_active;   /* calls are parsed: tools are given and not switched off */
-    bool one_call;       /* the turn ends after its first call */
+    const json_t *tools;       /* borrowed until ek_turn_close; as in the prompt, or NULL */
+    bool tools_active;         /* calls are parsed: tools are given and not switched off */
+    bool one_call;             /* the turn ends after its first call */
+    const ek_grammar *grammar; /* what the reply must be, made with the model's vocab; borrowed until ek_turn_close.
+                                  NULL: anything */
     bool ignore_eos;
-    bool digest;                   /* hash the logits of every token */
-    int max_tokens;                /* maximum tokens of the reply; the context may end it earlier */
-    uint64_t cache_salt;           /* only turns of one salt share cached prefixes */
-    int choice;                    /* which of several replies to one prompt: 0 draws with the seed itself */
-    ek_sampling sampling;          /* bias: borrowed until ek_turn_submit returns */
-    const char *stop[EK_STOP_MAX]; /* stop strings, for visible text; borrowed until ek_turn_open returns */
+    bool digest;                    /* hash the logits of every token */
+    ek_record_mode record;          /* what is kept for ek_turn_take_record */
+    bool plain;                     /* a continued text: all of it is content, whatever special tokens stand in it */
+    bool show_special;              /* plain: special tokens are written as their text; otherwise they are left out */
+    bool logprobs, prompt_logprobs; /* of content tokens; of all prompt tokens */
+    int n_top;                      /* with either: how many of the most likely tokens, 0 .. EK_LOGPROBS_MAX */
+    int max_tokens;                 /* maximum tokens of the reply, 0 and up; the context may end it earlier */
+    uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
+    int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
+    ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
+    const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
     size_t stop_len[EK_STOP_MAX];
     int n_stop;
 } ek_turn_opts;
@@ -39,18 +49,29 @@ typedef enum ek_turn_end {
     EK_END_ERROR
 } ek_turn_end;
 
+/* The log-probabilities of a content token. */
+typedef struct ek_turn_logprobs {
+    ek_logprobs at;
+    size_t from; /* its first byte in the content, if that is visible: a token that lies behind a stop string, or is
+                    held back, begins at or behind the content's end */
+} ek_turn_logprobs;
+
 /* The reply so far. */
 typedef struct ek_turn_result {
     ek_turn_end end;
-    int stop_string;        /* EK_END_STOP_STRING: its index */
-    ek_err err;             /* EK_END_ERROR: its code */
-    char *error;            /* EK_END_ERROR: its sentence; otherwise NULL */
-    ek_answer answer;       /* the sum of the sink's events */
-    int n_prompt, n_cached; /* prompt tokens; of these, taken from a cache */
-    int n_tokens;           /* of the reply, stop tokens included */
-    int n_reasoning;        /* of n_tokens: reasoning */
-    int n_malformed;        /* malformed calls, returned as text */
-    uint64_t digest;        /* of the logits that the n_tokens were taken from; 0 unless asked for */
+    int stop_string;            /* EK_END_STOP_STRING: its index */
+    ek_err err;                 /* EK_END_ERROR: its code */
+    char *error;                /* EK_END_ERROR: its sentence; otherwise NULL */
+    ek_answer answer;           /* the sum of the sink's events */
+    int n_prompt, n_cached;     /* prompt tokens; of these, taken from a cache */
+    int n_tokens;               /* of the reply, stop tokens included */
+    int n_reasoning;            /* of n_tokens: reasoning */
+    int n_malformed;            /* malformed calls, returned as text */
+    ek_turn_logprobs *logprobs; /* of the content's tokens, in order, if asked for */
+    int n_logprobs;
+    const ek_logprobs *prompt_logprobs; /* n_prompt, from the first token of the reply on; the first has none (its
+                                           n_top is -1). NULL unless asked for */
+    uint64_t digest;                    /* of the logits that the n_tokens were taken from; 0 unless asked for */
 } ek_turn_result;
 
 /* Opens a turn. ek_turn_feed calls sink with content (only text that is certain to be visible; stop strings are
@@ -69,7 +90,8 @@ typedef struct ek_turn_news {
     ek_err err;       /* EK_FINISH_ERROR: its code */
     const char *text; /* EK_FINISH_ERROR: its sentence, valid during the call; otherwise NULL */
     int n_prompt, n_cached;
-    uint64_t digest; /* of the logits so far, if asked for */
+    uint64_t digest;      /* of the logits so far, if asked for */
+    ek_logprobs logprobs; /* of the token, if asked for */
 } ek_turn_news;
 
 /* Called on the engine's thread, inside a step. */
@@ -92,5 +114,7 @@ void ek_turn_abandon(ek_turn *t);
 
 /* Borrowed; valid until ek_turn_close. */
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
+/* What opts.record asked for, for ek_record_fini; the turn keeps none of it. Mode NONE before ek_turn_submit. */
+ek_record ek_turn_take_record(ek_turn *t);
 
 #endif

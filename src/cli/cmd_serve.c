@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "cli/open.h"
+#include "model/digest.h"
+#include "serve/journal.h"
 #include "serve/server.h"
 
 /* A connection is a descriptor; the soft limit is often 1024. */
@@ -39,6 +41,18 @@ static ek_err write_port(const char *path, int port)
     return err;
 }
 
+static ek_err open_journal(const ek_cli *cli, const ek_cli_model *m, ek_journal **out)
+{
+    char digest[17];
+    if (!cli->has.journal) return EK_OK;
+    EK_TRY(ek_model_digest(digest, m->dir, m->pool));
+    ek_journal_opts opts = {.path = cli->journal,
+                            .model = digest,
+                            .numerics = ek_model_numerics_id(m->model),
+                            .prompts = cli->journal_prompts};
+    return ek_journal_open(out, &opts);
+}
+
 static const char *base_name(const char *dir)
 {
     const char *slash = strrchr(dir, '/');
@@ -47,6 +61,8 @@ static const char *base_name(const char *dir)
 
 static ek_err serve(const ek_cli *cli, ek_cli_model *m)
 {
+    ek_journal *journal = NULL;
+    EK_TRY(open_journal(cli, m, &journal));
     char *real = realpath(m->dir, NULL);
     ek_server_opts opts = {
         .http = {.host = cli->host,
@@ -64,11 +80,15 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         .model = m->model,
         .model_dir = m->dir,
         .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),
+        .journal = journal,
     };
     ek_server *server;
     ek_err err = ek_server_open(&server, m->engine, &opts);
     free(real);
-    if (err) return err;
+    if (err) {
+        ek_journal_close(journal);
+        return err;
+    }
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
     if (!err) {
         bool v6 = strchr(cli->host, ':') != NULL;
@@ -80,6 +100,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         err = ek_server_run(server);
     }
     ek_server_close(server);
+    ek_journal_close(journal);
     return err;
 }
 

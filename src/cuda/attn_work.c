@@ -90,3 +90,14 @@ const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
     };
     return name[k_format];
 }
+
+ek_err ek_cuda_kv_check(ek_kv_format k_format, ek_kv_format v_format)
+{
+    const ek_kv_format f = ek_cuda_attn_prompt_name(k_format) ? v_format : k_format;
+    if (ek_cuda_attn_prompt_name(f)) return EK_OK;
+    return ek_fail(
+        EK_EUNSUPPORTED,
+        "no GPU kernels for keys and values in %s; there are f32, f16, bf16, 16, 8 and 4, and two of them as "
+        "K:V",
+        ek_kv_format_name(f));
+}

@@ -7,7 +7,7 @@
 #define EK_ENGINE_ENGINE_H
 
 #include "cache/store.h"
-#include "model/model.h"
+#include "model/drafter.h"
 
 typedef struct ek_engine ek_engine;
 typedef uint64_t ek_request_id; /* never 0 */
@@ -134,7 +134,7 @@ typedef struct ek_request_opts {
 typedef enum ek_draft_mode {
     EK_DRAFT_OFF,
     EK_DRAFT_NGRAM, /* the request's own text */
-    EK_DRAFT_AUTO   /* the request's own text, and the executor's drafter if it has one */
+    EK_DRAFT_AUTO   /* the request's own text, and a drafter if there is one */
 } ek_draft_mode;
 
 enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
@@ -154,7 +154,8 @@ typedef struct ek_engine_opts {
      * ek_engine_close, and when opening fails. What it keeps must be of this model, numerics and page layout. */
     const ek_store_backend *cache_store;
     ek_draft_mode draft;
-    int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
+    ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
+    int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
 ek_engine_opts ek_engine_defaults(void); /* without drafts */

@@ -40,8 +40,8 @@ void ek_attn_free(ek_attn *a);
 size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n_threads);
 
 /* Stores one token's keys and values (n_kv_heads x head_dim each, f32) at pos.
- * The position must have a page. bf16: round to nearest even. 8 bits: groups of 32 dims, symmetric,
- * s = max |x| / 127 rounded up to f16, c = rne(x / s). 4 bits: groups of 32, MLX's affine rule,
+ * The position must have a page. bf16: round to nearest even. 8 bits: per group of dims, symmetric,
+ * s = max |x| / 127 rounded up to f16, c = rne(x / s). Fewer bits: per group, MLX's affine rule,
  * scale and bias rounded to f16 before the codes are taken. Any thread may store any token. */
 void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const float *k, const float *v);
 

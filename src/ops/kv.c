@@ -11,6 +11,12 @@ const char *ek_kv_format_name(ek_kv_format f)
 
 static int find_format(const char *s, size_t n)
 {
+    if (n > 3 && memcmp(s + n - 3, ".32", 3) == 0) { /* the group of a width without one */
+        n -= 3;
+        if (memchr(s, '.', n)) return -1;
+        int f = find_format(s, n);
+        return f >= 0 && ek_kv_codecs[f].group == 32 ? f : -1;
+    }
     for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
         if (strlen(ek_kv_codecs[f].name) == n && memcmp(ek_kv_codecs[f].name, s, n) == 0) return f;
     return -1;

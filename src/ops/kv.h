@@ -32,14 +32,31 @@ enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE 
  *   bits   of an element or of its code
  *   group  neighbouring dims that share a scale; 0: no groups
  * A row is a format everywhere: names, sizes, storing, the definition of attention, kernels, tests. An instruction
- * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). */
-#define EK_KV_FORMATS(X)                 \
-    X(F32, "f32", EK_KV_FLOAT, 32, 0)    \
-    X(F16, "f16", EK_KV_HALF, 16, 0)     \
-    X(BF16, "bf16", EK_KV_BFLOAT, 16, 0) \
-    X(I16, "16", EK_KV_TOKEN, 16, 0)     \
-    X(Q8, "8", EK_KV_SYMMETRIC, 8, 32)   \
-    X(Q4, "4", EK_KV_AFFINE, 4, 32)
+ * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). GPU kernels
+ * have the first six. */
+#define EK_KV_FORMATS(X)                        \
+    X(F32, "f32", EK_KV_FLOAT, 32, 0)           \
+    X(F16, "f16", EK_KV_HALF, 16, 0)            \
+    X(BF16, "bf16", EK_KV_BFLOAT, 16, 0)        \
+    X(I16, "16", EK_KV_TOKEN, 16, 0)            \
+    X(Q8, "8", EK_KV_SYMMETRIC, 8, 32)          \
+    X(Q4, "4", EK_KV_AFFINE, 4, 32)             \
+    X(Q8_64, "8.64", EK_KV_SYMMETRIC, 8, 64)    \
+    X(Q8_128, "8.128", EK_KV_SYMMETRIC, 8, 128) \
+    X(Q6, "6", EK_KV_AFFINE, 6, 32)             \
+    X(Q6_64, "6.64", EK_KV_AFFINE, 6, 64)       \
+    X(Q6_128, "6.128", EK_KV_AFFINE, 6, 128)    \
+    X(Q5, "5", EK_KV_AFFINE, 5, 32)             \
+    X(Q5_64, "5.64", EK_KV_AFFINE, 5, 64)       \
+    X(Q5_128, "5.128", EK_KV_AFFINE, 5, 128)    \
+    X(Q4_64, "4.64", EK_KV_AFFINE, 4, 64)       \
+    X(Q4_128, "4.128", EK_KV_AFFINE, 4, 128)    \
+    X(Q3, "3", EK_KV_AFFINE, 3, 32)             \
+    X(Q3_64, "3.64", EK_KV_AFFINE, 3, 64)       \
+    X(Q3_128, "3.128", EK_KV_AFFINE, 3, 128)    \
+    X(Q2, "2", EK_KV_AFFINE, 2, 32)             \
+    X(Q2_64, "2.64", EK_KV_AFFINE, 2, 64)       \
+    X(Q2_128, "2.128", EK_KV_AFFINE, 2, 128)
 
 #define EK_KV_ID(id, name, rule, bits, group) EK_KV_##id,
 typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_format;
@@ -47,7 +64,8 @@ typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_f
 typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* Parses the name of a format, or two names as "K:V". EINVAL lists the formats. */
+/* Parses the name of a format, or two names as "K:V". "8.32" is another name of "8", and so for every width. EINVAL
+ * lists the formats. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
 
 /* Bytes of one layer's block in a page; 0 if the format is not available for head_dim. */

@@ -4,12 +4,18 @@
  *               K                                        V
  *  32, 16 bits  [dim][64]                                [64][dim]
  *   8 bits      [dim][64]                                [64][dim]
- *   4 bits      [dim / 2][64], d even in the low         [64][G][group / 2], of 32 dims the first 16
- *               nibble                                   in the low nibbles
+ *  fewer bits   planes, D = dim rounded up to a multiple of 32 (K: only to whole bytes)
+ *    of 4 bits  [dim / 2][64], d even in the low         [64][D / 2], of 32 dims the first 16 in the low nibbles of
+ *               nibble                                   16 bytes
+ *    of 2 bits  [dim / 4][64], the lowest d in the       [64][D / 4], likewise
+ *               lowest bits
+ *    of 1 bit   [dim / 8][64], likewise                  [64][D / 8], likewise
  *  scales       EK_KV_TOKEN f32 [64]; else f16 [G][64]   EK_KV_TOKEN f32 [64]; else f16 [64][G]
  *  biases       EK_KV_AFFINE f16 [G][64]                 EK_KV_AFFINE f16 [64][G]
  *
- * in this order, G = groups of a head, the last may be short. No byte belongs to two tokens.
+ * in this order, G = groups of a head, the last may be short. A code of b < 8 bits has a plane for every 1 of b written
+ * in binary: 6 bits are 4 + 2, 5 are 4 + 1, 3 are 2 + 1. The first plane holds the lowest bits. Vectors take planes
+ * apart with shifts alone; codes packed without gaps would cross bytes. No byte belongs to two tokens.
  *
  * A chain of attention multiplies terms. The term of an element is its decoded value; for EK_KV_TOKEN it is
  * the code, and the token's scale multiplies the sum of a score's chains once and a value's weight once
@@ -48,22 +54,39 @@ static inline size_t ek_kv_groups(ek_kv_format f, int dim)
     return group ? (size_t)(dim + group - 1) / (size_t)group : 0;
 }
 
-/* Bytes of the codes of one group of one token's values, where codes share bytes. */
-static inline size_t ek_kv_group_bytes(ek_kv_format f)
+/* Planes of a code of less than 8 bits, by width: a bit of the format's bits each. */
+enum { EK_KV_MAX_PLANE = 4 };
+
+/* Dims of a token's values in planes: rows begin at whole bytes, and vectors read 32 of them. */
+static inline size_t ek_kv_padded(int dim)
 {
-    return (size_t)(ek_kv_codecs[f].group * ek_kv_codecs[f].bits) / 8;
+    return (size_t)(dim + 31) / 32 * 32;
+}
+
+static inline size_t ek_kv_k_plane(int plane, int dim)
+{
+    return (size_t)(dim * plane + 7) / 8 * EK_PAGE_TOKENS;
+}
+
+static inline size_t ek_kv_v_plane(int plane, int dim)
+{
+    return ek_kv_padded(dim) * (size_t)plane / 8 * EK_PAGE_TOKENS;
 }
 
 /* Bytes of the elements or codes of a page: scales follow, then biases. */
 static inline size_t ek_kv_k_codes(ek_kv_format f, int dim)
 {
-    return (size_t)ek_kv_codecs[f].bits * (size_t)dim * EK_PAGE_TOKENS / 8;
+    int bits = ek_kv_codecs[f].bits;
+    size_t bytes = 0;
+    if (bits >= 8) return (size_t)bits * (size_t)dim * EK_PAGE_TOKENS / 8;
+    for (int plane = EK_KV_MAX_PLANE; plane; plane /= 2) bytes += bits & plane ? ek_kv_k_plane(plane, dim) : 0;
+    return bytes;
 }
 
 static inline size_t ek_kv_v_codes(ek_kv_format f, int dim)
 {
-    if (ek_kv_codecs[f].bits < 8) return ek_kv_groups(f, dim) * ek_kv_group_bytes(f) * EK_PAGE_TOKENS;
-    return ek_kv_k_codes(f, dim);
+    int bits = ek_kv_codecs[f].bits;
+    return (size_t)bits * (bits < 8 ? ek_kv_padded(dim) : (size_t)dim) * EK_PAGE_TOKENS / 8;
 }
 
 /* Bytes of the scales of a page's keys or values; as many of biases, if any. */
@@ -96,33 +119,48 @@ static inline const ek_f16 *ek_kv_bias(ek_kv_format f, const ek_f16 *scale, int 
     return scale + ek_kv_scales(f, dim) / sizeof *scale;
 }
 
-/* The place of a code that shares its byte with another: a byte of the part, and the code's lowest bit. Each width has
- * one pair of functions below; so far only 4 bits. */
+/* The place of a code's part in its plane: a byte, and its lowest bit there. */
 typedef struct ek_kv_place {
     size_t byte;
     int shift;
 } ek_kv_place;
 
-static inline ek_kv_place ek_kv_k_nibble(int d, int slot)
+static inline ek_kv_place ek_kv_k_place(int plane, int d, int slot)
 {
-    return (ek_kv_place){(size_t)(d / 2 * EK_PAGE_TOKENS + slot), d % 2 * 4};
+    int per_byte = 8 / plane;
+    return (ek_kv_place){(size_t)(d / per_byte * EK_PAGE_TOKENS + slot), d % per_byte * plane};
 }
 
-static inline ek_kv_place ek_kv_v_nibble(ek_kv_format f, int dim, int slot, int d)
+static inline ek_kv_place ek_kv_v_place(int plane, int dim, int slot, int d)
 {
-    int group = ek_kv_codecs[f].group, in = d % group;
-    size_t first = ((size_t)slot * ek_kv_groups(f, dim) + (size_t)(d / group)) * ek_kv_group_bytes(f);
-    return (ek_kv_place){first + (size_t)(in / 32 * 16 + in % 16), in / 16 % 2 * 4};
+    size_t row = (size_t)slot * ek_kv_padded(dim) * (size_t)plane / 8;
+    int per_byte = 8 / plane;
+    if (plane == 4) return (ek_kv_place){row + (size_t)(d / 32 * 16 + d % 16), d / 16 % 2 * 4};
+    return (ek_kv_place){row + (size_t)(d / per_byte), d % per_byte * plane};
 }
 
-static inline int ek_kv_code_at(const uint8_t *part, ek_kv_place at)
+static inline int ek_kv_k_code(ek_kv_format f, const uint8_t *k, int dim, int d, int slot)
 {
-    return part[at.byte] >> at.shift & 15;
+    int code = 0, at = 0;
+    for (int plane = EK_KV_MAX_PLANE; plane; plane /= 2) {
+        if (!(ek_kv_codecs[f].bits & plane)) continue;
+        const ek_kv_place p = ek_kv_k_place(plane, d, slot);
+        code |= (k[p.byte] >> p.shift & ((1 << plane) - 1)) << at;
+        k += ek_kv_k_plane(plane, dim), at += plane;
+    }
+    return code;
 }
 
-static inline void ek_kv_put_code(uint8_t *part, ek_kv_place at, int code)
+static inline int ek_kv_v_code(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
 {
-    part[at.byte] = (uint8_t)((part[at.byte] & ~(15 << at.shift)) | code << at.shift);
+    int code = 0, at = 0;
+    for (int plane = EK_KV_MAX_PLANE; plane; plane /= 2) {
+        if (!(ek_kv_codecs[f].bits & plane)) continue;
+        const ek_kv_place p = ek_kv_v_place(plane, dim, slot, d);
+        code |= (v[p.byte] >> p.shift & ((1 << plane) - 1)) << at;
+        v += ek_kv_v_plane(plane, dim), at += plane;
+    }
+    return code;
 }
 
 /* An element by rule, stored as number `at` of a row of whole bytes. */
@@ -147,7 +185,7 @@ static inline float ek_kv_key_term(ek_kv_format f, const uint8_t *k, int dim, in
     if (!c->group) return x;
     const ek_f16 *scale = ek_kv_k_scale(f, k, dim, d, slot);
     if (c->rule == EK_KV_SYMMETRIC) return ek_f16_f32(*scale) * x;
-    int code = ek_kv_code_at(k, ek_kv_k_nibble(d, slot));
+    int code = ek_kv_k_code(f, k, dim, d, slot);
     return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
 }
 
@@ -159,7 +197,7 @@ static inline float ek_kv_value_term(ek_kv_format f, const uint8_t *v, int dim, 
     if (!c->group) return x;
     const ek_f16 *scale = ek_kv_v_scale(f, v, dim, slot, d);
     if (c->rule == EK_KV_SYMMETRIC) return ek_f16_f32(*scale) * x;
-    int code = ek_kv_code_at(v, ek_kv_v_nibble(f, dim, slot, d));
+    int code = ek_kv_v_code(f, v, dim, slot, d);
     return fmaf(ek_f16_f32(*scale), (float)code, ek_f16_f32(*ek_kv_bias(f, scale, dim)));
 }
 

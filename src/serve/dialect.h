@@ -15,14 +15,22 @@ typedef struct ek_api_request {
     ek_conversation conversation; /* freed once the prompt is made */
     json_t *tools;                /* declarations as the template takes them, NULL without */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
-    ek_turn_opts turn;            /* tools, stop and sampling.bias point into this struct's own */
+    ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
+    ek_reply_form form;           /* what a reply must be: becomes `grammar` in ek_api_prepare */
+    json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
+    const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
+    ek_grammar *grammar;
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
-    int n; /* number of replies (choices) */
+    ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */
+    int n_more;
+    int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
-    char *model;       /* as the client wrote it; NULL without */
-    void *own;         /* the dialect's own data for its replies; freed by free() */
-    const char *param; /* after a failure: the field that is wrong, or NULL; a literal */
+    char *model;                 /* as the client wrote it; NULL without */
+    void *own;                   /* the dialect's own data for its replies */
+    void (*free_own)(void *own); /* NULL: free() */
+    ek_buf answer;               /* of a path that generates nothing (ek_dialect.answer): the whole reply */
+    const char *param;           /* after a failure: the field that is wrong, or NULL; a literal */
 } ek_api_request;
 
 /* Defaults and limits for reading a body. */
@@ -37,10 +45,14 @@ typedef struct ek_api_reply {
     const char *id, *model, *fingerprint;
     int64_t created; /* seconds since 1970 */
     bool stream;
-    int n, n_open; /* choices; choices that have not ended */
+    int n, n_open;        /* choices; choices that have not ended */
+    int n_prompts;        /* choices 0 .. n / n_prompts - 1 are of the first prompt, and so on */
+    const uint64_t *seed; /* the seed that was drawn for a request without one, else NULL; below 2^53 */
     const ek_turn_result *const *choices;
-    const char *digest; /* 16 hex digits over all choices; NULL unless asked for */
-    void *own;          /* ek_api_request.own */
+    const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
+    void *own;                     /* ek_api_request.own */
+    const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
+    const ek_turn_opts *turn;      /* ek_api_request.turn */
 } ek_api_reply;
 
 typedef struct ek_dialect {
@@ -52,8 +64,13 @@ typedef struct ek_dialect {
      * JSON, else EINVAL; r->param names the field. */
     ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
     /* NULL: the prompt is r->conversation through the chat template. Otherwise makes the prompt from r,
-     * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. */
-    ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, const ek_api_request *r);
+     * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. Further prompts go
+     * into r->more. */
+    ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r);
+
+    /* NULL: the model replies. Otherwise nothing is generated: answer writes the whole reply, from the prompt, which
+     * may then be longer than the context; of the functions below only error is used. */
+    ek_err (*answer)(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
 
     /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
      * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results
@@ -71,25 +88,37 @@ typedef struct ek_dialect {
 
 /* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
-extern const ek_dialect ek_dialect_openai_chat;
+extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions;
+extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
+extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 
-/* Makes a request and its prompt from a body: parse, render, encode. Pure, any thread. Errors are those of parse and
+/* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,
+ * r->answer. Pure, any thread. Errors are those of parse and
  * ek_turn_prompt_make; r->param as of parse, or prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a
  * failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);
+/* The prompt that a choice continues; first is the one that ek_api_prepare made. */
+const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice);
 
 /* --- what dialects share --- */
 
 /* Coding clients put a line "x-anthropic-billing-header:…" with a changing checksum before the first
- * system text, which would make every prompt different from the one before. Removes it. */
+ * system text, which would make every prompt different from the one before. Removes it; text: the first system text,
+ * true if the line was there. */
+bool ek_drop_billing(ek_buf *text);
 void ek_drop_billing_line(ek_conversation *c);
 
-/* Token counts of all choices together; the prompt counts once. */
+/* Token counts of all choices together; each prompt counts once. */
 typedef struct ek_api_usage {
     int64_t prompt, cached, completion, reasoning;
 } ek_api_usage;
 ek_api_usage ek_api_usage_of(const ek_api_reply *r);
+
+/* Appends s as a JSON text; null for NULL. */
+void ek_put_string(ek_buf *out, const char *s);
+/* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. */
+void ek_put_extension(ek_buf *out, const ek_api_reply *r);
 
 #endif

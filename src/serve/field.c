@@ -3,7 +3,35 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "base/rng.h"
 #include "text/json.h"
+
+ek_err ek_field_body(json_t **out, const char *text, size_t n)
+{
+    if (ek_json_read_lenient(out, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    if (json_is_object(*out)) return EK_OK;
+    json_decref(*out);
+    *out = NULL;
+    return ek_fail(EK_EINVAL, "the body must be a JSON object");
+}
+
+ek_err ek_field_model(ek_api_request *r, const json_t *body)
+{
+    const json_t *model = ek_field(body, "model");
+    if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
+    if (model) r->model = ek_strdup(json_string_value(model));
+    return EK_OK;
+}
+
+ek_err ek_field_ours(ek_api_request *r, const json_t *body)
+{
+    const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
+    if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
+    if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
+    if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
+    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+}
 
 const json_t *ek_field(const json_t *object, const char *key)
 {

@@ -5,6 +5,14 @@
 
 #include "serve/dialect.h"
 
+/* Reads a body, leniently: clients send tool schemas with invalid escapes such as "\s". *out is a new reference to a
+ * JSON object. EPARSE for a body that is not JSON, EINVAL for one that is no object. */
+ek_err ek_field_body(json_t **out, const char *text, size_t n);
+/* model, into r->model. */
+ek_err ek_field_model(ek_api_request *r, const json_t *body);
+/* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */
+ek_err ek_field_ours(ek_api_request *r, const json_t *body);
+
 /* The member, borrowed; NULL when absent or null. */
 const json_t *ek_field(const json_t *object, const char *key);
 

@@ -9,7 +9,7 @@
 #include "serve/field.h"
 #include "text/json.h"
 
-enum { MAX_CHOICES = 64, MAX_BIAS = 4096 };
+enum { MAX_BIAS = 4096 };
 
 static ek_err read_bias(ek_api_request *r, const json_t *body, int n_vocab)
 {
@@ -61,23 +61,24 @@ ek_err ek_openai_counts(ek_api_request *r, const json_t *body)
     int64_t v;
     bool found;
     r->turn.max_tokens = INT_MAX;
-    EK_TRY(ek_field_int(r, body, "max_tokens", 1, INT64_MAX, &v, &found));
-    if (found && v < INT_MAX) r->turn.max_tokens = (int)v;
-    EK_TRY(ek_field_int(r, body, "max_completion_tokens", 1, INT64_MAX, &v, &found)); /* wins over max_tokens */
-    if (found) r->turn.max_tokens = v < INT_MAX ? (int)v : INT_MAX;
+    EK_TRY(ek_field_int(r, body, "max_tokens", -1, INT64_MAX, &v, &found));
+    if (found && v >= 0 && v < INT_MAX) r->turn.max_tokens = (int)v;
+    EK_TRY(ek_field_int(r, body, "max_completion_tokens", -1, INT64_MAX, &v, &found)); /* wins over max_tokens */
+    if (found) r->turn.max_tokens = v >= 0 && v < INT_MAX ? (int)v : INT_MAX;
     r->n = 1;
-    EK_TRY(ek_field_int(r, body, "n", 1, MAX_CHOICES, &v, &found));
+    EK_TRY(ek_field_int(r, body, "n", 1, EK_OPENAI_CHOICES_MAX, &v, &found));
     if (found) r->n = (int)v;
     return EK_OK;
 }
 
-static ek_err add_stop(ek_api_request *r, const json_t *v)
+static ek_err add_stop(ek_api_request *r, const json_t *v, const char *key)
 {
     ek_turn_opts *t = &r->turn;
-    if (!ek_json_is_text(v)) return ek_field_wrong(r, "stop", "a text or a list of texts is needed");
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, key, "a text or a list of texts is needed");
     size_t n = json_string_length(v);
-    if (t->n_stop == EK_STOP_MAX) return ek_field_wrong(r, "stop", "at most 64 stop strings");
-    if (n == 0 || n > EK_STOP_BYTES) return ek_field_wrong(r, "stop", "each must have 1 to 4096 bytes");
+    if (n == 0) return EK_OK;
+    if (t->n_stop == EK_STOP_MAX) return ek_field_wrong(r, key, "at most 64 stop strings");
+    if (n > EK_STOP_BYTES) return ek_field_wrong(r, key, "each may have at most 4096 bytes");
     char *copy = r->stop[t->n_stop] = ek_alloc(n + 1);
     memcpy(copy, json_string_value(v), n);
     t->stop[t->n_stop] = copy;
@@ -85,16 +86,121 @@ static ek_err add_stop(ek_api_request *r, const json_t *v)
     return EK_OK;
 }
 
-ek_err ek_openai_stop(ek_api_request *r, const json_t *body)
+ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key)
 {
-    const json_t *v = ek_field(body, "stop");
+    const json_t *v = ek_field(body, key);
     if (!v) return EK_OK;
-    if (!json_is_array(v)) return add_stop(r, v);
-    for (size_t i = 0; i < json_array_size(v); i++) EK_TRY(add_stop(r, json_array_get(v, i)));
+    if (!json_is_array(v)) return add_stop(r, v, key);
+    for (size_t i = 0; i < json_array_size(v); i++) EK_TRY(add_stop(r, json_array_get(v, i), key));
     return EK_OK;
 }
 
+ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out)
+{
+    const json_t *options = ek_field(body, "stream_options");
+    if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
+    return ek_field_bool(r, options, "include_usage", out);
+}
+
+ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max)
+{
+    static const char mark[] = "<bos>";
+    const size_t len = sizeof mark - 1;
+    bool there = n >= len && !memcmp(text, mark, len);
+    if (bos && !there) ek_ids_add(out, ek_tokenizer_id(m->tokenizer, mark));
+    return ek_encode_max(m->tokenizer, text, n, NULL, EK_CONTROL_ALL, max, out);
+}
+
 /* --- replies --- */
+
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object)
+{
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    ek_put_string(out, r->fingerprint);
+}
+
+const char *ek_openai_finish_reason(const ek_turn_result *t)
+{
+    switch (t->end) {
+    case EK_END_CALLS: return "tool_calls";
+    case EK_END_MAX_TOKENS:
+    case EK_END_CONTEXT: return "length";
+    default: return "stop";
+    }
+}
+
+void ek_openai_done(ek_buf *out)
+{
+    ek_buf_str(out, "data: [DONE]\n\n");
+}
+
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage)
+{
+    if (include_usage) {
+        ek_buf_str(out, "data: ");
+        ek_openai_head(out, r, object);
+        ek_buf_str(out, ",\"choices\":[]");
+        ek_openai_usage(out, r);
+        ek_buf_str(out, "}\n\n");
+    }
+    ek_openai_done(out);
+}
+
+void ek_openai_heartbeat(ek_buf *out)
+{
+    ek_buf_str(out, ": waiting\n\n");
+}
+
+void ek_openai_logprob(ek_buf *out, float x)
+{
+    ek_buf_fmt(out, "%.9g", x > -9999 ? (double)x : -9999.0);
+}
+
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
+    ek_json_quote(out, s, n);
+}
+
+/* {token, logprob, bytes without its brace. */
+static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, p->token, &n);
+    ek_buf_str(out, "{\"token\":");
+    ek_openai_token(out, r, p->token);
+    ek_buf_str(out, ",\"logprob\":");
+    ek_openai_logprob(out, p->logprob);
+    ek_buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++) ek_buf_fmt(out, "%s%d", i ? "," : "", (uint8_t)s[i]);
+    ek_buf_char(out, ']');
+}
+
+int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
+{
+    const ek_turn_result *t = r->choices[choice];
+    int i = first;
+    ek_buf_char(out, '[');
+    for (; i < t->n_logprobs && t->logprobs[i].from < t->answer.content.len; i++) {
+        const ek_logprobs *p = &t->logprobs[i].at;
+        if (i > first) ek_buf_char(out, ',');
+        put_logprob(out, r, &p->self);
+        ek_buf_str(out, ",\"top_logprobs\":[");
+        for (int k = 0; k < p->n_top; k++) {
+            if (k > 0) ek_buf_char(out, ',');
+            put_logprob(out, r, &p->top[k]);
+            ek_buf_char(out, '}');
+        }
+        ek_buf_str(out, "]}");
+    }
+    ek_buf_char(out, ']');
+    return i;
+}
 
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
 {
@@ -107,12 +213,6 @@ void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
         (long long)u.reasoning);
 }
 
-static void quote_or_null(ek_buf *out, const char *s)
-{
-    if (s) ek_json_quote(out, s, strlen(s));
-    else ek_buf_str(out, "null");
-}
-
 void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code)
 {
     const char *type = status == 404   ? "not_found_error"
@@ -120,11 +220,11 @@ void ek_openai_error_object(ek_buf *out, int status, const char *text, const cha
                        : status >= 500 ? "server_error"
                                        : "invalid_request_error";
     ek_buf_str(out, "\"error\":{\"message\":");
-    quote_or_null(out, text);
+    ek_put_string(out, text);
     ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
-    quote_or_null(out, param);
+    ek_put_string(out, param);
     ek_buf_str(out, ",\"code\":");
-    quote_or_null(out, code);
+    ek_put_string(out, code);
     ek_buf_char(out, '}');
 }
 

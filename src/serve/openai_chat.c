@@ -11,7 +11,8 @@
 
 /* Of a request, for its replies. */
 typedef struct own {
-    bool include_usage; /* of a stream: every chunk then has a usage member */
+    bool include_usage;                    /* of a stream: every chunk then has a usage member */
+    int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
 } own;
 
 /* --- the body --- */
@@ -36,20 +37,10 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
 
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
-    const json_t *choice = ek_field(body, "tool_choice");
-    r->turn.tools_active = r->tools != NULL;
-    if (choice) {
-        const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
-        if (!strcmp(word, "none")) r->turn.tools_active = false;
-        else if (!strcmp(word, "required") || json_is_object(choice))
-            return ek_field_wrong(
-                r, "tool_choice",
-                "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
-        else if (strcmp(word, "auto")) return ek_field_wrong(r, "tool_choice", "\"none\" or \"auto\" is needed");
-    }
     bool parallel = true;
+    EK_TRY(ek_openai_tool_choice(r, body));
     EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    r->turn.one_call = !parallel;
+    if (!parallel) r->turn.one_call = true;
     return EK_OK;
 }
 
@@ -74,8 +65,9 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);
 }
 
-static ek_err read_prompt(ek_api_request *r, const json_t *body)
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body)
 {
+    EK_TRY(read_tools(r, body));
     EK_TRY(ek_openai_messages(r, ek_field(body, "messages")));
     ek_drop_billing_line(&r->conversation);
     EK_TRY(read_thinking(r, body));
@@ -87,14 +79,6 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body)
 /* What would change the answer's form and does not exist here yet. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    bool logprobs = false;
-    EK_TRY(ek_field_bool(r, body, "logprobs", &logprobs));
-    if (logprobs || ek_field(body, "top_logprobs")) return ek_field_wrong(r, "logprobs", "not supported");
-    const json_t *format = ek_field(body, "response_format");
-    const char *type = ek_json_get_text(format, "type", NULL);
-    if (format && (!type || strcmp(type, "text")))
-        return ek_field_wrong(r, "response_format",
-                              "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
     const json_t *modalities = ek_field(body, "modalities");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *m = json_array_get(modalities, i);
@@ -104,70 +88,50 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
+static ek_err read_logprobs(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    EK_TRY(ek_field_bool(r, body, "logprobs", &r->turn.logprobs));
+    EK_TRY(ek_field_int(r, body, "top_logprobs", 0, EK_LOGPROBS_MAX, &v, &found));
+    if (found && v > 0 && !r->turn.logprobs) return ek_field_wrong(r, "top_logprobs", "logprobs must be true with it");
+    if (found) r->turn.n_top = (int)v;
+    return EK_OK;
+}
+
 static ek_err read_delivery(ek_api_request *r, const json_t *body)
 {
     own *o = r->own = ek_alloc(sizeof *o);
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    const json_t *options = ek_field(body, "stream_options"), *ours = ek_field(body, "evenkeel");
-    if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
-    EK_TRY(ek_field_bool(r, options, "include_usage", &o->include_usage));
-    if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
-    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+    EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
+    return ek_field_ours(r, body);
 }
 
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    const json_t *model = ek_field(body, "model");
-    if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
-    if (model) r->model = ek_strdup(json_string_value(model));
+    EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
-    EK_TRY(read_tools(r, body));
+    EK_TRY(ek_openai_chat_prompt(r, body));
     EK_TRY(read_tool_choice(r, body));
-    EK_TRY(read_prompt(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
     EK_TRY(ek_openai_counts(r, body));
-    EK_TRY(ek_openai_stop(r, body));
+    EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
+    EK_TRY(read_logprobs(r, body));
     return read_delivery(r, body);
 }
 
-/* Clients send tool schemas with invalid escapes such as "\s": the body is read leniently. */
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
     json_t *body;
-    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
-    ek_err err = json_is_object(body) ? read_body(r, body, limits)
-                                      : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_body(r, body, limits);
     json_decref(body);
     return err;
 }
 
 /* --- replies --- */
-
-static void quoted(ek_buf *out, const char *s)
-{
-    ek_json_quote(out, s, strlen(s));
-}
-
-static const char *finish_reason(const ek_turn_result *t)
-{
-    switch (t->end) {
-    case EK_END_CALLS: return "tool_calls";
-    case EK_END_MAX_TOKENS:
-    case EK_END_CONTEXT: return "length";
-    default: return "stop";
-    }
-}
-
-static void head(ek_buf *out, const ek_api_reply *r, const char *object)
-{
-    ek_buf_str(out, "{\"id\":");
-    quoted(out, r->id);
-    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
-    quoted(out, r->model);
-    ek_buf_str(out, ",\"system_fingerprint\":");
-    quoted(out, r->fingerprint);
-}
 
 static bool include_usage(const ek_api_reply *r)
 {
@@ -179,7 +143,7 @@ static bool include_usage(const ek_api_reply *r)
 static void chunk_open(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, "data: ");
-    head(out, r, "chat.completion.chunk");
+    ek_openai_head(out, r, "chat.completion.chunk");
 }
 
 static void chunk_close(ek_buf *out)
@@ -193,13 +157,42 @@ static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
     ek_buf_fmt(out, ",\"choices\":[{\"index\":%d,\"delta\":{", choice);
 }
 
-static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+/* A choice's log-probabilities from index first on; returns the index behind the last one. */
+static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
 {
-    ek_buf_str(out, "},\"logprobs\":null,\"finish_reason\":");
-    if (finish) quoted(out, finish);
+    ek_buf_str(out, "\"logprobs\":");
+    if (!r->turn->logprobs) {
+        ek_buf_str(out, "null");
+        return 0;
+    }
+    ek_buf_str(out, "{\"content\":");
+    int next = ek_openai_logprobs(out, r, choice, first);
+    ek_buf_str(out, ",\"refusal\":null}");
+    return next;
+}
+
+static void choice_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+{
+    ek_buf_str(out, ",\"finish_reason\":");
+    if (finish) ek_put_string(out, finish);
     else ek_buf_str(out, "null");
     ek_buf_str(out, "}]");
     if (include_usage(r)) ek_buf_str(out, ",\"usage\":null");
+}
+
+static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+{
+    ek_buf_str(out, "},\"logprobs\":null");
+    choice_close(out, r, finish);
+}
+
+/* Closes a delta of content, or the last one, with the log-probabilities of what became visible. */
+static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, const char *finish)
+{
+    own *o = r->own;
+    ek_buf_str(out, "},");
+    o->n_logprobs[choice] = put_logprobs(out, r, choice, o->n_logprobs[choice]);
+    choice_close(out, r, finish);
 }
 
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
@@ -249,26 +242,17 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
         ek_json_quote(out, e->text, e->n);
         ek_buf_str(out, "}}]");
     }
-    delta_close(out, r, NULL);
+    if (e->kind == EK_REPLY_CONTENT) delta_close_content(out, r, choice, NULL);
+    else delta_close(out, r, NULL);
     chunk_close(out);
-}
-
-static void extension(ek_buf *out, const ek_api_reply *r)
-{
-    if (r->digest) ek_buf_fmt(out, ",\"evenkeel\":{\"digest\":\"%s\"}", r->digest);
 }
 
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     delta_open(out, r, choice);
-    delta_close(out, r, finish_reason(r->choices[choice]));
-    if (r->n_open == 0) extension(out, r);
+    delta_close_content(out, r, choice, ek_openai_finish_reason(r->choices[choice]));
+    if (r->n_open == 0) ek_put_extension(out, r);
     chunk_close(out);
-}
-
-static void done(ek_buf *out)
-{
-    ek_buf_str(out, "data: [DONE]\n\n");
 }
 
 /* The error object beside the choice makes clients raise it. */
@@ -279,7 +263,7 @@ static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *t
     ek_buf_char(out, ',');
     ek_openai_error_object(out, 500, text, NULL, NULL);
     chunk_close(out);
-    done(out);
+    ek_openai_done(out);
 }
 
 static void message(ek_buf *out, const ek_api_reply *r, int choice)
@@ -295,10 +279,10 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
     }
     for (int i = 0; i < a->n_calls; i++) {
         char id[32];
-        call_id(id, r, choice, i);
+        call_id(id, r, choice, a->calls[i].index);
         ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[",
                    id);
-        quoted(out, a->calls[i].name);
+        ek_put_string(out, a->calls[i].name);
         ek_buf_str(out, ",\"arguments\":");
         ek_json_quote(out, ek_buf_text(&a->calls[i].args), a->calls[i].args.len);
         ek_buf_str(out, "}}");
@@ -309,18 +293,20 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
 
 static void whole(ek_buf *out, const ek_api_reply *r)
 {
-    head(out, r, "chat.completion");
+    ek_openai_head(out, r, "chat.completion");
     ek_buf_str(out, ",\"choices\":[");
     for (int i = 0; i < r->n; i++) {
         ek_buf_fmt(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
         message(out, r, i);
-        ek_buf_str(out, ",\"logprobs\":null,\"finish_reason\":");
-        quoted(out, finish_reason(r->choices[i]));
+        ek_buf_char(out, ',');
+        put_logprobs(out, r, i, 0);
+        ek_buf_str(out, ",\"finish_reason\":");
+        ek_put_string(out, ek_openai_finish_reason(r->choices[i]));
         ek_buf_char(out, '}');
     }
     ek_buf_char(out, ']');
     ek_openai_usage(out, r);
-    extension(out, r);
+    ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }
 
@@ -330,18 +316,7 @@ static void end(ek_buf *out, const ek_api_reply *r)
         whole(out, r);
         return;
     }
-    if (include_usage(r)) {
-        chunk_open(out, r);
-        ek_buf_str(out, ",\"choices\":[]");
-        ek_openai_usage(out, r);
-        chunk_close(out);
-    }
-    done(out);
-}
-
-static void heartbeat(ek_buf *out)
-{
-    ek_buf_str(out, ": waiting\n\n");
+    ek_openai_stream_end(out, r, "chat.completion.chunk", include_usage(r));
 }
 
 const ek_dialect ek_dialect_openai_chat = {
@@ -354,6 +329,6 @@ const ek_dialect ek_dialect_openai_chat = {
     .finish = finish,
     .end = end,
     .failed = failed,
-    .heartbeat = heartbeat,
+    .heartbeat = ek_openai_heartbeat,
     .error = ek_openai_error,
 };

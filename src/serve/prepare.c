@@ -32,6 +32,7 @@ struct ek_preparation {
 static size_t cost_of(const ek_preparation *p, const ek_json_size *size)
 {
     size_t text = p->body.len, max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
+    if (p->dialect->answer) max = text; /* it counts tokens, also of a text that does not fit */
     return ek_json_cost(size, p->body.len) + 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 
@@ -52,7 +53,9 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
 {
     size_t n = r->req.n > 0 ? (size_t)r->req.n : 1;
     size_t tools = r->req.tools ? ek_json_cost(size, n_body) : 0;
-    return tools + (n + 1) * (r->prompt.ids.len * sizeof(int32_t) + PER_CHOICE);
+    size_t ids = r->prompt.ids.len;
+    for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
+    return tools + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
 static ek_err prepare(ek_preparation *p)

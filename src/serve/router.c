@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "serve/page.h"
 #include "serve/reply.h"
 #include "serve/session.h"
 
@@ -87,6 +88,7 @@ void ek_route(void *server, ek_exchange *x)
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
+    if (ek_page_answer(x)) return;
     if (d) {
         if (method_fits(method, "POST")) api(s, x, d);
         else wrong_method(x, d, d->path, "POST");

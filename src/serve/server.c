@@ -84,12 +84,10 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     ek_server *s = ek_alloc(sizeof *s);
     s->engine = engine;
     s->config = ek_model_config(opts->model);
+    s->journal = opts->journal;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
-    ek_buf print = {0};
-    ek_buf_fmt(&print, "evenkeel-%s-%s", EK_VERSION, ek_model_numerics_id(opts->model));
-    s->fingerprint = ek_strdup(ek_buf_text(&print));
-    ek_buf_fini(&print);
+    s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
     set_limits(s, &opts->limits);
     ek_err err = open_all(s, opts);

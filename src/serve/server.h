@@ -7,6 +7,7 @@
 #include "serve/http.h"
 
 typedef struct ek_server ek_server;
+typedef struct ek_journal ek_journal;
 
 /* Limits of what requests may ask for. 0: the default. */
 typedef struct ek_server_limits {
@@ -25,6 +26,7 @@ typedef struct ek_server_opts {
     const char *model_dir;             /* for the tokenizer and the chat template */
     const char *model_name;            /* in /v1/models; copied */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
+    ek_journal *journal;               /* borrowed; NULL: none */
 } ek_server_opts;
 
 /* Reads the tokenizer and listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,

@@ -16,6 +16,7 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    ek_journal *journal; /* NULL: none */
     ek_workers *workers;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "serve/journal.h"
 #include "serve/prepare.h"
 #include "serve/reply.h"
 
@@ -43,7 +44,10 @@ static void free_session(ek_session *s)
 {
     *s->link = s->next;
     if (s->next) s->next->link = s->link;
-    for (int i = 0; i < s->n_opened; i++) ek_turn_close(s->choices[i].turn);
+    for (int i = 0; i < s->n_opened; i++) {
+        ek_journal_turn(s->server->journal, s->id, s->dialect->path, i, s->choices[i].turn);
+        ek_turn_close(s->choices[i].turn);
+    }
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
@@ -105,11 +109,21 @@ static void flush(ek_session *s)
     s->last_sent = ek_now();
 }
 
+/* With the first token, when the counts of the prompt are known. */
+static void begin(choice *c)
+{
+    ek_session *s = c->session;
+    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index);
+    c->begun = true;
+}
+
 static void on_reply(void *arg, const ek_reply_event *e)
 {
     choice *c = arg;
     ek_session *s = c->session;
-    if (s->req.stream) s->dialect->event(&s->out, &s->reply, c->index, e);
+    if (!s->req.stream) return;
+    begin(c);
+    s->dialect->event(&s->out, &s->reply, c->index, e);
 }
 
 static void write_digest(ek_session *s)
@@ -130,6 +144,7 @@ static void reply_done(ek_session *s)
         flush(s);
         ek_exchange_end(s->x);
     } else {
+        if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
         ek_reply_json(s->x, 200, &s->out);
     }
     leave_client(s, "done");
@@ -167,11 +182,8 @@ static void handle_news(choice *c, const ek_turn_news *news)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
-    if (s->req.stream && !c->begun && news->token >= 0) {
-        c->begun = true;
-        s->dialect->begin(&s->out, &s->reply, c->index);
-    }
     ek_turn_feed(c->turn, news);
+    if (s->req.stream && news->token >= 0) begin(c);
     if (r->end == EK_END_ERROR) {
         ek_log(EK_LOG_ERROR, "%s: %s", s->id, r->error);
         reply_failed(s, c, r->err, r->error);
@@ -222,17 +234,20 @@ void ek_sessions_cancel(ek_server *server)
 static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
 {
     ek_turn_opts opts = s->req.turn;
+    opts.record = ek_journal_mode(s->server->journal);
+    opts.digest |= opts.record != EK_RECORD_NONE;
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
         *c = (choice){.session = s, .index = i};
-        opts.choice = i;
-        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, prompt, &opts, on_reply, c));
+        opts.choice = i % (s->req.n / (1 + s->req.n_more));
+        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, prompt, i), &opts, on_reply, c));
         s->results[i] = ek_turn_result_of(c->turn);
         s->n_opened++;
     }
     for (int i = 0; i < s->req.n; i++) {
         choice *c = &s->choices[i];
-        EK_TRY(ek_turn_submit(c->turn, s->server->engine, prompt, ek_mailbox_post, s->server->mailbox, c));
+        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, prompt, i), ek_mailbox_post,
+                              s->server->mailbox, c));
     }
     return EK_OK;
 }
@@ -243,12 +258,14 @@ static void set_up(ek_session *s, ek_prepared *p)
     ek_server *server = s->server;
     uint64_t number = ek_exchange_number(s->x);
     ek_api_request *req = &s->req;
+    bool draws = !p->req.has_seed &&
+                 p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     *req = p->req;
     req->turn.tools = req->tools;
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
-    if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number);
+    if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
     s->reply = (ek_api_reply){.id = s->id,
                               .model = req->model && *req->model ? req->model : server->model_name,
                               .fingerprint = server->fingerprint,
@@ -256,8 +273,22 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .stream = req->stream,
                               .n = req->n,
                               .n_open = req->n,
+                              .n_prompts = 1 + req->n_more,
+                              .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
-                              .own = req->own};
+                              .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
+                              .turn = &s->req.turn};
+}
+
+/* The whole reply of a path that generates nothing. */
+static void answer(ek_session *s, ek_buf *body)
+{
+    ek_exchange *x = s->x;
+    s->x = NULL;
+    ek_exchange_on_gone(x, NULL, NULL);
+    ek_reply_json(x, 200, body);
+    ek_log(EK_LOG_INFO, "%s done, %.2f s", s->id, ek_now() - s->opened);
 }
 
 static void on_prepared(void *user, ek_prepared *p)
@@ -279,6 +310,9 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     if (err) {
         ek_prepare_release(s->server, &p->req, p->held);
+    } else if (s->dialect->answer) {
+        answer(s, &p->req.answer);
+        ek_prepare_release(s->server, &p->req, p->held);
     } else {
         set_up(s, p);
         err = open_turns(s, &p->prompt);
@@ -286,6 +320,7 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     ek_turn_prompt_fini(&p->prompt);
     if (err) refuse(s, err, NULL, param);
+    else if (s->dialect->answer) free_session(s);
 }
 
 ek_api_limits ek_session_limits(const ek_server *server)

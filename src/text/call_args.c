@@ -279,6 +279,11 @@ bool ek_args_in_text(const ek_args *a)
     return a->state == TEXT && !a->bad;
 }
 
+bool ek_args_done(const ek_args *a)
+{
+    return a->state == DONE && !a->bad;
+}
+
 void ek_args_quote(ek_args *a)
 {
     if (a->bad) return;
@@ -362,8 +367,17 @@ bool ek_args_close(ek_args *a)
     return !a->bad;
 }
 
+void ek_args_closing(const ek_args *a, ek_buf *out)
+{
+    if (a->depth == 0) return;
+    int depth = a->mute_depth ? a->mute_depth : a->depth; /* nothing of a repeated key's value was written */
+    if (!a->mute_depth && a->state == TEXT) ek_buf_char(out, '"');
+    else if (a->last == ':') ek_buf_str(out, "null"); /* a key without its value */
+    while (depth > 0) ek_buf_char(out, a->stack[--depth].closer == ']' ? ']' : '}');
+}
+
 bool ek_args_cut(ek_args *a)
 {
     settle(a);
-    return !a->bad && a->state == DONE;
+    return ek_args_done(a);
 }

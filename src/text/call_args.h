@@ -30,6 +30,7 @@ typedef struct ek_args {
     ek_args_frame stack[EK_ARGS_DEPTH];
     int depth;
     int mute_depth; /* > 0: the value of a repeated key at this depth is not written */
+    char last;      /* byte of syntax that was written */
     bool in_call;   /* written like a Python call: name(k=v) */
     ek_buf held;    /* a key, a bare word, or the end of a string that may be syntax */
     size_t equals;  /* in a bare key: 1 + offset of the first '=' in held; 0: none */
@@ -47,8 +48,11 @@ void ek_args_fini(ek_args *a);
 void ek_args_text(ek_args *a, const char *s, size_t n); /* n bytes of whole characters */
 void ek_args_quote(ek_args *a);                         /* the token <|"|> */
 bool ek_args_in_text(const ek_args *a);                 /* between two <|"|> tokens */
+bool ek_args_done(const ek_args *a);                    /* the outermost container was closed */
 /* The call's end marker came: closes the containers that are open. False if the call is bad. */
 bool ek_args_close(ek_args *a);
+/* What the JSON that was written so far lacks to be a JSON object; appends. */
+void ek_args_closing(const ek_args *a, ek_buf *out);
 /* The call ended without its marker: true only if it is not bad and nothing was left open. */
 bool ek_args_cut(ek_args *a);
 

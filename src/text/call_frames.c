@@ -20,7 +20,9 @@ bool ek_args_is_closer(const ek_args *a, char c)
 
 void ek_args_emit(ek_args *a, const char *s, size_t n)
 {
-    if (a->mute_depth == 0 && !a->bad) ek_buf_add(&a->out, s, n);
+    if (a->mute_depth > 0 || a->bad || n == 0) return;
+    ek_buf_add(&a->out, s, n);
+    a->last = s[n - 1];
 }
 
 void ek_args_emit_char(ek_args *a, char c)

@@ -171,24 +171,40 @@ static void on_call_head(ek_reply *r, const char *s, size_t n)
     else send_args(r);
 }
 
-/* The call in hand ended and could not be understood. It comes back as content. */
-static void call_failed(ek_reply *r, bool truncated)
+static void send_closing(ek_reply *r, ek_reply_kind kind)
 {
-    if (r->state == CALL_ARGS) send(r, EK_REPLY_CALL_DROP, "", 0);
+    ek_buf closing = {0};
+    send_args(r);
+    ek_args_closing(&r->args, &closing);
+    send(r, kind, ek_buf_text(&closing), closing.len);
+    ek_buf_fini(&closing);
+}
+
+/* The limit came inside the call in hand. What was sent of it stands; without a name nothing was. */
+static void cut_call(ek_reply *r)
+{
+    if (r->state == CALL_ARGS) send_closing(r, EK_REPLY_CALL_CUT);
+    r->state = AFTER_CALL;
+    ek_buf_clear(&r->lead);
+}
+
+/* The call in hand ended and could not be understood. It comes back as content. */
+static void call_failed(ek_reply *r)
+{
+    if (r->state == CALL_ARGS) send_closing(r, EK_REPLY_CALL_DROP);
     r->state = CONTENT;
     r->fresh = false;
-    if (truncated) return;
     r->n_malformed++;
     send_content(r, ek_buf_text(&r->raw), r->raw.len);
 }
 
 /* closed: by its marker; otherwise something else came in its place. */
-static void end_call(ek_reply *r, bool closed, bool truncated)
+static void end_call(ek_reply *r, bool closed)
 {
     bool good = r->state == CALL_ARGS && (closed ? ek_args_close(&r->args) : ek_args_cut(&r->args));
     if (closed) ek_buf_str(&r->raw, ek_mark_text(EK_MARK_CALL_CLOSE));
     if (!good) {
-        call_failed(r, truncated);
+        call_failed(r);
     } else {
         send_args(r);
         r->n_done++;
@@ -265,12 +281,12 @@ static bool only_space(const ek_buf *b)
 static void mark_in_call(ek_reply *r, ek_mark m)
 {
     if (ek_reply_is_stop(r, m)) {
-        end_call(r, false, false);
+        end_call(r, false);
         if (r->state != STOPPED) stop(r, m);
     } else if (m == EK_MARK_CALL_CLOSE) {
-        end_call(r, true, false);
+        end_call(r, true);
     } else if (m == EK_MARK_CALL_OPEN && !(r->state == CALL_ARGS && ek_args_in_text(&r->args))) {
-        if (!(r->state == CALL_HEAD && only_space(&r->head))) end_call(r, false, false);
+        if (!(r->state == CALL_HEAD && only_space(&r->head))) end_call(r, false);
         if (r->state != STOPPED) open_call(r);
     } else {
         ek_buf_str(&r->raw, ek_mark_text(m));
@@ -322,7 +338,12 @@ void ek_reply_flush(ek_reply *r, bool truncated)
         break;
     case CALL_HEAD:
     case CALL_ARGS:
-    case CALL_BAD: end_call(r, false, truncated); break;
+    case CALL_BAD: {
+        bool whole = r->state == CALL_BAD || (r->state == CALL_ARGS && (r->args.bad || ek_args_done(&r->args)));
+        if (truncated && !whole) cut_call(r);
+        else end_call(r, false);
+        break;
+    }
     default: break;
     }
 }

@@ -46,11 +46,12 @@ typedef enum ek_reply_kind {
     EK_REPLY_CALL_ARGS,  /* text: a fragment of compact JSON. A call's fragments concatenate to
                             a valid JSON object at CALL_END; there is at least one */
     EK_REPLY_CALL_END,
-    EK_REPLY_CALL_DROP, /* instead of CALL_END: the call that was started cannot be completed
-                           (cut off, or malformed beyond repair). Forget it where that is
-                           still possible; what was sent stands. The next call gets the next
-                           index. Unless the token limit cut it off, a CONTENT event with the
-                           call's raw text follows */
+    EK_REPLY_CALL_CUT,  /* instead of CALL_END: the token limit cut the call off. What was sent is what
+                           was written; text: what would make it a JSON object ("null}") */
+    EK_REPLY_CALL_DROP, /* instead of CALL_END: the call that was started is malformed beyond
+                           repair. Forget it where that is still possible; what was sent stands,
+                           and text is as of CALL_CUT. The next call gets the next index. A
+                           CONTENT event with the call's raw text follows */
     EK_REPLY_STOP       /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
 } ek_reply_kind;
 
@@ -102,8 +103,8 @@ ek_token_kind ek_reply_feed(ek_reply *r, int32_t token);
 /* Feeds text in which markers are spelled out: for model output kept as text. Every name of
  * the Gemma 4 control tokens counts as its marker. The text may be cut anywhere; ek_reply_end flushes. */
 void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);
-/* Ends the reply: flushes text that was held back. truncated: the token or context limit ended it, and an
- * unfinished call is dropped; otherwise it ends as at a stop marker, without the STOP event. */
+/* Ends the reply: flushes text that was held back. truncated: the token or context limit ended it, and an unfinished
+ * call is cut (one without a name yet is dropped); otherwise it ends as at a stop marker, without the STOP event. */
 void ek_reply_end(ek_reply *r, bool truncated);
 
 bool ek_reply_stopped(const ek_reply *r);  /* STOP was sent */
@@ -114,20 +115,29 @@ int ek_reply_malformed(const ek_reply *r); /* calls that were returned as conten
  * sink and arg, or call it from a sink of your own. */
 typedef struct ek_answer_call {
     char *name;
-    ek_buf args; /* a JSON object */
+    int index;      /* ek_reply_event.call */
+    ek_buf args;    /* a JSON object; the beginning of one if the call was cut off */
+    ek_buf closing; /* of a call that was cut off: what args lacks to be a JSON object; else empty */
 } ek_answer_call;
+
+/* A run of one kind, in the order in which the answer was written. */
+typedef struct ek_answer_part {
+    ek_reply_kind kind; /* CONTENT, REASONING: bytes from .. from + n of that text; CALL_START: calls[from] */
+    size_t from, n;
+} ek_answer_part;
 
 typedef struct ek_answer {
     ek_buf content, reasoning;
     ek_answer_call *calls;
-    int n_calls, cap_calls;
+    ek_answer_part *parts;
+    int n_calls, cap_calls, n_parts, cap_parts;
     bool open; /* the last call has not ended */
 } ek_answer;
 
 void ek_reply_collect(void *answer, const ek_reply_event *e);
 void ek_answer_fini(ek_answer *a);
 /* {"content": text or null, "reasoning_content": text or null, "tool_calls": [{"name",
- * "arguments": {…}}]}: null where the text is empty. A new reference. */
+ * "arguments": {…}}]}: null where the text is empty; calls that were cut off are left out. A new reference. */
 json_t *ek_answer_json(const ek_answer *a);
 
 /* Writes a call's id: prefix and 24 hex digits. It is a function of (request, index), so a repeated request

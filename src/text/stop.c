@@ -110,4 +110,5 @@ void ek_stop_end(ek_stop *s, ek_buf *out)
     if (!s || s->hit >= 0) return;
     ek_buf_add(out, ek_buf_text(&s->held), s->held.len);
     ek_buf_clear(&s->held);
+    for (int i = 0; i < s->n_patterns; i++) s->patterns[i].matched = 0;
 }

@@ -18,7 +18,8 @@ void ek_stop_close(ek_stop *s);
  * (the same index is returned again). The match that ends first wins, of those the longest;
  * where the text is cut does not matter. s may be NULL: no strings. */
 int ek_stop_feed(ek_stop *s, const char *text, size_t n, ek_buf *out);
-/* The reply ended: appends the text that was held back; nothing after a match. */
+/* The text ended, or something that is no text interrupts it: appends the text that was held back; nothing after a
+ * match. What comes next begins a text of its own. */
 void ek_stop_end(ek_stop *s, ek_buf *out);
 
 #endif

@@ -21,7 +21,8 @@ static void on_event(void *arg, const ek_reply_event *e)
     case EK_REPLY_REASONING:
     case EK_REPLY_CALL_START:
     case EK_REPLY_CALL_ARGS: ek_buf_add(&r->rest, e->text, e->n); break;
-    case EK_REPLY_CALL_END: ek_buf_char(&r->rest, ';'); break;
+    case EK_REPLY_CALL_END:
+    case EK_REPLY_CALL_CUT: ek_buf_char(&r->rest, ';'); break;
     default: break;
     }
 }
@@ -81,7 +82,8 @@ static const struct {
      false, EK_END_CALLS, "", "f{\"a\":1};g{};"},
     {"<|tool_call>call:f{a:1}<tool_call|><|tool_call>call:g{}<tool_call|>", EK_FINISH_NONE, NULL, true, true,
      EK_END_CALLS, "", "f{\"a\":1};"},
-    {"Ja.<|tool_call>call:f{a:1", EK_FINISH_LENGTH, NULL, true, false, EK_END_CONTEXT, "Ja.", NULL},
+    {"Ja.<|tool_call>call:f{a:1", EK_FINISH_LENGTH, NULL, true, false, EK_END_CONTEXT, "Ja.", "f{\"a\":;"},
+    {"on<|tool_call>call:f{}<tool_call|><turn|>", EK_FINISH_STOP, "one", true, false, EK_END_CALLS, "on", "f{};"},
 };
 
 /* What the stream said is what the answer is, and both are as written. */
@@ -105,13 +107,71 @@ static void streams_and_answers_are_equal(void **state)
         write_answer(&whole, &r->answer);
         assert_string_equal(ek_buf_text(&stream.content), ek_buf_text(&whole.content));
         same_text(&whole.content, scripts[i].content);
-        if (scripts[i].rest) { /* of a call that was cut off the stream has what was written */
-            assert_string_equal(ek_buf_text(&stream.rest), ek_buf_text(&whole.rest));
-            assert_string_equal(ek_buf_text(&whole.rest), scripts[i].rest);
-        }
+        assert_string_equal(ek_buf_text(&stream.rest), ek_buf_text(&whole.rest));
+        assert_string_equal(ek_buf_text(&whole.rest), scripts[i].rest);
         ek_buf_fini(&whole.rest);
         ek_buf_fini(&stream.content);
         ek_buf_fini(&stream.rest);
+        ek_turn_close(t);
+    }
+}
+
+/* Of the tokens of visible content there are log-probabilities, each with its place. */
+static void logprobs_of_visible_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *stop, *visible;
+    } cases[] = {
+        {"<|channel>thought\nHm\n<channel|>Ja.<turn|>", NULL, "Ja."},
+        {"one two three", "two", "one "},
+        {"one tw", "two", "one tw"},
+        {"a<|tool_call>call:f{a:1}<tool_call|>", NULL, "a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reader r;
+        ek_turn_opts o = {.tools_active = true, .max_tokens = INT_MAX, .logprobs = true};
+        if (cases[i].stop) o.stop[0] = cases[i].stop, o.stop_len[0] = strlen(cases[i].stop), o.n_stop = 1;
+        ek_turn *t = open_turn(&r, &o);
+        ek_ids ids = ids_of(cases[i].text);
+        for (size_t k = 0; k < ids.len; k++) {
+            ek_turn_news n = {.token = ids.data[k],
+                              .finish = k + 1 == ids.len ? EK_FINISH_LENGTH : EK_FINISH_NONE,
+                              .logprobs.self = {ids.data[k], -(float)k}};
+            ek_turn_feed(t, &n);
+        }
+        const ek_turn_result *u = ek_turn_result_of(t);
+        ek_buf text = {0}; /* of the tokens that begin in the visible text: that, and perhaps a little more */
+        int shown = 0;
+        for (; shown < u->n_logprobs && u->logprobs[shown].from < u->answer.content.len; shown++) {
+            size_t len;
+            const char *s = ek_tokenizer_bytes(pocket()->tokenizer, u->logprobs[shown].at.self.token, &len);
+            assert_int_equal(u->logprobs[shown].from, text.len);
+            ek_buf_add(&text, s, len);
+        }
+        same_text(&r.content, cases[i].visible);
+        assert_memory_equal(text.data, cases[i].visible, strlen(cases[i].visible));
+        assert_true(text.len < strlen(cases[i].visible) + 8);
+        ek_buf_fini(&text);
+        ek_buf_fini(&r.content);
+        ek_buf_fini(&r.rest);
+        ek_ids_fini(&ids);
+        ek_turn_close(t);
+    }
+}
+
+/* A plain reply is its tokens' text, with the special ones or without. */
+static void plain_replies(void **state)
+{
+    (void)state;
+    for (int special = 0; special < 2; special++) {
+        reader r;
+        ek_turn_opts o = {.plain = true, .show_special = special, .max_tokens = INT_MAX};
+        ek_turn *t = open_turn(&r, &o);
+        take_text(t, "thought\nx<|tool_call>call:f{}<tool_call|>y", EK_FINISH_LENGTH);
+        assert_int_equal(r.rest.len, 0);
+        assert_int_equal(ek_turn_result_of(t)->end, EK_END_CONTEXT);
+        same_text(&r.content, special ? "thought\nx<|tool_call>call:f{}<tool_call|>y" : "thought\nxcall:f{}y");
         ek_turn_close(t);
     }
 }
@@ -293,6 +353,48 @@ static void the_model_answers(void **state)
     assert_true(e.digest == 0); /* nobody asked */
 }
 
+/* The log-probability of a token is the same bits where it is sampled and where it stands in a prompt. */
+static void logprobs_of_replies_and_prompts(void **state)
+{
+    (void)state;
+    ek_turn_prompt p;
+    ek_turn *t, *again;
+    reader r = {0}, r2 = {0};
+    ek_turn_opts o = {.max_tokens = 6, .sampling = ek_sampling_greedy(), .logprobs = true, .n_top = 3};
+    prompt_for(&p, "What is the capital of France?");
+    int n_prompt = (int)p.ids.len;
+    assert_int_equal(ek_turn_open(&t, pocket(), &p, &o, on_event, &r), EK_OK);
+    assert_int_equal(ek_turn_submit(t, engine, &p, at_once, NULL, t), EK_OK);
+    step_until_idle();
+    const ek_turn_result *u = ek_turn_result_of(t);
+    assert_int_equal(u->n_logprobs, 6);
+    assert_null(u->prompt_logprobs);
+    for (int i = 0; i < 6; i++) {
+        const ek_logprobs *at = &u->logprobs[i].at;
+        assert_int_equal(at->top[0].token, at->self.token); /* greedy */
+        assert_true(at->self.logprob <= 0 && at->self.logprob == at->top[0].logprob);
+        ek_ids_add(&p.ids, at->self.token);
+    }
+    o = (ek_turn_opts){
+        .max_tokens = 0, .sampling = ek_sampling_greedy(), .plain = true, .prompt_logprobs = true, .n_top = 3};
+    assert_int_equal(ek_turn_open(&again, pocket(), &p, &o, on_event, &r2), EK_OK);
+    assert_int_equal(ek_turn_submit(again, engine, &p, at_once, NULL, again), EK_OK);
+    step_until_idle();
+    const ek_turn_result *v = ek_turn_result_of(again);
+    assert_int_equal(v->end, EK_END_MAX_TOKENS);
+    assert_int_equal(v->n_tokens, 0);
+    assert_int_equal(v->answer.content.len, 0);
+    assert_int_equal(v->prompt_logprobs[0].n_top, -1);
+    for (int i = 0; i < 6; i++)
+        assert_memory_equal(&v->prompt_logprobs[n_prompt + i].self, &u->logprobs[i].at.self, sizeof(ek_logprob));
+    for (int i = 0; i < 6; i++)
+        assert_memory_equal(v->prompt_logprobs[n_prompt + i].top, u->logprobs[i].at.top, 3 * sizeof(ek_logprob));
+    ek_turn_prompt_fini(&p);
+    ek_buf_fini(&r.content);
+    ek_turn_close(t);
+    ek_turn_close(again);
+}
+
 static void choices_draw_differently(void **state)
 {
     (void)state;
@@ -370,9 +472,15 @@ static void no_call_without_tools(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams_and_answers_are_equal), cmocka_unit_test(counts),
-        cmocka_unit_test(nothing_counts_after_the_end),  cmocka_unit_test(the_model_answers),
-        cmocka_unit_test(choices_draw_differently),      cmocka_unit_test(cancelled_and_abandoned),
+        cmocka_unit_test(streams_and_answers_are_equal),
+        cmocka_unit_test(logprobs_of_visible_tokens),
+        cmocka_unit_test(plain_replies),
+        cmocka_unit_test(logprobs_of_replies_and_prompts),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(nothing_counts_after_the_end),
+        cmocka_unit_test(the_model_answers),
+        cmocka_unit_test(choices_draw_differently),
+        cmocka_unit_test(cancelled_and_abandoned),
         cmocka_unit_test(no_call_without_tools),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +105,23 @@ static void sizes_follow_the_formats(void **state)
     assert_int_equal(ek_cuda_attn_levels(2), 2);
     assert_int_equal(ek_cuda_attn_levels(3), 2);
     assert_int_equal(ek_cuda_attn_levels(32), 6);
-    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) assert_non_null(ek_cuda_attn_prompt_name((ek_kv_format)f));
+}
+
+static void formats_without_kernels_are_refused_by_name(void **state)
+{
+    (void)state;
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
+        const bool there = f <= EK_KV_Q4;
+        char name[32];
+        snprintf(name, sizeof name, " in %s;", ek_kv_format_name((ek_kv_format)f));
+        assert_true(there == (ek_cuda_attn_prompt_name((ek_kv_format)f) != NULL));
+        for (int side = 0; side < 2; side++) {
+            ek_err err = side ? ek_cuda_kv_check((ek_kv_format)f, EK_KV_Q8)
+                              : ek_cuda_kv_check(EK_KV_F16, (ek_kv_format)f);
+            assert_int_equal(err, there ? EK_OK : EK_EUNSUPPORTED);
+            if (!there) assert_non_null(strstr(ek_err_text(), name));
+        }
+    }
 }
 
 int main(void)
@@ -113,6 +130,7 @@ int main(void)
         cmocka_unit_test(every_query_is_in_one_tile),
         cmocka_unit_test(late_tiles_of_a_prompt_come_first),
         cmocka_unit_test(sizes_follow_the_formats),
+        cmocka_unit_test(formats_without_kernels_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

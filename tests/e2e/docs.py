@@ -134,7 +134,7 @@ done = {}  # what was run -> what went wrong
 
 def program(command, servers):
     argv = shlex.split(command)
-    argv = [PROGRAM] + [MODEL if a == "DIR" else a for a in argv[1:]]
+    argv = [PROGRAM] + [MODEL if a == "DIR" else "build/journal.jsonl" if a == "FILE" else a for a in argv[1:]]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)
     if argv[1] == "bench" and "--help" not in argv:

@@ -103,6 +103,26 @@ static void test_chunks(void **state)
         }
 }
 
+/* Every format of keys and values: cold equals chunks of any size. */
+static void test_formats(void **state)
+{
+    (void)state;
+    int32_t ids[TOKENS];
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
+        const char *name = names[f % N_NAMES];
+        ek_model *m = make(name, 4, ek_cpu_detect(), NULL, (ek_kv_format)f);
+        int vocab = ek_model_config(m)->vocab_size;
+        float *want = ek_alloc(sizeof *want * (size_t)(TOKENS * vocab));
+        float *got = ek_alloc(sizeof *got * (size_t)(TOKENS * vocab));
+        tokens(ids, TOKENS, name, vocab);
+        assert_int_equal(run_tokens(m, ids, TOKENS, NULL, want), EK_OK);
+        assert_int_equal(run_tokens(m, ids, TOKENS, (const int[]){7, 1, 20, 0}, got), EK_OK);
+        same(want, got, TOKENS, vocab, name, 4, ek_kv_format_name((ek_kv_format)f));
+        free(want), free(got);
+        ek_model_close(m);
+    }
+}
+
 static void test_instruction_sets_and_threads(void **state)
 {
     (void)state;
@@ -360,6 +380,7 @@ int main(void)
     ek_log_set(EK_LOG_WARN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_formats),
         cmocka_unit_test(test_instruction_sets_and_threads),
         cmocka_unit_test(test_company),
         cmocka_unit_test(test_bad_steps_are_refused),

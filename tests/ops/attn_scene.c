@@ -9,20 +9,25 @@
 #include "tensor/dtype.h"
 
 const attn_case cases[N_CASES] = {
-    {{EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64}, 0},      {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48}, 0},
-    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12}, 5}, {{EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20}, 64},
-    {{EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16}, 0},    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36}, 300},
-    {{EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4}, 0},       {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32}, 256},
-    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512}, 0},   {{EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256}, 1},
-    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24}, 0},    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8}, 1024},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64}, 0},        {{EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36}, 300},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48}, 0},        {{EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12}, 5},
-    {{EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20}, 0},       {{EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288}, 700},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4}, 0},         {{EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64}, 0},
-    {{EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20}, 300}, {{EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12}, 0},
-    {{EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256}, 64}, {{EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64}, 0},
-    {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20}, 300}, {{EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512}, 0},
-    {{EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12}, 0},
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64}, 0},       {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12}, 5},  {{EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20}, 64},
+    {{EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16}, 0},     {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36}, 300},
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4}, 0},        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32}, 256},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512}, 0},    {{EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256}, 1},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24}, 0},     {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8}, 1024},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64}, 0},         {{EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36}, 300},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48}, 0},         {{EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12}, 5},
+    {{EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20}, 0},        {{EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288}, 700},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4}, 0},          {{EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64}, 0},
+    {{EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20}, 300},  {{EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12}, 0},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256}, 64},  {{EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64}, 0},
+    {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20}, 300},  {{EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512}, 0},
+    {{EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12}, 0},      {{EK_FULL, EK_KV_Q6, EK_KV_Q6_64, 8, 1, 36}, 0},
+    {{EK_SLIDING, EK_KV_Q5, EK_KV_Q5, 6, 2, 20}, 300},    {{EK_FULL, EK_KV_Q3, EK_KV_Q3, 5, 1, 100}, 0},
+    {{EK_SLIDING, EK_KV_Q2, EK_KV_Q2, 2, 1, 12}, 5},      {{EK_FULL, EK_KV_Q8_64, EK_KV_Q8_128, 3, 1, 132}, 0},
+    {{EK_FULL, EK_KV_Q5_64, EK_KV_Q3_64, 8, 1, 68}, 0},   {{EK_SLIDING, EK_KV_Q3_128, EK_KV_Q6, 4, 1, 260}, 300},
+    {{EK_FULL, EK_KV_Q6_128, EK_KV_Q2_64, 1, 1, 4}, 0},   {{EK_SLIDING, EK_KV_Q2_64, EK_KV_Q4_64, 16, 1, 44}, 64},
+    {{EK_FULL, EK_KV_Q4_128, EK_KV_Q5_128, 2, 2, 28}, 0},
 };
 
 const char *case_text(const attn_case *c)
@@ -53,28 +58,37 @@ static void as_stored(ek_kv_format f, float *x, int n)
         float s = fmaxf(fabsf(max), fabsf(min)) / 32767;
         for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-32767, fminf(32767, nearbyintf(x[i] / s)));
     }
-    if (f == EK_KV_Q8) {
+    if (f == EK_KV_I16 || f < EK_KV_Q8) return;
+    const int bits = ek_kv_format_name(f)[0] - '0';
+    if (bits == 8) {
         float want = fmaxf(fabsf(max), fabsf(min)) / 127, s = fminf(want, 65504);
         int e = 0; /* up to a multiple of f16's unit in the last place */
         frexpf(s, &e);
         float unit = ldexpf(1, (e < -13 ? -13 : e) - 11);
         s = ceilf(s / unit) * unit;
         for (int i = 0; i < n; i++) x[i] = s == 0 ? 0 : s * fmaxf(-127, fminf(127, nearbyintf(x[i] / s)));
-    }
-    if (f == EK_KV_Q4) {
+    } else {
+        const float last = (float)((1 << bits) - 1);
         int low = -min > fabsf(max);
-        float edge = low ? min : max, s = fmaxf((max - min) / 15, 1e-7f) * (low ? 1 : -1);
+        float edge = low ? min : max, s = fmaxf((max - min) / last, 1e-7f) * (low ? 1 : -1);
         float steps = nearbyintf(edge / s);
         s = steps == 0 ? s : edge / steps;
         s = ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, s))));
         float b = steps == 0 ? 0 : ek_f16_f32(ek_f32_f16(fmaxf(-65504, fminf(65504, edge))));
-        for (int i = 0; i < n; i++) x[i] = fmaf(s, fmaxf(0, fminf(15, nearbyintf((x[i] - b) / s))), b);
+        for (int i = 0; i < n; i++) x[i] = fmaf(s, fmaxf(0, fminf(last, nearbyintf((x[i] - b) / s))), b);
     }
+}
+
+/* The group in a format's name, 32 without one. */
+int format_group(ek_kv_format f)
+{
+    const char *dot = strchr(ek_kv_format_name(f), '.');
+    return dot ? atoi(dot + 1) : 32;
 }
 
 static void head_as_stored(ek_kv_format f, float *x, int dim)
 {
-    int group = f == EK_KV_I16 ? dim : 32;
+    int group = f == EK_KV_I16 ? dim : format_group(f);
     for (int d = 0; d < dim; d += group) as_stored(f, x + d, dim - d < group ? dim - d : group);
 }
 

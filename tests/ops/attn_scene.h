@@ -13,9 +13,10 @@ typedef struct attn_case {
     int window; /* 0: to the beginning */
 } attn_case;
 
-enum { N_CASES = 27 };
+enum { N_CASES = 37 };
 extern const attn_case cases[N_CASES];
 const char *case_text(const attn_case *c);
+int format_group(ek_kv_format f); /* in a format's name, 32 without one */
 
 /* The row at pos: visible are pos and the positions before it, within the window. */
 ek_attn_row row_at(const attn_case *c, int view, int pos);

@@ -68,9 +68,12 @@ static void check_model(const model_shape *m, ek_kv_format k, ek_kv_format v, ui
     scene_close(&s);
 }
 
+/* A format with another group of a width that is there already: shapes that differ in size alone are left out. */
 static void check_format(ek_kv_format f)
 {
-    for (int i = 0; i < N_MODELS; i++) check_model(&shapes[i], f, f, 1000 + (uint64_t)i);
+    const bool again = strchr(ek_kv_format_name(f), '.');
+    for (int i = 0; i < N_MODELS; i++)
+        if (!again || i == 0 || i == 5 || i >= 8) check_model(&shapes[i], f, f, 1000 + (uint64_t)i);
 }
 
 #define FORMAT_TEST(id, name, rule, bits, group) \
@@ -81,13 +84,17 @@ static void check_format(ek_kv_format f)
     }
 EK_KV_FORMATS(FORMAT_TEST)
 
-/* Keys in one format, values in another. */
+/* Keys in one format, values in another. Scores know nothing of the format of values: each with a few others of either
+ * kind stands for all pairs. */
 static void mixed(void **state)
 {
     (void)state;
     for (int k = 0; k < EK_KV_FORMAT_COUNT; k++)
-        for (int v = 0; v < EK_KV_FORMAT_COUNT; v++)
-            if (k != v) check_model(&shapes[8 + (k + v) % 4], (ek_kv_format)k, (ek_kv_format)v, 2000);
+        for (int v = 0; v < EK_KV_FORMAT_COUNT; v++) {
+            const bool both = k <= EK_KV_Q4 && v <= EK_KV_Q4;
+            if (k != v && (both || (k * 5 + v) % 11 == 0))
+                check_model(&shapes[8 + (k + v) % 4], (ek_kv_format)k, (ek_kv_format)v, 2000);
+        }
 }
 
 #define FORMAT_ENTRY(id, name, rule, bits, group) CHECK_TEST(format_##id),

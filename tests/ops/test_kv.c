@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
+#include "attn_scene.h"
 #include "ops/kv_codec.h"
 
 static void test_formats(void **state)
@@ -21,7 +21,12 @@ static void test_formats(void **state)
             assert_int_equal(ek_kv_format_parse(ek_kv_format_name((ek_kv_format)f), &k, &v), EK_OK);
             assert_true((int)k == f && (int)v == f);
         }
-    static const char *const bad[] = {"", ":", "8:", ":8", "bf", "bf16:8:4", "12", "BF16 ", "f32,f32"};
+    /* a width's own group may be named */
+    assert_int_equal(ek_kv_format_parse("8.32:3.32", &k, &v), EK_OK);
+    assert_true(k == EK_KV_Q8 && v == EK_KV_Q3);
+    assert_string_equal(ek_kv_format_name(k), "8");
+    static const char *const bad[] = {"",      ":",    "8:", ":8", "bf",  "bf16:8:4", "12",      "BF16 ", "f32,f32",
+                                      "16.32", "8.16", "7",  "8.", ".32", "8.64.32",  "8.32.32", "f32.32"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(ek_kv_format_parse(bad[i], &k, &v), EK_EINVAL);
         assert_non_null(strstr(ek_err_text(), "bf16"));
@@ -39,7 +44,7 @@ static float decoded_value(ek_kv_format f, const uint8_t *v, int dim, int slot, 
     return ek_kv_term_scale(f, v, dim, slot) * ek_kv_value_term(f, v, dim, slot, d);
 }
 
-static const int dims[] = {4, 8, 12, 16, 20, 24, 32, 36, 48, 60, 64, 256, 512};
+static const int dims[] = {4, 8, 12, 16, 20, 24, 32, 36, 48, 60, 64, 68, 100, 132, 256, 512};
 enum { N_DIMS = sizeof dims / sizeof *dims };
 
 static void fill(float *x, int n, int kind, uint64_t seed)
@@ -77,7 +82,8 @@ static void test_store(void **state)
             memset(at, 0xa5, kb + vb);
             for (int kind = 0; kind < 9; kind++)
                 for (int slot = 0; slot < 64; slot += kind % 2 ? 21 : 9) {
-                    if (kind == 8 && (format == EK_KV_Q4 || format == EK_KV_F16)) continue; /* past f16's range */
+                    if (kind == 8 && (ek_kv_codecs[f].rule == EK_KV_AFFINE || format == EK_KV_F16))
+                        continue; /* past f16's range */
                     fill(k, dim, kind, 1 + (uint64_t)slot);
                     fill(v, dim, kind, 70 + (uint64_t)slot);
                     ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
@@ -88,14 +94,16 @@ static void test_store(void **state)
                     for (int d = 0; d < dim; d++)
                         whole[0] = fmax(whole[0], fabs((double)k[d])), whole[1] = fmax(whole[1], fabs((double)v[d]));
                     for (int d = 0; d < dim; d++) {
-                        int from = d / 32 * 32, to = from + 32 < dim ? from + 32 : dim;
-                        double range[2] = {0}, max[2] = {0};
+                        const int group = ek_kv_codecs[f].group ? format_group(format) : 32;
+                        int from = d / group * group, to = from + group < dim ? from + group : dim;
+                        double range[2] = {0}, max[2] = {0}, least[2] = {k[from], v[from]},
+                               most[2] = {k[from], v[from]};
                         for (int e = from; e < to; e++) {
                             max[0] = fmax(max[0], fabs((double)k[e])), max[1] = fmax(max[1], fabs((double)v[e]));
-                            for (int g = from; g < to; g++)
-                                range[0] = fmax(range[0], (double)k[e] - k[g]),
-                                range[1] = fmax(range[1], (double)v[e] - v[g]);
+                            least[0] = fmin(least[0], k[e]), least[1] = fmin(least[1], v[e]);
+                            most[0] = fmax(most[0], k[e]), most[1] = fmax(most[1], v[e]);
                         }
+                        for (int w = 0; w < 2; w++) range[w] = most[w] - least[w];
                         double got[2] = {decoded_key(format, at, dim, d, slot),
                                          decoded_value(format, at + kb, dim, slot, d)};
                         double want[2] = {k[d], v[d]};
@@ -104,9 +112,10 @@ static void test_store(void **state)
                             if (f == EK_KV_F16) tol = fabs(want[w]) * 0x1p-11 + 0x1p-25;
                             if (f == EK_KV_I16) tol = whole[w] / 32767 * 0.502 + fabs(want[w]) * 0x1p-22 + 1e-37;
                             if (f == EK_KV_BF16) tol = fabs(want[w]) * 0x1p-8;
-                            if (f == EK_KV_Q8) tol = max[w] / 127 * 0.501 + 0x1p-25;
+                            if (ek_kv_codecs[f].rule == EK_KV_SYMMETRIC) tol = max[w] / 127 * 0.501 + 0x1p-25;
                             /* moving the grid onto zero can cost a whole step at the far end */
-                            if (f == EK_KV_Q4) tol = 1.05 * range[w] / 15 + max[w] * 0x1p-8 + 1e-7;
+                            if (ek_kv_codecs[f].rule == EK_KV_AFFINE)
+                                tol = 1.05 * range[w] / ((1 << ek_kv_codecs[f].bits) - 1) + max[w] * 0x1p-8 + 1e-7;
                             if (!(fabs(got[w] - want[w]) <= tol))
                                 fail_msg("%s, dim %d, kind %d, slot %d, %s[%d]: %g became %g, tolerance %g",
                                          ek_kv_format_name(format), dim, kind, slot, w ? "v" : "k", d, want[w], got[w],
@@ -120,6 +129,26 @@ static void test_store(void **state)
                 }
             check_free(at, kb + vb);
         }
+}
+
+/* Bytes of a head of 256 dims: what docs/KV.md says. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int bytes;
+    } want[] = {{"f32", 1024},  {"f16", 512}, {"bf16", 512}, {"16", 516},    {"8", 272}, {"8.64", 264},
+                {"8.128", 260}, {"6", 224},   {"6.64", 208}, {"6.128", 200}, {"5", 192}, {"5.64", 176},
+                {"5.128", 168}, {"4", 160},   {"4.64", 144}, {"4.128", 136}, {"3", 128}, {"3.64", 112},
+                {"3.128", 104}, {"2", 96},    {"2.64", 80},  {"2.128", 72}};
+    assert_int_equal(sizeof want / sizeof *want, EK_KV_FORMAT_COUNT);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        ek_kv_format k, v;
+        assert_int_equal(ek_kv_format_parse(want[i].name, &k, &v), EK_OK);
+        assert_int_equal(ek_kv_k_bytes(k, 256), 64 * want[i].bytes);
+        assert_int_equal(ek_kv_v_bytes(k, 256), 64 * want[i].bytes);
+    }
 }
 
 /* Writing what was read gives the same values in 8 bits: a page can move through a decoded form. */
@@ -153,7 +182,7 @@ static void test_extremes(void **state)
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1e-40f};
     enum { DIM = 32 };
     uint8_t *at = check_alloc(ek_kv_block_bytes(EK_KV_Q8, EK_KV_Q8, 1, DIM));
-    for (int f = EK_KV_Q8; f <= EK_KV_Q4; f++)
+    for (int f = EK_KV_Q8; f < EK_KV_FORMAT_COUNT; f++)
         for (int a = 0; a < 6; a++)
             for (int b = 0; b < 6; b++) {
                 float x[DIM] = {odd[a], odd[b], 1.0f};
@@ -170,6 +199,6 @@ static void test_extremes(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {CHECK_TEST(test_formats), CHECK_TEST(test_store), CHECK_TEST(test_again),
-                                              CHECK_TEST(test_extremes)};
+                                              CHECK_TEST(test_extremes), CHECK_TEST(test_sizes)};
     return CHECK_RUN(argc, argv, tests);
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "../support/drafter.h"
 
 static const char *const shapes[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -51,6 +52,11 @@ uint64_t check_seed(int i)
         LARGE_VOCABULARY,        /* T1, bf16, keys and values 16 */
         LARGE_VOCABULARY | 0x57, /* Q1, 4 bits, keys and values 16 */
         MANY_EXPERTS | 0x4f,     /* Q2, 4 bits, keys and values 16 */
+        FEW_KV_BITS | 0,         /* T1, bf16, keys 6, values 5 */
+        FEW_KV_BITS | 1,         /* T2, bf16, keys and values 3.64 */
+        FEW_KV_BITS | 4,         /* T5, bf16, keys 8.128, values 2 */
+        FEW_KV_BITS | 5,         /* T6, bf16, keys and values 5.128 */
+        FEW_KV_BITS | 7,         /* Q2, 8 bits, keys 4.64, values 3 */
     };
     return i < 27 ? (uint64_t)i : flagged[i - 27];
 }
@@ -86,7 +92,11 @@ ek_err scene_open(scene *s, uint64_t seed)
     static const ek_kv_format kv[][2] = {{EK_KV_I16, EK_KV_I16},   {EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32},
                                          {EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},
                                          {EK_KV_Q8, EK_KV_Q4},     {EK_KV_Q4, EK_KV_Q4}};
-    enum { N_KV = sizeof kv / sizeof *kv };
+    static const ek_kv_format few[][2] = {
+        {EK_KV_Q6, EK_KV_Q5},       {EK_KV_Q3_64, EK_KV_Q3_64}, {EK_KV_Q2, EK_KV_Q6_64},
+        {EK_KV_Q5, EK_KV_Q2_128},   {EK_KV_Q8_128, EK_KV_Q2},   {EK_KV_Q5_128, EK_KV_Q5_128},
+        {EK_KV_Q8_64, EK_KV_Q5_64}, {EK_KV_Q4_64, EK_KV_Q3},    {EK_KV_Q6_128, EK_KV_Q4_128}};
+    enum { N_KV = sizeof kv / sizeof *kv, N_FEW = sizeof few / sizeof *few };
     *s = (scene){.seed = seed};
     uint64_t pick = seed & 0xffffffff; /* the rest are flags */
     bool large = seed & LARGE_VOCABULARY;
@@ -99,7 +109,8 @@ ek_err scene_open(scene *s, uint64_t seed)
     s->bits = s->shape[0] == 'Q' ? bits[(pick / N_SHAPES + pick) % 3] : 0;
     /* 63 seeds in a row pair every shape with every format */
     uint64_t format = (pick + pick / 63) % N_KV;
-    s->opts = (ek_model_opts){.k_format = kv[format][0], .v_format = kv[format][1], .cpu = ek_cpu_detect()};
+    const ek_kv_format *pair = seed & FEW_KV_BITS ? few[pick % N_FEW] : kv[format];
+    s->opts = (ek_model_opts){.k_format = pair[0], .v_format = pair[1], .cpu = ek_cpu_detect()};
     s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
     s->opts.activations = (ek_activations)((pick / 27 + pick) % 3);
     s->n = large ? 3 : sizes[draw(s, 4) % 6];
@@ -146,6 +157,7 @@ typedef struct drafter {
     const scene *scene;
     const ek_trace *want;
     uint64_t drafts; /* made so far */
+    ek_drafter *model;
 } drafter;
 
 static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
@@ -246,6 +258,13 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
+    if (c->drafter) {
+        static ek_config config;
+        drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
+        EK_TRY(ek_drafter_synthetic(&x->model, &config, s->seed, c->model ? c->model : s->model, &s->opts));
+        ek_executor_cpu_set_drafter(&on, x->model);
+        on.draft_cost = 0;
+    }
     if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
         on.arg = w;
@@ -277,6 +296,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     ek_engine_close(e);
+    ek_drafter_close(x.model);
     return err;
 }
 

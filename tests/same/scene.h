@@ -27,12 +27,14 @@ typedef struct scene {
     ek_model *model;  /* one thread, all instruction sets */
 } scene;
 
-/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's. */
+/* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's; keys
+ * and values in formats of a second table. */
 #define LARGE_VOCABULARY ((uint64_t)1 << 32)
 #define MANY_EXPERTS     ((uint64_t)1 << 33)
+#define FEW_KV_BITS      ((uint64_t)1 << 34)
 
 /* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
-enum { N_CHECK_SCENES = 30 };
+enum { N_CHECK_SCENES = 35 };
 uint64_t check_seed(int i);
 
 ek_err scene_open(scene *s, uint64_t seed);
@@ -47,6 +49,7 @@ typedef struct company {
     const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                               /* of ask */
     int max_rows;                        /* leave out requests beyond this many rows together */
+    bool drafter;                        /* AUTO: from a random drafter model on the CPU instead */
     ek_draft_mode draft;                 /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                /* of every request of the scene, alone */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */

@@ -48,7 +48,7 @@ static ek_err toy_parse(ek_api_request *r, const char *body, size_t n, const ek_
     return EK_OK;
 }
 
-static ek_err raw_prompt(ek_turn_prompt *out, const ek_chat_model *m, const ek_api_request *r)
+static ek_err raw_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
 {
     const own *o = r->own;
     ek_ids_add(&out->ids, ek_tokenizer_id(m->tokenizer, "<bos>"));
@@ -250,7 +250,7 @@ static void errors_in_its_own_shape(void **state)
     ek_buf_char(&body, '\n');
     for (int i = 0; i < 300; i++) ek_buf_fmt(&body, "%d ", i);
     b = ask("/toy", body.data);
-    assert_non_null(strstr(b.data, "toy 400 <the prompt has "));
+    assert_non_null(strstr(b.data, "toy 400 <prompt is too long: "));
     assert_non_null(strstr(b.data, "param=text code=context_length_exceeded"));
     ek_buf_fini(&b);
     for (int i = 0; i < 4096; i++) ek_buf_char(&body, 'x');

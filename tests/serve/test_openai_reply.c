@@ -35,7 +35,8 @@ static void open_reply(scene *t, int n, bool stream, bool usage)
                           .stream = stream,
                           .n = n,
                           .choices = t->choices,
-                          .own = t->req.own};
+                          .own = t->req.own,
+                          .turn = &t->req.turn};
     ek_buf_fini(&body);
 }
 

@@ -9,17 +9,32 @@
 typedef struct log {
     ek_buf text;
     int last;
+    ek_buf args; /* of the call in hand */
 } log;
+
+/* What came of a call that did not end, and what it lacks: a JSON object. */
+static void check_closing(log *l, const ek_reply_event *e)
+{
+    json_t *v;
+    ek_buf_add(&l->args, e->text, e->n);
+    if (ek_json_read(&v, ek_buf_text(&l->args), l->args.len, 0)) fail_msg("closed: %s", ek_buf_text(&l->args));
+    assert_true(json_is_object(v));
+    json_decref(v);
+    ek_buf_fini(&l->args);
+}
 
 static void write_log(void *arg, const ek_reply_event *e)
 {
-    static const char *const names[] = {"content", "reasoning", "call", "args", "end", "drop", "stop"};
+    static const char *const names[] = {"content", "reasoning", "call", "args", "end", "cut", "drop", "stop"};
     log *l = arg;
     assert_true(e->text && e->text[e->n] == '\0');
     bool joins = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
     if (joins) assert_true(e->n > 0);
     if (!joins || l->last != (int)e->kind) ek_buf_fmt(&l->text, "%s[%s]", l->text.len ? " " : "", names[e->kind]);
-    ek_buf_add(&l->text, e->text, e->n);
+    if (e->kind != EK_REPLY_CALL_DROP) ek_buf_add(&l->text, e->text, e->n);
+    if (e->kind == EK_REPLY_CALL_ARGS) ek_buf_add(&l->args, e->text, e->n);
+    if (e->kind == EK_REPLY_CALL_END) ek_buf_fini(&l->args);
+    if (e->kind == EK_REPLY_CALL_CUT || e->kind == EK_REPLY_CALL_DROP) check_closing(l, e);
     if (e->kind == EK_REPLY_STOP) ek_buf_fmt(&l->text, "%d", (int)e->mark);
     l->last = (int)e->kind;
 }
@@ -187,7 +202,7 @@ static void gives_up_visibly(void **state)
     gives("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b",
           "[content]a [call]f [args]{\"a\":\"x\" [drop] [content]" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
     gives(CALL("{b}"), "[call]f [args]{ [drop] [content]" CALL("{b}"));
-    gives("<|tool_call>call:f{a:1", "[call]f [args]{\"a\": [drop] [content]<|tool_call>call:f{a:1");
+    gives("<|tool_call>call:f{a:1", "[call]f [args]{\"a\":1 [drop] [content]<|tool_call>call:f{a:1");
     gives("<|tool_call>call:f{a:<|\"|>x<turn|>",
           "[call]f [args]{\"a\":\"x [drop] [content]<|tool_call>call:f{a:<|\"|>x [stop]2");
     gives("<|tool_call>call:f{a:<|\"|>x<|\"|>}<turn|>", "[call]f [args]{\"a\":\"x\"} [end] [stop]2");
@@ -196,7 +211,18 @@ static void gives_up_visibly(void **state)
           "[call]f [args]{ [drop] [content]<|tool_call>call:f{b [call]g [args]{} [end]");
     log l;
     ek_reply_opts o = defaults(&l);
-    check_log(&o, &l, "x<|tool_call>call:f{a:1", true, "[content]x [call]f [args]{\"a\": [drop]", __LINE__);
+    check_log(&o, &l, "x<|tool_call>call:f{a:1", true, "[content]x [call]f [args]{\"a\": [cut]null}", __LINE__);
+    o = defaults(&l);
+    check_log(&o, &l, "<|tool_call>call:f{a:[{b:<|\"|>Os", true, "[call]f [args]{\"a\":[{\"b\":\"Os [cut]\"}]}",
+              __LINE__);
+    o = defaults(&l); /* all of it but its marker is there */
+    check_log(&o, &l, "<|tool_call>call:f{a:1}", true, "[call]f [args]{\"a\":1} [end]", __LINE__);
+    o = defaults(&l); /* no name yet: nothing was sent */
+    check_log(&o, &l, "x<|tool_call>call:get_w", true, "[content]x", __LINE__);
+    o = defaults(&l); /* malformed before the limit came */
+    check_log(&o, &l, "<|tool_call>call:f<g>{", true, "[content]<|tool_call>call:f<g>{", __LINE__);
+    o = defaults(&l); /* the value of a repeated key is not written */
+    check_log(&o, &l, "<|tool_call>call:f{a:1,a:<|\"|>x", true, "[call]f [args]{\"a\":1 [cut]}", __LINE__);
 }
 
 static void options(void **state)
@@ -436,6 +462,7 @@ static void any_input_any_cut(void **state)
         run(&o, ek_buf_text(&in), in.len, truncated);
         json_t *v;
         for (int i = 0; i < a.n_calls; i++) {
+            ek_buf_add(&a.calls[i].args, ek_buf_text(&a.calls[i].closing), a.calls[i].closing.len);
             if (ek_json_read(&v, ek_buf_text(&a.calls[i].args), a.calls[i].args.len, 0) != EK_OK)
                 fail_msg("%s gives %s", ek_buf_text(&in), ek_buf_text(&a.calls[i].args));
             assert_true(json_is_object(v));

@@ -3,6 +3,9 @@
 check: setup ## set up, build with warnings as errors, and run every test
 	@$(MAKE) --no-print-directory WERROR=-Werror check-built
 
+setup-checks: ## also install what optional checks need: a browser, proxies
+	@tools/setup.sh chromium nginx-light haproxy
+
 check-built: $B/evenkeel $(TEST_BINS)
 	@tools/check/run.sh $B $(TEST_BINS)
 

@@ -3,6 +3,7 @@
 
 enum { QUERIES = 4, TILE_VECS = 8 };
 
+#include "ops/x86/attn_decode_avx2.h"
 #include "ops/x86/attn_tile.h"
 #include "ops/x86/attn_x86.h"
 

@@ -3,6 +3,7 @@
 
 enum { QUERIES = 8, TILE_VECS = 16 };
 
+#include "ops/x86/attn_decode_avx512.h"
 #include "ops/x86/attn_tile.h"
 #include "ops/x86/attn_x86.h"
 

@@ -1,6 +1,6 @@
 /* Loads of keys and values by format, for any vector of ops/x86/vec_*.h: W elements per load, as ops/kv_codec.h
- * defines them. The format is a constant wherever these are inlined. For a rule or a code width without a load here,
- * loads() is false, and its formats have no kernel. */
+ * defines them. The format is a constant wherever these are inlined. Formats with groups are decoded in tiles
+ * (attn_groups.h). For a rule or a code width without a load, loads() is false, and its formats have no kernel. */
 #ifndef EK_OPS_X86_ATTN_KV_H
 #define EK_OPS_X86_ATTN_KV_H
 
@@ -20,35 +20,18 @@ INLINE bool loads(const ek_kv_format f)
     case EK_KV_BFLOAT: return true;
     case EK_KV_TOKEN: return c.bits == 16;
     case EK_KV_SYMMETRIC: return c.bits == 8 && c.group % 32 == 0;
-    case EK_KV_AFFINE: return c.bits == 4 && c.group % 32 == 0;
+    case EK_KV_AFFINE: return c.bits >= 2 && c.bits <= 6 && c.group % 32 == 0;
     }
     return false;
 }
 
 /* --- keys: a lane is a key */
 
-/* Scales and biases of a group of dims, for cols vectors of keys. */
-typedef struct key_group {
-    vf s[COLS_MAX], b[COLS_MAX];
-} key_group;
-
-INLINE void load_group(const ek_kv_format f, int cols, const uint8_t *k, int dim, int d, int slot, key_group *g)
-{
-    if (!ek_kv_codecs[f].group) return;
-    const uint16_t *s = ek_kv_k_scale(f, k, dim, d, slot), *b = ek_kv_bias(f, s, dim);
-    for (int c = 0; c < cols; c++) {
-        g->s[c] = v_from_f16(s + c * W);
-        if (ek_kv_codecs[f].rule == EK_KV_AFFINE) g->b[c] = v_from_f16(b + c * W);
-    }
-}
-
 /* Terms of dim pair + half for keys [slot, slot + cols W), cols and pair even. bf16 comes in pairs of even and odd
  * lanes, for in_order to sort out what was made of them. */
-INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot,
-                      const key_group *g, vf *x)
+INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, vf *x)
 {
     const size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;
-    const size_t nibbles = ek_kv_k_nibble(pair, slot).byte;
     for (int c = 0; c < cols; c++) {
         const size_t i = at + (size_t)(c * W);
         switch (ek_kv_codecs[f].rule) {
@@ -58,8 +41,8 @@ INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair
             if (c % 2 == 0) v_load_bf16_pair((const uint16_t *)k + i, x + c);
             break;
         case EK_KV_TOKEN: x[c] = v_from_i16((const int16_t *)k + i); break;
-        case EK_KV_SYMMETRIC: x[c] = v_mul(g->s[c], v_from_i8((const int8_t *)k + i)); break;
-        case EK_KV_AFFINE: x[c] = v_fma(g->s[c], v_from_u4(k + nibbles + c * W, half * 4), g->b[c]); break;
+        case EK_KV_SYMMETRIC:
+        case EK_KV_AFFINE: break;
         }
     }
 }
@@ -74,7 +57,6 @@ INLINE void load_values(const ek_kv_format f, int cols, int n, const uint8_t *v,
     const bool part = cols == 1;
     for (int c = 0; c < cols; c++) {
         const size_t i = at + (size_t)(c * W);
-        const int dc = d + c * W;
         switch (ek_kv_codecs[f].rule) {
         case EK_KV_FLOAT: x[c] = part ? v_load_part((const float *)v + i, n) : v_load((const float *)v + i); break;
         case EK_KV_HALF:
@@ -88,16 +70,7 @@ INLINE void load_values(const ek_kv_format f, int cols, int n, const uint8_t *v,
             x[c] = part ? v_from_i16_part((const int16_t *)v + i, n) : v_from_i16((const int16_t *)v + i);
             break;
         case EK_KV_SYMMETRIC:
-            x[c] = v_mul(v_set1_f16(ek_kv_v_scale(f, v, dim, slot, dc)), v_from_i8((const int8_t *)v + i));
-            break;
-        case EK_KV_AFFINE: {
-            const uint16_t *s = ek_kv_v_scale(f, v, dim, slot, dc);
-            /* a multiple of 32 for d leaves the shift to the compiler */
-            const ek_kv_place p = ek_kv_v_nibble(f, dim, slot, dc);
-            const int shift = cols * W % 32 ? p.shift : c * W % 32 / 16 * 4;
-            x[c] = v_affine_u4(v + p.byte, shift, v_set1_f16(s), v_set1_f16(ek_kv_bias(f, s, dim)));
-            break;
-        }
+        case EK_KV_AFFINE: break;
         }
     }
 }

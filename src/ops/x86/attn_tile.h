@@ -8,6 +8,7 @@
 #define EK_OPS_X86_ATTN_TILE_H
 
 #include "ops/attn_kernels.h"
+#include "ops/x86/attn_groups.h"
 #include "ops/x86/attn_kv.h"
 #include "ops/x86/math_vec.h"
 
@@ -18,20 +19,6 @@ enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ 
 #define SCORE_COLS(nq) MIN(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
 #define VALUE_COLS(nq) MIN(TILE_VECS / (nq), COLS_MAX)
 
-/* Prefetches of cache lines, spread over the iterations of another loop: memory and multipliers work at
- * the same time. They go to the L2 cache: the next phase starts after thousands of cycles. */
-typedef struct stream {
-    const uint8_t *at; /* NULL: nothing to fetch */
-    size_t step;       /* bytes an iteration */
-} stream;
-
-INLINE void stream_next(stream *s)
-{
-    if (!s->at) return;
-    for (size_t b = 0; b < s->step; b += 64) _mm_prefetch((const char *)s->at + b, _MM_HINT_T1);
-    s->at += s->step;
-}
-
 /* Scores of keys [slot, slot + cols W) of a page for nq queries. */
 INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim,
                        float *e, stream *ahead, stream now)
@@ -41,22 +28,17 @@ INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, c
         vf acc[EK_TILE][COLS_MAX];
         for (int i = 0; i < nq; i++)
             for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
-        const int group_dims = ek_kv_codecs[f].group, span = group_dims ? group_dims : EK_CHAIN;
-        for (int g = d0; g < end; g += span) {
-            key_group group;
-            load_group(f, cols, k, dim, g, slot, &group);
-            for (int pair = g; pair < end && pair < g + span; pair += 2)
-                for (int half = 0; half < 2; half++) {
-                    stream_next(ahead);
-                    stream_next(&now);
-                    vf key[COLS_MAX];
-                    load_keys(f, cols, k, pair, half, slot, &group, key);
-                    for (int i = 0; i < nq; i++) {
-                        vf x = v_set1(q[i * EK_Q_STRIDE + pair + half]);
-                        for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
-                    }
+        for (int pair = d0; pair < end; pair += 2)
+            for (int half = 0; half < 2; half++) {
+                stream_next(ahead);
+                stream_next(&now);
+                vf key[COLS_MAX];
+                load_keys(f, cols, k, pair, half, slot, key);
+                for (int i = 0; i < nq; i++) {
+                    vf x = v_set1(q[i * EK_Q_STRIDE + pair + half]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
                 }
-        }
+            }
         for (int i = 0; i < nq; i++) {
             in_order(f, cols, acc[i]);
             for (int c = 0; c < cols; c++) {
@@ -146,6 +128,10 @@ INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, i
 /* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
 INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (ek_kv_codecs[f].group) {
+        group_scores(leaf, ek_kv_codecs[f], ek_kv_k_codes(f, leaf->head_dim));
+        return;
+    }
     for (int i = 0; i < leaf->n_q; i += QUERIES) {
         int n = leaf->n_q - i;
         if (QUERIES == 8 && n > 4) score_pages(f, QUERIES, leaf, i);
@@ -170,6 +156,10 @@ INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
 {
     if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, leaf);
     for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
+    if (ek_kv_codecs[f].group) {
+        group_values(leaf, ek_kv_codecs[f], ek_kv_v_codes(f, leaf->head_dim));
+        return;
+    }
     for (int i = 0; i < leaf->n_q; i += QUERIES) {
         int n = leaf->n_q - i;
         if (QUERIES == 8 && n > 4) value_dims(f, QUERIES, leaf, i);

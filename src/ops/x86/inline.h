@@ -3,6 +3,7 @@
 #define EK_OPS_X86_INLINE_H
 
 #define INLINE static inline __attribute__((always_inline, unused))
+#define APART  static __attribute__((noinline, unused)) /* one copy, however many call it */
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")

@@ -86,8 +86,8 @@ void test_kv(dev *d)
     static const int dims[] = {4, 36, 64, 100, 128, 256, 320, 512};
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
-            ek_attn_shape shape = {EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT),
+        for (int f = 0; f <= EK_KV_Q4; f++) {
+            ek_attn_shape shape = {EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % (EK_KV_Q4 + 1)),
                                    HEADS,   HEADS,           dims[i]};
             if (d->quick && i % 3) continue;
             scene s;

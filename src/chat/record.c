@@ -1,0 +1,47 @@
+#include "chat/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+uint64_t ek_digest_row(uint64_t h, const float *logits, int n_vocab)
+{
+    return ek_hash64(h, logits, (uint64_t)n_vocab * sizeof *logits);
+}
+
+uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens)
+{
+    return ek_hash64(0, tokens, (uint64_t)n_tokens * sizeof *tokens);
+}
+
+void ek_record_begin(ek_record *r, const ek_request_opts *request)
+{
+    if (r->mode == EK_RECORD_NONE) return;
+    r->n_prompt = request->n_tokens;
+    r->prompt_hash = ek_prompt_hash(request->tokens, request->n_tokens);
+    r->sampling = request->sampling;
+    r->forced = request->mask != NULL;
+    r->ignore_eos = request->ignore_eos;
+    r->forced = request->mask != NULL;
+    size_t n_bias = (size_t)request->sampling.n_bias;
+    ek_logit_bias *bias = ek_alloc((n_bias + 1) * sizeof *bias);
+    if (n_bias > 0) memcpy(bias, request->sampling.bias, n_bias * sizeof *bias);
+    r->sampling.bias = bias;
+    if (r->mode == EK_RECORD_TOKENS)
+        for (int i = 0; i < request->n_tokens; i++) ek_ids_add(&r->prompt, request->tokens[i]);
+}
+
+void ek_record_token(ek_record *r, int32_t token)
+{
+    if (r->mode == EK_RECORD_TOKENS) ek_ids_add(&r->reply, token);
+}
+
+void ek_record_fini(ek_record *r)
+{
+    free((void *)(uintptr_t)r->sampling.bias);
+    ek_ids_fini(&r->prompt);
+    ek_ids_fini(&r->reply);
+    *r = (ek_record){0};
+}

@@ -1,0 +1,34 @@
+/* What a turn keeps of its request, so that it can be run again: for the server's journal. */
+#ifndef EK_CHAT_RECORD_H
+#define EK_CHAT_RECORD_H
+
+#include "engine/engine.h"
+#include "text/tokenizer.h"
+
+typedef enum ek_record_mode {
+    EK_RECORD_NONE,
+    EK_RECORD_FACTS, /* counts, hash and options: nothing of what was said */
+    EK_RECORD_TOKENS /* also the tokens of prompt and reply */
+} ek_record_mode;
+
+/* Zero-initialise; ek_record_fini when done. */
+typedef struct ek_record {
+    ek_record_mode mode;
+    int n_prompt;
+    uint64_t prompt_hash; /* ek_prompt_hash */
+    ek_ids prompt, reply; /* EK_RECORD_TOKENS: all of them; otherwise empty */
+    ek_sampling sampling; /* as the engine got it: this turn's own seed, bias owned by the record */
+    bool ignore_eos;
+    bool forced; /* more than logits, sampling and ignore_eos decided on the tokens (a grammar) */
+} ek_record;
+
+/* The digest of a reply chains the rows of logits (floats as they are in memory, little-endian) that its tokens
+ * were sampled from: h of the rows before, 0 at first. */
+uint64_t ek_digest_row(uint64_t h, const float *logits, int n_vocab);
+uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens);
+/* Copies what r->mode asks for from a request that is about to be submitted. r: zeroed but for mode. */
+void ek_record_begin(ek_record *r, const ek_request_opts *request);
+void ek_record_token(ek_record *r, int32_t token); /* the next one of the reply */
+void ek_record_fini(ek_record *r);
+
+#endif

@@ -1,0 +1,248 @@
+/* Scores and values of formats with groups, for any vector of ops/x86/vec_*.h: codes are decoded to a small tile of
+ * floats in the first-level cache, once for all queries, and one kernel multiplies whatever the format. A width of
+ * codes costs one decoder of keys and one of values (attn_decode_*.h), not kernels of its own; a group size costs
+ * nothing.
+ *
+ * Included by attn_tile.h, behind QUERIES and the decoders. */
+#ifndef EK_OPS_X86_ATTN_GROUPS_H
+#define EK_OPS_X86_ATTN_GROUPS_H
+
+#include <string.h>
+
+#include "ops/attn_kernels.h"
+#include "ops/kv_codec.h"
+
+/* Prefetches of cache lines, spread over the iterations of another loop: memory and multipliers work at
+ * the same time. They go to the L2 cache: the next phase starts after thousands of cycles. */
+typedef struct stream {
+    const uint8_t *at; /* NULL: nothing to fetch */
+    size_t step;       /* bytes an iteration */
+} stream;
+
+INLINE void stream_next(stream *s)
+{
+    if (!s->at) return;
+    for (size_t b = 0; b < s->step; b += 64) _mm_prefetch((const char *)s->at + b, _MM_HINT_T1);
+    s->at += s->step;
+}
+
+/* --- scores */
+
+enum { SCORE_DIMS = 4 /* of an iteration */ };
+
+/* acc[i][key] += q[i] . key for nq queries, n dims and cols vectors of keys of a tile [dim][64]. */
+INLINE void score_pass(const int nq, const int cols, const float *q, const float *tile, int n, float *acc,
+                       stream *ahead)
+{
+    vf a[EK_TILE][EK_PAGE_TOKENS / W];
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        a[i][c] = v_load(acc + i * EK_PAGE_TOKENS + c * W);
+    for (int d = 0; d < n; d += SCORE_DIMS, q += SCORE_DIMS, tile += SCORE_DIMS * EK_PAGE_TOKENS) {
+        if (ahead) stream_next(ahead);
+        UNROLL for (int h = 0; h < SCORE_DIMS; h++)
+        {
+            vf key[EK_PAGE_TOKENS / W];
+            UNROLL for (int c = 0; c < cols; c++) key[c] = v_load(tile + h * EK_PAGE_TOKENS + c * W);
+            UNROLL for (int i = 0; i < nq; i++)
+            {
+                vf x = v_set1(q[i * EK_Q_STRIDE + h]);
+                UNROLL for (int c = 0; c < cols; c++) a[i][c] = v_fma(x, key[c], a[i][c]);
+            }
+        }
+    }
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        v_store(acc + i * EK_PAGE_TOKENS + c * W, a[i][c]);
+}
+
+/* Vectors of keys that nq queries take at a time. */
+#define GROUP_COLS(nq) (QUERIES / (nq)*2 < EK_PAGE_TOKENS / W ? QUERIES / (nq)*2 : EK_PAGE_TOKENS / W)
+
+INLINE void score_page(const int nq, const float *q, const float *tile, int n, float *acc, stream *ahead)
+{
+    for (int key = 0; key < EK_PAGE_TOKENS; key += GROUP_COLS(nq) * W)
+        score_pass(nq, GROUP_COLS(nq), q, tile + key, n, acc + key, ahead);
+}
+
+/* All queries by the n dims of a tile; the tile of queries is rounded up: absent ones are zeros. */
+APART void score_tile_dims(int n_q, const float *q, const float *tile, int n, float *acc, stream *ahead)
+{
+    for (int i = 0; i < n_q; i += QUERIES) {
+        const float *qi = q + i * EK_Q_STRIDE;
+        float *ai = acc + i * EK_PAGE_TOKENS;
+        stream *s = i == 0 ? ahead : NULL;
+        if (QUERIES == 8 && n_q - i > 4) score_page(QUERIES, qi, tile, n, ai, s);
+        else if (n_q - i > 2) score_page(4, qi, tile, n, ai, s);
+        else if (n_q - i == 2) score_page(2, qi, tile, n, ai, s);
+        else score_page(1, qi, tile, n, ai, s);
+    }
+}
+
+/* Scores of a page: e is that of its first key. codes: bytes of the page's codes, scales follow. */
+INLINE void group_scores_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes, const uint8_t *k, float *e,
+                              stream *ahead)
+{
+    _Alignas(64) float tile[TILE_DIMS * EK_PAGE_TOKENS], acc[EK_TILE * EK_PAGE_TOKENS], s[EK_PAGE_TOKENS],
+        b[EK_PAGE_TOKENS];
+    const int dim = leaf->head_dim;
+    const size_t n_scales = (size_t)((dim + c.group - 1) / c.group) * EK_PAGE_TOKENS;
+    const ek_f16 *scale = (const ek_f16 *)(k + codes);
+    for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
+        const int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
+        memset(acc, 0, sizeof acc);
+        for (int d = d0; d < end; d += TILE_DIMS) {
+            const int n = end - d < TILE_DIMS ? end - d : TILE_DIMS;
+            if (d % c.group == 0) {
+                const ek_f16 *at = scale + d / c.group * EK_PAGE_TOKENS;
+                page_scales(at, s);
+                if (c.rule == EK_KV_AFFINE) page_scales(at + n_scales, b);
+            }
+            decode_keys(c.bits, k, dim, d, n, s, b, tile);
+            score_tile_dims(leaf->n_q, leaf->q + d, tile, n, acc, ahead);
+        }
+        for (int i = 0; i < leaf->n_q; i++) {
+            float *from = acc + i * EK_PAGE_TOKENS, *to = e + i * EK_SEGMENT;
+            order_keys(from);
+            for (int j = 0; j < EK_PAGE_TOKENS; j += W)
+                v_store(to + j, d0 ? v_add(v_load(to + j), v_load(from + j)) : v_load(from + j));
+        }
+    }
+}
+
+APART void group_scores(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
+{
+    const int nq = leaf->n_q > 4 ? QUERIES : leaf->n_q > 2 ? 4 : leaf->n_q;
+    const size_t steps = (size_t)(leaf->head_dim / SCORE_DIMS * (EK_PAGE_TOKENS / (GROUP_COLS(nq) * W)));
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        stream ahead = {leaf->fetch_v ? leaf->v[p] : NULL, (leaf->v_bytes + steps - 1) / steps};
+        if (leaf->k[p]) group_scores_page(leaf, c, codes, leaf->k[p], leaf->e + p * EK_PAGE_TOKENS, &ahead);
+    }
+}
+
+/* --- values */
+
+/* o[i] += e[i] . values for nq queries, slots [j, end) and cols vectors of dims of a tile [slot][VALUE_DIMS] that
+ * begins with slot j. seen: the visible slots of each query; NULL: all. */
+typedef struct slots {
+    const int *from, *to; /* of each query */
+} slots;
+
+INLINE void value_pass(const int nq, const int cols, const float *e, const float *tile, int j, int end,
+                       const slots *seen, bool fresh, float *o, ptrdiff_t ldo, stream *ahead)
+{
+    vf a[EK_TILE][VALUE_DIMS / W];
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
+        a[i][c] = fresh ? v_zero() : v_load(o + i * ldo + c * W);
+    for (; j < end; j++, tile += VALUE_DIMS) {
+        vf value[VALUE_DIMS / W];
+        if (ahead) stream_next(ahead);
+        UNROLL for (int c = 0; c < cols; c++) value[c] = v_load(tile + c * W);
+        UNROLL for (int i = 0; i < nq; i++)
+        {
+            if (seen && (j < seen->from[i] || j >= seen->to[i])) continue;
+            vf x = v_set1(e[i * EK_SEGMENT + j]);
+            UNROLL for (int c = 0; c < cols; c++) a[i][c] = v_fma(x, value[c], a[i][c]);
+        }
+    }
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++) v_store(o + i * ldo + c * W, a[i][c]);
+}
+
+/* Vectors [0, n) of the tile's dims. */
+INLINE void value_cols(const int nq, int n, const float *e, const float *tile, int j, int end, const slots *seen,
+                       bool fresh, float *o, ptrdiff_t ldo, stream *ahead)
+{
+    int c = 0;
+    for (; c + GROUP_COLS(nq) <= n; c += GROUP_COLS(nq), ahead = NULL)
+        value_pass(nq, GROUP_COLS(nq), e, tile + c * W, j, end, seen, fresh, o + c * W, ldo, ahead);
+    for (; c < n; c++, ahead = NULL) value_pass(nq, 1, e, tile + c * W, j, end, seen, fresh, o + c * W, ldo, ahead);
+}
+
+typedef struct value_run {
+    const float *e, *tile; /* tile: slot j */
+    int n_q, n_vecs, j, end;
+    const int *from, *to; /* visible slots of each query, NULL: all of [j, end) */
+    bool fresh;           /* o counts as +0 */
+    float *o;
+    ptrdiff_t ldo;
+} value_run;
+
+INLINE void value_queries(const int nq, const value_run *r, int i, stream *ahead)
+{
+    const float *e = r->e + i * EK_SEGMENT;
+    float *o = r->o + i * r->ldo;
+    if (r->from) {
+        const slots seen = {r->from + i, r->to + i};
+        value_cols(nq, r->n_vecs, e, r->tile, r->j, r->end, &seen, r->fresh, o, r->ldo, ahead);
+    } else value_cols(nq, r->n_vecs, e, r->tile, r->j, r->end, NULL, r->fresh, o, r->ldo, ahead);
+}
+
+APART void value_tile_dims(const value_run *r, stream *ahead)
+{
+    for (int i = 0; i < r->n_q; i += QUERIES) {
+        stream *s = i == 0 ? ahead : NULL;
+        if (QUERIES == 8 && r->n_q - i > 4) value_queries(QUERIES, r, i, s);
+        else if (r->n_q - i > 2) value_queries(4, r, i, s);
+        else if (r->n_q - i == 2) value_queries(2, r, i, s);
+        else value_queries(1, r, i, s);
+    }
+}
+
+/* Slots [j, end) of a tile that begins with slot `first` of the segment; those visible to all take the path without
+ * masks. */
+INLINE void value_slots(const ek_attn_leaf *leaf, const float *tile, int n_vecs, int first, int end, int d, bool fresh,
+                        stream *ahead)
+{
+    value_run r = {.e = leaf->e, .n_q = leaf->n_q, .n_vecs = n_vecs, .o = leaf->o + d, .ldo = leaf->ldo};
+    r.fresh = fresh;
+    for (r.j = first; r.j < end; r.j = r.end, r.fresh = false) {
+        const int common = r.j >= leaf->common_from && r.j < leaf->common_to;
+        r.end = end;
+        if (common && leaf->common_to < end) r.end = leaf->common_to;
+        if (!common && r.j < leaf->common_from && leaf->common_from < leaf->common_to && leaf->common_from < end)
+            r.end = leaf->common_from;
+        r.from = common ? NULL : leaf->from, r.to = common ? NULL : leaf->to;
+        r.tile = tile + (r.j - first) * VALUE_DIMS;
+        value_tile_dims(&r, ahead);
+    }
+}
+
+/* Slots [from, to) of a page of values, whose first slot is `page` of the segment. */
+INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes, const uint8_t *v, int page,
+                              int from, int to, bool fresh, stream *ahead)
+{
+    _Alignas(64) float tile[VALUE_SLOTS * VALUE_DIMS], s[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32],
+        b[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32];
+    const int dim = leaf->head_dim, groups = (dim + c.group - 1) / c.group;
+    const ek_f16 *scale = (const ek_f16 *)(v + codes);
+    for (int i = from * groups / 16 * 16; i < to * groups; i += W) { /* a page has 64 of each group: none beyond */
+        v_store(s + i, v_from_f16(scale + i));
+        if (c.rule == EK_KV_AFFINE) v_store(b + i, v_from_f16(scale + groups * EK_PAGE_TOKENS + i));
+    }
+    for (int d = 0; d < dim; d += VALUE_DIMS) {
+        const int n_vecs = dim - d < VALUE_DIMS ? (dim - d + W - 1) / W : VALUE_DIMS / W;
+        bool none = fresh;
+        for (int j = from, end; j < to; j = end, none = false) {
+            end = j + VALUE_SLOTS < to ? j + VALUE_SLOTS : to;
+            const float *sj = s + j * groups, *bj = b + j * groups;
+            for (int n = d; n < dim && n < d + VALUE_DIMS; n += 32)
+                decode_values(c.bits, v, dim, j, end - j, n, sj + n / c.group, bj + n / c.group, groups,
+                              tile + (n - d));
+            value_slots(leaf, tile, n_vecs, page + j, page + end, d, none, ahead);
+        }
+    }
+}
+
+APART void group_values(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
+{
+    const size_t columns = (size_t)((leaf->head_dim + VALUE_DIMS - 1) / VALUE_DIMS);
+    bool fresh = true;
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        if (!leaf->v[p]) continue;
+        const int page = p * EK_PAGE_TOKENS, to = leaf->all_to - page, from = leaf->all_from - page;
+        stream ahead = {leaf->k_next[p], leaf->k_bytes / (columns * EK_PAGE_TOKENS)};
+        group_values_page(leaf, c, codes, leaf->v[p], page, from > 0 ? from : 0,
+                          to < EK_PAGE_TOKENS ? to : EK_PAGE_TOKENS, fresh, &ahead);
+        fresh = false;
+    }
+}
+
+#endif

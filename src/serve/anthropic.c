@@ -1,0 +1,186 @@
+/* The dialect of Anthropic's Messages API, and count_tokens. Reads the body; anthropic_messages.c reads its messages,
+ * anthropic_reply.c writes replies. Fields: docs/API.md. */
+#include "serve/anthropic.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/field.h"
+#include "serve/openai.h"
+#include "text/json.h"
+
+static void set(json_t *object, const char *key, const json_t *value)
+{
+    if (value) json_object_set_nocheck(object, key, (json_t *)(uintptr_t)value);
+}
+
+/* Declarations as the chat template takes them. Tools that the API's own servers run are refused by their type. */
+static ek_err read_tools(ek_api_request *r, const json_t *body)
+{
+    const json_t *tools = ek_field(body, "tools");
+    if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
+    if (json_array_size(tools) == 0) return EK_OK;
+    r->tools = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *t = json_array_get(tools, i);
+        const char *type = ek_json_get_text(t, "type", NULL);
+        size_t n = 0;
+        if (type && strcmp(type, "custom"))
+            return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
+        if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
+        json_t *f = json_object(), *one = json_object();
+        set(f, "name", ek_json_get(t, "name"));
+        set(f, "description", ek_field(t, "description"));
+        set(f, "parameters", ek_field(t, "input_schema"));
+        set(f, "strict", ek_field(t, "strict"));
+        json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
+        json_object_set_new_nocheck(one, "function", f);
+        json_array_append_new(r->tools, one);
+    }
+    return EK_OK;
+}
+
+static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
+{
+    const json_t *choice = ek_field(body, "tool_choice");
+    const char *type = ek_json_get_text(choice, "type", NULL);
+    bool one_call = false;
+    r->turn.tools_active = r->tools != NULL;
+    if (!choice) return EK_OK;
+    if (!type) return ek_field_wrong(r, "tool_choice", "an object with a type is needed");
+    if (!strcmp(type, "none")) r->turn.tools_active = false;
+    else if (!strcmp(type, "any") || !strcmp(type, "tool"))
+        return ek_field_wrong(r, "tool_choice",
+                              "only auto and none are supported: forcing a call needs constrained decoding");
+    else if (strcmp(type, "auto")) return ek_field_wrong(r, "tool_choice", "auto, any, tool or none is needed");
+    EK_TRY(ek_field_bool(r, choice, "disable_parallel_tool_use", &one_call));
+    r->turn.one_call = one_call;
+    return EK_OK;
+}
+
+static ek_err read_thinking(ek_api_request *r, const json_t *body)
+{
+    static const struct {
+        const char *type;
+        ek_thinking thinking;
+    } types[] = {{"enabled", EK_THINKING_ON},
+                 {"adaptive", EK_THINKING_ON},
+                 {"between_tools", EK_THINKING_ON},
+                 {"disabled", EK_THINKING_OFF}};
+    ek_anthropic *own = r->own;
+    const json_t *v = ek_field(body, "thinking");
+    if (!v) return EK_OK;
+    const char *type = ek_json_get_text(v, "type", NULL), *display = ek_json_get_text(v, "display", NULL);
+    own->omit_thinking = display && !strcmp(display, "omitted");
+    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
+        if (!strcmp(type, types[i].type)) {
+            r->prompt.thinking = types[i].thinking;
+            return EK_OK;
+        }
+    return ek_field_wrong(r, "thinking", "its type must be enabled, adaptive, between_tools or disabled");
+}
+
+/* What would change the reply and does not exist here. */
+static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
+{
+    const json_t *format = ek_field(body, "output_format");
+    if (!format) format = ek_field(ek_field(body, "output_config"), "format");
+    if (format) return ek_field_wrong(r, "output_config", "a format is not supported: it needs constrained decoding");
+    if (json_array_size(ek_field(body, "mcp_servers")) > 0)
+        return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
+    return EK_OK;
+}
+
+static ek_err read_max_tokens(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    EK_TRY(ek_field_int(r, body, "max_tokens", 1, INT64_MAX, &v, &found));
+    if (!found) return ek_field_wrong(r, "max_tokens", "field required");
+    r->turn.max_tokens = v < INT_MAX ? (int)v : INT_MAX;
+    return EK_OK;
+}
+
+static void free_own(void *p)
+{
+    ek_anthropic *own = p;
+    ek_buf_fini(&own->blanks);
+    free(own);
+}
+
+static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_anthropic *own = r->own = ek_alloc(sizeof *own);
+    r->free_own = free_own;
+    *own = (ek_anthropic){.open = -1};
+    r->n = 1;
+    r->turn.max_tokens = INT_MAX;
+    r->turn.sampling = limits->defaults;
+    EK_TRY(ek_field_model(r, body));
+    EK_TRY(refuse_unsupported(r, body));
+    EK_TRY(read_tools(r, body));
+    EK_TRY(read_tool_choice(r, body));
+    EK_TRY(read_thinking(r, body));
+    return ek_anthropic_messages(r, body);
+}
+
+/* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
+static ek_err read_generation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    EK_TRY(read_max_tokens(r, body));
+    EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
+    EK_TRY(ek_openai_sampling(r, body, limits));
+    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    return ek_field_ours(r, body);
+}
+
+static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    json_t *body;
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_prompt(r, body, limits);
+    json_decref(body);
+    return err;
+}
+
+static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    json_t *body;
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_prompt(r, body, limits);
+    if (!err) err = read_generation(r, body, limits);
+    json_decref(body);
+    return err;
+}
+
+static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    (void)m, (void)r;
+    ek_buf_fmt(out, "{\"input_tokens\":%zu}", prompt->ids.len);
+    return EK_OK;
+}
+
+const ek_dialect ek_dialect_anthropic = {
+    .path = "/v1/messages",
+    .id_prefix = "msg_",
+    .prompt_param = "messages",
+    .parse = parse,
+    .begin = ek_anthropic_begin,
+    .event = ek_anthropic_event,
+    .finish = ek_anthropic_finish,
+    .end = ek_anthropic_end,
+    .failed = ek_anthropic_failed,
+    .heartbeat = ek_anthropic_heartbeat,
+    .error = ek_anthropic_error,
+};
+
+const ek_dialect ek_dialect_anthropic_count = {
+    .path = "/v1/messages/count_tokens",
+    .id_prefix = "",
+    .prompt_param = "messages",
+    .parse = parse_count,
+    .answer = count,
+    .error = ek_anthropic_error,
+};

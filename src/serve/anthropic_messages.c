@@ -1,0 +1,193 @@
+/* Reads system and messages of Anthropic's Messages API into a conversation. */
+#include <string.h>
+
+#include "serve/anthropic.h"
+#include "serve/field.h"
+#include "serve/sealed.h"
+#include "text/json.h"
+
+static ek_err wrong_block(const char *type, const char *where)
+{
+    ek_buf quoted = {0};
+    ek_json_quote(&quoted, type, strnlen(type, 40));
+    ek_err err = ek_fail(EK_EINVAL, "blocks of type %s are not taken in %s; this server takes text", quoted.data,
+                         where);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static const char *type_of(const json_t *block)
+{
+    const char *type = ek_json_get_text(block, "type", NULL);
+    return type ? type : "";
+}
+
+static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
+{
+    size_t n;
+    const char *s = ek_json_get_text(block, key, &n);
+    if (!s) return ek_fail(EK_EINVAL, "a block of type %.40s needs a text %s", type_of(block), key);
+    ek_buf_add(out, s, n);
+    return EK_OK;
+}
+
+/* A text, or text blocks joined by a newline: as one text, because the template would add blanks, or nothing,
+ * between parts. */
+static ek_err read_text(ek_buf *out, const json_t *v, const char *where)
+{
+    if (!v) return EK_OK;
+    if (ek_json_is_text(v)) {
+        ek_buf_add(out, json_string_value(v), json_string_length(v));
+        return EK_OK;
+    }
+    if (!json_is_array(v)) return ek_fail(EK_EINVAL, "%s must be a text or a list of blocks", where);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *block = json_array_get(v, i);
+        if (strcmp(type_of(block), "text")) return wrong_block(type_of(block), where);
+        if (i > 0) ek_buf_char(out, '\n');
+        EK_TRY(copy_member(out, block, "text"));
+    }
+    return EK_OK;
+}
+
+static ek_err read_system(ek_conversation *c, const json_t *v)
+{
+    ek_buf text = {0};
+    ek_err err = read_text(&text, v, "system");
+    if (!err) {
+        ek_drop_billing(&text);
+        if (text.len) ek_message_text(ek_conversation_add(c, EK_ROLE_SYSTEM), EK_BLOCK_TEXT, text.data, text.len);
+    }
+    ek_buf_fini(&text);
+    return err;
+}
+
+static ek_err read_result(ek_conversation *c, const json_t *block)
+{
+    static const char mark[] = "Error: ";
+    ek_message *m = ek_conversation_add(c, EK_ROLE_TOOL);
+    ek_block *b = ek_message_add(m, EK_BLOCK_TEXT);
+    EK_TRY(copy_member(&m->call_id, block, "tool_use_id"));
+    ek_buf text = {0};
+    ek_err err = read_text(&text, ek_field(block, "content"), "a tool_result");
+    bool marked = text.len >= sizeof mark - 1 && !memcmp(text.data, mark, sizeof mark - 1);
+    if (json_is_true(ek_json_get(block, "is_error")) && !marked) ek_buf_str(&b->text, mark);
+    ek_buf_add(&b->text, ek_buf_text(&text), text.len);
+    ek_buf_fini(&text);
+    return err;
+}
+
+/* Results become messages of their own, before the message with the text. */
+static ek_err read_user(ek_conversation *c, const json_t *content)
+{
+    ek_buf text = {0};
+    bool has_text = !json_is_array(content);
+    ek_err err = has_text ? read_text(&text, content, "content") : EK_OK;
+    for (size_t i = 0; !err && i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        const char *type = type_of(block);
+        if (!strcmp(type, "tool_result")) {
+            err = read_result(c, block);
+        } else if (strcmp(type, "text")) {
+            err = wrong_block(type, "a message of the user");
+        } else {
+            if (has_text) ek_buf_char(&text, '\n');
+            has_text = true;
+            err = copy_member(&text, block, "text");
+        }
+    }
+    if (!err && has_text)
+        ek_message_text(ek_conversation_add(c, EK_ROLE_USER), EK_BLOCK_TEXT, ek_buf_text(&text), text.len);
+    ek_buf_fini(&text);
+    return err;
+}
+
+/* Signatures are not checked: the text is the client's word, as all others. Without a text it is in the signature. */
+static ek_err read_thinking(ek_message *m, const json_t *block)
+{
+    size_t n_text = 0, n_signature = 0;
+    const char *text = ek_json_get_text(block, "thinking", &n_text);
+    const char *signature = ek_json_get_text(block, "signature", &n_signature);
+    ek_buf b = {0};
+    if (n_text > 0) ek_buf_add(&b, text, n_text);
+    else if (n_signature > 0) ek_unseal(&b, signature, n_signature);
+    if (b.len) ek_message_text(m, EK_BLOCK_REASONING, b.data, b.len);
+    ek_buf_fini(&b);
+    return text ? EK_OK : ek_fail(EK_EINVAL, "a thinking block needs a text thinking");
+}
+
+static ek_err read_call(ek_message *m, const json_t *block)
+{
+    const json_t *input = ek_field(block, "input");
+    if (input && !json_is_object(input)) return ek_fail(EK_EINVAL, "the input of a tool_use block must be an object");
+    ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
+    b->value = input ? json_incref((json_t *)(uintptr_t)input) : json_object();
+    EK_TRY(copy_member(&b->id, block, "id"));
+    return copy_member(&b->name, block, "name");
+}
+
+static ek_err read_assistant_text(ek_message *m, const json_t *block)
+{
+    ek_block *last = m->n_blocks ? &m->blocks[m->n_blocks - 1] : NULL;
+    if (!last || last->kind != EK_BLOCK_TEXT) last = ek_message_add(m, EK_BLOCK_TEXT);
+    return copy_member(&last->text, block, "text");
+}
+
+static ek_err read_assistant(ek_conversation *c, const json_t *content)
+{
+    ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
+    if (!json_is_array(content)) return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, content, "content");
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        const char *type = type_of(block);
+        ek_err err = EK_OK;
+        if (!strcmp(type, "text")) err = read_assistant_text(m, block);
+        else if (!strcmp(type, "thinking")) err = read_thinking(m, block);
+        else if (!strcmp(type, "tool_use")) err = read_call(m, block);
+        else if (strcmp(type, "redacted_thinking")) err = wrong_block(type, "a message of the assistant");
+        if (err) return err;
+    }
+    return EK_OK;
+}
+
+static ek_err read_message(ek_conversation *c, const json_t *v)
+{
+    const char *role = ek_json_get_text(v, "role", NULL);
+    const json_t *content = ek_field(v, "content");
+    if (!role) role = "";
+    if (!content || json_array_size(content) + json_string_length(content) == 0)
+        if (strcmp(role, "assistant")) return ek_fail(EK_EINVAL, "content is missing or empty");
+    if (!strcmp(role, "user")) return read_user(c, content);
+    if (!strcmp(role, "assistant")) return read_assistant(c, content);
+    if (strcmp(role, "system")) return ek_fail(EK_EINVAL, "role must be one of user, assistant, system");
+    return read_text(&ek_message_add(ek_conversation_add(c, EK_ROLE_SYSTEM), EK_BLOCK_TEXT)->text, content, "content");
+}
+
+/* A last message of the assistant is the beginning of the reply, unless it waits for the results of its calls. */
+static bool is_beginning(const ek_conversation *c)
+{
+    const ek_message *m = c->n_messages ? &c->messages[c->n_messages - 1] : NULL;
+    if (!m || m->role != EK_ROLE_ASSISTANT || m->n_blocks == 0) return false;
+    return m->blocks[m->n_blocks - 1].kind == EK_BLOCK_TEXT;
+}
+
+ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body)
+{
+    const json_t *list = ek_field(body, "messages");
+    ek_err err = read_system(&r->conversation, ek_field(body, "system"));
+    if (err) {
+        r->param = "system";
+        return ek_fail_in(err, "system");
+    }
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return ek_field_wrong(r, "messages", "a list of at least one message is needed");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        err = read_message(&r->conversation, json_array_get(list, i));
+        if (!err) continue;
+        r->param = "messages";
+        return ek_fail_in(err, "messages[%zu]", i);
+    }
+    r->prompt.add_generation_prompt = true;
+    r->prompt.continue_final = is_beginning(&r->conversation);
+    return EK_OK;
+}

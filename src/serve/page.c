@@ -1,0 +1,50 @@
+#include "serve/page.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+/* Nothing from elsewhere, nothing inline, no frame around it. */
+static const char policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'";
+
+static const ek_page_file *find(const char *path)
+{
+    for (int i = 0; i < ek_n_page_files; i++)
+        if (!strcmp(ek_page_files[i].path, path)) return &ek_page_files[i];
+    return NULL;
+}
+
+/* Whether the header, a list of tags or "*", has tag; W/ before a tag changes nothing for GET. */
+static bool has_tag(const char *header, const char *tag)
+{
+    return header && (strstr(header, tag) || !strcmp(header, "*"));
+}
+
+bool ek_page_answer(ek_exchange *x)
+{
+    const ek_page_file *f = find(ek_exchange_path(x));
+    const char *method = ek_exchange_method(x);
+    if (!f) return false;
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
+        static const char text[] = "this is a page: GET or HEAD\n";
+        ek_exchange_header(x, "allow", "GET, HEAD");
+        ek_exchange_reply(x, 405, "text/plain; charset=utf-8", text, sizeof text - 1);
+        return true;
+    }
+    char tag[24];
+    size_t n = (size_t)(f->end - f->data);
+    snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)ek_hash64(0, f->data, n));
+    ek_exchange_header(x, "etag", tag);
+    ek_exchange_header(x, "cache-control", "no-cache"); /* kept, but asked for again: a new build shows at once */
+    ek_exchange_header(x, "content-security-policy", policy);
+    ek_exchange_header(x, "x-content-type-options", "nosniff");
+    ek_exchange_header(x, "x-frame-options", "DENY");
+    ek_exchange_header(x, "referrer-policy", "no-referrer");
+    ek_exchange_header(x, "cross-origin-opener-policy", "same-origin");
+    if (has_tag(ek_exchange_find(x, "if-none-match"), tag)) ek_exchange_reply(x, 304, f->type, "", 0);
+    else ek_exchange_reply(x, 200, f->type, f->data, n);
+    return true;
+}

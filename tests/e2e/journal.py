@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""The journal and its replay: journal.py PROGRAM MODEL
+
+A server with --journal answers requests of every kind, together and apart; `replay` must find every digest again in any
+order and company, on other threads and instruction sets, sampled and with the reply's tokens as a prompt; and it must
+notice a changed digest, token, seed or model. Closes with `N passed, N failed`."""
+import json, os, random, signal, subprocess, sys, tempfile, threading, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from client import Server
+
+PROGRAM, MODEL = sys.argv[1], sys.argv[2]
+results = []
+
+
+def check(name, good, detail=""):
+    results.append(bool(good))
+    if not good:
+        print(f"FAIL {name}: {detail}")
+
+
+def replay(path, *args, model=MODEL):
+    r = subprocess.run([PROGRAM, "replay", path, "--model", model, *args], capture_output=True, text=True, timeout=120)
+    return r.returncode, r.stdout + r.stderr, (r.stdout.strip().splitlines() or [""])[-1]
+
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather of a city",
+          "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]
+
+
+def bodies():
+    ask = lambda text, **more: dict({"messages": [{"role": "user", "content": text}], "max_tokens": 24, "evenkeel": {"digest": True}}, **more)
+    yield ask("What is the weather in Paris?", tools=TOOLS, temperature=0)
+    yield ask("Tell me a story.", temperature=1, seed=7, top_p=0.9, top_k=40, min_p=0.01)
+    yield ask("Tell me a story.", temperature=1.3, seed=-1, repetition_penalty=1.1, presence_penalty=0.5, frequency_penalty=-0.5)
+    yield ask("Say something.", temperature=0.9)  # a seed that the server draws
+    yield ask("Two answers.", n=2, temperature=1, seed=5)
+    yield ask("Count.", stop=["e"], temperature=0)
+    yield ask("Think.", reasoning_effort="high", temperature=0)
+    yield ask("Biased.", logit_bias={"300": -100, "301": 5.5}, temperature=1, seed=3)
+    yield ask("On and on.", ignore_eos=True, max_tokens=70, temperature=1, seed=1)
+
+
+def serve_and_ask(journal):
+    """The digest of each reply id, as clients saw them."""
+    seen, lock = {}, threading.Lock()
+    with Server(PROGRAM, "--model", MODEL, "--journal", journal, "--journal-prompts") as s:
+        def whole(body):
+            status, headers, reply = s.call("POST", "/v1/chat/completions", body)
+            assert status == 200, reply
+            with lock:
+                check("the header carries the digest", headers.get("x-evenkeel-digest") == reply["evenkeel"]["digest"], headers)
+                check("system_fingerprint is a numerics id", reply["system_fingerprint"].startswith("ek"), reply["system_fingerprint"])
+                seen[reply["id"]] = reply["evenkeel"]["digest"]
+
+        def stream(body):
+            stream = s.stream(body)
+            frames = list(stream)
+            last = [f["evenkeel"]["digest"] for f in frames if f.get("evenkeel")]
+            with lock:
+                check("the last chunk carries the digest", len(last) == 1 and stream.done, last)
+                seen[frames[0]["id"]] = last[0]
+
+        threads = [threading.Thread(target=f, args=(b,)) for b in bodies() for f in (whole, stream)]
+        random.Random(1).shuffle(threads)
+        for t in threads:
+            t.start()
+            time.sleep(0.01)
+        for t in threads:
+            t.join()
+        quiet = {"messages": [{"role": "user", "content": "Quietly."}], "max_tokens": 4, "temperature": 0}
+        status, headers, reply = s.call("POST", "/v1/chat/completions", quiet)
+        check("no digest unless asked for", status == 200 and "x-evenkeel-digest" not in headers and "evenkeel" not in reply, (headers, reply))
+        gone = s.stream({"messages": [{"role": "user", "content": "Left alone."}], "ignore_eos": True, "max_tokens": 2000})
+        for _ in zip(range(3), gone):
+            pass
+        gone.close()
+        s.wait_idle()
+    return seen
+
+
+def edit(path, to, change):
+    """A copy of a journal whose lines were changed as objects."""
+    with open(path) as f, open(to, "w") as out:
+        for i, line in enumerate(f):
+            o = json.loads(line)
+            change(i, o)
+            out.write(json.dumps(o) + "\n")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        journal = os.path.join(d, "journal")
+        seen = serve_and_ask(journal)
+        lines = [json.loads(l) for l in open(journal)]
+        check("every request was answered", len(seen) == 2 * len(list(bodies())), len(seen))
+        check("a line per choice", len(lines) == len(seen) + 2 + 2, (len(lines), len(seen)))
+        check("only the owner reads it", os.stat(journal).st_mode & 0o777 == 0o600, oct(os.stat(journal).st_mode))
+        one = {l["id"]: l["digest"] for l in lines if sum(m["id"] == l["id"] for m in lines) == 1}
+        check("clients and journal have the same digests", all(one.get(i, g) == g for i, g in seen.items()), "")
+        n = len(lines)
+
+        isas = subprocess.run([PROGRAM, "version", "--isas"], capture_output=True, text=True).stdout.split()
+        fast = [i for i in isas if i != "scalar"]
+        for args in (["--concurrency", "1"], ["--order", "reverse"], ["--order", "random", "--seed", "4", "--threads", "1"],
+                     ["--order", "random", "--concurrency", "20", "--chunk", "7", *(["--isa", fast[0]] if fast else [])]):
+            status, text, last = replay(journal, *args)
+            check(f"replay {' '.join(args)}", status == 0 and last == f"{n} agree, 0 differ, 0 skipped", text[-600:])
+
+        changed = os.path.join(d, "changed")
+        edit(journal, changed, lambda i, o: o.update(forced=True))
+        status, text, last = replay(changed, "--order", "random")
+        check("the replies' tokens as prompts", status == 0 and last == f"{n} agree, 0 differ, 0 skipped", text[-600:])
+
+        def tamper(i, o):
+            if i == 1:
+                o["digest"] = f"{int(o['digest'], 16) ^ 1:016x}"
+            if i == 2:
+                o["reply"][-1] ^= 1
+        edit(journal, changed, tamper)
+        status, text, last = replay(changed)
+        check("a changed digest and a changed token", status == 1 and last == f"{n - 2} agree, 2 differ, 0 skipped" and "line 2," in text and "line 3," in text, text[-600:])
+
+        with open(journal) as f, open(changed, "w") as out:
+            for i, line in enumerate(f):
+                out.write(line[: len(line) // 2] + "\n" if i == 0 else "\x00\xff{\n" if i == 1 else "\n" if i == 2 else '{"lost":3}\n' if i == 3 else line)
+        status, text, last = replay(changed)
+        check("damaged, empty and lost lines", status == 0 and last == f"{n - 4} agree, 0 differ, 5 skipped" and "line 1:" in text and "line 2:" in text, text[-600:])
+
+        for member in ("model", "numerics"):
+            edit(journal, changed, lambda i, o: o.update({member: "other"}))
+            status, text, last = replay(changed)
+            check(f"another {member}", status == 1 and last == f"0 agree, 0 differ, {n} skipped" and '"other"' in text or "other," in text, text[-600:])
+        edit(journal, changed, lambda i, o: (o.pop("prompt"), o.pop("reply")))
+        status, text, last = replay(changed)
+        check("no prompts", status == 1 and last == f"0 agree, 0 differ, {n} skipped", text[-300:])
+        status, text, _ = replay(os.path.join(d, "missing"))
+        check("no file", status == 1 and "missing" in text and text.count("\n") == 1, text)
+    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The page at / in headless Chromium; its screenshots stay in BUILD_DIR/page. Usage: check_page.sh BUILD_DIR
+set -eu
+cd "$(dirname "$0")/../.."
+case $1 in *san) echo "a browser and a sanitized server together take minutes: not run"; exit 77 ;; esac
+command -v chromium >/dev/null || { echo "chromium is not installed (make setup-checks): not run"; exit 77; }
+[ -x "$1/evenkeel" ] || { echo "no $1/evenkeel: not run"; exit 77; }
+model=models/pocket
+if [ ! -e $model/config.json ]; then
+  model=$1/tiny
+  python3 tests/e2e/tiny_model.py "$model"
+fi
+PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/page.py "$1/evenkeel" "$model" "$1/page"

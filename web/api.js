@@ -1,0 +1,105 @@
+// Requests to the server this page came from.
+import { settings } from './settings.js';
+
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+function headers() {
+  const key = settings().key;
+  return { 'content-type': 'application/json', ...(key ? { authorization: `Bearer ${key}` } : {}) };
+}
+
+export async function get(path) {
+  const r = await fetch(path, { headers: headers(), cache: 'no-store' });
+  if (!r.ok && r.status !== 503) throw new ApiError(r.status, `status ${r.status}`);
+  return r.text();
+}
+
+async function failure(r) {
+  let text = `The server answered with status ${r.status}.`;
+  try {
+    text = (await r.json()).error.message || text;
+  } catch { /* not JSON: the status has to do */ }
+  return new ApiError(r.status, text);
+}
+
+// The body of a request from messages and settings; more overrides.
+export function body(messages, more = {}) {
+  const s = settings();
+  const b = { messages: s.system ? [{ role: 'system', content: s.system }, ...messages] : messages,
+              max_tokens: s.max_tokens, evenkeel: { digest: true } };
+  if (s.temperature !== null) b.temperature = s.temperature;
+  if (s.tools) b.tools = s.tools;
+  b.chat_template_kwargs = { enable_thinking: s.thinking };
+  const out = JSON.stringify({ ...b, ...more });
+  // A seed may have more digits than JavaScript's numbers: it goes into the text as it was typed.
+  return s.seed === null || 'seed' in more ? out : `${out.slice(0, -1)},"seed":${s.seed}}`;
+}
+
+// The data of each event of a stream, until [DONE].
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw new ApiError(0, 'The stream ended before the answer did.');
+    rest += value;
+    const frames = rest.split('\n\n');
+    rest = frames.pop();
+    for (const frame of frames) {
+      if (!frame.startsWith('data: ')) continue; // a comment that keeps the connection
+      if (frame === 'data: [DONE]') return;
+      yield JSON.parse(frame.slice(6));
+    }
+  }
+}
+
+const post = (text, signal) => fetch('/v1/chat/completions', { method: 'POST', headers: headers(), body: text, signal });
+
+function addCalls(reply, deltas) {
+  for (const d of deltas) {
+    const call = (reply.calls[d.index] ??= { id: '', type: 'function', function: { name: '', arguments: '' } });
+    if (d.id) call.id = d.id;
+    if (d.function?.name) call.function.name = d.function.name;
+    call.function.arguments += d.function?.arguments ?? '';
+  }
+}
+
+function addChunk(reply, chunk) {
+  if (chunk.error) throw new ApiError(500, chunk.error.message);
+  if (chunk.usage) reply.usage = chunk.usage;
+  if (chunk.evenkeel?.digest) reply.digest = chunk.evenkeel.digest;
+  const choice = chunk.choices?.[0];
+  if (!choice) return;
+  reply.content += choice.delta.content ?? '';
+  reply.reasoning += choice.delta.reasoning_content ?? '';
+  addCalls(reply, choice.delta.tool_calls ?? []);
+  if (choice.finish_reason) reply.finish = choice.finish_reason;
+}
+
+const emptyReply = () => ({ content: '', reasoning: '', calls: [], finish: null, usage: null, digest: null });
+
+// Streams a chat completion into a reply; onChange(reply) after every chunk.
+export async function stream(messages, { signal, more = {}, onChange = () => {} }) {
+  const r = await post(body(messages, { ...more, stream: true, stream_options: { include_usage: true } }), signal);
+  if (!r.ok) throw await failure(r);
+  const reply = emptyReply();
+  for await (const chunk of events(r)) {
+    addChunk(reply, chunk);
+    onChange(reply);
+  }
+  return reply;
+}
+
+// The same in one piece.
+export async function whole(messages, { signal, more = {} }) {
+  const r = await post(body(messages, more), signal);
+  if (!r.ok) throw await failure(r);
+  const j = await r.json(), m = j.choices[0].message;
+  return { content: m.content ?? '', reasoning: m.reasoning_content ?? '', calls: m.tool_calls ?? [],
+           finish: j.choices[0].finish_reason, usage: j.usage, digest: j.evenkeel?.digest ?? null };
+}
