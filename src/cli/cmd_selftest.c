@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/open.h"
+#include "cli/selftest_cache.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
 
@@ -180,6 +181,19 @@ static void report(selftest *t, const way *w)
     fflush(stdout);
 }
 
+/* A row about cached prefixes. */
+static void report_cached(selftest *t, const ek_cached_row *row)
+{
+    char where[160] = "", did[160] = "";
+    double start = ek_now();
+    bool good = row->run(t->model, t->ask, t->want, N_ASKS, t->ctx, did, where, sizeof where);
+    t->passed += good;
+    t->failed += !good;
+    if (good) printf("ok    %-22s %s, %.1f s\n", row->name, did, ek_now() - start);
+    else printf("FAIL  %-22s %s\n", row->name, where);
+    fflush(stdout);
+}
+
 static void close_model(selftest *t)
 {
     ek_model_close(t->model);
@@ -243,6 +257,7 @@ static ek_err run_all(selftest *t)
         {.name = "drafted", .drafted = true, .arrive = 5},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) report(t, &ways[i]);
+    for (int i = 0; i < ek_n_cached_rows; i++) report_cached(t, &ek_cached_rows[i]);
     close_model(t);
     char what[64];
     for (int n = 1; n > 0; n = next_count(n, threads)) {
