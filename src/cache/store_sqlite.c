@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/sha256.h"
@@ -167,7 +167,7 @@ static int begin_anew(file *f, const char *what)
 /* At most a line a minute. */
 static void warn(file *f, const char *what, int rc)
 {
-    double now = (double)time(NULL);
+    double now = ek_now();
     if (f->last_warning > 0 && now - f->last_warning < 60) return;
     f->last_warning = now;
     ek_log(EK_LOG_WARN, "cache on disk: %s: %s: %s; %llu pages were not written so far", f->path, what,
@@ -187,7 +187,7 @@ static void failed(file *f, int rc)
  * before it, and the oldest go first. */
 static int64_t stamp(int depth)
 {
-    return (int64_t)time(NULL) << 16 | (0xffff - (depth & 0xffff));
+    return ek_unix_time() << 16 | (0xffff - (depth & 0xffff));
 }
 
 static uint64_t sum_of(const ek_store_page *p, int kind, size_t n)

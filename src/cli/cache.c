@@ -15,9 +15,9 @@ static ek_err make_key(char *key, size_t room, const ek_cli_model *m)
     double start = ek_now();
     EK_TRY(ek_model_digest(digest, m->dir, m->pool));
     if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "cache on disk: digest of the model in %.1f s", ek_now() - start);
-    snprintf(key, room, "records %d, model %s, %s, pages of %d, %zu and %zu bytes, window %d, cpu", EK_STORE_LAYOUT,
+    snprintf(key, room, "records %d, model %s, %s, pages of %d, %zu and %zu bytes, window %d, %s", EK_STORE_LAYOUT,
              digest, ek_model_numerics_id(m->model), EK_PAGE_TOKENS, layout->page_bytes[EK_FULL],
-             layout->page_bytes[EK_SLIDING], layout->sliding_window);
+             layout->page_bytes[EK_SLIDING], layout->sliding_window, m->gpu ? "cuda" : "cpu");
     return EK_OK;
 }
 

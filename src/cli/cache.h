@@ -4,7 +4,8 @@
 
 #include "cli/open.h"
 
-/* Fills in the engine's options; with --cache-dir opens the file into store, which opts then points to. */
+/* Fills in the engine's options; with --cache-dir opens the file into store, which opts then points to
+ * and which the engine closes. What a GPU keeps and what the CPU keeps are apart. */
 ek_err ek_cli_cache_opts(const ek_cli *cli, const ek_cli_model *m, ek_engine_opts *opts, ek_store_backend *store);
 
 #endif

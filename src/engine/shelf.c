@@ -45,9 +45,11 @@ ek_err ek_shelf_open(ek_engine *e)
 {
     const ek_store_backend *b = e->opts.cache_store;
     if (!b) return EK_OK;
-    if (!e->on.read_page || !e->prefix)
-        return ek_fail(EK_EUNSUPPORTED, "cached pages cannot be kept on disk: %s",
-                       e->prefix ? "this device does not give them out" : "there is no cache in memory");
+    if (!e->prefix) return ek_fail(EK_EINVAL, "cached pages cannot be kept on disk: there is no cache in memory");
+    if (!e->on.read_page) {
+        ek_log(EK_LOG_WARN, "cached pages are not kept on disk: this device does not give them out");
+        return EK_OK;
+    }
     int max_pages = e->sizes.max_ctx / EK_PAGE_TOKENS + 2;
     for (int k = 0; k < EK_KIND_COUNT; k++) e->load_want[k] = ek_alloc((size_t)max_pages);
     e->opts.cache_store = NULL; /* the store closes it from here on */

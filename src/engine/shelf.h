@@ -5,7 +5,7 @@
 
 #include "engine/state.h"
 
-/* Opens the store over the backend of the options; EUNSUPPORTED if the executor cannot read pages. */
+/* Opens the store over the backend of the options, if there is one and the executor can read pages. */
 ek_err ek_shelf_open(ek_engine *e);
 /* Writes what is not on disk yet, for at most some seconds, and closes the store. */
 void ek_shelf_close(ek_engine *e);

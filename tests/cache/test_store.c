@@ -17,12 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/files.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "cache/store_sqlite.h"
 
 static const ek_kv_layout layout = {.page_bytes = {[EK_FULL] = 40000, [EK_SLIDING] = 16384}, .sliding_window = 100};
-static char dir[] = "/tmp/evenkeel-store-XXXXXX";
+static char *dir;
 static char path[512];
 
 static void fill(ek_store_page *p, uint64_t seed, int depth)
@@ -370,14 +371,15 @@ static void pages_go_out_and_come_back(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(dir) ? 0 : -1;
+    dir = temp_dir();
+    return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    remove_all();
-    return rmdir(dir);
+    remove_dir(dir);
+    return 0;
 }
 
 int main(void)
