@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "cli/open.h"
 #include "engine/budget.h"
@@ -119,6 +120,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_cli_model m;
+    if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     if (ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue)) return ek_cli_failed(cli);
     ek_err err = serve(cli, &m);
