@@ -193,12 +193,13 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
-/* Whether tiles of 128 outputs win: measured on an H100 (docs/CUDA.md). A tile takes as long with empty columns,
- * and there must be tiles for half the device. */
+/* Whether tiles of 128 outputs win, by what was measured on an H100 (docs/CUDA.md), in us: few rows take 1 per million
+ * weights for every 16 columns, a tile 0.6 per unit with up to 64 columns, on as many multiprocessors as there are. */
 static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     const int columns = rows * l->limbs, tiles = (columns + 63) / 64 * ((l->n_panels + 7) / 8);
-    return (columns > 16 && tiles * 2 >= multiprocessors) || columns > 64;
+    const double few = 1e-6 * (double)l->n * (double)l->k * (double)columns / 16;
+    return columns > 16 && 0.6 * l->units * ((tiles + multiprocessors - 1) / multiprocessors) < few;
 }
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors)
@@ -208,10 +209,21 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
                                                  : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
+/* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
+static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
+{
+    ek_cuda_product p = plan_tile(l, 64 / l->limbs, multiprocessors);
+    int blocks = 2 * multiprocessors / matrices, tiles = jobs * ((l->n_panels + 7) / 8);
+    p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;
+    snprintf(p.name, sizeof p.name, "ek_products_q%d_l%d_a%d_tile", l->bits, l->limbs, l->a_group);
+    return p;
+}
+
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     if (ek_wform_is_q(l->form)) {
         if (!jobs && wants_tiles(l, rows, multiprocessors)) return (ek_cuda_product){.name = ""};
+        if (jobs && rows > FEW_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
         return plan_few(l, rows, jobs, matrices, multiprocessors);
     }
     ek_cuda_product p = plan_float(l, 8);
