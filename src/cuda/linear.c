@@ -193,13 +193,17 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
-/* Whether tiles of 128 outputs win, by what was measured on an H100 (docs/CUDA.md), in us: few rows take 1 per million
- * weights for every 16 columns, a tile 0.6 per unit with up to 64 columns, on as many multiprocessors as there are. */
+/* Whether tiles of 128 outputs win, by the times of an H100 in us (`device choice`, docs/CUDA.md). Few rows read all
+ * weights for every 16 rows; a tile takes its time whatever the columns, and a multiprocessor with two of them takes
+ * less than twice as long. */
 static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     const int columns = rows * l->limbs, tiles = (columns + 63) / 64 * ((l->n_panels + 7) / 8);
-    const double few = 1e-6 * (double)l->n * (double)l->k * (double)columns / 16;
-    return columns > 16 && 0.6 * l->units * ((tiles + multiprocessors - 1) / multiprocessors) < few;
+    const int passes = (rows + FEW_ROWS - 1) / FEW_ROWS * l->limbs,
+              turns = (tiles + multiprocessors - 1) / multiprocessors;
+    const double few = (l->limbs == 1 ? 0.82e-6 : 0.52e-6) * (double)l->n * (double)l->k * passes;
+    const double tile = l->units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
+    return columns > 16 && tile < few;
 }
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors)
@@ -207,6 +211,11 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
     return wants_tiles(l, rows, multiprocessors) ? plan_tile(l, rows, multiprocessors)
                                                  : plan_few(l, rows, 0, 0, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles)
+{
+    return tiles ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */

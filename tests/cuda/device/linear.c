@@ -112,11 +112,14 @@ typedef struct product {
     size_t copies; /* of the weights, for timings */
 } product;
 
+static int by_kernel = -1; /* 0: of few rows, 1: tiles; else what the plan chooses */
+
 static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts,
                     CUdeviceptr x, int rows, CUdeviceptr y)
 {
     *p = (product){
         .d = d, .l = *l, .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c)), .weights = weights};
+    if (by_kernel >= 0) p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     if (acts) p->a.x = *acts;
@@ -231,7 +234,11 @@ static void time_product(dev *d, const shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    printf("%d bits %d limbs %6d x %5d, %6.1f MB:", s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+    printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
+           by_kernel < 0 ? ""
+           : by_kernel   ? "tiles "
+                         : "few   ",
+           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -245,8 +252,8 @@ static void time_product(dev *d, const shape *s, const int *rows)
         product p;
         prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *rows, y);
         p.copies = copies;
-        double us = time_us(d, queue, &p, *rows > 64 ? 2 : (int)copies);
-        if (*rows > 64) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
+        double us = time_us(d, queue, &p, *rows > 128 ? 2 : (int)copies);
+        if (*rows > 128) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
         else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
         fflush(stdout);
         drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack);
@@ -255,6 +262,22 @@ static void time_product(dev *d, const shape *s, const int *rows)
     printf("\n");
     drop(d, weights);
     free(packed), free(w.data);
+}
+
+/* Few rows against tiles: what wants_tiles of cuda/linear.c decides. */
+void speed_choice(dev *d)
+{
+    static const int rows[] = {16, 24, 32, 48, 64, 96, 128, 0};
+    static const struct {
+        int n, k;
+    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 12288}, {2048, 1536}, {10240, 2560}, {2560, 10240},
+             {21504, 5376}, {5376, 21504}, {8192, 5376},  {5376, 8192}, {2816, 2112},  {512, 1536}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int limbs = 1; limbs <= (i == 6 || i > 10 ? 2 : 1); limbs++) {
+            shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
+            for (by_kernel = 0; by_kernel < 2; by_kernel++) time_product(d, &s, rows);
+        }
+    by_kernel = -1;
 }
 
 void speed_linear(dev *d)
