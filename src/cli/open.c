@@ -70,6 +70,34 @@ ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
     return EK_OK;
 }
 
+/* Commands that measure or compare steps have no option --draft and do not draft. */
+static bool drafts(const ek_cli *cli)
+{
+    return cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_generate;
+}
+
+/* The bundled model has a drafter beside it. */
+static bool bundled_drafter(const ek_cli *cli, char *out, size_t room)
+{
+    const char *dir;
+    if (ek_cli_model_dir(cli, &dir)) return false;
+    int n = snprintf(out, room, "%s-drafter", dir);
+    return n > 0 && (size_t)n < room && ek_is_dir(out);
+}
+
+ek_err ek_cli_open_drafter(const ek_cli *cli, const ek_model *model, const ek_model_opts *opts, ek_drafter **out)
+{
+    char bundled[PATH_MAX];
+    const char *dir = cli->drafter;
+    *out = NULL;
+    if (cli->command != EK_CMD_draft && (!drafts(cli) || strcmp(cli->draft, "auto") != 0)) return EK_OK;
+    if (!cli->has.drafter && !cli->has.model && bundled_drafter(cli, bundled, sizeof bundled)) dir = bundled;
+    if (!dir) return EK_OK;
+    EK_TRY(ek_drafter_open(out, dir, model, opts));
+    ek_drafter_set_position(*out, strcmp(cli->rope_position, "n") ? EK_ROPE_N_MINUS_1 : EK_ROPE_N);
+    return EK_OK;
+}
+
 ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
 {
     *m = (ek_cli_model){0};
@@ -77,6 +105,7 @@ ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
     EK_TRY(ek_cli_model_dir(cli, &m->dir));
     EK_TRY(ek_cli_model_opts(cli, &opts, &m->pool));
     ek_err err = ek_model_open(&m->model, m->dir, &opts);
+    if (!err) err = ek_cli_open_drafter(cli, m->model, &opts, &m->drafter);
     if (err) ek_cli_close_model(m);
     return err;
 }
@@ -128,7 +157,8 @@ ek_err ek_cli_device_text(const ek_cli *cli, char *out, size_t room)
 /* An engine on m->gpu or the CPU. */
 static ek_err open_engine(ek_cli_model *m, const ek_engine_opts *opts)
 {
-    ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_executor_cpu(m->model);
+    if (!m->gpu) return ek_engine_open(&m->engine, m->model, opts);
+    ek_executor on = ek_gpu_executor(m->gpu);
     return ek_engine_open_on(&m->engine, &on, opts);
 }
 
@@ -157,12 +187,12 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
     opts.max_queue = max_queue;
     opts.chunk = (int)cli->chunk;
     if (ctx_tokens > 0) opts.ctx_tokens = ctx_tokens;
-    /* Commands that measure or compare steps have no such option and do not draft. */
-    if (cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_generate) {
+    if (drafts(cli)) {
         opts.draft = !strcmp(cli->draft, "off")     ? EK_DRAFT_OFF
                      : !strcmp(cli->draft, "ngram") ? EK_DRAFT_NGRAM
                                                     : EK_DRAFT_AUTO;
         opts.draft_max = (int)cli->draft_max;
+        opts.drafter = m->drafter;
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
     if (cli->has.cache_bytes) opts.cache_bytes = cli->cache_bytes;
@@ -180,6 +210,7 @@ ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, 
 void ek_cli_close_model(ek_cli_model *m)
 {
     if (m->engine) ek_engine_close(m->engine);
+    if (m->drafter) ek_drafter_close(m->drafter);
     ek_gpu_close(m->gpu);
     if (m->model) ek_model_close(m->model);
     if (m->pool) ek_pool_close(m->pool);

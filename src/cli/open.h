@@ -20,6 +20,10 @@ ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
 /* Opens the thread pool and fills in the model's options. Close the pool after the model. */
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool);
 
+/* Opens --drafter, for the model that opts were made for, or the bundled model's. NULL without one, and where nothing
+ * is drafted. */
+ek_err ek_cli_open_drafter(const ek_cli *cli, const ek_model *model, const ek_model_opts *opts, ek_drafter **out);
+
 /* --device. */
 typedef struct ek_cli_device {
     bool cuda;       /* a CUDA device is looked for */
@@ -41,8 +45,9 @@ typedef struct ek_cli_model {
     const char *dir;
     ek_pool *pool;
     ek_model *model;
-    ek_gpu *gpu;       /* NULL: the CPU */
-    ek_engine *engine; /* NULL after ek_cli_open_model */
+    ek_drafter *drafter; /* NULL without --drafter */
+    ek_gpu *gpu;         /* NULL: the CPU */
+    ek_engine *engine;   /* NULL after ek_cli_open_model */
 } ek_cli_model;
 
 /* Opens pool and model. Everything opened is closed again on failure. */

@@ -29,7 +29,7 @@ static int drafter_length(const ek_request *r, int max, float least)
     float p = 1;
     for (int k = 0; k < max; k++) {
         p *= r->drafter_right;
-        if (p <= least) return k > 0 || r->drafter_rests > 0 ? k : 1; /* one token now and then, to see */
+        if (p <= least) return k > 0 || r->drafter_rests > 0 || least >= 1 ? k : 1; /* now and then one, to see */
     }
     return max;
 }
@@ -107,7 +107,7 @@ static void ask_drafter(ek_engine *e, int room)
             EK_ASSERT(d->token[k] >= 0 && d->token[k] < e->rules.vocab_size);
             s->req->tokens[s->req->n_tokens + k] = d->token[k];
         }
-        s->by_drafter = take(e, s, d->n) > 0;
+        s->n_proposed = take(e, s, d->n);
         s->req->drafter_rests = DRAFTER_REST;
     }
 }
@@ -125,7 +125,7 @@ void ek_draft_drop(ek_scheduled *s)
     s->n_rows -= s->n_draft;
     s->n_logits -= s->n_draft;
     s->n_draws -= s->n_draft;
-    s->n_draft = 0;
+    s->n_draft = s->n_proposed = 0;
 }
 
 void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
@@ -149,7 +149,7 @@ void ek_draft_learn(ek_engine *e, const ek_scheduled *s)
     r->n_accepted += s->n_accepted;
     if (r->drafter_rests > s->n_accepted) r->drafter_rests -= s->n_accepted + 1;
     else r->drafter_rests = 0;
-    for (int i = 0; s->by_drafter && i < s->n_draft && i <= s->n_accepted; i++)
+    for (int i = 0; i < s->n_proposed && i <= s->n_accepted; i++)
         r->drafter_right += ((i < s->n_accepted ? 1.0f : 0.0f) - r->drafter_right) / 8;
 }
 

@@ -151,6 +151,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts)
 {
     ek_executor x = ek_executor_cpu(model);
+    if (opts->draft == EK_DRAFT_AUTO && opts->drafter) ek_executor_cpu_set_drafter(&x, opts->drafter);
     return ek_engine_open_on(out, &x, opts);
 }
 

@@ -6,7 +6,7 @@
 #ifndef EK_ENGINE_ENGINE_H
 #define EK_ENGINE_ENGINE_H
 
-#include "model/model.h"
+#include "model/drafter.h"
 
 typedef struct ek_engine ek_engine;
 typedef uint64_t ek_request_id; /* never 0 */
@@ -120,7 +120,7 @@ typedef struct ek_request_opts {
 typedef enum ek_draft_mode {
     EK_DRAFT_OFF,
     EK_DRAFT_NGRAM, /* the request's own text */
-    EK_DRAFT_AUTO   /* the request's own text, and the executor's drafter if it has one */
+    EK_DRAFT_AUTO   /* the request's own text, and a drafter if there is one */
 } ek_draft_mode;
 
 enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
@@ -136,7 +136,8 @@ typedef struct ek_engine_opts {
      * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
     double cache_bytes;
     ek_draft_mode draft;
-    int draft_max; /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
+    ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
+    int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
 ek_engine_opts ek_engine_defaults(void); /* without drafts */

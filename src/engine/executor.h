@@ -91,6 +91,8 @@ typedef struct ek_executor {
 
 /* The CPU, on the model's own pool and instruction set. The engine's close frees it. */
 ek_executor ek_executor_cpu(ek_model *m);
+/* Before it is opened: drafts come from d, which drafts for its model and outlives it. */
+void ek_executor_cpu_set_drafter(ek_executor *x, ek_drafter *d);
 
 /* ek_engine_open on any executor. x is copied; what it points to is borrowed. x->close is called by
  * ek_engine_close, and when this fails. */

@@ -9,7 +9,7 @@
 #include "engine/executor.h"
 #include "engine/sampler.h"
 
-#define ROW_COST 0.35f /* docs/SPECULATION.md has the measurement */
+#define ROW_COST 0.25f /* docs/SPECULATION.md has the measurement */
 
 typedef struct cpu {
     ek_model *model;
@@ -19,7 +19,12 @@ typedef struct cpu {
     float *logits;
     ptrdiff_t ld;
     size_t logits_bytes;
-    ek_sampler **sampler; /* one per thread of the pool */
+    ek_drafter *drafter; /* NULL: none; the rest is for it */
+    float *hidden;       /* [max_logits][ldh]: last hidden states of the rows of logits */
+    ptrdiff_t ldh;
+    ek_drafter_row *draft_row; /* [max_requests] */
+    int *draft_of;             /* the draft of each */
+    ek_sampler **sampler;      /* one per thread of the pool */
     int n_samplers;
 } cpu;
 
@@ -44,6 +49,17 @@ static ek_err open_pages(cpu *x, const int n_pages[EK_KIND_COUNT])
     return EK_OK;
 }
 
+static ek_err open_drafter(cpu *x, const ek_executor_sizes *z)
+{
+    if (!x->drafter) return EK_OK;
+    EK_ASSERT(ek_drafter_target(x->drafter) == x->model);
+    x->ldh = (ek_model_config(x->model)->hidden_size + 15) / 16 * 16;
+    x->hidden = ek_alloc(sizeof *x->hidden * (size_t)x->ldh * (size_t)z->max_logits);
+    x->draft_row = ek_alloc(sizeof *x->draft_row * (size_t)z->max_requests);
+    x->draft_of = ek_alloc(sizeof *x->draft_of * (size_t)z->max_requests);
+    return ek_drafter_reserve(x->drafter, z->max_requests, z->max_ctx);
+}
+
 static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
 {
     cpu *x = arg;
@@ -57,6 +73,7 @@ static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
     x->sampler = ek_alloc(sizeof *x->sampler * (size_t)x->n_samplers);
     for (int i = 0; i < x->n_samplers; i++)
         ek_sampler_open(&x->sampler[i], ek_model_cpu(x->model), c->vocab_size, c->suppress, c->n_suppress);
+    EK_TRY(open_drafter(x, z));
     return ek_scratch_open(&x->scratch, x->model, z->max_rows, z->max_logits, z->max_ctx);
 }
 
@@ -77,14 +94,50 @@ static void draw_task(void *arg, int task, int worker)
                                      d->n_tokens);
 }
 
+static void keep_hidden(cpu *x, const ek_step *step)
+{
+    size_t bytes = sizeof(float) * (size_t)ek_model_config(x->model)->hidden_size;
+    for (int i = 0, n = 0; i < step->n_rows; i++)
+        if (step->row[i].wants_logits) {
+            memcpy(x->hidden + (step->first_logits + n) * x->ldh, ek_scratch_hidden(x->scratch, n), bytes);
+            n++;
+        }
+}
+
 static ek_err step_cpu(void *arg, const ek_step *step)
 {
     cpu *x = arg;
     EK_TRY(ek_model_forward(x->model, x->scratch, &x->kv, step->row, step->n_rows, step->seq, step->n_seqs,
                             x->logits + step->first_logits * x->ld, x->ld));
+    if (x->drafter) keep_hidden(x, step);
     draws all = {x, step->draw};
     ek_pool_run(ek_model_pool(x->model), draw_task, &all, step->n_draws);
     return EK_OK;
+}
+
+/* All drafts grow together, a token per step of the drafter, until each has what it wants. States are overwritten. */
+static ek_err draft_cpu(void *arg, ek_draft *draft, int n)
+{
+    cpu *x = arg;
+    for (int i = 0; i < n; i++) draft[i].n = 0;
+    for (int k = 0;; k++) {
+        int rows = 0;
+        for (int i = 0; i < n; i++) {
+            const ek_draft *d = &draft[i];
+            if (k >= d->max) continue;
+            x->draft_of[rows] = i;
+            x->draft_row[rows++] = (ek_drafter_row){.seq = d->seq,
+                                                    .n = d->n_tokens - 1,
+                                                    .token = k ? d->token[k - 1] : d->tokens[d->n_tokens - 1],
+                                                    .state = x->hidden + d->logits * x->ldh};
+        }
+        if (rows == 0) return EK_OK;
+        EK_TRY(ek_drafter_step(x->drafter, &x->kv, x->draft_row, rows, NULL, 0));
+        for (int r = 0; r < rows; r++) {
+            ek_draft *d = &draft[x->draft_of[r]];
+            d->token[d->n++] = x->draft_row[r].token;
+        }
+    }
 }
 
 static const float *logits_cpu(void *arg, int row)
@@ -116,6 +169,9 @@ static void close_cpu(void *arg)
     cpu *x = arg;
     for (int i = 0; i < x->n_samplers; i++) ek_sampler_close(x->sampler[i]);
     free(x->sampler);
+    free(x->hidden);
+    free(x->draft_row);
+    free(x->draft_of);
     ek_scratch_close(x->scratch);
     ek_free_big(x->logits, x->logits_bytes);
     for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(x->kv.base[k], x->kv_bytes[k]);
@@ -137,4 +193,12 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .copy_page = copy_page_cpu,
                          .poison_page = poison_page_cpu,
                          .close = close_cpu};
+}
+
+void ek_executor_cpu_set_drafter(ek_executor *x, ek_drafter *d)
+{
+    ((cpu *)x->arg)->drafter = d;
+    x->draft = draft_cpu;
+    x->draft_arg = x->arg;
+    x->draft_cost = (float)ek_drafter_cost(d);
 }

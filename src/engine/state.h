@@ -14,8 +14,8 @@
 typedef struct ek_scheduled {
     ek_request *req;
     int row, n_rows, logits, n_logits, draw, n_draws, n_draft, n_accepted;
-    bool by_drafter;
-    ek_err err; /* of its rows; text is the sentence */
+    int n_proposed; /* by a drafter: n_draft before a mask cut it, or 0 */
+    ek_err err;     /* of its rows; text is the sentence */
     char text[256];
 } ek_scheduled;
 

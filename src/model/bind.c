@@ -23,12 +23,15 @@ typedef enum size {
     HEAD_P,
     TAIL_P,
     EXPERTS,
-    MOE
+    MOE,
+    BACKBONE,
+    TWO_BACKBONES,
+    CENTROIDS
 } size;
 
 typedef enum form { MATRIX, VECTOR, EXPERT, TABLE } form;
 
-enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8 };
+enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8, DRAFTS = 16, ORDERED = 32 };
 
 typedef struct rule {
     const char *name;  /* that synthetic weights are drawn by, and messages call it */
@@ -52,6 +55,10 @@ static const rule model_rules[] = {
     {"per_layer_model_projection", NULL, MATRIX, EK_ROLE_PER_LAYER_MODEL_PROJECTION, HAS_P, ALL_P, HEAD_P, TAIL_P,
      HIDDEN, W(per_layer_tail)},
     {"per_layer_projection_norm.weight", NULL, VECTOR, 0, HAS_P, P, NONE, ONE, P, W(per_layer_norm)},
+    {"pre_projection", NULL, MATRIX, EK_ROLE_HEAD, DRAFTS, HIDDEN, NONE, HIDDEN, TWO_BACKBONES, W(pre_projection)},
+    {"post_projection", NULL, MATRIX, EK_ROLE_HEAD, DRAFTS, BACKBONE, NONE, BACKBONE, HIDDEN, W(post_projection)},
+    {"masked_embedding.centroids", NULL, MATRIX, EK_ROLE_HEAD, ORDERED, CENTROIDS, NONE, CENTROIDS, HIDDEN,
+     W(centroids)},
 };
 
 static const rule layer_rules[] = {
@@ -107,6 +114,9 @@ static int count(const ek_config *c, int layer, size s)
     case TAIL_P: return c->per_layer_size * (c->n_layers - ek_prompt_layers(c));
     case EXPERTS: return c->n_experts;
     case MOE: return c->moe_intermediate_size;
+    case BACKBONE: return c->backbone_hidden_size;
+    case TWO_BACKBONES: return 2 * c->backbone_hidden_size;
+    case CENTROIDS: return c->n_centroids;
     }
     return 0;
 }
@@ -115,6 +125,8 @@ static bool applies(const rule *r, const ek_config *c, int layer)
 {
     if (r->when & HAS_MOE && !c->n_experts) return false;
     if (r->when & HAS_P && !c->per_layer_size) return false;
+    if (r->when & DRAFTS && !c->backbone_hidden_size) return false;
+    if (r->when & ORDERED && !c->n_centroids) return false;
     if (layer < 0) return true;
     if (r->when & OWNS && !c->layer[layer].owns_kv) return false;
     return !(r->when & HAS_V && c->layer[layer].k_eq_v);

@@ -81,16 +81,19 @@ static ek_err may_bool(bool *out, const place *p, const char *key)
 static ek_err check_kind(ek_config *c, const place *p)
 {
     const char *type = json_string_value(find(&(place){p->top, p->text}, "model_type"));
-    static const char *const known[] = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
+    static const char *const known[] = {"gemma4",           "gemma4_text",
+                                        "gemma4_unified",   "gemma4_unified_text",
+                                        "gemma4_assistant", "gemma4_unified_assistant"};
     if (!type) return ek_fail(EK_EFORMAT, "config.json: model_type is missing");
     size_t i = 0;
     while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
     if (i == sizeof known / sizeof *known)
         return ek_fail(EK_EUNSUPPORTED,
                        "config.json: model_type is %.60s; gemma4, gemma4_text, gemma4_unified and "
-                       "gemma4_unified_text can be run",
+                       "gemma4_unified_text can be run, and their drafters, gemma4_assistant",
                        type);
     snprintf(c->model_type, sizeof c->model_type, "%s", type);
+    if (strstr(type, "_assistant")) EK_TRY(need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, MAX_SIZE));
 
     const char *act = json_string_value(find(p, "hidden_activation"));
     if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
@@ -105,6 +108,25 @@ static ek_err check_kind(ek_config *c, const place *p)
     return EK_OK;
 }
 
+static ek_err read_drafter(ek_config *c, const place *p)
+{
+    bool ordered = false;
+    if (c->n_kv_shared_layers != c->n_layers)
+        return ek_fail(EK_EFORMAT, "config.json: num_kv_shared_layers is %d, a drafter of %d layers shares all",
+                       c->n_kv_shared_layers, c->n_layers);
+    if (c->per_layer_size)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_size_per_layer_input is %d, a drafter has none",
+                       c->per_layer_size);
+    EK_TRY(may_bool(&ordered, p, "use_ordered_embeddings"));
+    if (!ordered) return EK_OK;
+    EK_TRY(need_int(&c->n_centroids, p, "num_centroids", 1, c->vocab_size));
+    EK_TRY(need_int(&c->top_k_centroids, p, "centroid_intermediate_top_k", 1, c->n_centroids));
+    if (c->vocab_size % c->n_centroids)
+        return ek_fail(EK_EFORMAT, "config.json: %d tokens cannot be split over %d centroids evenly", c->vocab_size,
+                       c->n_centroids);
+    return EK_OK;
+}
+
 static ek_err read_sizes(ek_config *c, const place *p)
 {
     bool moe = false;
@@ -114,12 +136,15 @@ static ek_err read_sizes(ek_config *c, const place *p)
     EK_TRY(need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
     EK_TRY(need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, MAX_CONTEXT));
     EK_TRY(may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
-    EK_TRY(may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size, 1, MAX_VOCAB));
-    EK_TRY(may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0, c->n_layers - 1));
+    EK_TRY(may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size,
+                   c->backbone_hidden_size ? 0 : 1, MAX_VOCAB));
+    EK_TRY(may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0,
+                   c->backbone_hidden_size ? c->n_layers : c->n_layers - 1));
     EK_TRY(may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
     EK_TRY(may_float(&c->final_logit_softcapping, p, "final_logit_softcapping", 0, 1e-3, 1e6));
     EK_TRY(may_bool(&moe, p, "enable_moe_block"));
     c->first_shared = c->n_layers - c->n_kv_shared_layers;
+    if (c->backbone_hidden_size) EK_TRY(read_drafter(c, p));
     if (c->per_layer_size && c->vocab_size_per_layer < c->vocab_size)
         return ek_fail(EK_EFORMAT, "config.json: vocab_size_per_layer_input is %d, vocab_size is %d",
                        c->vocab_size_per_layer, c->vocab_size);
@@ -250,6 +275,7 @@ ek_err ek_config_finish(ek_config *c)
     for (int i = 0; i < c->n_layers; i++) {
         ek_layer_config *l = &c->layer[i];
         if (first[l->kind] < 0) first[l->kind] = i;
+        if (c->backbone_hidden_size) last[l->kind] = i; /* the target has the donor: ek_model_open_drafter */
         l->owns_kv = i < c->first_shared;
         if (l->owns_kv) last[l->kind] = i;
         l->donor = last[l->kind];

@@ -26,6 +26,9 @@ typedef struct ek_config {
     int vocab_size_per_layer;
     int n_kv_shared_layers, first_shared;                /* layers [first_shared, n_layers) own no K/V */
     int n_experts, top_k_experts, moe_intermediate_size; /* 0 without */
+    /* Drafters (gemma4_assistant) only, else 0: the hidden size of the model they draft for, whose keys and values all
+     * their layers read; ordered embeddings (0: a dense head). */
+    int backbone_hidden_size, n_centroids, top_k_centroids;
     float rms_norm_eps;
     float final_logit_softcapping; /* 0: none */
     double rope_theta[EK_KIND_COUNT], rope_partial[EK_KIND_COUNT], rope_factor[EK_KIND_COUNT];

@@ -240,6 +240,18 @@ static void end_layer(const ek_pass *p, int r, int worker)
                      m->config.rms_norm_eps);
 }
 
+void ek_run_layers(ek_pass *p)
+{
+    for (p->layer = 0; p->layer < p->m->config.n_layers; p->layer++) {
+        project_heads(p);
+        if (!p->n) return;
+        attend(p);
+        run_mlp(p);
+        if (p->m->config.per_layer_size) run_per_layer(p);
+        ek_each_row(p, end_layer);
+    }
+}
+
 /* --- head */
 
 typedef struct cap_arg {
@@ -348,14 +360,7 @@ ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv
     ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows}, *p = &pass;
     load_rows(p, rows, n_rows, seqs);
     ek_embed_rows(p);
-    for (p->layer = 0; p->layer < m->config.n_layers; p->layer++) {
-        project_heads(p);
-        if (!p->n) return EK_OK;
-        attend(p);
-        run_mlp(p);
-        if (m->config.per_layer_size) run_per_layer(p);
-        ek_each_row(p, end_layer);
-    }
-    run_head(p, logits, ld);
+    ek_run_layers(p);
+    if (p->n) run_head(p, logits, ld);
     return EK_OK;
 }

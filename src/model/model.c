@@ -10,20 +10,45 @@
 #include "base/file.h"
 #include "model/pass.h"
 
+static void own_kv(ek_model *m, int i)
+{
+    const ek_layer_config *l = &m->config.layer[i];
+    size_t block = ek_kv_block_bytes(m->k_format, m->v_format, l->n_kv_heads, l->head_dim);
+    m->last[l->kind] = i;
+    m->kv_offset[i] = m->layout.page_bytes[l->kind];
+    m->layout.page_bytes[l->kind] += (block + 63) / 64 * 64;
+}
+
+/* A drafter's layer reads the keys and values of the target's last layer of its kind that owns some. */
+static ek_err borrow_kv(ek_model *m, int i)
+{
+    const ek_layer_config *l = &m->config.layer[i];
+    int donor = m->target->last[l->kind];
+    if (donor < 0)
+        return ek_fail(EK_EFORMAT, "the drafter's layer %d is %s, the model has no such layers", i,
+                       l->kind == EK_FULL ? "full_attention" : "sliding_attention");
+    const ek_layer_config *d = &m->target->config.layer[donor];
+    if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
+        return ek_fail(EK_EFORMAT, "the drafter's layer %d reads %d key-value heads of %d, the model has %d of %d", i,
+                       l->n_kv_heads, l->head_dim, d->n_kv_heads, d->head_dim);
+    m->kv_offset[i] = m->target->kv_offset[donor];
+    return EK_OK;
+}
+
 static ek_err plan_attention(ek_model *m)
 {
     const ek_config *c = &m->config;
     m->last[EK_SLIDING] = m->last[EK_FULL] = -1;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_config *l = &c->layer[i];
-        if (!l->owns_kv) {
+        if (m->target) {
+            EK_TRY(borrow_kv(m, i));
+        } else if (!l->owns_kv) {
             m->kv_offset[i] = m->kv_offset[l->donor];
             continue;
+        } else {
+            own_kv(m, i);
         }
-        m->last[l->kind] = i;
-        size_t block = ek_kv_block_bytes(m->k_format, m->v_format, l->n_kv_heads, l->head_dim);
-        m->kv_offset[i] = m->layout.page_bytes[l->kind];
-        m->layout.page_bytes[l->kind] += (block + 63) / 64 * 64;
         if (m->attn[l->kind]) continue; /* layers of a kind are alike: ek_config_finish */
         ek_attn_shape shape = {.kind = l->kind,
                                .k_format = m->k_format,
@@ -126,12 +151,56 @@ static ek_model *new_model(const ek_model_opts *o)
     return m;
 }
 
+/* A drafter is no model, and a model no drafter. */
+static ek_err check_target(const ek_model *m, const char *path)
+{
+    const ek_config *c = &m->config, *t = m->target ? &m->target->config : NULL;
+    if (c->backbone_hidden_size && !t)
+        return ek_fail(EK_EUNSUPPORTED, "%s is a drafter: it takes --drafter, and its model --model", path);
+    if (!t) return EK_OK;
+    if (!c->backbone_hidden_size)
+        return ek_fail(EK_EUNSUPPORTED, "%s is no drafter: its model_type is %s", path, c->model_type);
+    if (c->backbone_hidden_size != t->hidden_size || c->vocab_size != t->vocab_size)
+        return ek_fail(EK_EFORMAT,
+                       "%s drafts for a model with hidden_size %d and %d tokens; this one has hidden_size %d and %d "
+                       "tokens",
+                       path, c->backbone_hidden_size, c->vocab_size, t->hidden_size, t->vocab_size);
+    return EK_OK;
+}
+
+/* Every token has one place. */
+static ek_err check_ordering(const ek_model *m, const char *path)
+{
+    int n = m->config.vocab_size;
+    bool *seen = ek_alloc((size_t)n);
+    ek_err err = EK_OK;
+    for (int i = 0; i < n && !err; i++) {
+        int32_t id = m->w.token_ordering[i];
+        if (id < 0 || id >= n || seen[id])
+            err = ek_fail(EK_EFORMAT, "%s: masked_embedding.token_ordering has %d at %d: %s", path, id, i,
+                          id < 0 || id >= n ? "no token" : "a second time");
+        else seen[id] = true;
+    }
+    free(seen);
+    return err;
+}
+
+static ek_err read_ordering(ek_model *m, const char *path)
+{
+    int n = m->config.vocab_size;
+    m->w.token_ordering = ek_alloc(sizeof *m->w.token_ordering * (size_t)n);
+    EK_TRY(ek_source_ids(m->w.source, "masked_embedding.token_ordering", n, m->w.token_ordering));
+    return check_ordering(m, path);
+}
+
 /* Configuration and weights of what lies at path, bound and planned; list is the caller's also after
  * a failure. */
 static ek_err bind(ek_model *m, ek_items *list, const char *path, const ek_pack_opts *o)
 {
     EK_TRY(ek_source_open(&m->w.source, path));
     EK_TRY(ek_source_config(m->w.source, &m->config));
+    EK_TRY(check_target(m, path));
+    if (m->config.n_centroids) EK_TRY(read_ordering(m, path));
     EK_TRY(ek_items_bind(list, &m->w, &m->config, m->w.source));
     return plan(m, list, o);
 }
@@ -161,9 +230,8 @@ static ek_err check_key_range(const ek_model *m)
     return EK_OK;
 }
 
-ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
+static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_model_opts *opts)
 {
-    ek_model *m = new_model(opts);
     ek_items list = {0};
     ek_pack_opts o = pack_opts(opts, 0);
     ek_err err = bind(m, &list, dir, &o);
@@ -177,19 +245,45 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
     return finish_open(out, m, err);
 }
 
+ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
+{
+    return open_dir(out, new_model(opts), dir, opts);
+}
+
+static ek_err open_invented(ek_model **out, ek_model *m, const ek_config *config, int bits, uint64_t seed,
+                            const ek_model_opts *opts)
+{
+    ek_items list;
+    ek_pack_opts o = pack_opts(opts, seed);
+    m->config = *config;
+    ek_err err = check_target(m, "the configuration");
+    if (err) return finish_open(out, m, err);
+    ek_items_invent(&list, &m->w, config, bits);
+    err = plan(m, &list, &o);
+    if (!err) err = ek_items_pack(&list, &m->w, &o);
+    ek_items_fini(&list);
+    return finish_open(out, m, err);
+}
+
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts)
 {
     if (bits != 0 && bits != 4 && bits != 8)
         return ek_fail(EK_EINVAL, "synthetic weights of %d bits; there are 0 (bf16), 4 and 8", bits);
+    return open_invented(out, new_model(opts), config, bits, seed, opts);
+}
+
+ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *config, uint64_t seed,
+                             const ek_model *target, const ek_model_opts *opts)
+{
     ek_model *m = new_model(opts);
-    ek_items list;
-    ek_pack_opts o = pack_opts(opts, seed);
-    m->config = *config;
-    ek_items_invent(&list, &m->w, config, bits);
-    ek_err err = plan(m, &list, &o);
-    if (!err) err = ek_items_pack(&list, &m->w, &o);
-    ek_items_fini(&list);
-    return finish_open(out, m, err);
+    m->target = target;
+    m->k_format = target->k_format, m->v_format = target->v_format; /* as it stores them */
+    if (dir) return open_dir(out, m, dir, opts);
+    if (config->n_centroids) {
+        m->w.token_ordering = ek_alloc(sizeof *m->w.token_ordering * (size_t)config->vocab_size);
+        for (int i = 0; i < config->vocab_size; i++) m->w.token_ordering[i] = config->vocab_size - 1 - i;
+    }
+    return open_invented(out, m, config, 0, seed, opts);
 }
 
 ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts)

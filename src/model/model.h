@@ -105,6 +105,9 @@ typedef struct ek_scratch ek_scratch; /* everything a step writes besides pages 
  * most max_ctx tokens. A forward pass allocates nothing. */
 ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int max_logits, int max_ctx);
 void ek_scratch_close(ek_scratch *s);
+/* After a forward pass: hidden_size floats, the last hidden state after the final norm of the i-th row that wanted
+ * logits, which a drafter reads. Valid until the next pass. */
+const float *ek_scratch_hidden(const ek_scratch *s, int i);
 
 /* Writes the keys and values of all rows to their pages and the logits (after the soft cap,
  * before suppress_tokens) of the rows that want them to logits[0], logits[1], … in row order,

@@ -23,6 +23,7 @@ struct ek_model {
     float *rope[EK_KIND_COUNT];   /* frequencies */
     int n_rotated[EK_KIND_COUNT];
     ek_kv_layout layout;
+    const ek_model *target;          /* of a drafter: has the keys and values that its layers read; else NULL */
     size_t kv_offset[EK_MAX_LAYERS]; /* of the layer's block in a page of its kind; of the donor's */
     char numerics_id[160];
     double bytes_per_token, macs_prompt_row, macs_logit_row;
@@ -72,6 +73,15 @@ typedef struct ek_pass {
     int n_want, n_views, n_store;
     int layer;
 } ek_pass;
+
+/* Opens a drafter for target, which outlives it: dir, or random weights of config if dir is NULL. EUNSUPPORTED if it is
+ * no drafter, EFORMAT with the numbers if it does not fit the target. */
+ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *config, uint64_t seed,
+                             const ek_model *target, const ek_model_opts *opts);
+
+/* All layers, from s->h, s->x and the rows of p to s->x, normed for the head. Rows that want no logits are dropped
+ * where nothing reads them any more; p->n says how many are left. */
+void ek_run_layers(ek_pass *p);
 
 /* What ek_model_forward refuses about its rows; reads m and the limits of s, nothing else of it. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);

@@ -90,6 +90,7 @@ static void lay_out(ek_scratch *s, arena *a)
     s->store = reserve(a, (size_t)n + 1, sizeof *s->store);
 
     int widest = (int)larger((size_t)inter, larger((size_t)query, (size_t)c->hidden_size));
+    widest = (int)larger((size_t)widest, 2 * (size_t)c->backbone_hidden_size);
     size_t acts = larger(ek_acts_bytes(n, widest), ek_acts_bytes(n, c->per_layer_size)), attn = 0;
     if (c->n_experts) lay_out_experts(s, a, c, &acts);
     s->acts = reserve(a, acts, 1);
@@ -124,6 +125,11 @@ ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int ma
     lay_out(s, &a);
     *out = s;
     return EK_OK;
+}
+
+const float *ek_scratch_hidden(const ek_scratch *s, int i)
+{
+    return ek_at(&s->x, i);
 }
 
 void ek_scratch_close(ek_scratch *s)

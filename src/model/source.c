@@ -51,6 +51,12 @@ ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_da
     return s->ops->weight(s, query, out);
 }
 
+ek_err ek_source_ids(ek_source *s, const char *name, int n, int32_t *out)
+{
+    if (!s->ops->ids) return ek_fail(EK_EUNSUPPORTED, "%s: drafters cannot be read from %s", s->path, s->ops->kind);
+    return s->ops->ids(s, name, n, out);
+}
+
 ek_err ek_source_finish(ek_source *s, const ek_config *config)
 {
     return s->ops->finish(s, config);

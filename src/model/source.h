@@ -41,6 +41,7 @@ typedef struct ek_source_ops {
     const char *kind; /* for messages and inspect: "safetensors" */
     ek_err (*config)(ek_source *s, ek_config *out);
     ek_err (*weight)(ek_source *s, const ek_weight_query *query, ek_weight_data *out);
+    ek_err (*ids)(ek_source *s, const char *name, int n, int32_t *out); /* NULL: no container of drafters */
     ek_err (*finish)(ek_source *s, const ek_config *config);
     ek_err (*tokenizer)(ek_source *s, ek_source_tokenizer *out);
     void (*close)(ek_source *s);
@@ -64,6 +65,9 @@ ek_err ek_source_config(ek_source *s, ek_config *out);
 /* A weight as it is stored, valid until close. EFORMAT names tensor and file when it is missing or
  * of another shape; EUNSUPPORTED names a format that cannot be read. */
 ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_data *out);
+/* A vector of n whole numbers, a drafter's masked_embedding.token_ordering; EFORMAT as above, and for one that does not
+ * fit int32. */
+ek_err ek_source_ids(ek_source *s, const char *name, int n, int32_t *out);
 /* After the last weight: EFORMAT for a tensor that was not requested and that belongs to no known
  * part beside the text model. */
 ek_err ek_source_finish(ek_source *s, const ek_config *config);

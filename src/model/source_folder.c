@@ -63,10 +63,21 @@ static ek_err read_config(ek_source *s, ek_config *out)
 
 /* ------------------------------------------------------------------ names */
 
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+/* A drafter's projections and its ordered embeddings stand beside the model, whose prefix they do not have. */
+static bool stands_beside(const char *name)
+{
+    return starts(name, "pre_projection") || starts(name, "post_projection") || starts(name, "masked_embedding.");
+}
+
 static const ek_tensor *find_tensor(folder *f, const char *name, const char *suffix)
 {
     char full[256];
-    snprintf(full, sizeof full, "%s%s%s", f->prefix, name, suffix);
+    snprintf(full, sizeof full, "%s%s%s", stands_beside(name) ? "" : f->prefix, name, suffix);
     const ek_tensor *t = ek_checkpoint_find(f->files, full);
     if (t) f->used[t - ek_checkpoint_at(f->files, 0)] = true;
     return t;
@@ -74,7 +85,7 @@ static const ek_tensor *find_tensor(folder *f, const char *name, const char *suf
 
 static ek_err missing(const folder *f, const char *name, const char *suffix)
 {
-    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", f->prefix, name, suffix,
+    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", stands_beside(name) ? "" : f->prefix, name, suffix,
                    ek_checkpoint_at(f->files, 0)->file);
 }
 
@@ -228,12 +239,27 @@ static ek_err read_weight(ek_source *s, const ek_weight_query *q, ek_weight_data
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ what is left over */
-
-static bool starts(const char *s, const char *with)
+static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
 {
-    return strncmp(s, with, strlen(with)) == 0;
+    folder *f = (folder *)s;
+    if (!f->files) EK_TRY(open_files(f));
+    const ek_tensor *t = find_tensor(f, name, "");
+    if (!t) return missing(f, name, "");
+    if (t->dtype != EK_I64)
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, it must be I64", t->file, t->name,
+                       ek_dtype_name(t->dtype));
+    EK_TRY(check_shape(t, 0, n, 0));
+    for (int i = 0; i < n; i++) {
+        int64_t id;
+        memcpy(&id, t->data + sizeof id * (size_t)i, sizeof id);
+        if (id < INT32_MIN || id > INT32_MAX)
+            return ek_fail(EK_EFORMAT, "%s: tensor %s has %lld at %d", t->file, t->name, (long long)id, i);
+        out[i] = (int32_t)id;
+    }
+    return EK_OK;
 }
+
+/* ------------------------------------------------------------------ what is left over */
 
 /* Tensors that a text model may leave aside: the towers of other senses, a head equal to the
  * embedding, and the keys and values that early files still hold for layers that share. */
@@ -300,6 +326,7 @@ ek_source *ek_source_folder(const char *path)
     static const ek_source_ops ops = {.kind = "safetensors",
                                       .config = read_config,
                                       .weight = read_weight,
+                                      .ids = read_ids,
                                       .finish = check_unused,
                                       .tokenizer = find_tokenizer,
                                       .close = close_folder};

@@ -155,5 +155,6 @@ void ek_weights_fini(ek_weights *w)
     ek_free_big(w->block, w->block_bytes);
     ek_source_close(w->source);
     free(w->experts);
-    w->block = NULL, w->source = NULL, w->experts = NULL;
+    free(w->token_ordering);
+    w->block = NULL, w->source = NULL, w->experts = NULL, w->token_ordering = NULL;
 }

@@ -39,6 +39,9 @@ typedef struct ek_weights {
     ek_embedding_table per_layer_embed;
     ek_layer_weights layer[EK_MAX_LAYERS];
     ek_linear *experts; /* all layers' */
+    /* drafters */
+    ek_linear pre_projection, post_projection, centroids;
+    int32_t *token_ordering; /* owned; [vocab_size]: centroid c has the tokens at [c n, (c + 1) n) */
     uint8_t *block;
     size_t block_bytes;
     ek_source *source; /* kept open while a table lies in it */

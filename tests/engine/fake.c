@@ -199,7 +199,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
                 h = fold(h, *slot(f, &s->seq[row->seq], (ek_layer_kind)k, j));
         EK_ASSERT(at < f->sizes.max_logits);
         logits_of(h, f->logits + at * FAKE_VOCAB);
-        if (row->token == FAKE_NAN) f->logits[at * FAKE_VOCAB + 3] = NAN;
+        if (row->token == FAKE_NAN || (f->nan_at > 0 && row->pos == f->nan_at)) f->logits[at * FAKE_VOCAB + 3] = NAN;
         at++;
     }
     if (at - s->first_logits > f->max_logits) f->max_logits = at - s->first_logits;
@@ -256,6 +256,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .draft = f->guess,
                          .draft_arg = f,
                          .row_cost = f->row_cost,
+                         .draft_cost = f->draft_cost,
                          .copy_page = fake_copy,
                          .poison_page = fake_poison,
                          .close = fake_close,

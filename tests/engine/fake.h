@@ -18,7 +18,8 @@ typedef struct fake {
     int opened, closed;              /* times */
     ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
     int draft_max;
-    float row_cost;
+    float row_cost, draft_cost;
+    int nan_at;                                         /* rows at this position give NaN; 0: none */
     ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
     uint64_t *page[EK_KIND_COUNT];                      /* [n_pages][64] */
     float *logits;                                      /* [max_logits][FAKE_VOCAB] */

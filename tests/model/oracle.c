@@ -211,31 +211,135 @@ static void token_in_layer(oracle *o, int t)
     free(a), free(m), free(g), free(q), free(att);
 }
 
+/* Hidden states behind the final norm to o->h, keys and values to o->k and o->v. */
+static void run_layers(oracle *o, const int32_t *ids)
+{
+    const ek_config *c = o->c;
+    size_t width = (size_t)c->hidden_size;
+    o->layer = -1;
+    o->h = reals((size_t)o->n * width);
+    o->per_layer = reals((size_t)o->n * (size_t)(c->n_layers * c->per_layer_size) + 1);
+    const double *embed = get(o, "embed_tokens.weight");
+    for (int t = 0; t < o->n; t++)
+        for (size_t i = 0; i < width; i++)
+            o->h[(size_t)t * width + i] = embed[(size_t)ids[t] * width + i] * sqrt((double)width);
+    if (c->per_layer_size) per_layer_inputs(o, ids);
+    for (o->layer = 0; o->layer < c->n_layers; o->layer++) {
+        const ek_layer_config *l = &c->layer[o->layer];
+        size_t kv = (size_t)o->n * (size_t)(l->n_kv_heads * l->head_dim);
+        if (l->owns_kv) o->k[o->layer] = reals(kv), o->v[o->layer] = reals(kv);
+        for (int t = 0; t < o->n; t++) token_in_layer(o, t);
+    }
+    o->layer = -1;
+    for (int t = 0; t < o->n; t++) {
+        double *h = o->h + (size_t)t * width;
+        norm(h, h, get(o, "norm.weight"), c->hidden_size, (double)c->rms_norm_eps);
+    }
+}
+
+static void head(const oracle *o, double *z, const double *h)
+{
+    double cap = (double)o->c->final_logit_softcapping;
+    linear(z, get(o, "embed_tokens.weight"), h, o->c->vocab_size, o->c->hidden_size);
+    for (int i = 0; i < o->c->vocab_size && cap > 0; i++) z[i] = cap * tanh(z[i] / cap);
+}
+
+static void done(oracle *o)
+{
+    for (int i = 0; i < o->c->n_layers; i++) free(o->k[i]), free(o->v[i]);
+    free(o->h), free(o->per_layer);
+}
+
 void oracle_forward(const ek_config *c, oracle_weights *weights, void *arg, const int32_t *ids, int n, double *logits)
 {
-    oracle o = {.c = c, .weights = weights, .arg = arg, .n = n, .layer = -1};
-    size_t width = (size_t)c->hidden_size;
-    o.h = reals((size_t)n * width);
-    o.per_layer = reals((size_t)n * (size_t)(c->n_layers * c->per_layer_size) + 1);
-    const double *embed = get(&o, "embed_tokens.weight");
+    oracle o = {.c = c, .weights = weights, .arg = arg, .n = n};
+    run_layers(&o, ids);
     for (int t = 0; t < n; t++)
-        for (size_t i = 0; i < width; i++)
-            o.h[(size_t)t * width + i] = embed[(size_t)ids[t] * width + i] * sqrt((double)width);
-    if (c->per_layer_size) per_layer_inputs(&o, ids);
-    for (o.layer = 0; o.layer < c->n_layers; o.layer++) {
-        const ek_layer_config *l = &c->layer[o.layer];
-        size_t kv = (size_t)n * (size_t)(l->n_kv_heads * l->head_dim);
-        if (l->owns_kv) o.k[o.layer] = reals(kv), o.v[o.layer] = reals(kv);
-        for (int t = 0; t < n; t++) token_in_layer(&o, t);
+        head(&o, logits + (size_t)t * (size_t)c->vocab_size, o.h + (size_t)t * (size_t)c->hidden_size);
+    done(&o);
+}
+
+/* --- the drafter */
+
+static int argmax(const double *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+/* One layer for one row, whose keys and values are the target's [0, n). */
+static void draft_layer(const oracle *o, double *h, int n, int pos)
+{
+    const ek_config *c = o->c;
+    const ek_layer_config *l = &c->layer[o->layer];
+    int width = c->hidden_size, query = c->n_heads * l->head_dim;
+    double eps = (double)c->rms_norm_eps, *a = reals((size_t)width), *m = reals((size_t)width);
+    double *q = reals((size_t)query), *att = reals((size_t)query);
+    norm(a, h, get(o, "input_layernorm.weight"), width, eps);
+    linear(q, get(o, "self_attn.q_proj.weight"), a, query, width);
+    heads(o, q, c->n_heads, "self_attn.q_norm.weight", pos);
+    attend(o, att, q, n - 1);
+    linear(a, get(o, "self_attn.o_proj.weight"), att, width, query);
+    norm(a, a, get(o, "post_attention_layernorm.weight"), width, eps);
+    for (int i = 0; i < width; i++) h[i] += a[i];
+    norm(a, h, get(o, "pre_feedforward_layernorm.weight"), width, eps);
+    gated(m, get(o, "mlp.gate_proj.weight"), get(o, "mlp.up_proj.weight"), get(o, "mlp.down_proj.weight"), a,
+          l->intermediate_size, width);
+    norm(m, m, get(o, "post_feedforward_layernorm.weight"), width, eps);
+    for (int i = 0; i < width; i++) h[i] = (h[i] + m[i]) * get(o, "layer_scalar")[0];
+    free(a), free(m), free(q), free(att);
+}
+
+/* Tokens outside the best centroids get the smallest logit of those inside, minus 1. */
+static void mask_tokens(const oracle_drafter *d, const double *y, double *z)
+{
+    const ek_config *c = d->c;
+    int per = c->vocab_size / c->n_centroids;
+    double *score = reals((size_t)c->n_centroids), min = INFINITY;
+    int *inside = ek_alloc(sizeof *inside * (size_t)c->vocab_size);
+    linear(score, d->weights(d->arg, "masked_embedding.centroids.weight"), y, c->n_centroids, c->hidden_size);
+    for (int i = 0; i < c->top_k_centroids; i++) {
+        int best = argmax(score, c->n_centroids);
+        score[best] = -INFINITY;
+        for (int k = 0; k < per; k++) inside[d->ordering[best * per + k]] = 1;
     }
-    o.layer = -1;
-    for (int t = 0; t < n; t++) {
-        double *h = o.h + (size_t)t * width, *z = logits + (size_t)t * (size_t)c->vocab_size, cap;
-        norm(h, h, get(&o, "norm.weight"), c->hidden_size, (double)c->rms_norm_eps);
-        linear(z, embed, h, c->vocab_size, c->hidden_size);
-        cap = (double)c->final_logit_softcapping;
-        for (int i = 0; i < c->vocab_size && cap > 0; i++) z[i] = cap * tanh(z[i] / cap);
+    for (int v = 0; v < c->vocab_size; v++)
+        if (inside[v] && z[v] < min) min = z[v];
+    for (int v = 0; v < c->vocab_size; v++)
+        if (!inside[v]) z[v] = min - 1;
+    free(score), free(inside);
+}
+
+void oracle_draft(const ek_config *c, oracle_weights *weights, void *arg, const oracle_drafter *d, const int32_t *ids,
+                  int n, int k, int32_t *bonus, int32_t *out, double *logits)
+{
+    oracle t = {.c = c, .weights = weights, .arg = arg, .n = n};
+    oracle o = {.c = d->c, .weights = d->weights, .arg = d->arg, .n = n};
+    int wide = c->hidden_size, width = d->c->hidden_size, vocab = c->vocab_size;
+    double *u = reals(2 * (size_t)wide), *h = reals((size_t)width), *all = reals((size_t)vocab);
+    run_layers(&t, ids);
+    head(&t, all, t.h + (size_t)(n - 1) * (size_t)wide);
+    int32_t token = *bonus = argmax(all, vocab);
+    memcpy(u + wide, t.h + (size_t)(n - 1) * (size_t)wide, sizeof *u * (size_t)wide);
+    for (int i = 0; i < d->c->n_layers; i++)
+        for (int j = 0; j < c->first_shared; j++)
+            if (c->layer[j].kind == d->c->layer[i].kind)
+                o.k[d->c->layer[i].donor] = t.k[j], o.v[d->c->layer[i].donor] = t.v[j];
+    for (int s = 0; s < k; s++) {
+        double *z = logits + (size_t)s * (size_t)vocab;
+        const double *embed = get(&t, "embed_tokens.weight") + (size_t)token * (size_t)wide;
+        for (int i = 0; i < wide; i++) u[i] = embed[i] * sqrt(wide);
+        linear(h, d->weights(d->arg, "pre_projection.weight"), u, width, 2 * wide);
+        for (o.layer = 0; o.layer < d->c->n_layers; o.layer++) draft_layer(&o, h, n, n - d->back);
+        o.layer = -1;
+        norm(h, h, get(&o, "norm.weight"), width, (double)d->c->rms_norm_eps);
+        linear(u + wide, d->weights(d->arg, "post_projection.weight"), h, wide, width);
+        head(&o, z, h);
+        if (d->ordering) mask_tokens(d, h, z);
+        out[s] = token = argmax(z, vocab);
     }
-    for (int i = 0; i < c->n_layers; i++) free(o.k[i]), free(o.v[i]);
-    free(o.h), free(o.per_layer);
+    done(&t);
+    free(u), free(h), free(all);
 }

@@ -153,7 +153,7 @@ static const struct {
     {"\"rms_norm_eps\":", "-1", "rms_norm_eps is -1"},
     {"\"vocab_size_per_layer_input\":", "50", "vocab_size_per_layer_input is 50, vocab_size is 99"},
     {"\"model_type\":", "\"llama\"", "model_type is llama"},
-    {"\"model_type\":", "\"gemma4_assistant\"", "model_type is gemma4_assistant"},
+    {"\"model_type\":", "\"gemma4_assistant\"", "backbone_hidden_size is missing"},
     {"\"model_type\":", "null", "model_type is missing"},
     {"\"hidden_activation\":", "\"silu\"", "hidden_activation is silu"},
     {"\"use_bidirectional_attention\":", "\"all\"", "use_bidirectional_attention must be null or \"vision\""},

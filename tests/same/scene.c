@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "../support/drafter.h"
 
 static const char *const shapes[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -156,6 +157,7 @@ typedef struct drafter {
     const scene *scene;
     const ek_trace *want;
     uint64_t drafts; /* made so far */
+    ek_drafter *model;
 } drafter;
 
 static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
@@ -246,6 +248,13 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
+    if (c->drafter) {
+        static ek_config config;
+        drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
+        EK_TRY(ek_drafter_synthetic(&x->model, &config, s->seed, c->model ? c->model : s->model, &s->opts));
+        ek_executor_cpu_set_drafter(&on, x->model);
+        on.draft_cost = 0;
+    }
     if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
         on.arg = w;
@@ -275,6 +284,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     ek_engine_close(e);
+    ek_drafter_close(x.model);
     return err;
 }
 

@@ -49,6 +49,7 @@ typedef struct company {
     const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                               /* of ask */
     int max_rows;                        /* leave out requests beyond this many rows together */
+    bool drafter;                        /* AUTO: from a random drafter model on the CPU instead */
     ek_draft_mode draft;                 /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                /* of every request of the scene, alone */
     void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */

@@ -72,13 +72,24 @@ static void hf_tensor(void *arg, const char *name, int n_dims, const int64_t *di
         values[i] = hashed_weight(name, i);
         half[i] = ek_f32_bf16(values[i]);
     }
-    snprintf(full, sizeof full, "%s%s", w->o->prefix ? w->o->prefix : "model.", name + strlen("model."));
+    bool inside = strncmp(name, "model.", strlen("model.")) == 0;
+    if (inside) snprintf(full, sizeof full, "%s%s", w->o->prefix ? w->o->prefix : "model.", name + strlen("model."));
+    else snprintf(full, sizeof full, "%s", name);
     int shard = w->o->shards > 1 ? w->n++ % w->o->shards : 0;
     st_add(&w->file[shard], full, wide ? "F32" : "BF16", n_dims, dim, wide ? (void *)values : (void *)half,
            n * (wide ? 4 : 2));
     ek_buf_fmt(&w->map, "%s\"%s\":\"model-%d.safetensors\"", w->map.len ? "," : "", full, shard);
     free(values);
     free(half);
+}
+
+static void drafter_fields(ek_buf *b, const ek_config *c)
+{
+    ek_buf_fmt(b, "{\"model_type\":\"gemma4_assistant\",\"backbone_hidden_size\":%d,", c->backbone_hidden_size);
+    ek_buf_fmt(b, "\"use_ordered_embeddings\":%s,\"num_centroids\":%d,\"centroid_intermediate_top_k\":%d,",
+               c->n_centroids ? "true" : "false", c->n_centroids ? c->n_centroids : 2048,
+               c->n_centroids ? c->top_k_centroids : 32);
+    ek_buf_str(b, "\"text_config\":{");
 }
 
 /* Writes config.json and the weights of c into dir. extra adds tensors (its arg is the first file). */
@@ -102,9 +113,10 @@ void write_hf(const char *dir, const ek_config *c, const hf_opts *o, void (*extr
         st_save(&w.file[0], dir, "model.safetensors");
     }
     bool wrapped = w.o->prefix && strcmp(w.o->prefix, "model.") != 0;
-    ek_buf_str(&text, wrapped ? "{\"model_type\":\"gemma4\",\"text_config\":{" : "{");
+    if (c->backbone_hidden_size) drafter_fields(&text, c);
+    else ek_buf_str(&text, wrapped ? "{\"model_type\":\"gemma4\",\"text_config\":{" : "{");
     config_fields(&text, c);
-    ek_buf_str(&text, wrapped ? "}}" : "}");
+    ek_buf_str(&text, wrapped || c->backbone_hidden_size ? "}}" : "}");
     put_text(dir, "config.json", text.data);
     ek_buf_fini(&text);
     ek_buf_fini(&w.map);

@@ -89,4 +89,9 @@ void each_tensor(const ek_config *c, tensor_fn *fn, void *arg)
     }
     for (int i = 0; i < c->n_layers; i++) layer_tensors(c, i, t);
     one_tensor(&t, "norm.weight", c->hidden_size, 0, 0);
+    if (!c->backbone_hidden_size) return;
+    *t.prefix = '\0';
+    one_tensor(&t, "pre_projection.weight", c->hidden_size, 2 * c->backbone_hidden_size, 0);
+    one_tensor(&t, "post_projection.weight", c->backbone_hidden_size, c->hidden_size, 0);
+    if (c->n_centroids) one_tensor(&t, "masked_embedding.centroids.weight", c->n_centroids, c->hidden_size, 0);
 }

@@ -13,7 +13,8 @@ float hashed_weight(const char *name, uint64_t i);
 
 typedef void tensor_fn(void *arg, const char *name, int n_dims, const int64_t *dim);
 
-/* Calls fn for every tensor of c, with its Hugging Face name in a text-only checkpoint. */
+/* Calls fn for every tensor of c, with its Hugging Face name in a text-only checkpoint; of a drafter all but
+ * masked_embedding.token_ordering. */
 void each_tensor(const ek_config *c, tensor_fn *fn, void *arg);
 
 #endif

@@ -60,11 +60,14 @@ install: install-lib $B/evenkeel ## install the program, the bundled model and l
 	@if [ -e models/pocket/config.json ]; then \
 	  echo "install models/pocket"; $(install_dirs) $(SHARE)/models/pocket && \
 	  install -m 644 models/pocket/* $(DESTDIR)$(SHARE)/models/pocket; fi
+	@if [ -e models/pocket-drafter/config.json ]; then \
+	  echo "install models/pocket-drafter"; $(install_dirs) $(SHARE)/models/pocket-drafter && \
+	  install -m 644 models/pocket-drafter/* $(DESTDIR)$(SHARE)/models/pocket-drafter; fi
 
 uninstall: ## remove what install put there, and the folders that it created and that are empty now
 	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
 	  $(DESTDIR)$(PREFIX)/include/evenkeel.h $(DESTDIR)$(PREFIX)/include/evenkeel_ops.h
-	rm -rf $(DESTDIR)$(SHARE)/models/pocket
+	rm -rf $(DESTDIR)$(SHARE)/models/pocket $(DESTDIR)$(SHARE)/models/pocket-drafter
 	@if [ -e $(DESTDIR)$(NEW_DIRS) ]; then \
 	  dirs=$$(tac $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
 	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$dir; done; fi
