@@ -22,8 +22,11 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
     __shared__ int row_of[PICK ? ROWS : 1]; // where the rows of a job are in x
     auto stack = [&](int level) { return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS / 4) * 256 + threadIdx.x; };
     wait_for_previous();
-    const int tiles = (PICK ? *(const int *)pick->n_jobs : row_tiles) * columns;
-    for (int job = blockIdx.x; job < tiles; job += gridDim.x) {
+    const int parts = !PICK && a.split ? (units + a.split - 1) / a.split : 1;
+    const int tiles = (PICK ? *(const int *)pick->n_jobs : row_tiles) * columns * parts;
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+        const int job = PICK ? number : number / parts, part = PICK ? 0 : number % parts;
+        const int first = PICK ? 0 : part * a.split, end = !PICK && a.split ? min(units, first + a.split) : units;
         const int p0 = (PICK ? job % columns : job / row_tiles) * PANELS;
         int row0 = job % row_tiles * ROWS, rows = a.rows;
         u64 codes = a.codes, scales = a.scales;
@@ -80,15 +83,15 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
         clear();
         __syncthreads(); // the tile before is read
         for (int s = 0; s < STAGES - 1; s++) {
-            if (s < units) fetch(s, s);
+            if (first + s < end) fetch(first + s, s);
             copy_commit();
         }
         int slot = 0, filled = STAGES - 1;
 #pragma unroll 1
-        for (int u = 0; u < units; u++) {
+        for (int u = first; u < end; u++) {
             copy_wait<STAGES - 2>();
             __syncthreads();
-            if (u + STAGES - 1 < units) fetch(u + STAGES - 1, filled);
+            if (u + STAGES - 1 < end) fetch(u + STAGES - 1, filled);
             copy_commit();
             if (++filled == STAGES) filled = 0;
             const uint8_t *at = base + slot * stage;
@@ -117,8 +120,8 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
                     }
                 }
             }
-            if (u % 16 == 15 && u + 1 < units) { // a leaf, and more to come
-                int count = u / 16, level = 0;
+            if (u % 16 == 15 && u + 1 < end) { // a leaf, and more to come
+                int count = (u - first) / 16, level = 0;
                 for (; count >> level & 1; level++) add(level);
                 float4 *to = stack(level);
                 const float *s = &sum[0][0][0][0];
@@ -127,7 +130,7 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
                 clear();
             }
         }
-        const int before = (units - 1) / 16; // leaves in the stack
+        const int before = (end - first - 1) / 16; // leaves in the stack
         for (int level = 0; before >> level; level++)
             if (before >> level & 1) add(level);
 #pragma unroll
@@ -139,7 +142,7 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
 #pragma unroll
                     for (int c = 0; c < PER; c++) {
                         int out = (p0 + wp + p) * 16 + g + h * 8, r = row0 + ((wo + o) * 4 + t) * PER + c;
-                        if (out < a.n && r < rows) ((float *)(PICK && blockIdx.z ? pick->y2 : a.y))[r * a.ldy + out] = sum[p][o][h][c];
+                        if (out < a.n && r < rows) ((float *)(PICK && blockIdx.z ? pick->y2 : a.y))[((int64_t)part * a.rows + r) * a.ldy + out] = sum[p][o][h][c];
                     }
     }
     copy_wait<0>();
@@ -159,6 +162,17 @@ TILE(4, 1, 32)
 TILE(4, 2, 32)
 TILE(8, 1, 32)
 TILE(8, 2, 32)
+
+extern "C" __global__ void __launch_bounds__(256) ek_product_join(const __grid_constant__ ek_cuda_join_args a)
+{
+    const int i = blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
+    let_next_start();
+    wait_for_previous();
+    if (i >= a.n) return;
+    const float *part = (const float *)a.parts + (int64_t)r * a.n + i;
+    const int64_t step = (int64_t)a.rows * a.n;
+    ((float *)a.y)[r * a.ldy + i] = tree_sum([&](int j) { return part[j * step]; }, a.n_parts);
+}
 
 #define TILES(BITS, LIMBS, A)                                                                                         \
     extern "C" __global__ void __launch_bounds__(256, 2)                                                              \

@@ -107,7 +107,8 @@ typedef struct product {
     ek_cuda_linear l;
     ek_cuda_product plan;
     ek_cuda_linear_args a;
-    ek_cuda_kernel kernel;
+    ek_cuda_kernel kernel, join;
+    ek_cuda_join_args j; /* parts 0: none */
     CUdeviceptr weights;
     size_t copies; /* of the weights, for timings */
 } product;
@@ -117,8 +118,10 @@ static int by_kernel = -1; /* 0: of few rows, 1: tiles; else what the plan choos
 static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts,
                     CUdeviceptr x, int rows, CUdeviceptr y)
 {
-    *p = (product){
-        .d = d, .l = *l, .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c)), .weights = weights};
+    *p = (product){.d = d,
+                   .l = *l,
+                   .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
+                   .weights = weights};
     if (by_kernel >= 0) p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
@@ -126,6 +129,21 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
     ek_cuda_linear_args_of(&p->a, l, weights);
     p->a.stack = up(d, NULL, p->plan.stack);
     p->kernel = find(d, p->plan.name, p->plan.grid.shared);
+    if (!p->plan.parts) return;
+    p->j = (ek_cuda_join_args){.y = y, .ldy = l->n + 3, .n = l->n, .rows = rows, .n_parts = p->plan.parts};
+    p->j.parts = up(d, NULL, (size_t)p->plan.parts * (size_t)rows * (size_t)l->n * 4);
+    p->a.y = p->j.parts, p->a.ldy = l->n, p->a.split = p->plan.split;
+    p->join = find(d, "ek_product_join", 0);
+}
+
+static void run_product(product *p)
+{
+    launch(p->d, &p->kernel, p->plan.grid, &p->a);
+    if (p->plan.parts)
+        launch(p->d, &p->join,
+               (ek_cuda_grid){
+                   .x = (unsigned)(p->l.n + 255) / 256, .y = (unsigned)p->j.rows, .threads = 256, .overlap = true},
+               &p->j);
 }
 
 static void compare(dev *d, const shape *s, const int *rows, bool odd)
@@ -163,9 +181,10 @@ static void compare(dev *d, const shape *s, const int *rows, bool odd)
         CUdeviceptr y = up(d, NULL, bytes);
         product p;
         prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
-        launch(d, &p.kernel, p.plan.grid, &p.a);
-        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s", name, *r, p.plan.name);
-        drop(d, y), drop(d, p.a.stack);
+        run_product(&p);
+        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
+             p.plan.parts);
+        drop(d, y), drop(d, p.a.stack), drop(d, p.j.parts);
     }
     drop(d, weights), drop(d, dx), drop(d, q);
     free(packed), free(mem), free(want), free(x), free(w.data);
@@ -211,7 +230,7 @@ static void queue(void *arg, int i)
 {
     product *p = arg;
     ek_cuda_linear_args_of(&p->a, &p->l, p->weights + (size_t)i % p->copies * p->l.bytes);
-    launch(p->d, &p->kernel, p->plan.grid, &p->a);
+    run_product(p);
 }
 
 static void time_product(dev *d, const shape *s, const int *rows)
@@ -256,7 +275,7 @@ static void time_product(dev *d, const shape *s, const int *rows)
         if (*rows > 128) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
         else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
         fflush(stdout);
-        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack);
+        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack), drop(d, p.j.parts);
         free(x);
     }
     printf("\n");
