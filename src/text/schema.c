@@ -12,7 +12,7 @@
 #include "text/pyvalue.h"
 #include "text/schema_work.h"
 
-enum { MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
+enum { MAX_WORK = 1000000, MAX_LOOKS = 2000000, MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
 
 ek_schema_work *ek_schema_begin(ek_graph *g)
 {
@@ -432,8 +432,15 @@ static ek_err compile(ek_schema_work *w, const json_t *schema, int32_t *out)
     return compile_types(w, schema, out);
 }
 
+ek_err ek_schema_spend(ek_schema_work *w, size_t work)
+{
+    w->work += work;
+    return w->work > MAX_WORK ? ek_fail(EK_ETOOLARGE, "the schema repeats itself too often") : EK_OK;
+}
+
 ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out)
 {
+    EK_TRY(ek_schema_spend(w, 1));
     if (w->depth == MAX_DEPTH) return ek_schema_fail(w, "more than %d schemas inside each other", MAX_DEPTH);
     w->depth++;
     ek_err err = compile(w, schema, out);
@@ -455,11 +462,11 @@ ek_err ek_schema_compile(ek_schema_work *w, const json_t *schema, const ek_schem
     return EK_OK;
 }
 
-static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o)
+static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o, size_t *budget)
 {
     for (int i = 0; i < o->n; i++)
         for (int k = 0; k < i; k++) {
-            if (w->g->nodes[o->node[i]].depth == EK_GRAPH_NEVER || ek_graph_apart(w->g, o->node[k], o->node[i]))
+            if (w->g->nodes[o->node[i]].depth == EK_GRAPH_NEVER || ek_graph_apart(w->g, o->node[k], o->node[i], budget))
                 continue;
             ek_buf_clear(&w->path);
             ek_buf_str(&w->path, o->path);
@@ -471,6 +478,7 @@ static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o)
 ek_err ek_schema_finish(ek_schema_work *w)
 {
     EK_TRY(ek_graph_finish(w->g, w->roots.data, (int)w->roots.len));
-    for (int i = 0; i < w->n_one_of; i++) EK_TRY(check_one_of(w, &w->one_of[i]));
+    size_t budget = MAX_LOOKS;
+    for (int i = 0; i < w->n_one_of; i++) EK_TRY(check_one_of(w, &w->one_of[i], &budget));
     return EK_OK;
 }
