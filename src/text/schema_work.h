@@ -50,6 +50,7 @@ ek_err ek_schema_spend(ek_schema_work *w, size_t work);
 ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out);
 /* The same one step further down the path. */
 ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out);
+ek_err ek_schema_child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out); /* KEY/I */
 
 /* Whether a keyword says nothing about values, or nothing that this compiler does not know. */
 bool ek_schema_is_note(const char *keyword);
@@ -65,6 +66,8 @@ ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const cha
 
 /* Sets *types to those that the schema allows: named, or those its keywords speak of; 0: all. */
 ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
+ek_err ek_schema_object(ek_schema_work *w, const json_t *schema, int32_t *out);
+ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out);
 ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out); /* enum, const */
 ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out);
 ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
