@@ -27,8 +27,8 @@ static bool is_hex(int c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* The state behind one more character of \", \n or \uXXXX, or -1. Surrogates are not offered: characters beyond the
- * first plane stand for themselves. */
+/* The state behind one more character of an escape (\", \n, \u and four digits), or -1. Surrogates are not offered:
+ * characters beyond the first plane stand for themselves. */
 static int in_escape(int state, int c)
 {
     enum { SECOND = EK_IN_HEX + 1, SECOND_OF_D, THIRD, FOURTH };

@@ -79,8 +79,9 @@ ek_err ek_graph_any_object(ek_graph *g, bool gemma, int32_t *out);
 /* Resolves unions of unions, joins their texts, and finds the depths. EINVAL if a root
  * can never end, or if more than EK_GRAPH_ALIKE alternatives begin alike. */
 ek_err ek_graph_finish(ek_graph *g, const int32_t *root, int n_roots);
-/* Whether no value is of both a and b, as far as a look at types, texts and required properties tells. After finish. */
-bool ek_graph_apart(const ek_graph *g, int32_t a, int32_t b);
+/* Whether no value is of both a and b, as far as a look at types, texts and required properties tells; budget: parts
+ * that may be looked at, counted down. After finish. */
+bool ek_graph_apart(const ek_graph *g, int32_t a, int32_t b, size_t *budget);
 
 /* Texts of [*lo, *hi), relative to t, begin alike with `len` bytes: those whose next byte is c. */
 void ek_graph_narrow(const ek_graph *g, const ek_graph_text *t, uint32_t *lo, uint32_t *hi, uint32_t len, uint8_t c);

@@ -172,7 +172,7 @@ ek_err ek_graph_finish(ek_graph *g, const int32_t *root, int n_roots)
 
 enum { LOOKS = 4 }; /* levels of objects that are compared */
 
-static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks);
+static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks, size_t *budget);
 
 /* The text of n that equals t, or NULL. */
 static const ek_graph_text *find(const ek_graph *g, const ek_node *n, const ek_graph_text *t)
@@ -190,7 +190,7 @@ static bool is_required(const ek_graph *g, const ek_node *n, const ek_graph_text
 }
 
 /* A property that a requires: b excludes it, or has other values for it. */
-static bool told_by_property(const ek_graph *g, const ek_node *a, const ek_node *b, int looks)
+static bool told_by_property(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
 {
     for (int i = 0; i < a->n; i++) {
         const ek_graph_text *t = &g->texts[a->first + i], *u;
@@ -198,7 +198,7 @@ static bool told_by_property(const ek_graph *g, const ek_node *a, const ek_node 
         u = find(g, b, t);
         if (!u && b->closed) return true;
         if (u && u->node < 0) return true;
-        if (u && looks > 0 && apart(g, t->node, u->node, looks - 1)) return true;
+        if (u && looks > 0 && apart(g, t->node, u->node, looks - 1, budget)) return true;
     }
     return false;
 }
@@ -220,19 +220,23 @@ static bool text_of_kind(const ek_graph *g, const ek_node *a, const ek_node *b)
     return false;
 }
 
-static bool leaves_apart(const ek_graph *g, const ek_node *a, const ek_node *b, int looks)
+static bool leaves_apart(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
 {
+    size_t cost = 1 + (size_t)a->n + (size_t)b->n;
+    if (*budget < cost) return false; /* too much to look at: as if they were alike */
+    *budget -= cost;
     if (a->kind == EK_NODE_TEXTS) return !text_of_kind(g, a, b);
     if (b->kind == EK_NODE_TEXTS) return !text_of_kind(g, b, a);
     if (a->kind != b->kind) return true;
     if (a->kind == EK_NODE_STRING) return a->max < b->min || b->max < a->min;
     if (a->kind == EK_NODE_NUMBER)
         return a->bounded && b->bounded && a->fraction == b->fraction && (a->hi < b->lo || b->hi < a->lo);
-    if (a->kind == EK_NODE_OBJECT) return told_by_property(g, a, b, looks) || told_by_property(g, b, a, looks);
+    if (a->kind == EK_NODE_OBJECT)
+        return told_by_property(g, a, b, looks, budget) || told_by_property(g, b, a, looks, budget);
     return false;
 }
 
-static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks)
+static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks, size_t *budget)
 {
     const ek_node *x = &g->nodes[a], *y = &g->nodes[b];
     int nx = x->kind == EK_NODE_UNION ? x->n : 1, ny = y->kind == EK_NODE_UNION ? y->n : 1;
@@ -240,12 +244,12 @@ static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks)
         for (int k = 0; k < ny; k++) {
             const ek_node *p = x->kind == EK_NODE_UNION ? &g->nodes[g->links[x->first + i]] : x;
             const ek_node *q = y->kind == EK_NODE_UNION ? &g->nodes[g->links[y->first + k]] : y;
-            if (!leaves_apart(g, p, q, looks)) return false;
+            if (!leaves_apart(g, p, q, looks, budget)) return false;
         }
     return true;
 }
 
-bool ek_graph_apart(const ek_graph *g, int32_t a, int32_t b)
+bool ek_graph_apart(const ek_graph *g, int32_t a, int32_t b, size_t *budget)
 {
-    return apart(g, a, b, LOOKS);
+    return apart(g, a, b, LOOKS, budget);
 }

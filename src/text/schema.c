@@ -1,4 +1,4 @@
-/* The compiler's frame: references, alternatives, objects and lists. */
+/* The compiler's frame: references, alternatives, types. */
 #include "text/schema.h"
 
 #include <stdarg.h>
@@ -9,10 +9,9 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "text/json.h"
-#include "text/pyvalue.h"
 #include "text/schema_work.h"
 
-enum { MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
+enum { MAX_WORK = 1000000, MAX_LOOKS = 2000000, MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
 
 ek_schema_work *ek_schema_begin(ek_graph *g)
 {
@@ -59,7 +58,7 @@ ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema,
     return EK_OK;
 }
 
-static ek_err child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out)
+ek_err ek_schema_child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out)
 {
     char at[64];
     snprintf(at, sizeof at, "%s/%zu", key, i);
@@ -151,7 +150,7 @@ static ek_err compile_branches(ek_schema_work *w, const json_t *schema, const ch
         int32_t node;
         if (json_is_false(branch)) continue;
         if (!alone && !json_is_true(branch)) EK_TRY(ek_schema_merge_branch(w, schema, keyword, branch, &branch));
-        EK_TRY(child_at(w, keyword, i, branch, &node));
+        EK_TRY(ek_schema_child_at(w, keyword, i, branch, &node));
         ek_ids_add(ids, node);
     }
     return EK_OK;
@@ -167,203 +166,6 @@ static ek_err alternatives(ek_schema_work *w, const json_t *schema, const char *
     if (!err && !w->opts.lenient && !strcmp(keyword, "oneOf")) err = keep_one_of(w, &ids);
     if (!err) err = add_union(w, &ids, out);
     ek_ids_fini(&ids);
-    return err;
-}
-
-/* --- objects --- */
-
-static bool is_bare_key(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_-.$", c)) || !c)
-            return (signed char)c < 0 && is_bare_key(s + i + 1, n - i - 1);
-    }
-    return n > 0;
-}
-
-static ek_err add_key(ek_schema_work *w, const char *key, size_t n, int32_t node, int32_t index)
-{
-    ek_buf b = {0};
-    if (!w->opts.gemma) {
-        ek_json_quote(&b, key, n);
-    } else if (is_bare_key(key, n)) {
-        ek_buf_add(&b, key, n);
-    } else {
-        ek_buf_char(&b, EK_GRAPH_QUOTE);
-        ek_buf_add(&b, key, n);
-        ek_buf_char(&b, EK_GRAPH_QUOTE);
-    }
-    ek_buf_char(&b, ':');
-    ek_err err = ek_graph_text_add(w->g, b.data, b.len, node, index);
-    ek_buf_fini(&b);
-    return err;
-}
-
-typedef struct object {
-    json_t *properties; /* new: all that are named, those only required too, in the order of writing */
-    json_t *required;   /* new: its keys are the names */
-    ek_ids nodes;
-    int32_t rest;
-    bool closed;
-} object;
-
-/* Names that are only required become properties of the kind that other properties are. */
-static ek_err collect_properties(ek_schema_work *w, const json_t *schema, object *o)
-{
-    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
-    if (properties && !json_is_object(properties)) return ek_schema_fail(w, "\"properties\" must be an object");
-    if (required && !json_is_array(required)) return ek_schema_fail(w, "\"required\" must be a list of names");
-    ek_members m;
-    if (w->opts.gemma && properties) {
-        ek_members_init(&m, properties);
-        for (size_t i = 0; i < m.n; i++)
-            json_object_setn_nocheck(o->properties, m.at[i].key, m.at[i].n, (json_t *)(uintptr_t)m.at[i].value);
-        ek_members_fini(&m);
-    } else if (properties) {
-        json_object_update(o->properties, (json_t *)(uintptr_t)properties);
-    }
-    const json_t *other = json_object_get(schema, "additionalProperties");
-    for (size_t i = 0; i < json_array_size(required); i++) {
-        const json_t *name = json_array_get(required, i);
-        if (!ek_json_is_text(name)) return ek_schema_fail(w, "\"required\" must be a list of names");
-        const char *key = json_string_value(name);
-        size_t n = json_string_length(name);
-        json_object_setn_new_nocheck(o->required, key, n, json_true());
-        const json_t *known = json_object_getn(o->properties, key, n);
-        if (json_is_false(known) || (!known && json_is_false(other)))
-            return ek_schema_fail(w, "\"%s\" is required, but may not occur", key);
-        if (!known)
-            json_object_setn_new_nocheck(o->properties, key, n,
-                                         other ? json_incref((json_t *)(uintptr_t)other) : json_true());
-    }
-    return EK_OK;
-}
-
-static ek_err rest_of_object(ek_schema_work *w, const json_t *schema, object *o)
-{
-    const json_t *other = json_object_get(schema, "additionalProperties");
-    o->rest = -1;
-    o->closed = json_is_false(other);
-    if (o->closed) return EK_OK;
-    if (other && !json_is_true(other)) return ek_schema_child(w, "additionalProperties", other, &o->rest);
-    /* Nothing is said: with a list of properties these are all, without one anything goes. */
-    if (other || !json_object_get(schema, "properties")) return ek_graph_any(w->g, w->opts.gemma, &o->rest);
-    return EK_OK;
-}
-
-/* The counts of properties are supported where they say nothing. */
-static ek_err check_counts(ek_schema_work *w, const json_t *schema, const object *o)
-{
-    uint32_t min = 0, max = UINT32_MAX;
-    EK_TRY(ek_schema_count(w, schema, "minProperties", &min));
-    EK_TRY(ek_schema_count(w, schema, "maxProperties", &max));
-    if (w->opts.lenient) return EK_OK;
-    if (min > json_object_size(o->required))
-        return ek_schema_fail(w, "the keyword \"minProperties\" is not supported beyond the required properties");
-    if (max < UINT32_MAX && (o->rest >= 0 || max < json_object_size(o->properties)))
-        return ek_schema_fail(w, "the keyword \"maxProperties\" is not supported below the number of properties");
-    return EK_OK;
-}
-
-static ek_err compile_properties(ek_schema_work *w, object *o)
-{
-    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i)) {
-        const json_t *schema = json_object_iter_value(i);
-        int32_t node = -1;
-        size_t len = w->path.len;
-        ek_buf_str(&w->path, "/properties");
-        if (!json_is_false(schema)) EK_TRY(ek_schema_child(w, json_object_iter_key(i), schema, &node));
-        w->path.len = len;
-        w->path.data[len] = '\0';
-        ek_ids_add(&o->nodes, node);
-    }
-    return EK_OK;
-}
-
-static ek_err add_object(ek_schema_work *w, object *o, int32_t *out)
-{
-    ek_graph *g = w->g;
-    EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, w->opts.gemma, out));
-    int32_t first = g->n_texts, index = 0, n = (int32_t)o->nodes.len;
-    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i), index++)
-        EK_TRY(add_key(w, json_object_iter_key(i), json_object_iter_key_len(i), o->nodes.data[index], index));
-    ek_graph_texts_sort(g, first);
-    EK_ASSERT(g->n_texts - first == n);
-    ek_node *node = &g->nodes[*out];
-    node->first = first;
-    node->n = n;
-    node->rest = o->rest;
-    node->closed = o->closed;
-    node->order = g->n_links;
-    for (int32_t i = 0; i <= n; i++) EK_TRY(ek_graph_link(g, n));
-    int32_t *order = g->links + g->nodes[*out].order;
-    index = 0;
-    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i), index++)
-        if (json_object_getn(o->required, json_object_iter_key(i), json_object_iter_key_len(i))) order[index] = index;
-    for (int32_t i = n; i-- > 0;)
-        if (order[i] != i) order[i] = order[i + 1];
-    return EK_OK;
-}
-
-static ek_err compile_object(ek_schema_work *w, const json_t *schema, int32_t *out)
-{
-    object o = {.properties = json_object(), .required = json_object()};
-    json_array_append_new(w->made, o.properties); /* references by address must stay valid */
-    ek_err err = collect_properties(w, schema, &o);
-    if (!err) err = rest_of_object(w, schema, &o);
-    if (!err) err = check_counts(w, schema, &o);
-    if (!err) err = compile_properties(w, &o);
-    if (!err) err = add_object(w, &o, out);
-    json_decref(o.required);
-    ek_ids_fini(&o.nodes);
-    return err;
-}
-
-/* --- lists --- */
-
-static ek_err compile_items(ek_schema_work *w, const json_t *schema, ek_ids *first, int32_t *rest)
-{
-    const json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
-    const char *key = "prefixItems", *rest_key = "items";
-    if (json_is_array(items)) { /* the older spelling */
-        if (prefix) return ek_schema_fail(w, "\"items\" is a list beside \"prefixItems\"");
-        prefix = items;
-        key = "items", rest_key = "additionalItems";
-        items = json_object_get(schema, rest_key);
-    }
-    if (prefix && !json_is_array(prefix)) return ek_schema_fail(w, "\"prefixItems\" must be a list of schemas");
-    for (size_t i = 0; i < json_array_size(prefix); i++) {
-        int32_t node;
-        EK_TRY(child_at(w, key, i, json_array_get(prefix, i), &node));
-        ek_ids_add(first, node);
-    }
-    *rest = -1;
-    if (json_is_false(items)) return EK_OK;
-    if (items) return ek_schema_child(w, rest_key, items, rest);
-    return ek_graph_any(w->g, w->opts.gemma, rest);
-}
-
-static ek_err compile_array(ek_schema_work *w, const json_t *schema, int32_t *out)
-{
-    uint32_t min = 0, max = UINT32_MAX;
-    ek_ids first = {0};
-    int32_t rest = -1;
-    EK_TRY(ek_schema_count(w, schema, "minItems", &min));
-    EK_TRY(ek_schema_count(w, schema, "maxItems", &max));
-    ek_err err = compile_items(w, schema, &first, &rest);
-    if (!err && rest < 0 && max > first.len) max = (uint32_t)first.len;
-    if (!err && min > max) err = ek_schema_fail(w, "at least %u and at most %u items", min, max);
-    if (!err) err = ek_graph_node(w->g, EK_NODE_ARRAY, w->opts.gemma, out);
-    if (!err) {
-        ek_node *n = &w->g->nodes[*out];
-        n->first = w->g->n_links;
-        n->n = (int32_t)first.len;
-        n->rest = rest;
-        n->min = min, n->max = max;
-    }
-    for (size_t i = 0; i < first.len && !err; i++) err = ek_graph_link(w->g, first.data[i]);
-    ek_ids_fini(&first);
     return err;
 }
 
@@ -390,8 +192,8 @@ static ek_err compile_type(ek_schema_work *w, const json_t *schema, int type, in
     case EK_TYPE_INTEGER: return ek_schema_number(w, schema, true, out);
     case EK_TYPE_NUMBER: return ek_schema_number(w, schema, false, out);
     case EK_TYPE_STRING: return ek_schema_string(w, schema, out);
-    case EK_TYPE_ARRAY: return compile_array(w, schema, out);
-    default: return compile_object(w, schema, out);
+    case EK_TYPE_ARRAY: return ek_schema_array(w, schema, out);
+    default: return ek_schema_object(w, schema, out);
     }
 }
 
@@ -432,8 +234,15 @@ static ek_err compile(ek_schema_work *w, const json_t *schema, int32_t *out)
     return compile_types(w, schema, out);
 }
 
+ek_err ek_schema_spend(ek_schema_work *w, size_t work)
+{
+    w->work += work;
+    return w->work > MAX_WORK ? ek_fail(EK_ETOOLARGE, "the schema repeats itself too often") : EK_OK;
+}
+
 ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out)
 {
+    EK_TRY(ek_schema_spend(w, 1));
     if (w->depth == MAX_DEPTH) return ek_schema_fail(w, "more than %d schemas inside each other", MAX_DEPTH);
     w->depth++;
     ek_err err = compile(w, schema, out);
@@ -455,11 +264,11 @@ ek_err ek_schema_compile(ek_schema_work *w, const json_t *schema, const ek_schem
     return EK_OK;
 }
 
-static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o)
+static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o, size_t *budget)
 {
     for (int i = 0; i < o->n; i++)
         for (int k = 0; k < i; k++) {
-            if (w->g->nodes[o->node[i]].depth == EK_GRAPH_NEVER || ek_graph_apart(w->g, o->node[k], o->node[i]))
+            if (w->g->nodes[o->node[i]].depth == EK_GRAPH_NEVER || ek_graph_apart(w->g, o->node[k], o->node[i], budget))
                 continue;
             ek_buf_clear(&w->path);
             ek_buf_str(&w->path, o->path);
@@ -471,6 +280,7 @@ static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o)
 ek_err ek_schema_finish(ek_schema_work *w)
 {
     EK_TRY(ek_graph_finish(w->g, w->roots.data, (int)w->roots.len));
-    for (int i = 0; i < w->n_one_of; i++) EK_TRY(check_one_of(w, &w->one_of[i]));
+    size_t budget = MAX_LOOKS;
+    for (int i = 0; i < w->n_one_of; i++) EK_TRY(check_one_of(w, &w->one_of[i], &budget));
     return EK_OK;
 }

@@ -187,9 +187,25 @@ static ek_err merge_properties(ek_schema_work *w, json_t *into, const json_t *fr
     return EK_OK;
 }
 
+static size_t size_of(const json_t *v)
+{
+    return json_is_object(v) ? json_object_size(v) : json_array_size(v);
+}
+
+/* What a comparison may walk through. */
+static size_t deep_size(const json_t *v)
+{
+    size_t n = 1 + size_of(v);
+    for (size_t i = 0; i < json_array_size(v); i++) n += deep_size(json_array_get(v, i));
+    json_t *o = (json_t *)(uintptr_t)v;
+    for (void *i = json_object_iter(o); i; i = json_object_iter_next(o, i)) n += deep_size(json_object_iter_value(i));
+    return n;
+}
+
 static ek_err merge_keyword(ek_schema_work *w, json_t *into, const char *key, json_t *value)
 {
     json_t *have = json_object_get(into, key);
+    EK_TRY(ek_schema_spend(w, 1 + (have ? size_of(have) : 0) + (have && have != value ? deep_size(value) : 0)));
     if (!have) {
         json_object_set_nocheck(into, key, value);
         return EK_OK;
@@ -263,6 +279,7 @@ ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t
 ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
                               const json_t **out)
 {
+    EK_TRY(ek_schema_spend(w, json_object_size(schema)));
     json_t *all = json_copy((json_t *)(uintptr_t)schema);
     json_object_del(all, except);
     json_array_append_new(w->made, all);

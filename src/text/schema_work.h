@@ -33,6 +33,7 @@ struct ek_schema_work {
     ek_schema_opts opts;
     ek_buf path; /* where the compiler is, as a JSON pointer */
     int depth;
+    size_t work;         /* schemas compiled and keywords copied */
     ek_schema_ref *refs; /* open addressing, by address; of this doc and notation */
     uint32_t n_refs, ref_mask;
     json_t *made; /* a list: schemas made by merging, which nodes in work borrow from */
@@ -43,9 +44,13 @@ struct ek_schema_work {
 
 /* EINVAL "PATH: …". */
 __attribute__((format(printf, 2, 3))) ek_err ek_schema_fail(ek_schema_work *w, const char *fmt, ...);
+/* Alternatives beside other keywords repeat these: a small schema could ask for a lot of work. ETOOLARGE beyond a
+ * million. */
+ek_err ek_schema_spend(ek_schema_work *w, size_t work);
 ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out);
 /* The same one step further down the path. */
 ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out);
+ek_err ek_schema_child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out); /* KEY/I */
 
 /* Whether a keyword says nothing about values, or nothing that this compiler does not know. */
 bool ek_schema_is_note(const char *keyword);
@@ -61,6 +66,8 @@ ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const cha
 
 /* Sets *types to those that the schema allows: named, or those its keywords speak of; 0: all. */
 ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
+ek_err ek_schema_object(ek_schema_work *w, const json_t *schema, int32_t *out);
+ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out);
 ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out); /* enum, const */
 ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out);
 ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);

@@ -293,6 +293,28 @@ static void large_schemas_end_at_a_limit(void **state)
                                       : json_pack("{s:[{s:s},{s:s}]}", "anyOf", "$ref", next, "type", "null"));
     }
     for (int i = 0; i < 17; i++) json_array_append_new(alike, json_pack("{s:s,s:i}", "type", "string", "minLength", i));
+    json_t *twice = json_object(), *branches = json_array();
+    for (int i = 0; i < 20000; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "x%d", i);
+        json_object_set_new(twice, key, json_true());
+        json_array_append_new(branches, json_object());
+    }
+    json_t *levels = json_object(); /* 8 kinds of objects whose property is one of 8 kinds of objects … */
+    for (int i = 0; i < 8; i++) {
+        char key[8], next[16];
+        snprintf(key, sizeof key, "l%d", i);
+        snprintf(next, sizeof next, "#/$defs/l%d", i + 2);
+        json_t *kinds = json_array();
+        for (int k = 0; k < 8; k++)
+            json_array_append_new(kinds,
+                                  json_pack("{s:{s:{s:s}},s:[s]}", "properties", "k", "$ref", next, "required", "k"));
+        json_object_set_new(levels, key, json_pack("{s:o}", "anyOf", kinds));
+    }
+    json_object_set_new(levels, "l8", json_pack("{s:s}", "type", "string"));
+    json_object_set_new(levels, "l9", json_pack("{s:s}", "type", "number"));
+    json_object_set_new(twice, "anyOf", branches);
+    json_object_set_new(twice, "type", json_string("null"));
     const struct {
         json_t *schema;
         ek_err err;
@@ -303,6 +325,9 @@ static void large_schemas_end_at_a_limit(void **state)
         {json_pack("{s:o}", "anyOf", many), EK_ETOOLARGE, "more than 20000 parts"},
         {json_pack("{s:s,s:o}", "$ref", "#/$defs/c0", "$defs", chain), EK_EINVAL,
          "more than 400 schemas inside each other"},
+        {json_pack("{s:[{s:s},{s:s}],s:o}", "oneOf", "$ref", "#/$defs/l0", "$ref", "#/$defs/l1", "$defs", levels),
+         EK_EINVAL, "cannot be told apart"},
+        {twice, EK_ETOOLARGE, "repeats itself too often"},
         {json_pack("{s:o}", "anyOf", alike), EK_EINVAL, "anyOf has more than 16 alternatives that are strings"},
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
