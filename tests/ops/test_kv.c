@@ -65,8 +65,8 @@ static void fill(float *x, int n, int kind, uint64_t seed)
     }
 }
 
-/* Every element within half a step (and the roundings of scale and bias), and two tokens of one
- * page, written in turn, leave each other alone. */
+/* Every element within half a step (and the roundings of scale and bias), and tokens of one page,
+ * neighbours too, written in turn, leave each other alone. */
 static void test_store(void **state)
 {
     (void)state;
@@ -87,9 +87,9 @@ static void test_store(void **state)
                     fill(k, dim, kind, 1 + (uint64_t)slot);
                     fill(v, dim, kind, 70 + (uint64_t)slot);
                     ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
-                    int other = (slot + 32) % 64;
+                    const int others[] = {(slot + 32) % 64, (slot + 1) % 64, (slot + 63) % 64};
                     float zero[512] = {0};
-                    ek_kv_store(format, format, dim, at, at + kb, other, zero, zero);
+                    for (int o = 0; o < 3; o++) ek_kv_store(format, format, dim, at, at + kb, others[o], zero, zero);
                     double whole[2] = {0};
                     for (int d = 0; d < dim; d++)
                         whole[0] = fmax(whole[0], fabs((double)k[d])), whole[1] = fmax(whole[1], fabs((double)v[d]));
@@ -123,9 +123,9 @@ static void test_store(void **state)
                         }
                     }
                     ek_kv_store(format, format, dim, at, at + kb, slot, k, v);
-                    for (int d = 0; d < dim; d++)
-                        assert_true(decoded_key(format, at, dim, d, other) == 0 &&
-                                    decoded_value(format, at + kb, dim, other, d) == 0);
+                    for (int d = 0; d < 3 * dim; d++)
+                        assert_true(decoded_key(format, at, dim, d / 3, others[d % 3]) == 0 &&
+                                    decoded_value(format, at + kb, dim, others[d % 3], d / 3) == 0);
                 }
             check_free(at, kb + vb);
         }
