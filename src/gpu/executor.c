@@ -347,6 +347,23 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
                  ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->g->m->layout.page_bytes[kind]));
 }
 
+/* A page that cannot be read must not reach a disk: the process ends. */
+static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const ek_gpu_run *x = arg;
+    EK_ASSERT(ek_cuda_enter(x->g->c) == EK_OK);
+    EK_ASSERT(ek_cuda_download(x->g->c, out, page_at(x, kind, page), x->g->m->layout.page_bytes[kind]) == EK_OK);
+    EK_ASSERT(ek_cuda_sync(x->g->c) == EK_OK);
+}
+
+static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    ek_gpu_run *x = arg;
+    note_pending(x, ek_cuda_enter(x->g->c));
+    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->g->m->layout.page_bytes[kind]));
+    note_pending(x, ek_cuda_sync(x->g->c)); /* in is the caller's again */
+}
+
 static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
 {
     ek_gpu_run *x = arg;
@@ -370,6 +387,8 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .logits = logits_run,
                          .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */
                          .copy_page = copy_page_run,
+                         .read_page = read_page_run,
+                         .write_page = write_page_run,
                          .poison_page = poison_page_run,
                          .close = close_run};
 }

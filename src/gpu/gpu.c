@@ -1,5 +1,6 @@
 #include "gpu/gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static ek_err find(ek_gpu *g, const char *name, size_t shared, ek_gpu_kernel **o
             return EK_OK;
         }
         EK_ASSERT(strlen(name) < sizeof k->name);
-        strcpy(k->name, name);
+        snprintf(k->name, sizeof k->name, "%s", name);
         k->shared = shared;
         *out = k;
         return ek_cuda_find(g->c, &k->kernel, k->name, shared);

@@ -471,6 +471,38 @@ static void released_weights_compute_nothing(void **state)
     ek_model_close(m);
 }
 
+/* What is read of a page is what a page that it is written to holds, and its neighbours stay. */
+static void pages_go_to_the_host_and_back(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g;
+    ek_model *m = open_model("Q1", 4, EK_KV_I16);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    ek_executor on = ek_gpu_executor(g);
+    ek_executor_sizes z = {.max_rows = 4, .max_logits = 2, .max_ctx = 128, .max_requests = 1, .n_pages = {3, 3}};
+    assert_int_equal(on.open(on.arg, &z), EK_OK);
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        size_t bytes = on.layout->page_bytes[k];
+        uint8_t *in = malloc(bytes), *out = malloc(bytes);
+        for (size_t i = 0; i < bytes; i++) in[i] = (uint8_t)(i * 7 + 1);
+        on.poison_page(on.arg, (ek_layer_kind)k, 0), on.poison_page(on.arg, (ek_layer_kind)k, 2);
+        on.write_page(on.arg, (ek_layer_kind)k, 1, in);
+        on.read_page(on.arg, (ek_layer_kind)k, 1, out);
+        assert_memory_equal(in, out, bytes);
+        on.copy_page(on.arg, (ek_layer_kind)k, 1, 2);
+        on.read_page(on.arg, (ek_layer_kind)k, 2, out);
+        assert_memory_equal(in, out, bytes);
+        on.read_page(on.arg, (ek_layer_kind)k, 0, out);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(out[i], 0xff);
+        free(in), free(out);
+    }
+    on.close(on.arg);
+    ek_gpu_close(g);
+    nothing_is_left();
+    ek_model_close(m);
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -481,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_broken_device_never_answers),
         cmocka_unit_test(an_error_that_passes_costs_a_step),
         cmocka_unit_test(released_weights_compute_nothing),
+        cmocka_unit_test(pages_go_to_the_host_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
