@@ -6,7 +6,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops cuda lib model cache engine chat serve cli
+LAYERS := base text tensor ops cuda lib model cache engine gpu chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -19,12 +19,13 @@ DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model ops tensor base
 DEPS_same   := engine cache model ops tensor base
 DEPS_golden := engine cache model ops tensor base
+DEPS_gpu    := gpu engine cache model cuda ops tensor base
 DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
-DEPS_cli    := cli serve chat engine cache model ops tensor text base
+DEPS_cli    := cli serve chat gpu engine cache model cuda ops tensor text base
 
-PKGS_serve := jansson libevent libevent_pthreads libmicrohttpd
-PKGS := jansson libevent libevent_pthreads libmicrohttpd
+PKGS_serve := jansson libevent libevent_pthreads
+PKGS := jansson libevent libevent_pthreads
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
@@ -67,7 +68,7 @@ libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 say = $(if $(V),,@echo "  $1" && )
 
 .PHONY: all help setup check demo asan ubsan tsan fuzz docs eval clean distclean quick
-all: $B/evenkeel $B/lib/ek_cuda.a
+all: $B/evenkeel
 
 help: ## list targets
 	@grep -hE '^[a-z% -]+:.*##' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -27,11 +27,13 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
         ek_tokenizer_bytes(m->tokenizer, id, &n);
         if (n > m->max_token_bytes) m->max_token_bytes = n;
     }
+    m->vocab = ek_vocab_open(m->tokenizer);
     return ek_chat_variant_of(&m->variant, dir);
 }
 
 void ek_chat_model_close(ek_chat_model *m)
 {
+    ek_vocab_close(m->vocab);
     if (m->tokenizer) ek_tokenizer_close(m->tokenizer);
     *m = (ek_chat_model){0};
 }

@@ -4,6 +4,7 @@
 
 #include "chat/conversation.h"
 #include "text/tokenizer.h"
+#include "text/vocab.h"
 
 /* The parts of a model that turn text into tokens and back. Immutable after open: share it between threads. */
 typedef struct ek_chat_model {
@@ -11,6 +12,7 @@ typedef struct ek_chat_model {
     ek_marks marks;
     ek_chat_variant variant;
     size_t max_token_bytes; /* of the longest token: a context holds at most so many bytes per token */
+    ek_vocab *vocab;        /* for grammars; has a lock of its own */
 } ek_chat_model;
 
 /* Opens the tokenizer of the model at path, in any container (model/source.h). The caller closes it.

@@ -16,6 +16,7 @@ struct ek_turn {
     ek_reply_sink_fn *sink;
     void *sink_arg;
     ek_turn_result result;
+    ek_grammar_state *grammar; /* NULL without; the engine's thread has it while the turn is live */
     ek_record record;
     bool stop_hit;
     ek_utf8_stream utf8; /* of a plain reply */
@@ -133,6 +134,9 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     t->reply = ek_reply_open(m->tokenizer, &r);
     ek_reply_start(t->reply, prompt->ids.data, prompt->ids.len);
     t->result.n_prompt = t->n_prompt = (int)prompt->ids.len;
+    if (opts->grammar)
+        t->grammar = ek_grammar_state_open(opts->grammar, m->vocab, prompt->ids.data, prompt->ids.len,
+                                           prompt->thinking);
     *out = t;
     return EK_OK;
 }
@@ -142,6 +146,7 @@ void ek_turn_close(ek_turn *t)
     if (!t) return;
     EK_ASSERT(!t->live);
     ek_reply_close(t->reply);
+    ek_grammar_state_close(t->grammar);
     if (t->stop) ek_stop_close(t->stop);
     ek_answer_fini(&t->result.answer);
     ek_record_fini(&t->record);
@@ -193,6 +198,18 @@ static void on_engine_event(void *arg, const ek_event *e)
     t->post(t->post_arg, &news);
 }
 
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const ek_turn *t = arg;
+    return ek_grammar_look(t->grammar, draft, n_draft, ek_mask_words(t->n_vocab), row, all);
+}
+
+static void accept(void *arg, int32_t token)
+{
+    const ek_turn *t = arg;
+    ek_grammar_accept(t->grammar, token);
+}
+
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
@@ -215,7 +232,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->post_arg = arg;
     t->user = user;
     t->live = true; /* before the first news can come */
+    ek_mask mask = {.arg = t, .look = look, .accept = accept};
     ek_request_opts r = {
+        .mask = t->grammar ? &mask : NULL,
         .tokens = prompt->ids.data,
         .n_tokens = (int)prompt->ids.len,
         .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */

@@ -11,14 +11,17 @@
 #include "chat/prompt.h"
 #include "chat/record.h"
 #include "engine/engine.h"
+#include "text/grammar.h"
 #include "text/stop.h"
 
 typedef struct ek_turn ek_turn;
 
 typedef struct ek_turn_opts {
-    const json_t *tools; /* borrowed until ek_turn_close; as in the prompt, or NULL */
-    bool tools_active;   /* calls are parsed: tools are given and not switched off */
-    bool one_call;       /* the turn ends after its first call */
+    const json_t *tools;       /* borrowed until ek_turn_close; as in the prompt, or NULL */
+    bool tools_active;         /* calls are parsed: tools are given and not switched off */
+    bool one_call;             /* the turn ends after its first call */
+    const ek_grammar *grammar; /* what the reply must be, made with the model's vocab; borrowed until ek_turn_close.
+                                  NULL: anything */
     bool ignore_eos;
     bool digest;                    /* hash the logits of every token */
     ek_record_mode record;          /* what is kept for ek_turn_take_record */

@@ -72,12 +72,14 @@ typedef struct machine {
     unsigned cpu;
     void *block;
     size_t block_bytes;
+    ek_gpu *gpu; /* the device's limits are measured instead */
 } machine;
 
-static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu)
+static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu, ek_gpu *gpu)
 {
     const size_t max = (size_t)1 << 30, min = (size_t)256 << 20;
-    *x = (machine){.pool = pool, .cpu = cpu, .block_bytes = max};
+    *x = (machine){.pool = pool, .cpu = cpu, .block_bytes = max, .gpu = gpu};
+    if (gpu) return EK_OK;
     while (x->block_bytes > min && (double)x->block_bytes * 4 > ek_memory_available()) x->block_bytes /= 2;
     x->block = ek_alloc_big(x->block_bytes);
     if (!x->block) return EK_ENOMEM;
@@ -88,6 +90,7 @@ static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu)
 static double read_limit(void *arg)
 {
     const machine *x = arg;
+    if (x->gpu) return ek_gpu_read_rate(x->gpu);
     double start = ek_now(), bytes = ek_peak_read(x->pool, x->cpu, x->block, x->block_bytes);
     return bytes / (ek_now() - start);
 }
@@ -95,6 +98,7 @@ static double read_limit(void *arg)
 static double int8_limit(void *arg)
 {
     const machine *x = arg;
+    if (x->gpu) return 0; /* not measured */
     double start = ek_now(), macs = ek_peak_int8(x->pool, x->cpu);
     return macs / (ek_now() - start);
 }
@@ -121,15 +125,15 @@ static ek_err measure(report *r)
         for (int b = 0; b < cli->batch.n; b++)
             r->row[r->n_rows++] = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
     machine limits;
-    EK_TRY(open_machine(&limits, r->m->pool, r->cpu));
-    r->int8_name = ek_peak_int8_name(r->cpu);
+    EK_TRY(open_machine(&limits, r->m->pool, r->cpu, r->m->gpu));
+    r->int8_name = r->m->gpu ? NULL : ek_peak_int8_name(r->cpu);
     ek_err err = EK_OK;
     for (int i = 0; i < total && !err; i++) {
         ek_progress("measuring", i, total);
         err = measure_row(r, &limits, &r->row[i]);
     }
     ek_progress("measuring", total, total);
-    ek_free_big(limits.block, limits.block_bytes);
+    if (limits.block) ek_free_big(limits.block, limits.block_bytes);
     return err;
 }
 
@@ -147,6 +151,7 @@ static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
+    if (r->m->gpu) printf("device    %s\n", ek_gpu_text(r->m->gpu));
     printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir,
            r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
            ek_model_bytes_per_token(r->m->model) / 1e9);
@@ -184,7 +189,9 @@ static void print_json(const report *r)
     add_name(&b, "cpu", ek_cpu_model());
     ek_buf_char(&b, ',');
     add_name(&b, "isa", ek_cpu_isa(r->cpu));
-    ek_buf_fmt(&b, ",\"threads\":%d},\"model\":{", ek_pool_threads(r->m->pool));
+    ek_buf_fmt(&b, ",\"threads\":%d,", ek_pool_threads(r->m->pool));
+    add_name(&b, "device", r->m->gpu ? ek_gpu_text(r->m->gpu) : "cpu");
+    ek_buf_str(&b, "},\"model\":{");
     add_name(&b, "name", r->m->dir);
     ek_buf_char(&b, ',');
     add_name(&b, "numerics", ek_model_numerics_id(r->m->model));

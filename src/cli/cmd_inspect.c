@@ -6,7 +6,7 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
-#include "cli/cli.h"
+#include "cli/open.h"
 #include "model/model.h"
 #include "tensor/checkpoint.h"
 
@@ -24,6 +24,7 @@ typedef struct report {
     bool is_model;
     ek_model_need need; /* of a folder */
     const char *variant;
+    char device[512];
     int ctx;
 } report;
 
@@ -105,6 +106,7 @@ static void print_model(const report *r)
     if (r->need.mapped_bytes > 0) printf(", %s stay in the file", b);
     size_text(a, r->need.bytes_per_token);
     printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
+    printf("device       %s\n", r->device);
     for (int i = 0; i < r->cli->batch.n; i++) {
         double kv = request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
         size_text(a, kv);
@@ -132,12 +134,12 @@ static json_t *json_model(const report *r)
     for (int i = 0; i < r->cli->batch.n; i++)
         json_array_append_new(memory, json_pack("{s:i,s:i,s:f}", "batch", r->cli->batch.v[i], "ctx", r->ctx, "kv_bytes",
                                                 request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i]));
-    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:o}", "variant", r->variant, "model_type",
+    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:s,s:o}", "variant", r->variant, "model_type",
                      c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared, "hidden_size",
                      c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
                      c->max_position_embeddings, "weight_bytes", r->need.weight_bytes, "mapped_bytes",
                      r->need.mapped_bytes, "bytes_per_token", r->need.bytes_per_token, "numerics", r->need.numerics_id,
-                     "memory", memory);
+                     "device", r->device, "memory", memory);
 }
 
 static void print_json(const report *r)
@@ -169,7 +171,7 @@ static ek_err inspect(report *r)
     r->ctx = cli->has.ctx ? (int)cli->ctx : max_ctx < CTX ? max_ctx : CTX;
     if (r->ctx > max_ctx) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, max_ctx);
     r->variant = variant_of(&r->need.config);
-    return EK_OK;
+    return ek_cli_device_text(cli, r->device, sizeof r->device);
 }
 
 int ek_cmd_inspect(const ek_cli *cli)

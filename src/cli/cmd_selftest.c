@@ -21,6 +21,7 @@ typedef struct selftest {
     ek_model_opts opts;
     ek_pool *pool;
     ek_model *model;
+    ek_gpu *gpu; /* the requests run there */
     double macs; /* of one row */
     int ctx;
     int32_t tokens[N_ASKS][CTX];
@@ -104,7 +105,7 @@ static ek_err draft(void *arg, ek_draft *draft, int n)
 static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_executor_cpu(t->model);
+    ek_executor on = t->gpu ? ek_gpu_executor(t->gpu) : ek_executor_cpu(t->model);
     o.max_requests = w->max_requests ? w->max_requests : n;
     o.max_queue = n;
     o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
@@ -222,8 +223,44 @@ static int next_count(int n, int threads)
     return n * 2 < threads ? n * 2 : threads;
 }
 
+static const way ways[] = {
+    {.name = "alone, again", .max_requests = 1},
+    {.name = "together"},
+    {.name = "late", .arrive = 20, .chunk = 100},
+    {.name = "chunked, 7 tokens", .chunk = 7},
+    {.name = "chunked, 64 tokens", .chunk = 64},
+    {.name = "chunked, 255 tokens", .chunk = 255},
+    {.name = "interrupted, resumed", .scarce = true, .chunk = CTX},
+    {.name = "drafted", .drafted = true, .arrive = 5},
+};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* The same requests on the device that --device names, compared with the CPU's rows of logits. */
+static ek_err run_device(selftest *t, ek_cli_device device)
+{
+    char why[512];
+    EK_TRY(ek_cli_open_device(t->cli, t->model, &t->gpu, why, sizeof why));
+    if (!t->gpu) {
+        if (device.cuda) printf("      no device: %s\n", why);
+        return EK_OK;
+    }
+    printf("%s\n", ek_gpu_text(t->gpu));
+    for (int i = 0; i < N_WAYS; i++) {
+        way w = ways[i];
+        char name[64];
+        snprintf(name, sizeof name, "cuda: %s", i ? ways[i].name : "alone");
+        w.name = name;
+        report(t, &w);
+    }
+    ek_gpu_close(t->gpu);
+    t->gpu = NULL;
+    return EK_OK;
+}
+
 static ek_err run_all(selftest *t)
 {
+    ek_cli_device device;
+    EK_TRY(ek_cli_device_parse(t->cli->device, &device));
     int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
     EK_TRY(open_model(t, threads, t->opts.cpu));
     ek_log_set(EK_LOG_WARN); /* what it needs was said; it is opened many times */
@@ -232,18 +269,11 @@ static ek_err run_all(selftest *t)
     fflush(stdout);
     grow_asks(t);
     EK_TRY(run_alone(t));
-    const way ways[] = {
-        {.name = "alone, again", .max_requests = 1},
-        {.name = "together"},
-        {.name = "late", .arrive = 20, .chunk = 100},
-        {.name = "chunked, 7 tokens", .chunk = 7},
-        {.name = "chunked, 64 tokens", .chunk = 64},
-        {.name = "chunked, 255 tokens", .chunk = 255},
-        {.name = "interrupted, resumed", .scarce = true, .chunk = CTX},
-        {.name = "drafted", .drafted = true, .arrive = 5},
-    };
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) report(t, &ways[i]);
+    const bool device_only = device.cuda && !device.may_be_cpu;
+    for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
+    EK_TRY(run_device(t, device));
     close_model(t);
+    if (device_only) return EK_OK;
     char what[64];
     for (int n = 1; n > 0; n = next_count(n, threads)) {
         snprintf(what, sizeof what, "%d thread%s", n, n > 1 ? "s" : "");
@@ -269,6 +299,7 @@ int ek_cmd_selftest(const ek_cli *cli)
         t->pool = NULL;
         err = run_all(t);
     }
+    ek_gpu_close(t->gpu);
     if (t->model) close_model(t);
     int status = err ? ek_cli_failed(cli) : t->failed > 0;
     if (!err) printf("%d passed, %d failed\n", t->passed, t->failed);

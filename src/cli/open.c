@@ -8,7 +8,9 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "chat/prompt.h"
+#include "engine/executor.h"
 
 /* dir/tail, if it is a folder. */
 static bool found(char *out, size_t room, const char *dir, const char *tail)
@@ -60,6 +62,8 @@ ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
     *opts = (ek_model_opts){.exact = !strcmp(cli->weights, "exact"), .cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(cli->kv, &opts->k_format, &opts->v_format));
     EK_TRY(ek_activations_parse(cli->activations, &opts->activations));
+    ek_cli_device device;
+    EK_TRY(ek_cli_device_parse(cli->device, &device)); /* before anything is loaded */
     if (cli->has.isa) EK_TRY(ek_cpu_mask(cli->isa, &opts->cpu));
     EK_TRY(ek_pool_open(pool, cli->has.threads ? (int)cli->threads : ek_cpu_count()));
     opts->pool = *pool;
@@ -106,6 +110,76 @@ ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli)
     return err;
 }
 
+ek_err ek_cli_device_parse(const char *text, ek_cli_device *out)
+{
+    char rest;
+    *out = (ek_cli_device){.cuda = true};
+    if (!strcmp(text, "auto")) out->may_be_cpu = true;
+    else if (!strcmp(text, "cpu")) out->cuda = false;
+    else if (strcmp(text, "cuda") != 0 && (strspn(text + 5 * !strncmp(text, "cuda:", 5), "0123456789") == 0 ||
+                                           sscanf(text, "cuda:%4d%c", &out->ordinal, &rest) != 1))
+        return ek_fail(EK_EINVAL, "--device %.40s; there are auto, cpu, cuda and cuda:N", text);
+    return EK_OK;
+}
+
+ek_err ek_cli_open_device(const ek_cli *cli, ek_model *model, ek_gpu **out, char *why, size_t room)
+{
+    ek_cli_device d;
+    ek_gpu_driver driver;
+    *out = NULL;
+    why[0] = '\0';
+    EK_TRY(ek_cli_device_parse(cli->device, &d));
+    if (!d.cuda) return EK_OK;
+    ek_err err = ek_gpu_driver_load(&driver);
+    if (!err) err = ek_gpu_open(out, &driver, model, d.ordinal);
+    if (!err || !d.may_be_cpu) return err;
+    snprintf(why, room, "%s", ek_err_text());
+    return EK_OK;
+}
+
+ek_err ek_cli_device_text(const ek_cli *cli, char *out, size_t room)
+{
+    ek_cli_device d;
+    ek_gpu_driver driver;
+    ek_cuda *c;
+    EK_TRY(ek_cli_device_parse(cli->device, &d));
+    snprintf(out, room, "cpu");
+    if (!d.cuda) return EK_OK;
+    ek_err err = ek_gpu_driver_load(&driver);
+    if (!err) err = ek_cuda_open(&c, &driver.api, driver.modules, driver.built_with, d.ordinal);
+    if (err && !d.may_be_cpu) return err;
+    if (err) snprintf(out, room, "cpu: %s", ek_err_text());
+    else snprintf(out, room, "cuda:%d (%s)", d.ordinal, ek_cuda_text(c));
+    if (!err) ek_cuda_close(c);
+    return EK_OK;
+}
+
+/* An engine on m->gpu or the CPU. */
+static ek_err open_engine(ek_cli_model *m, const ek_engine_opts *opts)
+{
+    if (!m->gpu) return ek_engine_open(&m->engine, m->model, opts);
+    ek_executor on = ek_gpu_executor(m->gpu);
+    return ek_engine_open_on(&m->engine, &on, opts);
+}
+
+/* On the device, or, with auto, on the CPU if the device has no room for the engine either. */
+static ek_err open_engine_on_device(ek_cli_model *m, const ek_cli *cli, const ek_engine_opts *opts)
+{
+    char why[512];
+    ek_cli_device d;
+    EK_TRY(ek_cli_device_parse(cli->device, &d));
+    EK_TRY(ek_cli_open_device(cli, m->model, &m->gpu, why, sizeof why));
+    if (why[0]) ek_log(EK_LOG_INFO, "device cpu: %s", why);
+    if (!m->gpu) return open_engine(m, opts);
+    ek_err err = open_engine(m, opts);
+    if (!err) ek_model_release_weights(m->model);
+    if (!err || !d.may_be_cpu) return err;
+    ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
+    ek_gpu_close(m->gpu);
+    m->gpu = NULL;
+    return open_engine(m, opts);
+}
+
 ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue, int ctx_tokens)
 {
     ek_engine_opts opts = ek_engine_defaults();
@@ -122,7 +196,7 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
     if (cli->has.cache_bytes) opts.cache_bytes = cli->cache_bytes;
-    ek_err err = ek_engine_open(&m->engine, m->model, &opts);
+    ek_err err = open_engine_on_device(m, cli, &opts);
     if (err) ek_cli_close_model(m);
     return err;
 }
@@ -137,6 +211,7 @@ void ek_cli_close_model(ek_cli_model *m)
 {
     if (m->engine) ek_engine_close(m->engine);
     if (m->drafter) ek_drafter_close(m->drafter);
+    ek_gpu_close(m->gpu);
     if (m->model) ek_model_close(m->model);
     if (m->pool) ek_pool_close(m->pool);
     *m = (ek_cli_model){0};

@@ -73,6 +73,7 @@ enum {
     CU(cuMemFreeHost, (void *p))                                                                   \
     CU(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))       \
     CU(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))             \
+    CU(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))       \
     CU(cuMemsetD8Async, (CUdeviceptr p, unsigned char value, size_t n, CUstream stream))           \
     CU(cuStreamCreate, (CUstream * stream, unsigned flags))                                        \
     CU(cuStreamDestroy, (CUstream stream))                                                         \

@@ -119,7 +119,7 @@ typedef struct ek_cuda_attn_tile {
 
 /* One work item of attn_leaf: a segment of a tile. */
 typedef struct ek_cuda_attn_item {
-    int32_t tile, seg;
+    int32_t tile, seg; /* tile -1: nothing */
 } ek_cuda_attn_item;
 
 typedef struct ek_cuda_attn_args {
@@ -157,6 +157,7 @@ typedef struct ek_cuda_count { /* a token of the history, once */
 typedef struct ek_cuda_sample {
     ek_cuda_ptr logits; /* vocab_size; changed: becomes z */
     ek_cuda_ptr bias, count;
+    ek_cuda_ptr allowed; /* 64-bit words, a bit per token; 0: all are */
     uint64_t seed;
     int32_t n_bias, n_count;
     float temperature, top_p, min_p, repetition, presence, frequency;

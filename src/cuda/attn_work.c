@@ -42,18 +42,29 @@ static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, 
     return EK_OK;
 }
 
-ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int last, int n_heads, int n_kv_heads,
                         int tile)
 {
     int ratio = n_heads / n_kv_heads;
-    w->n_tiles = w->n_items = w->max_segments = 0;
-    for (int row = 0, end; row < n_rows; row = end) {
+    ek_cuda_attn_work before = *w;
+    for (int row = first, end; row < last; row = end) {
         EK_ASSERT(rows[row].lo >= 0 && rows[row].lo < rows[row].end);
         int seg = rows[row].lo / EK_SEGMENT;
-        for (end = row + 1; end < n_rows && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg;)
-            end++;
-        EK_TRY(cut_run(w, rows, row, end, ratio, n_kv_heads, tile));
+        for (end = row + 1; end < last && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg;) end++;
+        ek_err err = cut_run(w, rows, row, end, ratio, n_kv_heads, tile);
+        if (err != EK_OK) {
+            *w = before;
+            return err;
+        }
     }
+    return EK_OK;
+}
+
+ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
+                        int tile)
+{
+    w->n_tiles = w->n_items = w->max_segments = 0;
+    EK_TRY(ek_cuda_attn_add(w, rows, 0, n_rows, n_heads, n_kv_heads, tile));
     for (int i = 0, j = w->n_tiles - 1; !w->items && i < j; i++, j--) {
         ek_cuda_attn_tile t = w->tiles[i];
         w->tiles[i] = w->tiles[j], w->tiles[j] = t;

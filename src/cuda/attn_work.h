@@ -23,6 +23,10 @@ int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile);
 ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
                         int tile);
 
+/* The same for rows [first, end), behind what w holds already; tiles stay in order. After a failure w is as before. */
+ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
+                        int tile);
+
 /* Dynamic shared memory and threads of ek_attn_leaf_N. */
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format);
 int ek_cuda_attn_leaf_threads(int head_dim);

@@ -204,6 +204,11 @@ CUstream ek_cuda_stream(const ek_cuda *c)
     return c->stream;
 }
 
+ek_err ek_cuda_enter(ek_cuda *c)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuCtxSetCurrent(c->context), "entering the context");
+}
+
 /* --- memory */
 
 ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total)
@@ -255,6 +260,12 @@ ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
 {
     return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream),
                          "filling memory");
+}
+
+ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoDAsync(to, from, bytes, c->stream),
+                         "copying on the device");
 }
 
 ek_err ek_cuda_sync(ek_cuda *c)

@@ -2,10 +2,10 @@
  * every failure as one sentence. Nothing of CUDA is linked: without a driver ek_cuda_load fails with a sentence and
  * the program continues without a device.
  *
- * One thread uses a device at a time, and it is the one that opened it. Work is put into one stream and runs
- * in order. Errors of the driver after which it refuses all further work (an illegal address, a hardware
- * error) make the device broken: this call and every later one fails with the first sentence, so that nothing
- * computed after it can be taken for an answer. */
+ * One thread uses a device at a time: the one that opened it, or that entered it last. Work is put into one stream and
+ * runs in order. Errors of the driver after which it refuses all further work (an illegal address, a hardware error)
+ * make the device broken: this call and every later one fails with the first sentence, so that nothing computed after
+ * it can be taken for an answer. */
 #ifndef EK_CUDA_DRIVER_H
 #define EK_CUDA_DRIVER_H
 
@@ -45,6 +45,9 @@ CUstream ek_cuda_stream(const ek_cuda *c);
 ek_err ek_cuda_check(ek_cuda *c, CUresult result, const char *doing);
 bool ek_cuda_broken(const ek_cuda *c);
 
+/* Makes this device the calling thread's: for the thread that uses it from now on. */
+ek_err ek_cuda_enter(ek_cuda *c);
+
 /* Device memory; what names it in the sentence of ENOMEM, which has both numbers. */
 ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what);
 void ek_cuda_free(ek_cuda *c, CUdeviceptr p); /* 0 is allowed */
@@ -57,6 +60,7 @@ void ek_cuda_free_host(ek_cuda *c, void *p);
 ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes);
 ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes);
 ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
+ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes); /* on the device */
 /* Waits for all that was queued. An error of a kernel shows here; the sentence names the last one queued. */
 ek_err ek_cuda_sync(ek_cuda *c);
 

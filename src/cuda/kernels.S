@@ -31,6 +31,8 @@ ek_cuda_built_with:
     image product
     image product_tile
     image product_f
+    image products
+    image stage
 
 .macro entry name
     .quad .Lname_\name, .Limage_\name, .Lend_\name - .Limage_\name
@@ -52,6 +54,8 @@ ek_cuda_modules:
     entry product
     entry product_tile
     entry product_f
+    entry products
+    entry stage
 #endif
     .quad 0, 0, 0
     .size ek_cuda_modules, . - ek_cuda_modules

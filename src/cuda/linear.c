@@ -139,18 +139,20 @@ static ek_cuda_product plan_float(const ek_cuda_linear *l, int rows)
     return p;
 }
 
-static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiprocessors)
+/* jobs: of experts, 0: none; matrices: in a launch, 0: one, by the kernel of one. */
+static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     int oct = 1;
     while (oct * 8 / l->limbs < rows && oct * 8 / l->limbs < FEW_ROWS) oct *= 2;
     const int sub = 64 / l->a_group, per_tile = oct * 8 / l->limbs, values = EK_PANEL * per_tile;
-    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = (rows + per_tile - 1) / per_tile;
+    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
+    const int layers = tiles * (matrices ? matrices : 1); /* of blocks */
     const size_t unit_values = (size_t)(sub * values) * 4, leaf_bytes = (size_t)(leaves * values) * 4;
     const size_t stage = (size_t)l->bits * 128 + (size_t)sub * 64 * scale_size(l) + (size_t)oct * 512;
     /* warps that a multiprocessor has registers for, and a block's share: more where there are few panels */
-    const int most = l->a_group == 32 || oct > 1 ? 16 : 24;
+    const int most = l->a_group == 32 || oct > 1 || matrices ? 16 : 24;
     int warps = FEW_WARPS;
-    while (warps < most && l->units > warps && l->n_panels * tiles * (warps + 8) <= multiprocessors * most &&
+    while (warps < most && l->units > warps && l->n_panels * layers * (warps + 8) <= multiprocessors * most &&
            (size_t)((warps + 8) * FEW_STAGES) * stage + leaf_bytes + 16 * unit_values < (size_t)MEMORY)
         warps += 8;
     /* the longest pass with which as many blocks fit as there are registers for, else one of 16 units */
@@ -162,12 +164,16 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiproc
     int resident = (int)((size_t)MEMORY / (shared + 1024));
     if (resident > most / warps) resident = most / warps;
     if (resident < 1) resident = 1;
-    p.grid = (ek_cuda_grid){.x = even(l->n_panels, multiprocessors * resident),
+    int blocks = multiprocessors * resident;
+    if (matrices) blocks = blocks * (jobs ? 2 : 1) / layers + 1; /* some jobs are empty */
+    p.grid = (ek_cuda_grid){.x = even(l->n_panels, blocks),
                             .y = (unsigned)tiles,
+                            .z = (unsigned)matrices,
                             .threads = (unsigned)warps * 32,
                             .shared = shared,
                             .overlap = true};
-    snprintf(p.name, sizeof p.name, "ek_product_q%d_l%d_a%d_o%d", l->bits, l->limbs, l->a_group, oct);
+    snprintf(p.name, sizeof p.name, "ek_product%s_q%d_l%d_a%d_o%d", matrices ? "s" : "", l->bits, l->limbs, l->a_group,
+             oct);
     return p;
 }
 
@@ -199,5 +205,29 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
     return wants_tiles(l, rows, multiprocessors) ? plan_tile(l, rows, multiprocessors)
-                                                 : plan_few(l, rows, multiprocessors);
+                                                 : plan_few(l, rows, 0, 0, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+{
+    if (ek_wform_is_q(l->form)) {
+        if (!jobs && wants_tiles(l, rows, multiprocessors)) return (ek_cuda_product){.name = ""};
+        return plan_few(l, rows, jobs, matrices, multiprocessors);
+    }
+    ek_cuda_product p = plan_float(l, 8);
+    if (!jobs && rows == 1) return (ek_cuda_product){.name = ""};
+    p.grid.y = (unsigned)(jobs ? jobs : (rows + 7) / 8);
+    p.grid.z = (unsigned)matrices;
+    snprintf(p.name, sizeof p.name, "ek_products_%s_r8",
+             l->form == EK_W_F32   ? "f32"
+             : l->form == EK_W_F16 ? "f16"
+                                   : "bf16");
+    return p;
+}
+
+bool ek_cuda_linear_alike(const ek_cuda_linear *a, const ek_cuda_linear *b)
+{
+    return a->form == b->form && a->n == b->n && a->k == b->k && a->group == b->group && a->a_group == b->a_group &&
+           a->bits == b->bits && a->limbs == b->limbs && a->zero == b->zero && a->biased == b->biased &&
+           a->f32_scales == b->f32_scales;
 }

@@ -38,7 +38,7 @@ size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
 
 /* A launch: the kernel's name, its grid, and the fields of args that the call decides (pass, levels). */
 typedef struct ek_cuda_product {
-    char name[32];
+    char name[64];
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
@@ -46,6 +46,13 @@ typedef struct ek_cuda_product {
 
 /* How to compute `rows` rows on a device of that many multiprocessors. No bit depends on it. */
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors);
+
+/* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
+ * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the
+ * matrices one by one. */
+ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
+/* Whether two matrices may share a launch. */
+bool ek_cuda_linear_alike(const ek_cuda_linear *a, const ek_cuda_linear *b);
 
 /* The fields of args that the matrix decides: codes, scales, n, group, ..., x.k. */
 void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights);

@@ -26,9 +26,10 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
     int min = ek_page_table_max(layout, EK_SLIDING, ctx, 1), ample = ek_page_table_max(layout, EK_SLIDING, ctx, chunk);
     int whole = ek_page_table_max(layout, EK_FULL, ctx, chunk);
     double max = max_requests * (whole * full + ample * sliding);
-    if (limit > max) limit = max;
+    bool all = limit >= max; /* nobody has to give way */
+    if (all) limit = max;
 
-    double n_sliding = sliding > 0 ? limit * (full > 0 ? 0.5 : 1) / sliding : 0;
+    double n_sliding = sliding > 0 ? limit * (full > 0 && !all ? 0.5 : 1) / sliding : 0;
     if (n_sliding > (double)max_requests * ample) n_sliding = (double)max_requests * ample;
     if (n_sliding < min) n_sliding = min;
     b->n_pages[EK_SLIDING] = page_count(n_sliding);

@@ -50,6 +50,7 @@ static ek_err plan_pages(ek_engine *e)
             return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b.n_pages[EK_SLIDING], min);
     } else {
         double have = ek_memory_available(), limit = have > 0 ? have / 2 : INFINITY;
+        if (e->on.room > 0) limit = e->on.room;
         if (e->opts.kv_bytes > 0) limit = e->opts.kv_bytes;
         bool shrink = e->opts.ctx_tokens == 0;
         EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, shrink));
@@ -127,6 +128,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
 {
     ek_engine *e = ek_alloc(sizeof *e);
     e->on = *x;
+    e->model = x->model;
     e->opts = *opts;
     e->inbox_end = &e->inbox;
     pthread_mutex_init(&e->lock, NULL);
@@ -150,9 +152,7 @@ ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *op
 {
     ek_executor x = ek_executor_cpu(model);
     if (opts->draft == EK_DRAFT_AUTO && opts->drafter) ek_executor_cpu_set_drafter(&x, opts->drafter);
-    EK_TRY(ek_engine_open_on(out, &x, opts));
-    (*out)->model = model;
-    return EK_OK;
+    return ek_engine_open_on(out, &x, opts);
 }
 
 void ek_engine_close(ek_engine *e)

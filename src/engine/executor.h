@@ -1,6 +1,6 @@
 /* An executor computes the engine's steps: it has the memory of the pages, the forward pass, and sampling,
- * which happens where the logits are. The CPU is the only one so far; the interface also fits a GPU, or
- * several ranks behind one executor. Tests bring their own or wrap one.
+ * which happens where the logits are. There are the CPU's (below) and a CUDA device's (gpu/gpu.h); the interface also
+ * fits several ranks behind one executor. Tests bring their own or wrap one.
  *
  * The engine decides which requests share a step (plan), hands out page numbers (cache) and delivers the
  * results. An executor owns all memory that a step touches: pages, logits, scratch; open gives it every size
@@ -63,6 +63,8 @@ typedef struct ek_draft {
 typedef struct ek_executor {
     const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
     const ek_kv_layout *layout;
+    ek_model *model; /* for ek_engine_model; NULL in tests */
+    double room;     /* bytes that pages can take in the executor's memory; 0: half of what the host has available */
     void *arg;
     /* Allocates all memory, or ENOMEM with the numbers. Called once. */
     ek_err (*open)(void *arg, const ek_executor_sizes *sizes);

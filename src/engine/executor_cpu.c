@@ -184,6 +184,7 @@ ek_executor ek_executor_cpu(ek_model *m)
     x->model = m;
     return (ek_executor){.config = ek_model_config(m),
                          .layout = ek_model_kv_layout(m),
+                         .model = m,
                          .arg = x,
                          .open = open_cpu,
                          .step = step_cpu,

@@ -316,7 +316,7 @@ static ek_err check_row(const ek_scratch *s, const ek_row *rows, int r, int n_se
     return EK_OK;
 }
 
-static ek_err check_rows(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
+ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
 {
     int wanted = 0, written = 0;
     if (n_rows < 1 || n_rows > s->max_rows)
@@ -356,7 +356,7 @@ ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv
                         const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld)
 {
     EK_ASSERT(s->m == m);
-    EK_TRY(check_rows(s, rows, n_rows, n_seqs));
+    EK_TRY(ek_pass_check(s, rows, n_rows, n_seqs));
     ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows}, *p = &pass;
     load_rows(p, rows, n_rows, seqs);
     ek_embed_rows(p);

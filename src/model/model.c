@@ -316,6 +316,12 @@ void ek_model_close(ek_model *m)
     free(m);
 }
 
+void ek_model_release_weights(ek_model *m)
+{
+    ek_free_big(m->w.block, m->w.block_bytes);
+    m->w.block = NULL;
+}
+
 const ek_config *ek_model_config(const ek_model *m)
 {
     return &m->config;

@@ -48,6 +48,9 @@ typedef struct ek_model_need {
 ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts);
 
 void ek_model_close(ek_model *m);
+/* Frees the packed weights, for a model whose weights were copied to a device. What stays in the file is still
+ * read from there; scratch memory can no longer be opened, so nothing computes on the CPU. */
+void ek_model_release_weights(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */

@@ -83,6 +83,9 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
  * where nothing reads them any more; p->n says how many are left. */
 void ek_run_layers(ek_pass *p);
 
+/* What ek_model_forward refuses about its rows; reads m and the limits of s, nothing else of it. */
+ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);
+
 /* Minimum number of rows for which a stage is spread over the pool: waking it costs some microseconds. */
 enum { EK_ROWS_WORTH_WAKING = 6 };
 

@@ -112,6 +112,7 @@ ek_err ek_scratch_open(ek_scratch **out, const ek_model *m, int max_rows, int ma
     if (max_rows < 1 || max_logits < 0 || max_logits > max_rows || max_ctx < 1 || max_rows > 1 << 20)
         return ek_fail(EK_EINVAL, "scratch memory for %d rows, %d with logits, %d tokens of context", max_rows,
                        max_logits, max_ctx);
+    if (!m->w.block) return ek_fail(EK_EINVAL, "the weights are on a device only");
     ek_scratch *s = ek_alloc(sizeof *s);
     *s = (ek_scratch){.m = m, .max_rows = max_rows, .max_logits = max_logits, .max_ctx = max_ctx};
     s->bytes = scratch_bytes(m, max_rows, max_logits, max_ctx);

@@ -4,10 +4,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/field.h"
 #include "text/json.h"
 
-const ek_dialect *const ek_dialects[] = {&ek_dialect_openai_chat, &ek_dialect_anthropic, &ek_dialect_anthropic_count,
-                                         NULL};
+const ek_dialect *const ek_dialects[] = {
+    &ek_dialect_openai_chat,
+    &ek_dialect_openai_completions,
+    &ek_dialect_anthropic,
+    &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,
+    &ek_dialect_detokenize,
+    NULL,
+};
+
+/* A schema's own errors begin with a place in it, "#/…". */
+static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m)
+{
+    const json_t *tools = r->turn.tools_active ? r->tools : NULL;
+    ek_reply_form *f = &r->form;
+    f->schema = r->schema;
+    f->only = r->only;
+    bool forced = f->text != EK_TEXT_FREE || f->calls_required;
+    if (forced && r->turn.ignore_eos)
+        return ek_field_wrong(r, "ignore_eos", "a reply with a form ends where it is complete");
+    if (f->text != EK_TEXT_FREE && r->prompt.continue_final)
+        return ek_field_wrong(r, "continue_final_message", "a reply with a form cannot continue a message");
+    ek_err err = ek_grammar_open(&r->grammar, m->vocab, f, tools, r->turn.one_call);
+    r->turn.grammar = r->grammar;
+    json_decref(r->schema);
+    json_decref(r->only);
+    r->schema = r->only = NULL;
+    f->schema = f->only = NULL;
+    if (!err) return EK_OK;
+    bool own = f->text == EK_TEXT_JSON_SCHEMA && (ek_err_text()[0] == '#' || !tools);
+    r->param = own ? r->form_param : "tools";
+    return ek_fail_in(err, "%s", r->param);
+}
 
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits)
@@ -17,6 +49,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     EK_TRY(d->parse(r, body, n, limits));
     r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
     r->turn.tools = r->tools;
+    if (!d->answer) EK_TRY(make_grammar(r, m));
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->tools, &r->prompt);
     ek_conversation_fini(&r->conversation);
@@ -29,6 +62,9 @@ void ek_api_request_fini(ek_api_request *r)
 {
     ek_conversation_fini(&r->conversation);
     json_decref(r->tools);
+    json_decref(r->schema);
+    json_decref(r->only);
+    ek_grammar_close(r->grammar);
     free(r->bias);
     for (int i = 0; i < EK_STOP_MAX; i++) free(r->stop[i]);
     free(r->model);

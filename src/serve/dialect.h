@@ -15,7 +15,11 @@ typedef struct ek_api_request {
     ek_conversation conversation; /* freed once the prompt is made */
     json_t *tools;                /* declarations as the template takes them, NULL without */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
-    ek_turn_opts turn;            /* tools, stop and sampling.bias point into this struct's own */
+    ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
+    ek_reply_form form;           /* what a reply must be: becomes `grammar` in ek_api_prepare */
+    json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
+    const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
+    ek_grammar *grammar;
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
     ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */
@@ -84,7 +88,8 @@ typedef struct ek_dialect {
 
 /* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
-extern const ek_dialect ek_dialect_openai_chat;
+extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions;
+extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "text/json.h"
 
 ek_err ek_field_body(json_t **out, const char *text, size_t n)
@@ -25,7 +26,9 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
 
 ek_err ek_field_ours(ek_api_request *r, const json_t *body)
 {
-    const json_t *ours = ek_field(body, "evenkeel");
+    const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
+    if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
+    if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     return ek_field_bool(r, ours, "digest", &r->turn.digest);
 }

@@ -10,7 +10,7 @@
 ek_err ek_field_body(json_t **out, const char *text, size_t n);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
-/* evenkeel: {"digest": true or false}. */
+/* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */
 ek_err ek_field_ours(ek_api_request *r, const json_t *body);
 
 /* The member, borrowed; NULL when absent or null. */

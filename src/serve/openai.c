@@ -95,7 +95,65 @@ ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key)
     return EK_OK;
 }
 
+ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out)
+{
+    const json_t *options = ek_field(body, "stream_options");
+    if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
+    return ek_field_bool(r, options, "include_usage", out);
+}
+
+ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max)
+{
+    static const char mark[] = "<bos>";
+    const size_t len = sizeof mark - 1;
+    bool there = n >= len && !memcmp(text, mark, len);
+    if (bos && !there) ek_ids_add(out, ek_tokenizer_id(m->tokenizer, mark));
+    return ek_encode_max(m->tokenizer, text, n, NULL, EK_CONTROL_ALL, max, out);
+}
+
 /* --- replies --- */
+
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object)
+{
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    ek_put_string(out, r->fingerprint);
+}
+
+const char *ek_openai_finish_reason(const ek_turn_result *t)
+{
+    switch (t->end) {
+    case EK_END_CALLS: return "tool_calls";
+    case EK_END_MAX_TOKENS:
+    case EK_END_CONTEXT: return "length";
+    default: return "stop";
+    }
+}
+
+void ek_openai_done(ek_buf *out)
+{
+    ek_buf_str(out, "data: [DONE]\n\n");
+}
+
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage)
+{
+    if (include_usage) {
+        ek_buf_str(out, "data: ");
+        ek_openai_head(out, r, object);
+        ek_buf_str(out, ",\"choices\":[]");
+        ek_openai_usage(out, r);
+        ek_buf_str(out, "}\n\n");
+    }
+    ek_openai_done(out);
+}
+
+void ek_openai_heartbeat(ek_buf *out)
+{
+    ek_buf_str(out, ": waiting\n\n");
+}
 
 void ek_openai_logprob(ek_buf *out, float x)
 {

@@ -13,10 +13,35 @@ ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_li
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
 /* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
+/* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets
+ * turn.tools_active, form.calls_required and only. A named function is called once. */
+ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
+/* A response format into r->form: {"type": "text" | "json_object" | "json_schema", …}, where the schema stands in a
+ * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format). param: the
+ * field, a literal. NULL: text. */
+ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
 /* The list `messages` as r->conversation. Arguments given as text are parsed, leniently; the legacy forms
  * (role function, function_call) become tool messages and calls. EINVAL "messages[I]: …" with r->param
  * "messages" for an element that is not a valid message. */
 ek_err ek_openai_messages(ek_api_request *r, const json_t *list);
+
+/* stream_options.include_usage. */
+ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
+/* What the prompt of a chat is made of: tools, messages, thinking and the flags of the template. tool_choice is not
+ * read. */
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body);
+/* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
+ * text begins with it. At most soon after max ids. */
+ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
+
+/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
+/* finish_reason of a choice that has ended. */
+const char *ek_openai_finish_reason(const ek_turn_result *t);
+/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
+void ek_openai_done(ek_buf *out);      /* data: [DONE] */
+void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
 /* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
 void ek_openai_logprob(ek_buf *out, float x);

@@ -37,20 +37,10 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
 
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
-    const json_t *choice = ek_field(body, "tool_choice");
-    r->turn.tools_active = r->tools != NULL;
-    if (choice) {
-        const char *word = ek_json_is_text(choice) ? json_string_value(choice) : "";
-        if (!strcmp(word, "none")) r->turn.tools_active = false;
-        else if (!strcmp(word, "required") || json_is_object(choice))
-            return ek_field_wrong(
-                r, "tool_choice",
-                "only \"none\" and \"auto\" are supported: forcing a call needs constrained decoding");
-        else if (strcmp(word, "auto")) return ek_field_wrong(r, "tool_choice", "\"none\" or \"auto\" is needed");
-    }
     bool parallel = true;
+    EK_TRY(ek_openai_tool_choice(r, body));
     EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    r->turn.one_call = !parallel;
+    if (!parallel) r->turn.one_call = true;
     return EK_OK;
 }
 
@@ -75,8 +65,9 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);
 }
 
-static ek_err read_prompt(ek_api_request *r, const json_t *body)
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body)
 {
+    EK_TRY(read_tools(r, body));
     EK_TRY(ek_openai_messages(r, ek_field(body, "messages")));
     ek_drop_billing_line(&r->conversation);
     EK_TRY(read_thinking(r, body));
@@ -88,11 +79,6 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body)
 /* What would change the answer's form and does not exist here yet. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    const json_t *format = ek_field(body, "response_format");
-    const char *type = ek_json_get_text(format, "type", NULL);
-    if (format && (!type || strcmp(type, "text")))
-        return ek_field_wrong(r, "response_format",
-                              "only {\"type\": \"text\"} is supported: anything else needs constrained decoding");
     const json_t *modalities = ek_field(body, "modalities");
     for (size_t i = 0; i < json_array_size(modalities); i++) {
         const json_t *m = json_array_get(modalities, i);
@@ -118,9 +104,7 @@ static ek_err read_delivery(ek_api_request *r, const json_t *body)
     own *o = r->own = ek_alloc(sizeof *o);
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    const json_t *options = ek_field(body, "stream_options");
-    if (options && !json_is_object(options)) return ek_field_wrong(r, "stream_options", "an object is needed");
-    EK_TRY(ek_field_bool(r, options, "include_usage", &o->include_usage));
+    EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
     return ek_field_ours(r, body);
 }
 
@@ -128,9 +112,9 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 {
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
-    EK_TRY(read_tools(r, body));
+    EK_TRY(ek_openai_chat_prompt(r, body));
     EK_TRY(read_tool_choice(r, body));
-    EK_TRY(read_prompt(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
     EK_TRY(ek_openai_counts(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
@@ -149,26 +133,6 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 
 /* --- replies --- */
 
-static const char *finish_reason(const ek_turn_result *t)
-{
-    switch (t->end) {
-    case EK_END_CALLS: return "tool_calls";
-    case EK_END_MAX_TOKENS:
-    case EK_END_CONTEXT: return "length";
-    default: return "stop";
-    }
-}
-
-static void head(ek_buf *out, const ek_api_reply *r, const char *object)
-{
-    ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, r->id);
-    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
-    ek_put_string(out, r->model);
-    ek_buf_str(out, ",\"system_fingerprint\":");
-    ek_put_string(out, r->fingerprint);
-}
-
 static bool include_usage(const ek_api_reply *r)
 {
     const own *o = r->own;
@@ -179,7 +143,7 @@ static bool include_usage(const ek_api_reply *r)
 static void chunk_open(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, "data: ");
-    head(out, r, "chat.completion.chunk");
+    ek_openai_head(out, r, "chat.completion.chunk");
 }
 
 static void chunk_close(ek_buf *out)
@@ -286,14 +250,9 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     delta_open(out, r, choice);
-    delta_close_content(out, r, choice, finish_reason(r->choices[choice]));
+    delta_close_content(out, r, choice, ek_openai_finish_reason(r->choices[choice]));
     if (r->n_open == 0) ek_put_extension(out, r);
     chunk_close(out);
-}
-
-static void done(ek_buf *out)
-{
-    ek_buf_str(out, "data: [DONE]\n\n");
 }
 
 /* The error object beside the choice makes clients raise it. */
@@ -304,7 +263,7 @@ static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *t
     ek_buf_char(out, ',');
     ek_openai_error_object(out, 500, text, NULL, NULL);
     chunk_close(out);
-    done(out);
+    ek_openai_done(out);
 }
 
 static void message(ek_buf *out, const ek_api_reply *r, int choice)
@@ -334,7 +293,7 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
 
 static void whole(ek_buf *out, const ek_api_reply *r)
 {
-    head(out, r, "chat.completion");
+    ek_openai_head(out, r, "chat.completion");
     ek_buf_str(out, ",\"choices\":[");
     for (int i = 0; i < r->n; i++) {
         ek_buf_fmt(out, "%s{\"index\":%d,\"message\":", i ? "," : "", i);
@@ -342,7 +301,7 @@ static void whole(ek_buf *out, const ek_api_reply *r)
         ek_buf_char(out, ',');
         put_logprobs(out, r, i, 0);
         ek_buf_str(out, ",\"finish_reason\":");
-        ek_put_string(out, finish_reason(r->choices[i]));
+        ek_put_string(out, ek_openai_finish_reason(r->choices[i]));
         ek_buf_char(out, '}');
     }
     ek_buf_char(out, ']');
@@ -357,18 +316,7 @@ static void end(ek_buf *out, const ek_api_reply *r)
         whole(out, r);
         return;
     }
-    if (include_usage(r)) {
-        chunk_open(out, r);
-        ek_buf_str(out, ",\"choices\":[]");
-        ek_openai_usage(out, r);
-        chunk_close(out);
-    }
-    done(out);
-}
-
-static void heartbeat(ek_buf *out)
-{
-    ek_buf_str(out, ": waiting\n\n");
+    ek_openai_stream_end(out, r, "chat.completion.chunk", include_usage(r));
 }
 
 const ek_dialect ek_dialect_openai_chat = {
@@ -381,6 +329,6 @@ const ek_dialect ek_dialect_openai_chat = {
     .finish = finish,
     .end = end,
     .failed = failed,
-    .heartbeat = heartbeat,
+    .heartbeat = ek_openai_heartbeat,
     .error = ek_openai_error,
 };

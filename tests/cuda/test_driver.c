@@ -122,6 +122,13 @@ static CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes,
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return 0;
 }
+static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    assert_ptr_equal(stream, &thing);
+    fake.calls++;
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return 0;
+}
 static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
 {
     assert_ptr_equal(stream, &thing);
@@ -218,6 +225,7 @@ static ek_cuda_api good(void)
         F(cuMemFreeHost),
         F(cuMemcpyHtoDAsync),
         F(cuMemcpyDtoHAsync),
+        F(cuMemcpyDtoDAsync),
         F(cuMemsetD8Async),
         F(cuStreamCreate),
         F(cuStreamDestroy),

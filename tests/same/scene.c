@@ -197,6 +197,8 @@ static void close_wrapped(void *arg)
     w->inner.close(w->inner.arg);
 }
 
+ek_executor (*scene_executor)(ek_model *m) = ek_executor_cpu;
+
 /* The request that has these tokens, from what it does alone; another one that begins alike will do for a draft. */
 static int find(const drafter *x, const ek_draft *d)
 {
@@ -232,7 +234,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
                           wrapped *w, drafter *x)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_executor_cpu(c->model ? c->model : s->model);
+    ek_executor on = scene_executor(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     o.max_requests = max_requests;
     o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */

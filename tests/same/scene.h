@@ -59,6 +59,9 @@ typedef struct company {
     uint64_t drafted, accepted;          /* out */
 } company;
 
+/* Makes the executors of all runs; ek_executor_cpu unless a test of a device sets another. */
+extern ek_executor (*scene_executor)(ek_model *m);
+
 /* Runs the requests together; out[0..n) is to be freed with ek_trace_fini. */
 ek_err run_in_company(const scene *s, company *c, ek_trace *out);
 

@@ -61,13 +61,15 @@ static int post(const char *body)
 #define GOOD \
     "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"ignore_eos\":true,\"max_tokens\":200}"
 
-/* The reply's text and digest: everything but ids and times. */
+/* The reply's choices: everything but ids, times and how much of the prompt came from the cache. */
 static char *words_of(ek_buf *reply)
 {
     const char *at = strstr(ek_buf_text(reply), "\"choices\"");
     if (!at) print_error("%s\n", ek_buf_text(reply));
     assert_non_null(at);
-    char *copy = ek_strdup(at);
+    char *copy = ek_strdup(at), *usage = strstr(copy, ",\"usage\"");
+    assert_non_null(usage);
+    *usage = '\0';
     ek_buf_fini(reply);
     return copy;
 }

@@ -41,6 +41,7 @@ static void test_defaults(void **state)
     assert_int_equal(r.turn.max_tokens, INT_MAX);
     assert_int_equal(r.turn.sampling.top_k, 64);
     assert_false(r.has_seed);
+    assert_true(r.turn.cache_salt == 0);
     ek_api_request_fini(&r);
     /* null is absent */
     assert_int_equal(parse(&r, "{" USER ",\"tools\":null,\"temperature\":null,\"stop\":null,\"n\":null,\"seed\":null}"),
@@ -54,14 +55,16 @@ static void test_everything(void **state)
     (void)state;
     ek_api_request r;
     assert_int_equal(
-        parse(&r,
-              "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-              "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
-              "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
-              "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
-              "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"user\":\"u\",\"store\":true}"),
+        parse(
+            &r,
+            "{" USER "," TOOL ",\"model\":\"m/x\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+            "\"max_tokens\":5,\"max_completion_tokens\":7,\"temperature\":0,\"top_p\":0.5,\"top_k\":-1,\"min_p\":0.1,"
+            "\"seed\":-3,\"stop\":[\"a\",\"bc\"],\"logit_bias\":{\"5\":-100,\"7\":2.5},\"presence_penalty\":1,"
+            "\"frequency_penalty\":-1,\"repetition_penalty\":1.5,\"n\":3,\"ignore_eos\":true,"
+            "\"parallel_tool_calls\":false,\"evenkeel\":{\"digest\":true},\"cache_salt\":\"s\",\"user\":\"u\",\"store\":true}"),
         EK_OK);
     assert_string_equal(r.model, "m/x");
+    assert_true(r.turn.cache_salt != 0);
     assert_true(r.stream && r.turn.ignore_eos && r.turn.one_call && r.turn.digest && r.turn.tools_active && r.has_seed);
     assert_int_equal(r.turn.max_tokens, 7);
     assert_int_equal(r.turn.sampling.top_k, 0);
@@ -184,6 +187,71 @@ static void test_messages(void **state)
         "[{\"role\":\"system\",\"content\":\"You\"},{\"role\":\"user\",\"content\":\"x-anthropic-billing-header: y\"}]");
 }
 
+static void test_form(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        ek_reply_form form;
+        int n_only;
+        bool schema, active, one;
+    } cases[] = {
+        {"", {0}, 0, false, true, false},
+        {",\"tool_choice\":\"auto\",\"parallel_tool_calls\":false", {0}, 0, false, true, true},
+        {",\"tool_choice\":\"required\"", {.calls_required = true}, 0, false, true, false},
+        {",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
+         {.calls_required = true},
+         1,
+         false,
+         true,
+         true},
+        {",\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}", {.calls_required = true}, 1, false, true, true},
+        {",\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\",\"tools\":[{\"type\":\"function\","
+         "\"function\":{\"name\":\"f\"}}]}}",
+         {0},
+         1,
+         false,
+         true,
+         false},
+        {",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"required\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]}",
+         {.calls_required = true},
+         1,
+         false,
+         true,
+         false},
+        {",\"response_format\":{\"type\":\"text\"}", {0}, 0, false, true, false},
+        {",\"response_format\":null", {0}, 0, false, true, false},
+        {",\"response_format\":{\"type\":\"json_object\"}", {.text = EK_TEXT_JSON_OBJECT}, 0, false, true, false},
+        {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{}}}",
+         {.text = EK_TEXT_JSON_SCHEMA},
+         0,
+         true,
+         true,
+         false},
+        {",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"strict\":false,\"schema\":{}}}",
+         {.text = EK_TEXT_JSON_SCHEMA, .lenient = true},
+         0,
+         true,
+         true,
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf b = {0};
+        ek_buf_fmt(&b, "{" USER "," TOOL "%s}", cases[i].more);
+        ek_api_request r;
+        if (parse(&r, b.data) != EK_OK) fail_msg("%s: %s", b.data, ek_err_text());
+        assert_int_equal(r.form.text, cases[i].form.text);
+        assert_int_equal(r.form.lenient, cases[i].form.lenient);
+        assert_int_equal(r.form.calls_required, cases[i].form.calls_required);
+        assert_int_equal(json_array_size(r.only), cases[i].n_only);
+        assert_int_equal(r.schema != NULL, cases[i].schema);
+        assert_int_equal(r.turn.tools_active, cases[i].active);
+        assert_int_equal(r.turn.one_call, cases[i].one);
+        ek_api_request_fini(&r);
+        ek_buf_fini(&b);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -225,10 +293,17 @@ static void test_refusals(void **state)
         {"{" USER ",\"tools\":{}}", "tools", "list"},
         {"{" USER ",\"tools\":[{\"type\":\"custom\"}]}", "tools", "function"},
         {"{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "tools", "name"},
-        {"{" USER "," TOOL ",\"tool_choice\":\"required\"}", "tool_choice", "constrained"},
-        {"{" USER "," TOOL ",\"tool_choice\":{\"type\":\"function\"}}", "tool_choice", "constrained"},
+        {"{" USER ",\"tool_choice\":\"required\"}", "tool_choice", "no tools"},
+        {"{" USER "," TOOL ",\"tool_choice\":5}", "tool_choice", "needed"},
+        {"{" USER "," TOOL ",\"tool_choice\":{\"type\":\"function\"}}", "tool_choice", "needed"},
+        {"{" USER "," TOOL ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"x\"}}}", "tool_choice",
+         "\"x\""},
+        {"{" USER "," TOOL ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\"}}", "tool_choice",
+         "list of tools"},
         {"{" USER "," TOOL ",\"tool_choice\":\"maybe\"}", "tool_choice", "needed"},
-        {"{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "constrained"},
+        {"{" USER ",\"response_format\":{\"type\":\"xml\"}}", "response_format", "json_schema"},
+        {"{" USER ",\"response_format\":5}", "response_format", "json_schema"},
+        {"{" USER ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}", "response_format", "schema"},
         {"{" USER ",\"top_logprobs\":3}", "top_logprobs", "logprobs must be true"},
         {"{" USER ",\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs", "from 0 to 20"},
         {"{" USER ",\"model\":5}", "model", "text"},
@@ -250,9 +325,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything),   cmocka_unit_test(test_thinking),
-        cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_absurd_sizes), cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything), cmocka_unit_test(test_thinking),
+        cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_form),       cmocka_unit_test(test_absurd_sizes),
+        cmocka_unit_test(test_messages),         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,10 @@ BEGIN {
     allow["model"]  = allow["ops"] "model "
     allow["cache"]  = allow["ops"] "cache "
     allow["engine"] = allow["model"] "cache engine "
+    allow["gpu"]    = allow["engine"] "cuda gpu "
     allow["chat"]   = allow["engine"] "text chat "
     allow["serve"]  = allow["chat"] "serve "
-    allow["cli"]    = allow["serve"] "cli "
+    allow["cli"]    = allow["serve"] "cuda gpu cli "
 }
 {
     split($1, path, "/"); layer = path[2]

@@ -164,9 +164,10 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
     smem<N> sm(base, dim);
     ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
-    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[item.tile];
     let_next_start();
     wait_for_previous();
+    if (item.tile < 0) return; // a graph's launch has room for more items than there are
+    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[item.tile];
     if (tid < N) {
         from[tid] = to[tid] = 0;
         if (tid < t.n_q) {

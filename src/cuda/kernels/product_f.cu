@@ -3,6 +3,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/kernels/product.cuh"
+#include "cuda/model_args.h"
 
 using namespace ek;
 
@@ -17,17 +18,18 @@ template <int F> __device__ __forceinline__ float weight(const void *panel, int6
     return F == HALF ? __half2float(__ushort_as_half(h)) : bits((u32)h << 16);
 }
 
-template <int F, int ROWS> __device__ __forceinline__ void product(const ek_cuda_linear_args &a)
+// Rows [row0, row0 + ROWS) up to a.rows; record(r) is where row r of x lies.
+template <int F, int ROWS, class R> __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int row0, R record)
 {
     extern __shared__ float leaf[]; // [leaf][row][16]
-    const int tid = threadIdx.x, o = tid % 16, k = a.x.k, leaves = (k + BLOCK - 1) / BLOCK, row0 = blockIdx.y * ROWS;
+    const int tid = threadIdx.x, o = tid % 16, k = a.x.k, leaves = (k + BLOCK - 1) / BLOCK;
     const int64_t panel_bytes = ((int64_t)k * 16 * (F == FLOAT ? 4 : 2) + 63) / 64 * 64;
     const uint8_t *panel = (const uint8_t *)a.codes + blockIdx.x * panel_bytes;
     const float *x[ROWS];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) x[r] = (const float *)a.f + min(row0 + r, a.rows - 1) * a.ldf;
+    for (int r = 0; r < ROWS; r++) x[r] = record(min(row0 + r, a.rows - 1));
     let_next_start();
-    wait_for_previous();
+    wait_for_previous(); // again where the caller has waited, which costs nothing
     // 16 inputs at a time: lane o has their weights for output o, and the rows' element o, which all need
     for (int l0 = 0; l0 < leaves; l0 += blockDim.x / 16) {
         const int l = l0 + tid / 16, end = l < leaves ? min(k, (l + 1) * BLOCK) : 0;
@@ -69,7 +71,7 @@ template <int F, int ROWS> __device__ __forceinline__ void product(const ek_cuda
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
         ek_product_##NAME##_r##ROWS(const __grid_constant__ ek_cuda_linear_args a)                                    \
     {                                                                                                                 \
-        product<F, ROWS>(a);                                                                                          \
+        product<F, ROWS>(a, blockIdx.y * ROWS, [&](int r) { return (const float *)a.f + r * a.ldf; });                                                                                          \
     }
 PRODUCT(f32, FLOAT, 1)
 PRODUCT(f16, HALF, 1)
@@ -77,3 +79,36 @@ PRODUCT(bf16, BRAIN, 1)
 PRODUCT(f32, FLOAT, 8)
 PRODUCT(f16, HALF, 8)
 PRODUCT(bf16, BRAIN, 8)
+
+// Two matrices in a launch, and experts (cuda/model_args.h).
+#define PRODUCTS(NAME, F)                                                                                             \
+    extern "C" __global__ void __launch_bounds__(256)                                                                 \
+        ek_products_##NAME##_r8(const __grid_constant__ ek_cuda_products_args p)                                      \
+    {                                                                                                                 \
+        several<F>(p);                                                                                                \
+    }
+
+template <int F> __device__ __forceinline__ void several(const ek_cuda_products_args &p)
+{
+    ek_cuda_linear_args a = p.a;
+    if (blockIdx.z) a.codes = p.codes2, a.y = p.y2;
+    if (!p.jobs) {
+        product<F, 8>(a, blockIdx.y * 8, [&](int r) { return (const float *)a.f + r * a.ldf; });
+        return;
+    }
+    let_next_start();
+    wait_for_previous();
+    if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
+    const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
+    a.codes += job.expert * p.expert_bytes;
+    a.y += (u64)job.first * a.ldy * 4;
+    a.rows = job.n;
+    const int32_t *index = (const int32_t *)p.index;
+    product<F, 8>(a, 0, [&](int r) {
+        r += job.first;
+        return (const float *)a.f + (index ? index[r] : r) * a.ldf;
+    });
+}
+PRODUCTS(f32, FLOAT)
+PRODUCTS(f16, HALF)
+PRODUCTS(bf16, BRAIN)

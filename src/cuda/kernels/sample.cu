@@ -1,4 +1,5 @@
 // From rows of logits to tokens (contract: engine/sampler.h, docs/NUMERICS.md 7), one ek_cuda_sample per row:
+//   ek_sample_mask    tokens that are not allowed, in place
 //   ek_sample_edit    suppressed tokens, bias, penalties, in place
 //   ek_sample_scale   temperature in place; the largest value, maxima of blocks of 64
 //   ek_sample_weights sums of exp(z - largest) over blocks of 256, for top-p without top-k
@@ -33,6 +34,19 @@ __device__ __forceinline__ bool unlimited(const ek_cuda_sample &o, int n)
 __device__ __forceinline__ float minus_infinity()
 {
     return bits(0xff800000u);
+}
+
+// grid (any, rows): a token by a thread
+extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_mask(const __grid_constant__ ek_cuda_sample_args a)
+{
+    let_next_start();
+    wait_for_previous();
+    const ek_cuda_sample o = ((const ek_cuda_sample *)a.rows)[blockIdx.y];
+    const u64 *allowed = (const u64 *)o.allowed;
+    if (!allowed) return;
+    float *z = (float *)o.logits;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < a.vocab_size; i += gridDim.x * THREADS)
+        if (!(allowed[i / 64] >> (i % 64) & 1)) z[i] = minus_infinity();
 }
 
 // grid (rows)

@@ -1,0 +1,501 @@
+// What a forward pass does between its linear layers (cuda/model_args.h; contracts: ops/rows.h, ops/linear.h,
+// src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
+#include <cuda_fp16.h>
+
+#include "cuda/kernels/math.cuh"
+#include "cuda/model_args.h"
+
+using namespace ek;
+
+constexpr int MAX_LEAVES = 2048; // rows of up to 524,288 elements
+
+// T over leaf[0..n): one warp where they fit, which needs no further barriers. The result is everywhere.
+__device__ __forceinline__ float tree(float *leaf, int n)
+{
+    if (n > 32) {
+        block_tree(leaf, n);
+        float sum = leaf[0];
+        __syncthreads();
+        return sum;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const int i = threadIdx.x;
+        float v = i < n ? leaf[i] : 0;
+        for (int apart = 1; apart < n; apart *= 2) {
+            float other = __shfl_down_sync(~0u, v, apart);
+            if (i % (2 * apart) == 0 && i + apart < n) v = v + other;
+        }
+        __syncwarp();
+        if (i == 0) leaf[0] = v;
+    }
+    __syncthreads();
+    float sum = leaf[0];
+    __syncthreads();
+    return sum;
+}
+
+// Sum of squares of x[0..n) (SQUARE) or of its elements, everywhere in the block; x may be shared memory. The caller
+// has made x visible.
+template <bool SQUARE> __device__ __forceinline__ float row_sum(const float *x, int n, float *leaf)
+{
+    const int half = threadIdx.x / 16, lane = threadIdx.x % 16, halves = blockDim.x / 16, blocks = (n + 255) / 256;
+    for (int b0 = 0; b0 < blocks; b0 += halves) { // all threads alike: the shuffles need whole warps
+        const int b = b0 + half;
+        float sum = 0;
+        if (b < blocks) {
+#pragma unroll
+            for (int i = 0; i < 256; i += 16) {
+                int at = b * 256 + i + lane;
+                if (at >= n) break;
+                float v = x[at];
+                sum = SQUARE ? fma_(v, v, sum) : sum + v;
+            }
+        }
+        sum = add_lanes(sum);
+        if (b < blocks && lane == 0) leaf[b] = sum;
+    }
+    return tree(leaf, blocks);
+}
+
+__device__ __forceinline__ float norm_factor(float ss, int n, float eps)
+{
+    return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
+}
+
+// One group by one warp: v are elements lane and lane + 32 of it, 0 where there are none (ops/linear.h).
+__device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int row, int g, const float (&v)[2])
+{
+    const int lane = threadIdx.x % 32;
+    u32 top = __float_as_uint(v[0]) & 0x7fffffffu;
+    if (to.a_group == 64) top = max(top, __float_as_uint(v[1]) & 0x7fffffffu);
+    top = __reduce_max_sync(~0u, top);
+    float most = bits(top), inv = 0, sx = 0, sx256 = 0;
+    if (top >= 0x7f800000u) sx = sx256 = bits(0x7fc00000u);
+    else if (most >= 0x1p-100f) sx = __fdiv_rn(most, 32512.0f), inv = __fdiv_rn(32512.0f, most), sx256 = 256 * sx;
+    int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
+    int sum_h = 0, sum_q = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (i * 32 >= to.a_group) break;
+        int q = inv > 0 ? __float2int_rn(__fmul_rn(v[i], inv)) : 0, high = (q + 128) >> 8;
+        int at = g * to.a_group + lane + i * 32;
+        h[at] = (int8_t)high;
+        l[at] = (int8_t)(q - 256 * high);
+        sum_h += high, sum_q += q;
+    }
+    sum_h = __reduce_add_sync(~0u, sum_h), sum_q = __reduce_add_sync(~0u, sum_q);
+    if (lane == 0) {
+        *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)sum_h);
+        *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)sum_q);
+    }
+}
+
+// --- between products
+
+constexpr int STAGE_THREADS = 512;
+
+extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
+{
+    extern __shared__ float row[]; // h, then x; y behind it
+    __shared__ float leaf[MAX_LEAVES];
+    const int n = a.n, tid = threadIdx.x, r = blockIdx.x;
+    float *hs = row, *ys = row + n;
+    let_next_start();
+    wait_for_previous();
+    float *h = (float *)a.h + r * a.ld;
+    for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = h[i];
+    if (a.y) {
+        const float *y = (const float *)a.y + r * a.ld, *w = (const float *)a.y_norm;
+        for (int i = tid; i < n; i += STAGE_THREADS) ys[i] = y[i];
+        __syncthreads();
+        if (a.pair_out) {
+            // the sum of the experts waits in x's memory-to-be: h is read again below
+            const float *w1 = (const float *)a.norm_1, *w2 = (const float *)a.norm_2;
+            const float *weight = (const float *)a.weight + r * a.top_k;
+            const int32_t *pair = (const int32_t *)a.row_pair + r * a.top_k;
+            float f1 = norm_factor(row_sum<true>(ys, n, leaf), n, a.eps);
+            for (int i = tid; i < n; i += STAGE_THREADS) {
+                float sum = 0;
+                for (int k = 0; k < a.top_k; k++) sum = fma_(weight[k], ((const float *)a.pair_out)[pair[k] * a.ld + i], sum);
+                hs[i] = sum;
+            }
+            __syncthreads();
+            float f2 = norm_factor(row_sum<true>(hs, n, leaf), n, a.eps);
+            for (int i = tid; i < n; i += STAGE_THREADS) {
+                ys[i] = ys[i] * f1 * w1[i] + hs[i] * f2 * w2[i];
+                hs[i] = h[i];
+            }
+            __syncthreads();
+        }
+        float f = norm_factor(row_sum<true>(ys, n, leaf), n, a.eps);
+        for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = hs[i] + ys[i] * f * w[i];
+    }
+    if (a.scalar) {
+        float s = *(const float *)a.scalar;
+        for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = hs[i] * s;
+    }
+    if (a.y || a.scalar)
+        for (int i = tid; i < n; i += STAGE_THREADS) h[i] = hs[i];
+    __syncthreads();
+    if (a.x_norm) {
+        const float *w = (const float *)a.x_norm;
+        float f = norm_factor(row_sum<true>(hs, n, leaf), n, a.eps);
+        for (int i = tid; i < n; i += STAGE_THREADS) {
+            float v = hs[i] * f * w[i];
+            hs[i] = a.has_factor ? v * a.factor : v;
+        }
+        __syncthreads();
+    }
+    if (a.x)
+        for (int i = tid; i < n; i += STAGE_THREADS) ((float *)a.x)[r * a.ld + i] = hs[i];
+    if (!a.to.q) return;
+    const int groups = (n + a.to.a_group - 1) / a.to.a_group, lane = tid % 32;
+    for (int g = tid / 32; g < groups; g += STAGE_THREADS / 32) {
+        const int at = g * a.to.a_group + lane;
+        float v[2] = {at < n ? hs[at] : 0, a.to.a_group == 64 && at + 32 < n ? hs[at + 32] : 0};
+        quantize_group(a.to, r, g, v);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant__ ek_cuda_gate_args a)
+{
+    const int group = a.to.q ? a.to.a_group : 64, g = blockIdx.x * 8 + threadIdx.x / 32, r = blockIdx.y;
+    let_next_start();
+    wait_for_previous();
+    if (g * group >= a.n) return;
+    const float *gate = (const float *)a.g + r * a.ldg, *up = (const float *)a.u + r * a.ldu;
+    float v[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int at = g * group + threadIdx.x % 32 + i * 32;
+        if (i * 32 >= group || at >= a.n) continue;
+        v[i] = gelu_(gate[at]) * up[at];
+        if (a.y) ((float *)a.y)[r * a.ldy + at] = v[i];
+    }
+    if (a.to.q) quantize_group(a.to, r, g, v);
+}
+
+// --- queries, keys, values
+
+constexpr int HEAD_THREADS = 128, MAX_HEAD_DIM = 512;
+
+// Norms a head in shared memory; then, if cos, rotates it.
+__device__ __forceinline__ void finish_head(float *x, const float *w, const float *cos, const float *sin, int dim, int rotated, float eps, float *leaf)
+{
+    float f = norm_factor(row_sum<true>(x, dim, leaf), dim, eps);
+    for (int i = threadIdx.x; i < dim; i += HEAD_THREADS) {
+        float v = x[i] * f;
+        x[i] = w ? v * w[i] : v;
+    }
+    __syncthreads();
+    if (!cos) return;
+    const int half = dim / 2;
+    for (int j = threadIdx.x; j < rotated; j += HEAD_THREADS) {
+        float x0 = x[j], x1 = x[j + half];
+        x[j] = fma_(-x1, sin[j], x0 * cos[j]);
+        x[j + half] = fma_(x0, sin[j], x1 * cos[j]);
+    }
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(HEAD_THREADS) ek_heads(const __grid_constant__ ek_cuda_heads_args a)
+{
+    __shared__ float x[MAX_HEAD_DIM], leaf[MAX_HEAD_DIM / 256];
+    const int r = blockIdx.y, dim = a.head_dim, tid = threadIdx.x;
+    const bool query = (int)blockIdx.x < a.n_heads;
+    const int64_t head = query ? blockIdx.x : blockIdx.x - a.n_heads;
+    const float *cos = (const float *)a.cos + r * a.ld_table, *sin = (const float *)a.sin + r * a.ld_table;
+    let_next_start();
+    wait_for_previous();
+    if (!query) {
+        const float *from = a.k_eq_v ? (const float *)a.k + r * a.ldk : (const float *)a.v + r * a.ldv;
+        float *v = (float *)a.v + r * a.ldv + head * dim;
+        for (int i = tid; i < dim; i += HEAD_THREADS) x[i] = from[head * dim + i];
+        __syncthreads();
+        finish_head(x, 0, 0, 0, dim, 0, a.eps, leaf);
+        for (int i = tid; i < dim; i += HEAD_THREADS) v[i] = x[i];
+        __syncthreads();
+    }
+    float *at = (query ? (float *)a.q + r * a.ldq : (float *)a.k + r * a.ldk) + head * dim;
+    for (int i = tid; i < dim; i += HEAD_THREADS) x[i] = at[i];
+    __syncthreads();
+    finish_head(x, (const float *)(query ? a.q_norm : a.k_norm), cos, sin, dim, a.rotated, a.eps, leaf);
+    for (int i = tid; i < dim; i += HEAD_THREADS) at[i] = x[i];
+}
+
+// --- rotations: ek_cos_sin of ops/math.c in float64
+
+template <int N> __device__ __forceinline__ double horner(const double (&c)[N], double z)
+{
+    double p = c[N - 1];
+#pragma unroll
+    for (int i = N - 2; i >= 0; i--) p = __fma_rn(p, z, c[i]);
+    return p;
+}
+
+extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_constant__ ek_cuda_rope_tables_args a)
+{
+    const double sin_c[] = {1.0,          -1.0 / 6,        1.0 / 120,          -1.0 / 5040,
+                            1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
+    const double cos_c[] = {1.0,          -1.0 / 2,           1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600.0,
+                            -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
+    const int j = blockIdx.x * 64 + threadIdx.x;
+    let_next_start();
+    wait_for_previous();
+    if (j >= a.rotated) return;
+    const int pos = ((const ek_cuda_place *)a.place)[blockIdx.y].pos;
+    const double x = (double)__fmul_rn((float)pos, ((const float *)a.frequency)[j]);
+    const double k = rint(__dmul_rn(x, 0.6366197723675814));
+    double r = __fma_rn(-k, 1.5707963267948966, x);
+    r = __fma_rn(-k, 6.123233995736766e-17, r);
+    r = __fma_rn(-k, -1.4973849048591698e-33, r);
+    const double z = __dmul_rn(r, r), sr = __dmul_rn(r, horner(sin_c, z)), cr = horner(cos_c, z);
+    double c, s;
+    switch ((int64_t)k & 3) {
+    case 0: c = cr, s = sr; break;
+    case 1: c = -sr, s = cr; break;
+    case 2: c = -cr, s = -sr; break;
+    default: c = sr, s = -cr; break;
+    }
+    ((float *)a.cos)[blockIdx.y * a.ld + j] = __double2float_rn(c);
+    ((float *)a.sin)[blockIdx.y * a.ld + j] = __double2float_rn(s);
+}
+
+// --- embeddings
+
+// Element (o of 16, k) of Form Q in the device's layout: its centred code.
+__device__ __forceinline__ int code_of(const uint8_t *unit, int o, int kk, int bits, int a_group)
+{
+    const int j = a_group == 64 ? kk / 8 % 2 : kk / 32, t = a_group == 64 ? kk / 16 : kk % 32 / 8;
+    const int upper = kk / 4 % 2, e = kk % 4, lane = o % 8 * 4 + t, i = o / 8;
+    if (bits == 8) return (int8_t)unit[j * 512 + lane * 16 + (i + 2 * upper) * 4 + e];
+    int c = unit[lane * 16 + (j * 2 + i) * 4 + e];
+    c = upper ? c >> 4 : c & 15;
+    return c >= 8 ? c - 16 : c;
+}
+
+extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant__ ek_cuda_embed_args a)
+{
+    const int k = blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
+    let_next_start();
+    wait_for_previous();
+    if (k >= a.k) return;
+    const int64_t id = ((const int32_t *)a.id)[r];
+    if (id < 0) return;
+    const int o = id % 16;
+    const int64_t panel = id / 16;
+    float v;
+    if (a.form < 3) {
+        const int size = a.form == 0 ? 4 : 2;
+        const uint8_t *at = (const uint8_t *)a.codes + panel * (((int64_t)a.k * 16 * size + 63) / 64 * 64) + ((int64_t)k * 16 + o) * size;
+        if (a.form == 0) v = *(const float *)at;
+        else {
+            unsigned short u = *(const unsigned short *)at;
+            v = a.form == 1 ? __half2float(__ushort_as_half(u)) : bits((u32)u << 16);
+        }
+    } else {
+        const int64_t units = (a.k + 63) / 64, groups = a.k >> a.group_shift;
+        const int c = code_of((const uint8_t *)a.codes + (panel * units + k / 64) * a.bits * 128, o, k % 64, a.bits, a.a_group);
+        const int64_t g = (panel * groups + (k >> a.group_shift)) * 8 + o % 8; // of pairs of outputs g and g + 8
+        float s, b = 0;
+        if (a.f32_scales) {
+            const float *at = (const float *)a.scales + g * (a.biased ? 4 : 2) + o / 8 * (a.biased ? 2 : 1);
+            s = at[0];
+            if (a.biased) b = at[1];
+        } else {
+            const unsigned short *at = (const unsigned short *)a.scales + g * (a.biased ? 4 : 2) + o / 8 * (a.biased ? 2 : 1);
+            s = bits((u32)at[0] << 16);
+            if (a.biased) b = bits((u32)at[1] << 16);
+        }
+        v = a.biased ? fma_(s, (float)(c + a.zero), b) : s * (float)c;
+    }
+    ((float *)a.h)[r * a.ldh + k] = v * a.factor;
+}
+
+extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)
+{
+    extern __shared__ float row[];
+    __shared__ float leaf[MAX_LEAVES];
+    const int n = a.size;
+    let_next_start();
+    wait_for_previous();
+    float *ctx = (float *)a.ctx + blockIdx.y * a.ld_ctx + (int64_t)blockIdx.x * n;
+    const float *temp = (const float *)a.temp + blockIdx.y * a.ld_temp + (int64_t)blockIdx.x * n, *w = (const float *)a.w;
+    for (int i = threadIdx.x; i < n; i += 128) row[i] = ctx[i] * a.ctx_scale;
+    __syncthreads();
+    float f = norm_factor(row_sum<true>(row, n, leaf), n, a.eps);
+    for (int i = threadIdx.x; i < n; i += 128) ctx[i] = (row[i] * f * w[i] + temp[i] * a.temp_scale) * a.sum_scale;
+}
+
+extern "C" __global__ void __launch_bounds__(256) ek_gather(const __grid_constant__ ek_cuda_gather_args a)
+{
+    let_next_start();
+    wait_for_previous();
+    const int64_t from = a.index ? ((const int32_t *)a.index)[blockIdx.y] : blockIdx.y;
+    const float *x = (const float *)a.x + from * a.ldx;
+    float *y = (float *)a.y + blockIdx.y * a.ldy;
+    for (int i = blockIdx.x * 1024 + threadIdx.x; i < a.n && i < (int)(blockIdx.x + 1) * 1024; i += 256) y[i] = x[i];
+}
+
+// --- experts
+
+extern "C" __global__ void __launch_bounds__(256) ek_route(const __grid_constant__ ek_cuda_route_args a)
+{
+    __shared__ float prob[EK_CUDA_MAX_EXPERTS], leaf[EK_CUDA_MAX_EXPERTS / 256];
+    __shared__ u64 key[EK_CUDA_MAX_EXPERTS];
+    __shared__ unsigned long long best;
+    __shared__ int32_t id[EK_CUDA_MAX_TOP_K];
+    __shared__ float weight[EK_CUDA_MAX_TOP_K];
+    const int n = a.n_experts, tid = threadIdx.x, r = blockIdx.x;
+    let_next_start();
+    wait_for_previous();
+    const float *x = (const float *)a.route + r * a.ld;
+    if (tid == 0) best = 0;
+    __syncthreads();
+    u64 mine = 0;
+    for (int i = tid; i < n; i += 256) {
+        float v = x[i];
+        if (v > bits(0xff800000u)) mine = max(mine, rank_key(v, (u32)i));
+    }
+    mine = warp_max(mine);
+    if (tid % 32 == 0 && mine) atomicMax(&best, (unsigned long long)mine);
+    __syncthreads();
+    const float top = x[best ? ~(u32)best : 0];
+    for (int i = tid; i < n; i += 256) prob[i] = exp_(x[i] - top);
+    __syncthreads();
+    const float total = row_sum<false>(prob, n, leaf);
+    for (int i = tid; i < n; i += 256) {
+        float p = __fdiv_rn(prob[i], total);
+        prob[i] = p;
+        key[i] = p == p ? rank_key(p, (u32)i) : 0;
+    }
+    __syncthreads();
+    if (tid >= 32) return;
+    for (int k = 0; k < a.top_k; k++) { // the largest that is left
+        u64 most = 0;
+        for (int i = tid; i < n; i += 32) most = max(most, key[i]);
+        most = warp_max(most);
+        if (tid == 0) {
+            int32_t found = most ? (int32_t)~(u32)most : k; // NaN everywhere: any, the answer is refused later
+            id[k] = found, weight[k] = prob[found];
+            key[found] = 0;
+        }
+        __syncwarp();
+    }
+    if (tid) return;
+    float sum = 0;
+    for (int k = 0; k < a.top_k; k++) sum = sum + weight[k];
+    for (int k = 0; k < a.top_k; k++) weight[k] = __fdiv_rn(weight[k], sum) * ((const float *)a.expert_scale)[id[k]];
+    for (int i = 1; i < a.top_k; i++)
+        for (int j = i; j > 0 && id[j] < id[j - 1]; j--) {
+            int32_t t = id[j];
+            float u = weight[j];
+            id[j] = id[j - 1], weight[j] = weight[j - 1];
+            id[j - 1] = t, weight[j - 1] = u;
+        }
+    for (int k = 0; k < a.top_k; k++) {
+        ((int32_t *)a.expert)[r * a.top_k + k] = id[k];
+        ((float *)a.weight)[r * a.top_k + k] = weight[k];
+    }
+}
+
+// Which place a pair gets among those of its expert decides no bit: a pair's product is its own.
+extern "C" __global__ void __launch_bounds__(1024) ek_group(const __grid_constant__ ek_cuda_group_args a)
+{
+    __shared__ int count[EK_CUDA_MAX_EXPERTS], first[EK_CUDA_MAX_EXPERTS], job[EK_CUDA_MAX_EXPERTS];
+    __shared__ int warp_pairs[32], warp_jobs[32];
+    const int tid = threadIdx.x, lane = tid % 32;
+    let_next_start();
+    wait_for_previous();
+    const int32_t *expert = (const int32_t *)a.expert;
+    count[tid] = 0;
+    __syncthreads();
+    for (int i = tid; i < a.n_pairs; i += 1024) atomicAdd(&count[expert[i]], 1);
+    __syncthreads();
+    // sums of what is before, of pairs and of jobs: over a warp, then over warps
+    const int pairs = count[tid], jobs = (pairs + a.tile - 1) / a.tile;
+    int sum_pairs = pairs, sum_jobs = jobs;
+    for (int apart = 1; apart < 32; apart *= 2) {
+        int p = __shfl_up_sync(~0u, sum_pairs, apart), j = __shfl_up_sync(~0u, sum_jobs, apart);
+        if (lane >= apart) sum_pairs += p, sum_jobs += j;
+    }
+    if (lane == 31) warp_pairs[tid / 32] = sum_pairs, warp_jobs[tid / 32] = sum_jobs;
+    __syncthreads();
+    int before_pairs = 0, before_jobs = 0;
+    for (int w = 0; w < tid / 32; w++) before_pairs += warp_pairs[w], before_jobs += warp_jobs[w];
+    first[tid] = before_pairs + sum_pairs - pairs;
+    job[tid] = before_jobs + sum_jobs - jobs;
+    if (tid == 1023) *(u32 *)a.n_jobs = (u32)(before_jobs + sum_jobs);
+    for (int j = 0; j < jobs; j++) {
+        int at = first[tid] + j * a.tile, left = pairs - j * a.tile;
+        ((ek_cuda_job *)a.jobs)[job[tid] + j] = {tid, at, left < a.tile ? left : a.tile, 0};
+    }
+    __syncthreads();
+    for (int i = tid; i < a.n_pairs; i += 1024) {
+        int at = atomicAdd(&first[expert[i]], 1);
+        ((int32_t *)a.pair_row)[at] = i / a.top_k;
+        ((int32_t *)a.row_pair)[i] = at;
+    }
+}
+
+// --- logits
+
+extern "C" __global__ void __launch_bounds__(256) ek_soft_cap_check(const __grid_constant__ ek_cuda_cap_args a)
+{
+    let_next_start();
+    wait_for_previous();
+    float *x = (float *)a.x + blockIdx.y * a.ld;
+    u32 bad = 0;
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256) {
+        float v = x[i];
+        if (a.cap != 0) x[i] = v = a.cap * tanh_(__fdiv_rn(v, a.cap));
+        bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
+    }
+    if (bad) ((int32_t *)a.bad)[blockIdx.y] = 1;
+}
+
+// --- weights
+
+extern "C" __global__ void __launch_bounds__(32) ek_pack_q(const __grid_constant__ ek_cuda_pack_args a)
+{
+    const int unit = blockIdx.x, lane = threadIdx.x, t = lane % 4;
+    const int64_t panel = a.first + blockIdx.y;
+    const uint8_t *from = (const uint8_t *)a.from + blockIdx.y * a.panel_bytes;
+    uint8_t *to = (uint8_t *)a.codes + (panel * a.units + unit) * a.bits * 128;
+    const int zero = a.bits == 8 ? 128 : 8;
+    // byte e of word i of step j: output o, input k + e
+    auto code = [&](int j, int i, int e) {
+        const int o = lane / 4 + 8 * (i & 1);
+        const int k = unit * 64 + (a.a_group == 64 ? 16 * t + 8 * j : 32 * j + 8 * t) + 4 * (i >> 1) + e;
+        if (k >= a.k) return 0;
+        const uint8_t *group = from + k / a.group * a.group_bytes;
+        const int quad = k % a.group / 4, at = o * 4 + k % 4;
+        if (a.bits == 8) return (int)group[quad * 64 + at] - zero;
+        return (int)(group[quad / 2 * 64 + at] >> (quad & 1) * 4 & 15) - zero;
+    };
+    for (int j = 0; j < 2; j++)
+        for (int i = 0; i < (a.bits == 8 ? 4 : 2); i++) {
+            u32 word = 0;
+            for (int e = 0; e < 4; e++) {
+                u32 byte = a.bits == 8 ? code(j, i, e) & 255 : (code(j, i, e) & 15) | (code(j, i + 2, e) & 15) << 4;
+                word |= byte << 8 * e;
+            }
+            if (a.bits == 8) *(u32 *)(to + j * 512 + lane * 16 + i * 4) = word;
+            else *(u32 *)(to + lane * 16 + (j * 2 + i) * 4) = word;
+        }
+    // scales: output g, then g + 8, each s and b
+    const int per_unit = a.group < 64 ? 64 / a.group : 1, parts = a.biased ? 2 : 1;
+    for (int s = 0; s < per_unit; s++) {
+        const int k = unit * 64 + s * a.group, g = k / a.group;
+        if (k >= a.k || k % a.group) continue; // the group began with another unit
+        const uint8_t *src = from + g * a.group_bytes + (a.bits == 8 ? a.group * 16 : a.group * 8);
+        uint8_t *dst = (uint8_t *)a.scales + (panel * (a.k / a.group) + g) * 16 * parts * a.scale_bytes;
+        for (int i = lane; i < 16 * parts; i += 32) {
+            const int o = i / (2 * parts), half = i / parts % 2, part = i % parts;
+            const int at = part * 16 + o + 8 * half;
+            if (a.scale_bytes == 4) ((u32 *)dst)[i] = ((const u32 *)src)[at];
+            else ((unsigned short *)dst)[i] = ((const unsigned short *)src)[at];
+        }
+    }
+}

@@ -1,0 +1,131 @@
+/* The arguments of the kernels that a forward pass needs beside those of cuda/args.h, under the same rules. */
+#ifndef EK_CUDA_MODEL_ARGS_H
+#define EK_CUDA_MODEL_ARGS_H
+
+#include "cuda/args.h"
+
+enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64 };
+
+/* ek_pack_q: from the CPU's panels (ops/linear_layout.h) to the device's layout (cuda/linear.h). grid (units, panels),
+ * 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from` become
+ * panels [first, first + n) of the matrix. */
+typedef struct ek_cuda_pack_args {
+    ek_cuda_ptr from, codes, scales;
+    int64_t panel_bytes, group_bytes; /* of the CPU's layout */
+    int32_t first, k, units, group, a_group, bits;
+    int32_t scale_bytes; /* of one scale: 2 or 4 */
+    int32_t biased;
+} ek_cuda_pack_args;
+
+/* ek_embed: h[r] = row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is negative stays
+ * as it is. grid (ceil(k / 256), rows), 256 threads. */
+typedef struct ek_cuda_embed_args {
+    ek_cuda_ptr h, id, codes, scales;
+    int64_t ldh;
+    float factor;
+    int32_t k, form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
+    int32_t bits, a_group, group_shift, zero, biased, f32_scales;
+} ek_cuda_embed_args;
+
+/* ek_rope_tables: cos and sin of the rows' positions (ops/rows.h, ek_rope_row). grid (ceil(rotated / 64), rows),
+ * 64 threads. */
+typedef struct ek_cuda_rope_tables_args {
+    ek_cuda_ptr cos, sin, frequency, place; /* ek_cuda_place per row */
+    int64_t ld;
+    int32_t rotated;
+} ek_cuda_rope_tables_args;
+
+/* ek_heads: queries are normed and rotated, values are normed, keys are normed and rotated, in place. grid (n_heads +
+ * n_kv_heads, rows), 128 threads. */
+typedef struct ek_cuda_heads_args {
+    ek_cuda_ptr q, k, v, q_norm, k_norm, cos, sin;
+    int64_t ldq, ldk, ldv, ld_table;
+    float eps;
+    int32_t n_heads, n_kv_heads; /* 0: no queries; no keys */
+    int32_t head_dim, rotated;
+    int32_t k_eq_v; /* values are the keys as they come */
+} ek_cuda_heads_args;
+
+/* ek_stage: what lies between two linear layers, for a row by a block of 512 threads; n floats of dynamic shared
+ * memory twice.
+ *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
+ * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
+ * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */
+typedef struct ek_cuda_stage_args {
+    ek_cuda_ptr h, y, y_norm;
+    ek_cuda_ptr pair_out, row_pair, weight, norm_1, norm_2; /* pair_out 0: no experts */
+    ek_cuda_ptr scalar, x_norm;
+    ek_cuda_ptr x;   /* may be 0 */
+    ek_cuda_acts to; /* to.q 0: not quantised */
+    int64_t ld;      /* of h, y, x and pair_out */
+    float eps, factor;
+    int32_t n, top_k, has_factor;
+} ek_cuda_stage_args;
+
+/* ek_gate: gelu(g) * u, to y (may be 0) and quantised (to.q may be 0). grid (ceil(n / group / 8), rows), 256 threads: a
+ * warp per group, of 64 where nothing is quantised. */
+typedef struct ek_cuda_gate_args {
+    ek_cuda_ptr g, u, y;
+    int64_t ldg, ldu, ldy;
+    ek_cuda_acts to;
+    int32_t n;
+} ek_cuda_gate_args;
+
+/* ek_per_layer: ctx = (norm(ctx * ctx_scale, w) + temp * temp_scale) * sum_scale for each layer's `size` elements.
+ * grid (layers, rows), 128 threads. */
+typedef struct ek_cuda_per_layer_args {
+    ek_cuda_ptr ctx, temp, w;
+    int64_t ld_ctx, ld_temp;
+    float eps, ctx_scale, temp_scale, sum_scale;
+    int32_t size;
+} ek_cuda_per_layer_args;
+
+/* ek_gather: y[r] = x[index[r]], or x[r] without index. grid (ceil(n / 1024), rows), 256 threads. */
+typedef struct ek_cuda_gather_args {
+    ek_cuda_ptr y, x, index;
+    int64_t ldy, ldx;
+    int32_t n;
+} ek_cuda_gather_args;
+
+/* ek_route: a row's experts and their weights, in ascending id, from the router's outputs (docs/NUMERICS.md 8). grid
+ * (rows), 256 threads. */
+typedef struct ek_cuda_route_args {
+    ek_cuda_ptr route, expert_scale, expert, weight; /* expert, weight: [rows][top_k] */
+    int64_t ld;
+    int32_t n_experts, top_k;
+} ek_cuda_route_args;
+
+/* A pair is one (row, chosen expert). A job is up to `tile` pairs of one expert, which are adjacent once they are
+ * sorted by expert. */
+typedef struct ek_cuda_job {
+    int32_t expert, first, n, unused;
+} ek_cuda_job;
+
+/* ek_group: sorts pairs by expert and cuts them into jobs. One block of 1024 threads. */
+typedef struct ek_cuda_group_args {
+    ek_cuda_ptr expert;             /* of each pair */
+    ek_cuda_ptr pair_row, row_pair; /* sorted pair -> row; pair -> sorted pair */
+    ek_cuda_ptr jobs, n_jobs;
+    int32_t n_experts, top_k, n_pairs, tile;
+} ek_cuda_group_args;
+
+/* ek_products_*: the products of product.cu for two matrices of one form that read the same rows (blocks z = 0, 1),
+ * and for experts, where a block y is a job. */
+typedef struct ek_cuda_products_args {
+    ek_cuda_linear_args a;           /* of blocks z = 0, of expert 0 */
+    ek_cuda_ptr codes2, scales2, y2; /* of blocks z = 1 */
+    ek_cuda_ptr jobs, n_jobs;        /* 0: no experts */
+    ek_cuda_ptr index;               /* sorted pair -> row of x; 0: itself. y has a row per sorted pair */
+    int64_t expert_bytes;            /* from an expert's matrix to the next one's */
+} ek_cuda_products_args;
+
+/* ek_soft_cap_check: x = cap * tanh(x / cap) with cap; bad[row] = 1 if the row then holds NaN or infinity. grid
+ * (any, rows), 256 threads. */
+typedef struct ek_cuda_cap_args {
+    ek_cuda_ptr x, bad; /* bad: int32, zero before */
+    int64_t ld;
+    float cap; /* 0: none */
+    int32_t n;
+} ek_cuda_cap_args;
+
+#endif

@@ -1,0 +1,428 @@
+/* The forward pass on the device: the stages of src/model/forward.c as kernels in one stream. Every stage that lies
+ * between two linear layers is one launch, which also quantises the rows for the next of them. */
+#include <math.h>
+
+#include "gpu/run.h"
+
+static unsigned up(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
+/* --- linear layers */
+
+ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
+{
+    return (ek_gpu_input){.f = f, .ld = ld, .n = n, .k = k};
+}
+
+ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
+{
+    in->acts.q = 0;
+    if (w->l.units == 0) return in->acts;
+    ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
+    in->acts.q = x->acts;
+    return in->acts;
+}
+
+void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
+{
+    if (w->l.units == 0 || (in->acts.q && in->acts.a_group == w->l.a_group)) return;
+    EK_ASSERT(in->f);
+    ek_cuda_quantize_args a = {.to = ek_gpu_acts_for(x, in, w), .x = in->f, .ldx = in->ld};
+    ek_gpu_launch(
+        x->g, "ek_quantize",
+        (ek_cuda_grid){.x = up(in->k, w->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
+}
+
+static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_input *in,
+                                       const ek_cuda_product *p, CUdeviceptr y, int64_t ldy)
+{
+    ek_cuda_linear_args a = {.x = in->acts,
+                             .f = in->f,
+                             .ldf = in->ld,
+                             .y = y,
+                             .ldy = ldy,
+                             .stack = x->stack,
+                             .rows = in->n,
+                             .pass = p->pass,
+                             .levels = p->levels};
+    ek_cuda_linear_args_of(&a, &w->l, w->at);
+    return a;
+}
+
+void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
+{
+    ek_gpu_quantize(x, in, w);
+    ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c));
+    ek_cuda_linear_args a = linear_args(x, w, in, &p, y, ldy);
+    ek_gpu_launch(x->g, p.name, p.grid, &a);
+}
+
+/* Two matrices of one shape that read the same rows: in one launch where that is possible. */
+static void project_two(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *w2, ek_gpu_input *in, CUdeviceptr y,
+                        CUdeviceptr y2, int64_t ldy)
+{
+    ek_cuda_product p = {.name = ""};
+    if (ek_cuda_linear_alike(&w->l, &w2->l))
+        p = ek_cuda_products_plan(&w->l, in->n, 0, 2, ek_cuda_multiprocessors(x->g->c));
+    if (!p.name[0]) {
+        ek_gpu_project(x, w, in, y, ldy);
+        ek_gpu_project(x, w2, in, y2, ldy);
+        return;
+    }
+    ek_gpu_quantize(x, in, w);
+    ek_cuda_products_args a = {
+        .a = linear_args(x, w, in, &p, y, ldy), .codes2 = w2->at, .scales2 = w2->at + w2->l.code_bytes, .y2 = y2};
+    ek_gpu_launch(x->g, p.name, p.grid, &a);
+}
+
+ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
+                         const ek_gpu_matrix *w)
+{
+    ek_gpu_input in = ek_gpu_rows(g, ldg, n, k);
+    ek_cuda_gate_args a = {
+        .g = g, .u = u, .ldg = ldg, .ldu = ldu, .ldy = ldg, .to = ek_gpu_acts_for(x, &in, w), .n = k};
+    if (!a.to.q) a.y = g; /* in place: a warp reads what it alone writes */
+    ek_gpu_launch(
+        x->g, "ek_gate",
+        (ek_cuda_grid){.x = up(k, 8 * (a.to.q ? a.to.a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true},
+        &a);
+    return in;
+}
+
+/* --- stages */
+
+static void stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
+{
+    const ek_config *c = &x->g->m->config;
+    a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
+    ek_gpu_launch(
+        x->g, "ek_stage",
+        (ek_cuda_grid){
+            .x = (unsigned)n, .threads = 512, .shared = 2 * sizeof(float) * (size_t)c->hidden_size, .overlap = true},
+        a);
+}
+
+/* x = norm(h), ready for w, after what a says. */
+static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *w, int n)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    ek_gpu_input in = ek_gpu_rows(x->x, hidden, n, hidden);
+    a.x_norm = norm, a.x = x->x, a.to = ek_gpu_acts_for(x, &in, w);
+    stage(x, &a, n);
+    return in;
+}
+
+/* --- before the layers */
+
+static void embed(ek_gpu_run *x, int n)
+{
+    const ek_gpu *g = x->g;
+    const ek_gpu_matrix *w = &g->w.embed;
+    const ek_cuda_linear *l = &w->l;
+    const int hidden = g->m->config.hidden_size;
+    ek_cuda_linear_args of = {0};
+    ek_cuda_linear_args_of(&of, l, w->at);
+    ek_cuda_embed_args a = {.h = x->h,
+                            .id = x->id,
+                            .codes = of.codes,
+                            .scales = of.scales,
+                            .ldh = hidden,
+                            .factor = sqrtf((float)hidden),
+                            .k = hidden,
+                            .form = l->form == EK_W_F32    ? 0
+                                    : l->form == EK_W_F16  ? 1
+                                    : l->form == EK_W_BF16 ? 2
+                                                           : 3,
+                            .bits = l->bits,
+                            .a_group = l->a_group,
+                            .group_shift = of.group_shift,
+                            .zero = l->zero,
+                            .biased = l->biased,
+                            .f32_scales = l->f32_scales};
+    ek_gpu_launch(x->g, "ek_embed",
+                  (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+}
+
+static void rope_tables(ek_gpu_run *x, const ek_gpu_set *set)
+{
+    const ek_gpu *g = x->g;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const int rotated = g->m->n_rotated[k];
+        if (!rotated) continue;
+        ek_cuda_rope_tables_args a = {.cos = set->cos[k],
+                                      .sin = set->sin[k],
+                                      .frequency = g->w.rope[k],
+                                      .place = set->place,
+                                      .ld = rotated,
+                                      .rotated = rotated};
+        ek_gpu_launch(x->g, "ek_rope_tables",
+                      (ek_cuda_grid){.x = up(rotated, 64), .y = (unsigned)set->n, .threads = 64, .overlap = true}, &a);
+    }
+}
+
+static void gather(ek_gpu_run *x, CUdeviceptr y, CUdeviceptr from, CUdeviceptr index, int n)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    ek_cuda_gather_args a = {.y = y, .x = from, .index = index, .ldy = hidden, .ldx = hidden, .n = hidden};
+    ek_gpu_launch(x->g, "ek_gather",
+                  (ek_cuda_grid){.x = up(hidden, 1024), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+}
+
+/* Layers [first, first + layers) of the rows' inputs, from projections of `in` and the embeddings at temp. */
+static void per_layer_part(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr to, CUdeviceptr temp,
+                           int layers)
+{
+    const ek_config *c = &x->g->m->config;
+    const int size = c->per_layer_size;
+    ek_gpu_project(x, w, in, to, (int64_t)layers * size);
+    ek_cuda_per_layer_args a = {.ctx = to,
+                                .temp = temp,
+                                .w = x->g->w.per_layer_norm,
+                                .ld_ctx = (int64_t)layers * size,
+                                .ld_temp = (int64_t)layers * size,
+                                .eps = c->rms_norm_eps,
+                                .ctx_scale = (float)(1 / sqrt((double)c->hidden_size)),
+                                .temp_scale = sqrtf((float)size),
+                                .sum_scale = (float)(1 / sqrt(2.0)),
+                                .size = size};
+    ek_gpu_launch(x->g, "ek_per_layer",
+                  (ek_cuda_grid){.x = (unsigned)layers,
+                                 .y = (unsigned)in->n,
+                                 .threads = 128,
+                                 .shared = sizeof(float) * (size_t)size,
+                                 .overlap = true},
+                  &a);
+}
+
+/* Embeddings of the layers lie at temp: first those of all rows' first layers, then those of the rest for rows that
+ * want logits. */
+static void per_layer_inputs(ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    const int n = x->all.n, before = ek_prompt_layers(c), behind = c->n_layers - before;
+    ek_gpu_input in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
+    if (before) per_layer_part(x, &x->g->w.per_layer_head, &in, x->per_layer_head, x->temp, before);
+    if (!x->n_want) return;
+    if (x->n_want < n) {
+        gather(x, x->y, x->h, x->want, x->n_want);
+        in = ek_gpu_rows(x->y, c->hidden_size, x->n_want, c->hidden_size);
+    }
+    CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)(before * c->per_layer_size);
+    per_layer_part(x, &x->g->w.per_layer_tail, &in, x->per_layer_tail, temp, behind);
+}
+
+/* --- attention */
+
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i)
+{
+    const ek_model *m = x->g->m;
+    const ek_layer_config *l = &m->config.layer[i];
+    return (ek_cuda_kv){.pages = x->table[l->kind],
+                        .base = x->pages[l->kind] + m->kv_offset[i],
+                        .stride = (int64_t)m->layout.page_bytes[l->kind],
+                        .ld_pages = x->ld_table,
+                        .k_bytes = (int64_t)ek_kv_k_bytes(m->k_format, l->head_dim),
+                        .v_bytes = (int64_t)ek_kv_v_bytes(m->v_format, l->head_dim),
+                        .k_format = ek_gpu_kv_format(m->k_format),
+                        .v_format = ek_gpu_kv_format(m->v_format),
+                        .head_dim = l->head_dim,
+                        .n_kv_heads = l->n_kv_heads};
+}
+
+static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, bool keys)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const ek_layer_config *l = &c->layer[i];
+    const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
+    ek_cuda_heads_args a = {.q = x->q,
+                            .k = x->k,
+                            .v = x->v,
+                            .q_norm = w->q_norm,
+                            .k_norm = w->k_norm,
+                            .cos = set->cos[l->kind],
+                            .sin = set->sin[l->kind],
+                            .ldq = ldq,
+                            .ldk = ldk,
+                            .ldv = ldk,
+                            .ld_table = x->g->m->n_rotated[l->kind],
+                            .eps = c->rms_norm_eps,
+                            .n_heads = queries ? c->n_heads : 0,
+                            .n_kv_heads = keys ? l->n_kv_heads : 0,
+                            .head_dim = l->head_dim,
+                            .rotated = x->g->m->n_rotated[l->kind],
+                            .k_eq_v = l->k_eq_v};
+    ek_gpu_launch(
+        x->g, "ek_heads",
+        (ek_cuda_grid){
+            .x = (unsigned)(a.n_heads + a.n_kv_heads), .y = (unsigned)set->n, .threads = 128, .overlap = true},
+        &a);
+    if (!keys) return;
+    ek_cuda_store_args s = {.kv = kv_of(x, i), .place = set->place, .k = x->k, .v = x->v, .ldk = ldk, .ldv = ldk};
+    ek_gpu_launch(
+        x->g, "ek_kv_store",
+        (ek_cuda_grid){.x = (unsigned)l->n_kv_heads, .y = (unsigned)set->n, .z = 2, .threads = 128, .overlap = true},
+        &s);
+}
+
+static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
+{
+    static const char *const name[] = {[2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"};
+    const ek_model *m = x->g->m;
+    a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
+    size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
+    a.leaf_o = x->leaves;
+    a.leaf_l = a.leaf_o + sizeof(float) * max_leaves * (size_t)a.kv.head_dim;
+    a.leaf_m = a.leaf_l + sizeof(float) * max_leaves;
+    ek_gpu_launch(x->g, name[list->tile],
+                  (ek_cuda_grid){.x = (unsigned)wave->n_items,
+                                 .threads = (unsigned)ek_cuda_attn_leaf_threads(a.kv.head_dim),
+                                 .shared = ek_cuda_attn_leaf_shared(list->tile, a.kv.head_dim, m->v_format),
+                                 .overlap = true},
+                  &a);
+    ek_gpu_launch(x->g, "ek_attn_join",
+                  (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
+                                 .y = (unsigned)list->tile,
+                                 .z = up(a.kv.head_dim, 128),
+                                 .threads = 128,
+                                 .overlap = true},
+                  &a);
+}
+
+static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set)
+{
+    const ek_model *m = x->g->m;
+    const ek_layer_config *l = &m->config.layer[i];
+    const ek_gpu_list *list = &set->list[l->kind];
+    const int64_t ldq = (int64_t)m->config.n_heads * l->head_dim;
+    ek_cuda_attn_args a = {.kv = kv_of(x, i),
+                           .rows = list->rows,
+                           .q = x->q,
+                           .o = x->o,
+                           .ldq = ldq,
+                           .ldo = ldq,
+                           .ratio = m->config.n_heads / l->n_kv_heads};
+    for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
+    if (!list->n_prompt) return;
+    int blocks = ek_cuda_multiprocessors(x->g->c);
+    a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
+    a.leaf_o = x->leaves;
+    ek_gpu_launch(x->g, ek_cuda_attn_prompt_name(m->k_format),
+                  (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
+                                 .threads = 256,
+                                 .shared = EK_CUDA_PROMPT_SHARED,
+                                 .overlap = true},
+                  &a);
+}
+
+/* --- a layer */
+
+/* Rows that want no logits end here: the layers behind write no keys that others could read. */
+static ek_gpu_input drop_rows(ek_gpu_run *x, int i)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    gather(x, x->y, x->h, x->want, x->n_want);
+    gather(x, x->h, x->y, 0, x->n_want);
+    rope_tables(x, &x->tail);
+    return stage_to_x(x, (ek_cuda_stage_args){0}, w->input_norm, &w->q, x->n_want);
+}
+
+/* q, k and v of the rows in `in`; of the last owner q only for rows that go on, which set then names. */
+static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_set **set)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const ek_layer_config *l = &c->layer[i];
+    const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
+    const bool last = i == ek_prompt_layers(c) && x->n_want < x->all.n;
+    if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
+    if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
+    else if (l->owns_kv) ek_gpu_project(x, &w->k, in, x->k, ldk);
+    heads(x, i, *set, !last, l->owns_kv);
+    if (!last || !x->n_want) return;
+    *in = drop_rows(x, i);
+    *set = &x->tail;
+    ek_gpu_project(x, &w->q, in, x->q, ldq);
+    heads(x, i, *set, true, false);
+}
+
+/* The row-wise end of layer i: the rows' h, and x for the matrix that reads it next. */
+static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
+{
+    const ek_gpu_weights *w = &x->g->w;
+    const bool more = i + 1 < x->g->m->config.n_layers;
+    a.scalar = w->layer[i].scalar;
+    return stage_to_x(x, a, more ? w->layer[i + 1].input_norm : w->norm, more ? &w->layer[i + 1].q : &w->embed, n);
+}
+
+static ek_gpu_input per_layer(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const int size = c->per_layer_size, before = ek_prompt_layers(c), part = i < before ? before : c->n_layers - before;
+    CUdeviceptr own = (i < before ? x->per_layer_head : x->per_layer_tail) +
+                      sizeof(float) * (size_t)((i < before ? i : i - before) * size);
+    ek_gpu_project(x, &w->per_layer_gate, in, x->gate, size);
+    ek_gpu_input g = ek_gpu_gate(x, x->gate, own, size, (int64_t)part * size, n, size, &w->per_layer_proj);
+    ek_gpu_project(x, &w->per_layer_proj, &g, x->y, c->hidden_size);
+    return end_layer(x, i, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_per_layer_norm}, n);
+}
+
+static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gpu_set *set)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const ek_layer_config *l = &c->layer[i];
+    const int n = set->n, query = c->n_heads * l->head_dim, inter = l->intermediate_size;
+    attend(x, i, set);
+    ek_gpu_input o = ek_gpu_rows(x->o, query, n, query);
+    ek_gpu_project(x, &w->o, &o, x->y, c->hidden_size);
+    in = stage_to_x(x, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_attention_norm}, w->pre_mlp_norm, &w->gate, n);
+    project_two(x, &w->gate, &w->up, &in, x->gate, x->up, inter);
+    ek_gpu_input g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
+    ek_gpu_project(x, &w->down, &g, x->y, c->hidden_size);
+    ek_cuda_stage_args end = {.y = x->y, .y_norm = w->post_mlp_norm};
+    if (c->n_experts) {
+        ek_gpu_experts(x, i, n);
+        end.pair_out = x->pair_out, end.row_pair = x->row_pair, end.weight = x->weight, end.top_k = c->top_k_experts;
+        end.norm_1 = w->post_mlp_norm_1, end.norm_2 = w->post_mlp_norm_2;
+    }
+    if (!c->per_layer_size) return end_layer(x, i, end, n);
+    in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
+    end.to = ek_gpu_acts_for(x, &in, &w->per_layer_gate);
+    stage(x, &end, n);
+    return per_layer(x, i, &in, n);
+}
+
+static void run_head(ek_gpu_run *x, ek_gpu_input *in)
+{
+    const ek_config *c = &x->g->m->config;
+    CUdeviceptr to = x->logits + sizeof(float) * (size_t)x->first_logits * (size_t)c->vocab_size;
+    ek_gpu_project(x, &x->g->w.embed, in, to, c->vocab_size);
+    ek_cuda_cap_args a = {.x = to,
+                          .bad = x->bad + sizeof(int32_t) * (size_t)x->first_logits,
+                          .ld = c->vocab_size,
+                          .cap = c->final_logit_softcapping,
+                          .n = c->vocab_size};
+    ek_gpu_launch(x->g, "ek_soft_cap_check",
+                  (ek_cuda_grid){.x = in->n > 8 ? 32 : 128, .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
+}
+
+void ek_gpu_forward(ek_gpu_run *x)
+{
+    const ek_model *m = x->g->m;
+    const ek_gpu_weights *w = &x->g->w;
+    const ek_gpu_set *set = &x->all;
+    embed(x, set->n);
+    rope_tables(x, set);
+    if (m->config.per_layer_size) per_layer_inputs(x);
+    ek_gpu_input in = stage_to_x(x, (ek_cuda_stage_args){0}, w->layer[0].input_norm, &w->layer[0].q, set->n);
+    for (int i = 0; i < m->config.n_layers; i++) {
+        project_heads(x, i, &in, &set);
+        if (i == ek_prompt_layers(&m->config) && !x->n_want) return;
+        in = run_layer(x, i, in, set);
+    }
+    run_head(x, &in);
+}

@@ -1,0 +1,144 @@
+#include "gpu/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "gpu/state.h"
+
+ek_err ek_gpu_driver_load(ek_gpu_driver *out)
+{
+    *out = (ek_gpu_driver){.modules = ek_cuda_modules, .built_with = ek_cuda_built_with};
+    return ek_cuda_load(&out->api, "libcuda.so.1");
+}
+
+int ek_gpu_kv_format(ek_kv_format f)
+{
+    switch (f) { /* the numbers of cuda/kernels/kv.cuh */
+    case EK_KV_F32: return 0;
+    case EK_KV_F16: return 1;
+    case EK_KV_BF16: return 2;
+    case EK_KV_I16: return 3;
+    case EK_KV_Q8: return 4;
+    case EK_KV_Q4: return 5;
+    default: return -1;
+    }
+}
+
+void ek_gpu_note(ek_gpu *g, ek_err err)
+{
+    if (!g->err) g->err = err;
+}
+
+static ek_err find(ek_gpu *g, const char *name, size_t shared, ek_gpu_kernel **out)
+{
+    size_t at = ek_fnv1a64(name) % EK_GPU_KERNELS;
+    for (int tries = 0; tries < EK_GPU_KERNELS; tries++, at = (at + 1) % EK_GPU_KERNELS) {
+        ek_gpu_kernel *k = &g->kernel[at];
+        if (k->kernel.function && strcmp(k->name, name) != 0) continue;
+        if (k->kernel.function && k->shared >= shared) {
+            *out = k;
+            return EK_OK;
+        }
+        EK_ASSERT(strlen(name) < sizeof k->name);
+        strcpy(k->name, name);
+        k->shared = shared;
+        *out = k;
+        return ek_cuda_find(g->c, &k->kernel, k->name, shared);
+    }
+    return ek_fail(EK_EINTERNAL, "more than %d kernels", EK_GPU_KERNELS);
+}
+
+void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *args)
+{
+    ek_gpu_kernel *k = NULL;
+    if (g->err) return;
+    ek_gpu_note(g, find(g, name, grid.shared, &k));
+    if (!g->err) ek_gpu_note(g, ek_cuda_launch(g->c, &k->kernel, grid, args));
+}
+
+/* What the kernels' sizes allow. */
+static ek_err check(const ek_model *m)
+{
+    enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
+    const ek_config *c = &m->config;
+    EK_TRY(ek_cuda_kv_check(m->k_format, m->v_format));
+    if (c->vocab_size > MAX_VOCAB)
+        return ek_fail(EK_EUNSUPPORTED, "a vocabulary of %d, the CUDA kernels take up to %d", c->vocab_size, MAX_VOCAB);
+    if (c->hidden_size > MAX_ROW)
+        return ek_fail(EK_EUNSUPPORTED, "hidden_size %d, the CUDA kernels take up to %d", c->hidden_size, MAX_ROW);
+    if (c->n_experts > EK_CUDA_MAX_EXPERTS || c->top_k_experts > EK_CUDA_MAX_TOP_K)
+        return ek_fail(EK_EUNSUPPORTED, "%d of %d experts, the CUDA kernels take up to %d of %d", c->top_k_experts,
+                       c->n_experts, EK_CUDA_MAX_TOP_K, EK_CUDA_MAX_EXPERTS);
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->layer[i].head_dim % 4 != 0)
+            return ek_fail(EK_EUNSUPPORTED, "head_dim %d, the CUDA kernels need a multiple of 4", c->layer[i].head_dim);
+    return EK_OK;
+}
+
+static ek_err start(ek_gpu *g, const ek_gpu_driver *driver, int ordinal)
+{
+    EK_TRY(check(g->m));
+    EK_TRY(ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal));
+    ek_log(EK_LOG_INFO, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
+    return ek_gpu_upload(g);
+}
+
+ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal)
+{
+    ek_gpu *g = ek_alloc(sizeof *g);
+    g->m = m;
+    ek_err err = start(g, driver, ordinal);
+    if (err) {
+        ek_gpu_close(g);
+        return err;
+    }
+    *out = g;
+    return EK_OK;
+}
+
+void ek_gpu_close(ek_gpu *g)
+{
+    if (!g) return;
+    if (g->c) {
+        ek_cuda_enter(g->c);
+        ek_cuda_free(g->c, g->block);
+    }
+    ek_cuda_close(g->c);
+    free(g);
+}
+
+const char *ek_gpu_text(const ek_gpu *g)
+{
+    return ek_cuda_text(g->c);
+}
+
+double ek_gpu_weight_bytes(const ek_gpu *g)
+{
+    return (double)g->bytes;
+}
+
+double ek_gpu_read_rate(ek_gpu *g)
+{
+    const size_t max = (size_t)1 << 30, bytes = g->bytes < max ? g->bytes / 256 * 256 : max;
+    CUdeviceptr out;
+    double start = 0, seconds = 0;
+    g->err = EK_OK;
+    if (ek_cuda_enter(g->c) || ek_cuda_alloc(g->c, &out, 16, "a measurement")) return 0;
+    ek_cuda_math_args a = {.x = g->block, .y = out, .n = (int64_t)bytes};
+    ek_cuda_grid grid = {.x = (unsigned)ek_cuda_multiprocessors(g->c) * 8, .threads = 256};
+    for (int i = -1; i < 10; i++) {
+        if (i == 0) {
+            ek_gpu_note(g, ek_cuda_sync(g->c));
+            start = ek_now();
+        }
+        ek_gpu_launch(g, "ek_read_stream", grid, &a);
+    }
+    ek_gpu_note(g, ek_cuda_sync(g->c));
+    seconds = ek_now() - start;
+    ek_cuda_free(g->c, out);
+    return g->err ? 0 : (double)bytes * 10 / seconds;
+}

@@ -1,0 +1,38 @@
+/* A model on a CUDA device: its weights copied there, and executors that compute the engine's steps with the CPU's
+ * bits (docs/CUDA.md).
+ *
+ * Steps run on the thread that calls them, one at a time; a ek_gpu outlives its executors and has one of them open at a
+ * time. After an error that the driver does not recover from, every step fails with the same sentence. */
+#ifndef EK_GPU_GPU_H
+#define EK_GPU_GPU_H
+
+#include "cuda/driver.h"
+#include "engine/executor.h"
+
+typedef struct ek_gpu ek_gpu;
+
+/* The driver's functions and the kernels to load. */
+typedef struct ek_gpu_driver {
+    ek_cuda_api api;
+    const ek_cuda_module *modules;
+    int built_with;
+} ek_gpu_driver;
+
+/* libcuda.so.1 and the kernels in this program. EUNSUPPORTED: no driver. */
+ek_err ek_gpu_driver_load(ek_gpu_driver *out);
+
+/* Opens device `ordinal` and copies the weights of m, which is borrowed. Logs what the weights take before it is taken;
+ * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */
+ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
+void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
+
+const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
+double ek_gpu_weight_bytes(const ek_gpu *g);
+
+/* An executor for ek_engine_open_on; the engine's close frees it. */
+ek_executor ek_gpu_executor(ek_gpu *g);
+
+/* Bytes per second at which the device reads its memory, measured now; 0 after an error. */
+double ek_gpu_read_rate(ek_gpu *g);
+
+#endif

@@ -1,0 +1,98 @@
+/* CUDA graphs: a step of few rows that all want logits is queued by one call once a step of its form has been seen. The
+ * form is everything that the kernels' arguments hold: counts, and places in the step's block; what depth, tokens and
+ * options change lies in the block. No bit depends on whether a step is replayed. */
+#include <string.h>
+
+#include "gpu/run.h"
+
+enum { MAX_ROWS = 128 };
+
+static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
+{
+    f->value[f->n++] = (uint64_t)set->n, f->value[f->n++] = set->place;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_gpu_list *l = &set->list[k];
+        f->value[f->n++] = l->rows;
+        f->value[f->n++] = (uint64_t)l->n_waves << 8 | (uint64_t)l->tile;
+        if (!l->n_waves) continue;
+        f->value[f->n++] = l->wave[0].tiles, f->value[f->n++] = l->wave[0].items;
+        f->value[f->n++] = (uint64_t)l->wave[0].n_tiles << 32 | (uint64_t)l->wave[0].n_items;
+    }
+}
+
+/* False: a step that is queued kernel by kernel. */
+static bool form_of(const ek_gpu_run *x, ek_gpu_form *f)
+{
+    memset(f, 0, sizeof *f);
+    if (x->all.n > MAX_ROWS || x->n_want != x->all.n) return false;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (x->all.list[k].n_waves > 1 || x->all.list[k].n_prompt) return false;
+    add_set(f, &x->all);
+    for (int i = 0; i < x->n_want; i++) /* rows that are copied to the host */
+        f->value[f->n + i / 64] |= (uint64_t)x->shown[x->first_logits + i] << i % 64;
+    f->n += MAX_ROWS / 64;
+    f->value[f->n++] = x->id, f->value[f->n++] = x->sample;
+    for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = x->table[k];
+    f->value[f->n++] = (uint64_t)x->first_logits << 32 | (uint64_t)x->n_draws;
+    f->value[f->n++] = (uint64_t)(x->masks | x->edits << 1 | x->weighs << 2 | x->chooses << 3 | x->draws_all << 4);
+    EK_ASSERT(f->n <= EK_GPU_FORM);
+    return true;
+}
+
+static void drop(ek_gpu_run *x, ek_gpu_graph *graph)
+{
+    if (graph->exec && !ek_cuda_broken(x->g->c)) ek_cuda_functions(x->g->c)->cuGraphExecDestroy(graph->exec);
+    *graph = (ek_gpu_graph){0};
+}
+
+void ek_gpu_graphs_fini(ek_gpu_run *x)
+{
+    for (int i = 0; i < EK_GPU_GRAPHS; i++) drop(x, &x->graph[i]);
+}
+
+/* The graph of this form, or the one unused for longest, emptied. */
+static ek_gpu_graph *find(ek_gpu_run *x, const ek_gpu_form *f)
+{
+    ek_gpu_graph *oldest = &x->graph[0];
+    for (int i = 0; i < EK_GPU_GRAPHS; i++) {
+        ek_gpu_graph *graph = &x->graph[i];
+        if (graph->used && memcmp(&graph->form, f, sizeof *f) == 0) return graph;
+        if (graph->used < oldest->used) oldest = graph;
+    }
+    drop(x, oldest);
+    oldest->form = *f;
+    return oldest;
+}
+
+static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
+{
+    ek_cuda *c = x->g->c;
+    const ek_cuda_api *f = ek_cuda_functions(c);
+    CUgraph made = NULL;
+    EK_TRY(ek_cuda_check(c, f->cuStreamBeginCapture(ek_cuda_stream(c), EK_CU_CAPTURE_RELAXED), "recording a step"));
+    ek_err err = body(x), ended = ek_cuda_check(c, f->cuStreamEndCapture(ek_cuda_stream(c), &made), "recording a step");
+    if (!err) err = ended;
+    if (!err) err = ek_cuda_check(c, f->cuGraphInstantiateWithFlags(&graph->exec, made, 0), "building a graph");
+    if (made) f->cuGraphDestroy(made);
+    if (err) graph->exec = NULL;
+    return err;
+}
+
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body)
+{
+    ek_gpu_form form;
+    if (!form_of(x, &form)) return body(x);
+    ek_gpu_graph *graph = find(x, &form);
+    bool seen = graph->used > 0;
+    graph->used = ++x->n_steps;
+    if (!seen) return body(x);
+    if (!graph->exec) {
+        ek_err err = capture(x, graph, body);
+        if (err) {
+            drop(x, graph);
+            return err;
+        }
+    }
+    ek_cuda *c = x->g->c;
+    return ek_cuda_check(c, ek_cuda_functions(c)->cuGraphLaunch(graph->exec, ek_cuda_stream(c)), "launching a graph");
+}

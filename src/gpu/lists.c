@@ -1,0 +1,243 @@
+/* The rows of a step as the kernels read them: tokens, places, visible ranges, page tables, work lists of attention. */
+#include <string.h>
+
+#include "gpu/run.h"
+
+enum { LEAF_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
+
+ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr *device)
+{
+    bytes = (bytes + 63) / 64 * 64;
+    if (bytes > b->bytes - b->used)
+        return ek_fail(EK_ETOOLARGE, "a step needs %zu bytes of lists, there are %zu", b->used + bytes, b->bytes);
+    *host = b->host + b->used, *device = b->device + b->used;
+    b->used += bytes;
+    return EK_OK;
+}
+
+static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
+{
+    const ek_config *c = &x->g->m->config;
+    for (int i = 0; i < c->n_layers; i++)
+        if ((int)c->layer[i].kind == kind) return &c->layer[i];
+    return NULL;
+}
+
+/* Queries per tile of few queries. One or two rows: small tiles, for more blocks of threads. */
+static int tile_of(int ratio, int n_rows)
+{
+    int tile = 2;
+    while (tile < 8 && tile < ratio && n_rows > 2) tile *= 2;
+    return tile;
+}
+
+static size_t leaf_size(int tile, int head_dim)
+{
+    return sizeof(float) * (size_t)tile * (size_t)(head_dim + 2);
+}
+
+size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    size_t most = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_layer_config *l = layer_of(x, k);
+        if (!l) continue;
+        const int ratio = c->n_heads / l->n_kv_heads;
+        size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
+        for (int rows = 1; rows <= 4; rows += 3) {
+            const int tile = tile_of(ratio, rows);
+            size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments * leaf_size(tile, l->head_dim);
+            size_t all = one * (size_t)x->z.max_requests;
+            if (all > LEAF_LIMIT) all = one > LEAF_LIMIT ? one : LEAF_LIMIT;
+            if (all > most) most = all;
+        }
+    }
+    return most;
+}
+
+void ek_gpu_lists_most(const ek_gpu_run *x, int *tiles, int *items)
+{
+    *tiles = *items = 1;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_layer_config *l = layer_of(x, k);
+        if (!l) continue;
+        int t = ek_cuda_attn_max_tiles(x->z.max_rows, x->g->m->config.n_heads, l->n_kv_heads, 2);
+        int i = (int)(x->leaf_bytes / leaf_size(2, l->head_dim));
+        *tiles = t > *tiles ? t : *tiles;
+        *items = i > *items ? i : *items;
+    }
+}
+
+static size_t power_of_two(size_t n)
+{
+    size_t p = 16;
+    while (p < n) p *= 2;
+    return p;
+}
+
+/* Rows that can be in short runs at once. Full layers: a run per request; sliding ones: where a window enters the
+ * next segment, a run is cut. */
+static size_t most_few(const ek_gpu_run *x, int kind, int ratio)
+{
+    size_t rows = (size_t)x->z.max_rows, runs = (size_t)x->z.max_requests * (size_t)(PROMPT_QUERIES / ratio + 1);
+    return kind == EK_FULL && runs < rows ? runs : rows;
+}
+
+/* Both kinds, both sets: tiles of few queries or of prompts, items rounded up to powers of two. */
+size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
+    size_t bytes = rows * (4 + 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_layer_config *l = layer_of(x, k);
+        if (!l) continue;
+        size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
+        if (k == EK_SLIDING && (size_t)(c->sliding_window + x->z.max_rows) < seen)
+            seen = (size_t)(c->sliding_window + x->z.max_rows); /* spans that see each other are in one step */
+        size_t items = most_few(x, k, c->n_heads / l->n_kv_heads) * one * (seen / EK_SEGMENT + 2);
+        bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * items * sizeof(ek_cuda_attn_item));
+    }
+    return bytes;
+}
+
+/* --- the work of attention */
+
+typedef struct gather {
+    ek_gpu_run *x;
+    ek_gpu_list *list;
+    ek_cuda_attn_work w;
+    const ek_attn_row *rows;
+    int heads, kv_heads;
+} gather;
+
+static ek_err end_wave(gather *a)
+{
+    ek_gpu_list *list = a->list;
+    void *tiles = NULL, *items = NULL;
+    if (a->w.n_tiles == 0) return EK_OK;
+    EK_ASSERT(list->n_waves < a->x->z.max_rows);
+    ek_gpu_wave *wave = &list->wave[list->n_waves++];
+    size_t n_tiles = (size_t)a->w.n_tiles, n = (size_t)a->w.n_items, room = power_of_two(n);
+    EK_TRY(ek_gpu_block_take(&a->x->block, sizeof *a->w.tiles * n_tiles, &tiles, &wave->tiles));
+    EK_TRY(ek_gpu_block_take(&a->x->block, sizeof *a->w.items * room, &items, &wave->items));
+    memcpy(tiles, a->w.tiles, sizeof *a->w.tiles * n_tiles);
+    memcpy(items, a->w.items, sizeof *a->w.items * n);
+    for (size_t i = n; i < room; i++) ((ek_cuda_attn_item *)items)[i] = (ek_cuda_attn_item){.tile = -1};
+    wave->n_tiles = (int)n_tiles, wave->n_items = (int)room;
+    a->w.n_tiles = a->w.n_items = 0;
+    return EK_OK;
+}
+
+/* Rows [first, end) into this wave, or the next one, or row by row. */
+static ek_err add_few(gather *a, int first, int end)
+{
+    for (int tries = 0; tries < 2; tries++) {
+        if (!ek_cuda_attn_add(&a->w, a->rows, first, end, a->heads, a->kv_heads, a->list->tile)) return EK_OK;
+        EK_TRY(end_wave(a));
+    }
+    if (end - first == 1)
+        return ek_fail(EK_ETOOLARGE, "the attention of a row needs more than %d leaves", a->w.max_items);
+    for (int r = first; r < end; r++) EK_TRY(add_few(a, r, r + 1));
+    return EK_OK;
+}
+
+/* The end of the run of rows of one view from `row` on whose ranges begin in one segment. */
+static int run_end(const ek_attn_row *rows, int row, int n)
+{
+    int end = row + 1, seg = rows[row].lo / EK_SEGMENT;
+    while (end < n && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg) end++;
+    return end;
+}
+
+static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
+{
+    const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
+    void *to = NULL;
+    int n_few = 0;
+    list->n_waves = list->n_prompt = 0;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_attn_row) * (size_t)n, &to, &list->rows));
+    for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
+    for (int r = 0, end; r < n; r = end) {
+        end = run_end(rows, r, n);
+        if ((end - r) * ratio < PROMPT_QUERIES) n_few += end - r;
+    }
+    list->tile = tile_of(ratio, n_few);
+    gather few = {.x = x, .list = list, .rows = rows, .heads = heads, .kv_heads = l->n_kv_heads};
+    few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
+    few.w.max_items = (int)(x->leaf_bytes / leaf_size(list->tile, l->head_dim));
+    if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
+    for (int r = 0, end; r < n; r = end) {
+        end = run_end(rows, r, n);
+        if ((end - r) * ratio < PROMPT_QUERIES) EK_TRY(add_few(&few, r, end));
+    }
+    EK_TRY(end_wave(&few));
+    if (n_few == n) return EK_OK;
+    ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
+    for (int r = 0, end; r < n; r = end) {
+        end = run_end(rows, r, n);
+        if ((end - r) * ratio < PROMPT_QUERIES) continue;
+        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, l->n_kv_heads, EK_CUDA_PROMPT_TILE));
+    }
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
+    for (int i = 0; i < w.n_tiles; i++) /* late rows first: they have the most visible keys */
+        ((ek_cuda_attn_tile *)to)[i] = w.tiles[w.n_tiles - 1 - i];
+    list->n_prompt = w.n_tiles;
+    list->levels = ek_cuda_attn_levels(w.max_segments);
+    return EK_OK;
+}
+
+static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK_KIND_COUNT], const ek_step *s,
+                       const int *pick, int n)
+{
+    void *to = NULL;
+    set->n = n;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_place) * (size_t)n, &to, &set->place));
+    for (int i = 0; i < n; i++) {
+        const ek_row *from = &s->row[pick ? pick[i] : i];
+        ((ek_cuda_place *)to)[i] = (ek_cuda_place){from->seq, from->pos};
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            row[k][i] = (ek_attn_row){from->seq, from->visible[k].lo, from->visible[k].end};
+    }
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_layer_config *l = layer_of(x, k);
+        if (l) EK_TRY(make_list(x, &set->list[k], l, row[k], n));
+    }
+    return EK_OK;
+}
+
+/* The tables of the sequences that the rows name; entries outside [first, end) are never read. */
+static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
+{
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        void *to = NULL;
+        EK_TRY(
+            ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_seqs * (size_t)x->ld_table, &to, &x->table[k]));
+        for (int i = 0; i < s->n_seqs; i++) {
+            int32_t *table = (int32_t *)to + (size_t)i * (size_t)x->ld_table;
+            const ek_seq *q = &s->seq[i];
+            int end = q->end[k] < x->ld_table ? q->end[k] : (int)x->ld_table;
+            for (int j = 0; j < (int)x->ld_table; j++)
+                table[j] = j >= q->first[k] && j < end ? q->page[k][j] : EK_NO_PAGE;
+        }
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
+{
+    void *id = NULL, *want = NULL;
+    x->n_want = 0;
+    for (int r = 0; r < s->n_rows; r++)
+        if (s->row[r].wants_logits) x->want_host[x->n_want++] = r;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &id, &x->id));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
+    for (int r = 0; r < s->n_rows; r++) ((int32_t *)id)[r] = s->row[r].embedding ? -1 : s->row[r].token;
+    memcpy(want, x->want_host, sizeof(int32_t) * (size_t)x->n_want);
+    EK_TRY(make_tables(x, s));
+    EK_TRY(make_set(x, &x->all, x->row[0], s, NULL, s->n_rows));
+    x->tail.n = 0;
+    if (x->n_want == s->n_rows || x->n_want == 0) return EK_OK;
+    return make_set(x, &x->tail, x->row[1], s, x->want_host, x->n_want);
+}

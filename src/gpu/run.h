@@ -1,0 +1,134 @@
+/* What an executor has: the memory of a step, the step's block, and the pages. */
+#ifndef EK_GPU_RUN_H
+#define EK_GPU_RUN_H
+
+#include "engine/sampler.h"
+#include "gpu/state.h"
+
+/* The attention of a set of rows in layers of one kind. Tiles of few queries go in waves that fit the memory of the
+ * leaves; those of prompts in one launch. Addresses are in the step's block. */
+typedef struct ek_gpu_wave {
+    CUdeviceptr tiles, items;
+    int n_tiles, n_items;
+} ek_gpu_wave;
+
+typedef struct ek_gpu_list {
+    CUdeviceptr rows;
+    ek_gpu_wave *wave; /* [max_rows] */
+    int n_waves, tile;
+    CUdeviceptr prompt; /* tiles */
+    int n_prompt, levels;
+} ek_gpu_list;
+
+/* Rows that go through a layer together: all of a step, or those that want logits. */
+typedef struct ek_gpu_set {
+    int n;
+    CUdeviceptr place; /* ek_cuda_place */
+    CUdeviceptr cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
+    ek_gpu_list list[EK_KIND_COUNT];
+} ek_gpu_set;
+
+/* One step's data in pinned host memory and its copy on the device, at the same offsets: filled anew each step and
+ * copied at once. */
+typedef struct ek_gpu_block {
+    uint8_t *host;
+    CUdeviceptr device;
+    size_t bytes, used;
+} ek_gpu_block;
+
+enum { EK_GPU_GRAPHS = 96, EK_GPU_FORM = 32 };
+
+typedef struct ek_gpu_form {
+    uint64_t value[EK_GPU_FORM];
+    int n;
+} ek_gpu_form;
+
+typedef struct ek_gpu_graph {
+    ek_gpu_form form;
+    CUgraphExec exec; /* NULL: seen once */
+    uint64_t used;    /* the step that used it last; 0: never */
+} ek_gpu_graph;
+
+typedef struct ek_gpu_run {
+    ek_gpu *g;
+    ek_executor_sizes z;
+    CUdeviceptr scratch; /* holds all buffers below */
+    size_t scratch_bytes;
+    CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, per_layer_head, per_layer_tail, temp; /* f32 rows; acts: records */
+    CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
+    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
+    size_t leaf_bytes;
+    CUdeviceptr pages[EK_KIND_COUNT];
+    ek_gpu_block block;
+    float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
+    int32_t *result;                /* pinned: bad, then token */
+    ek_gpu_set all, tail;           /* tail: used where some rows want no logits */
+    /* of this step */
+    int n_want, first_logits, n_draws;
+    CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
+    int64_t ld_table;                              /* entries */
+    bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
+    /* on the host */
+    ek_scratch limits; /* for ek_pass_check */
+    ek_attn_row *row[2][EK_KIND_COUNT];
+    ek_cuda_attn_tile *tiles; /* of a list while it is made */
+    ek_cuda_attn_item *items;
+    int max_tiles, max_items;
+    int *want_host, *on_device; /* rows that want logits; the draw of each device sample */
+    ek_sampler *sampler;
+    int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
+    bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
+    float *spare;  /* a row of logits */
+    ek_gpu_graph graph[EK_GPU_GRAPHS];
+    uint64_t n_steps;
+    ek_err pending;
+    char pending_text[512];
+} ek_gpu_run;
+
+/* --- the block */
+
+/* n bytes at the end of the block: host and device address. ETOOLARGE: no room, which the sizes at open rule out. */
+ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr *device);
+
+/* Rows, page tables and work lists of a step, into the block (gpu/lists.c). */
+size_t ek_gpu_lists_bytes(const ek_gpu_run *x); /* room that any step needs */
+ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s);
+/* Room for x->tiles and x->items, once leaf_bytes is known. */
+void ek_gpu_lists_most(const ek_gpu_run *x, int *tiles, int *items);
+/* Bytes for the leaves of attention: enough for one row, and for all within a limit. */
+size_t ek_gpu_leaf_bytes(const ek_gpu_run *x);
+
+/* Queues the forward pass of the rows in the block, up to the logits of the n_want rows (gpu/forward.c). */
+void ek_gpu_forward(ek_gpu_run *x);
+/* Experts of layer i for n rows: from h to pair_out, row_pair and weight (gpu/experts.c). */
+void ek_gpu_experts(ek_gpu_run *x, int i, int n);
+
+/* Rows of a linear layer's input: f32, and quantised once a matrix needs it. */
+typedef struct ek_gpu_input {
+    CUdeviceptr f;
+    int64_t ld;
+    int n, k;
+    ek_cuda_acts acts; /* q 0: not quantised yet */
+} ek_gpu_input;
+
+ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
+/* The record that a stage shall write for w: q 0 for Form F. Notes it in `in`. */
+ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w);
+void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /* unless it is already */
+void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
+/* The gate of g and u (ld n) as the input of w. */
+ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
+                         const ek_gpu_matrix *w);
+
+/* Queues what body queues, by a graph where one was made of a step of this form (gpu/graph.c). */
+typedef ek_err ek_gpu_body(ek_gpu_run *x);
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body);
+void ek_gpu_graphs_fini(ek_gpu_run *x);
+
+/* Sampling (gpu/sample.c): samples into the block, kernels, tokens from what came back. */
+size_t ek_gpu_samples_bytes(const ek_gpu_run *x);
+ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown);
+void ek_gpu_draw(ek_gpu_run *x);
+ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s);
+
+#endif

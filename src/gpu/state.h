@@ -1,0 +1,60 @@
+/* The state of a model on a device, shared by the files of src/gpu. */
+#ifndef EK_GPU_STATE_H
+#define EK_GPU_STATE_H
+
+#include "cuda/attn_work.h"
+#include "cuda/linear.h"
+#include "cuda/model_args.h"
+#include "gpu/gpu.h"
+#include "model/pass.h"
+
+typedef struct ek_gpu_matrix {
+    ek_cuda_linear l; /* n 0: the layer has none */
+    CUdeviceptr at;
+} ek_gpu_matrix;
+
+typedef struct ek_gpu_layer {
+    ek_gpu_matrix q, k, v, o, gate, up, down, router, per_layer_gate, per_layer_proj;
+    ek_gpu_matrix expert_gate, expert_up, expert_down; /* expert 0's; the others follow, l.bytes apart */
+    CUdeviceptr input_norm, q_norm, k_norm, post_attention_norm, pre_mlp_norm, post_mlp_norm;
+    CUdeviceptr post_mlp_norm_1, pre_mlp_norm_2, post_mlp_norm_2, router_scale, expert_scale;
+    CUdeviceptr post_per_layer_norm, scalar;
+} ek_gpu_layer;
+
+typedef struct ek_gpu_weights {
+    ek_gpu_matrix embed, per_layer_head, per_layer_tail;
+    CUdeviceptr norm, per_layer_norm, rope[EK_KIND_COUNT], suppress;
+    ek_gpu_layer layer[EK_MAX_LAYERS];
+} ek_gpu_weights;
+
+enum { EK_GPU_KERNELS = 256 };
+
+typedef struct ek_gpu_kernel {
+    char name[32];
+    ek_cuda_kernel kernel;
+    size_t shared;
+} ek_gpu_kernel;
+
+struct ek_gpu {
+    ek_cuda *c;
+    ek_model *m;
+    ek_gpu_weights w;
+    CUdeviceptr block; /* of all weights */
+    size_t bytes;
+    int levels;                           /* of the stack of ek_product_*_tile */
+    ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* by hash of the name */
+    ek_err err;                           /* the first failure of what is being queued; later launches do nothing */
+};
+
+/* Queues a kernel unless g->err is set. */
+void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *args);
+/* Notes a failure. */
+void ek_gpu_note(ek_gpu *g, ek_err err);
+
+/* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
+ek_err ek_gpu_upload(ek_gpu *g);
+
+/* The number of a KV format in the kernels; -1: they lack it. */
+int ek_gpu_kv_format(ek_kv_format f);
+
+#endif

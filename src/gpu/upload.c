@@ -1,0 +1,157 @@
+/* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
+ * Form F and vectors are copied as they are. */
+#include "base/log.h"
+#include "gpu/state.h"
+#include "ops/linear_layout.h"
+
+enum { STAGE = 64 << 20, ALIGN = 256, MAX_GRID = 65535 };
+
+/* Visits everything twice: first it counts, then it copies. */
+typedef struct upload {
+    ek_gpu *g;
+    bool copies;
+    size_t at, stage_bytes, done;
+    CUdeviceptr stage;
+    ek_err err;
+} upload;
+
+static CUdeviceptr take(upload *u, size_t bytes)
+{
+    CUdeviceptr at = u->g->block + u->at;
+    u->at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return at;
+}
+
+static void note(upload *u, ek_err err)
+{
+    if (!u->err) u->err = err;
+}
+
+static void vector(upload *u, CUdeviceptr *to, const float *from, int n)
+{
+    if (!from || u->err) return;
+    *to = take(u, sizeof(float) * (size_t)n);
+    if (u->copies) note(u, ek_cuda_upload(u->g->c, *to, from, sizeof(float) * (size_t)n));
+}
+
+static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to)
+{
+    ek_gpu *g = u->g;
+    int step = (int)(u->stage_bytes / w->panel_bytes);
+    if (step > MAX_GRID) step = MAX_GRID;
+    for (int p = 0; p < w->n_panels && !u->err; p += step) {
+        int n = w->n_panels - p < step ? w->n_panels - p : step;
+        note(u, ek_cuda_upload(g->c, u->stage, w->data + (size_t)p * w->panel_bytes, (size_t)n * w->panel_bytes));
+        ek_cuda_pack_args a = {.from = u->stage,
+                               .codes = to,
+                               .scales = to + l->code_bytes,
+                               .panel_bytes = (int64_t)w->panel_bytes,
+                               .group_bytes = (int64_t)ek_linear_group_bytes(w),
+                               .first = p,
+                               .k = l->k,
+                               .units = l->units,
+                               .group = l->group,
+                               .a_group = l->a_group,
+                               .bits = l->bits,
+                               .scale_bytes = l->f32_scales ? 4 : 2,
+                               .biased = l->biased};
+        if (!u->err)
+            ek_gpu_launch(g, "ek_pack_q", (ek_cuda_grid){.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32}, &a);
+        note(u, g->err);
+    }
+}
+
+/* `copies` matrices of one layout, one after the other. */
+static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int copies)
+{
+    if (from->n == 0 || u->err) return;
+    if (!u->copies) {
+        note(u, ek_cuda_linear_plan(&to->l, from));
+        if (!ek_wform_is_q(from->form)) to->l.bytes = (to->l.bytes + ALIGN - 1) / ALIGN * ALIGN;
+        if (ek_wform_is_q(from->form) && from->panel_bytes > u->stage_bytes) u->stage_bytes = from->panel_bytes;
+        int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = 0;
+        while (leaves >> levels) levels++;
+        if (levels > u->g->levels) u->g->levels = levels;
+    }
+    to->at = take(u, to->l.bytes * (size_t)copies);
+    for (int i = 0; i < copies && u->copies && !u->err; i++) {
+        CUdeviceptr at = to->at + to->l.bytes * (size_t)i;
+        if (ek_wform_is_q(from[i].form)) pack(u, &to->l, &from[i], at);
+        else note(u, ek_cuda_upload(u->g->c, at, from[i].data, from[i].bytes));
+        ek_progress("copying weights to the device", (double)u->at, (double)u->g->bytes);
+    }
+}
+
+static void matrix(upload *u, ek_gpu_matrix *to, const ek_linear *from)
+{
+    matrices(u, to, from, 1);
+}
+
+static void layer(upload *u, ek_gpu_layer *to, const ek_layer_weights *from, const ek_layer_config *l)
+{
+    const ek_config *c = &u->g->m->config;
+    int hidden = c->hidden_size;
+    matrix(u, &to->q, &from->q), matrix(u, &to->k, &from->k), matrix(u, &to->v, &from->v), matrix(u, &to->o, &from->o);
+    matrix(u, &to->gate, &from->gate), matrix(u, &to->up, &from->up), matrix(u, &to->down, &from->down);
+    matrix(u, &to->per_layer_gate, &from->per_layer_gate), matrix(u, &to->per_layer_proj, &from->per_layer_proj);
+    if (c->n_experts) {
+        matrix(u, &to->router, &from->router);
+        matrices(u, &to->expert_gate, from->expert_gate, c->n_experts);
+        matrices(u, &to->expert_up, from->expert_up, c->n_experts);
+        matrices(u, &to->expert_down, from->expert_down, c->n_experts);
+    }
+    vector(u, &to->input_norm, from->input_norm, hidden);
+    vector(u, &to->q_norm, from->q_norm, l->head_dim);
+    vector(u, &to->k_norm, from->k_norm, l->head_dim);
+    vector(u, &to->post_attention_norm, from->post_attention_norm, hidden);
+    vector(u, &to->pre_mlp_norm, from->pre_mlp_norm, hidden);
+    vector(u, &to->post_mlp_norm, from->post_mlp_norm, hidden);
+    vector(u, &to->post_mlp_norm_1, from->post_mlp_norm_1, hidden);
+    vector(u, &to->pre_mlp_norm_2, from->pre_mlp_norm_2, hidden);
+    vector(u, &to->post_mlp_norm_2, from->post_mlp_norm_2, hidden);
+    vector(u, &to->router_scale, from->router_scale, hidden);
+    vector(u, &to->expert_scale, from->expert_scale, c->n_experts);
+    vector(u, &to->post_per_layer_norm, from->post_per_layer_norm, hidden);
+    vector(u, &to->scalar, from->scalar, 1);
+}
+
+static void all(upload *u)
+{
+    ek_gpu *g = u->g;
+    const ek_model *m = g->m;
+    const ek_config *c = &m->config;
+    matrix(u, &g->w.embed, &m->w.embed);
+    matrix(u, &g->w.per_layer_head, &m->w.per_layer_head), matrix(u, &g->w.per_layer_tail, &m->w.per_layer_tail);
+    vector(u, &g->w.norm, m->w.norm, c->hidden_size);
+    vector(u, &g->w.per_layer_norm, m->w.per_layer_norm, c->per_layer_size);
+    for (int k = 0; k < EK_KIND_COUNT; k++) vector(u, &g->w.rope[k], m->rope[k], m->n_rotated[k]);
+    for (int i = 0; i < c->n_layers; i++) layer(u, &g->w.layer[i], &m->w.layer[i], &c->layer[i]);
+    g->w.suppress = take(u, sizeof(int32_t) * EK_MAX_STOP);
+    if (u->copies) note(u, ek_cuda_upload(g->c, g->w.suppress, c->suppress, sizeof c->suppress));
+}
+
+static ek_err take_memory(upload *u)
+{
+    ek_gpu *g = u->g;
+    size_t free, total;
+    g->bytes = u->at;
+    EK_TRY(ek_cuda_room(g->c, &free, &total));
+    ek_log(EK_LOG_INFO, "weights: %.2f GB of the device's memory, %.2f of %.2f GB are free", (double)g->bytes / 1e9,
+           (double)free / 1e9, (double)total / 1e9);
+    return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");
+}
+
+ek_err ek_gpu_upload(ek_gpu *g)
+{
+    upload u = {.g = g, .stage_bytes = STAGE};
+    if (!g->m->w.block) return ek_fail(EK_EINVAL, "the weights were released");
+    all(&u);
+    EK_TRY(u.err);
+    EK_TRY(take_memory(&u));
+    EK_TRY(ek_cuda_alloc(g->c, &u.stage, u.stage_bytes, "weights on their way"));
+    u.copies = true, u.at = 0;
+    all(&u);
+    if (!u.err) u.err = ek_cuda_sync(g->c);
+    ek_cuda_free(g->c, u.stage);
+    return u.err;
+}

@@ -1,0 +1,95 @@
+/* What a reply must be, in OpenAI's words: tool_choice and response formats. */
+#include <string.h>
+
+#include "serve/field.h"
+#include "serve/openai.h"
+#include "text/json.h"
+
+/* The function's name of {"type": "function", "function": {"name"}}, or {"type": "function", "name"}. */
+static const char *function_name(const json_t *v)
+{
+    const char *type = ek_json_get_text(v, "type", NULL);
+    if (!type || strcmp(type, "function")) return NULL;
+    const json_t *f = ek_json_get(v, "function");
+    return ek_json_get_text(f ? f : v, "name", NULL);
+}
+
+static bool has_tool(const ek_api_request *r, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(r->tools); i++) {
+        const char *n = ek_json_get_text(ek_json_get(json_array_get(r->tools, i), "function"), "name", NULL);
+        if (n && !strcmp(n, name)) return true;
+    }
+    return false;
+}
+
+static ek_err add_only(ek_api_request *r, const json_t *v)
+{
+    const char *name = function_name(v);
+    if (!name)
+        return ek_field_wrong(r, "tool_choice", "{\"type\": \"function\", \"function\": {\"name\": …}} is needed");
+    if (!has_tool(r, name)) return ek_field_wrong_text(r, "tool_choice", "no tool is named", name, "");
+    if (!r->only) r->only = json_array();
+    json_array_append_new(r->only, json_string_nocheck(name));
+    return EK_OK;
+}
+
+static ek_err read_word(ek_api_request *r, const char *word)
+{
+    if (!strcmp(word, "none")) r->turn.tools_active = false;
+    else if (!strcmp(word, "required")) r->form.calls_required = true;
+    else if (strcmp(word, "auto"))
+        return ek_field_wrong(r, "tool_choice", "\"none\", \"auto\", \"required\" or a function is needed");
+    return EK_OK;
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or both members beside the type. */
+static ek_err read_allowed(ek_api_request *r, const json_t *choice)
+{
+    const json_t *inner = ek_field(choice, "allowed_tools"), *at = inner ? inner : choice;
+    const json_t *list = ek_field(at, "tools");
+    const char *mode = ek_json_get_text(at, "mode", NULL);
+    if (!mode || (strcmp(mode, "auto") && strcmp(mode, "required")) || json_array_size(list) == 0)
+        return ek_field_wrong(r, "tool_choice", "allowed_tools needs a mode, auto or required, and a list of tools");
+    for (size_t i = 0; i < json_array_size(list); i++) EK_TRY(add_only(r, json_array_get(list, i)));
+    return read_word(r, mode);
+}
+
+ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body)
+{
+    const json_t *choice = ek_field(body, "tool_choice");
+    const char *type = ek_json_get_text(choice, "type", NULL);
+    r->turn.tools_active = r->tools != NULL;
+    if (!choice) return EK_OK;
+    if (!json_is_object(choice)) {
+        EK_TRY(read_word(r, ek_json_is_text(choice) ? json_string_value(choice) : ""));
+    } else if (type && !strcmp(type, "allowed_tools")) {
+        EK_TRY(read_allowed(r, choice));
+    } else {
+        EK_TRY(add_only(r, choice));
+        r->form.calls_required = r->turn.one_call = true;
+    }
+    if (r->form.calls_required && !r->tools)
+        return ek_field_wrong(r, "tool_choice", "a call is required, but there are no tools");
+    return EK_OK;
+}
+
+ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param)
+{
+    const char *type = ek_json_get_text(format, "type", NULL);
+    if (!format || (type && !strcmp(type, "text"))) return EK_OK;
+    r->form_param = param;
+    if (type && !strcmp(type, "json_object")) {
+        r->form.text = EK_TEXT_JSON_OBJECT;
+        return EK_OK;
+    }
+    if (!type || strcmp(type, "json_schema"))
+        return ek_field_wrong(r, param, "type \"text\", \"json_object\" or \"json_schema\" is needed");
+    const json_t *inner = ek_field(format, "json_schema"), *at = inner ? inner : format,
+                 *schema = ek_field(at, "schema");
+    if (!schema) return ek_field_wrong(r, param, "json_schema needs a member \"schema\"");
+    r->form.text = EK_TEXT_JSON_SCHEMA;
+    r->form.lenient = json_is_false(json_object_get(at, "strict"));
+    r->schema = json_incref((json_t *)(uintptr_t)schema);
+    return EK_OK;
+}

@@ -1,0 +1,165 @@
+/* POST /v1/tokenize and /v1/detokenize: what a text's or a conversation's tokens are, in the shapes that clients of
+ * vLLM and of llama.cpp's server know. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/field.h"
+#include "serve/openai.h"
+#include "text/json.h"
+
+typedef struct own {
+    ek_ids ids; /* detokenize */
+    ek_buf text;
+    int ctx_tokens;
+    bool is_text, bos, pieces, strings;
+} own;
+
+static void free_own(void *p)
+{
+    own *o = p;
+    ek_ids_fini(&o->ids);
+    ek_buf_fini(&o->text);
+    free(o);
+}
+
+static own *open_own(ek_api_request *r, const ek_api_limits *limits)
+{
+    own *o = r->own = ek_alloc(sizeof *o);
+    r->free_own = free_own;
+    o->ctx_tokens = limits->ctx_tokens;
+    return o;
+}
+
+/* --- tokenize --- */
+
+static ek_err read_tokenize(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    own *o = open_own(r, limits);
+    const json_t *prompt = ek_field(body, "prompt"), *content = ek_field(body, "content");
+    const json_t *text = prompt ? prompt : content;
+    EK_TRY(ek_field_bool(r, body, "with_pieces", &o->pieces));
+    EK_TRY(ek_field_bool(r, body, "return_token_strs", &o->strings));
+    if (!text && ek_field(body, "messages")) return ek_openai_chat_prompt(r, body);
+    if (!ek_json_is_text(text)) return ek_field_wrong(r, "prompt", "a text is needed: prompt, content, or messages");
+    o->is_text = true;
+    ek_buf_add(&o->text, json_string_value(text), json_string_length(text));
+    o->bos = prompt != NULL; /* as vLLM, which calls it prompt; as llama.cpp, which calls it content */
+    EK_TRY(ek_field_bool(r, body, "add_special", &o->bos));
+    return ek_field_bool(r, body, "add_special_tokens", &o->bos);
+}
+
+static ek_err parse_tokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    json_t *body;
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_tokenize(r, body, limits);
+    json_decref(body);
+    return err;
+}
+
+static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
+{
+    const own *o = r->own;
+    if (!o->is_text) return ek_turn_prompt_make(out, m, &r->conversation, r->tools, &r->prompt);
+    return ek_openai_encode(&out->ids, m, ek_buf_text(&o->text), o->text.len, o->bos, (size_t)-1 >> 1);
+}
+
+static void put_piece(ek_buf *out, const ek_tokenizer *t, int32_t id)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(t, id, &n);
+    ek_json_quote(out, s, n);
+}
+
+static ek_err write_tokens(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const own *o = r->own;
+    const ek_ids *ids = &prompt->ids;
+    ek_buf_fmt(out, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", ids->len, o->ctx_tokens);
+    for (size_t i = 0; i < ids->len; i++) {
+        if (i > 0) ek_buf_char(out, ',');
+        if (!o->pieces) {
+            ek_buf_fmt(out, "%d", ids->data[i]);
+            continue;
+        }
+        ek_buf_fmt(out, "{\"id\":%d,\"piece\":", ids->data[i]);
+        put_piece(out, m->tokenizer, ids->data[i]);
+        ek_buf_char(out, '}');
+    }
+    ek_buf_str(out, o->strings ? "],\"token_strs\":[" : "],\"token_strs\":null");
+    for (size_t i = 0; o->strings && i < ids->len; i++) {
+        if (i > 0) ek_buf_char(out, ',');
+        put_piece(out, m->tokenizer, ids->data[i]);
+    }
+    ek_buf_str(out, o->strings ? "]}" : "}");
+    return EK_OK;
+}
+
+/* --- detokenize --- */
+
+static ek_err read_detokenize(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    own *o = open_own(r, limits);
+    const json_t *tokens = ek_field(body, "tokens");
+    if (!json_is_array(tokens)) return ek_field_wrong(r, "tokens", "a list of tokens is needed");
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        const json_t *v = json_array_get(tokens, i);
+        int64_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (id < 0 || id >= limits->n_vocab) {
+            r->param = "tokens";
+            return ek_fail(EK_EINVAL, "tokens: they are whole numbers from 0 to %d", limits->n_vocab - 1);
+        }
+        ek_ids_add(&o->ids, (int32_t)id);
+    }
+    return EK_OK;
+}
+
+static ek_err parse_detokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    json_t *body;
+    EK_TRY(ek_field_body(&body, text, n));
+    ek_err err = read_detokenize(r, body, limits);
+    json_decref(body);
+    return err;
+}
+
+static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
+{
+    (void)out, (void)m, (void)r;
+    return EK_OK;
+}
+
+static ek_err write_text(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const own *o = r->own;
+    ek_buf text = {0};
+    (void)prompt;
+    ek_decode(m->tokenizer, o->ids.data, o->ids.len, false, &text);
+    ek_buf_str(out, "{\"prompt\":");
+    ek_json_quote(out, ek_buf_text(&text), text.len);
+    ek_buf_str(out, ",\"content\":");
+    ek_json_quote(out, ek_buf_text(&text), text.len);
+    ek_buf_char(out, '}');
+    ek_buf_fini(&text);
+    return EK_OK;
+}
+
+const ek_dialect ek_dialect_tokenize = {
+    .path = "/v1/tokenize",
+    .id_prefix = "",
+    .prompt_param = "prompt",
+    .parse = parse_tokenize,
+    .prompt = encode,
+    .answer = write_tokens,
+    .error = ek_openai_error,
+};
+
+const ek_dialect ek_dialect_detokenize = {
+    .path = "/v1/detokenize",
+    .id_prefix = "",
+    .prompt_param = "tokens",
+    .parse = parse_detokenize,
+    .prompt = no_prompt,
+    .answer = write_text,
+    .error = ek_openai_error,
+};

@@ -1,0 +1,173 @@
+/* Making a grammar from the form of a reply, the schema and the tools. */
+#include "text/grammar.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/json.h"
+#include "text/schema.h"
+#include "text/vocab_data.h"
+
+typedef struct maker {
+    ek_grammar *g;
+    ek_schema_work *work;
+    const ek_reply_form *form;
+    const json_t *tools;
+} maker;
+
+static bool is_strict(const json_t *tool, const ek_reply_form *form)
+{
+    const json_t *strict = ek_json_get(ek_json_get(tool, "function"), "strict");
+    return json_is_true(strict) || (form->calls_required && !json_is_false(strict));
+}
+
+static bool is_listed(const json_t *list, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        if (ek_json_is_text(v) && !strcmp(json_string_value(v), name)) return true;
+    }
+    return !list;
+}
+
+static bool needs_grammar(const ek_reply_form *form, const json_t *tools)
+{
+    if (form->text != EK_TEXT_FREE || form->calls_required || form->only) return true;
+    for (size_t i = 0; i < json_array_size(tools); i++)
+        if (is_strict(json_array_get(tools, i), form)) return true;
+    return false;
+}
+
+/* What the reply parser takes as a function's name. */
+static bool can_be_called(const char *s)
+{
+    for (const char *c = s; *c; c++)
+        if ((uint8_t)*c <= ' ' || *c == 0x7f || strchr("\"'`<>()[]{}=,;\\", *c)) return false;
+    return *s && s[strlen(s) - 1] != ':';
+}
+
+static ek_err arguments(maker *m, const json_t *tool, const char *name, int32_t *node)
+{
+    const json_t *schema = ek_json_get(ek_json_get(tool, "function"), "parameters");
+    ek_schema_opts opts = {.gemma = true};
+    if (!is_strict(tool, m->form)) return ek_graph_any_object(&m->g->graph, true, node);
+    json_t *nothing = schema && !json_is_null(schema) ? NULL : json_pack("{s:s,s:{}}", "type", "object", "properties");
+    ek_err err = ek_schema_compile(m->work, nothing ? nothing : schema, &opts, node);
+    json_decref(nothing);
+    return err ? ek_fail_in(err, "the parameters of the tool \"%.60s\"", name) : EK_OK;
+}
+
+static ek_err add_names(maker *m)
+{
+    ek_graph *graph = &m->g->graph;
+    size_t n = json_array_size(m->tools);
+    int32_t *node = ek_alloc(sizeof *node * (n + 1));
+    ek_err err = EK_OK;
+    for (size_t i = 0; i < n && !err; i++) { /* the texts of all schemas come before those of the names */
+        const json_t *tool = json_array_get(m->tools, i);
+        const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
+        node[i] = -1;
+        if (!name || !is_listed(m->form->only, name)) continue;
+        if (!can_be_called(name)) err = ek_fail(EK_EINVAL, "a tool named \"%.60s\" cannot be called", name);
+        else err = arguments(m, tool, name, &node[i]);
+    }
+    m->g->first_name = graph->n_texts;
+    for (size_t i = 0; i < n && !err; i++) {
+        if (node[i] < 0) continue;
+        ek_buf b = {0};
+        ek_buf_fmt(&b, "call:%s{",
+                   ek_json_get_text(ek_json_get(json_array_get(m->tools, i), "function"), "name", NULL));
+        err = ek_graph_text_add(graph, b.data, b.len, node[i], (int32_t)i);
+        ek_buf_fini(&b);
+    }
+    free(node);
+    if (err) return err;
+    ek_graph_texts_sort(graph, m->g->first_name);
+    m->g->n_names = graph->n_texts - m->g->first_name;
+    m->g->calls = m->g->n_names > 0;
+    if (m->form->calls_required && !m->g->calls)
+        return ek_fail(EK_EINVAL, "a call is required, but no tool may be called");
+    return EK_OK;
+}
+
+static ek_err add_text(maker *m)
+{
+    ek_schema_opts opts = {.lenient = m->form->lenient};
+    m->g->json = -1;
+    if (m->form->calls_required) return EK_OK;
+    if (m->form->text == EK_TEXT_JSON_OBJECT) return ek_graph_any_object(&m->g->graph, false, &m->g->json);
+    if (m->form->text == EK_TEXT_JSON_SCHEMA) return ek_schema_compile(m->work, m->form->schema, &opts, &m->g->json);
+    m->g->free = true;
+    return EK_OK;
+}
+
+static bool is_object(const ek_graph *g, int32_t node)
+{
+    const ek_node *n = &g->nodes[node];
+    for (int i = 0; n->kind == EK_NODE_UNION && i < n->n; i++)
+        if (g->nodes[g->links[n->first + i]].kind == EK_NODE_OBJECT) return true;
+    return n->kind == EK_NODE_OBJECT;
+}
+
+static ek_err make(maker *m)
+{
+    EK_TRY(add_text(m));
+    EK_TRY(add_names(m));
+    EK_TRY(ek_schema_finish(m->work));
+    for (int i = 0; i < m->g->n_names; i++) {
+        const ek_graph_text *t = &m->g->graph.texts[m->g->first_name + i];
+        if (!is_object(&m->g->graph, t->node))
+            return ek_fail(EK_EINVAL, "the parameters of the tool \"%.*s\" must be an object", (int)t->n - 6,
+                           m->g->graph.blob.data + t->at + 5);
+    }
+    return EK_OK;
+}
+
+/* A reply that cannot end, or a call that cannot be written, would run into a wall. */
+static ek_err check_marks(const ek_vocab *v, const ek_grammar *g)
+{
+    const int32_t *id = v->marks.id;
+    if (id[EK_MARK_TURN_CLOSE] < 0 && id[EK_MARK_EOS] < 0)
+        return ek_fail(EK_EUNSUPPORTED, "structured output needs a tokenizer with <turn|> or <eos>");
+    if (g->calls && (id[EK_MARK_CALL_OPEN] < 0 || id[EK_MARK_CALL_CLOSE] < 0 || id[EK_MARK_QUOTE] < 0))
+        return ek_fail(EK_EUNSUPPORTED, "tool calls need a tokenizer with <|tool_call>, <tool_call|> and <|\"|>");
+    return EK_OK;
+}
+
+ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call)
+{
+    static atomic_uint_fast64_t serial;
+    *out = NULL;
+    if (!needs_grammar(form, tools)) return EK_OK;
+    ek_grammar *g = ek_alloc(sizeof *g);
+    g->serial = ++serial;
+    g->one_call = one_call;
+    maker m = {g, ek_schema_begin(&g->graph), form, tools};
+    ek_err err = make(&m);
+    if (!err) err = check_marks(v, g);
+    ek_schema_end(m.work);
+    if (err) {
+        ek_grammar_close(g);
+        return err;
+    }
+    ek_vocab_ready(v);
+    *out = g;
+    return EK_OK;
+}
+
+void ek_grammar_close(ek_grammar *g)
+{
+    if (!g) return;
+    ek_graph_fini(&g->graph);
+    free(g);
+}
+
+size_t ek_grammar_bytes(const ek_grammar *g)
+{
+    if (!g) return 0;
+    const ek_graph *x = &g->graph;
+    return sizeof *g + x->blob.cap + sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
+           sizeof *x->texts * (size_t)x->cap_texts;
+}

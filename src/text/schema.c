@@ -1,0 +1,476 @@
+/* The compiler's frame: references, alternatives, objects and lists. */
+#include "text/schema.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "text/json.h"
+#include "text/pyvalue.h"
+#include "text/schema_work.h"
+
+enum { MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
+
+ek_schema_work *ek_schema_begin(ek_graph *g)
+{
+    ek_schema_work *w = ek_alloc(sizeof *w);
+    w->g = g;
+    w->made = json_array();
+    return w;
+}
+
+void ek_schema_end(ek_schema_work *w)
+{
+    if (!w) return;
+    for (int i = 0; i < w->n_one_of; i++) {
+        free(w->one_of[i].node);
+        free(w->one_of[i].path);
+    }
+    free(w->one_of);
+    free(w->refs);
+    ek_buf_fini(&w->path);
+    ek_ids_fini(&w->roots);
+    json_decref(w->made);
+    free(w);
+}
+
+ek_err ek_schema_fail(ek_schema_work *w, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    int n = w->path.len > PATH_SHOWN ? PATH_SHOWN : (int)w->path.len;
+    return ek_fail(EK_EINVAL, "#%.*s%s: %s", n, ek_buf_text(&w->path), w->path.len > PATH_SHOWN ? "…" : "", text);
+}
+
+ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out)
+{
+    size_t len = w->path.len;
+    ek_buf_char(&w->path, '/');
+    ek_buf_str(&w->path, key);
+    EK_TRY(ek_schema_value(w, schema, out));
+    w->path.len = len;
+    w->path.data[len] = '\0';
+    return EK_OK;
+}
+
+static ek_err child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out)
+{
+    char at[64];
+    snprintf(at, sizeof at, "%s/%zu", key, i);
+    return ek_schema_child(w, at, schema, out);
+}
+
+/* --- references --- */
+
+static ek_schema_ref *find_ref(ek_schema_work *w, const json_t *schema)
+{
+    for (uint32_t i = (uint32_t)ek_mix64((uint64_t)(uintptr_t)schema) & w->ref_mask;; i = (i + 1) & w->ref_mask)
+        if (!w->refs[i].schema || w->refs[i].schema == schema) return &w->refs[i];
+}
+
+static void add_ref(ek_schema_work *w, const json_t *schema, int32_t node)
+{
+    if (2 * w->n_refs >= w->ref_mask) {
+        ek_schema_ref *old = w->refs;
+        uint32_t n = w->refs ? w->ref_mask + 1 : 0;
+        w->ref_mask = n ? 2 * n - 1 : 63;
+        w->refs = ek_alloc(sizeof *w->refs * ((size_t)w->ref_mask + 1));
+        for (uint32_t i = 0; i < n; i++)
+            if (old[i].schema) *find_ref(w, old[i].schema) = old[i];
+        free(old);
+    }
+    *find_ref(w, schema) = (ek_schema_ref){schema, node};
+    w->n_refs++;
+}
+
+/* A union of one stands for the target, so that a target may name itself. */
+static ek_err reference(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    const json_t *target;
+    const char *ref = ek_json_get_text(schema, "$ref", NULL);
+    if (!ref) return ek_schema_fail(w, "\"$ref\" must be a text");
+    if (ek_schema_has_siblings(schema, "$ref"))
+        return ek_schema_fail(w, "other keywords beside \"$ref\" are not supported");
+    EK_TRY(ek_schema_resolve(w, ref, &target));
+    const ek_schema_ref *known = w->refs ? find_ref(w, target) : NULL;
+    if (known && known->schema) {
+        *out = known->node;
+        return EK_OK;
+    }
+    EK_TRY(ek_graph_node(w->g, EK_NODE_UNION, w->opts.gemma, out));
+    add_ref(w, target, *out);
+    ek_buf path = w->path;
+    w->path = (ek_buf){0};
+    ek_buf_str(&w->path, ref + 1);
+    int32_t node;
+    ek_err err = ek_schema_value(w, target, &node);
+    if (err) {
+        ek_buf_fini(&path);
+        return err;
+    }
+    ek_buf_fini(&w->path);
+    w->path = path;
+    w->g->nodes[*out].first = w->g->n_links;
+    w->g->nodes[*out].n = 1;
+    return ek_graph_link(w->g, node);
+}
+
+/* --- alternatives --- */
+
+static ek_err add_union(ek_schema_work *w, const ek_ids *ids, int32_t *out)
+{
+    EK_TRY(ek_graph_node(w->g, EK_NODE_UNION, w->opts.gemma, out));
+    w->g->nodes[*out].first = w->g->n_links;
+    w->g->nodes[*out].n = (int32_t)ids->len;
+    for (size_t i = 0; i < ids->len; i++) EK_TRY(ek_graph_link(w->g, ids->data[i]));
+    return EK_OK;
+}
+
+static ek_err keep_one_of(ek_schema_work *w, const ek_ids *ids)
+{
+    if (ids->len > MAX_ONE_OF) return ek_schema_fail(w, "\"oneOf\" has more than %d alternatives", MAX_ONE_OF);
+    w->one_of = ek_realloc(w->one_of, sizeof *w->one_of * ((size_t)w->n_one_of + 1));
+    ek_schema_one_of *o = &w->one_of[w->n_one_of++];
+    *o = (ek_schema_one_of){ek_alloc(sizeof *o->node * ids->len), (int)ids->len, ek_strdup(ek_buf_text(&w->path))};
+    memcpy(o->node, ids->data, sizeof *o->node * ids->len);
+    return EK_OK;
+}
+
+static ek_err compile_branches(ek_schema_work *w, const json_t *schema, const char *keyword, ek_ids *ids)
+{
+    const json_t *list = json_object_get(schema, keyword);
+    bool alone = !ek_schema_has_siblings(schema, keyword);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *branch = json_array_get(list, i);
+        int32_t node;
+        if (json_is_false(branch)) continue;
+        if (!alone && !json_is_true(branch)) EK_TRY(ek_schema_merge_branch(w, schema, keyword, branch, &branch));
+        EK_TRY(child_at(w, keyword, i, branch, &node));
+        ek_ids_add(ids, node);
+    }
+    return EK_OK;
+}
+
+static ek_err alternatives(ek_schema_work *w, const json_t *schema, const char *keyword, int32_t *out)
+{
+    const json_t *list = json_object_get(schema, keyword);
+    ek_ids ids = {0};
+    if (json_array_size(list) == 0) return ek_schema_fail(w, "\"%s\" must be a list with at least one schema", keyword);
+    ek_err err = compile_branches(w, schema, keyword, &ids);
+    if (!err && ids.len == 0) err = ek_schema_fail(w, "no alternative of \"%s\" can match", keyword);
+    if (!err && !w->opts.lenient && !strcmp(keyword, "oneOf")) err = keep_one_of(w, &ids);
+    if (!err) err = add_union(w, &ids, out);
+    ek_ids_fini(&ids);
+    return err;
+}
+
+/* --- objects --- */
+
+static bool is_bare_key(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_-.$", c)) || !c)
+            return (signed char)c < 0 && is_bare_key(s + i + 1, n - i - 1);
+    }
+    return n > 0;
+}
+
+static ek_err add_key(ek_schema_work *w, const char *key, size_t n, int32_t node, int32_t index)
+{
+    ek_buf b = {0};
+    if (!w->opts.gemma) {
+        ek_json_quote(&b, key, n);
+    } else if (is_bare_key(key, n)) {
+        ek_buf_add(&b, key, n);
+    } else {
+        ek_buf_char(&b, EK_GRAPH_QUOTE);
+        ek_buf_add(&b, key, n);
+        ek_buf_char(&b, EK_GRAPH_QUOTE);
+    }
+    ek_buf_char(&b, ':');
+    ek_err err = ek_graph_text_add(w->g, b.data, b.len, node, index);
+    ek_buf_fini(&b);
+    return err;
+}
+
+typedef struct object {
+    json_t *properties; /* new: all that are named, those only required too, in the order of writing */
+    json_t *required;   /* new: its keys are the names */
+    ek_ids nodes;
+    int32_t rest;
+    bool closed;
+} object;
+
+/* Names that are only required become properties of the kind that other properties are. */
+static ek_err collect_properties(ek_schema_work *w, const json_t *schema, object *o)
+{
+    const json_t *properties = json_object_get(schema, "properties"), *required = json_object_get(schema, "required");
+    if (properties && !json_is_object(properties)) return ek_schema_fail(w, "\"properties\" must be an object");
+    if (required && !json_is_array(required)) return ek_schema_fail(w, "\"required\" must be a list of names");
+    ek_members m;
+    if (w->opts.gemma && properties) {
+        ek_members_init(&m, properties);
+        for (size_t i = 0; i < m.n; i++)
+            json_object_setn_nocheck(o->properties, m.at[i].key, m.at[i].n, (json_t *)(uintptr_t)m.at[i].value);
+        ek_members_fini(&m);
+    } else if (properties) {
+        json_object_update(o->properties, (json_t *)(uintptr_t)properties);
+    }
+    const json_t *other = json_object_get(schema, "additionalProperties");
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        if (!ek_json_is_text(name)) return ek_schema_fail(w, "\"required\" must be a list of names");
+        const char *key = json_string_value(name);
+        size_t n = json_string_length(name);
+        json_object_setn_new_nocheck(o->required, key, n, json_true());
+        const json_t *known = json_object_getn(o->properties, key, n);
+        if (json_is_false(known) || (!known && json_is_false(other)))
+            return ek_schema_fail(w, "\"%s\" is required, but may not occur", key);
+        if (!known)
+            json_object_setn_new_nocheck(o->properties, key, n,
+                                         other ? json_incref((json_t *)(uintptr_t)other) : json_true());
+    }
+    return EK_OK;
+}
+
+static ek_err rest_of_object(ek_schema_work *w, const json_t *schema, object *o)
+{
+    const json_t *other = json_object_get(schema, "additionalProperties");
+    o->rest = -1;
+    o->closed = json_is_false(other);
+    if (o->closed) return EK_OK;
+    if (other && !json_is_true(other)) return ek_schema_child(w, "additionalProperties", other, &o->rest);
+    /* Nothing is said: with a list of properties these are all, without one anything goes. */
+    if (other || !json_object_get(schema, "properties")) return ek_graph_any(w->g, w->opts.gemma, &o->rest);
+    return EK_OK;
+}
+
+/* The counts of properties are supported where they say nothing. */
+static ek_err check_counts(ek_schema_work *w, const json_t *schema, const object *o)
+{
+    uint32_t min = 0, max = UINT32_MAX;
+    EK_TRY(ek_schema_count(w, schema, "minProperties", &min));
+    EK_TRY(ek_schema_count(w, schema, "maxProperties", &max));
+    if (w->opts.lenient) return EK_OK;
+    if (min > json_object_size(o->required))
+        return ek_schema_fail(w, "the keyword \"minProperties\" is not supported beyond the required properties");
+    if (max < UINT32_MAX && (o->rest >= 0 || max < json_object_size(o->properties)))
+        return ek_schema_fail(w, "the keyword \"maxProperties\" is not supported below the number of properties");
+    return EK_OK;
+}
+
+static ek_err compile_properties(ek_schema_work *w, object *o)
+{
+    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i)) {
+        const json_t *schema = json_object_iter_value(i);
+        int32_t node = -1;
+        size_t len = w->path.len;
+        ek_buf_str(&w->path, "/properties");
+        if (!json_is_false(schema)) EK_TRY(ek_schema_child(w, json_object_iter_key(i), schema, &node));
+        w->path.len = len;
+        w->path.data[len] = '\0';
+        ek_ids_add(&o->nodes, node);
+    }
+    return EK_OK;
+}
+
+static ek_err add_object(ek_schema_work *w, object *o, int32_t *out)
+{
+    ek_graph *g = w->g;
+    EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, w->opts.gemma, out));
+    int32_t first = g->n_texts, index = 0, n = (int32_t)o->nodes.len;
+    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i), index++)
+        EK_TRY(add_key(w, json_object_iter_key(i), json_object_iter_key_len(i), o->nodes.data[index], index));
+    ek_graph_texts_sort(g, first);
+    EK_ASSERT(g->n_texts - first == n);
+    ek_node *node = &g->nodes[*out];
+    node->first = first;
+    node->n = n;
+    node->rest = o->rest;
+    node->closed = o->closed;
+    node->order = g->n_links;
+    for (int32_t i = 0; i <= n; i++) EK_TRY(ek_graph_link(g, n));
+    int32_t *order = g->links + g->nodes[*out].order;
+    index = 0;
+    for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i), index++)
+        if (json_object_getn(o->required, json_object_iter_key(i), json_object_iter_key_len(i))) order[index] = index;
+    for (int32_t i = n; i-- > 0;)
+        if (order[i] != i) order[i] = order[i + 1];
+    return EK_OK;
+}
+
+static ek_err compile_object(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    object o = {.properties = json_object(), .required = json_object()};
+    json_array_append_new(w->made, o.properties); /* references by address must stay valid */
+    ek_err err = collect_properties(w, schema, &o);
+    if (!err) err = rest_of_object(w, schema, &o);
+    if (!err) err = check_counts(w, schema, &o);
+    if (!err) err = compile_properties(w, &o);
+    if (!err) err = add_object(w, &o, out);
+    json_decref(o.required);
+    ek_ids_fini(&o.nodes);
+    return err;
+}
+
+/* --- lists --- */
+
+static ek_err compile_items(ek_schema_work *w, const json_t *schema, ek_ids *first, int32_t *rest)
+{
+    const json_t *prefix = json_object_get(schema, "prefixItems"), *items = json_object_get(schema, "items");
+    const char *key = "prefixItems", *rest_key = "items";
+    if (json_is_array(items)) { /* the older spelling */
+        if (prefix) return ek_schema_fail(w, "\"items\" is a list beside \"prefixItems\"");
+        prefix = items;
+        key = "items", rest_key = "additionalItems";
+        items = json_object_get(schema, rest_key);
+    }
+    if (prefix && !json_is_array(prefix)) return ek_schema_fail(w, "\"prefixItems\" must be a list of schemas");
+    for (size_t i = 0; i < json_array_size(prefix); i++) {
+        int32_t node;
+        EK_TRY(child_at(w, key, i, json_array_get(prefix, i), &node));
+        ek_ids_add(first, node);
+    }
+    *rest = -1;
+    if (json_is_false(items)) return EK_OK;
+    if (items) return ek_schema_child(w, rest_key, items, rest);
+    return ek_graph_any(w->g, w->opts.gemma, rest);
+}
+
+static ek_err compile_array(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    uint32_t min = 0, max = UINT32_MAX;
+    ek_ids first = {0};
+    int32_t rest = -1;
+    EK_TRY(ek_schema_count(w, schema, "minItems", &min));
+    EK_TRY(ek_schema_count(w, schema, "maxItems", &max));
+    ek_err err = compile_items(w, schema, &first, &rest);
+    if (!err && rest < 0 && max > first.len) max = (uint32_t)first.len;
+    if (!err && min > max) err = ek_schema_fail(w, "at least %u and at most %u items", min, max);
+    if (!err) err = ek_graph_node(w->g, EK_NODE_ARRAY, w->opts.gemma, out);
+    if (!err) {
+        ek_node *n = &w->g->nodes[*out];
+        n->first = w->g->n_links;
+        n->n = (int32_t)first.len;
+        n->rest = rest;
+        n->min = min, n->max = max;
+    }
+    for (size_t i = 0; i < first.len && !err; i++) err = ek_graph_link(w->g, first.data[i]);
+    ek_ids_fini(&first);
+    return err;
+}
+
+/* --- types --- */
+
+static ek_err compile_words(ek_schema_work *w, bool null, int32_t *out)
+{
+    static const char *const words[] = {"true", "false", "null"};
+    EK_TRY(ek_graph_node(w->g, EK_NODE_TEXTS, w->opts.gemma, out));
+    int32_t first = w->g->n_texts;
+    for (int i = null ? 2 : 0; i < (null ? 3 : 2); i++)
+        EK_TRY(ek_graph_text_add(w->g, words[i], strlen(words[i]), -1, 0));
+    ek_graph_texts_sort(w->g, first);
+    w->g->nodes[*out].first = first;
+    w->g->nodes[*out].n = w->g->n_texts - first;
+    return EK_OK;
+}
+
+static ek_err compile_type(ek_schema_work *w, const json_t *schema, int type, int32_t *out)
+{
+    switch (type) {
+    case EK_TYPE_NULL: return compile_words(w, true, out);
+    case EK_TYPE_BOOLEAN: return compile_words(w, false, out);
+    case EK_TYPE_INTEGER: return ek_schema_number(w, schema, true, out);
+    case EK_TYPE_NUMBER: return ek_schema_number(w, schema, false, out);
+    case EK_TYPE_STRING: return ek_schema_string(w, schema, out);
+    case EK_TYPE_ARRAY: return compile_array(w, schema, out);
+    default: return compile_object(w, schema, out);
+    }
+}
+
+static ek_err compile_types(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    int types;
+    EK_TRY(ek_schema_types(w, schema, &types));
+    if (types == 0) return ek_graph_any(w->g, w->opts.gemma, out);
+    if (types & EK_TYPE_NUMBER) types &= ~EK_TYPE_INTEGER;
+    ek_ids ids = {0};
+    ek_err err = EK_OK;
+    for (int type = EK_TYPE_OBJECT; type > 0 && !err; type >>= 1) {
+        int32_t node;
+        if (!(types & type)) continue;
+        err = compile_type(w, schema, type, &node);
+        if (!err) ek_ids_add(&ids, node);
+    }
+    if (!err && ids.len == 1) *out = ids.data[0];
+    else if (!err) err = add_union(w, &ids, out);
+    ek_ids_fini(&ids);
+    return err;
+}
+
+static ek_err compile(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    if (json_is_true(schema)) return ek_graph_any(w->g, w->opts.gemma, out);
+    if (json_is_false(schema)) return ek_schema_fail(w, "false allows no value");
+    if (!json_is_object(schema)) return ek_schema_fail(w, "a schema must be an object, true or false");
+    EK_TRY(ek_schema_check_keywords(w, schema));
+    if (json_object_get(schema, "$ref")) return reference(w, schema, out);
+    if (json_object_get(schema, "allOf")) {
+        EK_TRY(ek_schema_merge_all(w, schema, &schema));
+        return ek_schema_value(w, schema, out);
+    }
+    if (json_object_get(schema, "anyOf")) return alternatives(w, schema, "anyOf", out);
+    if (json_object_get(schema, "oneOf")) return alternatives(w, schema, "oneOf", out);
+    if (json_object_get(schema, "enum") || json_object_get(schema, "const")) return ek_schema_texts(w, schema, out);
+    return compile_types(w, schema, out);
+}
+
+ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out)
+{
+    if (w->depth == MAX_DEPTH) return ek_schema_fail(w, "more than %d schemas inside each other", MAX_DEPTH);
+    w->depth++;
+    ek_err err = compile(w, schema, out);
+    w->depth--;
+    return err;
+}
+
+ek_err ek_schema_compile(ek_schema_work *w, const json_t *schema, const ek_schema_opts *opts, int32_t *root)
+{
+    free(w->refs);
+    w->refs = NULL;
+    w->n_refs = w->ref_mask = 0;
+    ek_buf_clear(&w->path);
+    w->doc = schema;
+    w->opts = *opts;
+    w->depth = 0;
+    EK_TRY(ek_schema_value(w, schema, root));
+    ek_ids_add(&w->roots, *root);
+    return EK_OK;
+}
+
+static ek_err check_one_of(ek_schema_work *w, const ek_schema_one_of *o)
+{
+    for (int i = 0; i < o->n; i++)
+        for (int k = 0; k < i; k++) {
+            if (w->g->nodes[o->node[i]].depth == EK_GRAPH_NEVER || ek_graph_apart(w->g, o->node[k], o->node[i]))
+                continue;
+            ek_buf_clear(&w->path);
+            ek_buf_str(&w->path, o->path);
+            return ek_schema_fail(w, "alternatives %d and %d of \"oneOf\" cannot be told apart: use \"anyOf\"", k, i);
+        }
+    return EK_OK;
+}
+
+ek_err ek_schema_finish(ek_schema_work *w)
+{
+    EK_TRY(ek_graph_finish(w->g, w->roots.data, (int)w->roots.len));
+    for (int i = 0; i < w->n_one_of; i++) EK_TRY(check_one_of(w, &w->one_of[i]));
+    return EK_OK;
+}

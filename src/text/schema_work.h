@@ -1,0 +1,70 @@
+/* The parts of the schema compiler. Inside src/text/schema*.c. */
+#ifndef EK_TEXT_SCHEMA_WORK_H
+#define EK_TEXT_SCHEMA_WORK_H
+
+#include "text/schema.h"
+#include "text/tokenizer.h"
+
+enum {
+    EK_TYPE_NULL = 1,
+    EK_TYPE_BOOLEAN = 2,
+    EK_TYPE_INTEGER = 4,
+    EK_TYPE_NUMBER = 8,
+    EK_TYPE_STRING = 16,
+    EK_TYPE_ARRAY = 32,
+    EK_TYPE_OBJECT = 64
+};
+
+/* A schema that $ref named, and its node. */
+typedef struct ek_schema_ref {
+    const json_t *schema;
+    int32_t node;
+} ek_schema_ref;
+
+typedef struct ek_schema_one_of {
+    int32_t *node;
+    int n;
+    char *path;
+} ek_schema_one_of;
+
+struct ek_schema_work {
+    ek_graph *g;
+    const json_t *doc; /* that references point into */
+    ek_schema_opts opts;
+    ek_buf path; /* where the compiler is, as a JSON pointer */
+    int depth;
+    ek_schema_ref *refs; /* open addressing, by address; of this doc and notation */
+    uint32_t n_refs, ref_mask;
+    json_t *made; /* a list: schemas made by merging, which nodes in work borrow from */
+    ek_ids roots;
+    ek_schema_one_of *one_of;
+    int n_one_of;
+};
+
+/* EINVAL "PATH: …". */
+__attribute__((format(printf, 2, 3))) ek_err ek_schema_fail(ek_schema_work *w, const char *fmt, ...);
+ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out);
+/* The same one step further down the path. */
+ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out);
+
+/* Whether a keyword says nothing about values, or nothing that this compiler does not know. */
+bool ek_schema_is_note(const char *keyword);
+ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema);
+bool ek_schema_has_siblings(const json_t *schema, const char *keyword);
+/* The schema that `ref` points at, borrowed. */
+ek_err ek_schema_resolve(ek_schema_work *w, const char *ref, const json_t **out);
+/* One schema for values that fit all of them, borrowed from w. schema: with allOf, which is resolved. */
+ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t **out);
+/* schema without `except`, and branch, in one. */
+ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
+                              const json_t **out);
+
+/* Sets *types to those that the schema allows: named, or those its keywords speak of; 0: all. */
+ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
+ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out); /* enum, const */
+ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out);
+ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
+/* A count: a whole number from 0 on; *out keeps its value where the keyword is absent. */
+ek_err ek_schema_count(ek_schema_work *w, const json_t *schema, const char *keyword, uint32_t *out);
+
+#endif

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Structured output of `evenkeel serve`: structured.py PROGRAM MODEL [NAME...]
+
+MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
+import concurrent.futures, json, sys, time, traceback
+
+from client import Server, assemble
+
+PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+
+def valid(s, v, doc=None):
+    """A small validator, from the specification, for the keywords below."""
+    doc = doc or s
+    if isinstance(s, bool):
+        return s
+    if "$ref" in s:
+        return valid(doc["$defs"][s["$ref"].split("/")[-1]], v, doc)
+    number = isinstance(v, (int, float)) and not isinstance(v, bool)
+    kinds = {"null": v is None, "boolean": isinstance(v, bool), "string": isinstance(v, str), "array": isinstance(v, list),
+             "object": isinstance(v, dict), "number": number, "integer": number and v == int(v)}
+    types = s.get("type", [])
+    ok = not types or any(kinds[t] for t in ([types] if isinstance(types, str) else types))
+    ok &= "enum" not in s or v in s["enum"]
+    ok &= "const" not in s or v == s["const"]
+    ok &= "anyOf" not in s or any(valid(x, v, doc) for x in s["anyOf"])
+    if number:
+        ok &= s.get("minimum", v) <= v <= s.get("maximum", v)
+    if isinstance(v, str):
+        ok &= s.get("minLength", 0) <= len(v) <= s.get("maxLength", len(v))
+    if isinstance(v, list):
+        ok &= s.get("minItems", 0) <= len(v) <= s.get("maxItems", len(v)) and all(valid(s.get("items", True), x, doc) for x in v)
+    if isinstance(v, dict):
+        p, rest = s.get("properties", {}), s.get("additionalProperties", True)
+        ok &= all(k in v for k in s.get("required", [])) and all(valid(p.get(k, rest), x, doc) for k, x in v.items())
+    return bool(ok)
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "population": {"type": "integer", "minimum": 1000, "maximum": 40000000},
+        "capital": {"type": "boolean"}}, "required": ["city", "population", "capital"], "additionalProperties": False}
+LIST = {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 2, "maxItems": 3}
+SCORE = {"type": "object", "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}, "label": {"type": ["string", "null"], "maxLength": 8}},
+         "required": ["score", "label"]}
+TREE = {"$ref": "#/$defs/node", "$defs": {"node": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 4},
+        "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["name", "next"]}}}
+SCHEMAS = [CITY, LIST, SCORE, TREE]
+WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
+           "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+                          "unit": {"enum": ["celsius", "fahrenheit"]}}, "required": ["city", "unit"], "additionalProperties": False}}}
+NOTE = {"type": "function", "function": {"name": "note", "parameters": {"type": "object", "properties": {"lines": dict(LIST)}, "required": ["lines"]}}}
+PARAMETERS = {t["function"]["name"]: t["function"]["parameters"] for t in (WEATHER, NOTE)}
+
+
+def ask(text="Tell me about Oslo.", **more):
+    return {"model": "m", "messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 300, "evenkeel": {"digest": True}, **more}
+
+
+def by_schema(schema):
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+
+
+def strict(tool):
+    return {"type": "function", "function": dict(tool["function"], strict=True)}
+
+
+def check_calls(message, schemas=PARAMETERS):
+    for c in message["tool_calls"]:
+        assert valid(schemas[c["function"]["name"]], json.loads(c["function"]["arguments"])), c
+
+
+def json_by_schema(s):
+    ended = 0
+    for schema in SCHEMAS:
+        for more in ({}, {"temperature": 1, "seed": 3}, {"temperature": 1.5, "top_k": 20, "seed": 4}, {"temperature": 1, "top_p": 0.9, "frequency_penalty": 0.5, "seed": 5}):
+            r = s.chat(ask(response_format=by_schema(schema), **more))["choices"][0]
+            if r["finish_reason"] == "stop":
+                ended += 1
+                assert valid(schema, json.loads(r["message"]["content"])), (schema, r)
+            else:
+                assert r["finish_reason"] == "length" and schema is TREE, r
+    assert ended >= 12, ended
+
+
+def json_object(s):
+    for seed in range(4):
+        r = s.chat(ask("Answer in JSON.", response_format={"type": "json_object"}, temperature=0.7, seed=seed))["choices"][0]
+        assert r["message"]["content"].startswith("{"), r
+        if r["finish_reason"] == "stop":
+            assert isinstance(json.loads(r["message"]["content"]), dict), r
+
+
+def cut_by_the_limit(s):
+    whole = s.chat(ask(response_format=by_schema(CITY)))["choices"][0]["message"]["content"]
+    r = s.chat(ask(response_format=by_schema(CITY), max_tokens=4))["choices"][0]
+    assert r["finish_reason"] == "length" and r["message"]["content"] and whole.startswith(r["message"]["content"]), (r, whole)
+
+
+def tool_choice(s):
+    both = {"tools": [WEATHER, NOTE]}
+    for seed, (choice, names) in enumerate([("required", {"get_weather", "note"}), ({"type": "function", "function": {"name": "note"}}, {"note"}),
+                                            ({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "get_weather"}}]}},
+                                             {"get_weather"})]):
+        for temperature in (0, 1):
+            r = s.chat(ask("Hello!", tool_choice=choice, temperature=temperature, seed=seed, parallel_tool_calls=False, **both))["choices"][0]
+            assert r["finish_reason"] == "tool_calls" and len(r["message"]["tool_calls"]) == 1, r
+            assert r["message"]["tool_calls"][0]["function"]["name"] in names, r
+            check_calls(r["message"])
+
+
+def strict_with_thinking(s):
+    thinking = {"chat_template_kwargs": {"enable_thinking": True}}
+    for seed in range(3):
+        r = s.chat(ask("Weather in Oslo?", tools=[strict(WEATHER)], temperature=0.8, seed=seed, max_tokens=100, **thinking))["choices"][0]
+        if "tool_calls" in r["message"]:
+            check_calls(r["message"])
+        r = s.chat(ask("Weather in Oslo?", tools=[WEATHER], tool_choice="required", temperature=0.8, seed=seed, **thinking))["choices"][0]
+        assert "tool_calls" in r["message"] or r["finish_reason"] == "length", r
+        if "tool_calls" in r["message"]:
+            check_calls(r["message"])
+        r = s.chat(ask(response_format=by_schema(CITY), temperature=0.8, seed=seed, **thinking))["choices"][0]
+        if r["finish_reason"] == "stop":
+            assert valid(CITY, json.loads(r["message"]["content"])), r
+
+
+def streams(s):
+    for body in (ask(response_format=by_schema(CITY)), ask("Hello!", tools=[WEATHER], tool_choice="required", parallel_tool_calls=False),
+                 ask(response_format=by_schema(SCORE), temperature=1, seed=9)):
+        want = s.chat(body)
+        frames = list(s.stream(body))
+        message, finish, _ = assemble(frames)
+        have = want["choices"][0]
+        assert finish == have["finish_reason"] and message["content"] == (have["message"]["content"] or ""), (message, have)
+        calls = lambda m: [c["function"] for c in m.get("tool_calls", [])]
+        assert calls(message) == calls(have["message"]), (message, have)
+        assert [f["evenkeel"]["digest"] for f in frames if "evenkeel" in f][-1] == want["evenkeel"]["digest"], frames[-1]
+
+
+def mixed():
+    bodies = [ask(response_format=by_schema(x), temperature=t, seed=7) for x in SCHEMAS for t in (0, 1)]
+    bodies += [ask("Hello!", tools=[WEATHER, NOTE], tool_choice="required", temperature=t, seed=8, max_tokens=80) for t in (0, 1)]
+    bodies += [ask("What is the capital of Norway?", max_tokens=40), ask("Weather in Oslo?", tools=[strict(WEATHER)], max_tokens=60)]
+    return bodies
+
+
+def facts(reply):
+    return reply["evenkeel"]["digest"], reply["choices"][0]["message"]["content"], json.dumps(reply["choices"][0]["message"].get("tool_calls", []))[-200:].split('"function"')[-1]
+
+
+ALONE = []
+
+
+def same_bits_in_company(s):
+    bodies = mixed()
+    ALONE[:] = [facts(s.chat(b)) for b in bodies]
+    with concurrent.futures.ThreadPoolExecutor(len(bodies)) as pool:
+        together = list(pool.map(lambda b: facts(s.chat(b)), bodies))
+    assert together == ALONE, [(a, b) for a, b in zip(ALONE, together) if a != b][:2]
+
+
+def same_bits_with_drafts():
+    with Server(PROGRAM, "--model", MODEL, "--ctx", 1024, "--max-requests", 4, "--draft", "ngram") as s:
+        bodies = mixed()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            drafted = list(pool.map(lambda b: facts(s.chat(b)), bodies))
+        assert drafted == ALONE, [(a, b) for a, b in zip(ALONE, drafted) if a != b][:2]
+
+
+def refusals(s):
+    def refused(param, says, **more):
+        e = s.chat(ask(**more), expect=400)["error"]
+        assert e["param"] == param and says in e["message"], e
+
+    refused("response_format", '#/properties/zip: the keyword "pattern" is not supported', response_format=by_schema({"type": "object", "properties": {"zip": {"pattern": "x"}}}))
+    refused("response_format", "no value", response_format=by_schema({"properties": {"a": {"$ref": "#"}}, "required": ["a"]}))
+    refused("response_format", "needed", response_format={"type": "grammar"})
+    refused("response_format", "schema", response_format={"type": "json_schema"})
+    refused("tools", 'the tool "f"', tools=[strict({"function": {"name": "f", "parameters": {"type": "object", "not": {}}}})])
+    refused("tool_choice", "no tools", tool_choice="required")
+    refused("tool_choice", "no tool is named", tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "other"}})
+    refused("ignore_eos", "form", response_format={"type": "json_object"}, ignore_eos=True)
+    loose = {"type": "json_schema", "json_schema": {"name": "x", "strict": False, "schema": {"type": "string", "pattern": "x", "maxLength": 5}}}
+    assert isinstance(json.loads(s.chat(ask(response_format=loose))["choices"][0]["message"]["content"]), str)
+
+
+def main():
+    passed = failed = 0
+
+    def run(test, *args):
+        nonlocal passed, failed
+        if ONLY and test.__name__ not in ONLY:
+            return
+        begin = time.time()
+        try:
+            test(*args)
+            passed += 1
+            print(f"ok   {test.__name__} ({time.time() - begin:.1f} s)", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
+
+    with Server(PROGRAM, "--model", MODEL, "--ctx", 1024, "--max-requests", 8, "--draft", "off") as s:
+        for t in (json_by_schema, json_object, cut_by_the_limit, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals):
+            run(t, s)
+    if ALONE:
+        run(same_bits_with_drafts)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0 or passed == 0
+
+
+sys.exit(main())
