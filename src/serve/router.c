@@ -40,9 +40,13 @@ static const struct {
     const char *method;
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
 } routes[] = {
-    {"/v1/models", false, false, "GET", models_list}, {"/v1/models/", true, false, "GET", ek_models_one},
-    {"/health", false, true, "GET", health},          {"/ready", false, true, "GET", ready},
+    {"/v1/models", false, false, "GET", models_list},
+    {"/v1/models/", true, false, "GET", ek_models_one},
+    {"/health", false, true, "GET", health},
+    {"/ready", false, true, "GET", ready},
     {"/metrics", false, true, "GET", metrics},
+    {"/v1/responses/", true, false, "GET", ek_responses_get}, /* rows of one path stand together */
+    {"/v1/responses/", true, false, "DELETE", ek_responses_delete},
 };
 
 /* Some clients leave the version out: "/chat/completions" is "/v1/chat/completions". */
@@ -51,6 +55,12 @@ static bool is_path(const char *path, const char *known)
     static const char v1[] = "/v1";
     const size_t n = sizeof v1 - 1;
     return !strcmp(path, known) || (!strncmp(known, v1, n) && !strcmp(path, known + n));
+}
+
+/* Whether the next row is about the same path, with another method. */
+static bool has_other_method(size_t i)
+{
+    return i + 1 < sizeof routes / sizeof *routes && !strcmp(routes[i].path, routes[i + 1].path);
 }
 
 /* The dialect of a path, NULL without. */
@@ -142,7 +152,7 @@ void ek_route(void *server, ek_exchange *x)
         size_t n = strlen(known);
         if (!strncmp(known, "/v1", 3) && strncmp(path, "/v1", 3) != 0) known += 3, n -= 3;
         bool fits = !strncmp(path, known, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
-        if (!fits) continue;
+        if (!fits || (!method_fits(method, routes[i].method) && has_other_method(i))) continue;
         rest += n;
         if (!method_fits(method, routes[i].method)) wrong_method(x, s->dialects[0], routes[i].path, routes[i].method);
         else if (!routes[i].open && !may_use(s, x)) refuse_key(x, s->dialects[0]);

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "serve/response_store.h"
 #include "serve/session.h"
 
 /* What runs is cancelled, and readers that do not read are cut off. */
@@ -59,6 +60,7 @@ static ek_err open_loop(ek_server *s)
 {
     s->base = event_base_new();
     if (!s->base) return ek_fail(EK_EIO, "no event loop: %s", strerror(errno));
+    s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
     EK_TRY(ek_mailbox_open(&s->mailbox, s->base, ek_session_news));
     EK_TRY(ek_workers_open(&s->workers, s->base, s->limits.prepare_threads, s->limits.prepare_queue));
     static const int numbers[] = {SIGTERM, SIGINT};
@@ -176,6 +178,7 @@ void ek_server_close(ek_server *s)
     s->workers = NULL;
     if (s->http) ek_http_close(s->http);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
+    ek_response_store_close(s->responses);
     for (int i = 0; i < 2; i++)
         if (s->signals[i]) event_free(s->signals[i]);
     if (s->hangup) event_free(s->hangup);

@@ -19,6 +19,7 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    struct ek_response_store *responses;
     ek_journal *journal; /* NULL: none */
     ek_workers *workers;
     ek_server_limits limits; /* complete: no defaults left */
@@ -47,6 +48,8 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
 
 void ek_models_list(ek_server *s, ek_exchange *x);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
+void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID or ID/input_items */
+void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
 void ek_health(ek_server *s, ek_exchange *x);
 void ek_readiness_reply(ek_server *s, ek_exchange *x);
 

@@ -375,8 +375,10 @@ static void on_prepared(void *user, ek_prepared *p)
 ek_api_limits ek_session_limits(const ek_server *server)
 {
     const ek_config *config = server->config;
-    ek_api_limits l = {
-        .defaults = ek_sampling_greedy(), .n_vocab = config->vocab_size, .ctx_tokens = ek_engine_ctx(server->engine)};
+    ek_api_limits l = {.defaults = ek_sampling_greedy(),
+                       .n_vocab = config->vocab_size,
+                       .ctx_tokens = ek_engine_ctx(server->engine),
+                       .responses = server->responses};
     l.defaults.temperature = config->temperature;
     l.defaults.top_p = config->top_p;
     l.defaults.top_k = config->top_k;
