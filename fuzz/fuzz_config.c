@@ -11,8 +11,10 @@
 static void check_layer(const ek_config *c, int i)
 {
     const ek_layer_config *l = &c->layer[i], *d = &c->layer[l->donor];
-    if (l->donor < 0 || l->donor > i || (l->donor != i) == l->owns_kv) __builtin_trap();
-    if (!d->owns_kv || d->kind != l->kind) __builtin_trap();
+    bool drafter = c->backbone_hidden_size > 0; /* its donors are its target's */
+    if (drafter && (l->owns_kv || l->donor != i)) __builtin_trap();
+    if (!drafter && (l->donor < 0 || l->donor > i || (l->donor != i) == l->owns_kv)) __builtin_trap();
+    if (!drafter && (!d->owns_kv || d->kind != l->kind)) __builtin_trap();
     if (d->head_dim != l->head_dim || d->n_kv_heads != l->n_kv_heads) __builtin_trap();
     if (l->head_dim < 2 || l->head_dim % 2 || l->n_kv_heads < 1 || c->n_heads % l->n_kv_heads) __builtin_trap();
     if ((long)c->n_heads * l->head_dim > 1 << 20 || l->intermediate_size < 1) __builtin_trap();
@@ -22,9 +24,13 @@ static void check_layer(const ek_config *c, int i)
 static void check_all(const ek_config *c)
 {
     if (c->n_layers < 1 || c->n_layers > EK_MAX_LAYERS || c->vocab_size < 1 || c->hidden_size < 1) __builtin_trap();
-    if (c->first_shared < 1 || c->first_shared + c->n_kv_shared_layers != c->n_layers) __builtin_trap();
+    if (c->first_shared < !c->backbone_hidden_size || c->first_shared + c->n_kv_shared_layers != c->n_layers)
+        __builtin_trap();
     if ((long)c->per_layer_size * c->n_layers > 1 << 20) __builtin_trap();
     if (c->n_experts && (c->top_k_experts < 1 || c->top_k_experts > c->n_experts)) __builtin_trap();
+    if (c->n_centroids &&
+        (c->vocab_size % c->n_centroids || c->top_k_centroids < 1 || c->top_k_centroids > c->n_centroids))
+        __builtin_trap();
     if (c->n_stop < 0 || c->n_stop > EK_MAX_STOP || c->n_suppress > EK_MAX_STOP) __builtin_trap();
     for (int i = 0; i < c->n_stop; i++)
         if (c->stop[i] < 0 || c->stop[i] >= c->vocab_size) __builtin_trap();

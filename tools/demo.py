@@ -103,5 +103,15 @@ def together(url, path):
     sys.exit(same != REPEATS or cached == 0)
 
 
-COMMANDS = {"question": lambda: print(json.dumps(question())), "check-call": check_call, "result": result, "show": show, "together": together}
+def drafts(url):
+    """What speculation did meanwhile; nobody could see it in a reply."""
+    with urllib.request.urlopen(url, timeout=60) as r:
+        lines = [line.split() for line in r.read().decode().splitlines() if not line.startswith("#")]
+    count = {line[0]: int(float(line[1])) for line in lines if line[0].startswith("evenkeel_") and len(line) == 2}
+    drafted, accepted = count["evenkeel_drafted_tokens_total"], count["evenkeel_accepted_tokens_total"]
+    print(f"{count['evenkeel_reply_tokens_total']} tokens in replies; {drafted} were guessed and verified, {accepted} of them stood")
+    sys.exit(accepted == 0)
+
+
+COMMANDS = {"question": lambda: print(json.dumps(question())), "check-call": check_call, "result": result, "show": show, "together": together, "drafts": drafts}
 COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -39,7 +39,11 @@ echo "== 3. the same question 15 times, each starting a little later, while othe
 python3 tools/demo.py together "$url" "$work/call.json"
 
 echo
-echo "== 4. stop the server"
+echo "== 4. tokens that were guessed while they were generated"
+python3 tools/demo.py drafts "${url%/v1/*}/metrics"
+
+echo
+echo "== 5. stop the server"
 kill -TERM "$server"
 status=0
 wait "$server" || status=$?

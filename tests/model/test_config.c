@@ -189,6 +189,50 @@ static void test_wrong_values_are_told(void **state)
 }
 
 /* The numbers of the releases, from their configurations. */
+static const char drafter[] =
+    "{\"model_type\":\"gemma4_assistant\",\"backbone_hidden_size\":64,\"use_ordered_embeddings\":true,\"n"
+    "um_centroids\":11,\"centroid_intermediate_top_k\":3,\"text_config\":{\"vocab_size\":99,\"hidden_size"
+    "\":24,\"intermediate_size\":32,\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_hea"
+    "ds\":1,\"head_dim\":16,\"global_head_dim\":32,\"sliding_window\":8,\"num_kv_shared_layers\":2,\"hidd"
+    "en_size_per_layer_input\":0,\"vocab_size_per_layer_input\":0,\"max_position_embeddings\":512,\"rope_"
+    "parameters\":{\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":50},\"full_attention\""
+    ":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,\"rope_theta\":500}},\"layer_types\""
+    ":[\"sliding_attention\",\"full_attention\"],\"model_type\":\"gemma4_text\"}}";
+
+/* Of drafters: a piece of the text above, what stands in its place, and what the error says. */
+static const struct {
+    const char *piece, *other, *says;
+} bad_drafter[] = {
+    {"\"backbone_hidden_size\":64", "\"backbone_hidden_size\":0", "backbone_hidden_size is 0"},
+    {"\"num_kv_shared_layers\":2", "\"num_kv_shared_layers\":1", "num_kv_shared_layers is 1, a drafter of 2 layers"},
+    {"\"hidden_size_per_layer_input\":0,\"vocab_size_per_layer_input\":0", "\"hidden_size_per_layer_input\":8",
+     "hidden_size_per_layer_input is 8, a drafter has none"},
+    {"\"num_centroids\":11", "\"num_centroids\":10", "99 tokens cannot be split over 10 centroids evenly"},
+    {"\"num_centroids\":11,", "", "num_centroids is missing"},
+    {"\"centroid_intermediate_top_k\":3", "\"centroid_intermediate_top_k\":12", "centroid_intermediate_top_k is 12"},
+    {"\"use_ordered_embeddings\":true", "\"use_ordered_embeddings\":1", "use_ordered_embeddings must be true or false"},
+};
+
+static void test_drafters(void **state)
+{
+    (void)state;
+    assert_int_equal(ek_config_parse(&c, drafter, NULL), EK_OK);
+    assert_int_equal(c.backbone_hidden_size, 64);
+    assert_int_equal(c.n_centroids, 11);
+    assert_int_equal(c.top_k_centroids, 3);
+    for (int i = 0; i < c.n_layers; i++) assert_false(c.layer[i].owns_kv);
+    for (size_t i = 0; i < sizeof bad_drafter / sizeof *bad_drafter; i++) {
+        const char *at = strstr(drafter, bad_drafter[i].piece);
+        char *json = malloc(sizeof drafter + 64);
+        assert_non_null(at);
+        sprintf(json, "%.*s%s%s", (int)(at - drafter), drafter, bad_drafter[i].other,
+                at + strlen(bad_drafter[i].piece));
+        assert_int_not_equal(ek_config_parse(&c, json, NULL), EK_OK);
+        if (!strstr(ek_err_text(), bad_drafter[i].says)) fail_msg("%s: %s", bad_drafter[i].says, ek_err_text());
+        free(json);
+    }
+}
+
 static void test_published_shapes(void **state)
 {
     (void)state;
@@ -266,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_donors_are_the_last_owners_of_their_kind),
         cmocka_unit_test(test_nested_null_and_per_layer_forms),
         cmocka_unit_test(test_wrong_values_are_told),
+        cmocka_unit_test(test_drafters),
         cmocka_unit_test(test_published_shapes),
         cmocka_unit_test(test_quantization_section),
     };

@@ -203,7 +203,7 @@ static void drafts_of_several_are_those_of_each(void **state)
         ek_scratch_close(s);
         free(z);
     }
-    /* one memory for all: sequences differ in the pages, so give each its own call with its own memory */
+    /* each sequence in every row of a step, and by itself in a step of one row */
     for (int step = 0; step < 3; step++)
         for (int i = 0; i < N; i++) {
             ek_drafter_row same[N];
