@@ -11,18 +11,11 @@
 #include "serve/openai.h"
 #include "text/json.h"
 
-static void set(json_t *object, const char *key, const json_t *value)
-{
-    if (value) json_object_set_nocheck(object, key, (json_t *)(uintptr_t)value);
-}
-
 /* Declarations as the chat template takes them. Tools that the API's own servers run are refused by their type. */
 static ek_err read_tools(ek_api_request *r, const json_t *body)
 {
     const json_t *tools = ek_field(body, "tools");
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    if (json_array_size(tools) == 0) return EK_OK;
-    r->tools = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i);
         const char *type = ek_json_get_text(t, "type", NULL);
@@ -30,34 +23,42 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
         if (type && strcmp(type, "custom"))
             return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
         if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
-        json_t *f = json_object(), *one = json_object();
-        set(f, "name", ek_json_get(t, "name"));
-        set(f, "description", ek_field(t, "description"));
-        set(f, "parameters", ek_field(t, "input_schema"));
-        set(f, "strict", ek_field(t, "strict"));
-        json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
-        json_object_set_new_nocheck(one, "function", f);
-        json_array_append_new(r->tools, one);
+        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "input_schema"),
+                               ek_field(t, "strict"));
     }
     return EK_OK;
+}
+
+/* The same wish in OpenAI's words. A new reference; NULL for a choice that is none. */
+static json_t *openai_choice(const json_t *choice)
+{
+    const char *type = ek_json_get_text(choice, "type", NULL);
+    if (!type) return NULL;
+    if (!strcmp(type, "auto") || !strcmp(type, "none")) return json_string_nocheck(type);
+    if (!strcmp(type, "any")) return json_string_nocheck("required");
+    if (strcmp(type, "tool")) return NULL;
+    json_t *named = json_object();
+    json_object_set_new_nocheck(named, "type", json_string_nocheck("function"));
+    const json_t *name = ek_json_get(choice, "name");
+    if (name) json_object_set_nocheck(named, "name", (json_t *)(uintptr_t)name);
+    return named;
 }
 
 static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
 {
     const json_t *choice = ek_field(body, "tool_choice");
-    const char *type = ek_json_get_text(choice, "type", NULL);
     bool one_call = false;
-    r->turn.tools_active = r->tools != NULL;
-    if (!choice) return EK_OK;
-    if (!type) return ek_field_wrong(r, "tool_choice", "an object with a type is needed");
-    if (!strcmp(type, "none")) r->turn.tools_active = false;
-    else if (!strcmp(type, "any") || !strcmp(type, "tool"))
-        return ek_field_wrong(r, "tool_choice",
-                              "only auto and none are supported: forcing a call needs constrained decoding");
-    else if (strcmp(type, "auto")) return ek_field_wrong(r, "tool_choice", "auto, any, tool or none is needed");
-    EK_TRY(ek_field_bool(r, choice, "disable_parallel_tool_use", &one_call));
-    r->turn.one_call = one_call;
-    return EK_OK;
+    json_t *theirs = openai_choice(choice), *as_body = json_object();
+    if (choice && !theirs) {
+        json_decref(as_body);
+        return ek_field_wrong(r, "tool_choice", "an object of type auto, any, tool or none is needed");
+    }
+    if (theirs) json_object_set_new_nocheck(as_body, "tool_choice", theirs);
+    ek_err err = ek_openai_tool_choice(r, as_body);
+    json_decref(as_body);
+    if (!err) err = ek_field_bool(r, choice, "disable_parallel_tool_use", &one_call);
+    if (one_call) r->turn.one_call = true;
+    return err;
 }
 
 static ek_err read_thinking(ek_api_request *r, const json_t *body)
@@ -82,12 +83,17 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_wrong(r, "thinking", "its type must be enabled, adaptive, between_tools or disabled");
 }
 
+/* output_config.format, which was output_format. */
+static ek_err read_format(ek_api_request *r, const json_t *body)
+{
+    const json_t *format = ek_field(ek_field(body, "output_config"), "format");
+    if (!format) format = ek_field(body, "output_format");
+    return ek_openai_format(r, format, "output_config");
+}
+
 /* What would change the reply and does not exist here. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    const json_t *format = ek_field(body, "output_format");
-    if (!format) format = ek_field(ek_field(body, "output_config"), "format");
-    if (format) return ek_field_wrong(r, "output_config", "a format is not supported: it needs constrained decoding");
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
         return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
     return EK_OK;
@@ -106,7 +112,7 @@ static ek_err read_max_tokens(ek_api_request *r, const json_t *body)
 static void free_own(void *p)
 {
     ek_anthropic *own = p;
-    ek_buf_fini(&own->blanks);
+    ek_blocks_fini(&own->blocks);
     free(own);
 }
 
@@ -114,7 +120,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
 {
     ek_anthropic *own = r->own = ek_alloc(sizeof *own);
     r->free_own = free_own;
-    *own = (ek_anthropic){.open = -1};
+    ek_blocks_init(&own->blocks);
     r->n = 1;
     r->turn.max_tokens = INT_MAX;
     r->turn.sampling = limits->defaults;
@@ -122,13 +128,15 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_tools(r, body));
     EK_TRY(read_tool_choice(r, body));
+    EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
     return ek_anthropic_messages(r, body);
 }
 
 /* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
-static ek_err read_generation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
+    EK_TRY(read_prompt(r, body, limits));
     EK_TRY(read_max_tokens(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
     EK_TRY(ek_openai_sampling(r, body, limits));
@@ -138,21 +146,12 @@ static ek_err read_generation(ek_api_request *r, const json_t *body, const ek_ap
 
 static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_prompt(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_prompt);
 }
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_prompt(r, body, limits);
-    if (!err) err = read_generation(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)

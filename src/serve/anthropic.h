@@ -2,15 +2,12 @@
 #ifndef EK_SERVE_ANTHROPIC_H
 #define EK_SERVE_ANTHROPIC_H
 
-#include "serve/dialect.h"
+#include "serve/blocks.h"
 
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_anthropic {
     bool omit_thinking; /* thinking.display "omitted": blocks of thinking carry their text only in the signature */
-    /* The stream so far. Blocks never overlap; a text of white space alone is no block. */
-    int n_blocks;  /* begun */
-    int open;      /* EK_REPLY_CONTENT, EK_REPLY_REASONING or EK_REPLY_CALL_START: kind of the open block; -1: none */
-    ek_buf blanks; /* white space that may begin a text block */
+    ek_blocks blocks;   /* of the stream so far */
 } ek_anthropic;
 
 /* `system` and `messages` as r->conversation. Of the results of tools and the text in one message, the results come

@@ -6,18 +6,6 @@
 #include "serve/anthropic.h"
 #include "serve/sealed.h"
 #include "text/json.h"
-#include "text/utf8.h"
-
-static const ek_anthropic *own_of(const ek_api_reply *r)
-{
-    return r->own;
-}
-
-static bool is_blank(const char *s, size_t n)
-{
-    ek_utf8_strip(&s, &n);
-    return n == 0;
-}
 
 /* --- pieces --- */
 
@@ -55,13 +43,10 @@ static void put_usage(ek_buf *out, const ek_api_reply *r)
 }
 
 /* A thinking block's signature: opaque to clients, and what remains of the text where it is not shown. */
-static void put_signature(ek_buf *out, const char *thinking, size_t n, bool omitted)
+static void write_signature(ek_buf *out, const char *thinking, size_t n, bool omitted)
 {
-    ek_buf s = {0};
-    if (omitted) ek_seal(&s, thinking, n);
-    else ek_buf_fmt(&s, "ek0+%016llx", (unsigned long long)ek_hash64(1, thinking, n));
-    ek_json_quote(out, s.data, s.len);
-    ek_buf_fini(&s);
+    if (omitted) ek_seal(out, thinking, n);
+    else ek_buf_fmt(out, "ek0+%016llx", (unsigned long long)ek_hash64(1, thinking, n));
 }
 
 static void put_call_head(ek_buf *out, const ek_api_reply *r, int index, const char *name, size_t n)
@@ -115,102 +100,77 @@ void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
     ek_anthropic_heartbeat(out);
 }
 
-static void put_delta(ek_buf *out, const ek_anthropic *o, const char *type, const char *member, const char *s, size_t n)
+/* Where a stream's next bytes go. */
+typedef struct writer {
+    ek_buf *out;
+    const ek_api_reply *r;
+    ek_anthropic *own;
+} writer;
+
+static void put_delta(writer *w, const char *type, const char *member, const char *s, size_t n)
 {
-    frame_open(out, "content_block_delta");
-    ek_buf_fmt(out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", o->n_blocks - 1, type, member);
-    ek_json_quote(out, s, n);
-    ek_buf_char(out, '}');
-    frame_close(out);
+    frame_open(w->out, "content_block_delta");
+    ek_buf_fmt(w->out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", w->own->blocks.n - 1, type, member);
+    ek_json_quote(w->out, s, n);
+    ek_buf_char(w->out, '}');
+    frame_close(w->out);
 }
 
-static void close_block(ek_buf *out, const ek_api_reply *r)
+static void open_block(void *ctx, const ek_reply_event *e)
 {
-    ek_anthropic *o = r->own;
-    ek_buf_clear(&o->blanks);
-    if (o->open < 0) return;
-    if (o->open == EK_REPLY_REASONING) {
-        const ek_answer *a = &r->choices[0]->answer;
-        int i = a->n_parts - 1;
-        while (i > 0 && a->parts[i].kind != EK_REPLY_REASONING) i--;
-        frame_open(out, "content_block_delta");
-        ek_buf_fmt(out, ",\"index\":%d,\"delta\":{\"type\":\"signature_delta\",\"signature\":", o->n_blocks - 1);
-        put_signature(out, a->reasoning.data + a->parts[i].from, a->parts[i].n, o->omit_thinking);
-        ek_buf_char(out, '}');
-        frame_close(out);
-    }
-    frame_open(out, "content_block_stop");
-    ek_buf_fmt(out, ",\"index\":%d", o->n_blocks - 1);
-    frame_close(out);
-    o->open = -1;
-}
-
-static void open_block(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)
-{
-    ek_anthropic *o = r->own;
-    o->open = (int)e->kind;
-    frame_open(out, "content_block_start");
-    ek_buf_fmt(out, ",\"index\":%d,\"content_block\":", o->n_blocks++);
-    if (e->kind == EK_REPLY_CONTENT) ek_buf_str(out, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}");
-    else if (e->kind == EK_REPLY_REASONING)
-        ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
-    else {
-        put_call_head(out, r, e->call, e->text, e->n);
-        ek_buf_str(out, "{}}");
-    }
-    frame_close(out);
-}
-
-static void on_text(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)
-{
-    ek_anthropic *o = r->own;
-    if (e->n == 0) return;
-    if (o->open != EK_REPLY_CONTENT) {
-        if (o->open >= 0) close_block(out, r);
-        ek_buf_add(&o->blanks, e->text, e->n);
-        if (is_blank(o->blanks.data, o->blanks.len)) return;
-        open_block(out, r, e);
-        put_delta(out, o, "text_delta", "text", o->blanks.data, o->blanks.len);
-        ek_buf_clear(&o->blanks);
+    writer *w = ctx;
+    frame_open(w->out, "content_block_start");
+    ek_buf_fmt(w->out, ",\"index\":%d,\"content_block\":", w->own->blocks.n - 1);
+    if (e->kind == EK_REPLY_CONTENT) {
+        ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}");
+    } else if (e->kind == EK_REPLY_REASONING) {
+        ek_buf_str(w->out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     } else {
-        put_delta(out, o, "text_delta", "text", e->text, e->n);
+        put_call_head(w->out, w->r, e->call, e->text, e->n);
+        ek_buf_str(w->out, "{}}");
     }
+    frame_close(w->out);
 }
 
-static void on_thinking(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e)
+static void put_piece(void *ctx, const char *s, size_t n)
 {
-    ek_anthropic *o = r->own;
-    if (e->n == 0) return;
-    if (o->open != EK_REPLY_REASONING) {
-        close_block(out, r);
-        open_block(out, r, e);
-    }
-    if (!o->omit_thinking) put_delta(out, o, "thinking_delta", "thinking", e->text, e->n);
+    writer *w = ctx;
+    if (w->own->blocks.open == EK_REPLY_CONTENT) put_delta(w, "text_delta", "text", s, n);
+    else if (w->own->blocks.open == EK_REPLY_CALL_START) put_delta(w, "input_json_delta", "partial_json", s, n);
+    else if (!w->own->omit_thinking) put_delta(w, "thinking_delta", "thinking", s, n);
 }
+
+static void close_block(void *ctx)
+{
+    writer *w = ctx;
+    const ek_answer *a = &w->r->choices[0]->answer;
+    const ek_answer_part *p = ek_blocks_last(a, EK_REPLY_REASONING);
+    if (w->own->blocks.open == EK_REPLY_REASONING && p) {
+        ek_buf signature = {0};
+        write_signature(&signature, a->reasoning.data + p->from, p->n, w->own->omit_thinking);
+        put_delta(w, "signature_delta", "signature", signature.data, signature.len);
+        ek_buf_fini(&signature);
+    }
+    frame_open(w->out, "content_block_stop");
+    ek_buf_fmt(w->out, ",\"index\":%d", w->own->blocks.n - 1);
+    frame_close(w->out);
+}
+
+/* Clients parse the fragments of a call strictly: one that was cut is closed by put_piece. */
+static const ek_block_writer block_writer = {open_block, put_piece, put_piece, close_block};
 
 void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
+    writer w = {out, r, r->own};
     (void)choice;
-    switch (e->kind) {
-    case EK_REPLY_CONTENT: on_text(out, r, e); break;
-    case EK_REPLY_REASONING: on_thinking(out, r, e); break;
-    case EK_REPLY_CALL_START:
-        close_block(out, r);
-        open_block(out, r, e);
-        break;
-    case EK_REPLY_CALL_ARGS: put_delta(out, r->own, "input_json_delta", "partial_json", e->text, e->n); break;
-    case EK_REPLY_CALL_CUT: /* clients parse the fragments strictly */
-    case EK_REPLY_CALL_DROP:
-        put_delta(out, r->own, "input_json_delta", "partial_json", e->text, e->n); /* fallthrough */
-    case EK_REPLY_CALL_END: close_block(out, r); break;
-    case EK_REPLY_STOP: break;
-    }
+    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
 }
 
 void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
+    writer w = {out, r, r->own};
     (void)choice;
-    close_block(out, r);
+    ek_blocks_end(&w.own->blocks, &block_writer, &w);
     frame_open(out, "message_delta");
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
@@ -246,24 +206,21 @@ void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const c
 
 /* --- in one piece --- */
 
-/* False for a part that is no block. */
-static bool put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p, bool first)
+static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p)
 {
     const ek_answer *a = &r->choices[0]->answer;
-    if (p->kind == EK_REPLY_CONTENT && is_blank(a->content.data + p->from, p->n)) return false;
-    if (!first) ek_buf_char(out, ',');
+    const ek_anthropic *own = r->own;
     if (p->kind == EK_REPLY_CONTENT) {
         ek_buf_str(out, "{\"type\":\"text\",\"text\":");
         ek_json_quote(out, a->content.data + p->from, p->n);
         ek_buf_str(out, ",\"citations\":null}");
     } else if (p->kind == EK_REPLY_REASONING) {
         const char *s = a->reasoning.data + p->from;
-        bool omit = own_of(r)->omit_thinking;
         ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":");
-        ek_json_quote(out, s, omit ? 0 : p->n);
-        ek_buf_str(out, ",\"signature\":");
-        put_signature(out, s, p->n, omit);
-        ek_buf_char(out, '}');
+        ek_json_quote(out, s, own->omit_thinking ? 0 : p->n);
+        ek_buf_str(out, ",\"signature\":\"");
+        write_signature(out, s, p->n, own->omit_thinking);
+        ek_buf_str(out, "\"}");
     } else {
         const ek_answer_call *c = &a->calls[p->from];
         put_call_head(out, r, c->index, c->name, strlen(c->name));
@@ -271,7 +228,6 @@ static bool put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
         ek_buf_add(out, ek_buf_text(&c->closing), c->closing.len);
         ek_buf_char(out, '}');
     }
-    return true;
 }
 
 void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
@@ -285,8 +241,12 @@ void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
     bool first = true;
     put_message_head(out, r);
     ek_buf_str(out, "\"content\":[");
-    for (int i = 0; i < a->n_parts; i++)
-        if (put_block(out, r, &a->parts[i], first)) first = false;
+    for (int i = 0; i < a->n_parts; i++) {
+        if (!ek_blocks_has(a, &a->parts[i])) continue;
+        if (!first) ek_buf_char(out, ',');
+        put_block(out, r, &a->parts[i]);
+        first = false;
+    }
     ek_buf_str(out, "],");
     put_stop(out, r);
     ek_buf_char(out, ',');

@@ -35,9 +35,10 @@ typedef struct ek_api_request {
 
 /* Defaults and limits for reading a body. */
 typedef struct ek_api_limits {
-    ek_sampling defaults; /* for fields that a request leaves out */
-    int n_vocab;          /* bounds logit_bias */
-    int ctx_tokens;       /* prompt and reply together */
+    ek_sampling defaults;                /* for fields that a request leaves out */
+    int n_vocab;                         /* bounds logit_bias */
+    int ctx_tokens;                      /* prompt and reply together */
+    struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */
@@ -88,7 +89,7 @@ typedef struct ek_dialect {
 
 /* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
-extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions;
+extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 

@@ -7,13 +7,14 @@
 #include "base/rng.h"
 #include "text/json.h"
 
-ek_err ek_field_body(json_t **out, const char *text, size_t n)
+ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
+                     ek_body_reader_fn *read)
 {
-    if (ek_json_read_lenient(out, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
-    if (json_is_object(*out)) return EK_OK;
-    json_decref(*out);
-    *out = NULL;
-    return ek_fail(EK_EINVAL, "the body must be a JSON object");
+    json_t *body;
+    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    ek_err err = json_is_object(body) ? read(r, body, limits) : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    json_decref(body);
+    return err;
 }
 
 ek_err ek_field_model(ek_api_request *r, const json_t *body)

@@ -5,9 +5,12 @@
 
 #include "serve/dialect.h"
 
-/* Reads a body, leniently: clients send tool schemas with invalid escapes such as "\s". *out is a new reference to a
- * JSON object. EPARSE for a body that is not JSON, EINVAL for one that is no object. */
-ek_err ek_field_body(json_t **out, const char *text, size_t n);
+/* Reads the members of a body, an object, which is borrowed. */
+typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* An ek_dialect.parse: reads the body, leniently (clients send tool schemas with invalid escapes such as "\s"), and
+ * gives it to read. EPARSE for a body that is not JSON, EINVAL for one that is no object, else what read returns. */
+ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
+                     ek_body_reader_fn *read);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
 /* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */

@@ -181,12 +181,17 @@ static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
     ek_buf_char(out, ']');
 }
 
-int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
+int ek_openai_visible(const ek_turn_result *t, int first)
+{
+    while (first < t->n_logprobs && t->logprobs[first].from < t->answer.content.len) first++;
+    return first;
+}
+
+void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end)
 {
     const ek_turn_result *t = r->choices[choice];
-    int i = first;
     ek_buf_char(out, '[');
-    for (; i < t->n_logprobs && t->logprobs[i].from < t->answer.content.len; i++) {
+    for (int i = first; i < end; i++) {
         const ek_logprobs *p = &t->logprobs[i].at;
         if (i > first) ek_buf_char(out, ',');
         put_logprob(out, r, &p->self);
@@ -199,7 +204,6 @@ int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first
         ek_buf_str(out, "]}");
     }
     ek_buf_char(out, ']');
-    return i;
 }
 
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r)

@@ -13,6 +13,11 @@ ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_li
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
 /* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
+/* Adds a function to r->tools, as the template takes it. Each part may be NULL and is left out then. */
+void ek_openai_add_function(ek_api_request *r, const json_t *name, const json_t *description, const json_t *parameters,
+                            const json_t *strict);
+/* tool_choice and parallel_tool_calls, as chat completions and Responses spell them. */
+ek_err ek_openai_calls(ek_api_request *r, const json_t *body);
 /* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets
  * turn.tools_active, form.calls_required and only. A named function is called once. */
 ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
@@ -47,9 +52,10 @@ void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 void ek_openai_logprob(ek_buf *out, float x);
 /* Appends the bytes of a token as text: "…". */
 void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token);
-/* [{token, logprob, bytes, top_logprobs}, …] of the visible content tokens from index `first` on; returns the index
- * behind the last one. */
-int ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first);
+/* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
+void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
+/* Index behind the last content token that begins in visible text, from index first on. */
+int ek_openai_visible(const ek_turn_result *t, int first);
 
 /* ,"usage":{…} */
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r);

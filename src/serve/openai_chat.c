@@ -35,15 +35,6 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-static ek_err read_tool_choice(ek_api_request *r, const json_t *body)
-{
-    bool parallel = true;
-    EK_TRY(ek_openai_tool_choice(r, body));
-    EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
-    if (!parallel) r->turn.one_call = true;
-    return EK_OK;
-}
-
 static ek_thinking on_or_off(bool on)
 {
     return on ? EK_THINKING_ON : EK_THINKING_OFF;
@@ -113,7 +104,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(ek_openai_chat_prompt(r, body));
-    EK_TRY(read_tool_choice(r, body));
+    EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
     EK_TRY(ek_openai_counts(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop"));
@@ -124,11 +115,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_body(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 /* --- replies --- */
@@ -166,7 +153,8 @@ static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
         return 0;
     }
     ek_buf_str(out, "{\"content\":");
-    int next = ek_openai_logprobs(out, r, choice, first);
+    int next = ek_openai_visible(r->choices[choice], first);
+    ek_openai_logprobs(out, r, choice, first, next);
     ek_buf_str(out, ",\"refusal\":null}");
     return next;
 }

@@ -131,11 +131,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_body(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_body);
 }
 
 /* --- the prompts --- */
@@ -251,7 +247,7 @@ static void put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, bool pr
         return;
     }
     span s = {.t = t, .n_prompt = prompt && t->prompt_logprobs ? t->n_prompt : 0, .from = at->n_logprobs};
-    for (s.end = s.from; s.end < t->n_logprobs && t->logprobs[s.end].from < t->answer.content.len;) s.end++;
+    s.end = ek_openai_visible(t, s.from);
     int n = s.n_prompt + s.end - s.from;
     ek_buf_str(out, ",\"logprobs\":{\"tokens\":[");
     for (int i = 0; i < n; i++) {

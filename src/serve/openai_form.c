@@ -1,4 +1,4 @@
-/* What a reply must be, in OpenAI's words: tool_choice and response formats. */
+/* Which tools there are and what a reply must be, in OpenAI's words: functions, tool_choice and response formats. */
 #include <string.h>
 
 #include "serve/field.h"
@@ -72,6 +72,29 @@ ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body)
     if (r->form.calls_required && !r->tools)
         return ek_field_wrong(r, "tool_choice", "a call is required, but there are no tools");
     return EK_OK;
+}
+
+ek_err ek_openai_calls(ek_api_request *r, const json_t *body)
+{
+    bool parallel = true;
+    EK_TRY(ek_openai_tool_choice(r, body));
+    EK_TRY(ek_field_bool(r, body, "parallel_tool_calls", &parallel));
+    if (!parallel) r->turn.one_call = true;
+    return EK_OK;
+}
+
+void ek_openai_add_function(ek_api_request *r, const json_t *name, const json_t *description, const json_t *parameters,
+                            const json_t *strict)
+{
+    const json_t *values[] = {name, description, parameters, strict};
+    static const char *const keys[] = {"name", "description", "parameters", "strict"};
+    json_t *f = json_object(), *one = json_object();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (values[i]) json_object_set_nocheck(f, keys[i], (json_t *)(uintptr_t)values[i]);
+    json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
+    json_object_set_new_nocheck(one, "function", f);
+    if (!r->tools) r->tools = json_array();
+    json_array_append_new(r->tools, one);
 }
 
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param)

@@ -50,11 +50,7 @@ static ek_err read_tokenize(ek_api_request *r, const json_t *body, const ek_api_
 
 static ek_err parse_tokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_tokenize(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_tokenize);
 }
 
 static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
@@ -116,11 +112,7 @@ static ek_err read_detokenize(ek_api_request *r, const json_t *body, const ek_ap
 
 static ek_err parse_detokenize(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    json_t *body;
-    EK_TRY(ek_field_body(&body, text, n));
-    ek_err err = read_detokenize(r, body, limits);
-    json_decref(body);
-    return err;
+    return ek_field_body(r, text, n, limits, read_detokenize);
 }
 
 static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)

@@ -91,6 +91,18 @@ test("tool_choice none makes no call", async () => {
   assert.ok(m.content.every((b) => b.type !== "tool_use"));
 });
 
+test("forced calls and structured output", async () => {
+  for (const tool_choice of [{ type: "any" }, { type: "tool", name: "get_weather" }]) {
+    const m = await client.messages.create(weather({ tool_choice, messages: [{ role: "user", content: "Hello" }] }));
+    const call = m.content.find((b) => b.type === "tool_use");
+    assert.equal(call.name, "get_weather");
+    assert.equal(typeof call.input.city, "string");
+  }
+  const schema = { type: "object", properties: { name: { enum: ["Ada", "Bob"] } }, required: ["name"], additionalProperties: false };
+  const m = await client.messages.create(ask({ output_config: { format: { type: "json_schema", schema } } }));
+  assert.ok(["Ada", "Bob"].includes(JSON.parse(m.content[0].text).name));
+});
+
 test("thinking comes back", async () => {
   const m = await client.messages.create(ask({ thinking: { type: "enabled", budget_tokens: 1024 }, max_tokens: 200 }));
   const messages = [{ role: "user", content: "Hello" }, { role: "assistant", content: m.content }, { role: "user", content: "And?" }];

@@ -104,6 +104,18 @@ test("tools both ways", async () => {
   assert.ok(answer.choices[0].message.content.length > 0);
 });
 
+test("forced calls and structured output", async () => {
+  for (const tool_choice of ["required", { type: "function", function: { name: "get_weather" } }]) {
+    const r = await client.chat.completions.create(ask({ tools: [WEATHER], tool_choice, max_tokens: 100 }));
+    assert.equal(typeof JSON.parse(r.choices[0].message.tool_calls[0].function.arguments).city, "string");
+    assert.equal(r.choices[0].finish_reason, "tool_calls");
+  }
+  const schema = { type: "object", properties: { name: { enum: ["Ada", "Bob"] } }, required: ["name"], additionalProperties: false };
+  const parsed = await client.chat.completions.parse(
+    ask({ response_format: { type: "json_schema", json_schema: { name: "who", schema, strict: true } } }));
+  assert.ok(["Ada", "Bob"].includes(JSON.parse(parsed.choices[0].message.content).name));
+});
+
 test("a call that is cut: what was written, marked by the finish reason", async () => {
   const full = (await client.chat.completions.create(weather())).choices[0].message.tool_calls[0].function.arguments;
   const { message, finish_reason } = (await client.chat.completions.create(weather({ max_tokens: 12 }))).choices[0];

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
 #include "serve/dialect.h"
 #include "serve/sealed.h"
+#include "template_gets.h"
 #include "text/json.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
@@ -57,6 +57,17 @@ static void test_fields(void **state)
     assert_true(r.tools && !r.turn.tools_active);
     assert_int_equal(r.prompt.thinking, EK_THINKING_OFF);
     ek_api_request_fini(&r);
+    assert_int_equal(parse(&ek_dialect_anthropic, &r,
+                           "{" USER "," TOOL ",\"max_tokens\":1,\"tool_choice\":{\"type\":\"any\"},\"output_config\":{"
+                           "\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}}}"),
+                     EK_OK);
+    assert_true(r.form.calls_required && !r.only && !r.turn.one_call && r.form.text == EK_TEXT_JSON_SCHEMA && r.schema);
+    ek_api_request_fini(&r);
+    assert_int_equal(parse(&ek_dialect_anthropic, &r,
+                           "{" USER "," TOOL ",\"max_tokens\":1,\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"}}"),
+                     EK_OK);
+    assert_true(r.form.calls_required && json_array_size(r.only) == 1 && r.turn.one_call);
+    ek_api_request_fini(&r);
     /* max_tokens is for replies alone. */
     assert_int_equal(parse(&ek_dialect_anthropic_count, &r, "{" USER "," TOOL "}"), EK_OK);
     ek_api_request_fini(&r);
@@ -66,19 +77,13 @@ static void test_fields(void **state)
 static void gives(const char *members, const char *want, bool beginning)
 {
     ek_api_request r;
-    ek_buf body = {0}, got = {0};
-    bool mark;
+    ek_buf body = {0};
     ek_buf_fmt(&body, "{%s}", members);
     ek_err err = parse(&ek_dialect_anthropic_count, &r, body.data);
     if (err) fail_msg("%s in %s", ek_err_text(), members);
-    json_t *v = ek_template_messages(&r.conversation, &mark);
-    ek_json_write(&got, v);
-    assert_string_equal(got.data, want);
     assert_int_equal(r.prompt.continue_final, beginning);
-    json_decref(v);
-    ek_api_request_fini(&r);
+    template_gets(&r, want);
     ek_buf_fini(&body);
-    ek_buf_fini(&got);
 }
 
 #define HI      "{\"role\":\"user\",\"content\":\"hi\"}"
@@ -218,6 +223,9 @@ static void test_refusals(void **state)
          "web_search"},
         {"{" USER ",\"max_tokens\":1,\"tools\":[{\"description\":\"w\"}]}", "tools", "name"},
         {"{" USER ",\"max_tokens\":1,\"tool_choice\":\"auto\"}", "tool_choice", "type"},
+        {"{" USER "," TOOL ",\"max_tokens\":1,\"tool_choice\":{\"type\":\"tool\",\"name\":\"g\"}}", "tool_choice",
+         "\"g\""},
+        {"{" USER ",\"max_tokens\":1,\"tool_choice\":{\"type\":\"any\"}}", "tool_choice", "no tools"},
         {"{" USER ",\"max_tokens\":1,\"thinking\":{\"type\":\"hard\"}}", "thinking", "type"},
         {"{" USER ",\"max_tokens\":1,\"mcp_servers\":[{}]}", "mcp_servers", "no others"},
         {"{" USER ",\"max_tokens\":1,\"temperature\":-1}", "temperature", "number"},

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
 #include "serve/dialect.h"
+#include "template_gets.h"
 #include "text/json.h"
 
 enum { VOCAB = 1000 };
@@ -137,17 +137,11 @@ static void test_absurd_sizes(void **state)
 static void check_messages(const char *messages, const char *want)
 {
     ek_api_request r;
-    ek_buf body = {0}, got = {0};
-    bool mark;
+    ek_buf body = {0};
     ek_buf_fmt(&body, "{\"messages\":%s}", messages);
     if (parse(&r, body.data)) fail_msg("%s in %s", ek_err_text(), messages);
-    json_t *v = ek_template_messages(&r.conversation, &mark);
-    ek_json_write(&got, v);
-    assert_string_equal(got.data, want);
-    json_decref(v);
-    ek_api_request_fini(&r);
+    template_gets(&r, want);
     ek_buf_fini(&body);
-    ek_buf_fini(&got);
 }
 
 #define ARGS(name, args) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":" args "}}"

@@ -1,0 +1,33 @@
+/* Responses that clients may continue or read again (the Responses API), in memory: a bounded number of a bounded
+ * size together; the one that was not used for longest makes room. Any thread. */
+#ifndef EK_SERVE_RESPONSE_STORE_H
+#define EK_SERVE_RESPONSE_STORE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef struct ek_response_store ek_response_store;
+
+enum { EK_RESPONSES_MAX = 4096 };
+#define EK_RESPONSES_BYTES ((size_t)128 << 20)
+
+/* Never fails. */
+ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
+void ek_response_store_close(ek_response_store *s); /* NULL is fine */
+
+/* Keeps a response: its object, and the list of the items that it was the reply to, both as JSON texts, which are
+ * copied. previous: the id of the response that it continues, or NULL. One larger than max_bytes is not kept. */
+void ek_response_store_put(ek_response_store *s, const char *id, const char *previous, const ek_buf *input,
+                           const ek_buf *response);
+/* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
+ek_err ek_response_store_get(ek_response_store *s, const char *id, bool input, ek_buf *out);
+/* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
+ek_err ek_response_store_delete(ek_response_store *s, const char *id);
+/* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs.
+ * ENOTFOUND where it, or one that it continues, is not there. */
+ek_err ek_response_store_items(ek_response_store *s, const char *id, json_t *list);
+
+#endif

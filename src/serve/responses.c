@@ -1,0 +1,230 @@
+/* The dialect of OpenAI's Responses API: reads the body; responses_items.c reads its items, responses_reply.c writes
+ * replies. Fields: docs/API.md. */
+#include "serve/responses.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/field.h"
+#include "serve/openai.h"
+#include "text/json.h"
+
+static void free_own(void *p)
+{
+    ek_responses *o = p;
+    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
+    ek_blocks_fini(&o->blocks);
+    free(o->previous);
+    free(o);
+}
+
+/* What would change the reply and does not exist here. */
+static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
+{
+    bool background = false;
+    EK_TRY(ek_field_bool(r, body, "background", &background));
+    if (background) return ek_field_wrong(r, "background", "not supported: a response is made while its client waits");
+    if (ek_field(body, "conversation"))
+        return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
+    if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
+    return EK_OK;
+}
+
+/* Tools of this API are flat. */
+static ek_err read_tools(ek_api_request *r, const json_t *body)
+{
+    const json_t *tools = ek_field(body, "tools");
+    if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *t = json_array_get(tools, i);
+        const char *type = ek_json_get_text(t, "type", NULL);
+        size_t n = 0;
+        if (!type || strcmp(type, "function"))
+            return ek_field_wrong_text(r, "tools", "only functions are supported, this server runs no tools of type",
+                                       type ? type : "", "");
+        if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
+        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "parameters"),
+                               ek_field(t, "strict"));
+    }
+    return EK_OK;
+}
+
+static ek_err read_reasoning(ek_api_request *r, const json_t *body)
+{
+    const json_t *v = ek_field(body, "reasoning"), *effort = ek_field(v, "effort");
+    if (v && !json_is_object(v)) return ek_field_wrong(r, "reasoning", "an object is needed");
+    if (effort && !ek_json_is_text(effort)) return ek_field_wrong(r, "reasoning", "its effort must be a text");
+    if (!effort) return EK_OK;
+    const char *e = json_string_value(effort);
+    bool off = !strcmp(e, "none") || !strcmp(e, "minimal");
+    r->prompt.thinking = off ? EK_THINKING_OFF : EK_THINKING_ON;
+    return EK_OK;
+}
+
+static ek_err read_include(ek_api_request *r, const json_t *body)
+{
+    ek_responses *o = r->own;
+    const json_t *include = ek_field(body, "include");
+    int64_t v;
+    bool found;
+    if (include && !json_is_array(include)) return ek_field_wrong(r, "include", "a list is needed");
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        const json_t *word = json_array_get(include, i);
+        if (!ek_json_is_text(word)) return ek_field_wrong(r, "include", "a list of texts is needed");
+        if (!strcmp(json_string_value(word), "reasoning.encrypted_content")) o->encrypt = true;
+        if (!strcmp(json_string_value(word), "message.output_text.logprobs")) r->turn.logprobs = true;
+    }
+    EK_TRY(ek_field_int(r, body, "top_logprobs", 0, EK_LOGPROBS_MAX, &v, &found));
+    if (found) r->turn.n_top = (int)v;
+    if (found && v > 0) r->turn.logprobs = true;
+    return EK_OK;
+}
+
+static ek_err read_counts(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    r->n = 1;
+    r->turn.max_tokens = INT_MAX;
+    EK_TRY(ek_field_int(r, body, "max_output_tokens", 1, INT64_MAX, &v, &found));
+    if (found && v < INT_MAX) r->turn.max_tokens = (int)v;
+    return EK_OK;
+}
+
+/* The items of this request: input, where a text is a message of the user. *out is a new reference. */
+static ek_err read_input(ek_api_request *r, const json_t *body, json_t **out)
+{
+    const json_t *input = ek_field(body, "input");
+    if (json_is_array(input)) {
+        *out = json_incref((json_t *)(uintptr_t)input);
+        return EK_OK;
+    }
+    if (!ek_json_is_text(input)) return ek_field_wrong(r, "input", "a text or a list of items is needed");
+    json_t *item = json_object();
+    json_object_set_new_nocheck(item, "type", json_string_nocheck("message"));
+    json_object_set_new_nocheck(item, "role", json_string_nocheck("user"));
+    json_object_set_nocheck(item, "content", (json_t *)(uintptr_t)input);
+    *out = json_array();
+    json_array_append_new(*out, item);
+    return EK_OK;
+}
+
+static ek_err add_instructions(ek_api_request *r, const json_t *body)
+{
+    const json_t *v = ek_field(body, "instructions");
+    if (!v) return EK_OK;
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "instructions", "a text is needed");
+    if (json_string_length(v) > 0)
+        ek_message_text(ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM), EK_BLOCK_TEXT, json_string_value(v),
+                        json_string_length(v));
+    return EK_OK;
+}
+
+/* What was said before, by the id of its last response. */
+static ek_err add_previous(ek_api_request *r, const json_t *body, ek_response_store *store)
+{
+    ek_responses *o = r->own;
+    const json_t *v = ek_field(body, "previous_response_id");
+    if (!v) return EK_OK;
+    r->param = "previous_response_id";
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
+    o->previous = ek_strdup(json_string_value(v));
+    json_t *items = json_array();
+    ek_err err = store ? ek_response_store_items(store, o->previous, items)
+                       : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
+    if (!err) err = ek_responses_items(&r->conversation, items);
+    json_decref(items);
+    if (!err) r->param = NULL;
+    return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
+}
+
+static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    bool store = true;
+    json_t *items = NULL;
+    EK_TRY(ek_field_bool(r, body, "store", &store));
+    EK_TRY(add_instructions(r, body));
+    EK_TRY(add_previous(r, body, limits->responses));
+    EK_TRY(read_input(r, body, &items));
+    ek_err err = ek_responses_items(&r->conversation, items);
+    if (err) r->param = "input";
+    else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
+    if (store) o->store = limits->responses;
+    if (o->store) ek_json_write(&o->input, items);
+    json_decref(items);
+    ek_drop_billing_line(&r->conversation);
+    r->prompt.add_generation_prompt = true;
+    return err;
+}
+
+/* Members of a response that repeat the request. */
+static void write_echo(ek_api_request *r, const json_t *body, bool store)
+{
+    static const struct {
+        const char *key, *absent;
+    } members[] = {{"instructions", "null"},
+                   {"metadata", "{}"},
+                   {"max_output_tokens", "null"},
+                   {"parallel_tool_calls", "true"},
+                   {"previous_response_id", "null"},
+                   {"reasoning", "{\"effort\":null,\"summary\":null}"},
+                   {"text", "{\"format\":{\"type\":\"text\"}}"},
+                   {"tool_choice", "\"auto\""},
+                   {"tools", "[]"},
+                   {"truncation", "\"disabled\""},
+                   {"user", "null"}};
+    ek_buf *out = &((ek_responses *)r->own)->echo;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        const json_t *v = ek_field(body, members[i].key);
+        ek_buf_fmt(out, ",\"%s\":", members[i].key);
+        if (v) ek_json_write(out, v);
+        else ek_buf_str(out, members[i].absent);
+    }
+    ek_buf_fmt(out, ",\"temperature\":%g,\"top_p\":%g,\"top_logprobs\":%d,\"store\":%s,\"background\":false",
+               (double)r->turn.sampling.temperature, (double)r->turn.sampling.top_p, r->turn.n_top,
+               store ? "true" : "false");
+}
+
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own = ek_alloc(sizeof *o);
+    r->free_own = free_own;
+    ek_blocks_init(&o->blocks);
+    EK_TRY(ek_field_model(r, body));
+    EK_TRY(refuse_unsupported(r, body));
+    EK_TRY(read_counts(r, body));
+    EK_TRY(read_tools(r, body));
+    EK_TRY(ek_openai_calls(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
+    EK_TRY(read_reasoning(r, body));
+    EK_TRY(read_include(r, body));
+    EK_TRY(ek_openai_sampling(r, body, limits));
+    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    EK_TRY(ek_field_ours(r, body));
+    EK_TRY(read_conversation(r, body, limits));
+    write_echo(r, body, o->store != NULL);
+    return EK_OK;
+}
+
+static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_body);
+}
+
+const ek_dialect ek_dialect_responses = {
+    .path = "/v1/responses",
+    .id_prefix = "resp_",
+    .prompt_param = "input",
+    .parse = parse,
+    .begin = ek_responses_begin,
+    .event = ek_responses_event,
+    .finish = ek_responses_finish,
+    .end = ek_responses_end,
+    .failed = ek_responses_failed,
+    .heartbeat = ek_openai_heartbeat,
+    .error = ek_openai_error,
+};

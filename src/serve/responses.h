@@ -1,0 +1,35 @@
+/* What the files of the dialect of OpenAI's Responses API share. Inside src/serve. */
+#ifndef EK_SERVE_RESPONSES_H
+#define EK_SERVE_RESPONSES_H
+
+#include "serve/blocks.h"
+#include "serve/response_store.h"
+
+/* Of a request, for its reply: ek_api_request.own. */
+typedef struct ek_responses {
+    ek_buf echo;  /* members of the response that repeat the request: ,"instructions":…,… */
+    bool encrypt; /* include reasoning.encrypted_content */
+    /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
+    ek_response_store *store;
+    ek_buf input;
+    char *previous;
+    /* Of the stream so far. */
+    int n_events, n_logprobs;
+    bool begun, cut; /* cut: the open call ends unfinished */
+    ek_blocks blocks;
+    ek_buf name, args; /* of the open call */
+    int call;
+} ek_responses;
+
+/* Items (a list) to the end of the conversation. Reasoning, messages and calls of the assistant that follow each other
+ * become one message. EINVAL "input[I]: …". */
+ek_err ek_responses_items(ek_conversation *c, const json_t *items);
+
+/* The writers of a reply, as in ek_dialect. */
+void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
+void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_responses_end(ek_buf *out, const ek_api_reply *r);
+void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+
+#endif

@@ -1,0 +1,139 @@
+/* Reads the items of the Responses API into a conversation. */
+#include <string.h>
+
+#include "serve/field.h"
+#include "serve/responses.h"
+#include "serve/sealed.h"
+#include "text/json.h"
+#include "text/utf8.h"
+
+static ek_err wrong_type(const char *what, const char *type)
+{
+    ek_buf quoted = {0};
+    ek_json_quote(&quoted, type, strnlen(type, 40));
+    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken; this server takes text", what, quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static bool is(const char *s, const char *word)
+{
+    return s && !strcmp(s, word);
+}
+
+/* A text, or parts whose texts are joined with `between`. */
+static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
+{
+    if (ek_json_is_text(v)) {
+        ek_buf_add(out, json_string_value(v), json_string_length(v));
+        return EK_OK;
+    }
+    if (!json_is_array(v)) return ek_fail(EK_EINVAL, "a text or a list of parts is needed");
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *part = json_array_get(v, i);
+        const char *type = ek_json_get_text(part, "type", NULL);
+        size_t n;
+        const char *text = ek_json_get_text(part, "text", &n);
+        if (is(type, "refusal")) continue;
+        if (!is(type, "input_text") && !is(type, "output_text") && !is(type, "text") && !is(type, "reasoning_text") &&
+            !is(type, "summary_text"))
+            return wrong_type("parts", type ? type : "");
+        if (!text) return ek_fail(EK_EINVAL, "a part of type %s needs a text", type);
+        if (any) ek_buf_str(out, between);
+        any = true;
+        ek_buf_add(out, text, n);
+    }
+    return EK_OK;
+}
+
+/* The message of the assistant that is being written. */
+static ek_message *assistant(ek_conversation *c)
+{
+    ek_message *last = c->n_messages ? &c->messages[c->n_messages - 1] : NULL;
+    return last && last->role == EK_ROLE_ASSISTANT ? last : ek_conversation_add(c, EK_ROLE_ASSISTANT);
+}
+
+static ek_err read_message(ek_conversation *c, const json_t *item)
+{
+    static const struct {
+        const char *name;
+        ek_role role;
+    } roles[] = {{"user", EK_ROLE_USER}, {"system", EK_ROLE_SYSTEM}, {"developer", EK_ROLE_DEVELOPER}};
+    const char *role = ek_json_get_text(item, "role", NULL);
+    const json_t *content = ek_field(item, "content");
+    if (is(role, "assistant")) return read_text(&ek_message_add(assistant(c), EK_BLOCK_TEXT)->text, content, "");
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (is(role, roles[i].name))
+            return read_text(&ek_message_add(ek_conversation_add(c, roles[i].role), EK_BLOCK_TEXT)->text, content,
+                             "\n");
+    return ek_fail(EK_EINVAL, "role must be one of user, assistant, system, developer");
+}
+
+/* The text is in content, or, for a client that keeps nothing readable, in encrypted_content; a summary is better
+ * than nothing. */
+static ek_err read_reasoning(ek_conversation *c, const json_t *item)
+{
+    const json_t *content = ek_field(item, "content"), *summary = ek_field(item, "summary");
+    size_t n = 0;
+    const char *sealed = ek_json_get_text(item, "encrypted_content", &n);
+    ek_buf text = {0};
+    ek_err err = content ? read_text(&text, content, "\n") : EK_OK;
+    if (!err && text.len == 0 && sealed) ek_unseal(&text, sealed, n);
+    if (!err && text.len == 0 && summary) err = read_text(&text, summary, "\n");
+    if (!err && text.len > 0) ek_message_text(assistant(c), EK_BLOCK_REASONING, text.data, text.len);
+    ek_buf_fini(&text);
+    return err;
+}
+
+static ek_err read_call(ek_conversation *c, const json_t *item)
+{
+    size_t n_id = 0, n_name = 0, n = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n_id), *name = ek_json_get_text(item, "name", &n_name);
+    const char *s = ek_json_get_text(item, "arguments", &n);
+    json_t *arguments = NULL;
+    if (is(ek_json_get_text(item, "status", NULL), "incomplete")) return EK_OK; /* cut off: it was never made */
+    if (!id || !name || n_name == 0) return ek_fail(EK_EINVAL, "a function_call needs a call_id and a name");
+    if (s) ek_utf8_strip(&s, &n);
+    if (n == 0) arguments = json_object();
+    else if (ek_json_read_lenient(&arguments, s, n, 0)) return ek_fail_in(EK_EINVAL, "arguments");
+    if (!json_is_object(arguments)) {
+        json_decref(arguments);
+        return ek_fail(EK_EINVAL, "arguments must be a JSON object, as a text");
+    }
+    ek_block *b = ek_message_add(assistant(c), EK_BLOCK_CALL);
+    ek_buf_add(&b->id, id, n_id);
+    ek_buf_add(&b->name, name, n_name);
+    b->value = arguments;
+    return EK_OK;
+}
+
+static ek_err read_result(ek_conversation *c, const json_t *item)
+{
+    size_t n = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n);
+    if (!id) return ek_fail(EK_EINVAL, "a function_call_output needs a call_id");
+    ek_message *m = ek_conversation_add(c, EK_ROLE_TOOL);
+    ek_buf_add(&m->call_id, id, n);
+    return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, ek_field(item, "output"), "\n");
+}
+
+static ek_err read_item(ek_conversation *c, const json_t *item)
+{
+    const char *type = ek_json_get_text(item, "type", NULL);
+    if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
+    if (!type || is(type, "message")) return read_message(c, item);
+    if (is(type, "function_call")) return read_call(c, item);
+    if (is(type, "function_call_output")) return read_result(c, item);
+    if (is(type, "reasoning")) return read_reasoning(c, item);
+    return wrong_type("items", type);
+}
+
+ek_err ek_responses_items(ek_conversation *c, const json_t *items)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        ek_err err = read_item(c, json_array_get(items, i));
+        if (err) return ek_fail_in(err, "input[%zu]", i);
+    }
+    return EK_OK;
+}

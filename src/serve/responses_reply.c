@@ -1,0 +1,366 @@
+/* Writes responses. Their items are the blocks of the reply: reasoning, messages and calls in the order in which the
+ * model wrote them. A stream opens, fills and closes one item after the other, between the events of the response. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/openai.h"
+#include "serve/responses.h"
+#include "serve/sealed.h"
+#include "text/json.h"
+
+static bool is_limited(const ek_turn_result *t)
+{
+    return t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT;
+}
+
+/* --- items --- */
+
+/* Ids of items follow from the response's and their place. */
+static void put_id(ek_buf *out, const ek_api_reply *r, const char *prefix, int index)
+{
+    char id[48];
+    ek_call_id(id, prefix, r->id, index);
+    ek_buf_fmt(out, "\"%s\"", id);
+}
+
+static const char *prefix_of(int kind)
+{
+    return kind == EK_REPLY_CONTENT ? "msg_" : kind == EK_REPLY_REASONING ? "rs_" : "fc_";
+}
+
+/* {"type":"output_text","text":…,"annotations":[],"logprobs":[…]} */
+static void put_text_part(ek_buf *out, const ek_api_reply *r, const char *s, size_t n, const ek_buf *logprobs)
+{
+    (void)r;
+    ek_buf_str(out, "{\"type\":\"output_text\",\"text\":");
+    ek_json_quote(out, s, n);
+    ek_buf_fmt(out, ",\"annotations\":[],\"logprobs\":%s}", logprobs && logprobs->len ? logprobs->data : "[]");
+}
+
+static void put_reasoning_part(ek_buf *out, const char *s, size_t n)
+{
+    ek_buf_str(out, "{\"type\":\"reasoning_text\",\"text\":");
+    ek_json_quote(out, s, n);
+    ek_buf_char(out, '}');
+}
+
+static void put_message(ek_buf *out, const ek_api_reply *r, int index, const char *s, size_t n, const ek_buf *logprobs,
+                        const char *status)
+{
+    ek_buf_str(out, "{\"id\":");
+    put_id(out, r, "msg_", index);
+    ek_buf_fmt(out, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
+    if (s) put_text_part(out, r, s, n, logprobs);
+    ek_buf_str(out, "]}");
+}
+
+static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const char *s, size_t n)
+{
+    const ek_responses *o = r->own;
+    ek_buf_str(out, "{\"id\":");
+    put_id(out, r, "rs_", index);
+    ek_buf_str(out, ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+    if (s) put_reasoning_part(out, s, n);
+    ek_buf_char(out, ']');
+    if (s && o->encrypt) {
+        ek_buf_str(out, ",\"encrypted_content\":\"");
+        ek_seal(out, s, n);
+        ek_buf_char(out, '"');
+    }
+    ek_buf_char(out, '}');
+}
+
+static void put_call(ek_buf *out, const ek_api_reply *r, int index, int call, const ek_buf *name, const ek_buf *args,
+                     const char *status)
+{
+    ek_buf_str(out, "{\"id\":");
+    put_id(out, r, "fc_", index);
+    ek_buf_fmt(out, ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":", status);
+    put_id(out, r, "call_", call);
+    ek_buf_str(out, ",\"name\":");
+    ek_json_quote(out, ek_buf_text(name), name->len);
+    ek_buf_str(out, ",\"arguments\":");
+    ek_json_quote(out, ek_buf_text(args), args->len);
+    ek_buf_char(out, '}');
+}
+
+/* The log-probabilities of a text part: of the tokens that begin in it. from: the first one's index, which moves on. */
+static void write_logprobs(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p, int *from)
+{
+    const ek_turn_result *t = r->choices[0];
+    if (!r->turn->logprobs) return;
+    int end = *from;
+    while (end < t->n_logprobs && t->logprobs[end].from < p->from + p->n) end++;
+    ek_openai_logprobs(out, r, 0, *from, end);
+    *from = end;
+}
+
+static void put_part(ek_buf *out, const ek_api_reply *r, int index, const ek_answer_part *p, bool last, int *logprob)
+{
+    const ek_turn_result *t = r->choices[0];
+    const ek_answer *a = &t->answer;
+    if (p->kind == EK_REPLY_CONTENT) {
+        ek_buf logprobs = {0};
+        write_logprobs(&logprobs, r, p, logprob);
+        put_message(out, r, index, a->content.data + p->from, p->n, &logprobs,
+                    last && is_limited(t) ? "incomplete" : "completed");
+        ek_buf_fini(&logprobs);
+    } else if (p->kind == EK_REPLY_REASONING) {
+        put_reasoning(out, r, index, a->reasoning.data + p->from, p->n);
+    } else {
+        const ek_answer_call *c = &a->calls[p->from];
+        ek_buf name = {.data = c->name, .len = strlen(c->name)};
+        put_call(out, r, index, c->index, &name, &c->args, c->closing.len ? "incomplete" : "completed");
+    }
+}
+
+static void put_output(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_answer *a = &r->choices[0]->answer;
+    int index = 0, logprob = 0;
+    ek_buf_char(out, '[');
+    for (int i = 0; i < a->n_parts; i++) {
+        if (!ek_blocks_has(a, &a->parts[i])) continue;
+        if (index > 0) ek_buf_char(out, ',');
+        put_part(out, r, index++, &a->parts[i], i + 1 == a->n_parts, &logprob);
+    }
+    ek_buf_char(out, ']');
+}
+
+/* --- the response --- */
+
+static void put_usage(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_turn_result *t = r->choices[0];
+    ek_buf_fmt(out,
+               "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0},"
+               "\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
+               t->n_prompt, t->n_cached, t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
+}
+
+/* error: of a response that failed, else NULL. */
+static void put_response(ek_buf *out, const ek_api_reply *r, const char *status, const char *error)
+{
+    const ek_responses *o = r->own;
+    const ek_turn_result *t = r->choices[0];
+    bool running = !strcmp(status, "in_progress"), incomplete = !strcmp(status, "incomplete");
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", (long long)r->created,
+               status);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"error\":");
+    if (error) {
+        ek_buf_str(out, "{\"code\":\"server_error\",\"message\":");
+        ek_put_string(out, error);
+        ek_buf_char(out, '}');
+    } else {
+        ek_buf_str(out, "null");
+    }
+    ek_buf_fmt(out, ",\"incomplete_details\":%s", incomplete ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
+    ek_buf_str(out, ",\"output\":");
+    if (running) ek_buf_str(out, "[]");
+    else put_output(out, r);
+    ek_buf_str(out, ",\"usage\":");
+    if (running || t->end == EK_END_ERROR) ek_buf_str(out, "null");
+    else put_usage(out, r);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    ek_put_string(out, r->fingerprint);
+    if (!running) ek_put_extension(out, r);
+    ek_buf_char(out, '}');
+}
+
+/* --- a stream --- */
+
+typedef struct writer {
+    ek_buf *out;
+    const ek_api_reply *r;
+    ek_responses *own;
+} writer;
+
+static void frame_open(writer *w, const char *type)
+{
+    ek_buf_fmt(w->out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
+               w->own->n_events++);
+}
+
+static void frame_close(writer *w)
+{
+    ek_buf_str(w->out, "}\n\n");
+}
+
+/* A frame about the open item: …,"item_id":…,"output_index":… */
+static void item_frame_open(writer *w, const char *type)
+{
+    frame_open(w, type);
+    ek_buf_str(w->out, ",\"item_id\":");
+    put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
+    ek_buf_fmt(w->out, ",\"output_index\":%d", w->own->blocks.n - 1);
+    if (w->own->blocks.open != EK_REPLY_CALL_START) ek_buf_str(w->out, ",\"content_index\":0");
+}
+
+static void put_state(writer *w, const char *type, const char *status, const char *error)
+{
+    frame_open(w, type);
+    ek_buf_str(w->out, ",\"response\":");
+    put_response(w->out, w->r, status, error);
+    frame_close(w);
+}
+
+static void open_item(void *ctx, const ek_reply_event *e)
+{
+    writer *w = ctx;
+    ek_responses *o = w->own;
+    int index = o->blocks.n - 1;
+    frame_open(w, "output_item.added");
+    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
+    ek_buf_clear(&o->args);
+    if (e->kind == EK_REPLY_CONTENT) put_message(w->out, w->r, index, NULL, 0, NULL, "in_progress");
+    else if (e->kind == EK_REPLY_REASONING) put_reasoning(w->out, w->r, index, NULL, 0);
+    else {
+        o->call = e->call;
+        ek_buf_clear(&o->name);
+        ek_buf_add(&o->name, e->text, e->n);
+        put_call(w->out, w->r, index, e->call, &o->name, &o->args, "in_progress");
+    }
+    frame_close(w);
+    if (e->kind == EK_REPLY_CALL_START) return;
+    item_frame_open(w, "content_part.added");
+    ek_buf_str(w->out, ",\"part\":");
+    if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, w->r, "", 0, NULL);
+    else put_reasoning_part(w->out, "", 0);
+    frame_close(w);
+}
+
+static void put_piece(void *ctx, const char *s, size_t n)
+{
+    writer *w = ctx;
+    ek_responses *o = w->own;
+    int kind = o->blocks.open;
+    item_frame_open(w, kind == EK_REPLY_CONTENT     ? "output_text.delta"
+                       : kind == EK_REPLY_REASONING ? "reasoning_text.delta"
+                                                    : "function_call_arguments.delta");
+    ek_buf_str(w->out, ",\"delta\":");
+    ek_json_quote(w->out, s, n);
+    if (kind == EK_REPLY_CALL_START) ek_buf_add(&o->args, s, n);
+    if (kind == EK_REPLY_CONTENT) {
+        ek_buf logprobs = {0};
+        const ek_answer_part all = {.n = w->r->choices[0]->answer.content.len};
+        write_logprobs(&logprobs, w->r, &all, &o->n_logprobs);
+        ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+        ek_buf_fini(&logprobs);
+    }
+    frame_close(w);
+}
+
+static void close_call(writer *w, const char *status)
+{
+    ek_responses *o = w->own;
+    int index = o->blocks.n - 1;
+    item_frame_open(w, "function_call_arguments.done");
+    ek_buf_str(w->out, ",\"name\":");
+    ek_json_quote(w->out, ek_buf_text(&o->name), o->name.len);
+    ek_buf_str(w->out, ",\"arguments\":");
+    ek_json_quote(w->out, ek_buf_text(&o->args), o->args.len);
+    frame_close(w);
+    frame_open(w, "output_item.done");
+    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
+    put_call(w->out, w->r, index, o->call, &o->name, &o->args, status);
+    frame_close(w);
+}
+
+/* Closes an item of text, whose part of the answer is complete. */
+static void close_text(writer *w)
+{
+    const ek_answer *a = &w->r->choices[0]->answer;
+    bool content = w->own->blocks.open == EK_REPLY_CONTENT;
+    const ek_answer_part *p = ek_blocks_last(a, content ? EK_REPLY_CONTENT : EK_REPLY_REASONING);
+    const char *s = p ? (content ? a->content.data : a->reasoning.data) + p->from : "";
+    size_t n = p ? p->n : 0;
+    ek_buf logprobs = {0};
+    int index = w->own->blocks.n - 1, from = 0;
+    while (p && content && from < w->r->choices[0]->n_logprobs && w->r->choices[0]->logprobs[from].from < p->from)
+        from++;
+    int first = from;
+    if (p && content) write_logprobs(&logprobs, w->r, p, &from);
+    item_frame_open(w, content ? "output_text.done" : "reasoning_text.done");
+    ek_buf_str(w->out, ",\"text\":");
+    ek_json_quote(w->out, s, n);
+    if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+    frame_close(w);
+    item_frame_open(w, "content_part.done");
+    ek_buf_str(w->out, ",\"part\":");
+    if (content) put_text_part(w->out, w->r, s, n, &logprobs);
+    else put_reasoning_part(w->out, s, n);
+    frame_close(w);
+    frame_open(w, "output_item.done");
+    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
+    if (p) put_part(w->out, w->r, index, p, p == &a->parts[a->n_parts - 1], &first);
+    frame_close(w);
+    ek_buf_fini(&logprobs);
+}
+
+static void close_item(void *ctx)
+{
+    writer *w = ctx;
+    if (w->own->blocks.open == EK_REPLY_CALL_START) close_call(w, w->own->cut ? "incomplete" : "completed");
+    else close_text(w);
+    w->own->cut = false;
+}
+
+/* What was written of the call stands. */
+static void cut_item(void *ctx, const char *closing, size_t n)
+{
+    writer *w = ctx;
+    (void)closing, (void)n;
+    w->own->cut = true;
+}
+
+static const ek_block_writer block_writer = {open_item, put_piece, cut_item, close_item};
+
+void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    w.own->begun = true;
+    put_state(&w, "created", "in_progress", NULL);
+    put_state(&w, "in_progress", "in_progress", NULL);
+}
+
+void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+}
+
+void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_end(&w.own->blocks, &block_writer, &w);
+}
+
+void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+{
+    writer w = {out, r, r->own};
+    if (!w.own->begun) ek_responses_begin(out, r, choice);
+    put_state(&w, "failed", "failed", text);
+}
+
+void ek_responses_end(ek_buf *out, const ek_api_reply *r)
+{
+    writer w = {out, r, r->own};
+    const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
+    ek_buf response = {0};
+    put_response(&response, r, status, NULL);
+    if (w.own->store) ek_response_store_put(w.own->store, r->id, w.own->previous, &w.own->input, &response);
+    if (r->stream) {
+        frame_open(&w, status);
+        ek_buf_str(out, ",\"response\":");
+    }
+    ek_buf_add(out, response.data, response.len);
+    if (r->stream) frame_close(&w);
+    ek_buf_fini(&response);
+}

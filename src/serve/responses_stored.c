@@ -1,0 +1,45 @@
+/* GET and DELETE /v1/responses/{id}. */
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/reply.h"
+#include "serve/response_store.h"
+#include "serve/server_state.h"
+#include "text/json.h"
+
+static void not_found(ek_exchange *x)
+{
+    ek_reply_failure(x, &ek_dialect_responses, EK_ENOTFOUND, "id");
+}
+
+void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
+{
+    static const char items[] = "/input_items";
+    ek_buf b = {0};
+    char id[128];
+    size_t n = strlen(rest), k = sizeof items - 1;
+    bool input = n > k && !strcmp(rest + n - k, items);
+    snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
+    if (input) ek_buf_str(&b, "{\"object\":\"list\",\"data\":");
+    if (ek_response_store_get(s->responses, id, input, &b)) {
+        not_found(x);
+    } else {
+        if (input) ek_buf_str(&b, ",\"first_id\":null,\"last_id\":null,\"has_more\":false}");
+        ek_reply_json(x, 200, &b);
+    }
+    ek_buf_fini(&b);
+}
+
+void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
+{
+    ek_buf b = {0};
+    if (ek_response_store_delete(s->responses, id)) {
+        not_found(x);
+    } else {
+        ek_buf_str(&b, "{\"id\":");
+        ek_put_string(&b, id);
+        ek_buf_str(&b, ",\"object\":\"response\",\"deleted\":true}");
+        ek_reply_json(x, 200, &b);
+    }
+    ek_buf_fini(&b);
+}

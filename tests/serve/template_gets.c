@@ -1,0 +1,22 @@
+#include "template_gets.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "chat/template.h"
+#include "text/json.h"
+
+void template_gets(ek_api_request *r, const char *want)
+{
+    ek_buf got = {0};
+    bool mark;
+    json_t *v = ek_template_messages(&r->conversation, &mark);
+    ek_json_write(&got, v);
+    assert_string_equal(got.data, want);
+    json_decref(v);
+    ek_buf_fini(&got);
+    ek_api_request_fini(r);
+}

@@ -1,0 +1,315 @@
+/* The Responses API: what its items mean to the chat template, what is refused, the order of a stream's events, and
+ * the store behind previous_response_id. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/dialect.h"
+#include "serve/response_store.h"
+#include "serve/sealed.h"
+#include "template_gets.h"
+#include "text/json.h"
+
+static const ek_dialect *const d = &ek_dialect_responses;
+
+static ek_err parse(ek_api_request *r, ek_response_store *store, const char *body)
+{
+    ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1},
+                            .n_vocab = 1000,
+                            .ctx_tokens = 512,
+                            .responses = store};
+    *r = (ek_api_request){0};
+    return d->parse(r, body, strlen(body), &limits);
+}
+
+/* What the template gets. */
+static void gives(ek_response_store *store, const char *members, const char *want)
+{
+    ek_api_request r;
+    ek_buf body = {0};
+    ek_buf_fmt(&body, "{%s}", members);
+    if (parse(&r, store, body.data)) fail_msg("%s in %s", ek_err_text(), members);
+    template_gets(&r, want);
+    ek_buf_fini(&body);
+}
+
+static void items(void **state)
+{
+    (void)state;
+    gives(NULL, "\"input\":\"hi\",\"instructions\":\"s\"",
+          "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"hi\"}]");
+    gives(
+        NULL,
+        "\"input\":[{\"role\":\"developer\",\"content\":\"x-anthropic-billing-header: 1\\nd\"},{\"type\":\"message\","
+        "\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"},{\"type\":\"input_text\",\"text\":\"b\"}]}]",
+        "[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\"a\\nb\"}]");
+    /* Reasoning, text and calls that follow each other are one message, in order; a call that was cut was never made.
+     */
+    gives(
+        NULL,
+        "\"input\":[{\"role\":\"user\",\"content\":\"q\"},{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":"
+        "\"reasoning_text\",\"text\":\"hm\"}]},{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":"
+        "\"output_text\",\"text\":\"t\"}]},{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":"
+        "\"{\\\"a\\\":1}\"},{\"type\":\"function_call\",\"call_id\":\"e\",\"name\":\"f\",\"arguments\":\"{\\\"a\",\"status\":"
+        "\"incomplete\"},{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"r\"}]",
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"reasoning_content\":\"hm\",\"content\":\"t\"},"
+        "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":{\"a\":1}}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}]");
+    ek_buf sealed = {0}, body = {0};
+    ek_seal(&sealed, "hm", 2);
+    ek_buf_fmt(&body, "\"input\":[{\"type\":\"reasoning\",\"summary\":[],\"encrypted_content\":\"%s\"}]", sealed.data);
+    gives(NULL, body.data, "[{\"role\":\"assistant\",\"reasoning_content\":\"hm\"}]");
+    ek_buf_fini(&sealed);
+    ek_buf_fini(&body);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *param, *says;
+    } cases[] = {
+        {"{}", "input", "a text or a list"},
+        {"{\"input\":5}", "input", "a text or a list"},
+        {"{\"input\":[]}", "input", "no message"},
+        {"{\"input\":[5]}", "input", "input[0]: an object"},
+        {"{\"input\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "input", "role"},
+        {"{\"input\":[{\"role\":\"user\"}]}", "input", "a text or a list"},
+        {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input", "\"item_reference\""},
+        {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}", "input", "\"input_image\""},
+        {"{\"input\":[{\"type\":\"function_call\",\"name\":\"f\",\"arguments\":\"{}\"}]}", "input", "call_id"},
+        {"{\"input\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"[]\"}]}", "input",
+         "object"},
+        {"{\"input\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{\"}]}", "input",
+         "arguments"},
+        {"{\"input\":[{\"type\":\"function_call_output\",\"output\":\"x\"}]}", "input", "call_id"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]}", "tools", "web_search"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "tools", "name"},
+        {"{\"input\":\"x\",\"background\":true}", "background", "not supported"},
+        {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "previous_response_id"},
+        {"{\"input\":\"x\",\"prompt\":{\"id\":\"p\"}}", "prompt", "not supported"},
+        {"{\"input\":\"x\",\"max_output_tokens\":0}", "max_output_tokens", "from 1"},
+        {"{\"input\":\"x\",\"top_logprobs\":21}", "top_logprobs", "from 0 to 20"},
+        {"{\"input\":\"x\",\"include\":\"y\"}", "include", "list"},
+        {"{\"input\":\"x\",\"reasoning\":{\"effort\":1}}", "reasoning", "text"},
+        {"{\"input\":\"x\",\"instructions\":[]}", "instructions", "text"},
+        {"{\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", "previous_response_id", "stores none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_api_request r;
+        ek_err err = parse(&r, NULL, cases[i].body);
+        int status = strcmp(cases[i].param, "previous_response_id") ? 400 : 404;
+        if (!err || ek_err_http(err) != status || !strstr(ek_err_text(), cases[i].says))
+            fail_msg("%s: %s", cases[i].body, err ? ek_err_text() : "taken");
+        assert_string_equal(r.param, cases[i].param);
+        ek_api_request_fini(&r);
+    }
+}
+
+/* --- replies --- */
+
+typedef struct scene {
+    ek_api_request req;
+    ek_turn_result result;
+    const ek_turn_result *choices[1];
+    ek_api_reply r;
+    ek_buf out;
+} scene;
+
+static void open_reply(scene *t, ek_response_store *store, const char *id, const char *body, bool stream)
+{
+    *t = (scene){0};
+    if (parse(&t->req, store, body)) fail_msg("%s", ek_err_text());
+    t->choices[0] = &t->result;
+    t->r = (ek_api_reply){.id = id,
+                          .model = "m",
+                          .fingerprint = "f",
+                          .created = 17,
+                          .stream = stream,
+                          .n = 1,
+                          .n_prompts = 1,
+                          .choices = t->choices,
+                          .own = t->req.own,
+                          .turn = &t->req.turn};
+    if (stream) d->begin(&t->out, &t->r, 0);
+}
+
+static void say(scene *t, ek_reply_kind kind, const char *text, int call)
+{
+    ek_reply_event e = {.kind = kind, .text = text, .n = strlen(text), .call = call};
+    ek_reply_collect(&t->result.answer, &e);
+    if (t->r.stream) d->event(&t->out, &t->r, 0, &e);
+}
+
+static void close_reply(scene *t)
+{
+    ek_buf_fini(&t->out);
+    ek_answer_fini(&t->result.answer);
+    ek_api_request_fini(&t->req);
+}
+
+static void order_of_events(void **state)
+{
+    (void)state;
+    static const char want[] =
+        "created in_progress "
+        "output_item.added content_part.added reasoning_text.delta reasoning_text.done content_part.done output_item.done "
+        "output_item.added content_part.added output_text.delta output_text.delta output_text.done content_part.done "
+        "output_item.done "
+        "output_item.added function_call_arguments.delta function_call_arguments.done output_item.done "
+        "output_item.added function_call_arguments.delta function_call_arguments.done output_item.done "
+        "incomplete ";
+    scene t;
+    open_reply(&t, NULL, "resp_1", "{\"input\":\"x\"}", true);
+    say(&t, EK_REPLY_REASONING, "hm", 0);
+    say(&t, EK_REPLY_CONTENT, "a", 0);
+    say(&t, EK_REPLY_CONTENT, "b", 0);
+    say(&t, EK_REPLY_CALL_START, "f", 0);
+    say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
+    say(&t, EK_REPLY_CALL_END, "", 0);
+    say(&t, EK_REPLY_CALL_START, "g", 1);
+    say(&t, EK_REPLY_CALL_ARGS, "{\"x\":\"y", 1);
+    say(&t, EK_REPLY_CALL_CUT, "\"}", 1);
+    t.result.end = EK_END_MAX_TOKENS;
+    d->finish(&t.out, &t.r, 0);
+    d->end(&t.out, &t.r);
+    ek_buf types = {0};
+    int number = 0;
+    json_t *last = NULL;
+    for (const char *p = t.out.data; *p; number++) {
+        const char *data = strstr(p, "\ndata: "), *stop = strstr(p, "\n\n");
+        assert_true(data && stop && data < stop && !strncmp(p, "event: response.", 16));
+        ek_buf_add(&types, p + 16, (size_t)(data - p) - 16);
+        ek_buf_char(&types, ' ');
+        json_decref(last);
+        assert_int_equal(ek_json_read(&last, data + 7, (size_t)(stop - data) - 7, 0), EK_OK);
+        assert_int_equal(json_integer_value(ek_json_get(last, "sequence_number")), number);
+        assert_memory_equal(json_string_value(ek_json_get(last, "type")), p + 7, (size_t)(data - p) - 7);
+        p = stop + 2;
+    }
+    assert_string_equal(types.data, want);
+    /* The whole response has the same items, and says the same. */
+    ek_buf whole = {0};
+    json_t *v;
+    t.r.stream = false;
+    d->end(&whole, &t.r);
+    assert_int_equal(ek_json_read(&v, whole.data, whole.len, 0), EK_OK);
+    assert_true(json_equal(v, ek_json_get(last, "response")));
+    const json_t *cut = json_array_get(ek_json_get(v, "output"), 3);
+    assert_string_equal(json_string_value(ek_json_get(cut, "arguments")), "{\"x\":\"y"); /* what was written */
+    assert_string_equal(json_string_value(ek_json_get(cut, "status")), "incomplete");
+    assert_string_equal(json_string_value(ek_json_get(ek_json_get(v, "incomplete_details"), "reason")),
+                        "max_output_tokens");
+    json_decref(v);
+    json_decref(last);
+    ek_buf_fini(&types);
+    ek_buf_fini(&whole);
+    close_reply(&t);
+}
+
+static void failures_have_a_beginning(void **state)
+{
+    (void)state;
+    scene t;
+    open_reply(&t, NULL, "resp_1", "{\"input\":\"x\"}", false);
+    t.r.stream = true;
+    t.result.end = EK_END_ERROR;
+    d->failed(&t.out, &t.r, 0, "it broke");
+    const char *created = strstr(t.out.data, "event: response.created"),
+               *failed = strstr(t.out.data, "event: response.failed");
+    assert_true(created == t.out.data && failed && strstr(failed, "\"message\":\"it broke\""));
+    close_reply(&t);
+}
+
+/* --- the store --- */
+
+static void reply_with(ek_response_store *store, const char *id, const char *body, const char *text)
+{
+    scene t;
+    open_reply(&t, store, id, body, false);
+    say(&t, EK_REPLY_CONTENT, text, 0);
+    t.result.end = EK_END_STOP;
+    d->end(&t.out, &t.r);
+    close_reply(&t);
+}
+
+static void conversations_by_id(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(8, 1 << 20);
+    reply_with(s, "resp_a", "{\"input\":\"1\",\"instructions\":\"not kept\"}", "2");
+    reply_with(s, "resp_b", "{\"input\":\"3\",\"previous_response_id\":\"resp_a\"}", "4");
+    reply_with(s, "resp_c", "{\"input\":\"x\",\"store\":false}", "y");
+    gives(
+        s, "\"input\":\"5\",\"previous_response_id\":\"resp_b\"",
+        "[{\"role\":\"user\",\"content\":\"1\"},{\"role\":\"assistant\",\"content\":\"2\"},{\"role\":\"user\",\"content\":\"3\"},"
+        "{\"role\":\"assistant\",\"content\":\"4\"},{\"role\":\"user\",\"content\":\"5\"}]");
+    ek_api_request r;
+    assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_c\"}"), EK_ENOTFOUND);
+    assert_string_equal(r.param, "previous_response_id");
+    ek_api_request_fini(&r);
+    ek_buf b = {0};
+    assert_int_equal(ek_response_store_get(s, "resp_a", true, &b), EK_OK);
+    assert_string_equal(b.data, "[{\"type\":\"message\",\"role\":\"user\",\"content\":\"1\"}]");
+    ek_buf_fini(&b);
+    assert_int_equal(ek_response_store_delete(s, "resp_a"), EK_OK);
+    assert_int_equal(ek_response_store_delete(s, "resp_a"), EK_ENOTFOUND);
+    assert_int_equal(ek_response_store_get(s, "resp_a", false, &b), EK_ENOTFOUND);
+    assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"),
+                     EK_ENOTFOUND); /* its root */
+    ek_api_request_fini(&r);
+    ek_response_store_close(s);
+}
+
+static void put(ek_response_store *s, const char *id, size_t n)
+{
+    ek_buf input = {0}, response = {0};
+    ek_buf_str(&input, "[]");
+    for (size_t i = 0; i < n; i++) ek_buf_char(&response, ' ');
+    ek_buf_str(&response, "{}");
+    ek_response_store_put(s, id, NULL, &input, &response);
+    ek_buf_fini(&input);
+    ek_buf_fini(&response);
+}
+
+static bool has(ek_response_store *s, const char *id)
+{
+    ek_buf b = {0};
+    ek_err err = ek_response_store_get(s, id, false, &b);
+    ek_buf_fini(&b);
+    return err == EK_OK;
+}
+
+static void the_least_used_makes_room(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(3, 4000);
+    put(s, "a", 1);
+    put(s, "b", 1);
+    put(s, "c", 1);
+    assert_true(has(s, "a")); /* used */
+    put(s, "d", 1);
+    assert_true(has(s, "a") && !has(s, "b") && has(s, "c") && has(s, "d"));
+    put(s, "e", 3000); /* by bytes */
+    assert_true(has(s, "e") && has(s, "d") && !has(s, "a"));
+    put(s, "f", 5000); /* larger than all */
+    assert_true(!has(s, "f") && has(s, "e"));
+    ek_response_store_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(order_of_events),
+        cmocka_unit_test(failures_have_a_beginning),
+        cmocka_unit_test(conversations_by_id),
+        cmocka_unit_test(the_least_used_makes_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
