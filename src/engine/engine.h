@@ -74,7 +74,7 @@ typedef struct ek_prompt_span {
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
 
-/* Which tokens may come next in one reply: a grammar's view of it (chat makes one from text/grammar.h). The engine
+/* Which tokens may come next in one reply: a grammar's view of it (chat/turn.c makes one of text/grammar.h). The engine
  * asks on its own thread, between steps, and never for tokens that it did not sample or draft.
  *
  * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
