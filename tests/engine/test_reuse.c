@@ -476,11 +476,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     ek_engine_close(e);
 }
 
-#ifdef EK_SANITIZED
-static uint64_t n_seeds = 40;
-#else
-static uint64_t n_seeds = 120;
-#endif
+static uint64_t n_seeds = 50;
 
 static void reuse_does_not_matter(void **state)
 {
