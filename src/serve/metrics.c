@@ -87,6 +87,12 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
     counter(b, "evenkeel_cache_lookups_total", "Requests that the prefix cache was asked for.", st->cache_lookups);
     counter(b, "evenkeel_cache_hits_total", "Of these, those that began with cached pages.", st->cache_hits);
     counter(b, "evenkeel_cache_evicted_pages_total", "Cached pages dropped for others.", st->cache_evicted_pages);
+    counter(b, "evenkeel_cache_audits_total", "Cached prefixes computed again.", st->cache_audits);
+    counter(b, "evenkeel_cache_audit_mismatch_total", "Pages that were not the same.", st->cache_audit_mismatches);
+    counter(b, "evenkeel_cache_disk_written_pages_total", "Cached pages written to disk.", st->disk_written);
+    counter(b, "evenkeel_cache_disk_read_pages_total", "Cached pages read from disk.", st->disk_read);
+    counter(b, "evenkeel_cache_disk_damaged_total", "Damaged records and files dropped.", st->disk_damaged);
+    counter(b, "evenkeel_cache_disk_failed_pages_total", "Pages that could not be written.", st->disk_failed);
     gauge(b, "evenkeel_kv_usage_ratio", "Used share of the fuller pool of pages.", kv_usage(st));
     histogram(b, "evenkeel_queue_seconds", "Time from a request's arrival at the engine to its first step.",
               &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);

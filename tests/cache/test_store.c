@@ -289,7 +289,7 @@ static void a_kill_at_any_moment(void **state)
             if (ek_store_sqlite_open(&b, dir, "key", 3e6, &layout)) _exit(1);
             for (uint64_t s = round * 100;; s++) write_n(&b, s, 4);
         }
-        usleep((useconds_t)(3000 + ek_mix64(round) % 60000));
+        usleep((useconds_t)(5000 + ek_mix64(round) % 90000));
         kill(pid, SIGKILL);
         int status;
         waitpid(pid, &status, 0);

@@ -476,7 +476,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     ek_engine_close(e);
 }
 
-static uint64_t n_seeds = 120;
+static uint64_t n_seeds = 50;
 
 static void reuse_does_not_matter(void **state)
 {

@@ -1,0 +1,122 @@
+"""The cache of the whole program: hits that change no reply, a restart, kill -9, a damaged file, two programs with one folder.
+Standard library only.
+
+usage: cache.py EVENKEEL MODEL_DIR
+
+The output's last line is `N passed, N failed`."""
+import json, os, random, shutil, signal, subprocess, sys, tempfile, time, urllib.request
+
+PROGRAM, MODEL = sys.argv[1], sys.argv[2]
+LONG = "The ship has a wide deck and a deep hold. " * 60
+QUESTIONS = ["What is a keel?", "What is a mast?", "Name two sails."]
+
+
+class Server:
+    def __init__(self, folder, *options):
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
+        port_file = self.log.name + ".port"
+        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--port-file", port_file, "--threads", "1",
+                                         *(["--cache-dir", folder] if folder else []), *options], stderr=self.log, stdout=subprocess.DEVNULL)
+        for _ in range(600):
+            if os.path.exists(port_file) or self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        if self.process.poll() is None:
+            self.port = open(port_file).read().strip()
+            os.unlink(port_file)
+
+    def ask(self, question, salt=None, system=LONG):
+        body = {"messages": [{"role": "system", "content": system}, {"role": "user", "content": question}], "temperature": 0, "max_tokens": 12,
+                "evenkeel": {"digest": True}, **({"cache_salt": salt} if salt else {})}
+        r = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"})
+        reply = json.load(urllib.request.urlopen(r, timeout=60))
+        u = reply["usage"]
+        return (reply["evenkeel"]["digest"], reply["choices"][0]["message"]["content"]), u["prompt_tokens_details"]["cached_tokens"], u["prompt_tokens"]
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(timeout=60)
+        self.log.seek(0)
+        return status, self.log.read()
+
+
+passed = failed = 0
+
+
+def check(name, good, detail=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"FAIL {name}: {detail}")
+
+
+def main():
+    cold = Server(None, "--cache-bytes", "0")
+    want = {q: cold.ask(q) for q in QUESTIONS}
+    check("no cache, nothing cached", all(w[1] == 0 for w in want.values()), want)
+    cold.stop()
+    prompt = want[QUESTIONS[0]][2]
+
+    folder = tempfile.mkdtemp()
+    s = Server(folder, "--cache-audit", "1", "--log", "cache")
+    for i in range(3):
+        for k, q in enumerate(QUESTIONS):
+            got = s.ask(q)
+            check(f"hit {i}.{k}: same reply", got[0] == want[q][0], (got, want[q]))
+            check(f"hit {i}.{k}: cached", (got[1] > prompt - 80) == (i + k > 0) and (i == 0 or got[1] == got[2] - 1), got)
+    check("another salt finds nothing", s.ask(QUESTIONS[0], salt="somebody else")[1] == 0)
+    check("its own finds all", s.ask(QUESTIONS[0], salt="somebody else")[1] == prompt - 1)
+    second = Server(folder)
+    status, log = second.stop()
+    check("one program per file", status == 1 and "in use by another process" in log, (status, log))
+    status, log = s.stop()
+    check("it stops in order", status == 0, (status, log))
+    check("a miss is explained", "first difference at position" in log and "message 2" in log and "What is a " in log, log)
+    check("the audit found nothing", "cache audit" not in log, log)
+
+    s = Server(folder)
+    got = s.ask(QUESTIONS[1])
+    check("after a restart: same reply, from disk", got[0] == want[QUESTIONS[1]][0] and got[1] > prompt - 160, got)
+    check("for its salt alone", s.ask(QUESTIONS[0], salt="a third")[1] == 0)
+    for i in range(5):
+        s.ask(f"Question {i}?", system=LONG + str(i) * 50)
+    s.stop(signal.SIGKILL)
+    s = Server(folder)
+    got = s.ask(QUESTIONS[2])
+    check("after kill -9: same reply", got[0] == want[QUESTIONS[2]][0] and got[1] > prompt - 160, got)
+    s.stop()
+
+    name = [f for f in os.listdir(folder) if f.endswith(".sqlite")][0]
+    whole = open(os.path.join(folder, name), "rb").read()
+    draw = random.Random(7)
+    for i in range(6):
+        data = bytearray(whole)
+        if i == 0:
+            data = data[:len(data) // 2]
+        elif i == 1:
+            data = bytearray(draw.randbytes(100000))
+        else:
+            for _ in range(1 + 200 * (i % 2)):
+                data[draw.randrange(len(data))] ^= draw.randrange(1, 256)
+        for f in os.listdir(folder):
+            os.unlink(os.path.join(folder, f))
+        open(os.path.join(folder, name), "wb").write(data)
+        s = Server(folder)
+        if s.process.poll() is None:
+            for q in QUESTIONS:
+                got = s.ask(q)
+                check(f"damaged file {i}: same reply", got[0] == want[q][0], got)
+        status, log = s.stop()
+        check(f"damaged file {i}: it serves, and stops in order", status == 0, (status, log))
+        check(f"damaged file {i}: it says so", i > 1 and i % 2 == 0 or "damaged" in log, log)
+    shutil.rmtree(folder)
+
+    s = Server("/proc/no/such/folder")
+    status, log = s.stop()
+    check("a folder that cannot be: one line", status == 1 and "/proc/no/such/folder" in log, (status, log))
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()
