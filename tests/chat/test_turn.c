@@ -109,6 +109,8 @@ static void streams_and_answers_are_equal(void **state)
         same_text(&whole.content, scripts[i].content);
         assert_string_equal(ek_buf_text(&stream.rest), ek_buf_text(&whole.rest));
         assert_string_equal(ek_buf_text(&whole.rest), scripts[i].rest);
+        if (scripts[i].content[0] && scripts[i].text[0] != '<') /* what was written first comes first */
+            assert_int_equal(r->answer.parts[0].kind, EK_REPLY_CONTENT);
         ek_buf_fini(&whole.rest);
         ek_buf_fini(&stream.content);
         ek_buf_fini(&stream.rest);
