@@ -39,7 +39,7 @@ static void write_answer(reader *r, const ek_answer *a)
 static ek_turn *open_turn(reader *r, const ek_turn_opts *o)
 {
     ek_turn *t;
-    ek_turn_prompt p = {.ids = ids_of("<bos><|turn>user\nHi<turn|>\n<|turn>model\n")};
+    ek_turn_prompt p = {.ids = ids_of("<bos><|turn>user\nHi<turn|>\n<|turn>model\n"), .thinking = o->logprobs};
     *r = (reader){0};
     assert_int_equal(ek_turn_open(&t, pocket(), &p, o, on_event, r), EK_OK);
     ek_turn_prompt_fini(&p);
@@ -126,6 +126,7 @@ static void logprobs_of_visible_tokens(void **state)
         const char *text, *stop, *visible;
     } cases[] = {
         {"<|channel>thought\nHm\n<channel|>Ja.<turn|>", NULL, "Ja."},
+        {"thought\nHm\n<channel|>Ja.<turn|>", NULL, "Ja."}, /* a header that looked like text */
         {"one two three", "two", "one "},
         {"one tw", "two", "one tw"},
         {"a<|tool_call>call:f{a:1}<tool_call|>", NULL, "a"},
