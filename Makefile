@@ -24,8 +24,8 @@ DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
 DEPS_cli    := cli serve chat gpu engine cache model cuda ops tensor text base
 
-PKGS_serve := jansson libevent libevent_pthreads libmicrohttpd
-PKGS := jansson libevent libevent_pthreads libmicrohttpd
+PKGS_serve := jansson libevent libevent_pthreads
+PKGS := jansson libevent libevent_pthreads
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)

@@ -22,7 +22,6 @@ void ek_record_begin(ek_record *r, const ek_request_opts *request)
     r->n_prompt = request->n_tokens;
     r->prompt_hash = ek_prompt_hash(request->tokens, request->n_tokens);
     r->sampling = request->sampling;
-    r->forced = request->mask != NULL;
     r->ignore_eos = request->ignore_eos;
     r->forced = request->mask != NULL;
     size_t n_bias = (size_t)request->sampling.n_bias;

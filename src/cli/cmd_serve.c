@@ -20,7 +20,7 @@ static ek_err raise_descriptors(int connections)
     lim.rlim_cur = lim.rlim_max;
     setrlimit(RLIMIT_NOFILE, &lim);
     getrlimit(RLIMIT_NOFILE, &lim);
-    if (lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)connections + 64)
+    if (lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)connections + 128)
         return ek_fail(EK_EINVAL, "--max-connections %d, but this process may open only %llu files (ulimit -n)",
                        connections, (unsigned long long)lim.rlim_cur);
     return EK_OK;
@@ -75,7 +75,13 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
                    .max_messages = (int)cli->max_messages,
                    .request_memory = cli->has.request_memory ? (size_t)cli->request_memory : 0,
                    .prepare_threads = (int)cli->prepare_threads,
-                   .prepare_queue = (int)cli->prepare_queue},
+                   .prepare_queue = (int)cli->prepare_queue,
+                   .request_timeout = (double)cli->request_timeout,
+                   .drain_timeout = (double)cli->drain_timeout,
+                   .stall_timeout = (double)cli->stall_timeout},
+        .api_keys = cli->has.api_key ? cli->api_key : NULL,
+        .api_key_file = cli->has.api_key_file ? cli->api_key_file : NULL,
+        .cors_origins = cli->cors_origins,
         .model = m->model,
         .model_dir = m->dir,
         .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),

@@ -6,6 +6,7 @@
 #ifndef EK_ENGINE_ENGINE_H
 #define EK_ENGINE_ENGINE_H
 
+#include "base/histogram.h"
 #include "model/drafter.h"
 
 typedef struct ek_engine ek_engine;
@@ -172,6 +173,9 @@ typedef struct ek_engine_stats {
     int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT]; /* used: by requests */
     int pages_cached[EK_KIND_COUNT];                           /* kept by the prefix cache alone */
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    ek_histogram queue_seconds; /* from a request's arrival to its first admission */
+    ek_histogram step_seconds;  /* of the executor's work */
+    ek_histogram step_requests; /* that shared a step */
     /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
      * pages, the tokens that these did not compute, pages dropped for others. */
     uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;

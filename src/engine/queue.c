@@ -1,5 +1,6 @@
 #include "engine/queue.h"
 
+#include "base/clock.h"
 #include "engine/reuse.h"
 
 void ek_queue_drain_inbox(ek_engine *e)
@@ -21,6 +22,11 @@ void ek_queue_run_first(ek_engine *e)
     e->waiting = r->next;
     r->next = NULL;
     r->state = EK_RUNNING;
+    if (!r->admitted) {
+        pthread_mutex_lock(&e->lock);
+        ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, ek_now() - r->arrived);
+        pthread_mutex_unlock(&e->lock);
+    }
     /* Those that wait are younger than those that run: preemption takes the youngest. */
     EK_ASSERT(e->n_running == 0 || e->running[e->n_running - 1]->id < r->id);
     e->running[e->n_running++] = r;

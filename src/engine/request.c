@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/sha256.h"
 #include "engine/sampler.h"
 
@@ -139,6 +140,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     ek_request *r = ek_alloc(sizeof *r);
     int64_t max = (int64_t)o->n_tokens + o->max_tokens;
     r->state = EK_WAITING;
+    r->arrived = ek_now();
     r->max_tokens = max < rules->ctx ? (int)max : rules->ctx;
     r->n_prompt = r->n_tokens = o->n_tokens;
     r->tokens = ek_alloc(sizeof *r->tokens * (size_t)r->max_tokens);

@@ -55,6 +55,7 @@ typedef struct ek_request {
     int n_drafted, n_accepted;
     ek_mask mask;                             /* look is NULL without */
     bool admitted;                            /* has run before */
+    double arrived;                           /* ek_now() */
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "engine/draft.h"
+#include "base/clock.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
@@ -149,11 +150,13 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
     ek_draft_follow(r);
 }
 
-static void count(ek_engine *e)
+static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
+    ek_histogram_add(&e->stats.step_seconds, EK_HISTOGRAM_SECONDS, seconds);
+    ek_histogram_add(&e->stats.step_requests, EK_HISTOGRAM_COUNTS, p->n_scheduled);
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
         if (s->err || s->n_draws == 0) continue;
@@ -191,8 +194,9 @@ bool ek_engine_step(ek_engine *e)
     if (p->n_scheduled > 0) {
         worked = true;
         e->n_steps++;
+        double begin = ek_now(); /* for the statistics alone */
         run(e);
-        count(e);
+        count(e, ek_now() - begin);
         for (int i = 0; i < p->n_scheduled; i++) deliver(e, &p->scheduled[i]);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);

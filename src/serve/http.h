@@ -1,9 +1,10 @@
-/* HTTP on libmicrohttpd, driven by libevent's loop: limits, deadlines, and replies with
- * back-pressure. Why this library: docs/decisions/http.md.
+/* HTTP/1.1 on the event loop of libevent: limits, deadlines, and replies with back-pressure. Why no library:
+ * docs/decisions/http.md.
  *
  * One thread, the one that runs the event loop, calls and is called by everything here. A
  * handler sees only whole requests; it answers now or later. A slow or silent client holds
- * its own socket and memory up to the limits below, until a deadline ends it. */
+ * its own socket and memory up to the limits below, until a deadline ends it. A client that has closed its sending
+ * side gets its answer; one that is gone is noticed within half a second. */
 #ifndef EK_SERVE_HTTP_H
 #define EK_SERVE_HTTP_H
 
@@ -11,6 +12,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "serve/body.h"
+#include "serve/http_head.h"
 
 struct event_base;
 
@@ -19,22 +22,20 @@ typedef struct ek_exchange ek_exchange; /* one request and its reply */
 
 typedef struct ek_http_opts {
     const char *host;
-    int port; /* 0: any free port */
-    int max_connections;
+    int port;            /* 0: any free port */
+    int max_connections; /* further ones are answered with 503 */
     size_t max_body;     /* maximum bytes per request body */
+    size_t body_memory;  /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
+                            0: 8 times max_body */
     size_t max_unsent;   /* maximum bytes per reply that the client has not read */
     double body_timeout; /* seconds for a whole request to arrive */
     double idle_timeout; /* seconds without a request, or without the client reading */
 } ek_http_opts;
 
-typedef struct ek_span {
-    const char *p;
-    size_t n;
-} ek_span;
-
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */
 typedef void ek_handler_fn(void *arg, ek_exchange *x);
-/* Writes the body of an error that is found before the handler runs (limits), in the error format of the path. */
+/* Writes the body of an error that is found before the handler runs (limits, malformed heads), in the error format of
+ * the path, which is "" where the head could not be read. */
 typedef void ek_http_error_fn(void *arg, ek_buf *out, const char *path, int status, const char *text);
 
 /* Listens. base is borrowed. EIO with the reason. */
@@ -44,7 +45,12 @@ int ek_http_port(const ek_http *s);
 /* Stops accepting; idle connections close, the others after their reply. */
 void ek_http_drain(ek_http *s);
 int ek_http_busy(const ek_http *s); /* exchanges whose reply is not completely sent */
-void ek_http_close(ek_http *s);     /* closes everything; on_gone is called for open exchanges */
+int ek_http_connections(const ek_http *s);
+uint64_t ek_http_responses(const ek_http *s, int status); /* begun so far with this status */
+size_t ek_http_body_bytes(const ek_http *s);              /* of all bodies that are arriving or wait to be read */
+/* From now on a reply that makes no progress for a second is cut off: for a shutdown that cannot wait for readers. */
+void ek_http_hurry(ek_http *s);
+void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open exchanges */
 
 /* The request; borrowed, valid until the reply's end. */
 const char *ek_exchange_method(const ek_exchange *x);
@@ -52,7 +58,7 @@ const char *ek_exchange_path(const ek_exchange *x);                     /* perce
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 ek_span ek_exchange_body(const ek_exchange *x);
 /* Hands the body over. Its bytes count against the server's limit until ek_http_body_freed. */
-ek_buf ek_exchange_take_body(ek_exchange *x);
+ek_body ek_exchange_take_body(ek_exchange *x);
 void ek_http_body_freed(ek_http *s, size_t n);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
@@ -60,7 +66,8 @@ uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this proc
  * gone after the call. Not called after the end. NULL: no callback. */
 void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user);
 
-/* A header of the reply, before it begins; no line ends in the value. */
+/* A header of the reply, before it begins; no line ends in the value. Names of the server's own are lower case. */
+const char *ek_exchange_header_of(const ek_exchange *x, const char *name); /* one that was added; NULL without */
 void ek_exchange_header(ek_exchange *x, const char *name, const char *value);
 
 /* A whole reply: begins and ends it. */

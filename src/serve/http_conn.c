@@ -1,48 +1,320 @@
-/* Connection operations that requests (http.c) and replies (http_reply.c) share. */
+/* A connection: bytes to requests. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <event2/event.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "serve/http_state.h"
 
-void ek_http_wake(ek_exchange *x)
+enum {
+    SEND_BUFFER = 128 << 10, /* the kernel's */
+    READS_PER_TURN = 4,      /* of the size of ek_http.chunk; then other connections have their turn */
+    SMALL_BODY = 64 << 10,   /* always admitted */
+};
+static const double STALLED = 1; /* seconds without a byte after which a large body may be given up for others */
+
+/* --- the end of a connection --- */
+
+void ek_conn_kill(ek_conn *c)
 {
-    if (!x->suspended) return;
-    x->suspended = false;
-    MHD_resume_connection(x->conn->mhd);
-    struct timeval now = {0, 0};
-    event_add(x->http->again, &now);
+    ek_http *s = c->http;
+    if (c->state == EK_CONN_DEAD) return;
+    c->state = EK_CONN_DEAD;
+    *c->link = c->next;
+    if (c->next) c->next->link = c->link;
+    c->next = s->dead; /* callers up the stack may still look at it */
+    s->dead = c;
+    s->n_conns--;
+    event_free(c->readable);
+    event_free(c->writable);
+    close(c->fd);
+    ek_exchange *x = c->x;
+    c->x = NULL;
+    if (!x) return;
+    if (x->gone) x->gone(x->gone_user);
+    ek_exchange_free(x);
 }
 
-void ek_http_kill(ek_conn *c)
+static void linger(ek_conn *c)
 {
-    shutdown(c->fd, SHUT_RDWR);
-    if (!c->x) return;
-    c->x->cut = true;
-    ek_http_wake(c->x); /* a suspended connection is looked at by nobody */
+    c->state = EK_CONN_LINGER;
+    c->since = c->last_byte = ek_now();
+    ek_buf_fini(&c->in);
+    shutdown(c->fd, SHUT_WR);
+    event_add(c->readable, NULL);
 }
 
-enum MHD_Result ek_exchange_queue(ek_exchange *x)
+/* --- bodies --- */
+
+/* Gives up the large body that has stalled longest, if one has. */
+static bool evict(ek_http *s, const ek_conn *but)
 {
-    if (x->queued) return MHD_YES;
-    x->queued = true;
-    return MHD_queue_response(x->conn->mhd, (unsigned)x->status, x->response);
+    double now = ek_now();
+    ek_conn *oldest = NULL;
+    for (ek_conn *c = s->first; c; c = c->next)
+        if (c != but && c->state == EK_CONN_BODY && c->x->body.len > SMALL_BODY && now - c->last_byte > STALLED &&
+            (!oldest || c->last_byte < oldest->last_byte))
+            oldest = c;
+    if (oldest) ek_conn_refuse(oldest, 503, "the request's body stalled while others waited for its memory");
+    return oldest != NULL;
 }
 
-void ek_exchange_free(ek_exchange *x)
+/* False if the request is refused. */
+static bool add_body(ek_conn *c, const char *p, size_t n)
 {
-    ek_http *s = x->http;
-    if (x->dispatched) s->n_busy--;
-    s->body_bytes -= x->body_counted;
-    for (int i = 0; i < x->n_headers; i++) {
-        free(x->header[i].name);
-        free(x->header[i].value);
+    ek_http *s = c->http;
+    ek_exchange *x = c->x;
+    if (x->body.len + n > s->opts.max_body) {
+        ek_conn_refuse(c, 413, "the request's body is larger than the limit");
+        return false;
     }
-    free(x->header);
-    free(x->method);
-    free(x->path);
-    ek_buf_fini(&x->body);
-    ek_buf_fini(&x->out);
-    if (x->response) MHD_destroy_response(x->response);
-    free(x);
+    while (x->body.len + n > SMALL_BODY && s->body_bytes + n > s->opts.body_memory)
+        if (!evict(s, c)) {
+            ek_conn_refuse(c, 503, "too many large requests are arriving at once, try again later");
+            return false;
+        }
+    if (!ek_body_add(&x->body, p, n)) {
+        ek_conn_refuse(c, 503, "the system has no memory for the request's body now, try again later");
+        return false;
+    }
+    x->body_counted += n;
+    s->body_bytes += n;
+    return true;
+}
+
+static void dispatch(ek_conn *c)
+{
+    ek_exchange *x = c->x;
+    c->state = EK_CONN_REPLY;
+    c->fresh = false;
+    c->since_byte = 0;
+    c->last_sent = ek_now();
+    c->http->n_busy++;
+    x->dispatched = true;
+    event_del(c->readable);
+    c->http->handler(c->http->arg, x);
+}
+
+/* Takes body bytes from p[0, n) and dispatches the request when they were the last. Returns how many were taken; the
+ * connection may be in any state afterwards. */
+static size_t take_body(ek_conn *c, const char *p, size_t n)
+{
+    ek_exchange *x = c->x;
+    size_t took = 0;
+    while (took < n && x->head.chunked && !ek_http_chunks_ended(&x->chunks)) {
+        ek_span data;
+        ptrdiff_t k = ek_http_chunks_take(&x->chunks, p + took, n - took, &data);
+        if (k < 0) {
+            ek_conn_refuse(c, 400, "the body is not in the chunked coding that its head announces");
+            return n;
+        }
+        took += (size_t)k;
+        if (data.n && !add_body(c, data.p, data.n)) return n;
+    }
+    if (!x->head.chunked) {
+        took = x->head.length - x->body.len < n ? (size_t)(x->head.length - x->body.len) : n;
+        if (took && !add_body(c, p, took)) return n;
+    }
+    if (x->head.chunked ? ek_http_chunks_ended(&x->chunks) : x->body.len == x->head.length) dispatch(c);
+    return took;
+}
+
+/* --- heads --- */
+
+static ek_exchange *open_exchange(ek_conn *c, const char *text, size_t n)
+{
+    ek_exchange *x = ek_alloc(sizeof *x);
+    x->http = c->http;
+    x->conn = c;
+    x->number = ++c->http->n_requests;
+    x->head_text = ek_alloc(n + 1);
+    if (n) memcpy(x->head_text, text, n);
+    c->x = x;
+    return x;
+}
+
+static char *copy_span(ek_span s)
+{
+    char *copy = ek_alloc(s.n + 1);
+    if (s.n) memcpy(copy, s.p, s.n);
+    return copy;
+}
+
+void ek_conn_refuse(ek_conn *c, int status, const char *text)
+{
+    ek_exchange *x = c->x ? c->x : open_exchange(c, NULL, 0);
+    ek_http *s = c->http;
+    ek_buf b = {0};
+    s->error(s->arg, &b, x->path ? x->path : "", status, text);
+    if (c->state != EK_CONN_REPLY) event_del(c->readable);
+    c->state = EK_CONN_REPLY;
+    c->since_byte = 0;
+    c->last_sent = ek_now();
+    s->body_bytes -= x->body_counted;
+    x->body_counted = 0;
+    ek_body_fini(&x->body);
+    s->n_busy++;
+    x->dispatched = x->close = true;
+    if (status == 503) ek_exchange_header(x, "retry-after", "5");
+    ek_exchange_reply(x, status, "application/json", ek_buf_text(&b), b.len);
+    ek_buf_fini(&b);
+}
+
+/* The head is whole: n bytes at the front of c->in, which are taken. */
+static void begin_request(ek_conn *c, size_t n)
+{
+    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    ek_exchange *x = open_exchange(c, c->in.data, n);
+    memmove(c->in.data, c->in.data + n, c->in.len - n);
+    c->in.len -= n;
+    c->scanned = 0;
+    ek_http_head *h = &x->head;
+    if (!ek_http_head_read(h, x->head_text, n)) {
+        ek_conn_refuse(c, h->status, h->why);
+        return;
+    }
+    for (int i = 0; i < h->n_fields; i++) {
+        x->head_text[h->field[i].name.p + h->field[i].name.n - x->head_text] = '\0';
+        x->head_text[h->field[i].value.p + h->field[i].value.n - x->head_text] = '\0';
+    }
+    x->method = copy_span(h->method);
+    x->path = ek_alloc(h->target.n + 2);
+    x->no_body = !strcmp(x->method, "HEAD");
+    x->close = !h->keep_alive;
+    c->state = EK_CONN_BODY;
+    if (!ek_http_path(x->path, h->target)) {
+        x->path[0] = '\0';
+        ek_conn_refuse(c, 400, "the target has NUL in it");
+    } else if (h->length > c->http->opts.max_body) {
+        ek_conn_refuse(c, 413, "the request's body is larger than the limit");
+    } else if (!h->chunked && h->length == 0) {
+        dispatch(c);
+    } else if (h->expects_continue && c->in.len == 0) {
+        if (send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL) < 0) ek_conn_kill(c);
+    }
+}
+
+/* Empty lines before a request are skipped, as RFC 9112 asks. */
+static void skip_empty_lines(ek_conn *c)
+{
+    size_t k = 0;
+    while (c->in.len - k >= 2 && c->in.data[k] == '\r' && c->in.data[k + 1] == '\n') k += 2;
+    if (k == 0) return;
+    memmove(c->in.data, c->in.data + k, c->in.len - k);
+    c->in.len -= k;
+    c->scanned = 0;
+}
+
+/* Makes the most of what is in c->in. */
+static void process(ek_conn *c)
+{
+    while (c->in.len > 0) {
+        if (c->state == EK_CONN_HEAD) {
+            skip_empty_lines(c);
+            int n = ek_http_head_end(ek_buf_text(&c->in), c->in.len, &c->scanned);
+            if (n < 0) ek_conn_refuse(c, 400, "the head has NUL, or a line that does not end with CR LF");
+            else if (n > EK_HTTP_MAX_HEAD || (n == 0 && c->in.len > EK_HTTP_MAX_HEAD))
+                ek_conn_refuse(c, 431, "the head is larger than 32 KiB");
+            else if (n > 0) begin_request(c, (size_t)n);
+            else return;
+        } else if (c->state == EK_CONN_BODY) {
+            size_t took = take_body(c, c->in.data, c->in.len);
+            if (c->state == EK_CONN_DEAD) return;
+            memmove(c->in.data, c->in.data + took, c->in.len - took);
+            c->in.len -= took;
+        } else {
+            return;
+        }
+    }
+}
+
+void ek_conn_next(ek_conn *c)
+{
+    ek_exchange *x = c->x;
+    bool close = x->close || c->http->draining;
+    c->x = NULL;
+    ek_exchange_free(x);
+    if (close) {
+        linger(c);
+        return;
+    }
+    c->state = EK_CONN_HEAD;
+    c->probed = false;
+    c->since = ek_now();
+    if (c->in.len > 0) c->since_byte = c->since;
+    event_add(c->readable, NULL);
+    process(c);
+}
+
+/* --- events --- */
+
+static void take(ek_conn *c, const char *p, size_t n)
+{
+    c->last_byte = ek_now();
+    if (c->state == EK_CONN_LINGER) return;
+    if (c->state == EK_CONN_HEAD && c->since_byte == 0) c->since_byte = c->last_byte;
+    if (c->state == EK_CONN_BODY && c->in.len == 0) { /* the usual way of a large body: not through c->in */
+        size_t took = take_body(c, p, n);
+        p += took;
+        n -= took;
+    }
+    if (n == 0 || c->state == EK_CONN_DEAD || c->state == EK_CONN_LINGER) return;
+    ek_buf_add(&c->in, p, n);
+    process(c);
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+    ek_conn *c = arg;
+    ek_http *s = c->http;
+    (void)what;
+    for (int i = 0; i < READS_PER_TURN; i++) {
+        ssize_t n = recv(fd, s->chunk, sizeof s->chunk, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n <= 0) { /* an incomplete request cannot be answered; a complete one is not read here */
+            ek_conn_kill(c);
+            return;
+        }
+        take(c, s->chunk, (size_t)n);
+        bool more = c->state == EK_CONN_HEAD || c->state == EK_CONN_BODY || c->state == EK_CONN_LINGER;
+        if (!more || (size_t)n < sizeof s->chunk) return;
+    }
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *arg)
+{
+    ek_conn *c = arg;
+    (void)fd, (void)what;
+    if (c->state == EK_CONN_REPLY && c->x->begun) ek_exchange_flush(c->x);
+}
+
+ek_conn *ek_conn_open(ek_http *s, int fd)
+{
+    int yes = 1, unsent = SEND_BUFFER;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    /* What a slow reader leaves should pile up with us, where it is counted, not in the kernel. */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
+    ek_conn *c = ek_alloc(sizeof *c);
+    c->http = s;
+    c->fd = fd;
+    c->since = c->last_byte = ek_now();
+    c->fresh = true;
+    c->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
+    c->writable = event_new(s->base, fd, EV_WRITE, on_writable, c);
+    EK_ASSERT(c->readable && c->writable);
+    event_add(c->readable, NULL);
+    c->next = s->first;
+    if (c->next) c->next->link = &c->next;
+    c->link = &s->first;
+    s->first = c;
+    s->n_conns++;
+    return c;
 }

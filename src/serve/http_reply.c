@@ -1,9 +1,17 @@
 /* The request as the handler sees it, and replies: whole, or in pieces with back-pressure. */
+#include <errno.h>
+#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "serve/http_state.h"
+
+/* --- the request --- */
 
 const char *ek_exchange_method(const ek_exchange *x)
 {
@@ -17,18 +25,20 @@ const char *ek_exchange_path(const ek_exchange *x)
 
 const char *ek_exchange_find(const ek_exchange *x, const char *header)
 {
-    return MHD_lookup_connection_value(x->conn->mhd, MHD_HEADER_KIND, header);
+    for (int i = 0; i < x->head.n_fields; i++)
+        if (!strcasecmp(x->head.field[i].name.p, header)) return x->head.field[i].value.p;
+    return NULL;
 }
 
 ek_span ek_exchange_body(const ek_exchange *x)
 {
-    return (ek_span){ek_buf_text(&x->body), x->body.len};
+    return (ek_span){ek_body_text(&x->body), x->body.len};
 }
 
-ek_buf ek_exchange_take_body(ek_exchange *x)
+ek_body ek_exchange_take_body(ek_exchange *x)
 {
-    ek_buf body = x->body;
-    x->body = (ek_buf){0};
+    ek_body body = x->body;
+    x->body = (ek_body){0};
     x->body_counted = 0;
     return body;
 }
@@ -54,6 +64,26 @@ void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user)
     x->gone_user = user;
 }
 
+void ek_exchange_free(ek_exchange *x)
+{
+    ek_http *s = x->http;
+    if (x->dispatched) s->n_busy--;
+    s->body_bytes -= x->body_counted;
+    for (int i = 0; i < x->n_headers; i++) {
+        free(x->header[i].name);
+        free(x->header[i].value);
+    }
+    free(x->header);
+    free(x->head_text);
+    free(x->method);
+    free(x->path);
+    ek_body_fini(&x->body);
+    ek_buf_fini(&x->out);
+    free(x);
+}
+
+/* --- the reply --- */
+
 void ek_exchange_header(ek_exchange *x, const char *name, const char *value)
 {
     x->header = ek_realloc(x->header, (size_t)(x->n_headers + 1) * sizeof *x->header);
@@ -61,68 +91,83 @@ void ek_exchange_header(ek_exchange *x, const char *name, const char *value)
     x->header[x->n_headers++].value = ek_strdup(value);
 }
 
-/* The library asks for more of a streamed reply. */
-static ssize_t read_out(void *arg, uint64_t pos, char *buf, size_t room)
+const char *ek_exchange_header_of(const ek_exchange *x, const char *name)
 {
-    ek_exchange *x = arg;
-    (void)pos;
-    if (x->cut) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = x->out.len - x->n_sent;
-    if (n == 0 && x->ended) return MHD_CONTENT_READER_END_OF_STREAM;
-    if (n == 0) {
-        x->suspended = true;
-        MHD_suspend_connection(x->conn->mhd);
-        return 0;
-    }
-    if (n > room) n = room;
-    memcpy(buf, x->out.data + x->n_sent, n);
-    x->n_sent += n;
-    if (x->n_sent == x->out.len) {
-        ek_buf_clear(&x->out);
-        x->n_sent = 0;
-    }
-    return (ssize_t)n;
+    for (int i = 0; i < x->n_headers; i++)
+        if (!strcmp(x->header[i].name, name)) return x->header[i].value;
+    return NULL;
 }
 
-static void add_headers(ek_exchange *x, const char *type)
+static const char *reason(int status)
 {
-    MHD_add_response_header(x->response, "content-type", type);
-    MHD_add_response_header(x->response, "server", "evenkeel");
-    if (x->http->draining) MHD_add_response_header(x->response, "connection", "close");
-    for (int i = 0; i < x->n_headers; i++) MHD_add_response_header(x->response, x->header[i].name, x->header[i].value);
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {{200, "OK"},
+                   {204, "No Content"},
+                   {304, "Not Modified"},
+                   {400, "Bad Request"},
+                   {401, "Unauthorized"},
+                   {403, "Forbidden"},
+                   {404, "Not Found"},
+                   {405, "Method Not Allowed"},
+                   {408, "Request Timeout"},
+                   {413, "Content Too Large"},
+                   {415, "Unsupported Media Type"},
+                   {417, "Expectation Failed"},
+                   {429, "Too Many Requests"},
+                   {431, "Request Header Fields Too Large"},
+                   {500, "Internal Server Error"},
+                   {501, "Not Implemented"},
+                   {503, "Service Unavailable"},
+                   {504, "Gateway Timeout"},
+                   {505, "HTTP Version Not Supported"},
+                   {529, "Overloaded"}};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status) return reasons[i].reason;
+    return status < 400 ? "OK" : "Error";
 }
 
-/* Now if the connection waits for it, else when the handler returns to the library. */
-static void queue_soon(ek_exchange *x)
+static void put_head(ek_exchange *x, int status, const char *type)
 {
-    if (!x->suspended) return;
-    ek_exchange_queue(x);
-    ek_http_wake(x);
+    char date[64];
+    time_t now = time(NULL);
+    struct tm tm;
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT",
+             &tm); /* in the locale C, which this program never leaves */
+    x->begun = true;
+    x->status = status;
+    x->http->n_responses[status]++;
+    x->close |= x->http->draining;
+    ek_buf_fmt(&x->out, "HTTP/1.1 %d %s\r\ndate: %s\r\nserver: evenkeel\r\n", status, reason(status), date);
+    if (type) ek_buf_fmt(&x->out, "content-type: %s\r\n", type);
+    for (int i = 0; i < x->n_headers; i++) ek_buf_fmt(&x->out, "%s: %s\r\n", x->header[i].name, x->header[i].value);
+    if (x->close) ek_buf_str(&x->out, "connection: close\r\n");
+    else if (x->head.minor == 0) ek_buf_str(&x->out, "connection: keep-alive\r\n");
 }
 
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
 {
-    x->begun = x->ended = true;
+    put_head(x, status, type);
+    if (status == 204) ek_buf_str(&x->out, "\r\n");
+    else ek_buf_fmt(&x->out, "content-length: %zu\r\n\r\n", n);
+    if (!x->no_body && status != 204) ek_buf_add(&x->out, body, n);
+    x->ended = true;
     x->gone = NULL;
-    x->status = status;
-    x->response = MHD_create_response_from_buffer(n, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
-    EK_ASSERT(x->response);
-    add_headers(x, type);
-    queue_soon(x);
+    ek_exchange_wake(x);
 }
 
 void ek_exchange_begin(ek_exchange *x, int status, const char *type)
 {
-    enum { BLOCK = 16 << 10 };
-    x->begun = true;
-    x->status = status;
-    x->response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_out, x, NULL);
-    EK_ASSERT(x->response);
-    add_headers(x, type);
-    queue_soon(x);
+    x->framed = x->head.minor == 1;
+    if (!x->framed) x->close = true; /* the end of the connection ends the reply */
+    put_head(x, status, type);
+    ek_buf_str(&x->out, x->framed ? "transfer-encoding: chunked\r\n\r\n" : "\r\n");
+    ek_exchange_wake(x);
 }
 
-/* Taken bytes at the front are dropped once they are the larger part. */
+/* Sent bytes at the front are dropped once they are the larger part. */
 static void compact(ek_exchange *x)
 {
     size_t left = x->out.len - x->n_sent;
@@ -134,19 +179,52 @@ static void compact(ek_exchange *x)
 
 void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 {
-    if (x->cut) return;
+    if (x->cut || x->no_body || n == 0) return;
     compact(x);
     if (x->out.len - x->n_sent + n > x->http->opts.max_unsent) {
         x->cut = true; /* the sweep ends it; now its owner is in the middle of sending */
         return;
     }
+    if (x->framed) ek_buf_fmt(&x->out, "%zx\r\n", n);
     ek_buf_add(&x->out, bytes, n);
-    ek_http_wake(x);
+    if (x->framed) ek_buf_str(&x->out, "\r\n");
+    ek_exchange_wake(x);
 }
 
 void ek_exchange_end(ek_exchange *x)
 {
+    if (x->framed && !x->no_body && !x->cut) ek_buf_str(&x->out, "0\r\n\r\n");
     x->ended = true;
     x->gone = NULL;
-    ek_http_wake(x);
+    ek_exchange_wake(x);
+}
+
+/* --- out --- */
+
+/* Later in this turn of the loop: what a turn adds is sent together, and nothing is freed under its owner's hands. */
+void ek_exchange_wake(ek_exchange *x)
+{
+    event_active(x->conn->writable, EV_WRITE, 0);
+}
+
+void ek_exchange_flush(ek_exchange *x)
+{
+    ek_conn *c = x->conn;
+    while (x->n_sent < x->out.len) {
+        ssize_t n = send(c->fd, x->out.data + x->n_sent, x->out.len - x->n_sent, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) {
+            event_add(c->writable, NULL);
+            return;
+        }
+        if (n < 0) {
+            ek_conn_kill(c);
+            return;
+        }
+        x->n_sent += (size_t)n;
+        c->last_sent = ek_now();
+    }
+    ek_buf_clear(&x->out);
+    x->n_sent = 0;
+    if (x->ended && !x->cut) ek_conn_next(c);
 }

@@ -1,23 +1,35 @@
-/* State of connections and exchanges, shared by http.c (requests), http_reply.c (replies) and http_conn.c (both).
- * Inside src/serve. */
+/* State of connections and exchanges, shared by http.c (listening, deadlines), http_conn.c (requests) and http_reply.c
+ * (replies). Inside src/serve. */
 #ifndef EK_SERVE_HTTP_STATE_H
 #define EK_SERVE_HTTP_STATE_H
 
-#include <microhttpd.h>
-
 #include "serve/http.h"
+
+typedef enum ek_conn_state {
+    EK_CONN_HEAD,   /* idle, or a head is arriving */
+    EK_CONN_BODY,   /* a body is arriving */
+    EK_CONN_REPLY,  /* a whole request is with its handler, or its reply is being sent; nothing is read */
+    EK_CONN_LINGER, /* the last reply is sent: what still comes is thrown away, because closing a socket with unread
+                       input could take the reply back */
+    EK_CONN_DEAD    /* freed at the end of the loop's turn */
+} ek_conn_state;
 
 /* A connection, from accept to close. */
 typedef struct ek_conn {
     ek_http *http;
-    struct MHD_Connection *mhd;
     struct ek_conn *next, **link;
     int fd;
-    ek_exchange *x;        /* the request it carries, from the end of its head on */
-    double since;          /* ek_now() when accepted, or when the last reply was sent */
-    double since_byte;     /* ek_now() of the first byte of an incomplete request; 0: none */
-    uint64_t bytes_before; /* received up to `since` */
-    bool fresh;            /* no request was read yet */
+    struct event *readable, *writable;
+    ek_conn_state state;
+    ek_buf in; /* received and not yet taken */
+    size_t scanned;
+    ek_exchange *x;    /* the request it carries */
+    double since;      /* ek_now() when accepted, when the last reply was sent, or when lingering began */
+    double since_byte; /* of the first byte of an incomplete request; 0: none */
+    double last_byte;  /* when bytes came last */
+    double last_sent;  /* when bytes of the reply were taken last */
+    bool fresh;        /* no request was read yet */
+    bool probed;       /* asked whether a client that closed its sending side still listens */
 } ek_conn;
 
 /* A header of a reply. */
@@ -27,21 +39,24 @@ struct reply_header {
 
 struct ek_exchange {
     ek_http *http;
-    ek_conn *conn;
+    ek_conn *conn; /* never NULL before the exchange is freed */
     uint64_t number;
+    char *head_text; /* the spans of head point into it; names and values are NUL-terminated */
+    ek_http_head head;
     char *method, *path;
-    ek_buf body;
+    ek_body body;
     size_t body_counted;
-    const char *refusal; /* an error found while the body still arrives */
-    int refusal_status;
+    ek_http_chunks chunks;
 
-    struct MHD_Response *response; /* complete, or fed from out */
     int status;
     struct reply_header *header;
     int n_headers;
-    ek_buf out; /* streamed and not yet taken by the library: from n_sent on */
+    ek_buf out; /* not yet sent: from n_sent on */
     size_t n_sent;
-    bool dispatched, begun, queued, ended, suspended, cut;
+    bool dispatched, begun, ended, cut;
+    bool close;   /* the connection ends after the reply */
+    bool framed;  /* the reply is sent in chunks */
+    bool no_body; /* the answer to HEAD */
 
     void (*gone)(void *user);
     void *gone_user;
@@ -49,25 +64,32 @@ struct ek_exchange {
 
 struct ek_http {
     struct event_base *base;
-    struct MHD_Daemon *daemon;
-    struct event *ready, *again, *sweep;
+    struct event *acceptable, *sweep;
+    int listen_fd;
     ek_http_opts opts;
     ek_handler_fn *handler;
     ek_http_error_fn *error;
     void *arg;
-    ek_conn *first;
-    int port, n_busy;
-    size_t body_bytes; /* of all bodies that are arriving or being answered */
-    uint64_t n_requests;
-    bool draining;
+    ek_conn *first, *dead;
+    int port, n_busy, n_conns;
+    size_t body_bytes;
+    uint64_t n_requests, n_responses[600]; /* by status */
+    bool draining, hurrying;
+    char chunk[64 << 10]; /* what was read last */
 };
 
-/* Resumes a connection that waits for its handler or for more output. */
-void ek_http_wake(ek_exchange *x);
-/* Ends a connection in any state; the library then reports it to its exchange. */
-void ek_http_kill(ek_conn *c);
+/* http_conn.c */
+ek_conn *ek_conn_open(ek_http *s, int fd);
+/* Ends a connection now, in any state; on_gone is called for a reply that has not ended. */
+void ek_conn_kill(ek_conn *c);
+/* Answers an error that was found before the handler ran and ends the connection. */
+void ek_conn_refuse(ek_conn *c, int status, const char *text);
+/* The reply is completely sent. */
+void ek_conn_next(ek_conn *c);
+
+/* http_reply.c */
 void ek_exchange_free(ek_exchange *x);
-/* Hands the reply to the library, once. */
-enum MHD_Result ek_exchange_queue(ek_exchange *x);
+void ek_exchange_wake(ek_exchange *x);  /* there is something to send, or the end of it */
+void ek_exchange_flush(ek_exchange *x); /* sends what the socket takes */
 
 #endif

@@ -1,7 +1,6 @@
-/* GET /v1/models, /v1/models/{id} and /health. */
+/* GET /v1/models, /v1/models/{id}, /health and /ready. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "serve/reply.h"
 #include "serve/server_state.h"
 #include "text/json.h"
@@ -10,7 +9,10 @@ static void entry(ek_buf *out, const ek_server *s)
 {
     ek_buf_str(out, "{\"id\":");
     ek_json_quote(out, s->model_name, strlen(s->model_name));
-    ek_buf_fmt(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\"}", (long long)s->started);
+    ek_buf_fmt(
+        out,
+        ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d}",
+        (long long)s->started, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
 }
 
 void ek_models_list(ek_server *s, ek_exchange *x)
@@ -36,16 +38,29 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
     ek_buf_fini(&b);
 }
 
-/* Healthy means: takes requests, and the engine moves when there is work. */
-void ek_health(ek_server *s, ek_exchange *x)
+static void status_reply(ek_server *s, ek_exchange *x, ek_readiness r, bool good)
 {
-    enum { STALL_SECONDS = 300 };
     ek_engine_stats st;
     ek_engine_stats_read(s->engine, &st);
-    bool stalled = st.running > 0 && st.steps == s->last_steps && ek_now() - s->last_step_time > STALL_SECONDS;
-    const char *status = s->n_signals ? "stopping" : stalled ? "stalled" : "ok";
     ek_buf b = {0};
-    ek_buf_fmt(&b, "{\"status\":\"%s\",\"running\":%d,\"waiting\":%d}", status, st.running, st.waiting);
-    ek_reply_json(x, strcmp(status, "ok") ? 503 : 200, &b);
+    ek_buf_fmt(&b, "{\"status\":\"%s\",\"running\":%d,\"waiting\":%d}", ek_ready_name(r), st.running, st.waiting);
+    if (!good) ek_exchange_header(x, "retry-after", "5");
+    ek_exchange_header(x, "cache-control", "no-store");
+    ek_reply_json(x, good ? 200 : 503, &b);
     ek_buf_fini(&b);
+}
+
+/* Live means: takes requests, and the engine moves when there is work. A canary that has not been answered yet is no
+ * reason to restart the process. */
+void ek_health(ek_server *s, ek_exchange *x)
+{
+    ek_readiness r = ek_ready(s);
+    bool live = r == EK_READY || r == EK_READY_STARTING;
+    status_reply(s, x, live ? EK_READY : r, live);
+}
+
+void ek_readiness_reply(ek_server *s, ek_exchange *x)
+{
+    ek_readiness r = ek_ready(s);
+    status_reply(s, x, r, r == EK_READY);
 }

@@ -23,7 +23,8 @@ struct ek_preparation {
     ek_prepared_fn *ready;
     void *user;
     atomic_bool dropped;
-    ek_buf body;
+    ek_body body;
+    size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
     ek_prepared result;
 };
@@ -31,9 +32,9 @@ struct ek_preparation {
 /* What reading the body, and what making a prompt of it, may take. Text beyond what fits the context is not made. */
 static size_t cost_of(const ek_preparation *p, const ek_json_size *size)
 {
-    size_t text = p->body.len, max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
+    size_t text = p->n_body, max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
     if (p->dialect->answer) max = text; /* it counts tokens, also of a text that does not fit */
-    return ek_json_cost(size, p->body.len) + 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
+    return ek_json_cost(size, p->n_body) + 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 
 static ek_err check_size(const ek_preparation *p, const ek_json_size *size)
@@ -63,13 +64,13 @@ static ek_err prepare(ek_preparation *p)
     ek_prepared *r = &p->result;
     ek_request_memory *memory = &p->server->memory;
     ek_json_size size;
-    ek_json_scan(&size, ek_buf_text(&p->body), p->body.len);
+    ek_json_scan(&size, ek_body_text(&p->body), p->n_body);
     EK_TRY(check_size(p, &size));
     size_t cost = cost_of(p, &size);
     EK_TRY(ek_request_memory_take(memory, cost));
-    ek_err err = ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_buf_text(&p->body), p->body.len,
+    ek_err err = ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_body_text(&p->body), p->n_body,
                                 &p->limits);
-    if (!err) err = ek_request_memory_take(memory, r->held = kept(r, &size, p->body.len));
+    if (!err) err = ek_request_memory_take(memory, r->held = kept(r, &size, p->n_body));
     if (err) r->held = 0;
     ek_request_memory_give(memory, cost);
     return err;
@@ -89,16 +90,15 @@ static void run(ek_job *j)
         r->req.param = param;
     }
     if (j->large) malloc_trim(0); /* the tree of a large body goes back to the system */
-    free(p->body.data);           /* the bytes stay counted until the event loop hears of it */
-    p->body.data = NULL;
+    ek_body_fini(&p->body);
 }
 
 static void done(ek_job *j)
 {
     ek_preparation *p = (ek_preparation *)j;
     ek_prepared *r = &p->result;
-    ek_http_body_freed(p->server->http, p->body.len);
-    free(p->body.data);
+    ek_http_body_freed(p->server->http, p->n_body);
+    ek_body_fini(&p->body); /* of one that was dropped */
     if (!atomic_load(&p->dropped)) {
         p->ready(p->user, r);
     } else {
@@ -119,10 +119,11 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->user = user;
     p->limits = ek_session_limits(s);
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
+    p->n_body = p->body.len;
     ek_err err = ek_workers_add(s->workers, &p->job);
     if (err) {
-        ek_http_body_freed(s->http, p->body.len);
-        ek_buf_fini(&p->body);
+        ek_http_body_freed(s->http, p->n_body);
+        ek_body_fini(&p->body);
         free(p);
         return err;
     }

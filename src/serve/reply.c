@@ -1,8 +1,48 @@
 #include "serve/reply.h"
 
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
 void ek_reply_json(ek_exchange *x, int status, const ek_buf *body)
 {
     ek_exchange_reply(x, status, "application/json", ek_buf_text(body), body->len);
+}
+
+/* A burst of lines, then so many per second. */
+static bool may_log(uint64_t *suppressed)
+{
+    enum { BURST = 50, PER_SECOND = 10 };
+    static double left = BURST, last;
+    static uint64_t dropped;
+    double now = ek_now();
+    left += (now - last) * PER_SECOND;
+    if (left > BURST) left = BURST;
+    last = now;
+    if (left < 1) {
+        dropped++;
+        return false;
+    }
+    left--;
+    *suppressed = dropped;
+    dropped = 0;
+    return true;
+}
+
+void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text)
+{
+    uint64_t suppressed = 0;
+    if (!may_log(&suppressed)) return;
+    if (suppressed) ek_log(EK_LOG_INFO, "event=refused_suppressed lines=%llu", (unsigned long long)suppressed);
+    char clean[100];
+    size_t n = 0;
+    for (; path[n] && n + 1 < sizeof clean; n++)
+        clean[n] = path[n] > ' ' && path[n] < 0x7F && path[n] != '"' && path[n] != '\\' ? path[n] : '?';
+    clean[n] = '\0';
+    const char *id = x ? ek_exchange_header_of(x, "x-request-id") : NULL;
+    ek_log(EK_LOG_INFO, "event=refused request=%s status=%d path=\"%s\" reason=\"%s\"", id ? id : "-", status, clean,
+           text ? text : "");
 }
 
 void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
@@ -10,6 +50,10 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
 {
     ek_buf b = {0};
     d->error(&b, status, text, param, code);
+    /* A sentence about a body's content may quote it. */
+    bool quotes = status == 400 || status == 404 || status == 405;
+    if (quotes && code && !strcmp(code, "context_length_exceeded")) quotes = false;
+    ek_log_refusal(x, ek_exchange_path(x), status, quotes ? param : text);
     if (status == 429) ek_exchange_header(x, "retry-after", "1");
     if (status == 503) ek_exchange_header(x, "retry-after", "5");
     ek_reply_json(x, status, &b);

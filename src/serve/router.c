@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "serve/cors.h"
 #include "serve/page.h"
 #include "serve/reply.h"
 #include "serve/session.h"
@@ -11,6 +12,18 @@ static void models_list(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
     ek_models_list(s, x);
+}
+
+static void ready(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_readiness_reply(s, x);
+}
+
+static void metrics(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_metrics_reply(s, x);
 }
 
 static void health(ek_server *s, ek_exchange *x, const char *rest)
@@ -23,15 +36,26 @@ static void health(ek_server *s, ek_exchange *x, const char *rest)
 static const struct {
     const char *path;
     bool prefix; /* the rest of the path is an argument */
+    bool open;   /* to everybody, without an API key */
     const char *method;
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
 } routes[] = {
-    {"/v1/models", false, "GET", models_list},
-    {"/v1/models/", true, "GET", ek_models_one},
-    {"/health", false, "GET", health},
-    {"/v1/responses/", true, "GET", ek_responses_get}, /* rows of one path stand together */
-    {"/v1/responses/", true, "DELETE", ek_responses_delete},
+    {"/v1/models", false, false, "GET", models_list},
+    {"/v1/models/", true, false, "GET", ek_models_one},
+    {"/health", false, true, "GET", health},
+    {"/ready", false, true, "GET", ready},
+    {"/metrics", false, true, "GET", metrics},
+    {"/v1/responses/", true, false, "GET", ek_responses_get}, /* rows of one path stand together */
+    {"/v1/responses/", true, false, "DELETE", ek_responses_delete},
 };
+
+/* Some clients leave the version out: "/chat/completions" is "/v1/chat/completions". */
+static bool is_path(const char *path, const char *known)
+{
+    static const char v1[] = "/v1";
+    const size_t n = sizeof v1 - 1;
+    return !strcmp(path, known) || (!strncmp(known, v1, n) && !strcmp(path, known + n));
+}
 
 /* Whether the next row is about the same path, with another method. */
 static bool has_other_method(size_t i)
@@ -43,7 +67,7 @@ static bool has_other_method(size_t i)
 static const ek_dialect *dialect_of(const ek_server *s, const char *path)
 {
     for (const ek_dialect *const *d = s->dialects; *d; d++)
-        if (!strcmp((*d)->path, path)) return *d;
+        if (is_path(path, (*d)->path)) return *d;
     return NULL;
 }
 
@@ -51,25 +75,44 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
 {
     const ek_server *s = server;
     const ek_dialect *d = dialect_of(s, path);
+    ek_log_refusal(NULL, path, status, text);
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }
 
-/* No media type means JSON; any other than JSON would be read wrongly. */
-static bool is_json(const ek_exchange *x)
+/* Any media type: curl says application/x-www-form-urlencoded unless it is told otherwise, and what is no JSON is
+ * refused by the reader. A coding is not undone here. */
+static bool is_coded(const ek_exchange *x)
 {
-    static const char json[] = "application/json";
-    const char *type = ek_exchange_find(x, "content-type"), *coding = ek_exchange_find(x, "content-encoding");
-    if (coding && strcasecmp(coding, "identity")) return false;
-    if (!type) return true;
-    size_t n = strcspn(type, "; ");
-    return n == strlen(json) && !strncasecmp(type, json, n);
+    const char *coding = ek_exchange_find(x, "content-encoding");
+    return coding && *coding && strcasecmp(coding, "identity");
+}
+
+/* The key a client sends, NULL without: OpenAI's clients in one header, Anthropic's in another. */
+static const char *key_of(const ek_exchange *x)
+{
+    const char *bearer = ek_exchange_find(x, "authorization");
+    if (!bearer || strncasecmp(bearer, "bearer ", 7) != 0) return ek_exchange_find(x, "x-api-key");
+    return bearer + 7 + strspn(bearer + 7, " ");
+}
+
+static bool may_use(const ek_server *s, const ek_exchange *x)
+{
+    return ek_keys_count(s->keys) == 0 || ek_keys_allow(s->keys, key_of(x));
+}
+
+static void refuse_key(ek_exchange *x, const ek_dialect *d)
+{
+    ek_exchange_header(x, "www-authenticate", "Bearer");
+    ek_reply_error(x, d, 401, "a valid API key is needed: authorization: Bearer KEY, or x-api-key: KEY", NULL,
+                   "invalid_api_key");
 }
 
 static void api(ek_server *s, ek_exchange *x, const ek_dialect *d)
 {
     if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
-    else if (is_json(x)) ek_session_open(s, x, d);
-    else ek_reply_error(x, d, 415, "the body must be application/json without a content encoding", NULL, NULL);
+    else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
+    /* How long a prompt takes tells whether it is cached: users of different keys do not learn that of each other. */
+    else ek_session_open(s, x, d, ek_keys_count(s->keys) > 1 ? ek_keys_identity(key_of(x)) : 0);
 }
 
 static bool method_fits(const char *method, const char *allowed)
@@ -96,18 +139,24 @@ void ek_route(void *server, ek_exchange *x)
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
+    if (ek_cors_handle(s->cors_origins, x)) return;
     if (ek_page_answer(x)) return;
     if (d) {
-        if (method_fits(method, "POST")) api(s, x, d);
-        else wrong_method(x, d, d->path, "POST");
+        if (!method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
+        else if (!may_use(s, x)) refuse_key(x, d);
+        else api(s, x, d);
         return;
     }
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        size_t n = strlen(routes[i].path);
-        bool fits = !strncmp(path, routes[i].path, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
+        const char *known = routes[i].path, *rest = path;
+        size_t n = strlen(known);
+        if (!strncmp(known, "/v1", 3) && strncmp(path, "/v1", 3) != 0) known += 3, n -= 3;
+        bool fits = !strncmp(path, known, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
         if (!fits || (!method_fits(method, routes[i].method) && has_other_method(i))) continue;
-        if (method_fits(method, routes[i].method)) routes[i].handler(s, x, path + n);
-        else wrong_method(x, s->dialects[0], routes[i].path, routes[i].method);
+        rest += n;
+        if (!method_fits(method, routes[i].method)) wrong_method(x, s->dialects[0], routes[i].path, routes[i].method);
+        else if (!routes[i].open && !may_use(s, x)) refuse_key(x, s->dialects[0]);
+        else routes[i].handler(s, x, rest);
         return;
     }
     ek_buf b = {0};

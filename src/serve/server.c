@@ -13,30 +13,47 @@
 #include "serve/response_store.h"
 #include "serve/session.h"
 
+/* What runs is cancelled, and readers that do not read are cut off. */
+static void hurry(ek_server *s)
+{
+    ek_log(EK_LOG_INFO, "event=stop cancelling=%d", ek_http_busy(s->http));
+    ek_sessions_cancel(s);
+    ek_http_hurry(s->http);
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     ek_server *s = arg;
     (void)fd, (void)what;
-    ek_engine_stats st;
-    ek_engine_stats_read(s->engine, &st);
-    if (st.steps != s->last_steps || st.running == 0) s->last_step_time = ek_now();
-    s->last_steps = st.steps;
+    ek_ready_tick(s);
     ek_sessions_tick(s);
-    if (s->n_signals && ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
+    if (s->n_signals == 0) return;
+    if (ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
+    if (s->n_signals == 1 && ek_now() - s->signalled > s->limits.drain_timeout) {
+        s->n_signals++;
+        hurry(s);
+    }
 }
 
 static void on_signal(evutil_socket_t number, short what, void *arg)
 {
     ek_server *s = arg;
     (void)what;
-    s->n_signals++;
-    ek_log(EK_LOG_INFO, "signal %d: %s", (int)number,
-           s->n_signals == 1 ? "finishing what runs, taking nothing new" : "cancelling what runs");
-    if (s->n_signals == 1) {
-        ek_http_drain(s->http);
+    if (s->n_signals++ > 0) {
+        hurry(s);
         return;
     }
-    ek_sessions_cancel(s);
+    s->signalled = ek_now();
+    ek_log(EK_LOG_INFO, "event=drain signal=%d running=%d", (int)number, ek_http_busy(s->http));
+    ek_http_drain(s->http);
+}
+
+static void on_hangup(evutil_socket_t number, short what, void *arg)
+{
+    ek_server *s = arg;
+    (void)number, (void)what;
+    if (ek_keys_reload(s->keys)) ek_log(EK_LOG_ERROR, "event=keys outcome=kept reason=\"%s\"", ek_err_text());
+    else ek_log(EK_LOG_INFO, "event=keys outcome=read keys=%d", ek_keys_count(s->keys));
 }
 
 static ek_err open_loop(ek_server *s)
@@ -51,22 +68,38 @@ static ek_err open_loop(ek_server *s)
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
         event_add(s->signals[i], NULL);
     }
+    s->hangup = evsignal_new(s->base, SIGHUP, on_hangup, s);
+    event_add(s->hangup, NULL);
     struct timeval every = {0, 200000};
     s->tick = event_new(s->base, -1, EV_PERSIST, on_tick, s);
     event_add(s->tick, &every);
     return EK_OK;
 }
 
+static bool is_loopback(const char *host)
+{
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+}
+
 static ek_err open_all(ek_server *s, const ek_server_opts *opts)
 {
+    /* Bodies wait in memory, too: at most half of what requests may take, but at least one of the largest. */
+    ek_http_opts http = opts->http;
+    if (http.body_memory == 0) http.body_memory = 8 * http.max_body;
+    if (http.body_memory > s->memory.total / 2) http.body_memory = s->memory.total / 2;
+    if (http.body_memory < http.max_body) http.body_memory = http.max_body;
     EK_TRY(ek_chat_model_open(&s->chat, opts->model_dir));
     int n_ids = ek_tokenizer_size(s->chat.tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
     if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce)
         return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
+    EK_TRY(ek_keys_open(&s->keys, opts->api_keys, opts->api_key_file));
+    if (ek_keys_count(s->keys) == 0 && !is_loopback(opts->http.host))
+        ek_log(EK_LOG_WARN, "listening on %s without an API key: everybody who reaches this address can use it",
+               opts->http.host);
     EK_TRY(open_loop(s));
-    return ek_http_open(&s->http, s->base, &opts->http, ek_route, ek_route_error, s);
+    return ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s);
 }
 
 static void set_limits(ek_server *s, const ek_server_limits *given)
@@ -77,6 +110,8 @@ static void set_limits(ek_server *s, const ek_server_limits *given)
     if (l->max_messages <= 0) l->max_messages = 65536;
     if (l->prepare_threads <= 0) l->prepare_threads = 2;
     if (l->prepare_queue <= 0) l->prepare_queue = 256;
+    if (l->drain_timeout <= 0) l->drain_timeout = 60;
+    if (l->stall_timeout <= 0) l->stall_timeout = 300;
     if (l->request_memory == 0) l->request_memory = ek_request_memory_default();
     s->memory.total = l->request_memory;
 }
@@ -89,6 +124,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->journal = opts->journal;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
+    s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");
     s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
     set_limits(s, &opts->limits);
@@ -126,11 +162,13 @@ double ek_server_max_turn(const ek_server *s)
 
 ek_err ek_server_run(ek_server *s)
 {
-    s->last_step_time = ek_now();
+    s->last_step_time = s->run_since = ek_now();
     EK_TRY(ek_engine_start(s->engine));
+    ek_ready_start(s);
     int bad = run_loop(s);
     ek_engine_stop(s->engine, false);
     ek_mailbox_deliver(s->mailbox);
+    ek_ready_close(s);
     return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
 }
 
@@ -143,10 +181,13 @@ void ek_server_close(ek_server *s)
     ek_response_store_close(s->responses);
     for (int i = 0; i < 2; i++)
         if (s->signals[i]) event_free(s->signals[i]);
+    if (s->hangup) event_free(s->hangup);
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
     ek_chat_model_close(&s->chat);
     free(s->model_name);
     free(s->fingerprint);
+    free(s->cors_origins);
+    ek_keys_close(s->keys);
     free(s);
 }

@@ -17,6 +17,9 @@ typedef struct ek_server_limits {
     int prepare_threads;    /* threads that make prompts of bodies */
     int prepare_queue;      /* bodies that wait for them */
     double request_timeout; /* seconds from a request's end to its reply's; 0: none */
+    double drain_timeout;   /* seconds after the first signal until what still runs is cancelled */
+    double stall_timeout;   /* seconds without the end of a step, while requests run, after which the server is not
+                               ready */
 } ek_server_limits;
 
 typedef struct ek_server_opts {
@@ -25,6 +28,9 @@ typedef struct ek_server_opts {
     const ek_model *model;             /* the engine's model, borrowed */
     const char *model_dir;             /* for the tokenizer and the chat template */
     const char *model_name;            /* in /v1/models; copied */
+    const char *api_keys;              /* with commas between; NULL: none. Without any key everybody may use the API */
+    const char *api_key_file;          /* one per line; NULL: none. Read again on SIGHUP */
+    const char *cors_origins;          /* serve/cors.h; copied. NULL: none */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
 } ek_server_opts;
@@ -35,7 +41,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
 int ek_server_port(const ek_server *s); /* the TCP port it listens on */
 
 /* Starts the engine's thread and serves until SIGTERM or SIGINT. Then it takes no new requests, finishes the running
- * ones (a second signal cancels them), stops the engine and returns EK_OK. EIO when the event loop fails. */
+ * ones (a second signal, or the end of drain_timeout, cancels them), stops the engine and returns EK_OK. SIGHUP reads
+ * the API keys again. EIO when the event loop fails. */
 ek_err ek_server_run(ek_server *s);
 void ek_server_close(ek_server *s);
 

@@ -2,7 +2,10 @@
 #ifndef EK_SERVE_SERVER_STATE_H
 #define EK_SERVE_SERVER_STATE_H
 
+#include "serve/keys.h"
 #include "serve/mailbox.h"
+#include "serve/metrics.h"
+#include "serve/ready.h"
 #include "serve/request_memory.h"
 #include "serve/workers.h"
 #include "serve/server.h"
@@ -22,12 +25,18 @@ struct ek_server {
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
     ek_chat_model chat;
-    char *model_name, *fingerprint;
+    char *model_name, *fingerprint, *cors_origins;
+    ek_keys *keys;
+    ek_metrics metrics;
+    ek_canary *canary;
+    bool stalled;
     int64_t started;      /* seconds since 1970 */
     uint64_t nonce;       /* random number of this process, for ids */
     ek_session *sessions; /* the open ones */
-    struct event *signals[2], *tick;
-    int n_signals;         /* signals received */
+    struct event *signals[2], *hangup, *tick;
+    int n_signals;         /* SIGTERM and SIGINT received */
+    double signalled;      /* ek_now() of the first */
+    double run_since;      /* ek_now() of ek_server_run */
     double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */
     uint64_t last_steps;
     double max_turn; /* the longest turn of the event loop so far, in seconds of this thread's CPU time */
@@ -42,5 +51,6 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID or ID/input_items */
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
 void ek_health(ek_server *s, ek_exchange *x);
+void ek_readiness_reply(ek_server *s, ek_exchange *x);
 
 #endif

@@ -19,7 +19,8 @@ enum { HEARTBEAT_SECONDS = 10, MAX_MODEL_NAME = 256 };
 typedef struct choice {
     ek_session *session;
     int index;
-    bool begun; /* its part of a stream */
+    bool begun;        /* its part of a stream */
+    double last_token; /* ek_now() */
     ek_turn *turn;
 } choice;
 
@@ -31,13 +32,14 @@ struct ek_session {
     ek_preparation *preparing; /* until the prompt is made; nothing below is valid before */
     ek_api_request req;
     size_t held; /* of the server's request memory */
+    uint64_t salt;
     ek_api_reply reply;
     char id[64], digest[20];
     choice *choices;
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */
     ek_buf out;
-    double opened, last_sent;
+    double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };
 
 static void free_session(ek_session *s)
@@ -68,14 +70,23 @@ static void abandon(ek_session *s)
 }
 
 /* The reply is out, or nobody wants it any more. */
-static void leave_client(ek_session *s, const char *how)
+static void leave_client(ek_session *s, ek_outcome how)
 {
+    ek_metrics *m = &s->server->metrics;
     ek_api_usage u = ek_api_usage_of(&s->reply);
-    ek_log(EK_LOG_INFO, "%s %s, %lld prompt tokens (%lld cached), %lld reply tokens, %.2f s", s->id, how,
-           (long long)u.prompt, (long long)u.cached, (long long)u.completion, ek_now() - s->opened);
+    double whole = ek_now() - s->opened;
+    m->outcome[how]++;
+    m->cached_tokens += (uint64_t)u.cached;
+    if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
+    ek_log(EK_LOG_INFO,
+           "event=request id=%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld "
+           "prepare_s=%.3f first_token_s=%.3f total_s=%.3f",
+           s->id, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
+           (long long)u.completion, s->prepared - s->opened, s->first_token > 0 ? s->first_token - s->opened : -1,
+           whole);
     for (int i = 0; i < s->reply.n; i++)
         if (s->results[i]->n_malformed > 0)
-            ek_log(EK_LOG_INFO, "%s: %d malformed tool calls were returned as text", s->id, s->results[i]->n_malformed);
+            ek_log(EK_LOG_INFO, "event=malformed_calls id=%s calls=%d", s->id, s->results[i]->n_malformed);
     s->x = NULL;
     abandon(s);
 }
@@ -84,13 +95,14 @@ static void on_gone(void *user)
 {
     ek_session *s = user;
     if (s->preparing) {
-        ek_log(EK_LOG_INFO, "%s client gone while its prompt was made", s->id);
+        s->server->metrics.outcome[EK_OUTCOME_GONE]++;
+        ek_log(EK_LOG_INFO, "event=request id=%s outcome=client_gone", s->id);
         ek_prepare_drop(s->preparing);
         s->x = NULL;
         free_session(s);
         return;
     }
-    leave_client(s, "client gone");
+    leave_client(s, EK_OUTCOME_GONE);
     free_when_done(s);
 }
 
@@ -147,21 +159,21 @@ static void reply_done(ek_session *s)
         if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
         ek_reply_json(s->x, 200, &s->out);
     }
-    leave_client(s, "done");
+    leave_client(s, EK_OUTCOME_DONE);
 }
 
 /* The failure of one choice ends the whole reply: with a status while that is possible. */
-static void reply_failed(ek_session *s, choice *c, ek_err err, const char *text)
+static void reply_failed(ek_session *s, int index, ek_err err, const char *text, ek_outcome how)
 {
     if (ek_exchange_begun(s->x)) {
-        s->dialect->failed(&s->out, &s->reply, c->index, text);
+        s->dialect->failed(&s->out, &s->reply, index, text);
         flush(s);
         ek_exchange_end(s->x);
     } else {
         int status = ek_err_http(err);
         ek_reply_error(s->x, s->dialect, status >= 400 && status != 499 ? status : 500, text, NULL, NULL);
     }
-    leave_client(s, "failed");
+    leave_client(s, how);
 }
 
 /* Ends a session whose reply has not begun: with text, or the last error's sentence. */
@@ -170,6 +182,7 @@ static void refuse(ek_session *s, ek_err err, const char *text, const char *para
     ek_exchange *x = s->x;
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
+    s->server->metrics.outcome[err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_REFUSED]++;
     if (text) ek_fail(err, "%s", text);
     ek_reply_failure(x, s->dialect, err, param);
     abandon(s);
@@ -178,17 +191,31 @@ static void refuse(ek_session *s, ek_err err, const char *text, const char *para
 
 /* --- in from the engine --- */
 
+static void note_token(choice *c)
+{
+    ek_session *s = c->session;
+    ek_metrics *m = &s->server->metrics;
+    double now = ek_now();
+    if (s->first_token == 0) {
+        s->first_token = now;
+        ek_histogram_add(&m->first_token, EK_HISTOGRAM_SECONDS, now - s->opened);
+    }
+    if (c->last_token > 0) ek_histogram_add(&m->token_gap, EK_HISTOGRAM_SECONDS, now - c->last_token);
+    c->last_token = now;
+}
+
 static void handle_news(choice *c, const ek_turn_news *news)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
+    if (news->token >= 0) note_token(c);
     ek_turn_feed(c->turn, news);
     if (s->req.stream && news->token >= 0) begin(c);
     if (r->end == EK_END_ERROR) {
-        ek_log(EK_LOG_ERROR, "%s: %s", s->id, r->error);
-        reply_failed(s, c, r->err, r->error);
+        ek_log(EK_LOG_ERROR, "event=failure id=%s reason=\"%s\"", s->id, r->error);
+        reply_failed(s, c->index, r->err, r->error, EK_OUTCOME_FAILED);
     } else if (r->end == EK_END_CANCELLED) {
-        reply_failed(s, c, EK_ESHUTDOWN, "the server is shutting down");
+        reply_failed(s, c->index, EK_ESHUTDOWN, "the server is shutting down", EK_OUTCOME_FAILED);
     } else if (r->end != EK_END_NONE) {
         if (--s->reply.n_open == 0) write_digest(s);
         if (s->req.stream) s->dialect->finish(&s->out, &s->reply, c->index);
@@ -208,11 +235,29 @@ void ek_session_news(const ek_turn_news *news)
     free_when_done(s);
 }
 
+/* True if its time was over and its reply has ended. */
+static bool check_deadline(ek_session *s)
+{
+    double limit = s->server->limits.request_timeout;
+    if (limit <= 0 || !s->x || ek_now() - s->opened <= limit) return false;
+    char text[100];
+    snprintf(text, sizeof text, "the request took longer than %.0f seconds (--request-timeout)", limit);
+    if (s->preparing) {
+        ek_prepare_drop(s->preparing);
+        refuse(s, EK_ETIMEOUT, text, NULL);
+    } else {
+        reply_failed(s, 0, EK_ETIMEOUT, text, EK_OUTCOME_TIMEOUT);
+        free_when_done(s);
+    }
+    return true;
+}
+
 void ek_sessions_tick(ek_server *server)
 {
     for (ek_session *s = server->sessions, *next; s; s = next) {
         next = s->next;
-        if (s->preparing || !s->x || !s->req.stream || ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
+        if (check_deadline(s) || s->preparing || !s->x || !s->req.stream) continue;
+        if (ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
         s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
         flush(s);
     }
@@ -262,6 +307,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                  p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     *req = p->req;
     req->turn.tools = req->tools;
+    if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
@@ -288,7 +334,8 @@ static void answer(ek_session *s, ek_buf *body)
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
     ek_reply_json(x, 200, body);
-    ek_log(EK_LOG_INFO, "%s done, %.2f s", s->id, ek_now() - s->opened);
+    s->server->metrics.outcome[EK_OUTCOME_DONE]++;
+    ek_log(EK_LOG_INFO, "event=request id=%s outcome=done total_s=%.3f", s->id, ek_now() - s->opened);
 }
 
 static void on_prepared(void *user, ek_prepared *p)
@@ -296,6 +343,8 @@ static void on_prepared(void *user, ek_prepared *p)
     ek_session *s = user;
     int room = ek_engine_room(s->server->engine);
     s->preparing = NULL;
+    s->prepared = ek_now();
+    ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
     ek_err err = p->err;
     const char *param = p->req.param;
     if (err) {
@@ -345,13 +394,14 @@ static void link_session(ek_session *s)
     server->sessions = s;
 }
 
-void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d)
+void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)
 {
     ek_session *s = ek_alloc(sizeof *s);
     uint64_t number = ek_exchange_number(x);
     s->server = server;
     s->x = x;
     s->dialect = d;
+    s->salt = salt;
     s->opened = s->last_sent = ek_now();
     snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)ek_mix64(server->nonce ^ number),
              (unsigned long long)(number & 0xffffffff));

@@ -5,8 +5,9 @@
 #include "serve/dialect.h"
 #include "serve/server_state.h"
 
-/* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. */
-void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d);
+/* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. Sessions with
+ * another salt share no cached prefixes; 0: those of the body's salt do. */
+void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d, uint64_t salt);
 /* Handles news of the engine about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);
 

@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "../support/files.h"
 
-static char root[] = "/tmp/ek_memory_XXXXXX";
+static char *root; /* a folder that stands for / */
 
 static void put(const char *path, const char *text)
 {
@@ -86,11 +87,11 @@ static void limits_of_the_process(void **state)
 
 int main(void)
 {
-    if (!mkdtemp(root)) return 1;
+    root = temp_dir();
     const struct CMUnitTest tests[] = {cmocka_unit_test(version_2), cmocka_unit_test(version_1),
                                        cmocka_unit_test(limits_of_the_process)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     clear();
-    rmdir(root);
+    remove_dir(root);
     return failed;
 }

@@ -156,7 +156,7 @@ def curl(command, servers):
     try:
         json.loads(reply)
     except ValueError:
-        if "data: [DONE]" not in reply:
+        if "data: [DONE]" not in reply and not reply.startswith("# HELP "):
             return f"neither JSON nor a whole stream: {reply[:300]}"
     return None
 

@@ -38,6 +38,9 @@ def bodies():
     yield ask("Count.", stop=["e"], temperature=0)
     yield ask("Think.", reasoning_effort="high", temperature=0)
     yield ask("Biased.", logit_bias={"300": -100, "301": 5.5}, temperature=1, seed=3)
+    yield ask("A city as JSON.", response_format={"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": {
+        "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"], "additionalProperties": False}}}, seed=9)
+    yield ask("What is the weather in Rome?", tools=TOOLS, tool_choice="required", seed=2)
     yield ask("On and on.", ignore_eos=True, max_tokens=70, temperature=1, seed=1)
 
 

@@ -142,7 +142,7 @@ static void nothing_stops_the_loop(void **state)
     }
     double turn = stop_server();
     print_message("measured: longest turn of the event loop %.2f ms\n", turn * 1e3);
-    assert_true(turn < 25e-3 * SLOW);
+    assert_true(turn < 5e-3 * SLOW);
     restart();
 }
 
@@ -227,6 +227,14 @@ static void more_replies_than_can_wait(void **state)
 {
     (void)state;
     ek_server *s = start((ek_server_limits){0});
+    for (bool ready = false; !ready; usleep(10000)) { /* the canary takes a place, too */
+        int fd = connect_to(ek_server_port(s));
+        static const char get[] = "GET /ready HTTP/1.0\r\n\r\n";
+        send_all(fd, get, sizeof get - 1);
+        ek_buf r = reply_of(fd);
+        ready = strstr(r.data, " 200 ") != NULL;
+        ek_buf_fini(&r);
+    }
     const char ask[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"max_tokens\":1,\"n\":%d}";
     char body[200];
     snprintf(body, sizeof body, ask, 7);

@@ -9,6 +9,10 @@ setup-checks: ## also install what optional checks need: a browser, proxies
 check-built: $B/evenkeel $(TEST_BINS)
 	@tools/check/run.sh $B $(TEST_BINS)
 
+check-clients: setup ## the official SDKs and Claude Code against the server (npm gets them)
+	@$(MAKE) --no-print-directory $B/evenkeel
+	@CHECKS="tools/check/check_clients.sh tools/agents.sh" tools/check/run.sh $B
+
 quick: $B/evenkeel $(TEST_BINS) ## tests without set-up
 	@tools/check/run.sh $B $(TEST_BINS)
 

@@ -1,0 +1,26 @@
+/* A histogram of positive values in bins that double: counting costs nothing, and the relative error of a quantile is
+ * bounded. No locks: its owner has them. */
+#ifndef EK_BASE_HISTOGRAM_H
+#define EK_BASE_HISTOGRAM_H
+
+#include <stdint.h>
+
+enum { EK_HISTOGRAM_BINS = 24 };
+#define EK_HISTOGRAM_SECONDS 1e-4 /* the first bound for times: 0.1 ms to 839 s */
+#define EK_HISTOGRAM_COUNTS  1.0  /* and for counts */
+
+/* Zero-initialise. bin[i] counts values above the bound before and up to first * 2^i, the last all that are larger. */
+typedef struct ek_histogram {
+    uint64_t bin[EK_HISTOGRAM_BINS + 1];
+    double sum;
+} ek_histogram;
+
+static inline void ek_histogram_add(ek_histogram *h, double first, double value)
+{
+    int i = 0;
+    for (double bound = first; i < EK_HISTOGRAM_BINS && value > bound; bound *= 2) i++;
+    h->bin[i]++;
+    h->sum += value;
+}
+
+#endif

@@ -1,0 +1,181 @@
+#include "serve/metrics.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cache/page_table.h"
+#include "serve/ready.h"
+#include "serve/server_state.h"
+
+const char *ek_outcome_name(ek_outcome o)
+{
+    static const char *const names[] = {"done", "refused", "failed", "client_gone", "timeout"};
+    return names[o];
+}
+
+static void head(ek_buf *b, const char *name, const char *type, const char *help)
+{
+    ek_buf_fmt(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void counter(ek_buf *b, const char *name, const char *help, uint64_t v)
+{
+    head(b, name, "counter", help);
+    ek_buf_fmt(b, "%s %llu\n", name, (unsigned long long)v);
+}
+
+static void gauge(ek_buf *b, const char *name, const char *help, double v)
+{
+    head(b, name, "gauge", help);
+    ek_buf_fmt(b, "%s %.17g\n", name, v);
+}
+
+static void histogram(ek_buf *b, const char *name, const char *help, const ek_histogram *h, double first, int n_bins)
+{
+    uint64_t sum = 0;
+    int i = 0;
+    head(b, name, "histogram", help);
+    for (double bound = first; i < n_bins; bound *= 2, i++)
+        ek_buf_fmt(b, "%s_bucket{le=\"%.6g\"} %llu\n", name, bound, (unsigned long long)(sum += h->bin[i]));
+    for (; i <= EK_HISTOGRAM_BINS; i++) sum += h->bin[i];
+    ek_buf_fmt(b, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.9g\n%s_count %llu\n", name, (unsigned long long)sum, name,
+               h->sum, name, (unsigned long long)sum);
+}
+
+static double resident_bytes(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (f && fscanf(f, "%*s %ld", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* The fullest pool: what decides whether another request fits. */
+static double kv_usage(const ek_engine_stats *st)
+{
+    double usage = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (st->pages_total[k] > 0 && (double)st->pages_used[k] / st->pages_total[k] > usage)
+            usage = (double)st->pages_used[k] / st->pages_total[k];
+    return usage;
+}
+
+static void put_engine(ek_buf *b, const ek_engine_stats *st)
+{
+    gauge(b, "evenkeel_requests_running", "Requests that the engine computes.", st->running);
+    gauge(b, "evenkeel_requests_waiting", "Requests that wait for the engine.", st->waiting);
+    counter(b, "evenkeel_engine_requests_total", "Replies submitted to the engine.", st->requests);
+    counter(b, "evenkeel_prompt_tokens_total", "Prompt tokens of requests that got their first token.",
+            st->prompt_tokens);
+    counter(b, "evenkeel_reply_tokens_total", "Tokens generated.", st->reply_tokens);
+    counter(b, "evenkeel_drafted_tokens_total", "Drafted tokens that were verified.", st->drafted_tokens);
+    counter(b, "evenkeel_accepted_tokens_total", "Drafted tokens that stood.", st->accepted_tokens);
+    counter(b, "evenkeel_steps_total", "Steps of the engine.", st->steps);
+    counter(b, "evenkeel_preempted_total", "Requests that gave up their pages and started over.", st->preempted);
+    static const char *const kinds[] = {[EK_FULL] = "full", [EK_SLIDING] = "sliding"};
+    head(b, "evenkeel_kv_pages", "gauge", "Pages of keys and values.");
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const struct {
+            const char *state;
+            int n;
+        } pages[] = {{"used", st->pages_used[k]}, {"cached", st->pages_cached[k]}, {"total", st->pages_total[k]}};
+        for (int i = 0; i < 3; i++)
+            ek_buf_fmt(b, "evenkeel_kv_pages{kind=\"%s\",state=\"%s\"} %d\n", kinds[k], pages[i].state, pages[i].n);
+    }
+    counter(b, "evenkeel_cache_lookups_total", "Requests that the prefix cache was asked for.", st->cache_lookups);
+    counter(b, "evenkeel_cache_hits_total", "Of these, those that began with cached pages.", st->cache_hits);
+    counter(b, "evenkeel_cache_evicted_pages_total", "Cached pages dropped for others.", st->cache_evicted_pages);
+    gauge(b, "evenkeel_kv_usage_ratio", "Used share of the fuller pool of pages.", kv_usage(st));
+    histogram(b, "evenkeel_queue_seconds", "Time from a request's arrival at the engine to its first step.",
+              &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_step_seconds", "Time of a step.", &st->step_seconds, EK_HISTOGRAM_SECONDS,
+              EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_step_requests", "Requests that shared a step.", &st->step_requests, EK_HISTOGRAM_COUNTS, 11);
+}
+
+static void put_server(ek_buf *b, const ek_server *s)
+{
+    const ek_metrics *m = &s->metrics;
+    head(b, "evenkeel_requests_total", "counter", "Requests to the API by outcome.");
+    for (int i = 0; i < EK_OUTCOME_COUNT; i++)
+        ek_buf_fmt(b, "evenkeel_requests_total{outcome=\"%s\"} %llu\n", ek_outcome_name((ek_outcome)i),
+                   (unsigned long long)m->outcome[i]);
+    head(b, "evenkeel_http_responses_total", "counter", "Responses by status.");
+    for (int status = 100; status < 600; status++)
+        if (ek_http_responses(s->http, status))
+            ek_buf_fmt(b, "evenkeel_http_responses_total{code=\"%d\"} %llu\n", status,
+                       (unsigned long long)ek_http_responses(s->http, status));
+    counter(b, "evenkeel_cached_tokens_total", "Prompt tokens that came from a cache.", m->cached_tokens);
+    gauge(b, "evenkeel_ready", "1 if /ready is 200.", ek_ready(s) == EK_READY);
+    counter(b, "evenkeel_canary_mismatches_total", "Canaries whose digest was not the first one's.",
+            m->canary_mismatches);
+    counter(b, "evenkeel_stalls_total", "Times that no step ended for --stall-timeout.", m->stalls);
+    gauge(b, "evenkeel_connections", "Open connections.", ek_http_connections(s->http));
+    gauge(b, "evenkeel_requests_preparing", "Requests whose prompt is being made or waits for it.",
+          ek_workers_waiting(s->workers));
+    gauge(b, "evenkeel_body_bytes", "Bytes of bodies that arrive or wait.", (double)ek_http_body_bytes(s->http));
+    gauge(b, "evenkeel_request_memory_bytes", "Memory counted for requests.", (double)atomic_load(&s->memory.used));
+    gauge(b, "evenkeel_request_memory_limit_bytes", "Memory that requests may take.", (double)s->memory.total);
+    gauge(b, "evenkeel_event_turn_seconds_max", "CPU time of the longest turn of the event loop.", s->max_turn);
+    gauge(b, "process_resident_memory_bytes", "Resident memory.", resident_bytes());
+    gauge(b, "evenkeel_uptime_seconds", "Seconds since the start.", (double)(ek_unix_time() - s->started));
+    histogram(b, "evenkeel_prepare_seconds", "Time from a request's arrival to its prompt's tokens.", &m->prepare,
+              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_first_token_seconds", "Time from a request's arrival to its first token.", &m->first_token,
+              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_token_gap_seconds", "Time between tokens of a reply.", &m->token_gap, EK_HISTOGRAM_SECONDS,
+              EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_request_seconds", "Time from a request's arrival to the end of its reply.", &m->whole,
+              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+}
+
+static void put_label(ek_buf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\\' || *s == '"') ek_buf_char(b, '\\');
+        ek_buf_char(b, *s == '\n' ? ' ' : *s);
+    }
+}
+
+/* Gateways that know nothing of us (llm-d, the Gateway API inference extension) look for these names. */
+static void put_aliases(ek_buf *b, const ek_server *s, const ek_engine_stats *st)
+{
+    const struct {
+        const char *name, *help;
+        double value;
+    } aliases[] = {
+        {"vllm:num_requests_running", "As evenkeel_requests_running.", st->running},
+        {"vllm:num_requests_waiting", "As evenkeel_requests_waiting, with those being prepared.",
+         st->waiting + ek_workers_waiting(s->workers)},
+        {"vllm:kv_cache_usage_perc", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
+    };
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        head(b, aliases[i].name, "gauge", aliases[i].help);
+        ek_buf_fmt(b, "%s{model_name=\"", aliases[i].name);
+        put_label(b, s->model_name);
+        ek_buf_fmt(b, "\"} %.17g\n", aliases[i].value);
+    }
+    head(b, "vllm:cache_config_info", "gauge", "Tokens per page and pages.");
+    ek_buf_fmt(b, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", EK_PAGE_TOKENS,
+               st->pages_total[EK_FULL] ? st->pages_total[EK_FULL] : st->pages_total[EK_SLIDING]);
+}
+
+void ek_metrics_reply(ek_server *s, ek_exchange *x)
+{
+    ek_engine_stats st;
+    ek_engine_stats_read(s->engine, &st);
+    ek_buf b = {0};
+    head(&b, "evenkeel_info", "gauge", "What runs.");
+    ek_buf_str(&b, "evenkeel_info{version=\"" EK_VERSION "\",model_name=\"");
+    put_label(&b, s->model_name);
+    ek_buf_str(&b, "\",fingerprint=\"");
+    put_label(&b, s->fingerprint);
+    ek_buf_str(&b, "\"} 1\n");
+    put_engine(&b, &st);
+    put_server(&b, s);
+    put_aliases(&b, s, &st);
+    ek_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
+    ek_buf_fini(&b);
+}

@@ -1,0 +1,30 @@
+/* GET /metrics: Prometheus' text format. Names: docs/DEPLOY.md. Event loop's thread. */
+#ifndef EK_SERVE_METRICS_H
+#define EK_SERVE_METRICS_H
+
+#include "base/histogram.h"
+#include "serve/http.h"
+
+struct ek_server;
+
+typedef enum ek_outcome {
+    EK_OUTCOME_DONE,
+    EK_OUTCOME_REFUSED, /* with a status before anything was generated */
+    EK_OUTCOME_FAILED,
+    EK_OUTCOME_GONE, /* the client went away */
+    EK_OUTCOME_TIMEOUT,
+    EK_OUTCOME_COUNT
+} ek_outcome;
+
+/* What the server counts itself; the engine's numbers are ek_engine_stats. */
+typedef struct ek_metrics {
+    uint64_t outcome[EK_OUTCOME_COUNT];
+    uint64_t cached_tokens;                              /* prompt tokens of answered requests that came from a cache */
+    ek_histogram prepare, first_token, token_gap, whole; /* seconds */
+    uint64_t canary_mismatches, stalls;
+} ek_metrics;
+
+const char *ek_outcome_name(ek_outcome o);
+void ek_metrics_reply(struct ek_server *s, ek_exchange *x);
+
+#endif

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Claude Code as a client of the server: claude_code.py PROGRAM MODEL CLAUDE
+
+A session of three turns (headless, --resume) with its own prompt of some 17,000 tokens and its own tools, on MODEL with a
+context of 64k. The bundled model is too small to act sensibly: it calls tools that do not exist and misspells arguments, which
+is what a protocol has to bear. Checked is the protocol: every request is answered with 200, streams, tool calls get
+results, thinking comes back with its signature, the prefix is read from the cache from the second request on, and nothing
+goes to another host. Closes with `N passed, N failed`."""
+import http.client, http.server, json, os, shutil, subprocess, sys, tempfile, threading, time, uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from client import Server
+
+PROGRAM, MODEL, CLAUDE = map(os.path.abspath, sys.argv[1:4])
+passed = failed = 0
+
+
+def check(name, good, detail=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"FAIL {name}: {str(detail)[:2000]}")
+
+
+class Recorder(http.server.ThreadingHTTPServer):
+    """Passes requests on to the server as they come and keeps them; as a proxy for other hosts it refuses and notes them."""
+    daemon_threads = True
+
+    def __init__(self, target):
+        self.target, self.seen, self.elsewhere = target, [], []
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if not self.path.startswith("/"):
+            return self.refuse()
+        c = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=200)
+        begin = time.time()
+        c.request(self.command, self.path, body or None, {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection", "accept-encoding")})
+        r = c.getresponse()
+        entry = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body, "status": r.status, "reply": b"", "pieces": 0, "seconds": 0}
+        self.server.seen.append(entry)
+        self.send_response(r.status)
+        for k, v in r.getheaders():
+            if k.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
+                self.send_header(k, v)
+        self.send_header("connection", "close")
+        self.end_headers()
+        while piece := r.read1(65536):
+            entry["seconds"] = entry["seconds"] or time.time() - begin
+            entry["reply"] += piece
+            entry["pieces"] += 1
+            self.wfile.write(piece)
+        self.close_connection = True
+
+    do_GET = do_HEAD = do_POST
+
+    def refuse(self):
+        self.server.elsewhere.append(self.path)
+        self.send_response(502)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    do_CONNECT = refuse
+
+    def log_message(self, *args):
+        pass
+
+
+def long_context(folder):
+    """The bundled model with room for 64k tokens, greedy."""
+    shutil.copytree(MODEL, folder)
+    for name, change in (("config.json", {"max_position_embeddings": 65536}), ("generation_config.json", {"temperature": 0})):
+        path = os.path.join(folder, name)
+        o = json.load(open(path))
+        (o.get("text_config", o)).update(change)
+        json.dump(o, open(path, "w"))
+
+
+def documented():
+    """The settings that docs/AGENTS.md gives."""
+    page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "AGENTS.md"), encoding="utf-8").read()
+    return dict(line.split("=", 1) for line in page.split("```env\n")[1].split("```")[0].splitlines())
+
+
+def environment(recorder, home):
+    """The documented settings with this test's address, short replies, and a proxy that refuses for all other hosts."""
+    url = f"http://127.0.0.1:{recorder.server_port}"
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), url) | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
+    return {"PATH": os.environ["PATH"], "HOME": home, **documented(), **proxies,
+            "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
+
+
+def turn(env, folder, prompt, *args):
+    """The events of one headless call."""
+    r = subprocess.run([CLAUDE, "-p", prompt, "--output-format", "stream-json", "--verbose", "--include-partial-messages", "--max-turns", "5", *args],
+                       env=env, cwd=folder, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
+    events = [json.loads(line) for line in r.stdout.splitlines()]
+    result = next((e for e in events if e["type"] == "result"), {})
+    check(f"{prompt}: no error", r.returncode == 0 and result.get("is_error") is False or result.get("subtype") == "error_max_turns",
+          (r.returncode, result, r.stderr[-500:]))
+    partial = [e["event"]["type"] for e in events if e["type"] == "stream_event"]
+    check(f"{prompt}: it streams", partial.count("content_block_delta") > 2 and partial.count("message_start") == partial.count("message_stop") > 0, partial[:20])
+    return events
+
+
+def blocks(events, kind, type):
+    for e in events:
+        if e["type"] == kind and isinstance(e["message"]["content"], list):
+            yield from (b for b in e["message"]["content"] if b["type"] == type)
+
+
+def usage(entry):
+    for line in entry["reply"].splitlines():
+        if line.startswith(b"data: ") and b'"message_start"' in line:
+            return json.loads(line[6:])["message"]["usage"]
+    return None
+
+
+def shared(a, b):
+    """The share of a's messages, tools and system that b begins with, without the line that is another in each request."""
+    def parts(entry):
+        o = json.loads(entry["body"])
+        return [o.get("tools"), [s for s in o["system"] if "billing-header" not in s["text"]], *o["messages"]]
+    strip = lambda v: json.loads(json.dumps(v), object_hook=lambda d: {k: x for k, x in d.items() if k != "cache_control"})
+    a, b = strip(parts(a)), strip(parts(b))
+    return sum(x == y for x, y in zip(a, b)) / len(a)
+
+
+def judge(recorder, events):
+    posts = [e for e in recorder.seen if e["method"] == "POST" and e["path"].startswith("/v1/messages") and "count_tokens" not in e["path"]]
+    check("every request is answered with 200", all(e["status"] == 200 for e in recorder.seen), [(e["method"], e["path"], e["status"], e["reply"][:200]) for e in recorder.seen if e["status"] != 200])
+    check("requests of a whole session", len(posts) >= 5, len(posts))
+    check("replies come in pieces", all(e["pieces"] > 2 for e in posts), [e["pieces"] for e in posts])
+    check("streams end as they must", all(b"event: message_stop\n" in e["reply"] for e in posts), [e["reply"][-200:] for e in posts])
+    calls = {b["id"] for b in blocks(events, "assistant", "tool_use")}
+    results = {b["tool_use_id"] for b in blocks(events, "user", "tool_result")}
+    check("tools are called and every call has its result", calls and calls == results, (calls, results))
+    thoughts = list(blocks(events, "assistant", "thinking"))
+    check("thinking has a signature", thoughts and all(t["signature"] for t in thoughts), thoughts[:3])
+    use = [usage(e) for e in posts]
+    check("usage", all(use), use)
+    sizes = [u["input_tokens"] + u["cache_read_input_tokens"] for u in use]
+    check("prompts are long", sizes[0] > 10000, sizes)
+    for i in range(1, len(posts)):
+        if shared(posts[i - 1], posts[i]) < 1:
+            continue  # another conversation: a title, a summary
+        # A new question makes the template drop the thoughts before it, so what follows them is new; what the first
+        # request sent never is.
+        check(f"request {i} reads its prefix from the cache", use[i]["cache_read_input_tokens"] >= 0.99 * sizes[0], (use[i], sizes[0]))
+    check("most requests continue the one before", sum(shared(a, b) == 1 for a, b in zip(posts, posts[1:])) >= len(posts) // 2)
+    print(f"measured: first request {sizes[0]} tokens, first byte after {posts[0]['seconds']:.2f} s; then " +
+          ", ".join(f"{u['input_tokens']} new of {n} in {e['seconds']:.2f} s" for u, n, e in list(zip(use, sizes, posts))[1:6]))
+    check("nothing for another host", not recorder.elsewhere, recorder.elsewhere)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        long_context(f"{d}/pocket")
+        home, work = f"{d}/home", f"{d}/work"
+        os.mkdir(home), os.mkdir(work)
+        with open(f"{work}/notes.txt", "w") as f:
+            f.write("A keel keeps a ship upright.\n")
+        with Server(PROGRAM, "--model", f"{d}/pocket", "--max-requests", 4) as s:
+            recorder = Recorder(s.port)
+            env, session = environment(recorder, home), str(uuid.uuid4())
+            events = turn(env, work, "Read the file notes.txt.", "--session-id", session)
+            for prompt in ("What is the weather in Paris?", "Thank you. List the files."):
+                events += turn(env, work, prompt, "--resume", session)
+            judge(recorder, events)
+            recorder.shutdown()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""deploy/nginx.conf and deploy/haproxy.cfg before two replicas on loopback: proxies.py PROGRAM MODEL nginx|haproxy
+
+The files are run as they are, but for ports, certificate and replicas. Streams arrive as they are made, a session stays on
+one replica, a replica that is killed in the middle of a reply costs a client nothing: the other gives the same digest.
+Closes with `N passed, N failed`."""
+import http.client, json, os, re, signal, socket, ssl, subprocess, sys, tempfile, threading, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from client import Server
+
+PROGRAM, MODEL, PROXY = sys.argv[1:4]
+passed = failed = 0
+
+
+def check(name, good, detail=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"FAIL {PROXY}: {name}: {detail}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def certificate(d):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-keyout", f"{d}/key", "-out", f"{d}/crt"], check=True, capture_output=True)
+    with open(f"{d}/pem", "w") as out:
+        out.write(open(f"{d}/crt").read() + open(f"{d}/key").read())
+
+
+def replaced(text, *pairs):
+    for was, becomes in pairs:
+        assert was in text, f"the configuration has no {was!r} any more"
+        text = text.replace(was, becomes)
+    return text
+
+
+class Proxy:
+    def __init__(self, d, ports):
+        self.port = free_port()
+        certificate(d)
+        replicas = [("127.0.0.1:8081", f"127.0.0.1:{ports[0]}"), ("127.0.0.1:8082", f"127.0.0.1:{ports[1]}")]
+        if PROXY == "nginx":
+            conf = replaced(open("deploy/nginx.conf").read(), *replicas, ("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"),
+                            ("/etc/ssl/evenkeel.crt", f"{d}/crt"), ("/etc/ssl/evenkeel.key", f"{d}/key"))
+            paths = "".join(f"{k}_temp_path {d}/{k};" for k in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+            with open(f"{d}/conf", "w") as f:
+                user = "user root;" if os.getuid() == 0 else ""
+                f.write(f"{user} daemon off; pid {d}/pid; error_log {d}/log warn; worker_processes 1; events {{}} http {{ access_log off; {paths}\n{conf}\n}}\n")
+            command = ["nginx", "-p", d, "-e", f"{d}/log", "-c", f"{d}/conf"]
+            subprocess.run([*command, "-t"], check=True, capture_output=True)
+        else:
+            conf = replaced(open("deploy/haproxy.cfg").read(), *replicas, ("bind :443", f"bind 127.0.0.1:{self.port}"),
+                            ("/etc/haproxy/evenkeel.pem", f"{d}/pem"), ("inter 2s", "inter 200ms"))
+            with open(f"{d}/conf", "w") as f:
+                f.write(conf)
+            r = subprocess.run(["haproxy", "-c", "-f", f"{d}/conf"], capture_output=True, text=True)
+            check("the configuration has no warnings", r.returncode == 0 and "WARNING" not in r.stderr, r.stderr)
+            command = ["haproxy", "-db", "-f", f"{d}/conf"]
+        self.log = open(f"{d}/out", "w+")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log)
+        self.tls = ssl._create_unverified_context()
+        deadline = time.time() + 10
+        while True:
+            try:
+                if self.call("GET", "/health")[0] == 200:
+                    return
+            except OSError:
+                pass
+            assert self.process.poll() is None and time.time() < deadline, open(f"{d}/out").read()
+            time.sleep(0.05)
+
+    def open(self):
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.tls)
+
+    def call(self, method, path, body=None, **headers):
+        c = self.open()
+        c.request(method, path, None if body is None else body if isinstance(body, bytes) else json.dumps(body),
+                  {"content-type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}})
+        r = c.getresponse()
+        out = r.status, {k.lower(): v for k, v in r.getheaders()}, r.read()
+        c.close()
+        return out
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+        self.log.close()
+
+
+def ask(text, **more):
+    return dict({"messages": [{"role": "user", "content": text}], "temperature": 1, "seed": 5, "max_tokens": 16, "ignore_eos": True,
+                 "evenkeel": {"digest": True}}, **more)
+
+
+CHAT = "/v1/chat/completions"
+
+
+def replica_of(headers):
+    return re.match(r"req_([0-9a-f]{8})", headers["x-request-id"])[1]  # the process's own number
+
+
+def streams(p):
+    """Short enough for any buffer between: its events must come apart from each other all the same."""
+    for tokens in (16, 400):
+        c = p.open()
+        c.connect()
+        begin = time.time()
+        c.request("POST", CHAT, json.dumps(ask("A story.", stream=True, max_tokens=tokens)), {"content-type": "application/json"})
+        times = [time.time() for line in c.getresponse() if line.startswith(b"data: ")]
+        c.close()
+        check(f"a stream of {tokens} tokens arrives as it is made", len(times) > tokens // 2 and times[-1] - times[0] > 0.003,
+              (len(times), times[0] - begin, times[-1] - begin))
+
+
+def sessions(p):
+    where = {}
+    for i in range(24):
+        for _ in range(2):
+            _, headers, _ = p.call("POST", CHAT, ask("Hi", max_tokens=2), x_session_id=f"session-{i}")
+            where.setdefault(i, set()).add(replica_of(headers))
+    check("a session stays on its replica", all(len(v) == 1 for v in where.values()), where)
+    counts = [sum(r in v for v in where.values()) for r in set().union(*where.values())]
+    check("sessions spread", len(counts) == 2 and min(counts) >= 4, counts)
+    by_key = {replica_of(p.call("POST", CHAT, ask("Hi", max_tokens=2), authorization="Bearer one")[1]) for _ in range(3)}
+    check("a key stays on its replica", len(by_key) == 1, by_key)
+    return {i: min(v) for i, v in where.items()}
+
+
+def others(p):
+    status, headers, body = p.call("GET", "/")
+    check("the page", status == 200 and b"evenkeel" in body and "content-security-policy" in headers, headers)
+    check("metrics stay inside", p.call("GET", "/metrics")[0] == 403)
+    big = ask("x " * 1_500_000)
+    status, headers, body = p.call("POST", CHAT, big)
+    check("a large body is answered by a replica", status == 400 and b"context_length_exceeded" in body, (status, body[:200]))
+
+
+def killed(p, servers):
+    """The reply of the replica that dies is made again by the other, with the same bits."""
+    want = json.loads(p.call("POST", CHAT, ask("Long.", max_tokens=500), x_session_id="lost")[2])["evenkeel"]["digest"]
+    victim = next(s for s in servers if replica_of(s.call("GET", "/health")[1]) == replica_of(p.call("GET", "/health", x_session_id="lost")[1]))
+    other = next(s for s in servers if s is not victim)
+    got = []
+    t = threading.Thread(target=lambda: got.append(p.call("POST", CHAT, ask("Long.", max_tokens=500), x_session_id="lost")))
+    t.start()
+    deadline = time.time() + 10
+    while not victim.running() and time.time() < deadline:
+        pass
+    victim.process.send_signal(signal.SIGKILL)
+    t.join()
+    victim.process.wait()
+    status, headers, body = got[0]
+    check("a killed replica costs nothing", status == 200 and json.loads(body)["evenkeel"]["digest"] == want, (status, body[:300]))
+    check("the other has answered", replica_of(headers) == replica_of(other.call("GET", "/health")[1]))
+    after = [p.call("POST", CHAT, ask("Hi", max_tokens=2), x_session_id=f"session-{i}") for i in range(24)]
+    check("everybody is served", all(a[0] == 200 for a in after), [a[0] for a in after])
+    return other
+
+
+def drained(p, last):
+    """SIGTERM in the middle of a stream: the stream ends whole, newcomers hear that nobody is there."""
+    c = p.open()
+    c.request("POST", CHAT, json.dumps(ask("A story.", stream=True, max_tokens=500)), {"content-type": "application/json"})
+    r = c.getresponse()
+    r.readline()
+    last.terminate()
+    rest = r.read()
+    c.close()
+    check("a stream outlives SIGTERM", rest.rstrip().endswith(b"data: [DONE]") and b'"digest"' in rest, rest[-300:])
+    last.wait()
+    status = p.call("GET", "/health")[0]
+    check("without replicas 502 or 503", status in (502, 503), status)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d, Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL) as b:
+        p = Proxy(d, [a.port, b.port])
+        try:
+            for step in (streams, sessions, others):
+                step(p)
+            drained(p, killed(p, [a, b]))
+        finally:
+            p.stop()
+            for s in (a, b):  # one was killed on purpose
+                if s.process.returncode == -signal.SIGKILL:
+                    s.process.returncode = 0
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
