@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         store = ek_response_store_open(4, 4096);
         ek_buf_str(&input, "[{\"role\":\"user\",\"content\":\"a\"}]");
         ek_buf_str(&response, "{\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"b\"}]}");
-        ek_response_store_put(store, "r", NULL, &input, &response);
+        ek_response_store_put(store, 0, "r", NULL, &input, &response);
         ek_buf_fini(&input);
         ek_buf_fini(&response);
     }
