@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Claude Code (tests/agents, pinned; 400 MB) against the server. Not part of `make check`. Usage: agents.sh BUILD_DIR
+# Claude Code and Codex (tests/agents, pinned; 800 MB) against the server. Not part of `make check`. Usage: agents.sh BUILD_DIR
 set -eu
+build=$1
 cd "$(dirname "$0")/.."
 at=tests/agents
 command -v npm >/dev/null || { echo "no npm (Debian: npm): not run"; exit 77; }
@@ -9,4 +10,17 @@ if ! cmp -s $at/package-lock.json $at/node_modules/.from-lock; then
   (cd $at && timeout 600 npm ci --ignore-scripts --no-audit --no-fund >/dev/null 2>&1) || { echo "npm ci does not get the package: not run"; exit 77; }
   cp $at/package-lock.json $at/node_modules/.from-lock
 fi
-PYTHONDONTWRITEBYTECODE=1 exec python3 $at/claude_code.py "$1/evenkeel" models/pocket $at/node_modules/@anthropic-ai/claude-code-linux-x64/claude
+export PYTHONDONTWRITEBYTECODE=1
+passed=0; failed=0
+agent() { # test, program
+  last=$(python3 "$at/$1" "$build/evenkeel" models/pocket "$at/node_modules/$2" | tee /dev/stderr | tail -n 1)
+  if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2]))
+  else
+    failed=$((failed + 1))
+  fi
+}
+agent claude_code.py @anthropic-ai/claude-code-linux-x64/claude
+agent codex.py @openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,6 +1,7 @@
 // The line of gauges: from /metrics where the server has it, else from /health.
 import { get } from './api.js';
 import { byId } from './dom.js';
+import { settings } from './settings.js';
 
 const EVERY = 2000; // ms, while the page is visible
 let last = null; // {time, tokens} of the reading before
@@ -39,7 +40,14 @@ export function noteSpeed(reply, seconds) {
   set('g-cache', u.prompt_tokens ? `${Math.round((100 * (u.prompt_tokens_details?.cached_tokens ?? 0)) / u.prompt_tokens)} %` : undefined);
 }
 
-let metrics = true;
+let metrics = true, tried = null;
+
+// Whether the key is another than that of the last try: a refused one is not sent again and again.
+function keyIsNew() {
+  const { key } = settings(), fresh = key !== tried;
+  tried = key;
+  return fresh;
+}
 
 async function read() {
   try {
@@ -63,21 +71,24 @@ async function read() {
   }
 }
 
+let named = false; // the model's name is known
+
 async function readModel() {
   try {
     const id = JSON.parse(await get('/v1/models')).data[0].id;
     byId('model').textContent = id;
     document.title = `${id} · evenkeel`;
-  } catch {
-    byId('model').textContent = 'unknown model';
+    named = true;
+  } catch (e) {
+    byId('model').textContent = e.status === 401 ? 'an API key is needed: see Settings' : 'unknown model';
   }
 }
 
 export function openStatus() {
   const tick = async () => {
     if (!document.hidden) await read();
+    if (!document.hidden && !named && keyIsNew()) await readModel();
     setTimeout(tick, EVERY);
   };
   tick();
-  readModel();
 }

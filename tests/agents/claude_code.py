@@ -6,10 +6,11 @@ context of 64k. The bundled model is too small to act sensibly: it calls tools t
 is what a protocol has to bear. Checked is the protocol: every request is answered with 200, streams, tool calls get
 results, thinking comes back with its signature, the prefix is read from the cache from the second request on, and nothing
 goes to another host. Closes with `N passed, N failed`."""
-import http.client, http.server, json, os, shutil, subprocess, sys, tempfile, threading, time, uuid
+import json, os, subprocess, sys, tempfile, uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from client import Server
+from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, CLAUDE = map(os.path.abspath, sys.argv[1:4])
 passed = failed = 0
@@ -22,78 +23,11 @@ def check(name, good, detail=""):
         print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
-class Recorder(http.server.ThreadingHTTPServer):
-    """Passes requests on to the server as they come and keeps them; as a proxy for other hosts it refuses and notes them."""
-    daemon_threads = True
-
-    def __init__(self, target):
-        self.target, self.seen, self.elsewhere = target, [], []
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        if not self.path.startswith("/"):
-            return self.refuse()
-        c = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=200)
-        begin = time.time()
-        c.request(self.command, self.path, body or None, {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection", "accept-encoding")})
-        r = c.getresponse()
-        entry = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body, "status": r.status, "reply": b"", "pieces": 0, "seconds": 0}
-        self.server.seen.append(entry)
-        self.send_response(r.status)
-        for k, v in r.getheaders():
-            if k.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
-                self.send_header(k, v)
-        self.send_header("connection", "close")
-        self.end_headers()
-        while piece := r.read1(65536):
-            entry["seconds"] = entry["seconds"] or time.time() - begin
-            entry["reply"] += piece
-            entry["pieces"] += 1
-            self.wfile.write(piece)
-        self.close_connection = True
-
-    do_GET = do_HEAD = do_POST
-
-    def refuse(self):
-        self.server.elsewhere.append(self.path)
-        self.send_response(502)
-        self.send_header("content-length", "0")
-        self.end_headers()
-
-    do_CONNECT = refuse
-
-    def log_message(self, *args):
-        pass
-
-
-def long_context(folder):
-    """The bundled model with room for 64k tokens, greedy."""
-    shutil.copytree(MODEL, folder)
-    for name, change in (("config.json", {"max_position_embeddings": 65536}), ("generation_config.json", {"temperature": 0})):
-        path = os.path.join(folder, name)
-        o = json.load(open(path))
-        (o.get("text_config", o)).update(change)
-        json.dump(o, open(path, "w"))
-
-
-def documented():
-    """The settings that docs/AGENTS.md gives."""
-    page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "AGENTS.md"), encoding="utf-8").read()
-    return dict(line.split("=", 1) for line in page.split("```env\n")[1].split("```")[0].splitlines())
-
-
 def environment(recorder, home):
     """The documented settings with this test's address, short replies, and a proxy that refuses for all other hosts."""
-    url = f"http://127.0.0.1:{recorder.server_port}"
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), url) | dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1")
-    return {"PATH": os.environ["PATH"], "HOME": home, **documented(), **proxies,
-            "ANTHROPIC_BASE_URL": url, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
+    settings = dict(line.split("=", 1) for line in documented("env").splitlines())
+    return {"PATH": os.environ["PATH"], "HOME": home, **settings, **recorder.proxies(),
+            "ANTHROPIC_BASE_URL": recorder.url, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
 
 
 def turn(env, folder, prompt, *args):
@@ -161,7 +95,7 @@ def judge(recorder, events):
 
 def main():
     with tempfile.TemporaryDirectory() as d:
-        long_context(f"{d}/pocket")
+        long_context(MODEL, f"{d}/pocket")
         home, work = f"{d}/home", f"{d}/work"
         os.mkdir(home), os.mkdir(work)
         with open(f"{work}/notes.txt", "w") as f:

@@ -108,7 +108,7 @@ def chat(b):
     check("the field has the focus", b.js("document.activeElement.id") == "text", b.js("document.activeElement.outerHTML"))
     check("images are off", b.js("document.getElementById('image').disabled"))
     b.until("document.getElementById('g-state').textContent === 'ok'", what="the server's state")
-    check("the model's name", b.js("document.getElementById('model').textContent") == os.path.basename(MODEL.rstrip("/")), b.js("document.getElementById('model').textContent"))
+    b.until(f"document.getElementById('model').textContent === {json.dumps(os.path.basename(MODEL.rstrip('/')))}", what="the model's name")
     setting(b, "max_tokens", 60)
     setting(b, "temperature", 0)
     ask(b, "What is a keel?")
@@ -219,6 +219,30 @@ def liar(b):
     shot(b, "differs")
 
 
+def gauges(b):
+    """The server's own figures: after all that was asked, none is missing."""
+    b.until("Number(document.getElementById('g-requests').textContent) >= 20", 10, "the number of requests")
+    b.until("/^[0-9.]+$/.test(document.getElementById('g-speed').textContent)", 10, "the speed")
+    check("cache hits", b.js("/^[0-9]+ %$/.test(document.getElementById('g-cache').textContent)"), b.js("document.querySelector('.gauge').innerText"))
+
+
+def key(b):
+    """A server that wants a key: the page comes without, says so, and works with it."""
+    with Server(PROGRAM, "--model", MODEL, "--api-key", "secret") as s:
+        b.open(f"http://127.0.0.1:{s.port}/")
+        b.until("document.getElementById('model').textContent.includes('API key')", what="word of the missing key")
+        ask(b, "Hello")
+        b.until("!!document.querySelector('.error')")
+        check("the card points at the settings", "Settings" in b.js("document.querySelector('.error').textContent"))
+        setting(b, "key", "secret")
+        setting(b, "max_tokens", 8)
+        b.js("document.querySelector('.error button').click()")
+        b.until(IDLE + " && " + ANSWERS + " === 1")
+        check("an answer with the key", b.js(f"{LAST}.querySelector('.digest').textContent.length") == 16)
+        b.until(f"document.getElementById('model').textContent === {json.dumps(os.path.basename(MODEL.rstrip('/')))}", what="the model's name")
+        check("the key is not in the page's address", "secret" not in b.js("location.href"))
+
+
 def keyboard(b):
     """Tab reaches everything, in order, and the focus can be seen."""
     seen = []
@@ -262,7 +286,9 @@ def main():
         shot(b, "narrow-chat")
         keyboard(b)
         b.size(1280, 800)
+        gauges(b)
         liar(b)
+        key(b)
         check("no exceptions, no refusals, no requests elsewhere", b.problems == [], b.problems)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -106,16 +106,18 @@ def replica_of(headers):
 
 
 def streams(p):
-    """Short enough for any buffer between: its events must come apart from each other all the same."""
-    for tokens in (16, 400):
+    """Short enough for any buffer between: its events must come apart from each other all the same. Several tries, because
+    accepted drafts and a busy machine can make them come together; a buffer would do it each time."""
+    spread = []
+    for seed in range(6):
         c = p.open()
         c.connect()
-        begin = time.time()
-        c.request("POST", CHAT, json.dumps(ask("A story.", stream=True, max_tokens=tokens)), {"content-type": "application/json"})
+        body = ask("A story.", stream=True, max_tokens=24, temperature=2, seed=seed)
+        c.request("POST", CHAT, json.dumps(body), {"content-type": "application/json"})
         times = [time.time() for line in c.getresponse() if line.startswith(b"data: ")]
         c.close()
-        check(f"a stream of {tokens} tokens arrives as it is made", len(times) > tokens // 2 and times[-1] - times[0] > 0.003,
-              (len(times), times[0] - begin, times[-1] - begin))
+        spread.append(times[-1] - times[0])
+    check("a stream arrives as it is made", max(spread) > 0.005, spread)
 
 
 def sessions(p):

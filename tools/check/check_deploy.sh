@@ -42,7 +42,7 @@ fi
 for name in $(grep -ohE 'EVENKEEL_[A-Z_]+=' deploy/* | tr -d = | sort -u); do
   [ "$name" = EVENKEEL_NAME ] && continue
   option=--$(sed 's/^EVENKEEL_//; y/ABCDEFGHIJKLMNOPQRSTUVWXYZ_/abcdefghijklmnopqrstuvwxyz-/' <<<"$name")
-  if "$build/evenkeel" serve --help | grep -q -- "^ *$option "; then good; else bad "deploy/ sets $name, but serve has no $option"; fi
+  if "$build/evenkeel" serve --help | grep -- "^ *$option " >/dev/null; then good; else bad "deploy/ sets $name, but serve has no $option"; fi
 done
 
 # --- container ---
