@@ -103,7 +103,7 @@ static ek_err read_max_tokens(ek_api_request *r, const json_t *body)
 {
     int64_t v;
     bool found;
-    EK_TRY(ek_field_int(r, body, "max_tokens", 1, INT64_MAX, &v, &found));
+    EK_TRY(ek_field_int(r, body, "max_tokens", 0, INT64_MAX, &v, &found));
     if (!found) return ek_field_wrong(r, "max_tokens", "field required");
     r->turn.max_tokens = v < INT_MAX ? (int)v : INT_MAX;
     return EK_OK;

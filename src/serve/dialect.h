@@ -39,6 +39,7 @@ typedef struct ek_api_limits {
     int n_vocab;                         /* bounds logit_bias */
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
+    uint64_t owner;                      /* of what this request stores and may continue */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */

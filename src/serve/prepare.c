@@ -109,7 +109,7 @@ static void done(ek_job *j)
 }
 
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user)
+                        void *user, uint64_t owner)
 {
     ek_preparation *p = ek_alloc(sizeof *p);
     p->job = (ek_job){.run = run, .done = done, .large = ek_exchange_body(x).n > LARGE_BODY};
@@ -118,6 +118,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->ready = ready;
     p->user = user;
     p->limits = ek_session_limits(s);
+    p->limits.owner = owner;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;
     ek_err err = ek_workers_add(s->workers, &p->job);

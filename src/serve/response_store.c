@@ -9,6 +9,7 @@
 
 typedef struct entry {
     struct entry *newer, *older;
+    uint64_t owner;
     char *id, *previous;
     ek_buf input, response;
 } entry;
@@ -74,10 +75,11 @@ void ek_response_store_close(ek_response_store *s)
     free(s);
 }
 
-void ek_response_store_put(ek_response_store *s, const char *id, const char *previous, const ek_buf *input,
-                           const ek_buf *response)
+void ek_response_store_put(ek_response_store *s, uint64_t owner, const char *id, const char *previous,
+                           const ek_buf *input, const ek_buf *response)
 {
     entry *e = ek_alloc(sizeof *e);
+    e->owner = owner;
     e->id = ek_strdup(id);
     if (previous) e->previous = ek_strdup(previous);
     ek_buf_add(&e->input, ek_buf_text(input), input->len);
@@ -96,10 +98,10 @@ void ek_response_store_put(ek_response_store *s, const char *id, const char *pre
 }
 
 /* Marks what it finds as used. */
-static entry *find(ek_response_store *s, const char *id)
+static entry *find(ek_response_store *s, uint64_t owner, const char *id)
 {
     entry *e = s->newest;
-    while (e && strcmp(e->id, id)) e = e->older;
+    while (e && (e->owner != owner || strcmp(e->id, id))) e = e->older;
     if (!e) return NULL;
     unlink_entry(s, e);
     link_newest(s, e);
@@ -112,20 +114,20 @@ static ek_err not_found(const char *id)
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
 }
 
-ek_err ek_response_store_get(ek_response_store *s, const char *id, bool input, ek_buf *out)
+ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out)
 {
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, id);
+    const entry *e = find(s, owner, id);
     const ek_buf *from = !e ? NULL : input ? &e->input : &e->response;
     if (from) ek_buf_add(out, ek_buf_text(from), from->len);
     pthread_mutex_unlock(&s->lock);
     return from ? EK_OK : not_found(id);
 }
 
-ek_err ek_response_store_delete(ek_response_store *s, const char *id)
+ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id)
 {
     pthread_mutex_lock(&s->lock);
-    entry *e = find(s, id);
+    entry *e = find(s, owner, id);
     if (e) forget(s, e);
     pthread_mutex_unlock(&s->lock);
     return e ? EK_OK : not_found(id);
@@ -152,17 +154,17 @@ static void add_text(chain *c, const ek_buf *text)
 /* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
  * it loses its beginning. A conversation of more than max_entries cannot be: ids come before those that continue them.
  */
-static ek_err copy_chain(ek_response_store *s, const char *id, chain *c)
+static ek_err copy_chain(ek_response_store *s, uint64_t owner, const char *id, chain *c)
 {
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, id);
+    const entry *e = find(s, owner, id);
     ek_err err = e ? EK_OK : not_found(id);
     for (int steps = 0; e && steps <= s->max_entries; steps++) {
         add_text(c, &e->response);
         add_text(c, &e->input);
         if (!e->previous) break;
         const char *previous = e->previous;
-        e = find(s, previous);
+        e = find(s, owner, previous);
         if (!e) err = not_found(previous);
     }
     pthread_mutex_unlock(&s->lock);
@@ -177,10 +179,10 @@ static void append_items(json_t *list, const ek_buf *text, bool response)
     json_decref(v);
 }
 
-ek_err ek_response_store_items(ek_response_store *s, const char *id, json_t *list)
+ek_err ek_response_store_items(ek_response_store *s, uint64_t owner, const char *id, json_t *list)
 {
     chain c = {0};
-    ek_err err = copy_chain(s, id, &c);
+    ek_err err = copy_chain(s, owner, id, &c);
     for (int i = c.n - 1; i >= 0; i--) {
         if (!err) append_items(list, &c.texts[i], i % 2 == 0);
         ek_buf_fini(&c.texts[i]);

@@ -1,10 +1,12 @@
 /* Responses that clients may continue or read again (the Responses API), in memory: a bounded number of a bounded
- * size together; the one that was not used for longest makes room. Any thread. */
+ * size together; the one that was not used for longest makes room. Each belongs to an owner (an API key's
+ * identity; 0 where there is one key or none); to others it does not exist. Any thread. */
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -20,14 +22,14 @@ void ek_response_store_close(ek_response_store *s); /* NULL is fine */
 
 /* Keeps a response: its object, and the list of the items that it was the reply to, both as JSON texts, which are
  * copied. previous: the id of the response that it continues, or NULL. One larger than max_bytes is not kept. */
-void ek_response_store_put(ek_response_store *s, const char *id, const char *previous, const ek_buf *input,
-                           const ek_buf *response);
+void ek_response_store_put(ek_response_store *s, uint64_t owner, const char *id, const char *previous,
+                           const ek_buf *input, const ek_buf *response);
 /* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
-ek_err ek_response_store_get(ek_response_store *s, const char *id, bool input, ek_buf *out);
+ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out);
 /* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
-ek_err ek_response_store_delete(ek_response_store *s, const char *id);
+ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id);
 /* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs.
  * ENOTFOUND where it, or one that it continues, is not there. */
-ek_err ek_response_store_items(ek_response_store *s, const char *id, json_t *list);
+ek_err ek_response_store_items(ek_response_store *s, uint64_t owner, const char *id, json_t *list);
 
 #endif

@@ -124,7 +124,7 @@ static ek_err add_instructions(ek_api_request *r, const json_t *body)
 }
 
 /* What was said before, by the id of its last response. */
-static ek_err add_previous(ek_api_request *r, const json_t *body, ek_response_store *store)
+static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses *o = r->own;
     const json_t *v = ek_field(body, "previous_response_id");
@@ -133,8 +133,8 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, ek_response_st
     if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
     o->previous = ek_strdup(json_string_value(v));
     json_t *items = json_array();
-    ek_err err = store ? ek_response_store_items(store, o->previous, items)
-                       : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
+    ek_err err = limits->responses ? ek_response_store_items(limits->responses, limits->owner, o->previous, items)
+                                   : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
     if (!err) err = ek_responses_items(&r->conversation, items);
     json_decref(items);
     if (!err) r->param = NULL;
@@ -148,12 +148,13 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     json_t *items = NULL;
     EK_TRY(ek_field_bool(r, body, "store", &store));
     EK_TRY(add_instructions(r, body));
-    EK_TRY(add_previous(r, body, limits->responses));
+    EK_TRY(add_previous(r, body, limits));
     EK_TRY(read_input(r, body, &items));
     ek_err err = ek_responses_items(&r->conversation, items);
     if (err) r->param = "input";
     else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
     if (store) o->store = limits->responses;
+    o->owner = limits->owner;
     if (o->store) ek_json_write(&o->input, items);
     json_decref(items);
     ek_drop_billing_line(&r->conversation);

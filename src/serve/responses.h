@@ -11,6 +11,7 @@ typedef struct ek_responses {
     bool encrypt; /* include reasoning.encrypted_content */
     /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
     ek_response_store *store;
+    uint64_t owner;
     ek_buf input;
     char *previous;
     /* Of the stream so far. */

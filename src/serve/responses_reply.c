@@ -355,7 +355,8 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
     const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
     ek_buf response = {0};
     put_response(&response, r, status, NULL);
-    if (w.own->store) ek_response_store_put(w.own->store, r->id, w.own->previous, &w.own->input, &response);
+    if (w.own->store)
+        ek_response_store_put(w.own->store, w.own->owner, r->id, w.own->previous, &w.own->input, &response);
     if (r->stream) {
         frame_open(&w, status);
         ek_buf_str(out, ",\"response\":");

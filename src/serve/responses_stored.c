@@ -21,7 +21,7 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
     bool input = n > k && !strcmp(rest + n - k, items);
     snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
     if (input) ek_buf_str(&b, "{\"object\":\"list\",\"data\":");
-    if (ek_response_store_get(s->responses, id, input, &b)) {
+    if (ek_response_store_get(s->responses, ek_route_owner(s, x), id, input, &b)) {
         not_found(x);
     } else {
         if (input) ek_buf_str(&b, ",\"first_id\":null,\"last_id\":null,\"has_more\":false}");
@@ -33,7 +33,7 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
 {
     ek_buf b = {0};
-    if (ek_response_store_delete(s->responses, id)) {
+    if (ek_response_store_delete(s->responses, ek_route_owner(s, x), id)) {
         not_found(x);
     } else {
         ek_buf_str(&b, "{\"id\":");

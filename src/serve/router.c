@@ -95,6 +95,11 @@ static const char *key_of(const ek_exchange *x)
     return bearer + 7 + strspn(bearer + 7, " ");
 }
 
+uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x)
+{
+    return ek_keys_count(s->keys) > 1 ? ek_keys_identity(key_of(x)) : 0;
+}
+
 static bool may_use(const ek_server *s, const ek_exchange *x)
 {
     return ek_keys_count(s->keys) == 0 || ek_keys_allow(s->keys, key_of(x));
@@ -112,7 +117,7 @@ static void api(ek_server *s, ek_exchange *x, const ek_dialect *d)
     if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
     else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
     /* How long a prompt takes tells whether it is cached: users of different keys do not learn that of each other. */
-    else ek_session_open(s, x, d, ek_keys_count(s->keys) > 1 ? ek_keys_identity(key_of(x)) : 0);
+    else ek_session_open(s, x, d, ek_route_owner(s, x));
 }
 
 static bool method_fits(const char *method, const char *allowed)

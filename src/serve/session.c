@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -438,16 +439,18 @@ static void link_session(ek_session *s)
 void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)
 {
     ek_session *s = ek_alloc(sizeof *s);
-    uint64_t number = ek_exchange_number(x);
+    uint64_t number = ek_exchange_number(x), secret;
+    /* Who knows the id of a stored response can read it: ids do not follow from each other. */
+    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = ek_mix64(server->nonce ^ number);
     s->server = server;
     s->x = x;
     s->dialect = d;
     s->salt = salt;
     s->opened = s->last_sent = ek_now();
-    snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)ek_mix64(server->nonce ^ number),
+    snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)secret,
              (unsigned long long)(number & 0xffffffff));
     link_session(s);
     ek_exchange_on_gone(x, on_gone, s);
-    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s);
+    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt);
     if (err) refuse(s, err, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void write_answer(reader *r, const ek_answer *a)
 static ek_turn *open_turn(reader *r, const ek_turn_opts *o)
 {
     ek_turn *t;
-    ek_turn_prompt p = {.ids = ids_of("<bos><|turn>user\nHi<turn|>\n<|turn>model\n")};
+    ek_turn_prompt p = {.ids = ids_of("<bos><|turn>user\nHi<turn|>\n<|turn>model\n"), .thinking = o->logprobs};
     *r = (reader){0};
     assert_int_equal(ek_turn_open(&t, pocket(), &p, o, on_event, r), EK_OK);
     ek_turn_prompt_fini(&p);
@@ -109,6 +109,8 @@ static void streams_and_answers_are_equal(void **state)
         same_text(&whole.content, scripts[i].content);
         assert_string_equal(ek_buf_text(&stream.rest), ek_buf_text(&whole.rest));
         assert_string_equal(ek_buf_text(&whole.rest), scripts[i].rest);
+        if (scripts[i].content[0] && scripts[i].text[0] != '<') /* what was written first comes first */
+            assert_int_equal(r->answer.parts[0].kind, EK_REPLY_CONTENT);
         ek_buf_fini(&whole.rest);
         ek_buf_fini(&stream.content);
         ek_buf_fini(&stream.rest);
@@ -124,6 +126,7 @@ static void logprobs_of_visible_tokens(void **state)
         const char *text, *stop, *visible;
     } cases[] = {
         {"<|channel>thought\nHm\n<channel|>Ja.<turn|>", NULL, "Ja."},
+        {"thought\nHm\n<channel|>Ja.<turn|>", NULL, "Ja."}, /* a header that looked like text */
         {"one two three", "two", "one "},
         {"one tw", "two", "one tw"},
         {"a<|tool_call>call:f{a:1}<tool_call|>", NULL, "a"},

@@ -16,12 +16,15 @@
 
 static const ek_dialect *const d = &ek_dialect_responses;
 
+static uint64_t owner;
+
 static ek_err parse(ek_api_request *r, ek_response_store *store, const char *body)
 {
     ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1},
                             .n_vocab = 1000,
                             .ctx_tokens = 512,
-                            .responses = store};
+                            .responses = store,
+                            .owner = owner};
     *r = (ek_api_request){0};
     return d->parse(r, body, strlen(body), &limits);
 }
@@ -192,6 +195,7 @@ static void order_of_events(void **state)
         p = stop + 2;
     }
     assert_string_equal(types.data, want);
+    assert_non_null(strstr(strstr(t.out.data, "\"incomplete\""), "event: response.incomplete")); /* in its item, too */
     /* The whole response has the same items, and says the same. */
     ek_buf whole = {0};
     json_t *v;
@@ -253,12 +257,19 @@ static void conversations_by_id(void **state)
     assert_string_equal(r.param, "previous_response_id");
     ek_api_request_fini(&r);
     ek_buf b = {0};
-    assert_int_equal(ek_response_store_get(s, "resp_a", true, &b), EK_OK);
+    assert_int_equal(ek_response_store_get(s, 0, "resp_a", true, &b), EK_OK);
     assert_string_equal(b.data, "[{\"type\":\"message\",\"role\":\"user\",\"content\":\"1\"}]");
     ek_buf_fini(&b);
-    assert_int_equal(ek_response_store_delete(s, "resp_a"), EK_OK);
-    assert_int_equal(ek_response_store_delete(s, "resp_a"), EK_ENOTFOUND);
-    assert_int_equal(ek_response_store_get(s, "resp_a", false, &b), EK_ENOTFOUND);
+    /* To another owner it does not exist. */
+    assert_int_equal(ek_response_store_get(s, 7, "resp_a", false, &b), EK_ENOTFOUND);
+    assert_int_equal(ek_response_store_delete(s, 7, "resp_a"), EK_ENOTFOUND);
+    owner = 7;
+    assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"), EK_ENOTFOUND);
+    ek_api_request_fini(&r);
+    owner = 0;
+    assert_int_equal(ek_response_store_delete(s, 0, "resp_a"), EK_OK);
+    assert_int_equal(ek_response_store_delete(s, 0, "resp_a"), EK_ENOTFOUND);
+    assert_int_equal(ek_response_store_get(s, 0, "resp_a", false, &b), EK_ENOTFOUND);
     assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"),
                      EK_ENOTFOUND); /* its root */
     ek_api_request_fini(&r);
@@ -271,7 +282,7 @@ static void put(ek_response_store *s, const char *id, size_t n)
     ek_buf_str(&input, "[]");
     for (size_t i = 0; i < n; i++) ek_buf_char(&response, ' ');
     ek_buf_str(&response, "{}");
-    ek_response_store_put(s, id, NULL, &input, &response);
+    ek_response_store_put(s, 0, id, NULL, &input, &response);
     ek_buf_fini(&input);
     ek_buf_fini(&response);
 }
@@ -279,7 +290,7 @@ static void put(ek_response_store *s, const char *id, size_t n)
 static bool has(ek_response_store *s, const char *id)
 {
     ek_buf b = {0};
-    ek_err err = ek_response_store_get(s, id, false, &b);
+    ek_err err = ek_response_store_get(s, 0, id, false, &b);
     ek_buf_fini(&b);
     return err == EK_OK;
 }

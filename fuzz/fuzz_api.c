@@ -1,0 +1,94 @@
+/* Bodies of the APIs beside chat completions; the first byte chooses one. Any body gives a request within its
+ * documented bounds, whose conversation renders or is refused, or an error of the client with a sentence of one line
+ * and, but for what is no JSON object, a field that is named. Read twice it gives the same. */
+#include <math.h>
+#include <string.h>
+
+#include "chat/template.h"
+#include "serve/dialect.h"
+#include "serve/response_store.h"
+#include "text/json.h"
+#include "text/utf8.h"
+
+enum { VOCAB = 262144 };
+
+static const ek_dialect *const dialects[] = {
+    &ek_dialect_anthropic,          &ek_dialect_anthropic_count, &ek_dialect_responses,
+    &ek_dialect_openai_completions, &ek_dialect_tokenize,        &ek_dialect_detokenize,
+};
+
+static void check(const ek_api_request *r, bool generates)
+{
+    const ek_turn_opts *t = &r->turn;
+    const ek_sampling *s = &t->sampling;
+    bool ok = t->n_stop >= 0 && t->n_stop <= EK_STOP_MAX && t->max_tokens >= 0 && t->n_top >= 0 &&
+              t->n_top <= EK_LOGPROBS_MAX;
+    ok &= !generates || (r->n >= 1 && r->n <= 64 && r->n % (1 + r->n_more) == 0);
+    ok &= s->temperature >= 0 && s->temperature <= 100 && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 &&
+          s->min_p <= 1 && s->top_k >= 0;
+    ok &= isfinite(s->presence_penalty) && isfinite(s->frequency_penalty);
+    ok &= !t->tools_active || json_array_size(r->tools) >= 1;
+    for (int i = 0; i < s->n_bias; i++)
+        ok &= s->bias[i].token >= 0 && s->bias[i].token < VOCAB && !isnan(s->bias[i].bias);
+    for (int i = 0; i < t->n_stop; i++) ok &= t->stop_len[i] >= 1 && t->stop_len[i] <= EK_STOP_BYTES;
+    if (!ok) __builtin_trap();
+}
+
+/* The text of the prompt; a conversation that the template refuses gives an error of one line. */
+static ek_buf render(const ek_api_request *r)
+{
+    bool mark;
+    ek_prompt p = {0};
+    ek_buf text = {0};
+    ek_chat_opts o = {.variant = EK_CHAT_LARGE,
+                      .add_generation_prompt = r->prompt.add_generation_prompt,
+                      .continue_final = r->prompt.continue_final};
+    json_t *messages = ek_template_messages(&r->conversation, &mark);
+    ek_err err = ek_chat_render(&p, messages, r->tools, &o);
+    if (!err && !ek_utf8_valid(ek_buf_text(&p.text), p.text.len)) __builtin_trap();
+    if (!err) ek_buf_add(&text, ek_buf_text(&p.text), p.text.len);
+    if (err && (err != EK_EINVAL || strchr(ek_err_text(), '\n'))) __builtin_trap();
+    ek_prompt_fini(&p);
+    json_decref(messages);
+    return text;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static ek_response_store *store;
+    if (n == 0) return 0;
+    if (!store) { /* a response that bodies may continue */
+        ek_buf input = {0}, response = {0};
+        store = ek_response_store_open(4, 4096);
+        ek_buf_str(&input, "[{\"role\":\"user\",\"content\":\"a\"}]");
+        ek_buf_str(&response, "{\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"b\"}]}");
+        ek_response_store_put(store, 0, "r", NULL, &input, &response);
+        ek_buf_fini(&input);
+        ek_buf_fini(&response);
+    }
+    const ek_dialect *d = dialects[data[0] % (sizeof dialects / sizeof *dialects)];
+    ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repetition_penalty = 1},
+                            .n_vocab = VOCAB,
+                            .ctx_tokens = 8192,
+                            .responses = store};
+    ek_buf texts[2] = {{0}};
+    for (int again = 0; again < 2; again++) {
+        ek_api_request r = {0};
+        ek_err err = d->parse(&r, (const char *)data + 1, n - 1, &limits);
+        int status = ek_err_http(err);
+        if (!err) {
+            check(&r, d->begin != NULL);
+            if (r.conversation.n_messages) texts[again] = render(&r);
+        } else if ((status != 400 && status != 404) || !*ek_err_text() || strchr(ek_err_text(), '\n')) {
+            __builtin_trap();
+        } else if (err != EK_EPARSE && !r.param && !strstr(ek_err_text(), "JSON object")) {
+            __builtin_trap();
+        }
+        ek_api_request_fini(&r);
+    }
+    if (texts[0].len != texts[1].len || (texts[0].len && memcmp(texts[0].data, texts[1].data, texts[0].len)))
+        __builtin_trap();
+    ek_buf_fini(&texts[0]);
+    ek_buf_fini(&texts[1]);
+    return 0;
+}
