@@ -1,6 +1,7 @@
 /* Attention against the machine: decode against the memory's read bandwidth over the bytes of the
  * keys and values, prompts against the float32 multiply-add rate; both limits are measured in the
- * same seconds with the same threads; medians of ROUNDS. Usage: bench_attn [threads [isa [K:V]]] */
+ * same seconds with the same threads; medians of ROUNDS. Usage: bench_attn [threads [isa [K:V [cases]]]], the first
+ * `cases` only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ typedef struct setup {
     unsigned cpu;
     ek_kv_format k, v;
     uint8_t *arena;
+    int cases; /* still to run */
 } setup;
 
 static double read_rate(const setup *s)
@@ -55,9 +57,10 @@ static void fail_on(ek_err err)
 
 /* n_rows rows ending at position depth - 1 of n_views sequences each, layer after layer, so that
  * every layer's keys and values come from memory. */
-static void bench(const setup *s, const char *name, int heads, int kv_heads, int dim, int window, int depth,
-                  int n_views, int n_rows)
+static void bench(setup *s, const char *name, int heads, int kv_heads, int dim, int window, int depth, int n_views,
+                  int n_rows)
 {
+    if (s->cases-- <= 0) return;
     ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim};
     ek_attn *a;
     fail_on(ek_attn_plan(&a, s->cpu, &shape));
@@ -121,6 +124,7 @@ int main(int argc, char **argv)
     fail_on(ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2));
     fail_on(ek_cpu_mask(isa, &s.cpu));
     fail_on(ek_kv_format_parse(format, &s.k, &s.v));
+    s.cases = argc > 4 ? atoi(argv[4]) : 100;
     s.arena = ek_alloc_big(arena_bytes + 4096);
     /* As 16-bit floats between 2^-31 and 2: a denormal costs some processors a hundred cycles, and models have none. */
     for (size_t i = 0; i < arena_bytes; i += 8)

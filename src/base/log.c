@@ -14,6 +14,18 @@ void ek_log_set(ek_log_level max)
     limit = max;
 }
 
+static unsigned wanted;
+
+void ek_log_topics_set(unsigned topics)
+{
+    wanted = topics;
+}
+
+bool ek_log_wants(unsigned topic)
+{
+    return wanted & topic;
+}
+
 void ek_log(ek_log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"error: ", "warning: ", "", ""};

@@ -41,7 +41,7 @@ static void compress(uint32_t h[8], const uint8_t *p)
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
-void ek_sha256_hex(char out[65], const void *data, size_t n)
+void ek_sha256(uint8_t out[32], const void *data, size_t n)
 {
     uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     const uint8_t *p = data;
@@ -53,5 +53,12 @@ void ek_sha256_hex(char out[65], const void *data, size_t n)
     size_t n_last = left < 56 ? 64 : 128;
     for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
     for (size_t at = 0; at < n_last; at += 64) compress(h, last + at);
-    for (int i = 0; i < 8; i++) snprintf(out + 8 * i, 9, "%08x", h[i]);
+    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(h[i / 4] >> (24 - i % 4 * 8));
+}
+
+void ek_sha256_hex(char out[65], const void *data, size_t n)
+{
+    uint8_t h[32];
+    ek_sha256(h, data, n);
+    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", h[i]);
 }

@@ -209,6 +209,7 @@ static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n
         if (x->has[EK_FULL]) {
             x->node[node].page[EK_FULL] = w->t->page[EK_FULL][i];
             ek_pages_cache(x->pages, EK_FULL, x->node[node].page[EK_FULL]);
+            if (n == EK_PAGE_TOKENS) ek_prefix_mark_unsaved(x, node, EK_FULL);
         }
     }
     put_sliding(x, w, node, i, n);
@@ -248,6 +249,60 @@ int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n)
     x->n_path = x->n_found = 0;
     x->rival = EK_NO_NODE;
     return ek_prefix_drop_tree(x, node);
+}
+
+int32_t ek_prefix_page(const ek_prefix *x, ek_layer_kind kind, int i)
+{
+    if ((i + 1) * EK_PAGE_TOKENS > x->n_found) return EK_NO_PAGE; /* the last node may agree in part */
+    const ek_prefix_node *d = &x->node[x->path[i]];
+    return kind == EK_FULL || d->n_sliding == EK_PAGE_TOKENS ? d->page[kind] : EK_NO_PAGE;
+}
+
+ek_chain ek_prefix_chain(const ek_prefix *x, const ek_prefix_key *key, int i)
+{
+    return i < 0 ? ek_chain_root(key->salt) : x->node[x->path[i]].chain;
+}
+
+bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32_t page[EK_KIND_COUNT])
+{
+    ek_prefix_key whole = *key;
+    whole.n = (i + 1) * EK_PAGE_TOKENS;
+    int found = ek_prefix_find(x, &whole);
+    bool there = found == whole.n && x->node[x->path[i]].n == EK_PAGE_TOKENS;
+    if (!there && found / EK_PAGE_TOKENS < i) return false;
+    int32_t node = there ? x->path[i] : EK_NO_NODE;
+    if (!there && (!x->has[EK_FULL] || page[EK_FULL] != EK_NO_PAGE)) {
+        int32_t parent = i > 0 ? x->path[i - 1] : ek_prefix_root(x, key->salt);
+        if (parent == EK_NO_NODE) parent = ek_prefix_add_root(x, key->salt);
+        if (parent == EK_NO_NODE) return false;
+        x->held = parent;
+        for (int32_t c = x->node[parent].child, next; c != EK_NO_NODE; c = next) { /* one that knows less */
+            next = x->node[c].next;
+            if (x->node[c].n < EK_PAGE_TOKENS && ek_prefix_common(x, c, &whole) == x->node[c].n)
+                ek_prefix_drop_node(x, c);
+        }
+        node = ek_prefix_add(x, parent, &whole, i * EK_PAGE_TOKENS, EK_PAGE_TOKENS);
+        x->held = EK_NO_NODE;
+        if (node != EK_NO_NODE && x->has[EK_FULL]) {
+            x->node[node].page[EK_FULL] = page[EK_FULL];
+            ek_pages_cache(x->pages, EK_FULL, page[EK_FULL]);
+        }
+    }
+    x->n_path = x->n_found = 0;
+    x->rival = EK_NO_NODE;
+    if (node == EK_NO_NODE) return false;
+    if (page[EK_SLIDING] != EK_NO_PAGE && x->node[node].n_sliding < EK_PAGE_TOKENS) {
+        ek_prefix_drop_sliding(x, node);
+        bool full = x->node[node].unsaved[EK_FULL];
+        ek_prefix_set_sliding(x, node, page[EK_SLIDING], EK_PAGE_TOKENS);
+        x->node[node].unsaved[EK_SLIDING] = false; /* it came from there */
+        if (!full && x->node[node].listed) {
+            ek_prefix_unsaved none;
+            ek_prefix_take_unsaved(x, node, &none);
+        }
+    }
+    ek_prefix_touch_path(x, node);
+    return true;
 }
 
 void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out)

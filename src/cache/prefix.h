@@ -34,6 +34,13 @@ typedef struct ek_prefix_key {
     int n_content;
 } ek_prefix_key;
 
+/* Names a whole page of a path: SHA-256 over the name of the page before it, its tokens and its contents. */
+typedef struct ek_chain {
+    uint8_t h[32];
+} ek_chain;
+ek_chain ek_chain_root(uint64_t salt);
+ek_chain ek_chain_next(const ek_chain *before, const int32_t token[EK_PAGE_TOKENS], const ek_content_id *content);
+
 /* Pages [first, end) of the sliding layers that are worth keeping. */
 typedef struct ek_prefix_keep {
     int first, end;
@@ -73,6 +80,33 @@ void ek_prefix_shrink(ek_prefix *x);
 /* Drops all that lies behind the first n positions of the key (pages [n / 64, ...) of the path and their subtrees):
  * they turned out to be wrong. Returns the pages dropped. */
 int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n);
+/* The page of a kind at page i of the path found, if all 64 positions of it are the key's and written; else EK_NO_PAGE.
+ */
+int32_t ek_prefix_page(const ek_prefix *x, ek_layer_kind kind, int i);
+
+/* --- pages on disk: what is not there yet, and what came back */
+
+/* A whole node: borrowed, valid until the index changes. page: EK_NO_PAGE where there is nothing to save. */
+typedef struct ek_prefix_unsaved {
+    const ek_chain *chain;
+    const int32_t *token;
+    const ek_content_id *content; /* NULL: plain text */
+    int depth;
+    int32_t page[EK_KIND_COUNT];
+} ek_prefix_unsaved;
+
+/* From now on names pages and remembers which were not saved; before the first put; NULL: no longer. save is called for
+ * a page that is evicted before next_unsaved returned it. */
+void ek_prefix_set_saver(ek_prefix *x, void (*save)(void *arg, const ek_prefix_unsaved *node), void *arg);
+/* The node that waits longest; it counts as saved then. False: none. */
+bool ek_prefix_next_unsaved(ek_prefix *x, ek_prefix_unsaved *out);
+int ek_prefix_n_unsaved(const ek_prefix *x);
+/* The name of page i of the path found, or of the root with -1 (of the key's salt, in the index or not). */
+ek_chain ek_prefix_chain(const ek_prefix *x, const ek_prefix_key *key, int i);
+/* The key's page i, read from disk into pages that the caller holds, EK_NO_PAGE where it has none: they become the
+ * index's where it lacks them. False if the path up to it is no longer there. Ends what find remembers. */
+bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32_t page[EK_KIND_COUNT]);
+
 void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out);
 
 #endif

@@ -1,7 +1,9 @@
 /* The tree of the prefix index: nodes, their table, their orders of use. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/sha256.h"
 #include "cache/prefix_state.h"
 
 static ek_content_id content_at(const ek_prefix_key *key, int pos)
@@ -95,6 +97,92 @@ void ek_prefix_touch_path(ek_prefix *x, int32_t node)
         ek_prefix_touch(x, EK_ORDER_NODES, node);
 }
 
+/* --- pages that are not on disk */
+
+void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind)
+{
+    ek_prefix_node *d = &x->node[node];
+    if (!x->save) return;
+    d->unsaved[kind] = true;
+    if (d->listed) return;
+    d->listed = true;
+    x->n_unsaved++;
+    link_newest(x, EK_ORDER_UNSAVED, node);
+}
+
+/* Describes what is unsaved of a node, which then counts as saved. */
+void ek_prefix_take_unsaved(ek_prefix *x, int32_t i, ek_prefix_unsaved *out)
+{
+    ek_prefix_node *d = &x->node[i];
+    *out = (ek_prefix_unsaved){.chain = &d->chain, .token = d->token, .depth = d->depth};
+    if (d->has_content) out->content = x->content[i];
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        out->page[k] = d->unsaved[k] ? d->page[k] : EK_NO_PAGE;
+        d->unsaved[k] = false;
+    }
+    d->listed = false;
+    x->n_unsaved--;
+    unlink_order(x, EK_ORDER_UNSAVED, i);
+}
+
+bool ek_prefix_next_unsaved(ek_prefix *x, ek_prefix_unsaved *out)
+{
+    int32_t i = x->oldest[EK_ORDER_UNSAVED];
+    if (i == EK_NO_NODE) return false;
+    ek_prefix_take_unsaved(x, i, out);
+    return true;
+}
+
+int ek_prefix_n_unsaved(const ek_prefix *x)
+{
+    return x->n_unsaved;
+}
+
+/* It is about to lose a page. */
+static void save_now(ek_prefix *x, int32_t i)
+{
+    ek_prefix_unsaved u;
+    if (!x->node[i].listed) return;
+    ek_prefix_take_unsaved(x, i, &u);
+    if (!x->wrong && x->save) x->save(x->save_arg, &u);
+}
+
+void ek_prefix_set_saver(ek_prefix *x, void (*save)(void *arg, const ek_prefix_unsaved *node), void *arg)
+{
+    EK_ASSERT(!save || x->n_nodes == 0);
+    x->save = save;
+    x->save_arg = arg;
+}
+
+/* --- names */
+
+ek_chain ek_chain_root(uint64_t salt)
+{
+    ek_chain c;
+    char text[16] = "root";
+    memcpy(text + 8, &salt, sizeof salt);
+    ek_sha256(c.h, text, sizeof text);
+    return c;
+}
+
+ek_chain ek_chain_next(const ek_chain *before, const int32_t token[EK_PAGE_TOKENS], const ek_content_id *content)
+{
+    struct {
+        ek_chain before;
+        int32_t token[EK_PAGE_TOKENS];
+        ek_content_id content[EK_PAGE_TOKENS];
+    } all;
+    ek_chain c;
+    bool plain = true;
+    memset(&all, 0, sizeof all);
+    all.before = *before;
+    memcpy(all.token, token, sizeof all.token);
+    for (int i = 0; content && i < EK_PAGE_TOKENS; i++) plain = plain && !content[i].h[0] && !content[i].h[1];
+    if (!plain) memcpy(all.content, content, sizeof all.content);
+    ek_sha256(c.h, &all, plain ? offsetof(typeof(all), content) : sizeof all);
+    return c;
+}
+
 /* --- nodes */
 
 static void enter_table(ek_prefix *x, int32_t i, uint64_t hash)
@@ -131,6 +219,7 @@ int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt)
     if (i == EK_NO_NODE) return i;
     x->node[i].depth = -1;
     x->node[i].salt = salt;
+    if (x->save) x->node[i].chain = ek_chain_root(salt);
     enter_table(x, i, ek_prefix_hash_root(salt));
     return i;
 }
@@ -150,6 +239,8 @@ int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, in
     if (d->next != EK_NO_NODE) x->node[d->next].prev = i;
     x->node[parent].child = i;
     if (n == EK_PAGE_TOKENS) enter_table(x, i, ek_prefix_hash_page(parent, key, pos));
+    if (n == EK_PAGE_TOKENS && x->save)
+        d->chain = ek_chain_next(&x->node[parent].chain, d->token, d->has_content ? x->content[i] : NULL);
     link_newest(x, EK_ORDER_NODES, i);
     return i;
 }
@@ -162,12 +253,14 @@ void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n)
     d->page[EK_SLIDING] = page;
     d->n_sliding = n;
     link_newest(x, EK_ORDER_SLIDING, node);
+    if (n == EK_PAGE_TOKENS) ek_prefix_mark_unsaved(x, node, EK_SLIDING);
 }
 
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
 {
     ek_prefix_node *d = &x->node[node];
     if (d->n_sliding == 0) return;
+    save_now(x, node);
     unlink_order(x, EK_ORDER_SLIDING, node);
     ek_pages_uncache(x->pages, EK_SLIDING, d->page[EK_SLIDING]);
     d->page[EK_SLIDING] = EK_NO_PAGE;
@@ -192,6 +285,7 @@ static void drop_one(ek_prefix *x, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
     EK_ASSERT(d->child == EK_NO_NODE && i != x->held);
+    save_now(x, i);
     ek_prefix_drop_sliding(x, i);
     if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, EK_FULL, d->page[EK_FULL]);
     if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
@@ -218,6 +312,7 @@ void ek_prefix_drop_node(ek_prefix *x, int32_t node)
 int ek_prefix_drop_tree(ek_prefix *x, int32_t node)
 {
     int pages = 0;
+    x->wrong = true;
     for (int32_t at = node;;) {
         while (x->node[at].child != EK_NO_NODE) at = x->node[at].child;
         int32_t parent = x->node[at].parent;
@@ -227,5 +322,6 @@ int ek_prefix_drop_tree(ek_prefix *x, int32_t node)
         at = parent;
     }
     ek_prefix_drop_node(x, node);
+    x->wrong = false;
     return pages;
 }

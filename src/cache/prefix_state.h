@@ -6,9 +6,10 @@
 
 enum { EK_NO_NODE = -1 };
 
-/* Two orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding:
- * the nodes that hold a sliding page. */
-typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_COUNT } ek_prefix_order;
+/* Orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding:
+ * the nodes that hold a sliding page. Unsaved: those with a page that is not on disk, in the order in which they came.
+ */
+typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_UNSAVED, EK_ORDER_COUNT } ek_prefix_order;
 
 typedef struct ek_prefix_node {
     int32_t token[EK_PAGE_TOKENS]; /* [n] */
@@ -16,9 +17,11 @@ typedef struct ek_prefix_node {
     int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
     int n_sliding;                 /* positions of the sliding page that are written; 0: no page */
     bool has_content;
-    uint64_t salt; /* of a root */
-    uint64_t hash; /* of roots and whole nodes, which are in the table */
+    uint64_t salt;  /* of a root */
+    uint64_t hash;  /* of roots and whole nodes, which are in the table */
+    ek_chain chain; /* of roots and whole nodes, if there is a saver */
     int32_t page[EK_KIND_COUNT];
+    bool unsaved[EK_KIND_COUNT], listed;     /* listed: in EK_ORDER_UNSAVED */
     int32_t parent, child, prev, next, same; /* next: sibling, or in the free list; same: in a bucket */
     int32_t newer[EK_ORDER_COUNT], older[EK_ORDER_COUNT];
     uint64_t used[EK_ORDER_COUNT];
@@ -38,6 +41,10 @@ struct ek_prefix {
     uint64_t n_buckets; /* a power of two */
     int32_t newest[EK_ORDER_COUNT], oldest[EK_ORDER_COUNT];
     uint64_t clock, evicted[EK_KIND_COUNT];
+    void (*save)(void *arg, const ek_prefix_unsaved *node); /* NULL: pages are not kept on disk */
+    void *save_arg;
+    int n_unsaved;
+    bool wrong; /* what is dropped now is wrong: it is not saved */
     /* the path found last */
     int32_t *path;
     int n_path, n_found, n_wanted;
@@ -56,6 +63,10 @@ int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key 
 /* A new node; EK_NO_NODE when there is no room. The caller sets its pages. */
 int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n);
 int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt);
+/* A whole page of the node is not on disk. */
+void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind);
+/* Describes what is unsaved of a listed node, which then counts as saved. */
+void ek_prefix_take_unsaved(ek_prefix *x, int32_t node, ek_prefix_unsaved *out);
 void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node);
 void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* and its ancestors */
 void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/rng.h"
+#include "chat/cache_note.h"
 #include "text/utf8.h"
 
 struct ek_turn {
@@ -198,6 +200,16 @@ static void on_engine_event(void *arg, const ek_event *e)
     t->post(t->post_arg, &news);
 }
 
+/* On the engine's thread too. */
+static void on_cache(void *user, const ek_cache_report *r)
+{
+    const ek_turn *t = user;
+    ek_buf line = {0};
+    ek_cache_note(&line, t->model, r);
+    ek_log(EK_LOG_INFO, "%s", ek_buf_text(&line));
+    ek_buf_fini(&line);
+}
+
 static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
 {
     const ek_turn *t = arg;
@@ -247,6 +259,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
         .reply_logits = t->opts.digest || t->opts.logprobs,
         .cache_salt = t->opts.cache_salt,
+        .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);
     ek_err err = ek_engine_submit(e, &r, &t->id);

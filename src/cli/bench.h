@@ -17,8 +17,10 @@ typedef struct ek_bench_limit {
 
 /* Both fill in *per_second and, as (tokens or steps) per unit of the limit, *per_limit.
  *
- * Tokens per second of one prompt of n tokens, from submit to its first reply token. */
-ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit);
+ * Tokens per second of one prompt of n tokens, from submit to its first reply token. *again: how many times sooner that
+ * token comes when the same prompt is sent once more (median). */
+ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, double *per_second, double *per_limit,
+                       double *again);
 
 /* Steps per second of `batch` requests that all generate, with depth tokens before; each step
  * makes one token of each. */

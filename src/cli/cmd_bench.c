@@ -20,6 +20,7 @@ typedef struct result {
     double per_second;        /* prompt tokens; steps */
     double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
     double limit;             /* multiply-adds a second; bytes a second */
+    double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
 } result;
 
 typedef struct report {
@@ -110,7 +111,7 @@ static ek_err measure_row(report *r, machine *limits, result *x)
     if (x->generate)
         EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
                                  &x->per_limit));
-    else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit));
+    else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit, &x->again));
     x->limit = limit.median;
     return EK_OK;
 }
@@ -160,12 +161,13 @@ static void print_table(const report *r)
         const result *x = &r->row[i];
         if (x->generate) continue;
         if (!head)
-            printf("\n%10s %12s %16s %16s %8s\n", "prompt", "tokens/s", "G multiply-adds",
-                   r->int8_name ? r->int8_name : "peak", "share");
+            printf("\n%10s %12s %16s %16s %8s %10s\n", "prompt", "tokens/s", "G multiply-adds",
+                   r->int8_name ? r->int8_name : "peak", "share", "again");
         head = true;
         printf("%10d %12.1f %16.1f ", x->tokens, x->per_second, work(r, x) * x->per_second / 1e9);
-        if (r->int8_name) printf("%16.1f %6.1f %%\n", x->limit / 1e9, 100 * work(r, x) * x->per_limit);
-        else printf("%16s %8s\n", "-", "-");
+        if (r->int8_name) printf("%16.1f %6.1f %%", x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        else printf("%16s %8s", "-", "-");
+        printf(" %8.1f x\n", x->again);
     }
     printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
     for (int i = 0; i < r->n_rows; i++) {
@@ -201,8 +203,8 @@ static void print_json(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
-        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f", sep, x->tokens,
-                   x->per_second, work(r, x) * x->per_second);
+        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f,\"again\":%.2f", sep,
+                   x->tokens, x->per_second, work(r, x) * x->per_second, x->again);
         if (r->int8_name)
             ek_buf_fmt(&b, ",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f}", x->limit,
                        work(r, x) * x->per_limit);

@@ -6,7 +6,9 @@
 
 #include "base/cpu.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "cli/open.h"
+#include "engine/budget.h"
 #include "model/model.h"
 #include "tensor/checkpoint.h"
 
@@ -23,6 +25,7 @@ typedef struct report {
     double file_bytes;
     bool is_model;
     ek_model_need need; /* of a folder */
+    double free_bytes;  /* that serve would give to keys and values: half of what is left beside the weights */
     const char *variant;
     char device[512];
     int ctx;
@@ -49,15 +52,6 @@ static const char *variant_of(const ek_config *c)
             one.hidden_size == c->hidden_size && one.n_experts == c->n_experts)
             return shown[i];
     return "own";
-}
-
-/* Keys and values of one request with ctx tokens: sliding layers keep their window's pages. */
-static double request_bytes(const ek_kv_layout *l, int ctx)
-{
-    int all = (ctx + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
-    int window = (l->sliding_window + EK_PAGE_TOKENS - 2) / EK_PAGE_TOKENS + 1;
-    return (double)all * (double)l->page_bytes[EK_FULL] +
-           (double)(window < all ? window : all) * (double)l->page_bytes[EK_SLIDING];
 }
 
 static int layers_of(const ek_config *c, ek_layer_kind kind)
@@ -106,14 +100,22 @@ static void print_model(const report *r)
     if (r->need.mapped_bytes > 0) printf(", %s stay in the file", b);
     size_text(a, r->need.bytes_per_token);
     printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
+    printf("keys, values %.0f bytes per token in full layers, %.0f in sliding ones for a token in their window\n",
+           ek_budget_token_bytes(&r->need.layout, EK_FULL), ek_budget_token_bytes(&r->need.layout, EK_SLIDING));
     printf("device       %s\n", r->device);
     for (int i = 0; i < r->cli->batch.n; i++) {
-        double kv = request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
+        double kv = ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
         size_text(a, kv);
         size_text(b, kv + r->need.weight_bytes);
         printf("%s %3d x %d tokens: keys and values %s, with the weights %s\n", i ? "            " : "memory      ",
                r->cli->batch.v[i], r->ctx, a, b);
     }
+    size_text(a, r->free_bytes);
+    printf("fits         in %s, half of what is free beside the weights:", a);
+    const int max = c->max_position_embeddings;
+    printf(" %d x %d", ek_budget_requests_in(&r->need.layout, r->free_bytes, r->ctx), r->ctx);
+    if (r->ctx < max) printf(" or %d x %d", ek_budget_requests_in(&r->need.layout, r->free_bytes, max), max);
+    printf(" tokens\n");
 }
 
 static void print_tensors(const report *r)
@@ -133,13 +135,18 @@ static json_t *json_model(const report *r)
     json_t *memory = json_array();
     for (int i = 0; i < r->cli->batch.n; i++)
         json_array_append_new(memory, json_pack("{s:i,s:i,s:f}", "batch", r->cli->batch.v[i], "ctx", r->ctx, "kv_bytes",
-                                                request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i]));
-    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:s,s:o}", "variant", r->variant, "model_type",
-                     c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared, "hidden_size",
-                     c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
+                                                ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i]));
+    json_t *kv = json_pack("{s:f,s:f,s:i,s:f,s:i}", "full_bytes_per_token",
+                           ek_budget_token_bytes(&r->need.layout, EK_FULL), "sliding_bytes_per_token",
+                           ek_budget_token_bytes(&r->need.layout, EK_SLIDING), "sliding_window",
+                           r->need.layout.sliding_window, "free_bytes", r->free_bytes, "batch_that_fits",
+                           ek_budget_requests_in(&r->need.layout, r->free_bytes, r->ctx));
+    return json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s,s:s,s:o,s:o}", "variant", r->variant,
+                     "model_type", c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared,
+                     "hidden_size", c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts, "context",
                      c->max_position_embeddings, "weight_bytes", r->need.weight_bytes, "mapped_bytes",
                      r->need.mapped_bytes, "bytes_per_token", r->need.bytes_per_token, "numerics", r->need.numerics_id,
-                     "device", r->device, "memory", memory);
+                     "device", r->device, "kv", kv, "memory", memory);
 }
 
 static void print_json(const report *r)
@@ -171,6 +178,8 @@ static ek_err inspect(report *r)
     r->ctx = cli->has.ctx ? (int)cli->ctx : max_ctx < CTX ? max_ctx : CTX;
     if (r->ctx > max_ctx) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, max_ctx);
     r->variant = variant_of(&r->need.config);
+    r->free_bytes = (ek_memory_available() - r->need.weight_bytes) / 2;
+    if (r->free_bytes < 0) r->free_bytes = 0;
     return ek_cli_device_text(cli, r->device, sizeof r->device);
 }
 

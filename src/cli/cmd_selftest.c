@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/open.h"
+#include "cli/selftest_cache.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
 
@@ -181,6 +182,19 @@ static void report(selftest *t, const way *w)
     fflush(stdout);
 }
 
+/* A row about cached prefixes. */
+static void report_cached(selftest *t, const ek_cached_row *row)
+{
+    char where[160] = "", did[160] = "";
+    double start = ek_now();
+    bool good = row->run(t->model, t->ask, t->want, N_ASKS, t->ctx, did, where, sizeof where);
+    t->passed += good;
+    t->failed += !good;
+    if (good) printf("ok    %-22s %s, %.1f s\n", row->name, did, ek_now() - start);
+    else printf("FAIL  %-22s %s\n", row->name, where);
+    fflush(stdout);
+}
+
 static void close_model(selftest *t)
 {
     ek_model_close(t->model);
@@ -271,6 +285,7 @@ static ek_err run_all(selftest *t)
     EK_TRY(run_alone(t));
     const bool device_only = device.cuda && !device.may_be_cpu;
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
+    for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);
     EK_TRY(run_device(t, device));
     close_model(t);
     if (device_only) return EK_OK;

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "cli/open.h"
+#include "engine/budget.h"
 #include "model/digest.h"
 #include "serve/journal.h"
 #include "serve/server.h"
@@ -97,10 +99,16 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
     if (!err) {
         bool v6 = strchr(cli->host, ':') != NULL;
-        printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s)\n", EK_VERSION,
-               cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "",
+        const ek_kv_layout *kv = ek_model_kv_layout(m->model);
+        ek_engine_stats stats;
+        ek_engine_stats_read(m->engine, &stats);
+        printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s; keys and values in %s: %.0f "
+               "bytes per token in full layers, %.0f in sliding ones, room for %d full contexts)\n",
+               EK_VERSION, cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "",
                ek_server_port(server), ek_engine_ctx(m->engine), ek_pool_threads(m->pool),
-               cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()));
+               cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv, ek_budget_token_bytes(kv, EK_FULL),
+               ek_budget_token_bytes(kv, EK_SLIDING),
+               ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
         fflush(stdout);
         err = ek_server_run(server);
     }
@@ -112,6 +120,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_cli_model m;
+    if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     if (ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue)) return ek_cli_failed(cli);
     ek_err err = serve(cli, &m);

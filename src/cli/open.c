@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "chat/prompt.h"
+#include "cli/cache.h"
 #include "engine/executor.h"
 
 /* dir/tail, if it is a folder. */
@@ -155,11 +156,14 @@ ek_err ek_cli_device_text(const ek_cli *cli, char *out, size_t room)
 }
 
 /* An engine on m->gpu or the CPU. */
-static ek_err open_engine(ek_cli_model *m, const ek_engine_opts *opts)
+static ek_err open_engine(ek_cli_model *m, const ek_cli *cli, const ek_engine_opts *with)
 {
-    if (!m->gpu) return ek_engine_open(&m->engine, m->model, opts);
+    ek_engine_opts opts = *with;
+    ek_store_backend store;
+    if (cli->command == EK_CMD_run || cli->command == EK_CMD_serve) EK_TRY(ek_cli_cache_opts(cli, m, &opts, &store));
+    if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
     ek_executor on = ek_gpu_executor(m->gpu);
-    return ek_engine_open_on(&m->engine, &on, opts);
+    return ek_engine_open_on(&m->engine, &on, &opts);
 }
 
 /* On the device, or, with auto, on the CPU if the device has no room for the engine either. */
@@ -170,14 +174,14 @@ static ek_err open_engine_on_device(ek_cli_model *m, const ek_cli *cli, const ek
     EK_TRY(ek_cli_device_parse(cli->device, &d));
     EK_TRY(ek_cli_open_device(cli, m->model, &m->gpu, why, sizeof why));
     if (why[0]) ek_log(EK_LOG_INFO, "device cpu: %s", why);
-    if (!m->gpu) return open_engine(m, opts);
-    ek_err err = open_engine(m, opts);
+    if (!m->gpu) return open_engine(m, cli, opts);
+    ek_err err = open_engine(m, cli, opts);
     if (!err) ek_model_release_weights(m->model);
     if (!err || !d.may_be_cpu) return err;
     ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
     ek_gpu_close(m->gpu);
     m->gpu = NULL;
-    return open_engine(m, opts);
+    return open_engine(m, cli, opts);
 }
 
 ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue, int ctx_tokens)
@@ -195,7 +199,6 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
         opts.drafter = m->drafter;
     }
     if (cli->has.kv_memory) opts.kv_bytes = cli->kv_memory;
-    if (cli->has.cache_bytes) opts.cache_bytes = cli->cache_bytes;
     ek_err err = open_engine_on_device(m, cli, &opts);
     if (err) ek_cli_close_model(m);
     return err;

@@ -74,7 +74,17 @@ typedef struct ek_cuda_linear_args {
     int32_t zero, biased, f32_scales;
     int32_t pass;   /* units of 64 inputs between two exchanges; a multiple of 16 */
     int32_t levels; /* of a stack */
+    /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
+     * nodes of T that ek_product_join adds. */
+    int32_t split;
 } ek_cuda_linear_args;
+
+/* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
+typedef struct ek_cuda_join_args {
+    ek_cuda_ptr y, parts; /* parts: [n_parts][rows][n] */
+    int64_t ldy;
+    int32_t n, rows, n_parts;
+} ek_cuda_join_args;
 
 /* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_codec.h. A page table is an array of
  * int32 page numbers, as in ek_kv_view; view v's table starts at pages + v * ld_pages entries, -1: no page. */

@@ -193,25 +193,82 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
-/* Whether tiles of 128 outputs win: measured on an H100 (docs/CUDA.md). A tile takes as long with empty columns,
- * and there must be tiles for half the device. */
-static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
+/* Times on an H100 in us (`device choice`, docs/CUDA.md): of few rows, which read all weights for every 16 rows, and of
+ * tiles of 128 outputs, which take their time whatever the columns; a multiprocessor with two of them takes less than
+ * twice as long. units: of a tile. */
+static double few_us(const ek_cuda_linear *l, int rows)
 {
-    const int columns = rows * l->limbs, tiles = (columns + 63) / 64 * ((l->n_panels + 7) / 8);
-    return (columns > 16 && tiles * 2 >= multiprocessors) || columns > 64;
+    const int passes = (rows + FEW_ROWS - 1) / FEW_ROWS * l->limbs;
+    return (l->limbs == 1 ? 0.82e-6 : 0.52e-6) * (double)l->n * (double)l->k * passes;
 }
 
-ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors)
+static double tile_us(const ek_cuda_linear *l, int tiles, int units, int multiprocessors)
+{
+    const int turns = (tiles + multiprocessors - 1) / multiprocessors;
+    return units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
+}
+
+static int tiles_of(const ek_cuda_linear *l, int rows)
+{
+    return (rows * l->limbs + 63) / 64 * ((l->n_panels + 7) / 8);
+}
+
+static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    return rows * l->limbs > 16 && tile_us(l, tiles_of(l, rows), l->units, multiprocessors) < few_us(l, rows);
+}
+
+/* Few tiles with many inputs leave multiprocessors without work: parts of 2^n leaves, which are nodes of T, go to
+ * blocks of their own if that is faster, their sum included. */
+static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, ek_cuda_product *p, double *us)
+{
+    const int tiles = tiles_of(l, rows), leaf = EK_KBLOCK_Q / UNIT;
+    const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
+    for (int units = leaf; units < l->units; units *= 2) {
+        const int parts = (l->units + units - 1) / units;
+        const size_t bytes = part_bytes * (size_t)parts;
+        if (bytes > room) continue;
+        double t = tile_us(l, tiles * parts, units, multiprocessors) + 4 + 2 * (double)bytes / 2.5e6;
+        if (t >= *us) continue;
+        *us = t;
+        p->split = units, p->parts = parts;
+    }
+    if (!p->parts) return;
+    const int blocks = 2 * multiprocessors, jobs = tiles * p->parts;
+    p->grid.x = (unsigned)(jobs < blocks ? jobs : blocks);
+    p->stack = (size_t)p->grid.x * (size_t)p->levels * TILE_OUT * (size_t)(64 / l->limbs) * 4;
+}
+
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
-    return wants_tiles(l, rows, multiprocessors) ? plan_tile(l, rows, multiprocessors)
-                                                 : plan_few(l, rows, 0, 0, multiprocessors);
+    if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
+    ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
+    double few = few_us(l, rows), us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    split(l, rows, multiprocessors, room, &tile, &us);
+    return us < few ? tile : plan_few(l, rows, 0, 0, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles)
+{
+    return tiles ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
+}
+
+/* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
+static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
+{
+    ek_cuda_product p = plan_tile(l, 64 / l->limbs, multiprocessors);
+    int blocks = 2 * multiprocessors / matrices, tiles = jobs * ((l->n_panels + 7) / 8);
+    p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;
+    snprintf(p.name, sizeof p.name, "ek_products_q%d_l%d_a%d_tile", l->bits, l->limbs, l->a_group);
+    return p;
 }
 
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     if (ek_wform_is_q(l->form)) {
         if (!jobs && wants_tiles(l, rows, multiprocessors)) return (ek_cuda_product){.name = ""};
+        if (jobs && rows > FEW_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
         return plan_few(l, rows, jobs, matrices, multiprocessors);
     }
     ek_cuda_product p = plan_float(l, 8);

@@ -42,10 +42,16 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
+    int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
+                         adds */
 } ek_cuda_product;
 
-/* How to compute `rows` rows on a device of that many multiprocessors. No bit depends on it. */
-ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors);
+/* How to compute `rows` rows on a device of that many multiprocessors. No bit depends on it. room: bytes of scratch
+ * memory for parts; 0: no parts. */
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room);
+
+/* Form Q, by the kernel of few rows or by tiles: for measuring which wins. */
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles);
 
 /* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the

@@ -49,3 +49,31 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
     b->ctx = b->n_pages[EK_FULL] * EK_PAGE_TOKENS;
     return EK_OK;
 }
+
+double ek_budget_token_bytes(const ek_kv_layout *layout, ek_layer_kind kind)
+{
+    return (double)layout->page_bytes[kind] / EK_PAGE_TOKENS;
+}
+
+double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx)
+{
+    double bytes = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        bytes += (double)layout->page_bytes[k] * ek_page_table_max(layout, (ek_layer_kind)k, ctx, 1);
+    return bytes;
+}
+
+int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT], int ctx)
+{
+    int n = INT_MAX;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const int each = ek_page_table_max(layout, (ek_layer_kind)k, ctx, 1);
+        if (each > 0 && n_pages[k] / each < n) n = n_pages[k] / each;
+    }
+    return n;
+}
+
+int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx)
+{
+    return page_count(bytes / ek_budget_request_bytes(layout, ctx));
+}

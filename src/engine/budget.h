@@ -22,4 +22,11 @@ double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_KIND_COU
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,
                       bool shrink);
 
+/* For people: bytes of keys and values that a token takes in layers of a kind (in sliding ones while it is in their
+ * window), that a request of ctx tokens takes in all, and how many such requests fit into the pages, or into bytes. */
+double ek_budget_token_bytes(const ek_kv_layout *layout, ek_layer_kind kind);
+double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx);
+int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT], int ctx);
+int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx);
+
 #endif

@@ -8,7 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "engine/audit.h"
 #include "engine/budget.h"
+#include "engine/shelf.h"
 #include "engine/state.h"
 
 ek_engine_opts ek_engine_defaults(void)
@@ -32,6 +34,8 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
         return ek_fail(EK_EINVAL, "draft_max is %d, it must be between 1 and %d", o->draft_max, EK_DRAFT_MAX);
     if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
     if (!(o->cache_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for cached prefixes", o->cache_bytes);
+    if (!(o->cache_audit >= 0 && o->cache_audit <= 1))
+        return ek_fail(EK_EINVAL, "%g of the cache hits to audit, it must be between 0 and 1", o->cache_audit);
     return EK_OK;
 }
 
@@ -121,7 +125,8 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)
         ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);
-    return EK_OK;
+    ek_audit_open(e);
+    return ek_shelf_open(e);
 }
 
 ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_opts *opts)
@@ -159,8 +164,11 @@ void ek_engine_close(ek_engine *e)
 {
     if (!e) return;
     ek_engine_stop(e, false);
+    ek_shelf_close(e);
+    ek_audit_close(e);
     ek_prefix_close(e->prefix); /* while the memory of its pages is there */
     e->on.close(e->on.arg);
+    for (int k = 0; k < EK_KIND_COUNT; k++) free(e->load_want[k]);
     free(e->running);
     free(e->slot);
     free(e->plan.scheduled);

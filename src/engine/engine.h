@@ -7,6 +7,7 @@
 #define EK_ENGINE_ENGINE_H
 
 #include "base/histogram.h"
+#include "cache/store.h"
 #include "model/drafter.h"
 
 typedef struct ek_engine ek_engine;
@@ -73,7 +74,7 @@ typedef struct ek_prompt_span {
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
 
-/* Which tokens may come next in one reply: a grammar's view of it (chat makes one from text/grammar.h). The engine
+/* Which tokens may come next in one reply: a grammar's view of it (chat/turn.c makes one of text/grammar.h). The engine
  * asks on its own thread, between steps, and never for tokens that it did not sample or draft.
  *
  * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
@@ -92,6 +93,17 @@ static inline int ek_mask_words(int vocab_size)
 {
     return (vocab_size + 63) / 64;
 }
+
+/* How a prompt fared in the prefix cache. Pointers are valid during the call. */
+typedef struct ek_cache_report {
+    const int32_t *tokens; /* the prompt */
+    int n_prompt;
+    int n_found;          /* the cache knows so many of its first tokens, at least */
+    int n_used;           /* and the request begins behind so many: what has to be computed is left out */
+    const int32_t *other; /* where it leaves what is cached: the cached tokens of positions [other_first, + n_other),
+                             n_found among them; NULL: nothing else follows there */
+    int other_first, n_other;
+} ek_cache_report;
 
 typedef struct ek_request_opts {
     const int32_t *tokens;      /* copied */
@@ -114,6 +126,8 @@ typedef struct ek_request_opts {
     bool reply_logits; /* events carry the logits; else a device keeps them */
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;
+    /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
+    void (*on_cache)(void *user, const ek_cache_report *report);
 } ek_request_opts;
 
 /* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so
@@ -136,6 +150,10 @@ typedef struct ek_engine_opts {
     /* Pages of finished requests are kept for prompts that begin alike, in the same pool: running requests take
      * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
     double cache_bytes;
+    double cache_audit; /* this share of hits, 0..1, is computed again in idle time and compared; see engine/audit.h */
+    /* Keeps cached pages outside of memory too, where they survive a restart; NULL: none. Copied; closed by
+     * ek_engine_close, and when opening fails. What it keeps must be of this model, numerics and page layout. */
+    const ek_store_backend *cache_store;
     ek_draft_mode draft;
     ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
     int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
@@ -179,6 +197,10 @@ typedef struct ek_engine_stats {
     /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
      * pages, the tokens that these did not compute, pages dropped for others. */
     uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
+    uint64_t cache_audits, cache_audit_mismatches; /* prefixes computed again; pages that were not the same */
+    /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
+     * could not be written; bytes now. */
+    uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */

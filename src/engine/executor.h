@@ -81,6 +81,11 @@ typedef struct ek_executor {
     float row_cost, draft_cost;
     /* Page `to` = page `from`, before the next step. */
     void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
+    /* Between memory and the caller's buffer of layout->page_bytes[kind] bytes: for pages on disk and for the audit of
+     * cached ones. write_page before the next step. A page that is written with what was read is that page, in this
+     * process and in another one on the same kind of machine. NULL: neither is possible. */
+    void (*read_page)(void *arg, ek_layer_kind kind, int32_t page, void *out);
+    void (*write_page)(void *arg, ek_layer_kind kind, int32_t page, const void *in);
     /* Fills a page with NaN, for tests. */
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
     void (*close)(void *arg);

@@ -158,6 +158,18 @@ static void copy_page_cpu(void *arg, ek_layer_kind kind, int32_t from, int32_t t
     memcpy(page_at(x, kind, to), page_at(x, kind, from), x->kv.stride[kind]);
 }
 
+static void read_page_cpu(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const cpu *x = arg;
+    memcpy(out, page_at(x, kind, page), x->kv.stride[kind]);
+}
+
+static void write_page_cpu(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    const cpu *x = arg;
+    memcpy(page_at(x, kind, page), in, x->kv.stride[kind]);
+}
+
 static void poison_page_cpu(void *arg, ek_layer_kind kind, int32_t page)
 {
     const cpu *x = arg;
@@ -191,6 +203,8 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .logits = logits_cpu,
                          .row_cost = ROW_COST,
                          .copy_page = copy_page_cpu,
+                         .read_page = read_page_cpu,
+                         .write_page = write_page_cpu,
                          .poison_page = poison_page_cpu,
                          .close = close_cpu};
 }

@@ -5,6 +5,7 @@
 #include "engine/draft.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
+#include "engine/shelf.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
@@ -34,6 +35,7 @@ void ek_plan_admit(ek_engine *e)
 {
     while (e->waiting && e->n_running < e->opts.max_requests) {
         ek_request *r = e->waiting;
+        if (!ek_shelf_ready(e, r)) return;
         ek_reuse_adopt(e, r);
         if (e->n_running > 0 && !has_room(e, r)) {
             ek_reuse_return(e, r);

@@ -37,12 +37,14 @@ typedef struct ek_request {
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits;
     uint64_t cache_salt;
+    void (*on_cache)(void *user, const ek_cache_report *report);
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
     int n_content;
     int n_found;                      /* tokens that the prefix index knew when it was admitted last */
     int n_hit;                        /* of them, those it began with */
     int n_cached;                     /* n_hit when it was admitted first: what events report */
     int n_captured;                   /* whole pages that the index was given */
+    bool asked_disk;                  /* its prompt was looked for on disk */
     bool suspect;                     /* its step failed: nothing of it is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;

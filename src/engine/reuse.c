@@ -1,6 +1,8 @@
 #include "engine/reuse.h"
 
-static ek_prefix_key key_of(const ek_request *r, int n)
+#include "engine/audit.h"
+
+ek_prefix_key ek_reuse_key(const ek_request *r, int n)
 {
     return (ek_prefix_key){
         .salt = r->cache_salt, .token = r->tokens, .n = n, .content = r->content, .n_content = r->n_content};
@@ -39,14 +41,19 @@ static void choose_keep(ek_request *r, int begin)
 
 /* --- taking */
 
+int ek_reuse_max(const ek_request *r)
+{
+    int max = r->n_tokens - 1;
+    return r->next_prompt_logits < r->n_prompt && max > r->next_prompt_logits ? r->next_prompt_logits : max;
+}
+
 void ek_reuse_adopt(ek_engine *e, ek_request *r)
 {
     r->n_hit = r->n_found = 0;
     if (!e->prefix) return;
-    ek_prefix_key key = key_of(r, r->n_tokens);
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     r->n_found = ek_prefix_find(e->prefix, &key);
-    int max = r->n_tokens - 1;
-    if (r->next_prompt_logits < r->n_prompt && max > r->next_prompt_logits) max = r->next_prompt_logits;
+    int max = ek_reuse_max(r);
     if (max > r->n_found) max = r->n_found;
     choose_keep(r, max);
     int n = ek_prefix_usable(e->prefix, max);
@@ -66,12 +73,22 @@ void ek_reuse_return(ek_engine *e, ek_request *r)
     r->n_done = 0;
 }
 
+static void report(const ek_engine *e, const ek_request *r)
+{
+    int found = r->n_found < r->n_prompt ? r->n_found : r->n_prompt;
+    ek_cache_report c = {.tokens = r->tokens, .n_prompt = r->n_prompt, .n_found = found, .n_used = r->n_hit};
+    c.other = ek_prefix_rival(e->prefix, &c.other_first, &c.n_other);
+    r->on_cache(r->user, &c);
+}
+
 void ek_reuse_admitted(ek_engine *e, ek_request *r)
 {
     bool first = !r->admitted;
     r->admitted = true;
     if (first) r->n_cached = r->n_hit;
     if (!e->prefix) return;
+    if (first && r->on_cache) report(e, r);
+    ek_audit_note(e, r, r->n_hit);
     pthread_mutex_lock(&e->lock);
     e->stats.cache_lookups++;
     e->stats.cache_hits += r->n_hit > 0;
@@ -85,7 +102,7 @@ void ek_reuse_capture(ek_engine *e, ek_request *r)
 {
     if (!e->prefix || page_of(r->n_done) == r->n_captured) return;
     r->n_captured = page_of(r->n_done);
-    ek_prefix_key key = key_of(r, r->n_done);
+    ek_prefix_key key = ek_reuse_key(r, r->n_done);
     ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->keep, r->n_keep, false);
 }
 
@@ -93,6 +110,6 @@ void ek_reuse_give(ek_engine *e, ek_request *r)
 {
     r->n_captured = 0;
     if (!e->prefix || r->n_done == 0 || r->suspect) return;
-    ek_prefix_key key = key_of(r, r->n_done);
+    ek_prefix_key key = ek_reuse_key(r, r->n_done);
     ek_prefix_put(e->prefix, &key, &r->table, r->n_done, NULL, 0, true);
 }

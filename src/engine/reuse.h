@@ -4,12 +4,16 @@
 
 #include "engine/state.h"
 
+/* The first n tokens of a request as the index knows them; borrowed from it. */
+ek_prefix_key ek_reuse_key(const ek_request *r, int n);
+/* The largest number of cached positions it may begin with. */
+int ek_reuse_max(const ek_request *r);
 /* The pages of the longest cached prefix of a waiting request that holds none: n_done positions. The last token is
  * never among them, because its logits are wanted, nor is a prompt position whose logits were asked for. */
 void ek_reuse_adopt(ek_engine *e, ek_request *r);
 /* The waiting request gives its pages back: there is no room to run it yet. */
 void ek_reuse_return(ek_engine *e, ek_request *r);
-/* It runs now: counts the hit. */
+/* It runs now, right after adopt: counts and reports the hit. */
 void ek_reuse_admitted(ek_engine *e, ek_request *r);
 /* After a step, before its sliding pages are trimmed: full pages go to the index, and sliding ones where the
  * prompt is likely to be taken up again. */

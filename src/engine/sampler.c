@@ -146,20 +146,19 @@ static bool suppressed(const ek_sampler *s, int32_t token)
     return false;
 }
 
-/* z = logits, -inf where not allowed. Words are mostly full or empty. */
+/* z = logits, -inf where not allowed. Most words are nearly full or nearly empty. */
 static void mask(float *z, const float *logits, const uint64_t *allowed, int n)
 {
     for (int first = 0; first < n; first += 64) {
         int lanes = n - first < 64 ? n - first : 64;
         uint64_t word = allowed[first / 64];
-        if (word == UINT64_MAX) {
-            memcpy(z + first, logits + first, sizeof *z * (size_t)lanes);
-            continue;
-        }
-        for (int i = 0; i < lanes; i++) z[first + i] = -INFINITY;
-        for (; word; word &= word - 1) {
-            int i = first + __builtin_ctzll(word);
-            if (i < n) z[i] = logits[i];
+        bool most = __builtin_popcountll(word) > 32;
+        if (most) memcpy(z + first, logits + first, sizeof *z * (size_t)lanes);
+        else
+            for (int i = 0; i < lanes; i++) z[first + i] = -INFINITY;
+        for (uint64_t other = most ? ~word : word; other; other &= other - 1) {
+            int i = first + __builtin_ctzll(other);
+            if (i < n) z[i] = most ? -INFINITY : logits[i];
         }
     }
 }

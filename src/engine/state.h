@@ -33,6 +33,15 @@ typedef struct ek_plan {
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
 
+/* A prefix that is computed again, or is to be: n > 0. */
+typedef struct ek_audit {
+    int32_t *tokens; /* NULL: no audits */
+    int n;
+    uint64_t salt, hits;
+    ek_page_table table;
+    uint8_t *bytes[EK_KIND_COUNT][2];
+} ek_audit;
+
 struct ek_engine {
     ek_executor on;
     ek_model *model; /* NULL in tests that bring their own executor */
@@ -43,6 +52,11 @@ struct ek_engine {
     int max_draft_rows;      /* of a step; 0: no drafts */
     ek_pages *pages;
     ek_prefix *prefix; /* NULL: no cache */
+    ek_audit audit;
+    ek_store *store;        /* its pages on disk; NULL: none */
+    ek_request_id load_for; /* the request whose pages are being read; 0: none */
+    double load_since;      /* when the last one came */
+    uint8_t *load_want[EK_KIND_COUNT];
 
     ek_request **running; /* ascending id */
     int n_running;

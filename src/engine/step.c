@@ -1,11 +1,13 @@
 /* A step: which requests share it (plan), the forward pass and sampling (executor), and delivery of the results. */
 #include <stdio.h>
 
+#include "engine/audit.h"
 #include "engine/draft.h"
 #include "base/clock.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
+#include "engine/shelf.h"
 
 static void send(const ek_request *r, ek_event event)
 {
@@ -174,6 +176,15 @@ static void publish(ek_engine *e)
     if (e->prefix) ek_prefix_stats_read(e->prefix, &cache);
     pthread_mutex_lock(&e->lock);
     e->stats.running = e->n_running;
+    if (e->store) {
+        const ek_store_counts *c = ek_store_counts_of(e->store);
+        e->stats.disk_written = atomic_load(&c->written);
+        e->stats.disk_read = atomic_load(&c->read);
+        e->stats.disk_evicted = atomic_load(&c->evicted);
+        e->stats.disk_damaged = atomic_load(&c->damaged);
+        e->stats.disk_failed = atomic_load(&c->failed);
+        e->stats.disk_bytes = atomic_load(&c->bytes);
+    }
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);
@@ -189,6 +200,7 @@ bool ek_engine_step(ek_engine *e)
     ek_plan *p = &e->plan;
     ek_queue_drain_inbox(e);
     bool worked = drop_cancelled(e);
+    if (e->waiting || e->n_running > 0) ek_audit_pause(e);
     ek_plan_admit(e);
     ek_plan_make(e);
     if (p->n_scheduled > 0) {
@@ -200,6 +212,12 @@ bool ek_engine_step(ek_engine *e)
         for (int i = 0; i < p->n_scheduled; i++) deliver(e, &p->scheduled[i]);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);
+    ek_shelf_save(e);
+    if (!worked && !e->waiting) worked = ek_audit_step(e);
+    if (!worked && e->load_for) { /* nothing to do but to wait for the disk */
+        ek_store_wait(e->store, 0.005);
+        worked = true;
+    }
     publish(e);
     return worked;
 }

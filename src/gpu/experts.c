@@ -31,7 +31,9 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *w, int pairs, int *jo
 {
     const bool floats = !w->expert_gate.l.units || !w->expert_up.l.units || !w->expert_down.l.units;
     int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
-    int tile = each <= 4 ? 4 : each <= 8 || floats ? 8 : 16; /* Form F takes 8 */
+    const int limbs = w->expert_gate.l.limbs > w->expert_down.l.limbs ? w->expert_gate.l.limbs : w->expert_down.l.limbs;
+    /* Form F takes 8; more than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs */
+    int tile = each <= 4 ? 4 : each <= 8 || floats ? 8 : w->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
     *jobs = (pairs + experts * (tile - 1)) / tile;
     if (*jobs > pairs) *jobs = pairs;
     return tile;
@@ -48,12 +50,19 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
 {
     ek_cuda_product p = ek_cuda_products_plan(&w->l, c->tile, c->jobs, w2 ? 2 : 1, ek_cuda_multiprocessors(x->g->c));
     ek_gpu_quantize(x, in, w);
-    ek_cuda_products_args a = {
-        .a = {.x = in->acts, .f = in->f, .ldf = in->ld, .y = y, .ldy = w->l.n, .rows = c->tile, .pass = p.pass},
-        .jobs = x->jobs,
-        .n_jobs = x->n_jobs,
-        .index = c->index,
-        .expert_bytes = (int64_t)w->l.bytes};
+    ek_cuda_products_args a = {.a = {.x = in->acts,
+                                     .f = in->f,
+                                     .ldf = in->ld,
+                                     .y = y,
+                                     .ldy = w->l.n,
+                                     .rows = c->tile,
+                                     .pass = p.pass,
+                                     .levels = p.levels,
+                                     .stack = x->stack},
+                               .jobs = x->jobs,
+                               .n_jobs = x->n_jobs,
+                               .index = c->index,
+                               .expert_bytes = (int64_t)w->l.bytes};
     ek_cuda_linear_args_of(&a.a, &w->l, w->at);
     if (w2) a.codes2 = w2->at, a.scales2 = w2->at + w2->l.code_bytes, a.y2 = y2;
     ek_gpu_launch(x->g, p.name, p.grid, &a);

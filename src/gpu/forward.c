@@ -54,9 +54,15 @@ static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
 {
     ek_gpu_quantize(x, in, w);
-    ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c));
+    /* the leaves of attention have no use while a product runs */
+    ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c), x->leaf_bytes);
     ek_cuda_linear_args a = linear_args(x, w, in, &p, y, ldy);
+    if (p.parts) a.y = x->leaves, a.ldy = w->l.n, a.split = p.split;
     ek_gpu_launch(x->g, p.name, p.grid, &a);
+    if (!p.parts) return;
+    ek_cuda_join_args join = {.y = y, .parts = x->leaves, .ldy = ldy, .n = w->l.n, .rows = in->n, .n_parts = p.parts};
+    ek_gpu_launch(x->g, "ek_product_join",
+                  (ek_cuda_grid){.x = up(w->l.n, 256), .y = (unsigned)in->n, .threads = 256, .overlap = true}, &join);
 }
 
 /* Two matrices of one shape that read the same rows: in one launch where that is possible. */

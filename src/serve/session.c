@@ -2,6 +2,7 @@
  * choices. */
 #include "serve/session.h"
 
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,9 @@ struct ek_session {
     choice *choices;
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */
+    int n_submitted;
+    ek_turn_prompt prompt; /* until all are submitted */
+    struct event *more;    /* submits the rest */
     ek_buf out;
     double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };
@@ -53,6 +57,8 @@ static void free_session(ek_session *s)
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
+    ek_turn_prompt_fini(&s->prompt);
+    if (s->more) event_free(s->more);
     ek_prepare_release(s->server, &s->req, s->held);
     free(s);
 }
@@ -276,7 +282,9 @@ void ek_sessions_cancel(ek_server *server)
 
 /* --- opening --- */
 
-static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
+static void on_more(evutil_socket_t fd, short what, void *arg);
+
+static ek_err open_turns(ek_session *s)
 {
     ek_turn_opts opts = s->req.turn;
     opts.record = ek_journal_mode(s->server->journal);
@@ -285,16 +293,46 @@ static ek_err open_turns(ek_session *s, const ek_turn_prompt *prompt)
         choice *c = &s->choices[i];
         *c = (choice){.session = s, .index = i};
         opts.choice = i % (s->req.n / (1 + s->req.n_more));
-        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, prompt, i), &opts, on_reply, c));
+        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts, on_reply, c));
         s->results[i] = ek_turn_result_of(c->turn);
         s->n_opened++;
     }
-    for (int i = 0; i < s->req.n; i++) {
-        choice *c = &s->choices[i];
-        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, prompt, i), ek_mailbox_post,
-                              s->server->mailbox, c));
-    }
     return EK_OK;
+}
+
+/* Submits choices for at most a few milliseconds: each copies the prompt, which for many choices and a long prompt
+ * would stop the event loop. The rest follows in its next turns. */
+static ek_err submit_turns(ek_session *s)
+{
+    static const double MAX_SECONDS = 1e-3;
+    double begin = ek_thread_time();
+    while (s->n_submitted < s->req.n) {
+        int i = s->n_submitted++;
+        choice *c = &s->choices[i];
+        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i), ek_mailbox_post,
+                              s->server->mailbox, c));
+        if (s->n_submitted == s->req.n || ek_thread_time() - begin < MAX_SECONDS) continue;
+        struct timeval now = {0, 0};
+        if (!s->more) s->more = event_new(s->server->base, -1, 0, on_more, s);
+        event_add(s->more, &now);
+        return EK_OK;
+    }
+    ek_turn_prompt_fini(&s->prompt);
+    return EK_OK;
+}
+
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+    ek_session *s = arg;
+    (void)fd, (void)what;
+    if (!s->x) return; /* those that were submitted end it */
+    int i = s->n_submitted;
+    ek_err err = submit_turns(s);
+    if (!err) return;
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    reply_failed(s, i, err, text, EK_OUTCOME_FAILED);
+    free_when_done(s);
 }
 
 /* Fills in what follows from a body that was read. */
@@ -364,7 +402,10 @@ static void on_prepared(void *user, ek_prepared *p)
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
         set_up(s, p);
-        err = open_turns(s, &p->prompt);
+        s->prompt = p->prompt;
+        p->prompt = (ek_turn_prompt){0};
+        err = open_turns(s);
+        if (!err) err = submit_turns(s);
         if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? s->dialect->prompt_param : NULL;
     }
     ek_turn_prompt_fini(&p->prompt);

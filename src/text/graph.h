@@ -17,7 +17,7 @@ enum {
     EK_GRAPH_TEXTS = 60000, /* of one node as well: 16 bits count them */
     EK_GRAPH_BYTES = 4 << 20,
     EK_GRAPH_ALIKE = 16, /* alternatives that begin with the same character */
-    EK_GRAPH_DEPTH = 64, /* values inside each other */
+    EK_GRAPH_DEPTH = 64, /* the reply itself, and values inside each other */
     EK_GRAPH_NEVER = 255 /* ek_node.depth of what cannot end */
 };
 

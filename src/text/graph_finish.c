@@ -163,8 +163,8 @@ ek_err ek_graph_finish(ek_graph *g, const int32_t *root, int n_roots)
     EK_TRY(check_alike(g));
     find_depths(g);
     for (int i = 0; i < n_roots; i++)
-        if (g->nodes[root[i]].depth > EK_GRAPH_DEPTH - 2)
-            return ek_fail(EK_EINVAL, "no value fits the schema within %d levels", EK_GRAPH_DEPTH - 2);
+        if (g->nodes[root[i]].depth > EK_GRAPH_DEPTH - 1)
+            return ek_fail(EK_EINVAL, "no value fits the schema within %d levels", EK_GRAPH_DEPTH - 1);
     return EK_OK;
 }
 

@@ -258,7 +258,10 @@ static ek_err read_bounds(ek_schema_work *w, const json_t *schema, bound b[4], i
         const json_t *v = json_object_get(schema, names[i]);
         if (!v) continue;
         if (!json_is_number(v)) return ek_schema_fail(w, "\"%s\" must be a number that fits 64 bits", names[i]);
-        b[(*n)++] = (bound){v, i & 1, i < 2};
+        int64_t scaled;
+        bool exact, low = i < 2, beyond = !scale(v, 0, low, &scaled, &exact);
+        if (!beyond || low == (json_number_value(v) > 0)) b[(*n)++] = (bound){v, i & 1, low};
+        else b[(*n)++] = (bound){NULL, false, low}; /* no number of 18 digits reaches it */
     }
     return EK_OK;
 }
@@ -269,6 +272,7 @@ static bool scale_bounds(const bound *b, int n, int fraction, int64_t *lo, int64
     for (int i = 0; i < n; i++) {
         int64_t v;
         bool exact;
+        if (!b[i].v) continue;
         if (!scale(b[i].v, fraction, b[i].low, &v, &exact)) return false;
         if (b[i].exclusive && exact) v += b[i].low ? 1 : -1;
         if (b[i].low && v > *lo) *lo = v;

@@ -136,7 +136,7 @@ static void test_plans(void **state)
                                             .limbs = limbs,
                                             .biased = true,
                                             .f32_scales = true};
-                        ek_cuda_product p = ek_cuda_product_plan(&l, rows, 132);
+                        ek_cuda_product p = ek_cuda_product_plan(&l, rows, 132, 0);
                         assert_in_range(p.grid.shared, 1, 227 * 1024);
                         assert_in_range(p.grid.x, 1, 63 * 7);
                         if (strstr(p.name, "tile")) {

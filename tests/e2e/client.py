@@ -69,6 +69,16 @@ class Server:
         """An open stream; iterate for the JSON of every frame; .done tells whether [DONE] came."""
         return Stream(self, dict(body, stream=True))
 
+    def metrics(self):
+        """The lines of /metrics without labels, by name."""
+        c = self.open()
+        try:
+            c.request("GET", "/metrics")
+            lines = c.getresponse().read().decode().splitlines()
+        finally:
+            c.close()
+        return {n: float(v) for n, _, v in (line.partition(" ") for line in lines) if "{" not in n and not n.startswith("#")}
+
     def running(self):
         return self.call("GET", "/health")[2]["running"]
 

@@ -100,6 +100,8 @@ void check_cache(const ek_engine *e, const fake *f)
             const ek_page_table *t = &e->running[i]->table;
             for (int p = t->first[k]; p < t->end[k]; p++) holders[k][t->page[k][p]]++;
         }
+    for (int k = 0; k < EK_KIND_COUNT && e->audit.tokens; k++)
+        for (int p = e->audit.table.first[k]; p < e->audit.table.end[k]; p++) holders[k][e->audit.table.page[k][p]]++;
     for (const ek_request *r = e->waiting; r; r = r->next) assert_true(r->table.n == 0 && r->n_done == 0);
     double idle_bytes = 0;
     for (int k = 0; k < EK_KIND_COUNT; k++) {

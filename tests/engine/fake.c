@@ -230,6 +230,18 @@ static void fake_copy(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
            EK_PAGE_TOKENS * sizeof(uint64_t));
 }
 
+static void fake_read(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const fake *f = arg;
+    memcpy(out, f->page[kind] + (size_t)page * EK_PAGE_TOKENS, EK_PAGE_TOKENS * sizeof(uint64_t));
+}
+
+static void fake_write(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    const fake *f = arg;
+    memcpy(f->page[kind] + (size_t)page * EK_PAGE_TOKENS, in, EK_PAGE_TOKENS * sizeof(uint64_t));
+}
+
 static void fake_poison(void *arg, ek_layer_kind kind, int32_t page)
 {
     const fake *f = arg;
@@ -258,6 +270,8 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .row_cost = f->row_cost,
                          .draft_cost = f->draft_cost,
                          .copy_page = fake_copy,
+                         .read_page = fake_read,
+                         .write_page = fake_write,
                          .poison_page = fake_poison,
                          .close = fake_close,
                          .n_pages = {[EK_FULL] = full_pages, [EK_SLIDING] = sliding_pages},

@@ -36,6 +36,20 @@ static void one_context_always_fits(void **state)
     assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 1000, true), EK_ENOMEM);
 }
 
+static void people_are_told_what_fits(void **state)
+{
+    (void)state;
+    assert_true(ek_budget_token_bytes(&both, EK_FULL) == 16 && ek_budget_token_bytes(&both, EK_SLIDING) == 64);
+    /* 128 full pages, and the 9 that a window of 512 touches at most */
+    assert_true(ek_budget_request_bytes(&both, 8192) == 128 * 1024 + 9 * 4096);
+    assert_true(ek_budget_request_bytes(&both, 100) == 2 * 1024 + 2 * 4096);
+    const int pages[EK_KIND_COUNT] = {[EK_SLIDING] = 9 * 5 + 8, [EK_FULL] = 128 * 7};
+    assert_int_equal(ek_budget_requests(&both, pages, 8192), 5);
+    assert_int_equal(ek_budget_requests(&both, pages, 16384), 3);
+    assert_int_equal(ek_budget_requests_in(&both, 167936 * 3 - 1, 8192), 2);
+    assert_int_equal(ek_budget_requests_in(&both, 0, 8192), 0);
+}
+
 static void every_budget_keeps_its_promises(void **state)
 {
     (void)state;
@@ -65,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enough_is_not_exceeded),
         cmocka_unit_test(one_context_always_fits),
+        cmocka_unit_test(people_are_told_what_fits),
         cmocka_unit_test(every_budget_keeps_its_promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "asks.h"
 #include "base/log.h"
@@ -237,10 +238,158 @@ static void many_requests_on_a_small_pool(void **state)
     assert_true(preempted > 0);
 }
 
+/* --- the audit */
+
+/* A cached page of a kind that belongs to position 64 of asks[0]'s prompt, and what it holds. */
+static uint64_t *cached_slot(ek_engine *e, fake *f, ek_layer_kind kind)
+{
+    ek_prefix_key key = {.token = asks[0].prompt, .n = asks[0].n_prompt};
+    ek_prefix_find(e->prefix, &key);
+    int32_t page = ek_prefix_page(e->prefix, kind, 1);
+    assert_true(page >= 0);
+    return f->page[kind] + (size_t)page * EK_PAGE_TOKENS + 17;
+}
+
+static void a_corrupted_page_is_found(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < EK_KIND_COUNT; kind++) {
+        fake f;
+        memset(asks, 0, sizeof asks[0]);
+        fake_init(&f, 300, true, true);
+        ek_executor on = fake_executor(&f, 64, 64);
+        ek_engine_opts o = ek_engine_defaults();
+        ek_engine *e;
+        ek_engine_stats stats;
+        o.chunk = 50;
+        o.cache_audit = 1;
+        assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+        fill(asks[0].prompt, 250, 8);
+        for (int round = 0; round < 3; round++) {
+            make(&asks[0], &f, 250, 3);
+            run_one(e, &asks[0]);
+        }
+        ek_engine_stats_read(e, &stats);
+        assert_int_equal(stats.cache_audits, 2);
+        assert_int_equal(stats.cache_audit_mismatches, 0);
+        *cached_slot(e, &f, (ek_layer_kind)kind) ^= (uint64_t)1 << 40; /* one bit of one value */
+        make(&asks[0], &f, 250, 3);
+        asks[0].n_got = asks[0].n_prompt_logits = 0;
+        asks[0].finish = EK_FINISH_NONE;
+        ek_request_opts r = opts_of(&asks[0]); /* its answer is wrong: nothing looks at it */
+        r.sink = NULL, r.on_prompt_logits = NULL;
+        assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
+        step_until_idle(e);
+        ek_engine_stats_read(e, &stats);
+        assert_int_equal(stats.cache_audit_mismatches, 1);
+        make(&asks[0], &f, 250, 3);
+        assert_int_equal(run_one(e, &asks[0]), 64); /* the page before it was right */
+        make(&asks[0], &f, 250, 3);
+        assert_int_equal(run_one(e, &asks[0]), 249);
+        ek_engine_stats_read(e, &stats);
+        assert_int_equal(stats.cache_audit_mismatches, 1);
+        ek_engine_close(e);
+    }
+}
+
+/* --- pages on disk: here a table in memory that forgets some and is slow at times */
+
+enum { SHELF = 1 << 13 };
+typedef struct shelf {
+    struct {
+        ek_chain chain;
+        bool has[EK_KIND_COUNT];
+        uint8_t bytes[EK_KIND_COUNT][EK_PAGE_TOKENS * sizeof(uint64_t)];
+    } page[SHELF];
+    int n, closed;
+    uint64_t seed, calls;
+    fake *f;
+    ek_store_counts counts;
+} shelf;
+
+static void shelf_write(void *arg, ek_store_page *const *page, int n)
+{
+    shelf *s = arg;
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        while (at < s->n && memcmp(&s->page[at].chain, &page[i]->chain, sizeof(ek_chain)) != 0) at++;
+        if (at == SHELF) continue;
+        if (at == s->n) s->n++;
+        s->page[at].chain = page[i]->chain;
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            if (!page[i]->has[k]) continue;
+            s->page[at].has[k] = true;
+            memcpy(s->page[at].bytes[k], page[i]->bytes[k], s->f->layout.page_bytes[k]);
+        }
+    }
+    atomic_fetch_add(&s->counts.written, (unsigned)n);
+}
+
+static void shelf_read(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT])
+{
+    shelf *s = arg;
+    uint64_t r = ek_mix64(s->seed + s->calls++);
+    if (r % 64 == 0) usleep(3000);
+    if (r % 16 == 1) return;
+    for (int at = 0; at < s->n; at++) {
+        if (memcmp(&s->page[at].chain, &page->chain, sizeof(ek_chain)) != 0) continue;
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            page->has[k] = want[k] && s->page[at].has[k];
+            if (page->has[k]) memcpy(page->bytes[k], s->page[at].bytes[k], s->f->layout.page_bytes[k]);
+        }
+        atomic_fetch_add(&s->counts.read, 1);
+    }
+}
+
+static void shelf_close(void *arg)
+{
+    ((shelf *)arg)->closed++;
+}
+
+static shelf disk;
+
+static ek_store_backend shelf_of(fake *f, uint64_t seed)
+{
+    disk.seed = seed;
+    disk.f = f;
+    return (ek_store_backend){
+        .arg = &disk, .write = shelf_write, .read = shelf_read, .close = shelf_close, .counts = &disk.counts};
+}
+
+/* What was cached is there after a restart, in whole pages, and the rest is as it was. */
+static void prefixes_survive_a_restart(void **state)
+{
+    (void)state;
+    int hits = 0;
+    for (int window = 1; window < 400; window += 57) {
+        fake f;
+        memset(&disk, 0, sizeof disk);
+        memset(asks, 0, sizeof asks[0]);
+        fill(asks[0].prompt, 500, 9);
+        for (int round = 0; round < 6; round++) {
+            fake_init(&f, window, true, true);
+            ek_store_backend b = shelf_of(&f, (uint64_t)(window + round));
+            ek_executor on = fake_executor(&f, 64, 64);
+            ek_engine_opts o = ek_engine_defaults();
+            ek_engine *e;
+            o.chunk = 70;
+            o.cache_store = &b;
+            assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+            make(&asks[0], &f, 500, 3);
+            int cached = run_one(e, &asks[0]);
+            assert_true(cached <= 448 && (cached == 0 || round > 0));
+            hits += cached == 448;
+            ek_engine_close(e);
+            assert_int_equal(disk.closed, round + 1);
+        }
+    }
+    assert_true(hits > 5);
+}
+
 /* --- everything at random */
 
 typedef struct tally {
-    uint64_t preempted, hits, tokens, evicted;
+    uint64_t preempted, hits, tokens, evicted, read, audits;
 } tally;
 
 /* A prompt that begins like another's prompt and reply, cut anywhere, or like none. */
@@ -270,10 +419,11 @@ static void grow_alike(int i, const fake *f, uint64_t s, int longest)
     /* what the cut went through is text now */
 }
 
-static void run_scene(uint64_t seed, tally *t)
+static void run_scene(uint64_t seed, tally *t, bool again)
 {
     uint64_t r = ek_mix64(seed ^ 0xcac4e);
     fake f;
+    ek_store_backend store = shelf_of(&f, seed);
     int window = 1 + (int)(ek_mix64(r) % (r >> 60 & 1 ? 20 : 300)), kinds = (int)(r % 7);
     fake_init(&f, window, kinds != 1, kinds != 2);
     int n = 1 + (int)((r >> 8) % MAX_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
@@ -287,6 +437,8 @@ static void run_scene(uint64_t seed, tally *t)
     ek_engine *e;
     o.max_requests = 1 + (int)((r >> 48) % 12);
     o.chunk = chunk;
+    if (again || seed % 4 == 0) o.cache_store = &store;
+    if (seed % 3 == 0) o.cache_audit = 0.7;
     if (r >> 55 & 1) o.cache_bytes = (double)((r >> 20) % 40) * EK_PAGE_TOKENS * sizeof(uint64_t) + 1;
     assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
     for (int i = 0; i < n; i++) {
@@ -318,6 +470,9 @@ static void run_scene(uint64_t seed, tally *t)
     t->hits += stats.cache_hits;
     t->tokens += stats.cache_tokens;
     t->evicted += stats.cache_evicted_pages;
+    t->read += stats.disk_read;
+    t->audits += stats.cache_audits;
+    assert_int_equal(stats.cache_audit_mismatches, 0);
     ek_engine_close(e);
 }
 
@@ -327,10 +482,17 @@ static void reuse_does_not_matter(void **state)
 {
     (void)state;
     tally t = {0};
-    for (uint64_t seed = 0; seed < n_seeds; seed++) run_scene(seed, &t);
-    printf("%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted\n", (unsigned long long)n_seeds,
-           (unsigned long long)t.hits, (unsigned long long)t.tokens, (unsigned long long)t.evicted,
-           (unsigned long long)t.preempted);
+    for (uint64_t seed = 0; seed < n_seeds; seed++) {
+        memset(&disk, 0, sizeof disk);
+        run_scene(seed, &t, false);
+        if (seed % 4 == 0) run_scene(seed, &t, true); /* after a restart */
+    }
+    printf(
+        "%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted, %llu pages from disk, %llu audits\n",
+        (unsigned long long)n_seeds, (unsigned long long)t.hits, (unsigned long long)t.tokens,
+        (unsigned long long)t.evicted, (unsigned long long)t.preempted, (unsigned long long)t.read,
+        (unsigned long long)t.audits);
+    assert_true(t.read > n_seeds && t.audits > n_seeds / 4);
     assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted > n_seeds / 20);
 }
 
@@ -342,6 +504,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_prompt_may_leave_at_any_token), cmocka_unit_test(every_prefix_and_every_extension_hits),
         cmocka_unit_test(salts_keep_tenants_apart),        cmocka_unit_test(contents_are_part_of_the_key),
         cmocka_unit_test(prompt_logits_are_never_cached),  cmocka_unit_test(failed_requests_leave_nothing),
+        cmocka_unit_test(a_corrupted_page_is_found),       cmocka_unit_test(prefixes_survive_a_restart),
         cmocka_unit_test(many_requests_on_a_small_pool),   cmocka_unit_test(reuse_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

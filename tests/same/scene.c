@@ -185,6 +185,18 @@ static void copy_wrapped(void *arg, ek_layer_kind kind, int32_t from, int32_t to
     w->inner.copy_page(w->inner.arg, kind, from, to);
 }
 
+static void read_wrapped(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    wrapped *w = arg;
+    w->inner.read_page(w->inner.arg, kind, page, out);
+}
+
+static void write_wrapped(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    wrapped *w = arg;
+    w->inner.write_page(w->inner.arg, kind, page, in);
+}
+
 static void poison_wrapped(void *arg, ek_layer_kind kind, int32_t page)
 {
     wrapped *w = arg;
@@ -262,6 +274,8 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
         on.step = step_wrapped;
         on.logits = logits_wrapped;
         on.copy_page = copy_wrapped;
+        on.read_page = read_wrapped;
+        on.write_page = write_wrapped;
         on.poison_page = poison_wrapped;
         on.close = close_wrapped;
     }

@@ -2,6 +2,11 @@
 $B/bench/bench_%: $B/bench/bench_%.o $(call libs,ops)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
+$B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,text)
+	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+
+bench-grammar: $B/bench/bench_grammar ## masks of structured output, on TOKENIZER
+	@$< $(or $(TOKENIZER),models/pocket/tokenizer.json)
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak
 	@$<
 bench-attn: $B/bench/bench_attn ## attention against memory bandwidth and float32 multiply-add peak

@@ -37,13 +37,13 @@ cuda: $(FATBINS) $B/lib/ek_cuda.a ## build the CUDA kernels (with nvcc) and say 
 # --- tests on a device: one program, no test library; exits 77 without a driver
 DEVICE_TEST := $B/tests/cuda/device/device
 $(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(call libs,cuda)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(if $(findstring gpu,$@),$(LDLIBS),-lm -pthread)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 
 check-built quick: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
-$(GPU_TEST): $B/tests/gpu/device/main.o $B/tests/same/scene.o $B/tests/same/cases.o $(call libs,gpu)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(if $(findstring gpu,$@),$(LDLIBS),-lm -pthread)
+$(GPU_TEST): $B/tests/gpu/device/main.o $B/tests/same/scene.o $B/tests/same/cases.o $(TEST_SUPPORT) $(call libs,gpu)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 check-built quick: $(GPU_TEST)

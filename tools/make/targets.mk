@@ -27,6 +27,9 @@ eval: setup ## the bundled model's pass table with our own engine (EVAL="--n 50"
 asan ubsan tsan: ## build and run the tests under a sanitizer
 	@$(MAKE) --no-print-directory CONF=$@ check-built
 
+load: $B/evenkeel ## a minute of 200 connections, every reply checked by its digest
+	@python3 tests/e2e/load.py $B/evenkeel models/pocket 60
+
 format: ## lay out every C file as .clang-format says
 	clang-format -i $$(git ls-files '*.c' '*.h')
 
@@ -38,7 +41,7 @@ clean: ## remove this configuration's build
 distclean: ## remove every build
 	rm -rf build
 
-.PHONY: format
+.PHONY: format load
 
 include tools/make/same.mk
 include tools/make/bench.mk

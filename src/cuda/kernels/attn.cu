@@ -164,10 +164,21 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
     smem<N> sm(base, dim);
     ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
     let_next_start();
+    if (gridDim.x <= 2 * 132 && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
+        const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
+        const int64_t bytes = kv.k_bytes + kv.v_bytes;
+        for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
+            if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
+            const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
+            if (!page) continue;
+            page += t.kv_head * bytes;
+            for (int64_t i = tid * 128; i < bytes; i += threads * 128) prefetch_line(page + i);
+        }
+    }
     wait_for_previous();
     if (item.tile < 0) return; // a graph's launch has room for more items than there are
-    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[item.tile];
     if (tid < N) {
         from[tid] = to[tid] = 0;
         if (tid < t.n_q) {

@@ -199,4 +199,10 @@ __device__ __forceinline__ void wait_for_previous()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+// for what does not depend on the kernel in front: towards the second-level cache
+__device__ __forceinline__ void prefetch_line(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 } // namespace ek

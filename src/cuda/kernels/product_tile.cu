@@ -2,12 +2,14 @@
 // of activations, or with two limbs half as many rows), a warp 32 outputs for 32 columns. Units of 64 inputs
 // go through shared memory, chains stay in registers, nodes of T lie in scratch memory: one per 1024 inputs.
 #include "cuda/kernels/product.cuh"
+#include "cuda/model_args.h"
 
 using namespace ek;
 
 constexpr int STAGES = 3, COLUMNS = 64, PANELS = 8;
 
-template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const ek_cuda_linear_args &a)
+// PICK: experts, whose jobs are up to a tile of rows (cuda/model_args.h); blocks z = 1 take the second matrix.
+template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda_products_args *pick)
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, SUMS = 2 * 4 * 2 * PER;
     extern __shared__ __align__(16) uint8_t base[];
@@ -15,11 +17,30 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a), groups = k >> a.group_shift;
     const int acts_at = PANELS * CODE, sx_at = acts_at + COLUMNS * 64, scales_at = sx_at + SUB * ROWS * 8;
     const int stage = scales_at + SUB * PANELS * 8 * sb;
-    const int row_tiles = (a.rows + ROWS - 1) / ROWS, tiles = row_tiles * ((panels + PANELS - 1) / PANELS);
-    auto stack = [&](int level) { return (float4 *)a.stack + ((int64_t)blockIdx.x * a.levels + level) * (SUMS / 4) * 256 + threadIdx.x; };
+    const int row_tiles = (a.rows + ROWS - 1) / ROWS, columns = (panels + PANELS - 1) / PANELS;
+    const int block = PICK ? blockIdx.z * gridDim.x + blockIdx.x : blockIdx.x;
+    __shared__ int row_of[PICK ? ROWS : 1]; // where the rows of a job are in x
+    auto stack = [&](int level) { return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS / 4) * 256 + threadIdx.x; };
     wait_for_previous();
-    for (int job = blockIdx.x; job < tiles; job += gridDim.x) {
-        const int p0 = job / row_tiles * PANELS, row0 = job % row_tiles * ROWS;
+    const int parts = !PICK && a.split ? (units + a.split - 1) / a.split : 1;
+    const int tiles = (PICK ? *(const int *)pick->n_jobs : row_tiles) * columns * parts;
+    for (int number = blockIdx.x; number < tiles; number += gridDim.x) {
+        const int job = PICK ? number : number / parts, part = PICK ? 0 : number % parts;
+        const int first = PICK ? 0 : part * a.split, end = !PICK && a.split ? min(units, first + a.split) : units;
+        const int p0 = (PICK ? job % columns : job / row_tiles) * PANELS;
+        int row0 = job % row_tiles * ROWS, rows = a.rows;
+        u64 codes = a.codes, scales = a.scales;
+        if (PICK) {
+            const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[job / columns];
+            codes = (blockIdx.z ? pick->codes2 : codes) + one.expert * pick->expert_bytes;
+            scales = (blockIdx.z ? pick->scales2 : scales) + one.expert * pick->expert_bytes;
+            row0 = one.first, rows = one.first + one.n;
+            __syncthreads(); // the job before is done with row_of
+            if (threadIdx.x < ROWS) {
+                int r = min(row0 + (int)threadIdx.x, rows - 1);
+                row_of[threadIdx.x] = pick->index ? ((const int32_t *)pick->index)[r] : r;
+            }
+        }
         auto fetch = [&](int u, int slot) {
             int tid; // read again, or a dozen values of it stay in registers
             asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
@@ -27,21 +48,21 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
 #pragma unroll
             for (int i = 0; i < BITS / 4; i++) {
                 int at = tid + i * 256, p = min(p0 + at / (CODE / 16), panels - 1);
-                copy_async<16>(to + at * 16, (const uint8_t *)a.codes + ((int64_t)p * units + u) * CODE + at % (CODE / 16) * 16);
+                copy_async<16>(to + at * 16, (const uint8_t *)codes + ((int64_t)p * units + u) * CODE + at % (CODE / 16) * 16);
             }
             {
-                int c = tid / 4, q = tid % 4, r = min(row0 + c / LIMBS, a.rows - 1);
+                int c = tid / 4, q = tid % 4, r = PICK ? row_of[c / LIMBS] : min(row0 + c / LIMBS, rows - 1);
                 const uint8_t *from = (const uint8_t *)a.x.q + r * a.x.ldq + c % LIMBS * a.x.low + u * 64;
                 if (A == 64) copy_async<16>(to + acts_at + tid * 16, from + q * 16);
                 else copy_async<8>(to + acts_at + tid * 16, from + q * 8), copy_async<8>(to + acts_at + tid * 16 + 8, from + 32 + q * 8);
             }
             if (tid < SUB * ROWS) {
-                int s = tid / ROWS, r = min(row0 + tid % ROWS, a.rows - 1), at = min(u * SUB + s, k / A - 1);
+                int s = tid / ROWS, r = PICK ? row_of[tid % ROWS] : min(row0 + tid % ROWS, rows - 1), at = min(u * SUB + s, k / A - 1);
                 copy_async<8>(to + sx_at + tid * 8, (const uint8_t *)a.x.q + r * a.x.ldq + a.x.groups[LIMBS - 1] + at * 8);
             }
             if (tid >= 128 && tid < 128 + SUB * PANELS * 8) {
                 int i = tid - 128, s = i / (PANELS * 8), p = min(p0 + i / 8 % PANELS, panels - 1), at = min((u * 64 + s * 32) >> a.group_shift, groups - 1);
-                copy_scales(to + scales_at + i * sb, (const uint8_t *)a.scales + (((int64_t)p * groups + at) * 8 + i % 8) * sb, sb);
+                copy_scales(to + scales_at + i * sb, (const uint8_t *)scales + (((int64_t)p * groups + at) * 8 + i % 8) * sb, sb);
             }
         };
         float sum[2][4][2][PER];
@@ -62,15 +83,15 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
         clear();
         __syncthreads(); // the tile before is read
         for (int s = 0; s < STAGES - 1; s++) {
-            if (s < units) fetch(s, s);
+            if (first + s < end) fetch(first + s, s);
             copy_commit();
         }
         int slot = 0, filled = STAGES - 1;
 #pragma unroll 1
-        for (int u = 0; u < units; u++) {
+        for (int u = first; u < end; u++) {
             copy_wait<STAGES - 2>();
             __syncthreads();
-            if (u + STAGES - 1 < units) fetch(u + STAGES - 1, filled);
+            if (u + STAGES - 1 < end) fetch(u + STAGES - 1, filled);
             copy_commit();
             if (++filled == STAGES) filled = 0;
             const uint8_t *at = base + slot * stage;
@@ -99,8 +120,8 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
                     }
                 }
             }
-            if (u % 16 == 15 && u + 1 < units) { // a leaf, and more to come
-                int count = u / 16, level = 0;
+            if (u % 16 == 15 && u + 1 < end) { // a leaf, and more to come
+                int count = (u - first) / 16, level = 0;
                 for (; count >> level & 1; level++) add(level);
                 float4 *to = stack(level);
                 const float *s = &sum[0][0][0][0];
@@ -109,7 +130,7 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
                 clear();
             }
         }
-        const int before = (units - 1) / 16; // leaves in the stack
+        const int before = (end - first - 1) / 16; // leaves in the stack
         for (int level = 0; before >> level; level++)
             if (before >> level & 1) add(level);
 #pragma unroll
@@ -121,7 +142,7 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
 #pragma unroll
                     for (int c = 0; c < PER; c++) {
                         int out = (p0 + wp + p) * 16 + g + h * 8, r = row0 + ((wo + o) * 4 + t) * PER + c;
-                        if (out < a.n && r < a.rows) ((float *)a.y)[r * a.ldy + out] = sum[p][o][h][c];
+                        if (out < a.n && r < rows) ((float *)(PICK && blockIdx.z ? pick->y2 : a.y))[((int64_t)part * a.rows + r) * a.ldy + out] = sum[p][o][h][c];
                     }
     }
     copy_wait<0>();
@@ -131,7 +152,7 @@ template <int BITS, int LIMBS, int A> __device__ __forceinline__ void tile(const
     extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
         ek_product_q##BITS##_l##LIMBS##_a##A##_tile(const __grid_constant__ ek_cuda_linear_args a)                    \
     {                                                                                                                 \
-        tile<BITS, LIMBS, A>(a);                                                                                      \
+        tile<BITS, LIMBS, A, false>(a, 0);                                                                                      \
     }
 TILE(4, 1, 64)
 TILE(4, 2, 64)
@@ -141,3 +162,29 @@ TILE(4, 1, 32)
 TILE(4, 2, 32)
 TILE(8, 1, 32)
 TILE(8, 2, 32)
+
+extern "C" __global__ void __launch_bounds__(256) ek_product_join(const __grid_constant__ ek_cuda_join_args a)
+{
+    const int i = blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
+    let_next_start();
+    wait_for_previous();
+    if (i >= a.n) return;
+    const float *part = (const float *)a.parts + (int64_t)r * a.n + i;
+    const int64_t step = (int64_t)a.rows * a.n;
+    ((float *)a.y)[r * a.ldy + i] = tree_sum([&](int j) { return part[j * step]; }, a.n_parts);
+}
+
+#define TILES(BITS, LIMBS, A)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+        ek_products_q##BITS##_l##LIMBS##_a##A##_tile(const __grid_constant__ ek_cuda_products_args p)                 \
+    {                                                                                                                 \
+        tile<BITS, LIMBS, A, true>(p.a, &p);                                                                          \
+    }
+TILES(4, 1, 64)
+TILES(4, 2, 64)
+TILES(8, 1, 64)
+TILES(8, 2, 64)
+TILES(4, 1, 32)
+TILES(4, 2, 32)
+TILES(8, 1, 32)
+TILES(8, 2, 32)

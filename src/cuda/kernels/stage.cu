@@ -43,11 +43,14 @@ template <bool SQUARE> __device__ __forceinline__ float row_sum(const float *x, 
     for (int b0 = 0; b0 < blocks; b0 += halves) { // all threads alike: the shuffles need whole warps
         const int b = b0 + half;
         float sum = 0;
-        if (b < blocks) {
+        if ((b + 1) * 256 <= n) {
 #pragma unroll
             for (int i = 0; i < 256; i += 16) {
-                int at = b * 256 + i + lane;
-                if (at >= n) break;
+                float v = x[b * 256 + i + lane];
+                sum = SQUARE ? fma_(v, v, sum) : sum + v;
+            }
+        } else if (b < blocks) {
+            for (int at = b * 256 + lane; at < n; at += 16) {
                 float v = x[at];
                 sum = SQUARE ? fma_(v, v, sum) : sum + v;
             }
@@ -102,6 +105,12 @@ extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __gri
     const int n = a.n, tid = threadIdx.x, r = blockIdx.x;
     float *hs = row, *ys = row + n;
     let_next_start();
+    if (r == 0) {
+        const u64 vectors[] = {a.y_norm, a.x_norm, a.norm_1, a.norm_2};
+#pragma unroll
+        for (int v = 0; v < 4; v++)
+            for (int i = tid * 32; vectors[v] && i < n; i += STAGE_THREADS * 32) prefetch_line((const float *)vectors[v] + i);
+    }
     wait_for_previous();
     float *h = (float *)a.h + r * a.ld;
     for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = h[i];

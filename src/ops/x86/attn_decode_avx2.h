@@ -36,23 +36,23 @@ INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0
 {
     const uint8_t *nibbles = k, *twos = k + (bits & 4 ? ek_kv_k_plane(4, dim) : 0);
     const uint8_t *ones = twos + (bits & 2 ? ek_kv_k_plane(2, dim) : 0);
-    for (int key = 0; key < EK_PAGE_TOKENS; key += W) {
-        const vf scale = v_load(s + key), bias = v_load(b + key);
-        float *to = tile + key;
-        for (int d = d0; d < d0 + n; d += 4) {
+    for (int d = d0; d < d0 + n; d += 4, tile += 4 * EK_PAGE_TOKENS) {
+        const uint8_t *four_at = nibbles + d / 2 * EK_PAGE_TOKENS, *two_at = twos + d / 4 * EK_PAGE_TOKENS;
+        const uint8_t *one_at = ones + d / 8 * EK_PAGE_TOKENS;
+        const __m128i half = _mm_cvtsi32_si128(d & 4);
+        for (int key = 0; key < EK_PAGE_TOKENS; key += W) {
+            const vf scale = v_load(s + key), bias = v_load(b + key);
             vi four[2], two, one;
-            if (bits & 4)
-                UNROLL for (int h = 0; h < 2; h++) four[h] = bytes_at(nibbles + (d / 2 + h) * EK_PAGE_TOKENS + key);
-            if (bits & 2) two = bytes_at(twos + d / 4 * EK_PAGE_TOKENS + key);
-            if (bits & 1)
-                one = _mm256_srl_epi32(bytes_at(ones + d / 8 * EK_PAGE_TOKENS + key), _mm_cvtsi32_si128(d & 4));
-            UNROLL for (int h = 0; h < 4; h++, to += EK_PAGE_TOKENS)
+            if (bits & 4) UNROLL for (int h = 0; h < 2; h++) four[h] = bytes_at(four_at + h * EK_PAGE_TOKENS + key);
+            if (bits & 2) two = bytes_at(two_at + key);
+            if (bits & 1) one = _mm256_srl_epi32(bytes_at(one_at + key), half);
+            UNROLL for (int h = 0; h < 4; h++)
             {
                 vi code = vi_set1(0);
                 if (bits & 4) code = h % 2 ? _mm256_srli_epi32(four[h / 2], 4) : vi_and(four[h / 2], vi_set1(15));
                 if (bits & 2) code = vi_or(code, vi_shl(bits_of(two, 2 * h, 3), bits & 4));
                 if (bits & 1) code = vi_or(code, vi_shl(bits_of(one, h, 1), bits & 6));
-                v_store(to, v_fma(scale, _mm256_cvtepi32_ps(code), bias));
+                v_store(tile + h * EK_PAGE_TOKENS + key, v_fma(scale, _mm256_cvtepi32_ps(code), bias));
             }
         }
     }
@@ -65,9 +65,9 @@ APART void decode_keys(const int bits, const uint8_t *k, int dim, int d, int n, 
     switch (bits) {
     case 8:
         k += d * EK_PAGE_TOKENS;
-        for (int key = 0; key < EK_PAGE_TOKENS; key += W)
-            for (int i = key; i < n * EK_PAGE_TOKENS; i += EK_PAGE_TOKENS)
-                v_store(tile + i, v_mul(v_load(s + key), v_from_i8((const int8_t *)k + i)));
+        for (int i = 0; i < n * EK_PAGE_TOKENS; i += EK_PAGE_TOKENS)
+            UNROLL for (int key = 0; key < EK_PAGE_TOKENS; key += W)
+                v_store(tile + i + key, v_mul(v_load(s + key), v_from_i8((const int8_t *)k + i + key)));
         break;
     case 6: decode_keys_planes(6, k, dim, d, n, s, b, tile); break;
     case 5: decode_keys_planes(5, k, dim, d, n, s, b, tile); break;

@@ -47,6 +47,7 @@ void test_attn(dev *d);
 void test_sample(dev *d);
 void test_linear(dev *d);
 void speed_linear(dev *d);
+void speed_choice(dev *d);
 void speed_stream(dev *d);
 void speed_attn(dev *d);
 void speed_prompt(dev *d);

@@ -107,22 +107,43 @@ typedef struct product {
     ek_cuda_linear l;
     ek_cuda_product plan;
     ek_cuda_linear_args a;
-    ek_cuda_kernel kernel;
+    ek_cuda_kernel kernel, join;
+    ek_cuda_join_args j; /* parts 0: none */
     CUdeviceptr weights;
     size_t copies; /* of the weights, for timings */
 } product;
 
+static int by_kernel = -1; /* 0: of few rows, 1: tiles; else what the plan chooses */
+
 static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts,
                     CUdeviceptr x, int rows, CUdeviceptr y)
 {
-    *p = (product){
-        .d = d, .l = *l, .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c)), .weights = weights};
+    *p = (product){.d = d,
+                   .l = *l,
+                   .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
+                   .weights = weights};
+    if (by_kernel >= 0) p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     if (acts) p->a.x = *acts;
     ek_cuda_linear_args_of(&p->a, l, weights);
     p->a.stack = up(d, NULL, p->plan.stack);
     p->kernel = find(d, p->plan.name, p->plan.grid.shared);
+    if (!p->plan.parts) return;
+    p->j = (ek_cuda_join_args){.y = y, .ldy = l->n + 3, .n = l->n, .rows = rows, .n_parts = p->plan.parts};
+    p->j.parts = up(d, NULL, (size_t)p->plan.parts * (size_t)rows * (size_t)l->n * 4);
+    p->a.y = p->j.parts, p->a.ldy = l->n, p->a.split = p->plan.split;
+    p->join = find(d, "ek_product_join", 0);
+}
+
+static void run_product(product *p)
+{
+    launch(p->d, &p->kernel, p->plan.grid, &p->a);
+    if (p->plan.parts)
+        launch(p->d, &p->join,
+               (ek_cuda_grid){
+                   .x = (unsigned)(p->l.n + 255) / 256, .y = (unsigned)p->j.rows, .threads = 256, .overlap = true},
+               &p->j);
 }
 
 static void compare(dev *d, const shape *s, const int *rows, bool odd)
@@ -160,9 +181,10 @@ static void compare(dev *d, const shape *s, const int *rows, bool odd)
         CUdeviceptr y = up(d, NULL, bytes);
         product p;
         prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
-        launch(d, &p.kernel, p.plan.grid, &p.a);
-        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s", name, *r, p.plan.name);
-        drop(d, y), drop(d, p.a.stack);
+        run_product(&p);
+        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
+             p.plan.parts);
+        drop(d, y), drop(d, p.a.stack), drop(d, p.j.parts);
     }
     drop(d, weights), drop(d, dx), drop(d, q);
     free(packed), free(mem), free(want), free(x), free(w.data);
@@ -208,7 +230,7 @@ static void queue(void *arg, int i)
 {
     product *p = arg;
     ek_cuda_linear_args_of(&p->a, &p->l, p->weights + (size_t)i % p->copies * p->l.bytes);
-    launch(p->d, &p->kernel, p->plan.grid, &p->a);
+    run_product(p);
 }
 
 static void time_product(dev *d, const shape *s, const int *rows)
@@ -231,7 +253,11 @@ static void time_product(dev *d, const shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    printf("%d bits %d limbs %6d x %5d, %6.1f MB:", s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+    printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
+           by_kernel < 0 ? ""
+           : by_kernel   ? "tiles "
+                         : "few   ",
+           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -245,16 +271,32 @@ static void time_product(dev *d, const shape *s, const int *rows)
         product p;
         prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *rows, y);
         p.copies = copies;
-        double us = time_us(d, queue, &p, *rows > 64 ? 2 : (int)copies);
-        if (*rows > 64) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
+        double us = time_us(d, queue, &p, *rows > 128 ? 2 : (int)copies);
+        if (*rows > 128) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
         else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
         fflush(stdout);
-        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack);
+        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack), drop(d, p.j.parts);
         free(x);
     }
     printf("\n");
     drop(d, weights);
     free(packed), free(w.data);
+}
+
+/* Few rows against tiles: what wants_tiles of cuda/linear.c decides. */
+void speed_choice(dev *d)
+{
+    static const int rows[] = {16, 24, 32, 48, 64, 96, 128, 0};
+    static const struct {
+        int n, k;
+    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 12288}, {2048, 1536}, {10240, 2560}, {2560, 10240},
+             {21504, 5376}, {5376, 21504}, {8192, 5376},  {5376, 8192}, {2816, 2112},  {512, 1536}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int limbs = 1; limbs <= (i == 6 || i > 10 ? 2 : 1); limbs++) {
+            shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
+            for (by_kernel = 0; by_kernel < 2; by_kernel++) time_product(d, &s, rows);
+        }
+    by_kernel = -1;
 }
 
 void speed_linear(dev *d)

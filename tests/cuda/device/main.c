@@ -1,5 +1,6 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [quick | bits | speed | products | read]. Exits 77 without a driver or device, 1 when bits differ. */
+ * Usage: device [quick | bits | speed | products | read | choice]. Exits 77 without a driver or device, 1 when bits
+ * differ. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,7 +154,7 @@ int main(int argc, char **argv)
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
     if (products) section(&d, "linear", test_linear);
-    else if (strcmp(what, "speed") && strcmp(what, "read")) {
+    else if (strcmp(what, "speed") && strcmp(what, "read") && strcmp(what, "choice")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -161,7 +162,9 @@ int main(int argc, char **argv)
         section(&d, "sample", test_sample);
         section(&d, "linear", test_linear);
     }
-    if (!strcmp(what, "speed") || !strcmp(what, "read") || products) section(&d, "stream", speed_stream);
+    if (!strcmp(what, "speed") || !strcmp(what, "read") || !strcmp(what, "choice") || products)
+        section(&d, "stream", speed_stream);
+    if (!strcmp(what, "choice")) section(&d, "choice", speed_choice);
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {
         section(&d, "decode", speed_attn);

@@ -1,0 +1,257 @@
+#include "cache/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+
+enum { MAX_SLOTS = 32, STAGING_BYTES = 64 << 20 };
+
+typedef struct ring {
+    ek_store_page slot[MAX_SLOTS];
+    int n, first, used; /* used ones: [first, first + used) modulo n */
+} ring;
+
+struct ek_store {
+    ek_store_backend backend;
+    ek_kv_layout layout;
+    uint8_t *bytes[2];
+    size_t n_bytes[2];
+    void (*wake)(void *arg);
+    void *wake_arg;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, news;
+    bool closing, stirred;
+    ring out, in; /* out: to be written; in: loaded */
+    /* the load; the thread works on it while loading is set */
+    bool loading;
+    unsigned load; /* counts loads: what was read for an older one is thrown away */
+    ek_chain chain;
+    int32_t *token;
+    ek_content_id *content;
+    bool has_content;
+    uint8_t *want[EK_KIND_COUNT];
+    int next, n_pages;
+};
+
+static bool open_ring(ek_store *s, ring *r, int which)
+{
+    size_t size = s->layout.page_bytes[EK_FULL] + s->layout.page_bytes[EK_SLIDING];
+    size_t n = STAGING_BYTES / size;
+    r->n = n > MAX_SLOTS ? MAX_SLOTS : n < 2 ? 2 : (int)n;
+    s->n_bytes[which] = size * (size_t)r->n;
+    s->bytes[which] = ek_alloc_big(s->n_bytes[which]);
+    if (!s->bytes[which]) return false;
+    for (int i = 0; i < r->n; i++) {
+        r->slot[i].bytes[0] = s->bytes[which] + (size_t)i * size;
+        r->slot[i].bytes[1] = r->slot[i].bytes[0] + s->layout.page_bytes[0];
+    }
+    return true;
+}
+
+static void stir(ek_store *s)
+{
+    s->stirred = true;
+    pthread_cond_signal(&s->news);
+    pthread_mutex_unlock(&s->lock);
+    s->wake(s->wake_arg);
+    pthread_mutex_lock(&s->lock);
+}
+
+/* With the lock, which is released meanwhile. */
+static void write_some(ek_store *s)
+{
+    ek_store_page *page[MAX_SLOTS];
+    int n = s->out.used;
+    for (int i = 0; i < n; i++) page[i] = &s->out.slot[(s->out.first + i) % s->out.n];
+    pthread_mutex_unlock(&s->lock);
+    s->backend.write(s->backend.arg, page, n);
+    pthread_mutex_lock(&s->lock);
+    s->out.first = (s->out.first + n) % s->out.n;
+    s->out.used -= n;
+    stir(s);
+}
+
+/* One page of the load. */
+static void load_one(ek_store *s)
+{
+    ek_store_page *p = &s->in.slot[(s->in.first + s->in.used) % s->in.n];
+    int i = s->next++;
+    unsigned load = s->load;
+    bool want[EK_KIND_COUNT];
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        want[k] = s->want[k][i];
+        p->has[k] = false;
+    }
+    memcpy(p->token, s->token + i * EK_PAGE_TOKENS, sizeof p->token);
+    if (s->has_content) memcpy(p->content, s->content + i * EK_PAGE_TOKENS, sizeof p->content);
+    else memset(p->content, 0, sizeof p->content);
+    p->chain = s->chain = ek_chain_next(&s->chain, p->token, p->content);
+    p->depth = i;
+    if (want[EK_FULL] || want[EK_SLIDING]) {
+        pthread_mutex_unlock(&s->lock);
+        s->backend.read(s->backend.arg, p, want);
+        pthread_mutex_lock(&s->lock);
+    }
+    if (load != s->load) return; /* nobody waits for it any more */
+    bool missing = want[EK_FULL] && !p->has[EK_FULL];
+    if (missing || s->next == s->n_pages) s->loading = false;
+    if (!missing && (p->has[EK_FULL] || p->has[EK_SLIDING])) s->in.used++;
+    stir(s);
+}
+
+static void *store_thread(void *arg)
+{
+    ek_store *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        if (s->loading && s->in.used < s->in.n && !s->closing) load_one(s);
+        else if (s->out.used > 0) write_some(s);
+        else if (s->closing) break;
+        else pthread_cond_wait(&s->work, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static void free_store(ek_store *s)
+{
+    s->backend.close(s->backend.arg);
+    for (int i = 0; i < 2; i++) ek_free_big(s->bytes[i], s->n_bytes[i]);
+    for (int k = 0; k < EK_KIND_COUNT; k++) free(s->want[k]);
+    free(s->token);
+    free(s->content);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->news);
+    free(s);
+}
+
+ek_err ek_store_open(ek_store **out, const ek_store_backend *b, const ek_kv_layout *layout, int max_tokens,
+                     void (*wake)(void *arg), void *arg)
+{
+    ek_store *s = ek_alloc(sizeof *s);
+    size_t tokens = (size_t)max_tokens + EK_PAGE_TOKENS, pages = tokens / EK_PAGE_TOKENS + 1;
+    *s = (ek_store){.backend = *b, .layout = *layout, .wake = wake, .wake_arg = arg};
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->news, NULL);
+    s->token = ek_alloc(sizeof *s->token * tokens);
+    s->content = ek_alloc(sizeof *s->content * tokens);
+    for (int k = 0; k < EK_KIND_COUNT; k++) s->want[k] = ek_alloc(pages);
+    if (!open_ring(s, &s->out, 0) || !open_ring(s, &s->in, 1)) {
+        free_store(s);
+        return EK_ENOMEM;
+    }
+    if (pthread_create(&s->thread, NULL, store_thread, s) != 0) {
+        free_store(s);
+        return ek_fail(EK_ENOMEM, "the thread of the disk cache could not be started");
+    }
+    *out = s;
+    return EK_OK;
+}
+
+void ek_store_close(ek_store *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->closing = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    free_store(s);
+}
+
+ek_store_page *ek_store_slot(ek_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    ek_store_page *p = s->out.used < s->out.n ? &s->out.slot[(s->out.first + s->out.used) % s->out.n] : NULL;
+    pthread_mutex_unlock(&s->lock);
+    return p;
+}
+
+void ek_store_save(ek_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->out.used++;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* With the lock. The thread may be reading a page of it, into a slot that counts only if the load is the same when it
+ * has it. */
+static void end_load(ek_store *s)
+{
+    s->loading = false;
+    s->load++;
+    s->in.first = s->in.used = 0;
+}
+
+void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key, int first, int n_pages,
+                   const uint8_t *const want[EK_KIND_COUNT])
+{
+    pthread_mutex_lock(&s->lock);
+    end_load(s);
+    size_t n = (size_t)n_pages * EK_PAGE_TOKENS;
+    memcpy(s->token, key->token, n * sizeof *s->token);
+    s->has_content = key->content != NULL;
+    if (s->has_content) {
+        size_t known = (size_t)key->n_content < n ? (size_t)key->n_content : n;
+        memcpy(s->content, key->content, known * sizeof *s->content);
+        memset(s->content + known, 0, (n - known) * sizeof *s->content);
+    }
+    for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(s->want[k], want[k], (size_t)n_pages);
+    s->chain = *chain;
+    s->next = first;
+    s->n_pages = n_pages;
+    s->loading = first < n_pages;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+const ek_store_page *ek_store_loaded(ek_store *s, bool *end)
+{
+    pthread_mutex_lock(&s->lock);
+    const ek_store_page *p = s->in.used > 0 ? &s->in.slot[s->in.first] : NULL;
+    *end = !p && !s->loading;
+    pthread_mutex_unlock(&s->lock);
+    return p;
+}
+
+void ek_store_done(ek_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->in.first = (s->in.first + 1) % s->in.n;
+    s->in.used--;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ek_store_stop_load(ek_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    end_load(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ek_store_wait(ek_store *s, double seconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    long ns = until.tv_nsec + (long)(seconds * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stirred && pthread_cond_timedwait(&s->news, &s->lock, &until) != ETIMEDOUT) continue;
+    s->stirred = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+const ek_store_counts *ek_store_counts_of(const ek_store *s)
+{
+    return s->backend.counts;
+}

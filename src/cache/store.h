@@ -1,0 +1,72 @@
+/* Cached pages outside of memory: a thread of its own that writes and reads them, so that no step waits for a disk.
+ *
+ * The engine's thread copies a page into a free slot and goes on; the store's thread writes it. Loading works the
+ * other way round: the engine gives a prompt and takes the pages as they come. All memory is taken at open. What
+ * holds the pages is a backend (store_sqlite.h; tests bring their own). Every loss is silent for answers: a page that
+ * is not written, not found or damaged is computed again. */
+#ifndef EK_CACHE_STORE_H
+#define EK_CACHE_STORE_H
+
+#include <stdatomic.h>
+
+#include "cache/prefix.h"
+
+/* A page of 64 positions with its name. Without bytes of any kind: the name is to be forgotten. */
+typedef struct ek_store_page {
+    ek_chain chain;
+    int32_t token[EK_PAGE_TOKENS];
+    ek_content_id content[EK_PAGE_TOKENS]; /* all zero: plain text */
+    int depth;                             /* positions [64 depth, 64 depth + 64) */
+    bool has[EK_KIND_COUNT];
+    uint8_t *bytes[EK_KIND_COUNT];
+} ek_store_page;
+
+/* Counts since start, any thread. */
+typedef struct ek_store_counts {
+    atomic_ullong written, read;   /* pages */
+    atomic_ullong evicted;         /* for the byte limit */
+    atomic_ullong damaged, failed; /* dropped: wrong checksum or structure; a write that was not possible */
+    atomic_ullong bytes;           /* now */
+} ek_store_counts;
+
+/* Called on the store's thread, one at a time; close once, after it ended. */
+typedef struct ek_store_backend {
+    void *arg;
+    void (*write)(void *arg, ek_store_page *const *page, int n);
+    /* chain, token, content and depth are given; reads the kinds in want into bytes and sets has. Never anything that
+     * is not the page that was written under this name. */
+    void (*read)(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT]);
+    void (*close)(void *arg);
+    ek_store_counts *counts;
+} ek_store_backend;
+
+typedef struct ek_store ek_store;
+
+/* Pages of the layout's bytes, prompts of at most max_tokens. wake is called on the store's thread when there is
+ * something to take or a slot became free. Takes over the backend, also on failure. */
+ek_err ek_store_open(ek_store **out, const ek_store_backend *b, const ek_kv_layout *layout, int max_tokens,
+                     void (*wake)(void *arg), void *arg);
+/* Writes what waits, then closes the backend. NULL is allowed. */
+void ek_store_close(ek_store *s);
+
+/* --- engine's thread */
+
+/* A page to fill, then to hand over with save; NULL while all slots wait to be written. */
+ek_store_page *ek_store_slot(ek_store *s);
+void ek_store_save(ek_store *s);
+
+/* Begins to load: pages first, first + 1, … below n_pages of the key (copied), as long as they are found, of each the
+ * kinds wanted (want[kind] has a byte per page; borrowed during the call). chain: the name of page first - 1, or of
+ * the root. Ends a load that was going on. */
+void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key, int first, int n_pages,
+                   const uint8_t *const want[EK_KIND_COUNT]);
+/* The next page, until ek_store_done with it; NULL: none yet, or (*end) no more. */
+const ek_store_page *ek_store_loaded(ek_store *s, bool *end);
+void ek_store_done(ek_store *s);
+void ek_store_stop_load(ek_store *s);
+/* Waits until something happened, at most so many seconds. */
+void ek_store_wait(ek_store *s, double seconds);
+
+const ek_store_counts *ek_store_counts_of(const ek_store *s);
+
+#endif

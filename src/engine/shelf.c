@@ -1,0 +1,165 @@
+#include "engine/shelf.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/reuse.h"
+
+enum { PATIENCE = 5, LAST_WRITES = 10, SAVES_PER_STEP = 8 }; /* seconds without a page; seconds at the end */
+
+static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
+{
+    ek_store_page *p = ek_store_slot(e->store);
+    if (!p) return;
+    p->chain = *u->chain;
+    p->depth = u->depth;
+    memcpy(p->token, u->token, sizeof p->token);
+    memset(p->content, 0, sizeof p->content);
+    if (u->content) memcpy(p->content, u->content, sizeof p->content);
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        p->has[k] = u->page[k] != EK_NO_PAGE;
+        if (p->has[k]) e->on.read_page(e->on.arg, (ek_layer_kind)k, u->page[k], p->bytes[k]);
+    }
+    ek_store_save(e->store);
+}
+
+/* A page leaves memory before it was written: now or never. */
+static void save_evicted(void *arg, const ek_prefix_unsaved *u)
+{
+    copy_out(arg, u);
+}
+
+/* On the store's thread. */
+static void wake(void *arg)
+{
+    ek_engine *e = arg;
+    pthread_mutex_lock(&e->lock);
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+ek_err ek_shelf_open(ek_engine *e)
+{
+    const ek_store_backend *b = e->opts.cache_store;
+    if (!b) return EK_OK;
+    if (!e->prefix) return ek_fail(EK_EINVAL, "cached pages cannot be kept on disk: there is no cache in memory");
+    if (!e->on.read_page) {
+        ek_log(EK_LOG_WARN, "cached pages are not kept on disk: this device does not give them out");
+        return EK_OK;
+    }
+    int max_pages = e->sizes.max_ctx / EK_PAGE_TOKENS + 2;
+    for (int k = 0; k < EK_KIND_COUNT; k++) e->load_want[k] = ek_alloc((size_t)max_pages);
+    e->opts.cache_store = NULL; /* the store closes it from here on */
+    EK_TRY(ek_store_open(&e->store, b, e->on.layout, e->sizes.max_ctx, wake, e));
+    ek_prefix_set_saver(e->prefix, save_evicted, e);
+    return EK_OK;
+}
+
+void ek_shelf_save(ek_engine *e)
+{
+    ek_prefix_unsaved u;
+    if (!e->store) return;
+    for (int i = 0; i < SAVES_PER_STEP && ek_store_slot(e->store) && ek_prefix_next_unsaved(e->prefix, &u); i++)
+        copy_out(e, &u);
+}
+
+void ek_shelf_forget(ek_engine *e, const ek_chain *chain)
+{
+    ek_store_page *p = e->store ? ek_store_slot(e->store) : NULL;
+    if (!p) return;
+    p->chain = *chain;
+    p->has[EK_FULL] = p->has[EK_SLIDING] = false;
+    ek_store_save(e->store);
+}
+
+void ek_shelf_close(ek_engine *e)
+{
+    const ek_store_backend *b = e->opts.cache_store;
+    if (b) b->close(b->arg); /* opening failed before */
+    e->opts.cache_store = NULL;
+    if (!e->store) return;
+    for (double end = ek_now() + LAST_WRITES; ek_prefix_n_unsaved(e->prefix) > 0 && ek_now() < end;) {
+        ek_shelf_save(e);
+        if (!ek_store_slot(e->store)) ek_store_wait(e->store, 0.1);
+    }
+    if (ek_prefix_n_unsaved(e->prefix) > 0)
+        ek_log(EK_LOG_WARN, "cache on disk: %d pages were not written before the end", ek_prefix_n_unsaved(e->prefix));
+    ek_prefix_set_saver(e->prefix, NULL, NULL);
+    ek_store_close(e->store);
+    e->store = NULL;
+}
+
+/* --- loading */
+
+/* Asks for the pages that would let r begin later than it can now; false if there are none to ask for. */
+static bool begin_load(ek_engine *e, ek_request *r)
+{
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS, max = ek_reuse_max(r), n = max / EK_PAGE_TOKENS;
+    int usable = ek_prefix_usable(e->prefix, max), first = n;
+    if (usable / EK_PAGE_TOKENS >= n) return false;
+    int back = usable - r->window + 1; /* sliding pages before that are there, or of no use */
+    for (int i = n - 1; i >= 0; i--) {
+        bool has = e->on.layout->page_bytes[EK_SLIDING] > 0;
+        e->load_want[EK_FULL][i] = i >= found && e->on.layout->page_bytes[EK_FULL] > 0;
+        e->load_want[EK_SLIDING][i] = has && (i + 1) * EK_PAGE_TOKENS > back &&
+                                      ek_prefix_page(e->prefix, EK_SLIDING, i) == EK_NO_PAGE;
+        if (e->load_want[EK_FULL][i] || e->load_want[EK_SLIDING][i]) first = i;
+    }
+    if (first == n) return false;
+    ek_chain chain = ek_prefix_chain(e->prefix, &key, first - 1);
+    const uint8_t *want[EK_KIND_COUNT] = {e->load_want[0], e->load_want[1]};
+    ek_store_load(e->store, &chain, &key, first, n, want);
+    e->load_for = r->id;
+    e->load_since = ek_now();
+    return true;
+}
+
+/* A loaded page joins the index; false if there is no place for it. */
+static bool take_in(ek_engine *e, const ek_request *r, const ek_store_page *p)
+{
+    int32_t page[EK_KIND_COUNT] = {EK_NO_PAGE, EK_NO_PAGE};
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    bool good = true;
+    for (int k = 0; k < EK_KIND_COUNT && good; k++) {
+        if (!p->has[k]) continue;
+        good = ek_pages_acquire(e->pages, (ek_layer_kind)k, 1, &page[k]) == EK_OK;
+        if (good) e->on.write_page(e->on.arg, (ek_layer_kind)k, page[k], p->bytes[k]);
+    }
+    if (good) good = ek_prefix_attach(e->prefix, &key, p->depth, page);
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (page[k] != EK_NO_PAGE) ek_pages_release(e->pages, (ek_layer_kind)k, page[k]);
+    return good;
+}
+
+static void end_load(ek_engine *e)
+{
+    ek_store_stop_load(e->store);
+    e->load_for = 0;
+}
+
+bool ek_shelf_ready(ek_engine *e, ek_request *r)
+{
+    if (!e->store) return true;
+    if (e->load_for && e->load_for != r->id) end_load(e); /* another came before it, or it was cancelled */
+    if (!e->load_for) {
+        if (r->asked_disk) return true;
+        r->asked_disk = true;
+        return !begin_load(e, r);
+    }
+    bool end = false;
+    for (const ek_store_page *p; (p = ek_store_loaded(e->store, &end)) != NULL;) {
+        bool good = take_in(e, r, p);
+        ek_store_done(e->store);
+        e->load_since = ek_now();
+        if (!good) end = true;
+        if (end) break;
+    }
+    if (!end && ek_now() - e->load_since < PATIENCE) return false;
+    if (!end) ek_log(EK_LOG_WARN, "cache on disk: no page for %d seconds: request computed without", PATIENCE);
+    end_load(e);
+    return true;
+}

@@ -1,0 +1,20 @@
+/* The prefix cache's pages on disk: which are written, and when a request waits for some. The thread that reads and
+ * writes is the store's (cache/store.h); here everything is on the engine's thread and waits for nothing. */
+#ifndef EK_ENGINE_SHELF_H
+#define EK_ENGINE_SHELF_H
+
+#include "engine/state.h"
+
+/* Opens the store over the backend of the options, if there is one and the executor can read pages. */
+ek_err ek_shelf_open(ek_engine *e);
+/* Writes what is not on disk yet, for at most some seconds, and closes the store. */
+void ek_shelf_close(ek_engine *e);
+
+/* Whether the first of the wait queue may be looked up now; false while pages of its prompt are being read. */
+bool ek_shelf_ready(ek_engine *e, ek_request *r);
+/* After a step: hands over pages that are not on disk, as many as there are free slots. */
+void ek_shelf_save(ek_engine *e);
+/* Page `depth` under this name turned out to be wrong: it is deleted there too. */
+void ek_shelf_forget(ek_engine *e, const ek_chain *chain);
+
+#endif

@@ -1,0 +1,395 @@
+/* cache: pages on disk come back as they were, or not at all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../support/files.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "cache/store_sqlite.h"
+
+static const ek_kv_layout layout = {.page_bytes = {[EK_FULL] = 40000, [EK_SLIDING] = 16384}, .sliding_window = 100};
+static char *dir;
+static char path[512];
+
+static void fill(ek_store_page *p, uint64_t seed, int depth)
+{
+    static uint8_t bytes[EK_KIND_COUNT][40000];
+    memset(p, 0, sizeof *p);
+    ek_chain c = ek_chain_root(seed);
+    for (int d = 0; d <= depth; d++) {
+        for (int i = 0; i < EK_PAGE_TOKENS; i++)
+            p->token[i] = (int32_t)(ek_mix64(seed + (uint64_t)(d * 64 + i)) % 5000);
+        memset(p->content, 0, sizeof p->content);
+        if (seed % 3 == 0) p->content[5].h[1] = seed + (uint64_t)d;
+        c = ek_chain_next(&c, p->token, p->content);
+    }
+    p->chain = c;
+    p->depth = depth;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        for (size_t i = 0; i < layout.page_bytes[k]; i++)
+            bytes[k][i] = (uint8_t)ek_mix64(seed * 1000003 + (uint64_t)depth * 77 + (uint64_t)k + i);
+        p->bytes[k] = bytes[k];
+        p->has[k] = true;
+    }
+}
+
+static ek_store_backend open_with(const char *key, double max_bytes)
+{
+    ek_store_backend b;
+    assert_int_equal(ek_store_sqlite_open(&b, dir, key, max_bytes, &layout), EK_OK);
+    return b;
+}
+
+static void write_n(ek_store_backend *b, uint64_t seed, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ek_store_page page, *one = &page;
+        fill(&page, seed, i);
+        b->write(b->arg, &one, 1);
+    }
+}
+
+/* How many of n pages of a prompt are there, in both kinds; whatever is there must be right. */
+static int read_n(ek_store_backend *b, uint64_t seed, int n)
+{
+    static uint8_t bytes[EK_KIND_COUNT][40000];
+    static const bool both[EK_KIND_COUNT] = {true, true};
+    int good = 0;
+    for (int i = 0; i < n; i++) {
+        ek_store_page want, got;
+        fill(&want, seed, i);
+        got = want;
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            got.has[k] = false;
+            got.bytes[k] = bytes[k];
+        }
+        b->read(b->arg, &got, both);
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            if (!got.has[k]) continue;
+            good++;
+            assert_memory_equal(got.bytes[k], want.bytes[k], layout.page_bytes[k]);
+        }
+    }
+    return good;
+}
+
+static void close_it(ek_store_backend *b)
+{
+    b->close(b->arg);
+}
+
+static void remove_all(void)
+{
+    DIR *d = opendir(dir);
+    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
+        char p[1024];
+        snprintf(p, sizeof p, "%s/%s", dir, e->d_name);
+        if (e->d_name[0] != '.') unlink(p);
+    }
+    closedir(d);
+}
+
+/* path = the file of the only key in the folder. */
+static void find_path(void)
+{
+    DIR *d = opendir(dir);
+    path[0] = '\0';
+    for (const struct dirent *e; (e = readdir(d)) != NULL;)
+        if (strstr(e->d_name, ".sqlite") && !strchr(e->d_name, '-'))
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+    closedir(d);
+    assert_true(path[0]);
+}
+
+static void pages_survive_a_restart(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend b = open_with("key", 1e9);
+    assert_int_equal(read_n(&b, 1, 5), 0);
+    write_n(&b, 1, 5);
+    write_n(&b, 3, 4); /* with contents */
+    write_n(&b, 1, 5); /* twice is once */
+    assert_int_equal(atomic_load(&b.counts->written), 18);
+    close_it(&b);
+    b = open_with("key", 1e9);
+    assert_int_equal(read_n(&b, 1, 6), 10);
+    assert_int_equal(read_n(&b, 3, 6), 8);
+    assert_int_equal(read_n(&b, 2, 6), 0);
+    ek_store_page page, *one = &page; /* forgotten */
+    fill(&page, 1, 2);
+    page.has[0] = page.has[1] = false;
+    b.write(b.arg, &one, 1);
+    assert_int_equal(read_n(&b, 1, 6), 8);
+    close_it(&b);
+    ek_store_backend other = open_with("another model", 1e9);
+    assert_int_equal(read_n(&other, 1, 5), 0);
+    close_it(&other);
+}
+
+/* The same name, other tokens: impossible, unless the file lies. */
+static void a_record_under_a_wrong_name_is_not_read(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend b = open_with("key", 1e9);
+    ek_store_page page, *one = &page;
+    fill(&page, 1, 0);
+    page.token[63] ^= 1;
+    b.write(b.arg, &one, 1);
+    assert_int_equal(read_n(&b, 1, 1), 0);
+    assert_int_equal(atomic_load(&b.counts->damaged), 2);
+    write_n(&b, 1, 1); /* it was dropped: the right one has its place */
+    assert_int_equal(read_n(&b, 1, 1), 2);
+    close_it(&b);
+}
+
+static void the_oldest_go_at_the_limit(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend b = open_with("key", 600000); /* ten pages of both kinds */
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        write_n(&b, seed, 3);
+        assert_true(atomic_load(&b.counts->bytes) <= 600000);
+    }
+    assert_true(atomic_load(&b.counts->evicted) > 100);
+    int left = 0;
+    for (uint64_t seed = 0; seed < 30; seed++) left += read_n(&b, seed, 3);
+    assert_true(left >= 16 && left <= 22);
+    close_it(&b);
+    b = open_with("key", 200000); /* a lower limit next time */
+    assert_true(atomic_load(&b.counts->bytes) <= 200000);
+    close_it(&b);
+}
+
+static void two_processes_do_not_share_a_file(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend a = open_with("key", 1e9), b;
+    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EBUSY);
+    assert_non_null(strstr(ek_err_text(), "in use by another process"));
+    close_it(&a);
+    assert_int_equal(ek_store_sqlite_open(&b, "/proc/nowhere/cache", "key", 1e9, &layout), EK_EIO);
+}
+
+static off_t size_of(const char *p)
+{
+    struct stat st;
+    return stat(p, &st) == 0 ? st.st_size : 0;
+}
+
+/* Flipped bits anywhere, cut anywhere, filled with rubbish: it opens, what it gives is right, and it can be written. */
+static void damage_never_reaches_a_reader(void **state)
+{
+    (void)state;
+    enum { CASES = 150 };
+    int lost = 0, anew = 0, kept = 0;
+    remove_all();
+    ek_store_backend b = open_with("key", 1e9);
+    for (uint64_t s = 1; s <= 4; s++) write_n(&b, s, 4);
+    close_it(&b);
+    find_path();
+    off_t size = size_of(path);
+    uint8_t *good = malloc((size_t)size), *bad = malloc((size_t)size);
+    FILE *f = fopen(path, "rb");
+    assert_int_equal(fread(good, 1, (size_t)size, f), size);
+    fclose(f);
+    for (uint64_t c = 0; c < CASES; c++) {
+        uint64_t r = ek_mix64(c + 1234);
+        size_t n = (size_t)size;
+        memcpy(bad, good, n);
+        if (c % 3 == 0) n = (size_t)(r % (uint64_t)size);
+        else if (c % 3 == 1) /* in the structure: the first pages, and the beginning of others */
+            for (int i = 0; i < 8; i++) {
+                uint64_t at = ek_mix64(r + (uint64_t)i);
+                bad[(at % (n / 32768)) * 32768 + (at >> 32) % 200] ^= (uint8_t)(1 + (at >> 56) % 255);
+            }
+        else bad[r % n] ^= (uint8_t)(1 + (r >> 56) % 255);
+        if (c == 1) memset(bad, 0x5a, n);
+        f = fopen(path, "wb");
+        assert_int_equal(fwrite(bad, 1, n, f), n);
+        fclose(f);
+        ek_store_backend d = open_with("key", 1e9);
+        int found = 0;
+        for (uint64_t s = 1; s <= 4; s++) found += read_n(&d, s, 4);
+        lost += 32 - found;
+        kept += found;
+        anew += found == 0;
+        write_n(&d, 9, 2);
+        for (uint64_t s = 1; s <= 4; s++) write_n(&d, s, 4);
+        if (read_n(&d, 9, 2) != 4) { /* damage that only this write met: the next one finds a good file */
+            write_n(&d, 9, 2);
+            assert_int_equal(read_n(&d, 9, 2), 4);
+        }
+        close_it(&d);
+    }
+    printf("%d damaged files: %d pages read, %d lost, %d files begun anew\n", CASES, kept, lost, anew);
+    assert_true(lost > 100 && anew > 10 && kept > 1000);
+    free(good);
+    free(bad);
+}
+
+/* No file may grow beyond this: as on a full disk, a write is an error. */
+static void a_full_disk_loses_pages_and_nothing_else(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    for (rlim_t limit = 0; limit < 3000000; limit += limit < 300000 ? 32768 : 330001) {
+        remove_all();
+        small = before;
+        small.rlim_cur = limit;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        ek_store_backend b;
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_OK);
+        for (uint64_t s = 1; s <= 8; s++) write_n(&b, s, 4);
+        int found = 0;
+        for (uint64_t s = 1; s <= 8; s++) found += read_n(&b, s, 4);
+        assert_true(found < 64 || limit > 2500000);
+        close_it(&b);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        b = open_with("key", 1e9);
+        int again = 0;
+        for (uint64_t s = 1; s <= 8; s++) again += read_n(&b, s, 4);
+        assert_true(again >= found || again == 0);
+        write_n(&b, 20, 3);
+        assert_int_equal(read_n(&b, 20, 3), 6);
+        close_it(&b);
+    }
+}
+
+/* A process that is killed while it writes: the next one opens the file, and what is in it is right. */
+static void a_kill_at_any_moment(void **state)
+{
+    (void)state;
+    int found = 0;
+    remove_all();
+    for (uint64_t round = 0; round < 12; round++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            ek_store_backend b;
+            if (ek_store_sqlite_open(&b, dir, "key", 3e6, &layout)) _exit(1);
+            for (uint64_t s = round * 100;; s++) write_n(&b, s, 4);
+        }
+        usleep((useconds_t)(3000 + ek_mix64(round) % 60000));
+        kill(pid, SIGKILL);
+        int status;
+        waitpid(pid, &status, 0);
+        assert_true(WIFSIGNALED(status));
+        ek_store_backend b = open_with("key", 3e6);
+        for (uint64_t s = round * 100; s < round * 100 + 20; s++) found += read_n(&b, s, 4);
+        assert_int_equal(atomic_load(&b.counts->damaged), 0);
+        close_it(&b);
+    }
+    printf("12 kills, %d pages found\n", found);
+    assert_true(found > 0);
+}
+
+/* --- the thread around it */
+
+static void count_wakes(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void pages_go_out_and_come_back(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    remove_all();
+    atomic_int wakes = 0;
+    ek_store_backend b = open_with("key", 1e9);
+    ek_store *s;
+    assert_int_equal(ek_store_open(&s, &b, &layout, 64 * N, count_wakes, &wakes), EK_OK);
+    static int32_t tokens[64 * N];
+    static uint8_t want[EK_KIND_COUNT][N + 2];
+    for (int i = 0; i < N; i++) {
+        ek_store_page page, *slot;
+        fill(&page, 1, i);
+        memcpy(tokens + 64 * i, page.token, sizeof page.token);
+        while (!(slot = ek_store_slot(s))) ek_store_wait(s, 1);
+        for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(slot->bytes[k], page.bytes[k], layout.page_bytes[k]);
+        for (int k = 0; k < EK_KIND_COUNT; k++) page.bytes[k] = slot->bytes[k];
+        if (i == 70) page.has[EK_SLIDING] = false;
+        *slot = page;
+        ek_store_save(s);
+        want[EK_FULL][i] = i != 30; /* one that memory still has */
+        want[EK_SLIDING][i] = i >= 50;
+    }
+    ek_store_close(s); /* writes all */
+    assert_true(wakes > 0);
+    b = open_with("key", 1e9);
+    assert_int_equal(ek_store_open(&s, &b, &layout, 64 * N, count_wakes, &wakes), EK_OK);
+    ek_prefix_key key = {.salt = 1, .token = tokens, .n = 64 * N};
+    const uint8_t *w[EK_KIND_COUNT] = {want[0], want[1]};
+    for (int round = 0; round < 4; round++) {
+        ek_chain root = ek_chain_root(round == 3 ? 2 : 1);
+        int at = 0;
+        bool end = false;
+        ek_store_load(s, &root, &key, 0, N, w);
+        while (!end) {
+            const ek_store_page *p = ek_store_loaded(s, &end);
+            if (!p) {
+                if (!end) ek_store_wait(s, 1);
+                continue;
+            }
+            if (at == 30) at++;
+            ek_store_page right;
+            fill(&right, 1, at);
+            assert_int_equal(p->depth, at);
+            assert_true(p->has[EK_FULL]);
+            assert_int_equal(p->has[EK_SLIDING], at >= 50 && at != 70);
+            for (int k = 0; k < EK_KIND_COUNT; k++)
+                if (p->has[k]) assert_memory_equal(p->bytes[k], right.bytes[k], layout.page_bytes[k]);
+            ek_store_done(s);
+            if (++at == 10 && round == 1) break; /* not wanted any more */
+        }
+        if (round == 1) ek_store_stop_load(s);
+        assert_int_equal(at, round == 1 ? 10 : round == 3 ? 0 : N);
+    }
+    ek_store_close(s);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    dir = temp_dir();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    remove_dir(dir);
+    return 0;
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_survive_a_restart),       cmocka_unit_test(a_record_under_a_wrong_name_is_not_read),
+        cmocka_unit_test(the_oldest_go_at_the_limit),    cmocka_unit_test(two_processes_do_not_share_a_file),
+        cmocka_unit_test(damage_never_reaches_a_reader), cmocka_unit_test(a_full_disk_loses_pages_and_nothing_else),
+        cmocka_unit_test(a_kill_at_any_moment),          cmocka_unit_test(pages_go_out_and_come_back),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

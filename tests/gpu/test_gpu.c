@@ -1,0 +1,486 @@
+/* The executor of a device on a driver made of host functions, whose kernels compute nothing: what is taken is given
+ * back, what does not fit is refused with numbers, and a device that fails ends requests and never answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/log.h"
+#include "engine/trace.h"
+#include "gpu/run.h"
+
+/* --- the driver */
+
+static struct {
+    size_t free, used, most;
+    int blocks, host_blocks, graphs, graph_launches; /* live objects; launches */
+    int launches, fail_at;                           /* launch number fail_at returns fail_with */
+    CUresult fail_with, sync;
+    bool broken; /* every further call fails, as a driver does */
+} fake;
+
+static int thing;
+
+typedef struct block {
+    size_t bytes;
+    uint8_t data[];
+} block;
+
+static CUresult said(CUresult r)
+{
+    return fake.broken ? 700 : r;
+}
+static CUresult fake_cuInit(unsigned flags)
+{
+    (void)flags;
+    return 0;
+}
+static CUresult fake_cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return 0;
+}
+static CUresult fake_cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return 0;
+}
+static CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+static CUresult fake_cuDeviceGetName(char *name, int room, CUdevice device)
+{
+    (void)device;
+    snprintf(name, (size_t)room, "Fake H");
+    return 0;
+}
+static CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+    (void)device;
+    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 4;
+    return 0;
+}
+static CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    *context = (CUcontext)&thing;
+    return 0;
+}
+static CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    (void)device;
+    return 0;
+}
+static CUresult fake_cuCtxSetCurrent(CUcontext context)
+{
+    (void)context;
+    return 0;
+}
+static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
+{
+    *free = fake.free - fake.used, *total = fake.free;
+    return said(0);
+}
+static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
+{
+    if (bytes > fake.free - fake.used) return said(EK_CU_OUT_OF_MEMORY);
+    block *b = calloc(1, sizeof *b + bytes);
+    b->bytes = bytes;
+    fake.used += bytes;
+    fake.blocks++;
+    *p = (CUdeviceptr)(uintptr_t)b->data;
+    return said(0);
+}
+static CUresult fake_cuMemFree(CUdeviceptr p)
+{
+    block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
+    fake.used -= b->bytes;
+    fake.blocks--;
+    free(b);
+    return said(0);
+}
+static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    *p = malloc(bytes);
+    fake.host_blocks++;
+    return said(0);
+}
+static CUresult fake_cuMemFreeHost(void *p)
+{
+    free(p);
+    fake.host_blocks--;
+    return said(0);
+}
+static CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    (void)stream;
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
+{
+    (void)stream;
+    memset((void *)(uintptr_t)p, value, n);
+    return said(0);
+}
+static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    (void)flags;
+    *stream = (CUstream)&thing;
+    return 0;
+}
+static CUresult fake_cuStreamDestroy(CUstream stream)
+{
+    (void)stream;
+    return 0;
+}
+static CUresult fake_cuStreamSynchronize(CUstream stream)
+{
+    (void)stream;
+    if (fake.sync == 700) fake.broken = true;
+    return said(fake.sync);
+}
+static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    (void)image;
+    *module = (CUmodule)&thing;
+    return 0;
+}
+static CUresult fake_cuModuleUnload(CUmodule module)
+{
+    (void)module;
+    return 0;
+}
+static CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    (void)module;
+    *function = (CUfunction)(uintptr_t)name;
+    return said(0);
+}
+static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+    (void)function, (void)attribute, (void)value;
+    return said(0);
+}
+static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
+{
+    (void)f, (void)args, (void)extra;
+    assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
+    assert_true(config->sharedMemBytes <= 232448);
+    if (++fake.launches == fake.fail_at) {
+        if (fake.fail_with == 700) fake.broken = true;
+        return fake.fail_with;
+    }
+    return said(0);
+}
+static CUresult fake_cuStreamBeginCapture(CUstream stream, int mode)
+{
+    (void)stream, (void)mode;
+    return said(0);
+}
+static CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    (void)stream;
+    *graph = (CUgraph)&thing;
+    fake.graphs++;
+    return said(0);
+}
+static CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    (void)graph, (void)flags;
+    *exec = (CUgraphExec)&thing;
+    fake.graphs++;
+    return said(0);
+}
+static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    (void)exec, (void)stream;
+    fake.graph_launches++;
+    return said(0);
+}
+static CUresult fake_cuGraphDestroy(CUgraph graph)
+{
+    (void)graph;
+    fake.graphs--;
+    return said(0);
+}
+static CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
+{
+    (void)exec;
+    fake.graphs--;
+    return said(0);
+}
+static CUresult fake_cuGetErrorName(CUresult error, const char **name)
+{
+    *name = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_X";
+    return 0;
+}
+static CUresult fake_cuGetErrorString(CUresult error, const char **text)
+{
+    *text = error == 700 ? "an illegal memory access was encountered" : "something";
+    return 0;
+}
+static CUresult fake_cuEventCreate(CUevent *event, unsigned flags)
+{
+    (void)event, (void)flags;
+    return 1;
+}
+static CUresult fake_cuEventDestroy(CUevent event)
+{
+    (void)event;
+    return 1;
+}
+static CUresult fake_cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return 1;
+}
+static CUresult fake_cuEventSynchronize(CUevent event)
+{
+    (void)event;
+    return 1;
+}
+static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    (void)ms, (void)from, (void)to;
+    return 1;
+}
+
+static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+
+static ek_gpu_driver good(void)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.free = (size_t)1 << 30;
+    return (ek_gpu_driver){.modules = modules,
+                           .built_with = 13000,
+                           .api = {
+#define CU(name, args) .name = fake_##name,
+                               EK_CUDA_FUNCTIONS(CU)
+#undef CU
+                           }};
+}
+
+/* --- models and requests */
+
+static ek_model *open_model(const char *shape, int bits, ek_kv_format kv)
+{
+    static ek_config c;
+    ek_model *m;
+    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    return m;
+}
+
+enum { REPLY = 6 };
+
+static ek_engine *open_engine(ek_gpu *g)
+{
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    ek_executor on = ek_gpu_executor(g);
+    o.max_requests = 2, o.chunk = 64, o.ctx_tokens = 200;
+    assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+    return e;
+}
+
+static void ask(ek_engine *e, ek_trace out[2])
+{
+    static const int32_t tokens[] = {2, 5, 9, 11, 3};
+    ek_ask a[2] = {{.tokens = tokens,
+                    .n_tokens = 5,
+                    .max_tokens = REPLY,
+                    .prompt_logits_from = 5,
+                    .ignore_eos = true,
+                    .sampling = ek_sampling_greedy()}};
+    a[1] = a[0];
+    a[1].n_tokens = 3, a[1].prompt_logits_from = 3;
+    a[1].sampling.temperature = 1, a[1].sampling.repetition_penalty = 1.5f;
+    assert_int_equal(ek_trace_run(e, a, 2, out), EK_OK);
+}
+
+static void nothing_is_left(void)
+{
+    assert_int_equal(fake.blocks, 0);
+    assert_int_equal(fake.host_blocks, 0);
+    assert_int_equal(fake.graphs, 0);
+    assert_true(fake.used == 0);
+}
+
+/* --- */
+
+static void steps_are_queued_and_all_is_given_back(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"T1", "T2", "T4", "T6", "Q1", "Q2"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        ek_gpu_driver d = good();
+        ek_gpu *g;
+        ek_trace out[2];
+        ek_model *m = open_model(shapes[i], shapes[i][0] == 'Q' ? 4 : 0, EK_KV_I16);
+        assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+        assert_true(ek_gpu_weight_bytes(g) > 0);
+        ek_engine *e = open_engine(g);
+        ask(e, out);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+            assert_int_equal(out[k].n_reply, REPLY);
+            ek_trace_fini(&out[k]);
+        }
+        assert_true(fake.graph_launches > 0); /* both decode, step after step */
+        ek_engine_close(e);
+        ek_gpu_close(g);
+        nothing_is_left();
+        ek_model_close(m);
+    }
+}
+
+static void what_does_not_fit_is_refused_with_numbers(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g = NULL;
+    ek_model *m = open_model("T1", 0, EK_KV_I16);
+    fake.free = 1000;
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_ENOMEM);
+    assert_non_null(
+        strstr(ek_err_text(), "cuda:0 has no room for the weights: 0.00 GB asked for, 0.00 of 0.00 GB free"));
+    nothing_is_left();
+    d = good();
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    fake.free = fake.used + (4 << 20);
+    ek_executor on = ek_gpu_executor(g);
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    o.ctx_tokens = 200;
+    assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "the device has 0.00 GB free; keys and values need"));
+    ek_gpu_close(g);
+    nothing_is_left();
+    ek_model_close(m);
+}
+
+static void formats_without_kernels_are_refused_by_name(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g = NULL;
+    ek_model *m = open_model("Q1", 4, EK_KV_Q6);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "no GPU kernels for keys and values in 6;"));
+    nothing_is_left();
+    ek_model_close(m);
+}
+
+/* The driver's error is sticky: requests of this step and every later one end with its sentence, without a token. */
+static void a_broken_device_never_answers(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        ek_gpu_driver d = good();
+        ek_gpu *g;
+        ek_trace out[2];
+        ek_model *m = open_model("Q2", 4, EK_KV_I16);
+        assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+        ek_engine *e = open_engine(g);
+        if (way == 2) fake.sync = 700; /* the kernel's error shows at the end of the step */
+        fake.fail_at = way < 2 ? fake.launches + (way ? 300 : 7) : 0, fake.fail_with = 700;
+        for (int again = 0; again < 2; again++) {
+            ask(e, out);
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(out[k].finish, EK_FINISH_ERROR);
+                assert_non_null(strstr(out[k].text, "an illegal memory access was encountered"));
+                assert_non_null(strstr(out[k].text, "the device cannot be used any more"));
+                if (again || way != 1) assert_int_equal(out[k].n_reply, 0);
+                ek_trace_fini(&out[k]);
+            }
+        }
+        ek_engine_close(e);
+        ek_gpu_close(g);
+        ek_model_close(m);
+    }
+}
+
+/* Another error fails one step; its requests are run again alone, as after any error of an executor. */
+static void an_error_that_passes_costs_a_step(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g;
+    ek_trace out[2];
+    ek_model *m = open_model("Q1", 4, EK_KV_I16);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    ek_engine *e = open_engine(g);
+    fake.fail_at = fake.launches + 9, fake.fail_with = 701;
+    ask(e, out);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+        assert_int_equal(out[k].n_reply, REPLY);
+        ek_trace_fini(&out[k]);
+    }
+    ek_engine_close(e);
+    ek_gpu_close(g);
+    nothing_is_left();
+    ek_model_close(m);
+}
+
+/* After the copy the model's own weights can go; nothing computes on the CPU then. */
+static void released_weights_compute_nothing(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g, *other = NULL;
+    ek_scratch *s;
+    ek_model *m = open_model("T1", 0, EK_KV_I16);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    ek_model_release_weights(m);
+    assert_int_equal(ek_scratch_open(&s, m, 1, 1, 10), EK_EINVAL);
+    assert_int_equal(ek_gpu_open(&other, &d, m, 0), EK_EINVAL);
+    ek_trace out[2];
+    ek_engine *e = open_engine(g); /* T1 has embeddings per layer, which are still read */
+    ask(e, out);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+        ek_trace_fini(&out[k]);
+    }
+    ek_engine_close(e);
+    ek_gpu_close(g);
+    nothing_is_left();
+    ek_model_close(m);
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_queued_and_all_is_given_back),
+        cmocka_unit_test(what_does_not_fit_is_refused_with_numbers),
+        cmocka_unit_test(formats_without_kernels_are_refused_by_name),
+        cmocka_unit_test(a_broken_device_never_answers),
+        cmocka_unit_test(an_error_that_passes_costs_a_step),
+        cmocka_unit_test(released_weights_compute_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
