@@ -96,6 +96,7 @@ async function run() {
   judge(lanes, replies);
   if (problem) byId('same-verdict').append(` ${problem}`);
   showAnswer(replies.find(Boolean));
+  byId('same-verdict').scrollIntoView({ block: 'nearest' });
   running = null;
   busy(false);
 }

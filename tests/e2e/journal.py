@@ -82,6 +82,24 @@ def serve_and_ask(journal):
     return seen
 
 
+def every_api(s):
+    """Header, body and last chunk in each API; the same question has the same digest in all that use the chat template."""
+    digests = {}
+    message = [{"role": "user", "content": "Hi"}]
+    for path, body in (("/v1/chat/completions", {"messages": message, "max_tokens": 5}), ("/v1/messages", {"messages": message, "max_tokens": 5}),
+                       ("/v1/responses", {"input": "Hi", "max_output_tokens": 5}), ("/v1/completions", {"prompt": "Hi", "max_tokens": 5})):
+        body |= {"model": "m", "temperature": 0, "evenkeel": {"digest": True}}
+        status, headers, reply = s.call("POST", path, body)
+        digest = digests[path] = reply.get("evenkeel", {}).get("digest")
+        c = s.open()
+        c.request("POST", path, json.dumps(body | {"stream": True}), {"content-type": "application/json"})
+        streamed = [l for l in c.getresponse().read().splitlines() if b'"digest"' in l]
+        c.close()
+        check(f"{path}: one digest in header, body and stream", status == 200 and digest and headers.get("x-evenkeel-digest") == digest and
+              len(streamed) == 1 and f'"digest":"{digest}"'.encode() in streamed[0], (headers, reply, streamed))
+    check("the APIs agree", len({d for p, d in digests.items() if p != "/v1/completions"}) == 1, digests)
+
+
 def edit(path, to, change):
     """A copy of a journal whose lines were changed as objects."""
     with open(path) as f, open(to, "w") as out:
@@ -115,14 +133,21 @@ def main():
         status, text, last = replay(changed, "--order", "random")
         check("the replies' tokens as prompts", status == 0 and last == f"{n} agree, 0 differ, 0 skipped", text[-600:])
 
+        free = [i for i, l in enumerate(lines) if not l.get("forced")]
+        bound = [i for i, l in enumerate(lines) if l.get("forced")]
+        check("replies under a grammar", len(bound) == 4, len(bound))
+
         def tamper(i, o):
-            if i == 1:
+            if i == free[0]:
                 o["digest"] = f"{int(o['digest'], 16) ^ 1:016x}"
-            if i == 2:
+            if i == free[1]:
                 o["reply"][-1] ^= 1
+            if i == bound[0]:
+                o["reply"][0] ^= 1
         edit(journal, changed, tamper)
         status, text, last = replay(changed)
-        check("a changed digest and a changed token", status == 1 and last == f"{n - 2} agree, 2 differ, 0 skipped" and "line 2," in text and "line 3," in text, text[-600:])
+        check("a changed digest and changed tokens", status == 1 and last == f"{n - 3} agree, 3 differ, 0 skipped" and
+              all(f"line {i + 1}," in text for i in (free[0], free[1], bound[0])), text[-600:])
 
         with open(journal) as f, open(changed, "w") as out:
             for i, line in enumerate(f):
@@ -137,6 +162,18 @@ def main():
         edit(journal, changed, lambda i, o: (o.pop("prompt"), o.pop("reply")))
         status, text, last = replay(changed)
         check("no prompts", status == 1 and last == f"0 agree, 0 differ, {n} skipped", text[-300:])
+        full = os.path.join(d, "full")
+        os.symlink("/dev/full", full)
+        with Server(PROGRAM, "--model", MODEL, "--journal", full) as s:
+            for _ in range(3):
+                status, _, reply = s.call("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2})
+                check("a full disk stops nobody", status == 200, reply)
+            every_api(s)
+            s.wait_idle()
+            s.log.seek(0)
+            check("and is logged once", s.log.read().count("No space left on device") == 1)
+        r = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--journal", os.path.join(d, "none", "journal")], capture_output=True, text=True, timeout=60)
+        check("a journal that cannot be made is refused", r.returncode == 1 and "journal" in r.stderr.splitlines()[-1], r.stderr)
         status, text, _ = replay(os.path.join(d, "missing"))
         check("no file", status == 1 and "missing" in text and text.count("\n") == 1, text)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
