@@ -36,11 +36,9 @@ static ek_err open_model(const ek_cli *cli, ek_cli_model *m)
 {
     if (!cli->has.synthetic) return ek_cli_open_model(m, cli);
     *m = (ek_cli_model){.dir = cli->synthetic};
-    static ek_config config;
-    EK_TRY(ek_config_published(&config, cli->synthetic, cli->has.layers ? (int)cli->layers : 0));
     ek_model_opts opts;
     EK_TRY(ek_cli_model_opts(cli, &opts, &m->pool));
-    ek_err err = ek_model_synthetic(&m->model, &config, atoi(cli->bits), 1, &opts);
+    ek_err err = ek_cli_open_synthetic(cli, &opts, &m->model);
     if (err) ek_cli_close_model(m);
     return err;
 }

@@ -209,7 +209,8 @@ static ek_err open_model(selftest *t, int threads, unsigned cpu)
     EK_TRY(ek_pool_open(&t->pool, threads));
     opts.pool = t->pool;
     opts.cpu = cpu;
-    ek_err err = ek_model_open(&t->model, t->dir, &opts);
+    ek_err err = t->cli->has.synthetic ? ek_cli_open_synthetic(t->cli, &opts, &t->model)
+                                       : ek_model_open(&t->model, t->dir, &opts);
     if (err) ek_pool_close(t->pool), t->pool = NULL;
     return err;
 }
@@ -307,7 +308,10 @@ int ek_cmd_selftest(const ek_cli *cli)
     selftest *t = calloc(1, sizeof *t);
     if (!t) return 1;
     t->cli = cli;
-    ek_err err = ek_cli_model_dir(cli, &t->dir);
+    ek_err err = EK_OK;
+    t->dir = cli->synthetic;
+    if (!cli->has.synthetic) err = ek_cli_model_dir(cli, &t->dir);
+    else if (cli->has.model) return free(t), ek_cli_wrong(cli, "either --model or --synthetic, not both");
     if (!err) err = ek_cli_model_opts(cli, &t->opts, &t->pool);
     if (!err) {
         ek_pool_close(t->pool); /* every model here gets threads of its own */

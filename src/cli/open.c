@@ -77,6 +77,13 @@ static bool drafts(const ek_cli *cli)
     return cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_generate;
 }
 
+ek_err ek_cli_open_synthetic(const ek_cli *cli, const ek_model_opts *opts, ek_model **out)
+{
+    static ek_config config; /* large, and the same each time */
+    EK_TRY(ek_config_published(&config, cli->synthetic, cli->has.layers ? (int)cli->layers : 0));
+    return ek_model_synthetic(out, &config, atoi(cli->bits), 1, opts);
+}
+
 /* The bundled model has a drafter beside it. */
 static bool bundled_drafter(const ek_cli *cli, char *out, size_t room)
 {

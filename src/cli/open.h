@@ -20,6 +20,10 @@ ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
 /* Opens the thread pool and fills in the model's options. Close the pool after the model. */
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool);
 
+/* --synthetic, --layers and --bits: random weights of a published shape. The configuration stays the caller's to read
+ * through the model. */
+ek_err ek_cli_open_synthetic(const ek_cli *cli, const ek_model_opts *opts, ek_model **out);
+
 /* Opens --drafter, for the model that opts were made for, or the bundled model's. NULL without one, and where nothing
  * is drafted. */
 ek_err ek_cli_open_drafter(const ek_cli *cli, const ek_model *model, const ek_model_opts *opts, ek_drafter **out);
