@@ -57,10 +57,21 @@ static bool is_path(const char *path, const char *known)
     return !strcmp(path, known) || (!strncmp(known, v1, n) && !strcmp(path, known + n));
 }
 
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
 /* Whether the next row is about the same path, with another method. */
 static bool has_other_method(size_t i)
 {
-    return i + 1 < sizeof routes / sizeof *routes && !strcmp(routes[i].path, routes[i + 1].path);
+    return i + 1 < N_ROUTES && !strcmp(routes[i].path, routes[i + 1].path);
+}
+
+/* The methods of a path, of which row i is the last. */
+static void list_methods(char *out, size_t room, size_t i)
+{
+    size_t first = i, n = 0;
+    while (first > 0 && has_other_method(first - 1)) first--;
+    for (size_t k = first; k <= i && n < room; k++)
+        n += (size_t)snprintf(out + n, room - n, "%s%s", k > first ? ", " : "", routes[k].method);
 }
 
 /* The dialect of a path, NULL without. */
@@ -152,14 +163,16 @@ void ek_route(void *server, ek_exchange *x)
         else api(s, x, d);
         return;
     }
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    for (size_t i = 0; i < N_ROUTES; i++) {
         const char *known = routes[i].path, *rest = path;
         size_t n = strlen(known);
         if (!strncmp(known, "/v1", 3) && strncmp(path, "/v1", 3) != 0) known += 3, n -= 3;
         bool fits = !strncmp(path, known, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
         if (!fits || (!method_fits(method, routes[i].method) && has_other_method(i))) continue;
         rest += n;
-        if (!method_fits(method, routes[i].method)) wrong_method(x, s->dialects[0], routes[i].path, routes[i].method);
+        char methods[64];
+        list_methods(methods, sizeof methods, i);
+        if (!method_fits(method, routes[i].method)) wrong_method(x, s->dialects[0], routes[i].path, methods);
         else if (!routes[i].open && !may_use(s, x)) refuse_key(x, s->dialects[0]);
         else routes[i].handler(s, x, rest);
         return;

@@ -210,6 +210,7 @@ def errors(s):
     assert refused(404, "GET", "/v1/models/none/such")[1]["type"] == "not_found_error"
     assert refused(405, "GET", chat)[0]["allow"] == "POST"
     refused(405, "DELETE", "/v1/models")
+    assert refused(405, "PUT", "/v1/responses/resp_x")[0]["allow"] == "GET, DELETE"
     refused(400, "POST", chat, b"a=b", {"content-type": "application/x-www-form-urlencoded"}, says="JSON")
     refused(415, "POST", chat, b"{}", {"content-type": "application/json", "content-encoding": "gzip"})
     for kind in ({}, {"content-type": "application/x-www-form-urlencoded"}, {"content-type": "text/plain"}):
@@ -369,10 +370,29 @@ def sigterm_twice():
         assert s.wait() == 0
 
 
+def two_keys():
+    """What one key stored, another one cannot see, continue or delete; nor does it share cached prefixes."""
+    with Server(PROGRAM, "--model", MODEL, "--ctx", 512, "--max-requests", 2, "--api-key", "anna,ben") as s:
+        as_ = lambda key: {"authorization": "Bearer " + key}
+        body = {"model": "m", "input": "What is the capital of Norway? " * 12, "max_output_tokens": 4, "temperature": 0}
+        assert s.call("POST", "/v1/responses", body)[0] == 401 and s.call("POST", "/v1/responses", body, as_("carl"))[0] == 401
+        status, _, r = s.call("POST", "/v1/responses", body, as_("anna"))
+        assert status == 200 and r["id"].startswith("resp_"), r
+        path = "/v1/responses/" + r["id"]
+        assert s.call("GET", path, None, as_("ben"))[0] == 404 and s.call("DELETE", path, None, as_("ben"))[0] == 404
+        more = {**body, "input": "And of Sweden?", "previous_response_id": r["id"]}
+        assert s.call("POST", "/v1/responses", more, as_("ben"))[0] in (400, 404), "another key's response was continued"
+        assert s.call("POST", "/v1/responses", more, as_("anna"))[0] == 200
+        cached = lambda key: s.call("POST", "/v1/responses", body, as_(key))[2]["usage"]["input_tokens_details"]["cached_tokens"]
+        assert cached("ben") == 0 and cached("anna") > 0, "prefixes are shared within a key only"
+        assert s.call("GET", path, None, as_("anna"))[2]["id"] == r["id"]
+        assert s.call("DELETE", path, None, as_("anna"))[0] == 200 and s.call("GET", path, None, as_("anna"))[0] == 404
+
+
 def main():
     shared = [plain, stream_is_plain, sampling, stop_strings, tools, tool_calls, company, vanishing, one_byte_at_a_time, errors, models, huge_body,
               raw_http, slow_reader]
-    own = [queue_full, connections, sigterm, sigterm_twice]
+    own = [two_keys, queue_full, connections, sigterm, sigterm_twice]
     passed = failed = skipped = 0
 
     def run(test, *args):
