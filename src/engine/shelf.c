@@ -141,6 +141,11 @@ static void end_load(ek_engine *e)
     e->load_for = 0;
 }
 
+void ek_shelf_rest(ek_engine *e)
+{
+    if (e->load_for && !e->waiting) end_load(e);
+}
+
 bool ek_shelf_ready(ek_engine *e, ek_request *r)
 {
     if (!e->store) return true;

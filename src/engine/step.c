@@ -213,6 +213,7 @@ bool ek_engine_step(ek_engine *e)
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);
     ek_shelf_save(e);
+    ek_shelf_rest(e);
     if (!worked && !e->waiting) worked = ek_audit_step(e);
     if (!worked && e->load_for) { /* nothing to do but to wait for the disk */
         ek_store_wait(e->store, 0.005);
