@@ -189,24 +189,4 @@ INLINE void decode_values_planes(const int bits, const uint8_t *v, int dim, int 
     }
 }
 
-/* Dims [d, d + 32) of values of n slots, to tile[n][VALUE_DIMS]; d is a multiple of 32, and what is behind the last dim
- * may be anything. s and b: of the first slot, stride apart. */
-APART void decode_values(const int bits, const uint8_t *v, int dim, int slot, int n, int d, const float *s,
-                         const float *b, int stride, float *tile)
-{
-    switch (bits) {
-    case 8:
-        v += (size_t)slot * (size_t)dim + (size_t)d;
-        for (int j = 0; j < n; j++, v += dim, tile += VALUE_DIMS)
-            UNROLL for (int h = 0; h < 2; h++)
-                v_store(tile + h * W, v_mul(v_set1(s[j * stride]), v_from_i8((const int8_t *)v + h * W)));
-        break;
-    case 6: decode_values_planes(6, v, dim, slot, n, d, s, b, stride, tile); break;
-    case 5: decode_values_planes(5, v, dim, slot, n, d, s, b, stride, tile); break;
-    case 4: decode_values_planes(4, v, dim, slot, n, d, s, b, stride, tile); break;
-    case 3: decode_values_planes(3, v, dim, slot, n, d, s, b, stride, tile); break;
-    default: decode_values_planes(2, v, dim, slot, n, d, s, b, stride, tile);
-    }
-}
-
 #endif
