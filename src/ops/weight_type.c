@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/convert.h"
+#include "ops/unpack_gguf.h"
 
 static inline float load_element(const uint8_t *p, size_t i, ek_dtype t)
 {
@@ -104,9 +105,42 @@ enum { F32_BYTES = 4, F16_BYTES = 2, BF16_BYTES = 2 };
         AFFINE(B, G, BF16, true), AFFINE(B, G, BF16, false)
 #define AFFINE_BITS(B) AFFINE_GROUP(B, 32), AFFINE_GROUP(B, 64), AFFINE_GROUP(B, 128)
 
+/* GGUF's: one plane of blocks. FORM as long as its codes have no tighter one. */
+#define BLOCKS(NAME, FORM, BITS, GROUP, BIASED, BLOCK, BYTES)                                                    \
+    {                                                                                                            \
+        .name = #NAME, .form = EK_W_##FORM, .bits = (BITS), .group = (GROUP), .zero = 1 << ((BITS)-1),           \
+        .biased = (BIASED), .stored = EK_F16, .scale_dtype = EK_F32, .block = (BLOCK), .block_bytes = {(BYTES)}, \
+        .unpack = ek_unpack_##NAME,                                                                              \
+    }
+#define BOOK(NAME, BOOK, BLOCK, BYTES)                                                                         \
+    {                                                                                                          \
+        .name = #NAME, .form = EK_W_Q8, .bits = 4, .group = 32, .zero = 128, .book = (BOOK), .stored = EK_F16, \
+        .scale_dtype = EK_F32, .block = (BLOCK), .block_bytes = {(BYTES)}, .unpack = ek_unpack_##NAME,         \
+    }
+
 static const ek_weight_type types[] = {
-    FLOAT("f32", F32), FLOAT("f16", F16), FLOAT("bf16", BF16), AFFINE_BITS(2), AFFINE_BITS(3),
-    AFFINE_BITS(4),    AFFINE_BITS(5),    AFFINE_BITS(6),      AFFINE_BITS(8),
+    FLOAT("f32", F32),
+    FLOAT("f16", F16),
+    FLOAT("bf16", BF16),
+    AFFINE_BITS(2),
+    AFFINE_BITS(3),
+    AFFINE_BITS(4),
+    AFFINE_BITS(5),
+    AFFINE_BITS(6),
+    AFFINE_BITS(8),
+    BLOCKS(q4_0, Q4, 4, 32, false, 32, 18),
+    BLOCKS(q4_1, Q4, 4, 32, true, 32, 20),
+    BLOCKS(q5_0, Q8, 5, 32, false, 32, 22),
+    BLOCKS(q5_1, Q8, 5, 32, true, 32, 24),
+    BLOCKS(q8_0, Q8, 8, 32, false, 32, 34),
+    BLOCKS(q2_k, Q4, 2, 16, true, 256, 84),
+    BLOCKS(q3_k, Q4, 3, 16, false, 256, 110),
+    BLOCKS(q4_k, Q4, 4, 32, true, 256, 144),
+    BLOCKS(q5_k, Q8, 5, 32, true, 256, 176),
+    BLOCKS(q6_k, Q8, 6, 16, false, 256, 210),
+    BOOK(iq4_nl, ek_iq4_values, 32, 18),
+    BOOK(iq4_xs, ek_iq4_values, 256, 136),
+    BOOK(mxfp4, ek_e2m1_doubled, 32, 17),
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 
@@ -114,6 +148,13 @@ const ek_weight_type *ek_weight_types(int *count)
 {
     *count = N_TYPES;
     return types;
+}
+
+const ek_weight_type *ek_weight_type_named(const char *name)
+{
+    for (int i = 0; i < N_TYPES; i++)
+        if (strcmp(types[i].name, name) == 0) return &types[i];
+    return NULL;
 }
 
 const ek_weight_type *ek_weight_type_float(ek_dtype t)

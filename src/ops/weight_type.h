@@ -3,20 +3,21 @@
  * A quantised format, whatever its bytes look like, is exactly: unsigned codes u of `bits` bits, a
  * float32 scale s per group of weights and, if it is biased, a float32 bias b per group.
  *     value = fma(s, (float)u, b)      biased
- *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1)
+ *     value = s * (float)(u - zero)    symmetric; zero = 2^(bits - 1), 128 of a codebook
+ * A codebook is such a format too: u = value + 128, s the scale.
  * Exact mode, embedding rows and packed matrices (linear.h) all read a format through this, so a
- * new format is a row and one unpack function. How common formats map to it (those not in the table are possible rows):
+ * new format is a row and one unpack function. How formats map to it (those marked are possible rows):
  *     Q4_0, Q5_0, Q8_0   symmetric, group 32, s = d
  *     Q4_1, Q5_1         biased, group 32, s = d, b = m
  *     Q4_K, Q5_K         biased, block 256, group 32, s = d * sc, b = -(dmin * m): exact in float32
- *     Q6_K               symmetric, block 256, group 16, s = d * sc; group 16 has no kernel yet
- *     IQ4_NL             symmetric, 8-bit codes: u = table + 128
- *     MXFP4              symmetric, 8-bit codes: u = doubled E2M1 + 128, s = 2^(e - 128)
- *     GPTQ, AWQ          biased, b = -(z * s); planes of codes, scales, zeros; the unpack function
+ *     Q2_K               biased, block 256, group 16, as Q4_K
+ *     Q3_K, Q6_K         symmetric, block 256, group 16, s = d * sc
+ *     IQ4_NL, IQ4_XS     codebook, group 32, s = d, d * sc
+ *     MXFP4              codebook of doubled E2M1, group 32, s = 2^(e - 128)
+ *     GPTQ, AWQ *        biased, b = -(z * s); planes of codes, scales, zeros; the unpack function
  *                        finds a row in planes that lie across
- *     fp8                a float format: a load function
- * tests/ops/test_weight_type.c adds four of them that way. Sources: MLX, quantized.h;
- * ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
+ *     fp8 *              a float format: a load function
+ * Sources: MLX, quantized.h; ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
 #ifndef EK_OPS_WEIGHT_TYPE_H
 #define EK_OPS_WEIGHT_TYPE_H
 
@@ -46,7 +47,8 @@ typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int 
 typedef struct ek_weight_type {
     const char *name;                       /* in the numerics id: "bf16", "q4.64" */
     ek_wform form;                          /* what it is packed as: decides the kernels */
-    int bits, group, zero;                  /* of a code; weights that share a scale. 0: a float format */
+    int bits, group, zero;                  /* of a code as stored; weights that share a scale. 0: a float format */
+    const int8_t *book;                     /* a codebook's 2^bits values c; its codes are u = c + zero. NULL: none */
     bool biased;                            /* has a bias per group */
     ek_dtype stored;                        /* of the elements, or of scales and biases, in the file */
     ek_dtype scale_dtype;                   /* of scales and biases when packed: BF16 or F32, without rounding */
@@ -59,7 +61,8 @@ typedef struct ek_weight_type {
 /* n rows of k weights in a type's layout, in a mapped file or in memory: borrowed, at any
  * alignment, row after row in every plane.
  *   floats   plane 0: the elements
- *   MLX      planes 0, 1, 2: codes as one little-endian bit string per row, scales, biases */
+ *   MLX      planes 0, 1, 2: codes as one little-endian bit string per row, scales, biases
+ *   GGUF     plane 0: blocks */
 typedef struct ek_weight_data {
     const ek_weight_type *type;
     int n, k;
@@ -69,6 +72,8 @@ typedef struct ek_weight_data {
 
 /* All rows of the table. */
 const ek_weight_type *ek_weight_types(int *count);
+/* The first row of that name, "q4_k"; NULL if there is none. Rows of MLX share names: ek_weight_type_affine. */
+const ek_weight_type *ek_weight_type_named(const char *name);
 /* The type of float elements; NULL unless F32, F16 or BF16. */
 const ek_weight_type *ek_weight_type_float(ek_dtype t);
 /* MLX affine: 2, 3, 4, 5, 6 or 8 bits, groups of 32, 64 or 128, scales of F32, F16 or BF16; without
