@@ -6,7 +6,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops cuda lib model cache engine gpu chat serve cli
+LAYERS := base text tensor ops cuda lib model convert cache engine gpu chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -15,6 +15,7 @@ DEPS_ops    := ops tensor base
 DEPS_cuda   := engine cache model cuda ops tensor base
 DEPS_lib    := lib ops tensor base
 DEPS_model  := model ops tensor base
+DEPS_convert := convert engine cache model ops tensor text base
 DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model ops tensor base
 DEPS_same   := engine cache model ops tensor base
@@ -22,7 +23,7 @@ DEPS_golden := engine cache model ops tensor base
 DEPS_gpu    := gpu engine cache model cuda ops tensor base
 DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
-DEPS_cli    := cli serve chat gpu engine cache model cuda ops tensor text base
+DEPS_cli    := cli serve chat convert gpu engine cache model cuda ops tensor text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3

@@ -35,8 +35,9 @@ typedef struct ek_list {
 /* A parsed call. Options of other commands keep their defaults. */
 typedef struct ek_cli {
     ek_cmd_id command;
-    bool help;       /* --help was given: nothing else was checked */
-    const char *arg; /* the one argument that is not an option; NULL if absent */
+    bool help;              /* --help was given: nothing else was checked */
+    const char *arg;        /* the last argument that is not an option; NULL if absent */
+    const char *arg_before; /* the one before it; NULL if there is one or none */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/options.def"
 #undef OPT

@@ -252,6 +252,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
             if (n_args++ == cmd->max_args)
                 return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i],
                                cmd->name, cmd->args);
+            cli->arg_before = cli->arg;
             cli->arg = argv[i];
         }
     }

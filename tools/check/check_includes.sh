@@ -11,12 +11,13 @@ BEGIN {
     allow["cuda"]   = allow["ops"] "cuda "
     allow["lib"]    = allow["ops"] "lib "
     allow["model"]  = allow["ops"] "model "
+    allow["convert"] = allow["model"] "text convert "
     allow["cache"]  = allow["ops"] "cache "
     allow["engine"] = allow["model"] "cache engine "
     allow["gpu"]    = allow["engine"] "cuda gpu "
     allow["chat"]   = allow["engine"] "text chat "
     allow["serve"]  = allow["chat"] "serve "
-    allow["cli"]    = allow["serve"] "cuda gpu cli "
+    allow["cli"]    = allow["serve"] "convert cuda gpu cli "
 }
 {
     split($1, path, "/"); layer = path[2]

@@ -1,0 +1,61 @@
+/* What a written model consists of: which tensors, under which names, in which formats, made of which weights, and
+ * where their bytes lie in which file. Nothing is read or written here.
+ *
+ * Formats (the rule that docs/MODELS.md states): vectors keep every bit (F32 in GGUF, BF16 in safetensors where that
+ * holds them); the router is F32, in MLX 8 bits; tables (embed_tokens, embed_tokens_per_layer), k_proj and v_proj have
+ * 6 bits at least, the three per-layer-input matrices 8. Rows that a format's blocks do not divide fall back: to blocks
+ * of 32 with at least as many bits, then to BF16. */
+#ifndef EK_CONVERT_LAYOUT_H
+#define EK_CONVERT_LAYOUT_H
+
+#include "convert/target.h"
+#include "model/weights.h"
+
+typedef enum ek_convert_form { EK_FORM_GGUF, EK_FORM_HF, EK_FORM_MLX } ek_convert_form;
+
+/* One stored array: a row of a tensor has row_bytes there. */
+typedef struct ek_out_plane {
+    char name[208];
+    const char *dtype; /* of safetensors */
+    int64_t dim[3];    /* outermost first */
+    size_t row_bytes;
+    int file;    /* index */
+    uint64_t at; /* in the file; of row 0 */
+} ek_out_plane;
+
+typedef struct ek_out {
+    const ek_target *target;
+    int n_dims, n_planes;
+    int64_t rows; /* over all parts */
+    int k;
+    const ek_item **part; /* rows of them, one after the other */
+    int n_parts;
+    ek_out_plane plane[EK_TARGET_PLANES];
+} ek_out;
+
+typedef struct ek_layout {
+    ek_convert_form form;
+    ek_out *out;
+    int n;
+    const ek_item **parts; /* of all tensors */
+    ek_item rope;          /* rope_freqs.weight, which no checkpoint of other forms has */
+    float *rope_values;
+    double bytes; /* of all planes */
+} ek_layout;
+
+typedef struct ek_layout_opts {
+    ek_convert_form form;
+    const ek_target *target; /* of matrices in general */
+    bool nested;             /* names of a model with towers: model.language_model. */
+    bool invented;           /* the items' own formats are the formats; MLX only */
+    uint64_t seed;           /* of invented vectors */
+} ek_layout_opts;
+
+/* items must outlive the layout. EUNSUPPORTED for what the form cannot hold. ek_layout_fini also after a failure. */
+ek_err ek_layout_make(ek_layout *l, const ek_layout_opts *o, const ek_config *c, const ek_items *items);
+void ek_layout_fini(ek_layout *l);
+
+/* name without the model's prefix and without .weight or .scales: what config.json calls a module. */
+void ek_layout_module(const ek_out *t, char *out, size_t room);
+
+#endif

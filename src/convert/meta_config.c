@@ -1,0 +1,156 @@
+/* config.json and its companions. Source: transformers, configuration_gemma4.py; mlx-lm, utils.py (quantization). */
+#include <stdio.h>
+#include <string.h>
+
+#include "convert/meta.h"
+
+static const ek_layer_config *layer_of(const ek_config *c, ek_layer_kind kind)
+{
+    for (int i = 0; i < c->n_layers; i++)
+        if (c->layer[i].kind == kind) return &c->layer[i];
+    return NULL;
+}
+
+static void add_rope(ek_buf *b, const ek_config *c)
+{
+    static const char *const name[] = {[EK_SLIDING] = "sliding_attention", [EK_FULL] = "full_attention"};
+    ek_buf_str(b, ", \"rope_parameters\": {");
+    for (int k = 0, n = 0; k < EK_KIND_COUNT; k++) {
+        if (!layer_of(c, (ek_layer_kind)k)) continue;
+        bool whole = c->rope_partial[k] == 1 && c->rope_factor[k] == 1;
+        ek_buf_fmt(b, "%s\"%s\": {\"rope_type\": \"%s\", \"rope_theta\": %.17g", n++ ? ", " : "", name[k],
+                   whole ? "default" : "proportional", c->rope_theta[k]);
+        if (!whole) ek_buf_fmt(b, ", \"partial_rotary_factor\": %.17g", c->rope_partial[k]);
+        if (c->rope_factor[k] != 1) ek_buf_fmt(b, ", \"factor\": %.17g", c->rope_factor[k]);
+        ek_buf_str(b, "}");
+    }
+    ek_buf_str(b, "}");
+}
+
+static void add_kinds(ek_buf *b, const ek_config *c)
+{
+    ek_buf_str(b, ", \"layer_types\": [");
+    for (int i = 0; i < c->n_layers; i++)
+        ek_buf_fmt(b, "%s\"%s_attention\"", i ? ", " : "", c->layer[i].kind == EK_FULL ? "full" : "sliding");
+    ek_buf_str(b, "]");
+}
+
+static void add_ids(ek_buf *b, const char *key, const int32_t *id, int n)
+{
+    ek_buf_fmt(b, ", \"%s\": [", key);
+    for (int i = 0; i < n; i++) ek_buf_fmt(b, "%s%d", i ? ", " : "", id[i]);
+    ek_buf_str(b, "]");
+}
+
+/* Layers of one kind have the same heads; the MLP is either as wide everywhere, or twice as wide where layers share. */
+static ek_err check(const ek_config *c)
+{
+    const int inter = c->layer[0].intermediate_size;
+    if (c->backbone_hidden_size) return ek_fail(EK_EUNSUPPORTED, "a drafter cannot be converted");
+    bool wide = c->layer[c->n_layers - 1].intermediate_size != inter;
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_config *l = &c->layer[i], *as = layer_of(c, l->kind);
+        if (l->head_dim != as->head_dim || l->n_kv_heads != as->n_kv_heads || l->k_eq_v != as->k_eq_v)
+            return ek_fail(EK_EUNSUPPORTED, "layer %d has other heads than the first of its kind", i);
+        if (l->intermediate_size != (wide && i >= c->first_shared ? 2 * inter : inter))
+            return ek_fail(EK_EUNSUPPORTED, "layer %d has an MLP of %d, config.json has no key for that", i,
+                           l->intermediate_size);
+    }
+    const ek_layer_config *slide = layer_of(c, EK_SLIDING), *full = layer_of(c, EK_FULL);
+    if (slide && full && !full->k_eq_v && slide->n_kv_heads != full->n_kv_heads)
+        return ek_fail(EK_EUNSUPPORTED,
+                       "%d key-value heads in full layers with values of their own, %d in sliding ones",
+                       full->n_kv_heads, slide->n_kv_heads);
+    return EK_OK;
+}
+
+static void add_sizes(ek_buf *b, const ek_config *c)
+{
+    const ek_layer_config *full = layer_of(c, EK_FULL), *slide = layer_of(c, EK_SLIDING);
+    if (!slide) slide = full;
+    if (!full) full = slide;
+    bool wide = c->layer[c->n_layers - 1].intermediate_size != c->layer[0].intermediate_size;
+    ek_buf_fmt(b, ", \"vocab_size\": %d, \"vocab_size_per_layer_input\": %d, \"hidden_size\": %d", c->vocab_size,
+               c->vocab_size_per_layer, c->hidden_size);
+    ek_buf_fmt(b, ", \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d",
+               c->layer[0].intermediate_size, c->n_layers, c->n_heads);
+    ek_buf_fmt(b, ", \"num_key_value_heads\": %d, \"head_dim\": %d, \"global_head_dim\": %d", slide->n_kv_heads,
+               slide->head_dim, full->head_dim);
+    if (full->k_eq_v) ek_buf_fmt(b, ", \"num_global_key_value_heads\": %d", full->n_kv_heads);
+    ek_buf_fmt(b, ", \"attention_k_eq_v\": %s, \"use_double_wide_mlp\": %s, \"enable_moe_block\": %s",
+               full->k_eq_v ? "true" : "false", wide ? "true" : "false", c->n_experts ? "true" : "false");
+    if (c->n_experts)
+        ek_buf_fmt(b, ", \"num_experts\": %d, \"top_k_experts\": %d, \"moe_intermediate_size\": %d", c->n_experts,
+                   c->top_k_experts, c->moe_intermediate_size);
+    ek_buf_fmt(b, ", \"sliding_window\": %d, \"num_kv_shared_layers\": %d, \"hidden_size_per_layer_input\": %d",
+               c->sliding_window, c->n_kv_shared_layers, c->per_layer_size);
+    ek_buf_fmt(b, ", \"max_position_embeddings\": %d, \"rms_norm_eps\": %.9g", c->max_position_embeddings,
+               (double)c->rms_norm_eps);
+    if (c->final_logit_softcapping > 0)
+        ek_buf_fmt(b, ", \"final_logit_softcapping\": %.9g", (double)c->final_logit_softcapping);
+    ek_buf_str(b, ", \"hidden_activation\": \"gelu_pytorch_tanh\", \"attention_bias\": false");
+}
+
+static void add_text(ek_buf *b, const ek_config *c)
+{
+    ek_buf_str(b, "\"model_type\": \"gemma4_text\"");
+    add_sizes(b, c);
+    add_kinds(b, c);
+    add_rope(b, c);
+    ek_buf_fmt(b, ", \"tie_word_embeddings\": true, \"bos_token_id\": %d, \"pad_token_id\": %d", c->bos, c->pad);
+    add_ids(b, "eos_token_id", c->stop, c->n_stop);
+}
+
+/* MLX: the format of most modules, and those that differ; a matrix that is not quantised is false. */
+static void add_quantization(ek_buf *b, const ek_layout *l, const ek_target *usual)
+{
+    ek_buf_fmt(b, "{\"group_size\": %d, \"bits\": %d", usual->group, usual->bits);
+    for (int i = 0; i < l->n; i++) {
+        const ek_out *t = &l->out[i];
+        char module[208];
+        if (t->part[0]->vector || t->target == usual) continue;
+        ek_layout_module(t, module, sizeof module);
+        if (t->target->bits)
+            ek_buf_fmt(b, ", \"%s\": {\"group_size\": %d, \"bits\": %d}", module, t->target->group, t->target->bits);
+        else ek_buf_fmt(b, ", \"%s\": false", module);
+    }
+    ek_buf_str(b, "}");
+}
+
+ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
+{
+    EK_TRY(check(o->config));
+    const char *dtype = o->target->block > 1 || strcmp(o->target->name, "bf16") == 0 ? "bfloat16"
+                        : strcmp(o->target->name, "f16") == 0                        ? "float16"
+                                                                                     : "float32";
+    ek_buf_fmt(out, "{\"architectures\": [\"Gemma4For%s\"], \"dtype\": \"%s\", ",
+               o->nested ? "ConditionalGeneration" : "CausalLM", dtype);
+    if (o->nested) ek_buf_str(out, "\"model_type\": \"gemma4\", \"text_config\": {");
+    add_text(out, o->config);
+    if (o->nested) ek_buf_str(out, "}, \"tie_word_embeddings\": true");
+    for (int i = 0; o->target->bits && i < 2; i++) { /* mlx-lm writes both names */
+        ek_buf_str(out, i ? ", \"quantization_config\": " : ", \"quantization\": ");
+        add_quantization(out, l, o->target);
+    }
+    ek_buf_str(out, "}\n");
+    return EK_OK;
+}
+
+void ek_meta_generation(ek_buf *out, const ek_config *c)
+{
+    ek_buf_fmt(out, "{\"bos_token_id\": %d, \"pad_token_id\": %d", c->bos, c->pad);
+    add_ids(out, "eos_token_id", c->stop, c->n_stop);
+    if (c->n_suppress) add_ids(out, "suppress_tokens", c->suppress, c->n_suppress);
+    ek_buf_fmt(out, ", \"do_sample\": true, \"temperature\": %.9g, \"top_p\": %.9g", (double)c->temperature,
+               (double)c->top_p);
+    if (c->top_k) ek_buf_fmt(out, ", \"top_k\": %d", c->top_k);
+    ek_buf_str(out, "}\n");
+}
+
+void ek_meta_tokenizer_config(ek_buf *out, const char *variant)
+{
+    ek_buf_str(out, "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"add_bos_token\": false, ");
+    if (variant) ek_buf_fmt(out, "\"chat_variant\": \"%s\", ", variant);
+    ek_buf_str(out, "\"bos_token\": \"<bos>\", \"eos_token\": \"<eos>\", \"pad_token\": \"<pad>\", "
+                    "\"unk_token\": \"<unk>\", \"mask_token\": \"<mask>\"}\n");
+}

@@ -1,0 +1,93 @@
+/* The table of formats. */
+#include "convert/target.h"
+
+#include <string.h>
+
+#include "convert/quantise.h"
+#include "ops/convert.h"
+
+static void put_floats(const float *x, int n, uint8_t *to, ek_dtype t)
+{
+    for (int i = 0; i < n; i++) ek_store_float(to + (size_t)i * ek_dtype_size(t), t, x[i]);
+}
+
+static void put_f32(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
+{
+    (void)search;
+    memcpy(plane[0], x, sizeof *x * (size_t)n);
+}
+
+static void put_f16(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
+{
+    (void)search;
+    put_floats(x, n, plane[0], EK_F16);
+}
+
+static void put_bf16(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
+{
+    (void)search;
+    put_floats(x, n, plane[0], EK_BF16);
+}
+
+#define AFFINE_PUT(B, G)                                                                                         \
+    static void put_affine_##B##_##G(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search) \
+    {                                                                                                            \
+        (void)search;                                                                                            \
+        ek_put_affine(x, n, B, G, plane[0], plane[1], plane[2]);                                                 \
+    }
+#define AFFINE_PUTS(B) AFFINE_PUT(B, 32) AFFINE_PUT(B, 64)
+AFFINE_PUTS(2)
+AFFINE_PUTS(3)
+AFFINE_PUTS(4)
+AFFINE_PUTS(5)
+AFFINE_PUTS(6)
+AFFINE_PUTS(8)
+
+#define FLOAT(NAME, T, GGML, FILE_TYPE, MAX)                                                \
+    {                                                                                       \
+        .name = #NAME, .dtype = {#T}, .ggml = (GGML), .file_type = (FILE_TYPE), .block = 1, \
+        .bytes = {EK_##T == EK_F32 ? 4 : 2}, .max = (MAX), .put = put_##NAME                \
+    }
+#define BLOCKS(NAME, GGML, FILE_TYPE, BLOCK, BYTES, MAX)                                                           \
+    {                                                                                                              \
+        .name = #NAME, .ggml = (GGML), .file_type = (FILE_TYPE), .block = (BLOCK), .bytes = {BYTES}, .max = (MAX), \
+        .put = ek_put_##NAME                                                                                       \
+    }
+#define AFFINE(B, G)                                                                                                  \
+    {                                                                                                                 \
+        .name = "q" #B "." #G, .dtype = {"U32", "BF16", "BF16"}, .ggml = -1, .bits = (B), .group = (G), .block = (G), \
+        .bytes = {(B) * (G) / 8, 2, 2}, .put = put_affine_##B##_##G                                                   \
+    }
+#define AFFINES(B) AFFINE(B, 32), AFFINE(B, 64)
+
+/* Numbers: ggml, ggml.h (types) and llama.h (file types). max: what scales in half precision can hold. */
+static const ek_target targets[] = {
+    FLOAT(f32, F32, 0, 0, 0),
+    FLOAT(f16, F16, 1, 1, 65504),
+    FLOAT(bf16, BF16, 30, 32, 0),
+    BLOCKS(q4_0, 2, 2, 32, 18, 65504),
+    BLOCKS(q4_1, 3, 3, 32, 20, 32752),
+    BLOCKS(q5_0, 6, 8, 32, 22, 65504),
+    BLOCKS(q5_1, 7, 9, 32, 24, 32752),
+    BLOCKS(q8_0, 8, 7, 32, 34, 65504),
+    AFFINES(2),
+    AFFINES(3),
+    AFFINES(4),
+    AFFINES(5),
+    AFFINES(6),
+    AFFINES(8),
+};
+
+const ek_target *ek_target_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        if (strcmp(targets[i].name, name) == 0) return &targets[i];
+    return NULL;
+}
+
+bool ek_target_holds(const ek_target *t, const ek_weight_data *w)
+{
+    const ek_weight_type *type = w->type;
+    if (!w->plane[0] || strcmp(type->name, t->name) != 0) return false;
+    return !t->bits || (type->biased && type->stored == EK_BF16);
+}
