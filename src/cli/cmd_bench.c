@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/peak.h"
 #include "cli/bench.h"
+#include "cli/compare.h"
 #include "cli/open.h"
 #include "text/json.h"
 
@@ -229,6 +230,7 @@ int ek_cmd_bench(const ek_cli *cli)
 {
     if (cli->has.synthetic && cli->has.model) return ek_cli_wrong(cli, "either --model or --synthetic, not both");
     if (cli->has.layers && !cli->has.synthetic) return ek_cli_wrong(cli, "--layers cuts a --synthetic model only");
+    if (cli->has.compare) return ek_bench_compare(cli);
     ek_cli_model m;
     if (open_all(cli, &m)) return ek_cli_failed(cli);
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
