@@ -208,8 +208,8 @@ static ek_err measure(comparison *x)
 static void print_side(const comparison *x, const side *s)
 {
     printf("\n%s (%s)%s\n", s->name, s->server.model, s->counted ? "" : ": tokens are pieces of text");
-    printf("%8s %9s %10s %18s %18s %10s %12s\n", "clients", "requests", "tokens/s", "first ms 50/95 %", "gap ms 50/95 %",
-           "largest", "same text");
+    printf("%8s %9s %10s %18s %18s %10s %12s\n", "clients", "requests", "tokens/s", "first ms 50/95 %",
+           "gap ms 50/95 %", "largest", "same text");
     for (int i = 0; i < x->cli->batch.n; i++) {
         const row *w = &s->row[i];
         printf("%8d %9d %10.1f %9.0f %8.0f %9.1f %8.1f %10.0f %5d of %-4d", w->clients, w->requests, w->per_second,

@@ -15,32 +15,32 @@ typedef struct ek_traffic_server {
     const char *key; /* bearer token, borrowed; NULL: none */
 } ek_traffic_server;
 
-/* url is http://HOST:PORT, with or without /v1. Asks for the server's models. EIO where it cannot be reached or refuses, EFORMAT where the reply is no list of
- * models. Close it also after a failure. */
+/* url is http://HOST:PORT, with or without /v1. Asks for the server's models. EIO where it cannot be reached or
+ * refuses, EFORMAT where the reply is no list of models. Close it also after a failure. */
 ek_err ek_traffic_open(ek_traffic_server *s, const char *url, const char *key);
 void ek_traffic_close(ek_traffic_server *s);
 
 typedef struct ek_traffic {
-    int clients;        /* that wait for a reply at the same time */
-    int each;           /* requests of a client, one after the other */
-    int prompt_words;   /* of the repeated request; the others have half to one and a half times as many */
-    int max_tokens;     /* of a reply */
-    uint32_t seed;      /* of the other prompts and of the delays before the first requests */
-    double max_delay;   /* seconds: a client begins at a random time within */
-    double timeout;     /* seconds for a whole reply */
+    int clients;      /* that wait for a reply at the same time */
+    int each;         /* requests of a client, one after the other */
+    int prompt_words; /* of the repeated request; the others have half to one and a half times as many */
+    int max_tokens;   /* of a reply */
+    uint32_t seed;    /* of the other prompts and of the delays before the first requests */
+    double max_delay; /* seconds: a client begins at a random time within */
+    double timeout;   /* seconds for a whole reply */
 } ek_traffic;
 
 /* Times are seconds. Quantiles are over all replies or all gaps of the run. */
 typedef struct ek_traffic_result {
     int requests, failed;
-    char error[200];               /* the first failure, "" if none */
-    double seconds;                /* from the first request to the last reply */
-    int64_t prompt_tokens, tokens; /* as the server counts them; pieces where it does not say */
-    bool counted;                  /* the server said how many tokens all replies had */
-    double first_half, first_most; /* time to the first piece of text: median, 95 of 100 */
+    char error[200];                    /* the first failure, "" if none */
+    double seconds;                     /* from the first request to the last reply */
+    int64_t prompt_tokens, tokens;      /* as the server counts them; pieces where it does not say */
+    bool counted;                       /* the server said how many tokens all replies had */
+    double first_half, first_most;      /* time to the first piece of text: median, 95 of 100 */
     double gap_half, gap_most, gap_max; /* between two pieces of one reply */
-    uint64_t *text;                /* hashes of the replies to the repeated request; owned */
-    int repeated;                  /* how many */
+    uint64_t *text;                     /* hashes of the replies to the repeated request; owned */
+    int repeated;                       /* how many */
 } ek_traffic_result;
 
 /* The largest number of equal hashes. */

@@ -10,15 +10,15 @@
 enum { EK_TRAFFIC_LINE = 1 << 20 }; /* bytes of an event's longest line, and of a refusal that is kept */
 
 typedef struct ek_traffic_reply {
-    double begun, first, last;     /* seconds of ek_now; first is 0 until a piece of text came */
-    double *gap;                    /* seconds between pieces; owned */
+    double begun, first, last; /* seconds of ek_now; first is 0 until a piece of text came */
+    double *gap;               /* seconds between pieces; owned */
     int n_gaps, cap_gaps;
     int pieces;
-    int64_t prompt_tokens, tokens;  /* of `usage`; 0 until it came */
-    uint64_t text;                  /* hash of all text so far */
-    bool done;                      /* [DONE] came */
-    char error[200];                /* "" while all is well */
-    ek_buf line;                    /* what came after the last end of line */
+    int64_t prompt_tokens, tokens; /* of `usage`; 0 until it came */
+    uint64_t text;                 /* hash of all text so far */
+    bool done;                     /* [DONE] came */
+    char error[200];               /* "" while all is well */
+    ek_buf line;                   /* what came after the last end of line */
 } ek_traffic_reply;
 
 /* Zero-initialise, set begun. Takes n bytes of a body of server-sent events that arrived at `now`. A line that is too

@@ -49,10 +49,9 @@ static void test_counts(void **state)
 static void test_text(void **state)
 {
     (void)state;
-    static const char *const streams[] = {
-        EVENT("One two"), EVENT("One") EVENT(" two"), EVENT("One twO"),
-        "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"One two\"}}]}\n\n",
-        "data: {\"choices\":[{\"delta\":{\"reasoning\":\"One two\"}}]}\n\n"};
+    static const char *const streams[] = {EVENT("One two"), EVENT("One") EVENT(" two"), EVENT("One twO"),
+                                          "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"One two\"}}]}\n\n",
+                                          "data: {\"choices\":[{\"delta\":{\"reasoning\":\"One two\"}}]}\n\n"};
     uint64_t text[5];
     for (int i = 0; i < 5; i++) {
         ek_traffic_reply r = {.begun = 1};

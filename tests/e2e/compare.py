@@ -3,7 +3,7 @@
 
 One streams as other engines do and gives every third reply another text, one refuses, one breaks off. Closes with
 `N passed, N failed`."""
-import http.server, json, os, subprocess, sys, threading
+import http.server, json, os, subprocess, sys, tempfile, threading, xml.etree.ElementTree
 
 PROGRAM, MODEL = sys.argv[1:3]
 results = []
@@ -75,6 +75,29 @@ check("the other's replies differ", 0 < other.get("same_text", 0) < other.get("r
 texts = [b["messages"][0]["content"] for b in Other.seen[1:]]  # the first warms up
 check("half of the requests are the same", max(texts.count(t) for t in texts) == 12 and len(set(texts)) == 13, texts)
 check("greedy and bounded", all(b["temperature"] == 0 and b["max_tokens"] == 6 and b["stream"] for b in Other.seen[1:]), Other.seen[1:2])
+
+PLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "bench", "plot.py")
+
+
+def plot(text):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        f.write(text)
+        f.flush()
+        return subprocess.run([sys.executable, PLOT, f.name], capture_output=True, text=True, timeout=30)
+
+
+drawn = plot(r.stdout)
+bars = sum(e.tag.endswith("rect") and e.find("*") is not None for e in xml.etree.ElementTree.fromstring(drawn.stdout or "<x/>").iter())
+check("a bar per server and number of clients", drawn.returncode == 0 and bars == 4, (bars, drawn.stderr))
+r = subprocess.run([PROGRAM, "bench", "--model", MODEL, "--threads", "1", "--prompt", "8,16", "--generate", "2", "--batch", "1", "--depth", "0,8", "--runs", "1",
+                    "--json"], capture_output=True, text=True, timeout=120)
+limits = json.loads(r.stdout)["limits"] if r.returncode == 0 else {}
+check("limits", limits.get("read_bytes_per_second", 0) > 0 and set(limits) == {"read_bytes_per_second", "int8_macs_per_second", "amx_macs_per_second",
+      "f32_macs_per_second"}, r.stdout + r.stderr)
+drawn = plot(r.stdout)
+check("a bar per measurement", drawn.stdout.count("<title>") == 4, drawn.stderr)
+drawn = plot("{}")
+check("no result is one line", drawn.returncode == 1 and len(drawn.stderr.splitlines()) == 1, drawn.stderr)
 
 r = compare("good", "--batch", "2", "--runs", "1")
 check("table", r.returncode == 0 and "replies to the repeated request have the same text" in r.stdout, r.stdout + r.stderr)
