@@ -26,7 +26,7 @@ DEPS_serve  := serve chat engine cache model ops tensor text base
 DEPS_cli    := cli serve chat convert gpu engine cache model cuda ops tensor text base
 
 PKGS_serve := jansson libevent libevent_pthreads
-PKGS := jansson libevent libevent_pthreads sqlite3
+PKGS := jansson libevent libevent_pthreads sqlite3 libcurl
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)

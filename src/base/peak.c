@@ -83,6 +83,16 @@ double ek_peak_f32(ek_pool *pool, unsigned cpu)
     return multiply_all(pool, NULL, 0);
 }
 
+double ek_peak_amx(ek_pool *pool, unsigned cpu)
+{
+#ifdef __x86_64__
+    /* 6 products of 16 x 64 x 16 a round, where multiply_all counts 12. */
+    if (cpu & EK_CPU_AMX) return multiply_all(pool, ek_peak_int8_amx, 16 * 64 * 16 / 2 / EK_PEAK_TILE_ROUNDS);
+#endif
+    (void)cpu;
+    return multiply_all(pool, NULL, 0);
+}
+
 const char *ek_peak_int8_name(unsigned cpu)
 {
     return cpu & EK_CPU_AVX512 ? "VPDPBUSD" : cpu & EK_CPU_AVX2 ? "PMADDUBSW" : NULL;

@@ -19,15 +19,16 @@ double ek_peak_read(ek_pool *pool, unsigned cpu, const void *data, size_t bytes)
  * The operands stay in registers. About 30 ms per call. 0 without AVX2. */
 double ek_peak_int8(ek_pool *pool, unsigned cpu);
 double ek_peak_f32(ek_pool *pool, unsigned cpu);
+double ek_peak_amx(ek_pool *pool, unsigned cpu); /* of 8-bit integers by tiles; 0 without AMX */
 /* The instruction of ek_peak_int8: VPDPBUSD, PMADDUBSW, or NULL. */
 const char *ek_peak_int8_name(unsigned cpu);
 
 /* The loops per instruction set. Each multiplies EK_PEAK_ROUNDS times 12 registers; read takes EK_PEAK_CHUNK bytes.
  * The return value only keeps the compiler from removing the loop. */
-enum { EK_PEAK_ROUNDS = 1 << 23, EK_PEAK_CHUNK = 64 << 10 };
+enum { EK_PEAK_ROUNDS = 1 << 23, EK_PEAK_CHUNK = 64 << 10, EK_PEAK_TILE_ROUNDS = 32 };
 typedef int64_t ek_peak_read_fn(const void *chunk);
 typedef int64_t ek_peak_multiply_fn(void);
 ek_peak_read_fn ek_peak_read_avx512;
-ek_peak_multiply_fn ek_peak_int8_avx2, ek_peak_int8_avx512, ek_peak_f32_avx2, ek_peak_f32_avx512;
+ek_peak_multiply_fn ek_peak_int8_avx2, ek_peak_int8_avx512, ek_peak_f32_avx2, ek_peak_f32_avx512, ek_peak_int8_amx;
 
 #endif

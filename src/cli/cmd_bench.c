@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/peak.h"
 #include "cli/bench.h"
+#include "cli/compare.h"
 #include "cli/open.h"
 #include "text/json.h"
 
@@ -23,11 +24,18 @@ typedef struct result {
     double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
 } result;
 
+/* Of the machine, per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of floats.
+ * 0: it has none. */
+typedef struct peaks {
+    double read, int8, amx, f32;
+} peaks;
+
 typedef struct report {
     const ek_cli *cli;
     const ek_cli_model *m;
     const char *int8_name;
     unsigned cpu;
+    peaks peaks;
     result *row;
     int n_rows;
 } report;
@@ -102,6 +110,20 @@ static double int8_limit(void *arg)
     return macs / (ek_now() - start);
 }
 
+static double once(double (*peak)(ek_pool *, unsigned), const machine *x)
+{
+    double start = ek_now(), n = peak(x->pool, x->cpu);
+    return n / (ek_now() - start);
+}
+
+static peaks measure_peaks(machine *x)
+{
+    peaks p = {.read = read_limit(x)};
+    if (x->gpu) return p;
+    p.int8 = once(ek_peak_int8, x), p.amx = once(ek_peak_amx, x), p.f32 = once(ek_peak_f32, x);
+    return p;
+}
+
 static ek_err measure_row(report *r, machine *limits, result *x)
 {
     int runs = (int)r->cli->runs;
@@ -126,6 +148,7 @@ static ek_err measure(report *r)
     machine limits;
     EK_TRY(open_machine(&limits, r->m->pool, r->cpu, r->m->gpu));
     r->int8_name = r->m->gpu ? NULL : ek_peak_int8_name(r->cpu);
+    r->peaks = measure_peaks(&limits);
     ek_err err = EK_OK;
     for (int i = 0; i < total && !err; i++) {
         ek_progress("measuring", i, total);
@@ -154,6 +177,11 @@ static void print_table(const report *r)
     printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir,
            r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
            ek_model_bytes_per_token(r->m->model) / 1e9);
+    printf("limits    %.1f GB/s read", r->peaks.read / 1e9);
+    if (r->peaks.int8 > 0)
+        printf(", multiply-adds in G/s: %.0f %s, %.0f float", r->peaks.int8 / 1e9, r->int8_name, r->peaks.f32 / 1e9);
+    if (r->peaks.amx > 0) printf(", %.0f AMX", r->peaks.amx / 1e9);
+    printf(" (at the start; each row's beside it)\n");
     bool head = false;
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
@@ -195,8 +223,12 @@ static void print_json(const report *r)
     add_name(&b, "name", r->m->dir);
     ek_buf_char(&b, ',');
     add_name(&b, "numerics", ek_model_numerics_id(r->m->model));
-    ek_buf_fmt(&b, ",\"layers\":%d,\"bytes_per_token\":%.0f},\"prompt\":[", ek_model_config(r->m->model)->n_layers,
+    ek_buf_fmt(&b, ",\"layers\":%d,\"bytes_per_token\":%.0f}", ek_model_config(r->m->model)->n_layers,
                ek_model_bytes_per_token(r->m->model));
+    ek_buf_fmt(&b, ",\"limits\":{\"read_bytes_per_second\":%.0f,\"int8_macs_per_second\":%.0f", r->peaks.read,
+               r->peaks.int8);
+    ek_buf_fmt(&b, ",\"amx_macs_per_second\":%.0f,\"f32_macs_per_second\":%.0f},\"prompt\":[", r->peaks.amx,
+               r->peaks.f32);
     const char *sep = "";
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
@@ -229,6 +261,7 @@ int ek_cmd_bench(const ek_cli *cli)
 {
     if (cli->has.synthetic && cli->has.model) return ek_cli_wrong(cli, "either --model or --synthetic, not both");
     if (cli->has.layers && !cli->has.synthetic) return ek_cli_wrong(cli, "--layers cuts a --synthetic model only");
+    if (cli->has.compare) return ek_bench_compare(cli);
     ek_cli_model m;
     if (open_all(cli, &m)) return ek_cli_failed(cli);
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};

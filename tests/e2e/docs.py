@@ -10,10 +10,11 @@ import glob, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, tim
 
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
-KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3")
+KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py")
 
 # Commands that another check runs.
 ELSEWHERE = {
+    "tools/bench/plot.py bench.json > bench.svg": "tests/e2e/compare.py draws results of its own",
     "cc main.c $(pkg-config --cflags --libs evenkeel) -o main": "tools/check/check_lib.sh runs the commands of docs/OPS.md with a prefix of its own",
 }
 # Commands that no check runs -> why not. They count as skipped.
@@ -135,7 +136,9 @@ done = {}  # what was run -> what went wrong
 
 
 def program(command, servers):
-    argv = shlex.split(command)
+    """What writes into a file is run without it."""
+    command = command.split(" > ")[0]
+    argv = shlex.split(real_port(command, servers) if "--compare" in command else command)
     argv = [PROGRAM] + [MODEL if a == "DIR" else "build/journal.jsonl" if a == "FILE" else a for a in argv[1:]]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)
@@ -147,9 +150,14 @@ def program(command, servers):
     return done[key]
 
 
-def curl(command, servers):
+def real_port(command, servers):
     for documented, port in servers.port.items():
         command = command.replace(f"127.0.0.1:{documented}", f"127.0.0.1:{port}").replace(f"localhost:{documented}", f"127.0.0.1:{port}")
+    return command
+
+
+def curl(command, servers):
+    command = real_port(command, servers)
     with tempfile.NamedTemporaryFile("r") as out:
         wrong = run(f"{command.replace('curl', 'curl -sS --fail-with-body --max-time 60', 1)} >{out.name}")
         reply = out.read()
