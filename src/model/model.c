@@ -234,6 +234,7 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
 {
     ek_items list = {0};
     ek_pack_opts o = pack_opts(opts, 0);
+    o.packed_dir = opts->packed_dir;
     ek_err err = bind(m, &list, dir, &o);
     if (!err) err = ek_items_pack(&list, &m->w, &o);
     if (!err) err = check_key_range(m);
@@ -318,8 +319,7 @@ void ek_model_close(ek_model *m)
 
 void ek_model_release_weights(ek_model *m)
 {
-    ek_free_big(m->w.block, m->w.block_bytes);
-    m->w.block = NULL;
+    ek_weights_release(&m->w);
 }
 
 const ek_config *ek_model_config(const ek_model *m)

@@ -23,6 +23,7 @@ typedef struct ek_model_opts {
     unsigned cpu;               /* EK_CPU_* */
     ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */
     double memory_limit;        /* bytes the weights may take; 0: what the system has available */
+    const char *packed_dir;     /* folder that keeps packed weights for the next start; NULL: none */
 } ek_model_opts;
 
 /* Loads a directory (Hugging Face or MLX safetensors). Logs the memory needed before it is

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "model/packed.h"
 #include "model/weights.h"
 
 enum { ALIGN = 64, CHUNK = 1 << 18, SLICE = 256 }; /* elements a task packs; tasks between two progress lines */
@@ -135,26 +136,67 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     return w->block ? EK_OK : EK_ENOMEM;
 }
 
-ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+/* Gives every item its place in the block. */
+static void lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    EK_TRY(take_memory(w, o));
     uint8_t *at = w->block;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
         if (it->matrix) it->matrix->data = at, at += up(it->matrix->bytes);
-        if (!it->vector) continue;
-        *it->vector = (float *)at, at += up((size_t)it->data.k * sizeof(float));
-        fill_vector(it, o->seed);
+        if (it->vector) *it->vector = (float *)at, at += up((size_t)it->data.k * sizeof(float));
     }
+}
+
+static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+{
+    EK_TRY(take_memory(w, o));
+    lay_out(list, w, o);
+    for (int i = 0; i < list->n; i++)
+        if (list->item[i].vector) fill_vector(&list->item[i], o->seed);
     return pack_all(list, o);
+}
+
+/* From the file if it is there; else packed, and the file written. */
+static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+{
+    ek_packed p;
+    EK_TRY(ek_packed_open(&p, o->packed_dir, w->source->path, list, w, o));
+    if (ek_packed_find(&p, w->block_bytes, o->pool)) {
+        ek_log(EK_LOG_INFO, "weights: %.2f GB in %s", (double)w->block_bytes / 1e9, p.path);
+        w->packed = ek_alloc(sizeof p);
+        *w->packed = p;
+        w->block = (uint8_t *)p.map.data + p.first;
+        lay_out(list, w, o);
+        return EK_OK;
+    }
+    ek_err err = fill(list, w, o);
+    if (!err) ek_packed_write(&p, w->block, w->block_bytes, o->pool);
+    ek_packed_close(&p);
+    return err;
+}
+
+ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+{
+    return o->packed_dir && w->source ? fill_or_map(list, w, o) : fill(list, w, o);
+}
+
+void ek_weights_release(ek_weights *w)
+{
+    if (w->packed) {
+        ek_packed_close(w->packed);
+        free(w->packed);
+    } else {
+        ek_free_big(w->block, w->block_bytes);
+    }
+    w->block = NULL, w->packed = NULL;
 }
 
 void ek_weights_fini(ek_weights *w)
 {
-    ek_free_big(w->block, w->block_bytes);
+    ek_weights_release(w);
     ek_source_close(w->source);
     free(w->experts);
     free(w->token_ordering);
-    w->block = NULL, w->source = NULL, w->experts = NULL, w->token_ordering = NULL;
+    w->source = NULL, w->experts = NULL, w->token_ordering = NULL;
 }

@@ -42,9 +42,10 @@ typedef struct ek_weights {
     /* drafters */
     ek_linear pre_projection, post_projection, centroids;
     int32_t *token_ordering; /* owned; [vocab_size]: centroid c has the tokens at [c n, (c + 1) n) */
-    uint8_t *block;
+    uint8_t *block;          /* writable only while it is packed */
     size_t block_bytes;
-    ek_source *source; /* kept open while a table lies in it */
+    struct ek_packed *packed; /* the file that block is mapped from; NULL: memory of its own */
+    ek_source *source;        /* kept open while a table lies in it */
     size_t mapped_bytes;
 } ek_weights;
 
@@ -82,6 +83,7 @@ typedef struct ek_pack_opts {
     uint64_t seed; /* synthetic */
     double limit;  /* bytes; 0: what the system has */
     ek_pool *pool;
+    const char *packed_dir; /* folder of packed weights (model/packed.h); NULL: none is kept */
 } ek_pack_opts;
 
 /* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. */
@@ -96,6 +98,7 @@ void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t firs
 ek_weight_data ek_invent_rows(const ek_item *it, uint64_t seed, int row, int n, void *temp);
 size_t ek_invent_bytes(const ek_item *it, int n);
 
+void ek_weights_release(ek_weights *w); /* the packed weights alone */
 void ek_weights_fini(ek_weights *w);
 
 #endif

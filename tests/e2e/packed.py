@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Packed weights kept in a file: packed.py PROGRAM MODEL
+
+Logits without the file, with a new one, with one that is found, and with every kind of damage to it: the same bytes.
+Closes with `N passed, N failed`."""
+import glob, os, resource, shutil, signal, subprocess, sys, tempfile
+
+PROGRAM, MODEL = sys.argv[1:3]
+results = []
+
+
+def check(name, good, detail=""):
+    results.append(bool(good))
+    if not good:
+        print(f"FAIL {name}: {detail}")
+
+
+def logits(*args, model=None, limit=None):
+    """(logits, log)"""
+    def lower():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    with tempfile.NamedTemporaryFile() as out:
+        r = subprocess.run([PROGRAM, "logits", "--model", model or MODEL, "--ids", "2,5,9,11", "--last", "1", "--out", out.name, *args], capture_output=True,
+                           text=True, timeout=120, preexec_fn=lower if limit else None)
+        return out.read() if r.returncode == 0 else None, r.stderr
+
+
+with tempfile.TemporaryDirectory() as top:
+    folder = os.path.join(top, "kept")
+    cached = ["--packed-cache", folder]
+    want, _ = logits()
+
+    def run(name, *args, found, says="", **how):
+        got, log = logits(*cached, *args, **how)
+        check(name, got == want and got, log[-300:])
+        check(name + ": found", (".packed\n" in log and " GB in " in log) == found, log[-300:])
+        check(name + ": says", says in log, log[-300:])
+
+    def files():
+        return sorted(glob.glob(folder + "/*"))
+
+    run("a full disk", found=False, says="is not written", limit=65536)
+    check("a full disk leaves nothing", files() == [], files())
+    run("the first start", found=False)
+    check("one file", len(files()) == 1 and files()[0].endswith(".packed"), files())
+    path = files()[0]
+    whole = open(path, "rb").read()
+    run("the second start", found=True)
+    run("other threads", "--threads", "1", found=True)
+    check("nothing was written again", open(path, "rb").read() == whole)
+
+    for name, at in (("the first byte", 0), ("a size", 9), ("a hash", 40), ("the first weights", 4096 + 100), ("the last byte", len(whole) - 1)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 4
+        open(path, "wb").write(damaged)
+        run(f"{name} flipped", found=False, says="is not used: its ")
+        check(f"{name} flipped: mended", open(path, "rb").read() == whole)
+    for n in (0, 10, 5000, len(whole) - 1):
+        open(path, "wb").write(whole[:n])
+        run(f"cut to {n} bytes", found=False, says="is not used: its size is another")
+    open(path, "wb").write(whole + b"x")
+    run("a byte too many", found=False, says="is not used: its size is another")
+    check("still one file", files() == [path], files())
+
+    isas = subprocess.run([PROGRAM, "version", "--isas"], capture_output=True, text=True).stdout.split()
+    run("another instruction set", "--isa", isas[0], found=isas == ["scalar"])
+    got, log = logits(*cached, "--activations", "16")
+    check("another arithmetic is another file", got == logits("--activations", "16")[0] and " GB in " not in log, log)
+
+    copy = os.path.join(top, "copy")
+    shutil.copytree(MODEL, copy)
+    run("another checkpoint", found=False, model=copy)
+    run("another checkpoint again", found=True, model=copy)
+    os.utime(os.path.join(copy, "config.json"))
+    run("a checkpoint that was touched", found=False, model=copy)
+
+    for f in files():
+        os.unlink(f)
+    both = [subprocess.Popen([PROGRAM, "logits", "--model", MODEL, "--ids", "2,5", "--out", os.path.join(top, f"o{i}"), *cached], stderr=subprocess.DEVNULL)
+            for i in range(3)]
+    check("three at once", [p.wait(60) for p in both] == [0, 0, 0] and len(files()) == 1, files())
+    run("after three at once", found=True)
+    got, log = logits("--packed-cache", "/nowhere/at/all")
+    check("a folder that cannot be made is one line", got is None and "--packed-cache /nowhere/at/all: " in log.splitlines()[-1], log)
+print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+sys.exit(not all(results))
