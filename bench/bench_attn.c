@@ -61,7 +61,7 @@ static void bench(setup *s, const char *name, int heads, int kv_heads, int dim, 
                   int n_rows)
 {
     if (s->cases-- <= 0) return;
-    ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim};
+    ek_attn_shape shape = {window ? EK_SLIDING : EK_FULL, s->k, s->v, heads, kv_heads, dim, 0};
     ek_attn *a;
     fail_on(ek_attn_plan(&a, s->cpu, &shape));
     size_t block = ek_kv_block_bytes(s->k, s->v, kv_heads, dim);
@@ -74,7 +74,7 @@ static void bench(setup *s, const char *name, int heads, int kv_heads, int dim, 
     for (int i = 0; i < n_views * layers; i++) {
         int32_t *page = ek_alloc(sizeof *page * (size_t)n_pages);
         for (int p = 0; p < n_pages; p++) page[p] = p;
-        views[i] = (ek_kv_view){at, block, page};
+        views[i] = (ek_kv_view){.base = at, .stride = block, .page = page};
         at += block * (size_t)n_pages;
     }
     ek_attn_row *rows = ek_alloc(sizeof *rows * (size_t)total);

@@ -22,6 +22,7 @@ typedef struct ek_page_table {
     int pin;                 /* trim keeps what is visible to a row at this position; INT_MAX: nothing is pinned */
     int cap;                 /* entries of each array */
     int window;              /* W: [p - W + 1, p] is visible to a row at p in sliding layers */
+    int n_start;             /* entries [0, n_start) are pages of the start kinds */
     bool has[EK_KIND_COUNT]; /* false: no layer of that kind owns keys */
 } ek_page_table;
 
@@ -29,13 +30,21 @@ typedef struct ek_page_table {
 void ek_page_table_init(ek_page_table *t, const ek_kv_layout *layout, int max_tokens);
 void ek_page_table_fini(ek_page_table *t); /* must hold nothing */
 
+/* The kind of page of an entry. */
+static inline ek_layer_kind ek_page_table_kind(const ek_page_table *t, ek_layer_kind kind, int i)
+{
+    return i < t->n_start ? ek_kv_start_kind(kind) : kind;
+}
+
+/* Pages of a kind (of the EK_PAGE_KINDS) that the entries hold. */
+int ek_page_table_held(const ek_page_table *t, ek_layer_kind kind);
 /* Pages of a kind that extend by n rows would acquire. */
 int ek_page_table_missing(const ek_page_table *t, const ek_pages *p, ek_layer_kind kind, int n);
 /* The largest number of rows, 0..n, by which the unused pages can extend the table. */
 int ek_page_table_room(const ek_page_table *t, const ek_pages *p, int n);
 
 /* Makes room for rows at [t->n, t->n + n), which may then be written; t->n grows by n.
- * All or none over both kinds: EBUSY changes nothing. */
+ * All or none over all kinds: EBUSY changes nothing. */
 ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
 
 /* Drops the positions from n on, n <= t->n, and releases the pages that hold nothing else: drafted
@@ -62,8 +71,8 @@ ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *f
 /* Releases every page: the request is finished, or starts over. */
 void ek_page_table_clear(ek_page_table *t, ek_pages *p);
 
-/* The largest number of pages of a kind that one request holds while rows at ascending positions below
- * max_tokens run, `rows` of them per step, nothing pinned. */
+/* The largest number of pages of a kind (of the EK_PAGE_KINDS) that one request holds while rows at ascending positions
+ * below max_tokens run, `rows` of them per step, nothing pinned. */
 int ek_page_table_max(const ek_kv_layout *layout, ek_layer_kind kind, int max_tokens, int rows);
 
 #endif

@@ -13,19 +13,19 @@ struct pool {
 };
 
 struct ek_pages {
-    struct pool pool[EK_KIND_COUNT];
+    struct pool pool[EK_PAGE_KINDS];
     ek_page_memory memory;
     void (*reclaim)(void *arg, ek_layer_kind kind, int n);
     void *reclaim_arg;
 };
 
-ek_err ek_pages_open(ek_pages **out, const int n[EK_KIND_COUNT], const ek_page_memory *memory)
+ek_err ek_pages_open(ek_pages **out, const int n[EK_PAGE_KINDS], const ek_page_memory *memory)
 {
-    for (int k = 0; k < EK_KIND_COUNT; k++)
+    for (int k = 0; k < EK_PAGE_KINDS; k++)
         if (n[k] < 0) return ek_fail(EK_EINVAL, "%d pages asked for", n[k]);
     ek_pages *p = ek_alloc(sizeof *p);
     if (memory) p->memory = *memory;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         struct pool *pool = &p->pool[k];
         pool->refs = ek_alloc(sizeof *pool->refs * (size_t)n[k]);
         pool->unused = ek_alloc(sizeof *pool->unused * (size_t)n[k]);
@@ -40,7 +40,7 @@ ek_err ek_pages_open(ek_pages **out, const int n[EK_KIND_COUNT], const ek_page_m
 void ek_pages_close(ek_pages *p)
 {
     if (!p) return;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         EK_ASSERT(p->pool[k].n_unused == p->pool[k].n);
         free(p->pool[k].refs);
         free(p->pool[k].unused);

@@ -1,4 +1,4 @@
-/* Page numbers for keys and values: two pools, one for full and one for sliding layers.
+/* Page numbers for keys and values: a pool per kind of page (ek_layer_kind), two of which may be empty.
  *
  * A page holds 64 consecutive positions of every owning layer of its kind (ops/kv.h). Here it is a
  * number; the memory behind it belongs to the executor, which may be a device. A page is counted: each
@@ -28,8 +28,8 @@ typedef struct ek_page_memory {
     void (*changed_hands)(void *arg, ek_layer_kind kind, int32_t page);
 } ek_page_memory;
 
-/* Pages [0, n) of each kind, all unused. memory is copied; NULL: nothing is called. */
-ek_err ek_pages_open(ek_pages **out, const int n[EK_KIND_COUNT], const ek_page_memory *memory);
+/* Pages [0, n) of each kind, all unused; kinds are EK_PAGE_KINDS here. memory is copied; NULL: nothing is called. */
+ek_err ek_pages_open(ek_pages **out, const int n[EK_PAGE_KINDS], const ek_page_memory *memory);
 void ek_pages_close(ek_pages *p); /* every page must have been released */
 
 /* Puts n pages of a kind, count 1, into out[0..n). All or none: EBUSY leaves out alone. */

@@ -11,14 +11,15 @@ static int pages_for(int tokens)
     return tokens / EK_PAGE_TOKENS + (tokens % EK_PAGE_TOKENS > 0);
 }
 
-void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT],
+void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS],
                     int max_tokens, double max_idle_bytes)
 {
     ek_prefix *x = ek_alloc(sizeof *x);
     *x = (ek_prefix){.pages = p, .layout = *layout, .max_idle_bytes = max_idle_bytes, .held = EK_NO_NODE};
     for (int k = 0; k < EK_KIND_COUNT; k++) x->has[k] = layout->page_bytes[k] > 0;
     /* A node per page, its root, and some for paths whose sliding pages are gone where there is nothing else. */
-    x->cap = 2 * n_pages[x->has[EK_FULL] ? EK_FULL : EK_SLIDING] + 2 * pages_for(max_tokens) + 2;
+    ek_layer_kind kind = x->has[EK_FULL] ? EK_FULL : EK_SLIDING;
+    x->cap = 2 * (n_pages[kind] + n_pages[ek_kv_start_kind(kind)]) + 2 * pages_for(max_tokens) + 2;
     x->node = ek_alloc(sizeof *x->node * (size_t)x->cap);
     x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed by the kernel: text alone never touches it */
     x->unused = EK_NO_NODE;
@@ -116,7 +117,7 @@ static void hold(ek_prefix *x, int n)
         t->end[k] = pages_for(n);
         for (int i = t->first[k]; i < t->end[k]; i++) {
             t->page[k][i] = x->node[x->path[i]].page[k];
-            ek_pages_retain(x->pages, (ek_layer_kind)k, t->page[k][i]);
+            ek_pages_retain(x->pages, ek_page_table_kind(t, (ek_layer_kind)k, i), t->page[k][i]);
         }
     }
 }
@@ -169,10 +170,11 @@ static bool is_kept(const put *w, int i)
 static void use_cached(ek_prefix *x, ek_page_table *t, ek_layer_kind kind, int i, int32_t page)
 {
     int32_t own = t->page[kind][i];
+    ek_layer_kind pages = ek_page_table_kind(t, kind, i);
     if (own == page) return;
-    ek_pages_retain(x->pages, kind, page);
+    ek_pages_retain(x->pages, pages, page);
     t->page[kind][i] = page;
-    ek_pages_release(x->pages, kind, own);
+    ek_pages_release(x->pages, pages, own);
 }
 
 /* n positions of the table's page i are at the node. */
@@ -208,7 +210,7 @@ static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n
         if (node == EK_NO_NODE) return node;
         if (x->has[EK_FULL]) {
             x->node[node].page[EK_FULL] = w->t->page[EK_FULL][i];
-            ek_pages_cache(x->pages, EK_FULL, x->node[node].page[EK_FULL]);
+            ek_pages_cache(x->pages, ek_prefix_kind(x, EK_FULL, node), x->node[node].page[EK_FULL]);
             if (n == EK_PAGE_TOKENS) ek_prefix_mark_unsaved(x, node, EK_FULL);
         }
     }
@@ -285,7 +287,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
         x->held = EK_NO_NODE;
         if (node != EK_NO_NODE && x->has[EK_FULL]) {
             x->node[node].page[EK_FULL] = page[EK_FULL];
-            ek_pages_cache(x->pages, EK_FULL, page[EK_FULL]);
+            ek_pages_cache(x->pages, ek_prefix_kind(x, EK_FULL, node), page[EK_FULL]);
         }
     }
     x->n_path = x->n_found = 0;

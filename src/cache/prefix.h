@@ -51,9 +51,9 @@ typedef struct ek_prefix_stats {
     int nodes;
 } ek_prefix_stats;
 
-/* For the pages of p, n_pages of each kind, and sequences below max_tokens. Takes over p's reclaim. max_idle_bytes:
- * ek_prefix_shrink leaves at most these; INFINITY: all there are. */
-void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT],
+/* For the pages of p, n_pages of each of the EK_PAGE_KINDS, and sequences below max_tokens. Takes over p's reclaim.
+ * max_idle_bytes: ek_prefix_shrink leaves at most these; INFINITY: all there are. */
+void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS],
                     int max_tokens, double max_idle_bytes);
 void ek_prefix_close(ek_prefix *x); /* gives every page back; NULL is allowed */
 

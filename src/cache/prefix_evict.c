@@ -1,15 +1,17 @@
 /* Which pages the prefix index gives up: the least recently used that nobody else holds. */
 #include "cache/prefix_state.h"
 
-static bool is_idle(const ek_prefix *x, ek_layer_kind kind, int32_t page)
+/* The page that a node has for layers of a kind is nobody else's. */
+static bool is_idle(const ek_prefix *x, ek_layer_kind kind, int32_t node)
 {
-    return page != EK_NO_PAGE && ek_pages_refs(x->pages, kind, page) == 1;
+    int32_t page = x->node[node].page[kind];
+    return page != EK_NO_PAGE && ek_pages_refs(x->pages, ek_prefix_kind(x, kind, node), page) == 1;
 }
 
 static void count(ek_prefix *x, int32_t i)
 {
-    x->evicted[EK_FULL] += is_idle(x, EK_FULL, x->node[i].page[EK_FULL]);
-    x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, x->node[i].page[EK_SLIDING]);
+    x->evicted[EK_FULL] += is_idle(x, EK_FULL, i);
+    x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, i);
 }
 
 /* The oldest node without children whose full page is idle. Others that are met become the newest: they are
@@ -19,17 +21,21 @@ static int32_t oldest_idle(ek_prefix *x)
     for (int left = x->n_nodes; left > 0 && x->oldest[EK_ORDER_NODES] != EK_NO_NODE; left--) {
         int32_t i = x->oldest[EK_ORDER_NODES];
         const ek_prefix_node *d = &x->node[i];
-        if (d->child == EK_NO_NODE && i != x->held && is_idle(x, EK_FULL, d->page[EK_FULL])) return i;
+        if (d->child == EK_NO_NODE && i != x->held && is_idle(x, EK_FULL, i)) return i;
         ek_prefix_touch(x, EK_ORDER_NODES, i);
     }
     return EK_NO_NODE;
 }
 
-static int32_t oldest_idle_sliding(ek_prefix *x)
+/* The oldest node with an idle sliding page of one of two kinds of page. */
+static int32_t oldest_idle_sliding(ek_prefix *x, ek_layer_kind one, ek_layer_kind other)
 {
-    for (int left = x->n_nodes; left > 0 && x->oldest[EK_ORDER_SLIDING] != EK_NO_NODE; left--) {
-        int32_t i = x->oldest[EK_ORDER_SLIDING];
-        if (is_idle(x, EK_SLIDING, x->node[i].page[EK_SLIDING])) return i;
+    int32_t i = x->oldest[EK_ORDER_SLIDING], newer;
+    for (int left = x->n_nodes; left > 0 && i != EK_NO_NODE; left--, i = newer) {
+        ek_layer_kind kind = ek_prefix_kind(x, EK_SLIDING, i);
+        newer = x->node[i].newer[EK_ORDER_SLIDING];
+        if (kind != one && kind != other) continue;
+        if (is_idle(x, EK_SLIDING, i)) return i;
         ek_prefix_touch(x, EK_ORDER_SLIDING, i);
     }
     return EK_NO_NODE;
@@ -63,8 +69,8 @@ void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n)
     ek_prefix *x = arg;
     int want = ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) + n;
     while (ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) < want) {
-        if (kind == EK_SLIDING) {
-            int32_t i = oldest_idle_sliding(x);
+        if (kind % EK_KIND_COUNT == EK_SLIDING) {
+            int32_t i = oldest_idle_sliding(x, kind, kind);
             if (i == EK_NO_NODE) return;
             evict_sliding(x, i);
             continue;
@@ -79,10 +85,11 @@ void ek_prefix_shrink(ek_prefix *x)
 {
     for (;;) {
         double idle = 0;
-        for (int k = 0; k < EK_KIND_COUNT; k++)
+        for (int k = 0; k < EK_PAGE_KINDS; k++)
             idle += (double)x->layout.page_bytes[k] * ek_pages_idle(x->pages, (ek_layer_kind)k);
         if (idle <= x->max_idle_bytes) return;
-        int32_t full = x->has[EK_FULL] ? oldest_idle(x) : EK_NO_NODE, sliding = oldest_idle_sliding(x);
+        int32_t full = x->has[EK_FULL] ? oldest_idle(x) : EK_NO_NODE;
+        int32_t sliding = oldest_idle_sliding(x, EK_SLIDING, EK_SLIDING_START);
         bool older = full == EK_NO_NODE || (sliding != EK_NO_NODE && x->node[sliding].used[EK_ORDER_SLIDING] <
                                                                          x->node[full].used[EK_ORDER_NODES]);
         if (older && sliding != EK_NO_NODE) evict_sliding(x, sliding);

@@ -249,7 +249,7 @@ void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n)
 {
     ek_prefix_node *d = &x->node[node];
     EK_ASSERT(d->n_sliding == 0 && n > 0);
-    ek_pages_cache(x->pages, EK_SLIDING, page);
+    ek_pages_cache(x->pages, ek_prefix_kind(x, EK_SLIDING, node), page);
     d->page[EK_SLIDING] = page;
     d->n_sliding = n;
     link_newest(x, EK_ORDER_SLIDING, node);
@@ -262,7 +262,7 @@ void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
     if (d->n_sliding == 0) return;
     save_now(x, node);
     unlink_order(x, EK_ORDER_SLIDING, node);
-    ek_pages_uncache(x->pages, EK_SLIDING, d->page[EK_SLIDING]);
+    ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_SLIDING, node), d->page[EK_SLIDING]);
     d->page[EK_SLIDING] = EK_NO_PAGE;
     d->n_sliding = 0;
 }
@@ -287,7 +287,7 @@ static void drop_one(ek_prefix *x, int32_t i)
     EK_ASSERT(d->child == EK_NO_NODE && i != x->held);
     save_now(x, i);
     ek_prefix_drop_sliding(x, i);
-    if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, EK_FULL, d->page[EK_FULL]);
+    if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_FULL, i), d->page[EK_FULL]);
     if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
     if (d->depth >= 0) {
         unlink_order(x, EK_ORDER_NODES, i);

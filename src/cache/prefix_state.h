@@ -52,6 +52,12 @@ struct ek_prefix {
     ek_page_table hit;
 };
 
+/* The kind of page that a node has for layers of a kind. */
+static inline ek_layer_kind ek_prefix_kind(const ek_prefix *x, ek_layer_kind kind, int32_t node)
+{
+    return ek_kv_page_kind(&x->layout, kind, x->node[node].depth);
+}
+
 /* prefix_node.c: the tree and its orders */
 uint64_t ek_prefix_hash_root(uint64_t salt);
 uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos);

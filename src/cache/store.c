@@ -40,15 +40,16 @@ struct ek_store {
 
 static bool open_ring(ek_store *s, ring *r, int which)
 {
-    size_t size = s->layout.page_bytes[EK_FULL] + s->layout.page_bytes[EK_SLIDING];
+    size_t sliding = ek_kv_page_bytes_max(&s->layout, EK_SLIDING);
+    size_t size = sliding + ek_kv_page_bytes_max(&s->layout, EK_FULL);
     size_t n = STAGING_BYTES / size;
     r->n = n > MAX_SLOTS ? MAX_SLOTS : n < 2 ? 2 : (int)n;
     s->n_bytes[which] = size * (size_t)r->n;
     s->bytes[which] = ek_alloc_big(s->n_bytes[which]);
     if (!s->bytes[which]) return false;
     for (int i = 0; i < r->n; i++) {
-        r->slot[i].bytes[0] = s->bytes[which] + (size_t)i * size;
-        r->slot[i].bytes[1] = r->slot[i].bytes[0] + s->layout.page_bytes[0];
+        r->slot[i].bytes[EK_SLIDING] = s->bytes[which] + (size_t)i * size;
+        r->slot[i].bytes[EK_FULL] = r->slot[i].bytes[EK_SLIDING] + sliding;
     }
     return true;
 }

@@ -18,7 +18,7 @@ typedef struct ek_store_page {
     ek_content_id content[EK_PAGE_TOKENS]; /* all zero: plain text */
     int depth;                             /* positions [64 depth, 64 depth + 64) */
     bool has[EK_KIND_COUNT];
-    uint8_t *bytes[EK_KIND_COUNT];
+    uint8_t *bytes[EK_KIND_COUNT]; /* ek_kv_page_bytes each */
 } ek_store_page;
 
 /* Counts since start, any thread. */

@@ -16,7 +16,7 @@
 
 typedef struct file {
     char *path, *key;
-    size_t page_bytes[EK_KIND_COUNT];
+    ek_kv_layout layout;
     int64_t max_bytes, total;
     sqlite3 *db;
     sqlite3_stmt *find, *add, *add_data, *get_data, *touch, *drop, *drop_data, *oldest;
@@ -190,6 +190,11 @@ static int64_t stamp(int depth)
     return ek_unix_time() << 16 | (0xffff - (depth & 0xffff));
 }
 
+static size_t bytes_of(const file *f, const ek_store_page *p, int kind)
+{
+    return ek_kv_page_bytes(&f->layout, (ek_layer_kind)kind, p->depth);
+}
+
 static uint64_t sum_of(const ek_store_page *p, int kind, size_t n)
 {
     uint64_t h = ek_hash64((uint64_t)kind + EK_STORE_LAYOUT, p->chain.h, sizeof p->chain.h);
@@ -241,7 +246,7 @@ static bool is_plain(const ek_store_page *p)
 
 static int add(file *f, const ek_store_page *p, int kind)
 {
-    size_t n = f->page_bytes[kind];
+    size_t n = bytes_of(f, p, kind);
     int64_t id, size = (int64_t)(n + sizeof p->token + (is_plain(p) ? 0 : sizeof p->content));
     if (size > f->max_bytes) return SQLITE_OK;
     int rc = find(f, &p->chain, kind, &id);
@@ -315,7 +320,7 @@ static void write_pages(void *arg, ek_store_page *const *page, int n)
 static bool take_data(file *f, ek_store_page *p, int kind)
 {
     sqlite3_stmt *s = f->get_data;
-    size_t n = f->page_bytes[kind];
+    size_t n = bytes_of(f, p, kind);
     bool plain = sqlite3_column_bytes(s, 2) == 0;
     if ((size_t)sqlite3_column_bytes(s, 1) != sizeof p->token || (size_t)sqlite3_column_bytes(s, 3) != n) return false;
     if (!plain && (size_t)sqlite3_column_bytes(s, 2) != sizeof p->content) return false;
@@ -390,7 +395,7 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
     file *f = ek_alloc(sizeof *f);
     *f = (file){.path = ek_strdup(path), .key = ek_strdup(key)};
     f->max_bytes = max_bytes < 9e18 ? (int64_t)max_bytes : INT64_MAX;
-    memcpy(f->page_bytes, layout->page_bytes, sizeof f->page_bytes);
+    f->layout = *layout;
     int rc = open_db(f);
     if (!rc) rc = fit(f);
     if (is_damage(rc)) rc = begin_anew(f, sqlite3_errstr(rc));

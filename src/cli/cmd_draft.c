@@ -13,7 +13,7 @@
 /* The pages of one sequence, which are all there are. */
 typedef struct bed {
     ek_kv_memory kv;
-    size_t bytes[EK_KIND_COUNT];
+    size_t bytes[EK_PAGE_KINDS];
     ek_seq seq;
     int32_t *page;
     ek_scratch *scratch;
@@ -26,11 +26,13 @@ static ek_err open_bed(bed *b, const ek_model *m, int n_tokens, int chunk)
     int n_pages = n_tokens / EK_PAGE_TOKENS + 1;
     *b = (bed){.page = ek_alloc(sizeof *b->page * (size_t)n_pages)};
     for (int i = 0; i < n_pages; i++) b->page[i] = i;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         b->kv.stride[k] = layout->page_bytes[k];
         b->bytes[k] = layout->page_bytes[k] * (size_t)n_pages;
         if (b->bytes[k]) b->kv.base[k] = ek_alloc_big(b->bytes[k]);
         if (b->bytes[k] && !b->kv.base[k]) return EK_ENOMEM;
+    }
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
         b->seq.page[k] = b->page;
         b->seq.end[k] = n_pages;
     }
@@ -41,7 +43,7 @@ static ek_err open_bed(bed *b, const ek_model *m, int n_tokens, int chunk)
 static void close_bed(bed *b)
 {
     ek_scratch_close(b->scratch);
-    for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(b->kv.base[k], b->bytes[k]);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) ek_free_big(b->kv.base[k], b->bytes[k]);
     free(b->logits);
     free(b->page);
 }

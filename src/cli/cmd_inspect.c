@@ -102,6 +102,10 @@ static void print_model(const report *r)
     printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
     printf("keys, values %.0f bytes per token in full layers, %.0f in sliding ones for a token in their window\n",
            ek_budget_token_bytes(&r->need.layout, EK_FULL), ek_budget_token_bytes(&r->need.layout, EK_SLIDING));
+    if (r->cli->kv_start > 0)
+        printf("             of the first %d positions %.0f and %.0f\n", (int)r->cli->kv_start,
+               ek_budget_token_bytes(&r->need.layout, EK_FULL_START),
+               ek_budget_token_bytes(&r->need.layout, EK_SLIDING_START));
     printf("device       %s\n", r->device);
     for (int i = 0; i < r->cli->batch.n; i++) {
         double kv = ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
@@ -171,6 +175,7 @@ static ek_err inspect(report *r)
     if (!r->is_model) return EK_OK;
     ek_model_opts o = {.cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(cli->kv, &o.k_format, &o.v_format));
+    o.kv_start = (int)cli->kv_start;
     EK_TRY(ek_activations_parse(cli->activations, &o.activations));
     EK_TRY(ek_model_measure(&r->need, cli->arg, &o));
     enum { CTX = 8192 };

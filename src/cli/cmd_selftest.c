@@ -103,6 +103,19 @@ static ek_err draft(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
+/* Full pages for all prompts, but not for the replies; of each kind at least what one context takes. */
+static void give_scarce_pages(const selftest *t, int n, ek_executor *on)
+{
+    int whole = t->ctx / EK_PAGE_TOKENS + 1, start = on->layout->n_start;
+    on->n_pages[EK_SLIDING] = n * whole;
+    for (int i = 0; i < n; i++) {
+        int pages = (t->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS, first = pages < start ? pages : start;
+        on->n_pages[EK_FULL_START] += first;
+        on->n_pages[EK_FULL] += pages - first;
+    }
+    if (on->n_pages[EK_FULL] < whole - start) on->n_pages[EK_FULL] = whole - start;
+}
+
 static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
 {
     ek_engine_opts o = ek_engine_defaults();
@@ -115,10 +128,7 @@ static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
     on.draft = draft;
     on.draft_arg = t;
     on.row_cost = 0;
-    if (w->scarce) {
-        on.n_pages[EK_SLIDING] = n * (t->ctx / EK_PAGE_TOKENS + 1);
-        for (int i = 0; i < n; i++) on.n_pages[EK_FULL] += (t->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
-    }
+    if (w->scarce) give_scarce_pages(t, n, &on);
     return ek_engine_open_on(out, &on, &o);
 }
 

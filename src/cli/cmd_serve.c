@@ -102,12 +102,17 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         const ek_kv_layout *kv = ek_model_kv_layout(m->model);
         ek_engine_stats stats;
         ek_engine_stats_read(m->engine, &stats);
+        char start[96] = "";
+        if (cli->kv_start > 0)
+            snprintf(start, sizeof start, ", %.0f and %.0f for the first %d positions",
+                     ek_budget_token_bytes(kv, EK_FULL_START), ek_budget_token_bytes(kv, EK_SLIDING_START),
+                     (int)cli->kv_start);
         printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s; keys and values in %s: %.0f "
-               "bytes per token in full layers, %.0f in sliding ones, room for %d full contexts)\n",
+               "bytes per token in full layers, %.0f in sliding ones%s, room for %d full contexts)\n",
                EK_VERSION, cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "",
                ek_server_port(server), ek_engine_ctx(m->engine), ek_pool_threads(m->pool),
                cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv, ek_budget_token_bytes(kv, EK_FULL),
-               ek_budget_token_bytes(kv, EK_SLIDING),
+               ek_budget_token_bytes(kv, EK_SLIDING), start,
                ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
         fflush(stdout);
         err = ek_server_run(server);

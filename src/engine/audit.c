@@ -15,7 +15,7 @@ void ek_audit_open(ek_engine *e)
     if (e->opts.cache_audit <= 0 || !e->prefix || !e->on.read_page) return;
     a->tokens = ek_alloc(sizeof *a->tokens * (size_t)e->sizes.max_ctx);
     for (int k = 0; k < EK_KIND_COUNT; k++)
-        for (int i = 0; i < 2; i++) a->bytes[k][i] = ek_alloc(e->on.layout->page_bytes[k] + 1);
+        for (int i = 0; i < 2; i++) a->bytes[k][i] = ek_alloc(ek_kv_page_bytes_max(e->on.layout, (ek_layer_kind)k) + 1);
     ek_page_table_init(&a->table, e->on.layout, e->sizes.max_ctx);
 }
 
@@ -88,9 +88,10 @@ static bool agrees(ek_engine *e, int i)
         ek_layer_kind kind = (ek_layer_kind)k;
         int32_t page = ek_prefix_page(e->prefix, kind, i);
         if (page == EK_NO_PAGE || i < a->table.first[k] || i >= a->table.end[k]) continue;
-        e->on.read_page(e->on.arg, kind, page, a->bytes[k][0]);
-        e->on.read_page(e->on.arg, kind, a->table.page[k][i], a->bytes[k][1]);
-        if (memcmp(a->bytes[k][0], a->bytes[k][1], e->on.layout->page_bytes[k]) != 0) return false;
+        ek_layer_kind pages = ek_kv_page_kind(e->on.layout, kind, i);
+        e->on.read_page(e->on.arg, pages, page, a->bytes[k][0]);
+        e->on.read_page(e->on.arg, pages, a->table.page[k][i], a->bytes[k][1]);
+        if (memcmp(a->bytes[k][0], a->bytes[k][1], e->on.layout->page_bytes[pages]) != 0) return false;
     }
     return true;
 }

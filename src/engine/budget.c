@@ -6,16 +6,25 @@
 
 static const double MIB = 1048576;
 
-double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT])
+double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS])
 {
     double bytes = 0;
-    for (int k = 0; k < EK_KIND_COUNT; k++) bytes += (double)layout->page_bytes[k] * n_pages[k];
+    for (int k = 0; k < EK_PAGE_KINDS; k++) bytes += (double)layout->page_bytes[k] * n_pages[k];
     return bytes;
 }
 
 static int page_count(double pages)
 {
     return pages > INT_MAX / 2 ? INT_MAX / 2 : pages > 0 ? (int)pages : 0;
+}
+
+/* Bytes of the pages of first positions: of one request's. */
+static double start_bytes(const ek_kv_layout *layout, int ctx, int chunk)
+{
+    double bytes = 0;
+    for (int k = EK_KIND_COUNT; k < EK_PAGE_KINDS; k++)
+        bytes += (double)layout->page_bytes[k] * ek_page_table_max(layout, (ek_layer_kind)k, ctx, chunk);
+    return bytes;
 }
 
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,
@@ -25,9 +34,16 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
     /* One request alone must always finish, if need be with chunks of one row. */
     int min = ek_page_table_max(layout, EK_SLIDING, ctx, 1), ample = ek_page_table_max(layout, EK_SLIDING, ctx, chunk);
     int whole = ek_page_table_max(layout, EK_FULL, ctx, chunk);
-    double max = max_requests * (whole * full + ample * sliding);
+    double start = start_bytes(layout, ctx, chunk), max = max_requests * (whole * full + ample * sliding + start);
     bool all = limit >= max; /* nobody has to give way */
     if (all) limit = max;
+
+    int starts = all || start * max_requests <= limit / 4 ? max_requests : page_count(limit / 4 / start);
+    if (starts < 1) starts = 1;
+    for (int k = EK_KIND_COUNT; k < EK_PAGE_KINDS; k++)
+        b->n_pages[k] = starts * ek_page_table_max(layout, (ek_layer_kind)k, ctx, chunk);
+    const double given = limit;
+    limit -= starts * start;
 
     double n_sliding = sliding > 0 ? limit * (full > 0 && !all ? 0.5 : 1) / sliding : 0;
     if (n_sliding > (double)max_requests * ample) n_sliding = (double)max_requests * ample;
@@ -45,8 +61,8 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
     if (fits) return EK_OK;
     if (!shrink || rest < full)
         return ek_fail(EK_ENOMEM, "one context of %d tokens needs %.1f MiB for keys and values, %.1f MiB are allowed",
-                       ctx, (whole * full + min * sliding) / MIB, limit / MIB);
-    b->ctx = b->n_pages[EK_FULL] * EK_PAGE_TOKENS;
+                       ctx, (whole * full + min * sliding + start) / MIB, given / MIB);
+    b->ctx = (layout->n_start + b->n_pages[EK_FULL]) * EK_PAGE_TOKENS;
     return EK_OK;
 }
 
@@ -58,15 +74,15 @@ double ek_budget_token_bytes(const ek_kv_layout *layout, ek_layer_kind kind)
 double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx)
 {
     double bytes = 0;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
+    for (int k = 0; k < EK_PAGE_KINDS; k++)
         bytes += (double)layout->page_bytes[k] * ek_page_table_max(layout, (ek_layer_kind)k, ctx, 1);
     return bytes;
 }
 
-int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT], int ctx)
+int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS], int ctx)
 {
     int n = INT_MAX;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         const int each = ek_page_table_max(layout, (ek_layer_kind)k, ctx, 1);
         if (each > 0 && n_pages[k] / each < n) n = n_pages[k] / each;
     }

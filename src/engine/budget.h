@@ -7,16 +7,17 @@
 #include "ops/kv.h"
 
 typedef struct ek_budget {
-    int n_pages[EK_KIND_COUNT];
+    int n_pages[EK_PAGE_KINDS];
     int ctx; /* longest context that one request can always finish */
     double bytes;
 } ek_budget;
 
-double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT]);
+double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS]);
 
 /* Pages for max_requests contexts of ctx tokens with prompt chunks of `chunk` rows, cut to
  * `limit` bytes if that is less. Sliding pages are bounded per request, so all requests
- * get theirs as long as they take no more than half; the rest is for full layers.
+ * get theirs as long as they take no more than half; the rest is for full layers. Pages of first positions
+ * come before that: for all requests as long as they take no more than a quarter.
  * ENOMEM with both numbers when one request of ctx tokens does not fit; if shrink, ctx is
  * lowered instead to what does (at least one page). */
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,
@@ -26,7 +27,7 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
  * window), that a request of ctx tokens takes in all, and how many such requests fit into the pages, or into bytes. */
 double ek_budget_token_bytes(const ek_kv_layout *layout, ek_layer_kind kind);
 double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx);
-int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_KIND_COUNT], int ctx);
+int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS], int ctx);
 int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx);
 
 #endif

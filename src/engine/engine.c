@@ -39,6 +39,26 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
     return EK_OK;
 }
 
+/* Exactly the pages that the executor says, for tests; of the start kinds those of all requests if it says nothing. */
+static ek_err use_given_pages(ek_engine *e, ek_budget *b)
+{
+    const ek_kv_layout *layout = e->on.layout;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        b->n_pages[k] = layout->page_bytes[k] > 0 ? e->on.n_pages[k] : 0;
+        if (k >= EK_KIND_COUNT && layout->page_bytes[k] > 0 && b->n_pages[k] == 0)
+            b->n_pages[k] = e->opts.max_requests * ek_page_table_max(layout, (ek_layer_kind)k, b->ctx, e->opts.chunk);
+    }
+    int start = b->n_pages[EK_FULL_START] < layout->n_start ? b->n_pages[EK_FULL_START] : layout->n_start;
+    int64_t max = ((int64_t)start + (start == layout->n_start ? b->n_pages[EK_FULL] : 0)) * EK_PAGE_TOKENS;
+    if (layout->page_bytes[EK_FULL] > 0 && max < b->ctx) b->ctx = (int)max;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        int min = ek_page_table_max(layout, (ek_layer_kind)k, b->ctx, 1);
+        if (k % EK_KIND_COUNT == EK_SLIDING && b->n_pages[k] < min)
+            return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b->n_pages[k], min);
+    }
+    return EK_OK;
+}
+
 /* How many pages of each kind, and the longest context that they allow. */
 static ek_err plan_pages(ek_engine *e)
 {
@@ -46,12 +66,7 @@ static ek_err plan_pages(ek_engine *e)
     int ctx = e->opts.ctx_tokens ? e->opts.ctx_tokens : e->on.config->max_position_embeddings;
     ek_budget b = {.ctx = ctx};
     if (e->on.n_pages[EK_FULL] || e->on.n_pages[EK_SLIDING]) {
-        for (int k = 0; k < EK_KIND_COUNT; k++) b.n_pages[k] = layout->page_bytes[k] > 0 ? e->on.n_pages[k] : 0;
-        int64_t max = (int64_t)b.n_pages[EK_FULL] * EK_PAGE_TOKENS;
-        if (layout->page_bytes[EK_FULL] > 0 && max < b.ctx) b.ctx = (int)max;
-        int min = ek_page_table_max(layout, EK_SLIDING, b.ctx, 1);
-        if (b.n_pages[EK_SLIDING] < min)
-            return ek_fail(EK_ENOMEM, "%d sliding pages, one request needs %d", b.n_pages[EK_SLIDING], min);
+        EK_TRY(use_given_pages(e, &b));
     } else {
         double have = ek_memory_available(), limit = have > 0 ? have / 2 : INFINITY;
         if (e->on.room > 0) limit = e->on.room;
@@ -119,9 +134,9 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
-    for (int k = 0; k < EK_KIND_COUNT && e->on.poison; k++)
+    for (int k = 0; k < EK_PAGE_KINDS && e->on.poison; k++)
         for (int i = 0; i < e->sizes.n_pages[k]; i++) e->on.poison_page(e->on.arg, (ek_layer_kind)k, i);
-    for (int k = 0; k < EK_KIND_COUNT; k++) e->stats.pages_total[k] = e->sizes.n_pages[k];
+    for (int k = 0; k < EK_PAGE_KINDS; k++) e->stats.pages_total[k] = e->sizes.n_pages[k];
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)
         ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);

@@ -188,8 +188,8 @@ void ek_engine_stop(ek_engine *e, bool drain);
 
 typedef struct ek_engine_stats {
     int running, waiting;
-    int pages_used[EK_KIND_COUNT], pages_total[EK_KIND_COUNT]; /* used: by requests */
-    int pages_cached[EK_KIND_COUNT];                           /* kept by the prefix cache alone */
+    int pages_used[EK_PAGE_KINDS], pages_total[EK_PAGE_KINDS]; /* used: by requests */
+    int pages_cached[EK_PAGE_KINDS];                           /* kept by the prefix cache alone */
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
     ek_histogram queue_seconds; /* from a request's arrival to its first admission */
     ek_histogram step_seconds;  /* of the executor's work */

@@ -18,7 +18,7 @@ typedef struct ek_executor_sizes {
     int max_logits;             /* rows of logits of a step */
     int max_ctx;                /* positions of a sequence */
     int max_requests;           /* sequences of a step; ek_seq.slot is below it */
-    int n_pages[EK_KIND_COUNT]; /* pages [0, n) of each kind */
+    int n_pages[EK_PAGE_KINDS]; /* pages [0, n) of each kind */
 } ek_executor_sizes;
 
 /* A token to be sampled. A request that replies has one; one whose draft is verified has one for each
@@ -79,7 +79,7 @@ typedef struct ek_executor {
     /* Costs of speed only, in units of the time of a step of one row: one more row in a step of few, and one token
      * of `draft`. 0: free, so that all that can be drafted is. */
     float row_cost, draft_cost;
-    /* Page `to` = page `from`, before the next step. */
+    /* Page `to` = page `from`, before the next step. kind, here and below: one of the EK_PAGE_KINDS. */
     void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
     /* Between memory and the caller's buffer of layout->page_bytes[kind] bytes: for pages on disk and for the audit of
      * cached ones. write_page before the next step. A page that is written with what was read is that page, in this
@@ -90,7 +90,7 @@ typedef struct ek_executor {
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
     void (*close)(void *arg);
     /* for tests */
-    int n_pages[EK_KIND_COUNT]; /* exactly these if any is set; the context shrinks to fit */
+    int n_pages[EK_PAGE_KINDS]; /* exactly these if any is set; the context shrinks to fit */
     bool poison;                /* poison pages whenever they change hands */
 } ek_executor;
 

@@ -15,7 +15,7 @@ typedef struct cpu {
     ek_model *model;
     ek_scratch *scratch;
     ek_kv_memory kv;
-    size_t kv_bytes[EK_KIND_COUNT];
+    size_t kv_bytes[EK_PAGE_KINDS];
     float *logits;
     ptrdiff_t ld;
     size_t logits_bytes;
@@ -28,15 +28,15 @@ typedef struct cpu {
     int n_samplers;
 } cpu;
 
-static ek_err open_pages(cpu *x, const int n_pages[EK_KIND_COUNT])
+static ek_err open_pages(cpu *x, const int n_pages[EK_PAGE_KINDS])
 {
     const ek_kv_layout *layout = ek_model_kv_layout(x->model);
     double have = ek_memory_available(), need = 0;
-    for (int k = 0; k < EK_KIND_COUNT; k++) need += (double)layout->page_bytes[k] * n_pages[k];
+    for (int k = 0; k < EK_PAGE_KINDS; k++) need += (double)layout->page_bytes[k] * n_pages[k];
     if (have > 0 && need > have)
         return ek_fail(EK_ENOMEM, "keys and values need %.0f MiB, %.0f MiB of memory are available", need / 1048576,
                        have / 1048576);
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         EK_ASSERT(layout->page_bytes[k] % 64 == 0);
         x->kv.stride[k] = layout->page_bytes[k];
         x->kv_bytes[k] = layout->page_bytes[k] * (size_t)n_pages[k];
@@ -186,7 +186,7 @@ static void close_cpu(void *arg)
     free(x->draft_of);
     ek_scratch_close(x->scratch);
     ek_free_big(x->logits, x->logits_bytes);
-    for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(x->kv.base[k], x->kv_bytes[k]);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) ek_free_big(x->kv.base[k], x->kv_bytes[k]);
     free(x);
 }
 

@@ -15,14 +15,14 @@ static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
 
 static int more_pages(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
 {
-    int more = need(e, r, kind) - (r->table.end[kind] - r->table.first[kind]);
+    int more = need(e, r, kind) - ek_page_table_held(&r->table, kind);
     return more > 0 ? more : 0;
 }
 
 /* Whether r, which may hold cached pages, fits beside the running ones once these have all pages their tokens need. */
 static bool has_room(const ek_engine *e, const ek_request *r)
 {
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         int unused = ek_pages_unused(e->pages, (ek_layer_kind)k);
         for (int i = 0; i < e->n_running; i++) unused -= more_pages(e, e->running[i], (ek_layer_kind)k);
         if (unused < more_pages(e, r, (ek_layer_kind)k)) return false;

@@ -36,10 +36,12 @@ static ek_err check_whole(const ek_prompt_span *s, const ek_request_opts *o, con
                        "positions %d to %d see each other and want %d rows of prompt logits in one step, %d fit",
                        s->first, s->end - 1, shown, rules->max_prompt_logits);
     int64_t max = (int64_t)o->n_tokens + o->max_tokens;
-    int pages = ek_page_table_max(rules->layout, EK_SLIDING, max < rules->ctx ? (int)max : rules->ctx, n);
-    if (pages > rules->n_pages[EK_SLIDING])
-        return ek_fail(EK_ETOOLONG, "positions %d to %d see each other, which takes %d sliding pages, there are %d",
-                       s->first, s->end - 1, pages, rules->n_pages[EK_SLIDING]);
+    for (int k = EK_SLIDING; k < EK_PAGE_KINDS; k += EK_KIND_COUNT) {
+        int pages = ek_page_table_max(rules->layout, (ek_layer_kind)k, max < rules->ctx ? (int)max : rules->ctx, n);
+        if (pages > rules->n_pages[k])
+            return ek_fail(EK_ETOOLONG, "positions %d to %d see each other, which takes %d sliding pages, there are %d",
+                           s->first, s->end - 1, pages, rules->n_pages[k]);
+    }
     return EK_OK;
 }
 

@@ -68,7 +68,7 @@ typedef struct ek_request_rules {
     int chunk;             /* prompt rows of a step */
     int max_prompt_logits; /* of them with logits */
     bool drafts;
-    int n_pages[EK_KIND_COUNT];
+    int n_pages[EK_PAGE_KINDS];
     const int32_t *stop;
     int n_stop;
     const ek_kv_layout *layout;

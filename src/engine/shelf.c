@@ -20,7 +20,8 @@ static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
     if (u->content) memcpy(p->content, u->content, sizeof p->content);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         p->has[k] = u->page[k] != EK_NO_PAGE;
-        if (p->has[k]) e->on.read_page(e->on.arg, (ek_layer_kind)k, u->page[k], p->bytes[k]);
+        ek_layer_kind kind = ek_kv_page_kind(e->on.layout, (ek_layer_kind)k, u->depth);
+        if (p->has[k]) e->on.read_page(e->on.arg, kind, u->page[k], p->bytes[k]);
     }
     ek_store_save(e->store);
 }
@@ -125,13 +126,15 @@ static bool take_in(ek_engine *e, const ek_request *r, const ek_store_page *p)
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     bool good = true;
     for (int k = 0; k < EK_KIND_COUNT && good; k++) {
+        ek_layer_kind kind = ek_kv_page_kind(e->on.layout, (ek_layer_kind)k, p->depth);
         if (!p->has[k]) continue;
-        good = ek_pages_acquire(e->pages, (ek_layer_kind)k, 1, &page[k]) == EK_OK;
-        if (good) e->on.write_page(e->on.arg, (ek_layer_kind)k, page[k], p->bytes[k]);
+        good = ek_pages_acquire(e->pages, kind, 1, &page[k]) == EK_OK;
+        if (good) e->on.write_page(e->on.arg, kind, page[k], p->bytes[k]);
     }
     if (good) good = ek_prefix_attach(e->prefix, &key, p->depth, page);
     for (int k = 0; k < EK_KIND_COUNT; k++)
-        if (page[k] != EK_NO_PAGE) ek_pages_release(e->pages, (ek_layer_kind)k, page[k]);
+        if (page[k] != EK_NO_PAGE)
+            ek_pages_release(e->pages, ek_kv_page_kind(e->on.layout, (ek_layer_kind)k, p->depth), page[k]);
     return good;
 }
 

@@ -186,7 +186,7 @@ static void publish(ek_engine *e)
         e->stats.disk_bytes = atomic_load(&c->bytes);
     }
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);
         e->stats.pages_cached[k] = ek_pages_idle(e->pages, (ek_layer_kind)k);
     }

@@ -67,6 +67,8 @@ static ek_err check(const ek_model *m)
     enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
     const ek_config *c = &m->config;
     EK_TRY(ek_cuda_kv_check(m->k_format, m->v_format));
+    if (m->kv_start > 0)
+        return ek_fail(EK_EUNSUPPORTED, "the CUDA kernels read one format per layer: no --kv-start %d", m->kv_start);
     if (c->vocab_size > MAX_VOCAB)
         return ek_fail(EK_EUNSUPPORTED, "a vocabulary of %d, the CUDA kernels take up to %d", c->vocab_size, MAX_VOCAB);
     if (c->hidden_size > MAX_ROW)

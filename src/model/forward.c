@@ -79,10 +79,15 @@ static void store(const ek_pass *p)
 static void point_views(const ek_pass *p)
 {
     ek_scratch *s = p->s;
-    ek_layer_kind kind = config_of(p)->kind;
+    ek_layer_kind kind = config_of(p)->kind, start = ek_kv_start_kind(kind);
     for (int i = 0; i < p->n_views; i++)
-        s->view[i] = (ek_kv_view){p->kv->base[kind] + p->m->kv_offset[p->layer], p->kv->stride[kind],
-                                  s->seq[i]->page[kind]};
+        s->view[i] = (ek_kv_view){.base = p->kv->base[kind] + p->m->kv_offset[p->layer],
+                                  .stride = p->kv->stride[kind],
+                                  .page = s->seq[i]->page[kind],
+                                  .start_stride = p->kv->stride[start],
+                                  .n_start = p->m->layout.n_start};
+    for (int i = 0; i < p->n_views && p->m->layout.n_start > 0; i++)
+        s->view[i].start_base = p->kv->base[start] + p->m->kv_start_offset[p->layer];
 }
 
 static void copy_row(const ek_buffer *b, int to, int from)

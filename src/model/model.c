@@ -10,13 +10,22 @@
 #include "base/file.h"
 #include "model/pass.h"
 
+/* A block behind those that pages of a kind have; its offset. */
+static size_t add_block(ek_model *m, ek_layer_kind kind, const ek_layer_config *l, ek_kv_format k, ek_kv_format v)
+{
+    size_t at = m->layout.page_bytes[kind];
+    m->layout.page_bytes[kind] += (ek_kv_block_bytes(k, v, l->n_kv_heads, l->head_dim) + 63) / 64 * 64;
+    return at;
+}
+
 static void own_kv(ek_model *m, int i)
 {
     const ek_layer_config *l = &m->config.layer[i];
-    size_t block = ek_kv_block_bytes(m->k_format, m->v_format, l->n_kv_heads, l->head_dim);
     m->last[l->kind] = i;
-    m->kv_offset[i] = m->layout.page_bytes[l->kind];
-    m->layout.page_bytes[l->kind] += (block + 63) / 64 * 64;
+    m->kv_offset[i] = add_block(m, l->kind, l, m->k_format, m->v_format);
+    if (m->kv_start > 0)
+        m->kv_start_offset[i] = add_block(m, ek_kv_start_kind(l->kind), l, ek_kv_start_format(m->k_format),
+                                          ek_kv_start_format(m->v_format));
 }
 
 /* A drafter's layer reads the keys and values of the target's last layer of its kind that owns some. */
@@ -32,12 +41,26 @@ static ek_err borrow_kv(ek_model *m, int i)
         return ek_fail(EK_EFORMAT, "the drafter's layer %d reads %d key-value heads of %d, the model has %d of %d", i,
                        l->n_kv_heads, l->head_dim, d->n_kv_heads, d->head_dim);
     m->kv_offset[i] = m->target->kv_offset[donor];
+    m->kv_start_offset[i] = m->target->kv_start_offset[donor];
+    return EK_OK;
+}
+
+static ek_err check_start(const ek_model *m)
+{
+    if (m->kv_start < 0 || m->kv_start % EK_SEGMENT)
+        return ek_fail(EK_EINVAL, "the first %d positions cannot be kept in bf16: it must be a multiple of %d",
+                       m->kv_start, EK_SEGMENT);
+    if (m->kv_start > 0 && ek_kv_start_format(m->k_format) == m->k_format &&
+        ek_kv_start_format(m->v_format) == m->v_format)
+        return ek_fail(EK_EINVAL, "the first %d positions in bf16 gain nothing: keys are in %s, values in %s",
+                       m->kv_start, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
     return EK_OK;
 }
 
 static ek_err plan_attention(ek_model *m)
 {
     const ek_config *c = &m->config;
+    EK_TRY(check_start(m));
     m->last[EK_SLIDING] = m->last[EK_FULL] = -1;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_config *l = &c->layer[i];
@@ -45,6 +68,7 @@ static ek_err plan_attention(ek_model *m)
             EK_TRY(borrow_kv(m, i));
         } else if (!l->owns_kv) {
             m->kv_offset[i] = m->kv_offset[l->donor];
+            m->kv_start_offset[i] = m->kv_start_offset[l->donor];
             continue;
         } else {
             own_kv(m, i);
@@ -55,13 +79,15 @@ static ek_err plan_attention(ek_model *m)
                                .v_format = m->v_format,
                                .n_heads = c->n_heads,
                                .n_kv_heads = l->n_kv_heads,
-                               .head_dim = l->head_dim};
+                               .head_dim = l->head_dim,
+                               .n_start = m->kv_start};
         EK_TRY(ek_attn_plan(&m->attn[l->kind], m->cpu, &shape));
         m->rope[l->kind] = ek_alloc(sizeof(float) * (size_t)l->head_dim);
         m->n_rotated[l->kind] = ek_rope_frequencies(m->rope[l->kind], l->head_dim, c->rope_theta[l->kind],
                                                     c->rope_partial[l->kind], c->rope_factor[l->kind]);
     }
     m->layout.sliding_window = c->sliding_window;
+    m->layout.n_start = m->kv_start / EK_PAGE_TOKENS;
     return EK_OK;
 }
 
@@ -102,11 +128,12 @@ static void count_work(ek_model *m)
     }
 }
 
-/* "ek2 w=q4.64+q8.64+bf16 a=auto kv=16:16": the formats of the weights in order of appearance; a= only where
- * quantised weights meet quantised activations, so that the same function has one name. */
+/* "ek2 w=q4.64+q8.64+bf16 a=auto kv=16:16", behind it " start=256" if the first positions are apart: the formats of the
+ * weights in order of appearance; a= only where quantised weights meet quantised activations, so that the same function
+ * has one name. */
 static void name_numerics(ek_model *m, const ek_items *list)
 {
-    char all[96] = "", one[24], acts[16] = "";
+    char all[96] = "", one[24], acts[16] = "", start[20] = "";
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (!it->matrix) continue;
@@ -117,8 +144,9 @@ static void name_numerics(ek_model *m, const ek_items *list)
         if (found && (found[n] == '+' || found[n] == '\0')) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
-    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s%s kv=%s:%s", EK_ARITHMETIC_VERSION, all,
-             m->exact ? " exact" : "", acts, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+    if (m->kv_start > 0) snprintf(start, sizeof start, " start=%d", m->kv_start);
+    snprintf(m->numerics_id, sizeof m->numerics_id, "ek%d w=%s%s%s kv=%s:%s%s", EK_ARITHMETIC_VERSION, all,
+             m->exact ? " exact" : "", acts, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format), start);
 }
 
 /* Everything that does not depend on the weights' values. */
@@ -147,7 +175,7 @@ static ek_model *new_model(const ek_model_opts *o)
 {
     ek_model *m = ek_alloc(sizeof *m);
     m->cpu = o->cpu, m->exact = o->exact, m->activations = o->activations, m->pool = o->pool;
-    m->k_format = o->k_format, m->v_format = o->v_format;
+    m->k_format = o->k_format, m->v_format = o->v_format, m->kv_start = o->kv_start;
     return m;
 }
 
@@ -279,6 +307,7 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
     ek_model *m = new_model(opts);
     m->target = target;
     m->k_format = target->k_format, m->v_format = target->v_format; /* as it stores them */
+    m->kv_start = target->kv_start;
     if (dir) return open_dir(out, m, dir, opts);
     if (config->n_centroids) {
         m->w.token_ordering = ek_alloc(sizeof *m->w.token_ordering * (size_t)config->vocab_size);

@@ -15,6 +15,7 @@ struct ek_model {
     bool exact;
     ek_activations activations;
     ek_kv_format k_format, v_format;
+    int kv_start; /* positions */
     ek_pool *pool;
     ek_linear_ops linear;
     ek_row_ops rows;
@@ -23,8 +24,9 @@ struct ek_model {
     float *rope[EK_KIND_COUNT];   /* frequencies */
     int n_rotated[EK_KIND_COUNT];
     ek_kv_layout layout;
-    const ek_model *target;          /* of a drafter: has the keys and values that its layers read; else NULL */
-    size_t kv_offset[EK_MAX_LAYERS]; /* of the layer's block in a page of its kind; of the donor's */
+    const ek_model *target;                /* of a drafter: has the keys and values that its layers read; else NULL */
+    size_t kv_offset[EK_MAX_LAYERS];       /* of the layer's block in a page of its kind; of the donor's */
+    size_t kv_start_offset[EK_MAX_LAYERS]; /* the same in a page of the start kind */
     char numerics_id[160];
     double bytes_per_token, macs_prompt_row, macs_logit_row;
 };

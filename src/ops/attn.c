@@ -13,27 +13,43 @@ ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *s)
     return ek_attn_plan_ops(out, &ops, s);
 }
 
-ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *s)
+static ek_err plan_codec(ek_attn_codec *c, const ek_attn_ops *ops, const ek_attn_shape *s, ek_kv_format k,
+                         ek_kv_format v)
 {
     const char *kind = s->kind == EK_FULL ? "full" : "sliding";
-    if (s->n_heads < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads)
-        return ek_fail(EK_EINVAL, "%d query heads cannot share %d key heads evenly", s->n_heads, s->n_kv_heads);
-    size_t block = ek_kv_block_bytes(s->k_format, s->v_format, s->n_kv_heads, s->head_dim);
-    if (!block || !ops->scores[s->k_format] || !ops->values[s->v_format])
+    if (!ek_kv_block_bytes(k, v, s->n_kv_heads, s->head_dim) || !ops->scores[k] || !ops->values[v])
         return ek_fail(EK_EUNSUPPORTED,
                        "no attention kernel for %s layers with keys in %s, values in %s and head_dim %d", kind,
-                       ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->head_dim);
+                       ek_kv_format_name(k), ek_kv_format_name(v), s->head_dim);
+    *c = (ek_attn_codec){.k_format = k,
+                         .v_format = v,
+                         .scores = ops->scores[k],
+                         .values = ops->values[v],
+                         .k_bytes = ek_kv_k_bytes(k, s->head_dim),
+                         .v_bytes = ek_kv_v_bytes(v, s->head_dim)};
+    return EK_OK;
+}
+
+ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *s)
+{
+    ek_attn_codec start, rest;
+    if (s->n_heads < 1 || s->n_kv_heads < 1 || s->n_heads % s->n_kv_heads)
+        return ek_fail(EK_EINVAL, "%d query heads cannot share %d key heads evenly", s->n_heads, s->n_kv_heads);
+    if (s->n_start < 0 || s->n_start % EK_SEGMENT)
+        return ek_fail(EK_EINVAL, "the first %d positions apart; it must be a multiple of %d", s->n_start, EK_SEGMENT);
+    EK_TRY(plan_codec(&rest, ops, s, s->k_format, s->v_format));
+    start = rest;
+    if (s->n_start > 0)
+        EK_TRY(plan_codec(&start, ops, s, ek_kv_start_format(s->k_format), ek_kv_start_format(s->v_format)));
     ek_attn *a = ek_alloc(sizeof *a);
     *a = (ek_attn){
         .shape = *s,
-        .scores = ops->scores[s->k_format],
+        .start = start,
+        .rest = rest,
         .weights = ops->weights,
-        .values = ops->values[s->v_format],
         .combine = ops->combine,
         .ratio = s->n_heads / s->n_kv_heads,
         .ldo = (s->head_dim + 15) / 16 * 16,
-        .k_bytes = ek_kv_k_bytes(s->k_format, s->head_dim),
-        .v_bytes = ek_kv_v_bytes(s->v_format, s->head_dim),
     };
     *out = a;
     return EK_OK;
@@ -48,10 +64,11 @@ void ek_attn_store(const ek_attn *a, const ek_kv_view *view, int pos, const floa
 {
     uint8_t *at = ek_kv_block(view, pos / EK_PAGE_TOKENS);
     EK_ASSERT(at);
+    const ek_attn_codec *c = ek_attn_codec_at(a, pos);
     int dim = a->shape.head_dim;
-    for (int h = 0; h < a->shape.n_kv_heads; h++, at += a->k_bytes + a->v_bytes)
-        ek_kv_store(a->shape.k_format, a->shape.v_format, dim, at, at + a->k_bytes, pos % EK_PAGE_TOKENS,
-                    k + (ptrdiff_t)h * dim, v + (ptrdiff_t)h * dim);
+    for (int h = 0; h < a->shape.n_kv_heads; h++, at += c->k_bytes + c->v_bytes)
+        ek_kv_store(c->k_format, c->v_format, dim, at, at + c->k_bytes, pos % EK_PAGE_TOKENS, k + (ptrdiff_t)h * dim,
+                    v + (ptrdiff_t)h * dim);
 }
 
 static size_t place_bytes(int64_t n_tiles)

@@ -27,11 +27,13 @@ typedef struct ek_attn_shape {
     ek_layer_kind kind; /* for messages */
     ek_kv_format k_format, v_format;
     int n_heads, n_kv_heads, head_dim;
+    int n_start; /* positions [0, n_start) are in ek_kv_start_format of the two; a multiple of EK_SEGMENT */
 } ek_attn_shape;
 
 typedef struct ek_attn ek_attn; /* kernels of one (shape, ISA), chosen at load */
 
-/* Plans attention for shape; the caller frees *out. EINVAL if n_heads is not a multiple of n_kv_heads. EUNSUPPORTED
+/* Plans attention for shape; the caller frees *out. EINVAL if n_heads is not a multiple of n_kv_heads or
+ * n_start none of EK_SEGMENT. EUNSUPPORTED
  * names kind, format and head_dim if there is no kernel: there is no fallback. */
 ek_err ek_attn_plan(ek_attn **out, unsigned cpu, const ek_attn_shape *shape);
 void ek_attn_free(ek_attn *a);

@@ -103,11 +103,12 @@ static bool wanted(const ek_attn_leaf *leaf, int p)
 
 /* Where the pages of a segment hold this KV head's keys and values, and its keys in the next segment, if that is
  * going to be read too. */
-static void find_pages(const ek_attn_pages *p, const ek_attn_tile *t, int64_t seg, bool more, ek_attn_leaf *leaf)
+static void find_pages(const ek_attn_pages *p, const ek_attn_codec *c, const ek_attn_tile *t, int64_t seg, bool more,
+                       ek_attn_leaf *leaf)
 {
     const ek_attn_place *place = &p->place[t->number];
     const ek_kv_view *view = &p->views[p->rows[place->row].view];
-    const size_t at = (size_t)place->kv_head * (p->a->k_bytes + p->a->v_bytes);
+    const size_t at = (size_t)place->kv_head * (c->k_bytes + c->v_bytes);
     const int first = (int)seg * EK_SEGMENT_PAGES;
     const int last = (p->rows[place->row].end - 1) / EK_PAGE_TOKENS; /* surely there */
     for (int i = 0; i < EK_SEGMENT_PAGES; i++) {
@@ -120,7 +121,7 @@ static void find_pages(const ek_attn_pages *p, const ek_attn_tile *t, int64_t se
         const uint8_t *block = ek_kv_block(view, first + i);
         EK_ASSERT(block);
         leaf->k[i] = block + at;
-        leaf->v[i] = block + at + p->a->k_bytes;
+        leaf->v[i] = block + at + c->k_bytes;
     }
 }
 
@@ -129,21 +130,22 @@ static unsigned add_segment(const void *self, const ek_attn_tile *t, int64_t seg
 {
     const ek_attn_pages *p = self;
     const ek_attn *a = p->a;
+    const ek_attn_codec *c = ek_attn_codec_at(a, seg * EK_SEGMENT), *next = ek_attn_codec_at(a, (seg + 1) * EK_SEGMENT);
     ek_attn_leaf leaf = {.head_dim = a->shape.head_dim,
                          .fetch_k = when.begins && when.first,
                          .fetch_v = when.first,
-                         .k_bytes = a->k_bytes,
-                         .v_bytes = a->v_bytes,
+                         .k_bytes = c->k_bytes,
+                         .v_bytes = c->v_bytes,
                          .q = space->q,
                          .e = space->e,
                          .o = out->o,
                          .ldo = a->ldo};
     const unsigned live = set_ranges(t, seg, &leaf);
     if (!live) return 0;
-    find_pages(p, t, seg, when.last, &leaf);
-    a->scores(&leaf);
+    find_pages(p, c, t, seg, when.last && next == c, &leaf);
+    c->scores(&leaf);
     a->weights(&leaf);
-    a->values(&leaf);
+    c->values(&leaf);
     for (int i = 0; i < t->n_q; i++) out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
     return live;
 }

@@ -4,14 +4,26 @@
 
 #include "ops/attn_sched.h"
 
+/* How keys and values lie in a page, and what reads them. */
+typedef struct ek_attn_codec {
+    ek_kv_format k_format, v_format;
+    ek_attn_fn *scores, *values;
+    size_t k_bytes, v_bytes; /* of one KV head in a block */
+} ek_attn_codec;
+
 struct ek_attn {
     ek_attn_shape shape;
-    ek_attn_fn *scores, *weights, *values;
+    ek_attn_codec start, rest; /* of positions [0, shape.n_start), and of those behind */
+    ek_attn_fn *weights;
     ek_attn_combine_fn *combine;
-    int ratio;               /* query heads of one KV head */
-    ptrdiff_t ldo;           /* head_dim rounded up to 16 */
-    size_t k_bytes, v_bytes; /* of one KV head in a block */
+    int ratio;     /* query heads of one KV head */
+    ptrdiff_t ldo; /* head_dim rounded up to 16 */
 };
+
+static inline const ek_attn_codec *ek_attn_codec_at(const ek_attn *a, int64_t pos)
+{
+    return pos < a->shape.n_start ? &a->start : &a->rest;
+}
 
 /* A tile: queries [first, first + n) of the rows from `row` on, row by row, head by head of a KV head's group. */
 typedef struct ek_attn_place {

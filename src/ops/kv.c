@@ -9,6 +9,11 @@ const char *ek_kv_format_name(ek_kv_format f)
     return ek_kv_codecs[f].name;
 }
 
+ek_kv_format ek_kv_start_format(ek_kv_format f)
+{
+    return ek_kv_codecs[f].bits < 16 ? EK_KV_BF16 : f;
+}
+
 static int find_format(const char *s, size_t n)
 {
     if (n > 3 && memcmp(s + n - 3, ".32", 3) == 0) { /* the group of a width without one */

@@ -61,9 +61,21 @@ enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE 
 #define EK_KV_ID(id, name, rule, bits, group) EK_KV_##id,
 typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_format;
 #undef EK_KV_ID
-typedef enum ek_layer_kind { EK_SLIDING, EK_FULL, EK_KIND_COUNT } ek_layer_kind;
+
+/* Kinds of layers, and of pages: the first positions of a sequence may be stored in other formats (`--kv-start`), in
+ * pages of another size, so that each kind of layers has two kinds of pages. */
+typedef enum ek_layer_kind {
+    EK_SLIDING,
+    EK_FULL,
+    EK_KIND_COUNT, /* of layers */
+    EK_SLIDING_START = EK_KIND_COUNT,
+    EK_FULL_START,
+    EK_PAGE_KINDS
+} ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
+/* The format of the first positions beside one for the others: bf16, or the same if that has 16 bits or more. */
+ek_kv_format ek_kv_start_format(ek_kv_format f);
 /* Parses the name of a format, or two names as "K:V". "8.32" is another name of "8", and so for every width. EINVAL
  * lists the formats. */
 ek_err ek_kv_format_parse(const char *s, ek_kv_format *k, ek_kv_format *v);
@@ -83,24 +95,53 @@ typedef struct ek_kv_view {
     uint8_t *base; /* the layer's block in page 0 */
     size_t stride; /* bytes from a page to the next */
     const int32_t *page;
+    uint8_t *start_base; /* the same for entries [0, n_start) of page, which are of the start kind */
+    size_t start_stride;
+    int n_start;
 } ek_kv_view;
 
 /* The layer's block for positions [64 i, 64 i + 64); NULL without a page. */
 static inline uint8_t *ek_kv_block(const ek_kv_view *view, int i)
 {
-    return view->page[i] == EK_NO_PAGE ? NULL : view->base + view->stride * (size_t)view->page[i];
+    if (view->page[i] == EK_NO_PAGE) return NULL;
+    return i < view->n_start ? view->start_base + view->start_stride * (size_t)view->page[i]
+                             : view->base + view->stride * (size_t)view->page[i];
 }
 
 /* The memory of all pages: page n of a kind begins at base[kind] + n * stride[kind], 64-byte aligned. */
 typedef struct ek_kv_memory {
-    uint8_t *base[EK_KIND_COUNT];
-    size_t stride[EK_KIND_COUNT];
+    uint8_t *base[EK_PAGE_KINDS];
+    size_t stride[EK_PAGE_KINDS];
 } ek_kv_memory;
 
 /* The facts of a model that the cache needs: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {
-    size_t page_bytes[EK_KIND_COUNT]; /* a multiple of 64; 0: no layer of that kind owns keys */
+    size_t page_bytes[EK_PAGE_KINDS]; /* a multiple of 64; 0: no layer of that kind owns keys */
     int sliding_window;
+    int n_start; /* entries [0, n_start) of a page table are pages of the start kinds */
 } ek_kv_layout;
+
+static inline ek_layer_kind ek_kv_start_kind(ek_layer_kind kind)
+{
+    return (ek_layer_kind)(kind + EK_KIND_COUNT);
+}
+
+/* The kind of the page that is entry i of a layer kind's table. */
+static inline ek_layer_kind ek_kv_page_kind(const ek_kv_layout *l, ek_layer_kind kind, int i)
+{
+    return i < l->n_start ? ek_kv_start_kind(kind) : kind;
+}
+
+/* Its bytes, and the most that a page of a layer kind's table has. */
+static inline size_t ek_kv_page_bytes(const ek_kv_layout *l, ek_layer_kind kind, int i)
+{
+    return l->page_bytes[ek_kv_page_kind(l, kind, i)];
+}
+
+static inline size_t ek_kv_page_bytes_max(const ek_kv_layout *l, ek_layer_kind kind)
+{
+    size_t rest = l->page_bytes[kind], start = l->page_bytes[ek_kv_start_kind(kind)];
+    return start > rest ? start : rest;
+}
 
 #endif

@@ -56,7 +56,7 @@ static double resident_bytes(void)
 static double kv_usage(const ek_engine_stats *st)
 {
     double usage = 0;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
+    for (int k = 0; k < EK_PAGE_KINDS; k++)
         if (st->pages_total[k] > 0 && (double)st->pages_used[k] / st->pages_total[k] > usage)
             usage = (double)st->pages_used[k] / st->pages_total[k];
     return usage;
@@ -74,9 +74,13 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
     counter(b, "evenkeel_accepted_tokens_total", "Drafted tokens that stood.", st->accepted_tokens);
     counter(b, "evenkeel_steps_total", "Steps of the engine.", st->steps);
     counter(b, "evenkeel_preempted_total", "Requests that gave up their pages and started over.", st->preempted);
-    static const char *const kinds[] = {[EK_FULL] = "full", [EK_SLIDING] = "sliding"};
+    static const char *const kinds[] = {[EK_FULL] = "full",
+                                        [EK_SLIDING] = "sliding",
+                                        [EK_FULL_START] = "full_start",
+                                        [EK_SLIDING_START] = "sliding_start"};
     head(b, "evenkeel_kv_pages", "gauge", "Pages of keys and values.");
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        if (k >= EK_KIND_COUNT && st->pages_total[k] == 0) continue;
         const struct {
             const char *state;
             int n;

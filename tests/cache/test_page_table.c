@@ -18,7 +18,7 @@ static void walk(uint64_t seed)
 {
     int window = 1 + (int)(ek_mix64(seed) % 300), tokens = 1 + (int)(ek_mix64(seed + 1) % 1500), max = 0;
     ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = 64, [EK_FULL] = 64}, .sliding_window = window};
-    int n[EK_KIND_COUNT] = {[EK_SLIDING] = 32, [EK_FULL] = 32}, largest = 1;
+    int n[EK_PAGE_KINDS] = {[EK_SLIDING] = 32, [EK_FULL] = 32}, largest = 1;
     ek_pages *p = NULL;
     assert_int_equal(ek_pages_open(&p, n, NULL), EK_OK);
     ek_page_table t;
@@ -84,9 +84,9 @@ enum { TABLES = 5, CAP = 6 * 64, POOL = 14 };
 static struct world {
     ek_kv_layout layout;
     ek_pages *p;
-    int n_pages[EK_KIND_COUNT];
+    int n_pages[EK_PAGE_KINDS];
     ek_page_table t[TABLES];
-    uint64_t memory[EK_KIND_COUNT][POOL][64]; /* 0: left over */
+    uint64_t memory[EK_PAGE_KINDS][POOL][64]; /* 0: left over */
     uint64_t list[TABLES][CAP];
     int adopted, copies, refused, truncated, pinned; /* that it happened at all */
 } w;
@@ -110,27 +110,39 @@ static int lo_of(ek_layer_kind kind, int pos)
     return lo > 0 ? lo : 0;
 }
 
+/* The slot of a position in a table's page of a layer kind. */
+static uint64_t *slot(const ek_page_table *t, int kind, int pos)
+{
+    int i = pos / 64;
+    return &w.memory[ek_kv_page_kind(&w.layout, (ek_layer_kind)kind, i)][t->page[kind][i]][pos % 64];
+}
+
 static void check_world(void)
 {
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        int holders[POOL] = {0}, used = 0, pages = w.n_pages[k];
+    int holders[EK_PAGE_KINDS][POOL] = {0};
+    for (int k = 0; k < EK_KIND_COUNT; k++)
         for (int i = 0; i < TABLES; i++) {
             const ek_page_table *t = &w.t[i];
+            int count[2] = {0};
             for (int e = 0; e < t->cap; e++) {
-                bool held = e >= t->first[k] && e < t->end[k];
+                bool held = e >= t->first[k] && e < t->end[k], start = e < w.layout.n_start;
                 assert_int_equal(t->page[k][e] != EK_NO_PAGE, held);
-                if (held) holders[t->page[k][e]]++;
+                if (held) holders[k + start * EK_KIND_COUNT][t->page[k][e]]++, count[start]++;
             }
+            for (int start = 0; start < 2; start++)
+                assert_int_equal(ek_page_table_held(t, (ek_layer_kind)(k + start * EK_KIND_COUNT)), count[start]);
             assert_int_equal(t->end[k], t->has[k] ? (t->n + 63) / 64 : 0);
             int visible_from = t->pin < t->n ? t->pin : t->n;
             for (int pos = lo_of((ek_layer_kind)k, visible_from); pos < t->n && t->has[k]; pos++) {
                 assert_true(pos / 64 >= t->first[k]);
-                assert_true(w.memory[k][t->page[k][pos / 64]][pos % 64] == w.list[i][pos]);
+                assert_true(*slot(t, k, pos) == w.list[i][pos]);
             }
         }
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        int used = 0, pages = w.n_pages[k];
         for (int page = 0; page < pages; page++) {
-            assert_int_equal(ek_pages_refs(w.p, (ek_layer_kind)k, page), holders[page]);
-            used += holders[page] > 0;
+            assert_int_equal(ek_pages_refs(w.p, (ek_layer_kind)k, page), holders[k][page]);
+            used += holders[k][page] > 0;
         }
         assert_int_equal(ek_pages_unused(w.p, (ek_layer_kind)k), pages - used); /* none is both free and held */
     }
@@ -143,7 +155,7 @@ static void write_rows(int i, int n, uint64_t stamp)
     for (int pos = t->n - n; pos < t->n; pos++) {
         w.list[i][pos] = ek_mix64(stamp + (uint64_t)pos) | 1;
         for (int k = 0; k < EK_KIND_COUNT; k++)
-            if (t->has[k]) w.memory[k][t->page[k][pos / 64]][pos % 64] = w.list[i][pos];
+            if (t->has[k]) *slot(t, k, pos) = w.list[i][pos];
     }
 }
 
@@ -153,8 +165,8 @@ static void extend(int i, uint64_t r)
     int n = 1 + (int)(r % 3 ? r % 12 : (r >> 8) % 130), before = t->n;
     if (before + n > CAP) n = CAP - before;
     if (n == 0) return;
-    int room = ek_page_table_room(t, w.p, n), missing[EK_KIND_COUNT], unused[EK_KIND_COUNT];
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    int room = ek_page_table_room(t, w.p, n), missing[EK_PAGE_KINDS], unused[EK_PAGE_KINDS];
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         missing[k] = ek_page_table_missing(t, w.p, (ek_layer_kind)k, n);
         unused[k] = ek_pages_unused(w.p, (ek_layer_kind)k);
     }
@@ -166,10 +178,10 @@ static void extend(int i, uint64_t r)
         assert_int_equal(t->n, before);
         if (room == 0) return;
         n = room;
-        for (int k = 0; k < EK_KIND_COUNT; k++) missing[k] = ek_page_table_missing(t, w.p, (ek_layer_kind)k, n);
+        for (int k = 0; k < EK_PAGE_KINDS; k++) missing[k] = ek_page_table_missing(t, w.p, (ek_layer_kind)k, n);
         assert_int_equal(ek_page_table_extend(t, w.p, n), EK_OK);
     }
-    for (int k = 0; k < EK_KIND_COUNT && copies == w.copies; k++) /* a copy gives nothing back: others hold the page */
+    for (int k = 0; k < EK_PAGE_KINDS && copies == w.copies; k++) /* a copy gives nothing back: others hold the page */
         assert_int_equal(ek_pages_unused(w.p, (ek_layer_kind)k), unused[k] - missing[k]);
     write_rows(i, n, r);
 }
@@ -192,24 +204,28 @@ static void adopt(int i, int from, uint64_t r)
     if (r >> 40 & 1) n = w.t[from].n;
     if (!ek_page_table_holds(&w.t[from], n)) return;
     ek_page_table_clear(t, w.p);
-    int unused = ek_pages_unused(w.p, EK_FULL);
+    int unused = ek_pages_unused(w.p, EK_FULL) + ek_pages_unused(w.p, EK_FULL_START);
     if (ek_page_table_adopt(t, w.p, &w.t[from], n)) {
         w.refused++;
         assert_int_equal(t->n, 0);
         return;
     }
     w.adopted++;
-    if (t->has[EK_FULL]) assert_int_equal(ek_pages_unused(w.p, EK_FULL), unused - (n % 64 > 0));
+    if (t->has[EK_FULL]) {
+        int left = ek_pages_unused(w.p, EK_FULL) + ek_pages_unused(w.p, EK_FULL_START);
+        assert_int_equal(left, unused - (n % 64 > 0));
+    }
     memcpy(w.list[i], w.list[from], sizeof **w.list * (size_t)n);
 }
 
 static void run_world(uint64_t seed)
 {
     uint64_t r = ek_mix64(seed);
-    int kinds = (int)(r % 5), pages[EK_KIND_COUNT];
-    w.layout = (ek_kv_layout){.sliding_window = 1 + (int)((r >> 8) % 200)};
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        w.layout.page_bytes[k] = kinds != 1 + k ? 64 : 0;
+    int kinds = (int)(r % 5), pages[EK_PAGE_KINDS];
+    w.layout = (ek_kv_layout){.sliding_window = 1 + (int)((r >> 8) % 200), .n_start = (int)(r >> 40) % 4};
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        bool start = k >= EK_KIND_COUNT;
+        w.layout.page_bytes[k] = kinds != 1 + k % EK_KIND_COUNT && (!start || w.layout.n_start > 0) ? 64 : 0;
         pages[k] = w.layout.page_bytes[k] ? 4 + (int)(ek_mix64(r + (uint64_t)k) % (POOL - 3)) : 0;
     }
     memcpy(w.n_pages, pages, sizeof pages);
@@ -259,7 +275,7 @@ static void a_pin_keeps_what_a_prefix_needs(void **state)
 {
     (void)state;
     ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = 64, [EK_FULL] = 64}, .sliding_window = 100};
-    int n[EK_KIND_COUNT] = {20, 20};
+    int n[EK_PAGE_KINDS] = {20, 20};
     ek_pages *p = NULL;
     assert_int_equal(ek_pages_open(&p, n, NULL), EK_OK);
     for (int pinned = 0; pinned < 2; pinned++) {

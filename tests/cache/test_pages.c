@@ -7,9 +7,9 @@
 
 #include "cache/page_table.h"
 
-static const int few[EK_KIND_COUNT] = {[EK_SLIDING] = 5, [EK_FULL] = 7};
+static const int few[EK_PAGE_KINDS] = {[EK_SLIDING] = 5, [EK_FULL] = 7};
 
-static ek_pages *open_pages(const int n[EK_KIND_COUNT], const ek_page_memory *memory)
+static ek_pages *open_pages(const int n[EK_PAGE_KINDS], const ek_page_memory *memory)
 {
     ek_pages *p = NULL;
     assert_int_equal(ek_pages_open(&p, n, memory), EK_OK);
@@ -38,7 +38,7 @@ static void pages_are_all_or_none(void **state)
     ek_pages_release(p, EK_FULL, page[3]);
     assert_int_equal(ek_pages_unused(p, EK_FULL), 7);
     ek_pages_close(p);
-    int n[EK_KIND_COUNT] = {[EK_SLIDING] = -1};
+    int n[EK_PAGE_KINDS] = {[EK_SLIDING] = -1};
     assert_int_equal(ek_pages_open(&p, n, NULL), EK_EINVAL);
 }
 
@@ -72,7 +72,7 @@ static void a_kind_without_keys_has_no_pages(void **state)
 {
     (void)state;
     ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = 0, [EK_FULL] = 64}, .sliding_window = 0};
-    ek_pages *p = open_pages((const int[EK_KIND_COUNT]){[EK_FULL] = 7}, NULL);
+    ek_pages *p = open_pages((const int[EK_PAGE_KINDS]){[EK_FULL] = 7}, NULL);
     ek_page_table t;
     ek_page_table_init(&t, &layout, 130);
     assert_int_equal(ek_page_table_room(&t, p, 130), 130);

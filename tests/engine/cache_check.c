@@ -23,7 +23,8 @@ static void check_contents(const ek_prefix *x, const fake *f, int32_t node, cons
             if (!x->has[k]) continue;
             value[k] = fake_value(f, kind, d->token[i], d->depth * EK_PAGE_TOKENS + i, value[k]);
             int written = k == EK_FULL ? d->n : d->n_sliding;
-            if (i < written) assert_true(f->page[k][(size_t)d->page[k] * EK_PAGE_TOKENS + (size_t)i] == value[k]);
+            ek_layer_kind pages = ek_kv_page_kind(&x->layout, kind, d->depth);
+            if (i < written) assert_true(f->page[pages][(size_t)d->page[k] * EK_PAGE_TOKENS + (size_t)i] == value[k]);
         }
     for (int32_t c = d->child; c != EK_NO_NODE; c = x->node[c].next) check_contents(x, f, c, value);
 }
@@ -70,8 +71,8 @@ static int listed(const ek_prefix *x, ek_prefix_order o)
 void check_cache(const ek_engine *e, const fake *f)
 {
     const ek_prefix *x = e->prefix;
-    static int holders[EK_KIND_COUNT][MAX_PAGES];
-    static bool cached[EK_KIND_COUNT][MAX_PAGES];
+    static int holders[EK_PAGE_KINDS][MAX_PAGES];
+    static bool cached[EK_PAGE_KINDS][MAX_PAGES];
     memset(holders, 0, sizeof holders);
     memset(cached, 0, sizeof cached);
     int nodes = 0, slidings = 0, roots = 0;
@@ -90,21 +91,24 @@ void check_cache(const ek_engine *e, const fake *f)
     for (int32_t i = x->newest[EK_ORDER_NODES]; i != EK_NO_NODE; i = x->node[i].older[EK_ORDER_NODES])
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             int32_t page = x->node[i].page[k];
+            ek_layer_kind pages = ek_prefix_kind(x, (ek_layer_kind)k, i);
             if (page == EK_NO_PAGE) continue;
-            assert_false(cached[k][page]); /* a page stands at one node */
-            cached[k][page] = true;
-            holders[k][page]++;
+            assert_false(cached[pages][page]); /* a page stands at one node */
+            cached[pages][page] = true;
+            holders[pages][page]++;
         }
     for (int i = 0; i < e->n_running; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             const ek_page_table *t = &e->running[i]->table;
-            for (int p = t->first[k]; p < t->end[k]; p++) holders[k][t->page[k][p]]++;
+            for (int p = t->first[k]; p < t->end[k]; p++)
+                holders[ek_page_table_kind(t, (ek_layer_kind)k, p)][t->page[k][p]]++;
         }
     for (int k = 0; k < EK_KIND_COUNT && e->audit.tokens; k++)
-        for (int p = e->audit.table.first[k]; p < e->audit.table.end[k]; p++) holders[k][e->audit.table.page[k][p]]++;
+        for (int p = e->audit.table.first[k]; p < e->audit.table.end[k]; p++)
+            holders[ek_page_table_kind(&e->audit.table, (ek_layer_kind)k, p)][e->audit.table.page[k][p]]++;
     for (const ek_request *r = e->waiting; r; r = r->next) assert_true(r->table.n == 0 && r->n_done == 0);
     double idle_bytes = 0;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         int used = 0, idle = 0;
         for (int p = 0; p < e->sizes.n_pages[k]; p++) {
             assert_int_equal(ek_pages_refs(e->pages, (ek_layer_kind)k, p), holders[k][p]);

@@ -122,6 +122,13 @@ int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool i
     return n - p->n_prompt;
 }
 
+void fake_set_start(fake *f, int n_start, int start_pages)
+{
+    f->layout.n_start = n_start;
+    f->start_pages = start_pages;
+    for (int k = 0; k < EK_KIND_COUNT; k++) f->layout.page_bytes[EK_KIND_COUNT + k] = 2 * f->layout.page_bytes[k];
+}
+
 /* --- the executor */
 
 static ek_err fake_open(void *arg, const ek_executor_sizes *sizes)
@@ -129,7 +136,7 @@ static ek_err fake_open(void *arg, const ek_executor_sizes *sizes)
     fake *f = arg;
     EK_ASSERT(f->opened++ == 0);
     f->sizes = *sizes;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
+    for (int k = 0; k < EK_PAGE_KINDS; k++)
         f->page[k] = calloc((size_t)sizes->n_pages[k] + 1, EK_PAGE_TOKENS * sizeof(uint64_t));
     f->logits = calloc((size_t)sizes->max_logits, FAKE_VOCAB * sizeof *f->logits);
     ek_sampler_open(&f->sampler, 0, FAKE_VOCAB, f->config.suppress, f->config.n_suppress);
@@ -141,8 +148,9 @@ static uint64_t *slot(const fake *f, const ek_seq *seq, ek_layer_kind kind, int 
     int i = pos / EK_PAGE_TOKENS;
     EK_ASSERT(i >= seq->first[kind] && i < seq->end[kind]);
     int32_t page = seq->page[kind][i];
-    EK_ASSERT(page >= 0 && page < f->sizes.n_pages[kind]);
-    return f->page[kind] + (size_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
+    ek_layer_kind pages = ek_kv_page_kind(&f->layout, kind, i);
+    EK_ASSERT(page >= 0 && page < f->sizes.n_pages[pages]);
+    return f->page[pages] + (size_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
 }
 
 /* Every promise of executor.h and of ek_model_forward's comment. */
@@ -251,7 +259,7 @@ static void fake_poison(void *arg, ek_layer_kind kind, int32_t page)
 static void fake_close(void *arg)
 {
     fake *f = arg;
-    for (int k = 0; k < EK_KIND_COUNT; k++) free(f->page[k]);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) free(f->page[k]);
     free(f->logits);
     ek_sampler_close(f->sampler);
     f->closed++;
@@ -274,6 +282,9 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .write_page = fake_write,
                          .poison_page = fake_poison,
                          .close = fake_close,
-                         .n_pages = {[EK_FULL] = full_pages, [EK_SLIDING] = sliding_pages},
+                         .n_pages = {[EK_FULL] = full_pages,
+                                     [EK_SLIDING] = sliding_pages,
+                                     [EK_FULL_START] = f->start_pages,
+                                     [EK_SLIDING_START] = f->start_pages},
                          .poison = true};
 }

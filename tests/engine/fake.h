@@ -21,13 +21,16 @@ typedef struct fake {
     float row_cost, draft_cost;
     int nan_at;                                         /* rows at this position give NaN; 0: none */
     ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
-    uint64_t *page[EK_KIND_COUNT];                      /* [n_pages][64] */
+    int start_pages;                                    /* of each start kind; 0: enough for all requests */
+    uint64_t *page[EK_PAGE_KINDS];                      /* [n_pages][64] */
     float *logits;                                      /* [max_logits][FAKE_VOCAB] */
     ek_sampler *sampler;
 } fake;
 
 /* has_full, has_sliding: which kinds of layers own keys. */
 void fake_init(fake *f, int window, bool has_full, bool has_sliding);
+/* The first n_start entries of page tables are pages of the start kinds. */
+void fake_set_start(fake *f, int n_start, int start_pages);
 /* Pages of each kind; a prompt with token FAKE_FAILS makes its rows fail, FAKE_NAN gives NaN. Logits that the
  * engine did not ask for are NaN. */
 ek_executor fake_executor(fake *f, int full_pages, int sliding_pages);

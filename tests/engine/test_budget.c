@@ -43,7 +43,7 @@ static void people_are_told_what_fits(void **state)
     /* 128 full pages, and the 9 that a window of 512 touches at most */
     assert_true(ek_budget_request_bytes(&both, 8192) == 128 * 1024 + 9 * 4096);
     assert_true(ek_budget_request_bytes(&both, 100) == 2 * 1024 + 2 * 4096);
-    const int pages[EK_KIND_COUNT] = {[EK_SLIDING] = 9 * 5 + 8, [EK_FULL] = 128 * 7};
+    const int pages[EK_PAGE_KINDS] = {[EK_SLIDING] = 9 * 5 + 8, [EK_FULL] = 128 * 7};
     assert_int_equal(ek_budget_requests(&both, pages, 8192), 5);
     assert_int_equal(ek_budget_requests(&both, pages, 16384), 3);
     assert_int_equal(ek_budget_requests_in(&both, 167936 * 3 - 1, 8192), 2);
@@ -59,6 +59,9 @@ static void every_budget_keeps_its_promises(void **state)
         ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = r & 7 ? (1 + (r >> 3) % 64) * 64 : 0,
                                               [EK_FULL] = r >> 20 & 7 ? (1 + (r >> 23) % 64) * 64 : 0},
                                .sliding_window = 1 + (int)((r >> 32) % 1500)};
+        layout.n_start = ek_mix64(r + 2) & 1 ? 4 * (int)(ek_mix64(r + 3) % 4) : 0;
+        for (int k = 0; k < EK_KIND_COUNT && layout.n_start > 0; k++)
+            layout.page_bytes[EK_KIND_COUNT + k] = 3 * layout.page_bytes[k];
         int requests = 1 + (int)((r >> 44) % 20), ctx = 2 + (int)((r >> 48) % 9000), chunk = 1 + (int)((r >> 12) % 600);
         double limit = (double)(1 + ek_mix64(r) % (1 << (10 + ek_mix64(r + 1) % 18)));
         bool shrink = r >> 62 & 1;
@@ -67,9 +70,10 @@ static void every_budget_keeps_its_promises(void **state)
         fits++;
         assert_true(b.bytes <= limit && b.bytes == ek_budget_bytes(&layout, b.n_pages));
         assert_true(b.ctx >= 2 && b.ctx <= ctx && (shrink || b.ctx == ctx));
-        assert_true(b.n_pages[EK_SLIDING] >= ek_page_table_max(&layout, EK_SLIDING, b.ctx, 1));
-        assert_true(b.n_pages[EK_FULL] >= ek_page_table_max(&layout, EK_FULL, b.ctx, 1));
-        assert_true(b.n_pages[EK_FULL] <= requests * ek_page_table_max(&layout, EK_FULL, ctx, 1));
+        for (int k = 0; k < EK_PAGE_KINDS; k++)
+            assert_true(b.n_pages[k] >= ek_page_table_max(&layout, (ek_layer_kind)k, b.ctx, 1));
+        for (int k = EK_FULL; k < EK_PAGE_KINDS; k += EK_KIND_COUNT)
+            assert_true(b.n_pages[k] <= requests * ek_page_table_max(&layout, (ek_layer_kind)k, ctx, 1));
     }
     assert_true(fits > 5000 && fits < 20000);
 }

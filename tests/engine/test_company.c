@@ -33,11 +33,15 @@ static void run_scene(uint64_t seed, tally *t)
     f.draft_max = 1 + (int)((d >> 8) % 12);
     if (d >> 16 & 3) f.guess = guess_at_random;
     if ((d >> 18 & 3) == 0) f.row_cost = 0.2f;
+    uint64_t first = ek_mix64(seed ^ 0x57a27);
+    int n_start = 1 + (int)((first >> 8) % 4);
+    if (first & 1) fake_set_start(&f, n_start, first >> 16 & 1 ? 0 : n_start + (int)((first >> 20) % 8));
     int n = 1 + (int)((r >> 8) % MAX_REQUESTS), chunk = 1 + (int)((r >> 16) % 300), n_arrived = 0;
     int whole = (MAX_PROMPT + MAX_REPLY + 63) / 64;
     int full = whole + (int)((r >> 32) % 20), sliding = (window + 62) / 64 + 2 + (int)((r >> 40) % 12);
     int longest = chunk; /* of a span that is not cut */
-    while (longest > 1 && ek_page_table_max(&f.layout, EK_SLIDING, MAX_PROMPT, longest) > sliding) longest--;
+    while (longest > 1 && ek_page_table_max(&f.layout, EK_SLIDING, MAX_PROMPT + MAX_REPLY, longest) > sliding)
+        longest--;
     ek_engine *e = open_engine(&f, full, sliding, 1 + (int)((r >> 48) % 12), chunk);
     for (int i = 0; i < n; i++) {
         uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
@@ -69,7 +73,7 @@ static void run_scene(uint64_t seed, tally *t)
     ek_engine_stats_read(e, &stats);
     assert_int_equal(stats.running + stats.waiting, 0);
     assert_int_equal(stats.requests, n);
-    for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(stats.pages_used[k], 0);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) assert_int_equal(stats.pages_used[k], 0);
     assert_true(f.max_rows <= e->sizes.max_rows && f.max_logits <= e->sizes.max_logits);
     ek_engine_close(e);
     assert_int_equal(f.opened, 1);

@@ -420,7 +420,7 @@ static void a_cancelled_load_ends(void **state)
 /* --- everything at random */
 
 typedef struct tally {
-    uint64_t preempted, hits, tokens, evicted, read, audits;
+    uint64_t preempted, hits, tokens, evicted, read, audits, drafted, accepted;
 } tally;
 
 /* A prompt that begins like another's prompt and reply, cut anywhere, or like none. */
@@ -461,8 +461,14 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     int whole = (MAX_PROMPT + MAX_REPLY + 63) / 64;
     int full = whole + (int)((r >> 32) % (r >> 61 & 1 ? 6 : 60)), sliding = (window + 62) / 64 + 2;
     sliding += (int)((r >> 40) % (r >> 62 & 1 ? 6 : 60));
+    uint64_t first = ek_mix64(seed ^ 0x57a27), d = ek_mix64(seed ^ 0xd4af7);
+    int n_start = 1 + (int)((first >> 8) % 4);
+    if (first & 1) fake_set_start(&f, n_start, first >> 16 & 1 ? 0 : n_start + (int)((first >> 20) % 8));
+    if (d >> 16 & 3) f.guess = guess_at_random;
+    if ((d >> 18 & 3) == 0) f.row_cost = 0.2f;
     int longest = chunk;
-    while (longest > 1 && ek_page_table_max(&f.layout, EK_SLIDING, MAX_PROMPT, longest) > sliding) longest--;
+    while (longest > 1 && ek_page_table_max(&f.layout, EK_SLIDING, MAX_PROMPT + MAX_REPLY, longest) > sliding)
+        longest--;
     ek_executor on = fake_executor(&f, full, sliding);
     ek_engine_opts o = ek_engine_defaults();
     ek_engine *e;
@@ -471,7 +477,10 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     if (again || seed % 4 == 0) o.cache_store = &store;
     if (seed % 3 == 0) o.cache_audit = 0.7;
     if (r >> 55 & 1) o.cache_bytes = (double)((r >> 20) % 40) * EK_PAGE_TOKENS * sizeof(uint64_t) + 1;
+    o.draft = (ek_draft_mode)(d % 3);
+    o.draft_max = 1 + (int)((d >> 8) % 12);
     assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+    guess_for = e;
     for (int i = 0; i < n; i++) {
         uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
         grow_alike(i, &f, s, longest);
@@ -497,13 +506,15 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     for (int i = 0; i < n; i++) check(&asks[i]);
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);
-    for (int k = 0; k < EK_KIND_COUNT; k++) assert_int_equal(stats.pages_used[k], 0);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) assert_int_equal(stats.pages_used[k], 0);
     t->preempted += stats.preempted;
     t->hits += stats.cache_hits;
     t->tokens += stats.cache_tokens;
     t->evicted += stats.cache_evicted_pages;
     t->read += stats.disk_read;
     t->audits += stats.cache_audits;
+    t->drafted += stats.drafted_tokens;
+    t->accepted += stats.accepted_tokens;
     assert_int_equal(stats.cache_audit_mismatches, 0);
     ek_engine_close(e);
 }
@@ -520,10 +531,12 @@ static void reuse_does_not_matter(void **state)
         if (seed % 4 == 0) run_scene(seed, &t, true); /* after a restart */
     }
     printf(
-        "%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted, %llu pages from disk, %llu audits\n",
+        "%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted, %llu pages from disk, %llu audits, "
+        "%llu of %llu drafted tokens accepted\n",
         (unsigned long long)n_seeds, (unsigned long long)t.hits, (unsigned long long)t.tokens,
         (unsigned long long)t.evicted, (unsigned long long)t.preempted, (unsigned long long)t.read,
-        (unsigned long long)t.audits);
+        (unsigned long long)t.audits, (unsigned long long)t.accepted, (unsigned long long)t.drafted);
+    assert_true(t.accepted > 4 * n_seeds && t.drafted - t.accepted > 4 * n_seeds);
     assert_true(t.read > n_seeds && t.audits > n_seeds / 4);
     assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted > n_seeds / 20);
 }

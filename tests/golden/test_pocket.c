@@ -120,22 +120,25 @@ static void every_kv_format_is_as_near_as_stated(void **state)
 #endif
     static const struct {
         const char *kv;
+        int start;           /* positions in bf16 */
         double own, english; /* mean KL, about three times what was measured */
         int flips;           /* first choices with p > 0.6, in both texts */
     } way[] = {
-        {"f16", 1.1e-8, 4e-6, 0}, {"8", 4e-6, 0.0027, 0}, {"8.128", 8.2e-6, 0.0033, 0}, {"6", 5.1e-5, 0.02, 0},
-        {"5", 2.2e-4, 0.08, 0},   {"4", 0.001, 0.37, 12}, {"3", 0.0043, 2, 39},         {"8:4", 3e-4, 0.1, 0},
+        {"f16", 0, 1.1e-8, 4e-6, 0}, {"8", 0, 4e-6, 0.0027, 0}, {"8.128", 0, 8.2e-6, 0.0033, 0},
+        {"6", 0, 5.1e-5, 0.02, 0},   {"5", 0, 2.2e-4, 0.08, 0}, {"4", 0, 0.001, 0.37, 12},
+        {"3", 0, 0.0043, 2, 39},     {"8:4", 0, 3e-4, 0.1, 0},  {"4", 256, 3e-4, 1.6e-4, 0},
     };
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
-        ek_model_opts o = {.exact = true};
+        ek_model_opts o = {.exact = true, .kv_start = way[i].start};
         assert_int_equal(ek_kv_format_parse(way[i].kv, &o.k_format, &o.v_format), EK_OK);
         ek_model *other = open_model(&o);
         texts t = {0};
         compare(&t, other);
         const double own = t.own.sum / t.own.rows, english = t.english.sum / t.english.rows;
         const int flips = t.own.flips + t.english.flips;
-        printf("measured: pocket, kv %s: mean KL %.2g of %.2g, on English %.2g of %.2g, %d flips of %d\n", way[i].kv,
-               own, way[i].own, english, way[i].english, flips, way[i].flips);
+        printf(
+            "measured: pocket, kv %s, first %d in bf16: mean KL %.2g of %.2g, on English %.2g of %.2g, %d flips of %d\n",
+            way[i].kv, way[i].start, own, way[i].own, english, way[i].english, flips, way[i].flips);
         if (!(own <= way[i].own && english <= way[i].english && flips <= way[i].flips))
             fail_msg("--kv %s is further from exact than stated", way[i].kv);
         ek_model_close(other);

@@ -167,7 +167,7 @@ static ek_kv_view pages_of(ek_attn *a, const attend_scene *s, size_t bytes)
     int32_t *page = ref_take(sizeof *page * (size_t)n_pages);
     float *k = ref_take(sizeof *k * (size_t)(heads * dim)), *v = ref_take(sizeof *v * (size_t)(heads * dim));
     for (int p = 0; p < n_pages; p++) page[p] = p;
-    const ek_kv_view view = {ref_take(bytes * (size_t)n_pages), bytes, page};
+    const ek_kv_view view = {.base = ref_take(bytes * (size_t)n_pages), .stride = bytes, .page = page};
     for (int j = 0; j < keys; j++) {
         for (int h = 0; h < heads; h++)
             for (int d = 0; d < dim; d++) {

@@ -9,34 +9,57 @@
 #include "tensor/dtype.h"
 
 const attn_case cases[N_CASES] = {
-    {{EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64}, 0},       {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48}, 0},
-    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12}, 5},  {{EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20}, 64},
-    {{EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16}, 0},     {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36}, 300},
-    {{EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4}, 0},        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32}, 256},
-    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512}, 0},    {{EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256}, 1},
-    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24}, 0},     {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8}, 1024},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64}, 0},         {{EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36}, 300},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48}, 0},         {{EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12}, 5},
-    {{EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20}, 0},        {{EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288}, 700},
-    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4}, 0},          {{EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64}, 0},
-    {{EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20}, 300},  {{EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12}, 0},
-    {{EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256}, 64},  {{EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64}, 0},
-    {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20}, 300},  {{EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512}, 0},
-    {{EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12}, 0},      {{EK_FULL, EK_KV_Q6, EK_KV_Q6_64, 8, 1, 36}, 0},
-    {{EK_SLIDING, EK_KV_Q5, EK_KV_Q5, 6, 2, 20}, 300},    {{EK_FULL, EK_KV_Q3, EK_KV_Q3, 5, 1, 100}, 0},
-    {{EK_SLIDING, EK_KV_Q2, EK_KV_Q2, 2, 1, 12}, 5},      {{EK_FULL, EK_KV_Q8_64, EK_KV_Q8_128, 3, 1, 132}, 0},
-    {{EK_FULL, EK_KV_Q5_64, EK_KV_Q3_64, 8, 1, 68}, 0},   {{EK_SLIDING, EK_KV_Q3_128, EK_KV_Q6, 4, 1, 260}, 300},
-    {{EK_FULL, EK_KV_Q6_128, EK_KV_Q2_64, 1, 1, 4}, 0},   {{EK_SLIDING, EK_KV_Q2_64, EK_KV_Q4_64, 16, 1, 44}, 64},
-    {{EK_FULL, EK_KV_Q4_128, EK_KV_Q5_128, 2, 2, 28}, 0},
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 8, 1, 64, 0}, 0},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 3, 1, 48, 0}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 12, 0}, 5},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_BF16, 2, 2, 20, 0}, 64},
+    {{EK_FULL, EK_KV_BF16, EK_KV_F32, 16, 1, 16, 0}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 4, 36, 0}, 300},
+    {{EK_FULL, EK_KV_F32, EK_KV_F32, 5, 1, 4, 0}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 24, 2, 32, 0}, 256},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 2, 1, 512, 0}, 0},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_F32, 2, 1, 256, 0}, 1},
+    {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 6, 2, 24, 0}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 1, 1, 8, 0}, 1024},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 8, 1, 64, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q4, EK_KV_Q4, 4, 2, 36, 0}, 300},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 3, 1, 48, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q4, EK_KV_Q8, 2, 1, 12, 0}, 5},
+    {{EK_FULL, EK_KV_Q4, EK_KV_F32, 2, 2, 20, 0}, 0},
+    {{EK_SLIDING, EK_KV_BF16, EK_KV_Q4, 1, 1, 288, 0}, 700},
+    {{EK_FULL, EK_KV_Q8, EK_KV_Q8, 5, 1, 4, 0}, 0},
+    {{EK_FULL, EK_KV_F16, EK_KV_F16, 8, 1, 64, 0}, 0},
+    {{EK_SLIDING, EK_KV_F16, EK_KV_F16, 6, 2, 20, 0}, 300},
+    {{EK_FULL, EK_KV_F16, EK_KV_BF16, 3, 1, 12, 0}, 0},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_F16, 2, 1, 256, 0}, 64},
+    {{EK_FULL, EK_KV_I16, EK_KV_I16, 8, 1, 64, 0}, 0},
+    {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 6, 2, 20, 0}, 300},
+    {{EK_FULL, EK_KV_I16, EK_KV_F16, 2, 1, 512, 0}, 0},
+    {{EK_FULL, EK_KV_BF16, EK_KV_I16, 3, 1, 12, 0}, 0},
+    {{EK_FULL, EK_KV_Q6, EK_KV_Q6_64, 8, 1, 36, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q5, EK_KV_Q5, 6, 2, 20, 0}, 300},
+    {{EK_FULL, EK_KV_Q3, EK_KV_Q3, 5, 1, 100, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q2, EK_KV_Q2, 2, 1, 12, 0}, 5},
+    {{EK_FULL, EK_KV_Q8_64, EK_KV_Q8_128, 3, 1, 132, 0}, 0},
+    {{EK_FULL, EK_KV_Q5_64, EK_KV_Q3_64, 8, 1, 68, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q3_128, EK_KV_Q6, 4, 1, 260, 0}, 300},
+    {{EK_FULL, EK_KV_Q6_128, EK_KV_Q2_64, 1, 1, 4, 0}, 0},
+    {{EK_SLIDING, EK_KV_Q2_64, EK_KV_Q4_64, 16, 1, 44, 0}, 64},
+    {{EK_FULL, EK_KV_Q4_128, EK_KV_Q5_128, 2, 2, 28, 0}, 0},
+    /* the first positions in other formats */
+    {{EK_FULL, EK_KV_Q4, EK_KV_Q4, 8, 1, 64, 256}, 0},
+    {{EK_SLIDING, EK_KV_Q8, EK_KV_Q4, 4, 2, 36, 256}, 300},
+    {{EK_FULL, EK_KV_Q8, EK_KV_F16, 3, 1, 48, 512}, 0},
+    {{EK_SLIDING, EK_KV_I16, EK_KV_Q3, 2, 1, 20, 256}, 64},
 };
 
 const char *case_text(const attn_case *c)
 {
     static char text[128];
     const ek_attn_shape *s = &c->shape;
-    snprintf(text, sizeof text, "%s %s:%s heads %d/%d dim %d window %d", s->kind == EK_FULL ? "full" : "sliding",
-             ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format), s->n_heads, s->n_kv_heads, s->head_dim,
-             c->window);
+    snprintf(text, sizeof text, "%s %s:%s heads %d/%d dim %d window %d start %d",
+             s->kind == EK_FULL ? "full" : "sliding", ek_kv_format_name(s->k_format), ek_kv_format_name(s->v_format),
+             s->n_heads, s->n_kv_heads, s->head_dim, c->window, s->n_start);
     return text;
 }
 
@@ -92,6 +115,14 @@ static void head_as_stored(ek_kv_format f, float *x, int dim)
     for (int d = 0; d < dim; d += group) as_stored(f, x + d, dim - d < group ? dim - d : group);
 }
 
+/* The format of keys (part 0) or values (part 1) at a position. */
+static ek_kv_format format_at(const scene *s, int part, int pos)
+{
+    ek_kv_format f = part ? s->shape.v_format : s->shape.k_format;
+    bool apart = f != EK_KV_F32 && f != EK_KV_F16 && f != EK_KV_I16;
+    return pos < s->shape.n_start && apart ? EK_KV_BF16 : f;
+}
+
 void scene_store(scene *s, int pos, const float *k, const float *v)
 {
     int dim = s->shape.head_dim;
@@ -101,31 +132,46 @@ void scene_store(scene *s, int pos, const float *k, const float *v)
     memmove(sk, k, width * sizeof *k);
     memmove(sv, v, width * sizeof *v);
     for (int h = 0; h < s->shape.n_kv_heads; h++, sk += dim, sv += dim) {
-        head_as_stored(s->shape.k_format, sk, dim);
-        head_as_stored(s->shape.v_format, sv, dim);
+        head_as_stored(format_at(s, 0, pos), sk, dim);
+        head_as_stored(format_at(s, 1, pos), sv, dim);
     }
+}
+
+static void fill_garbage(uint8_t *pool, size_t bytes, int garbage, uint64_t seed)
+{
+    if (garbage == 1) memset(pool, 0xff, bytes);
+    if (garbage == 2)
+        for (size_t i = 0; i + 4 <= bytes; i += 4) {
+            uint32_t u = i % 12 ? 0x7f800000u : 0xff7f7f7fu;
+            memcpy(pool + i, &u, 4);
+        }
+    if (garbage == 3) check_fill_bytes(pool, bytes, seed);
 }
 
 void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, uint64_t seed)
 {
     *s = (scene){.shape = *shape, .n_keys = n_keys, .n_pages = (n_keys + 63) / 64};
-    size_t offset = 192,
-           block = ek_kv_block_bytes(shape->k_format, shape->v_format, shape->n_kv_heads, shape->head_dim);
-    assert_true(block > 0);
-    s->page_bytes = offset + block;
-    s->pool_bytes = s->page_bytes * (size_t)s->n_pages;
-    s->pool = check_alloc(s->pool_bytes);
+    const size_t offset = 192;
+    size_t page_bytes[2];
+    for (int start = 0; start < 2; start++) {
+        int pos = start ? 0 : shape->n_start;
+        size_t block = ek_kv_block_bytes(format_at(s, 0, pos), format_at(s, 1, pos), shape->n_kv_heads,
+                                         shape->head_dim);
+        assert_true(block > 0);
+        page_bytes[start] = offset + block;
+        s->pool_bytes[start] = start && !shape->n_start ? 0 : page_bytes[start] * (size_t)s->n_pages;
+        s->pool[start] = check_alloc(s->pool_bytes[start]);
+        fill_garbage(s->pool[start], s->pool_bytes[start], garbage, seed + 9);
+    }
     s->page = calloc((size_t)s->n_pages + 1, sizeof *s->page);
     for (int i = 0; i < s->n_pages; i++) /* in descending order, so that nothing can rely on neighbours */
         s->page[i] = s->n_pages - 1 - i;
-    if (garbage == 1) memset(s->pool, 0xff, s->pool_bytes);
-    if (garbage == 2)
-        for (size_t i = 0; i + 4 <= s->pool_bytes; i += 4) {
-            uint32_t u = i % 12 ? 0x7f800000u : 0xff7f7f7fu;
-            memcpy(s->pool + i, &u, 4);
-        }
-    if (garbage == 3) check_fill_bytes(s->pool, s->pool_bytes, seed + 9);
-    s->view = (ek_kv_view){s->pool + offset, s->page_bytes, s->page};
+    s->view = (ek_kv_view){.base = s->pool[0] + offset,
+                           .stride = page_bytes[0],
+                           .page = s->page,
+                           .start_base = s->pool[1] + offset,
+                           .start_stride = page_bytes[1],
+                           .n_start = shape->n_start / EK_PAGE_TOKENS};
 
     assert_int_equal(ek_attn_plan(&s->plan, 0, shape), EK_OK);
     size_t width = (size_t)shape->n_kv_heads * (size_t)shape->head_dim, n = width * (size_t)n_keys;
@@ -139,7 +185,7 @@ void scene_open(scene *s, const ek_attn_shape *shape, int n_keys, int garbage, u
 void scene_close(scene *s)
 {
     ek_attn_free(s->plan);
-    check_free(s->pool, s->pool_bytes);
+    for (int i = 0; i < 2; i++) check_free(s->pool[i], s->pool_bytes[i]);
     free(s->page);
     free(s->k);
     free(s->v);
@@ -229,11 +275,11 @@ typedef struct leaf {
 static float token_scale(const scene *s, int part, int kv, int j, float *x)
 {
     int dim = s->shape.head_dim;
-    ek_kv_format f = part ? s->shape.v_format : s->shape.k_format;
+    ek_kv_format f = format_at(s, part, j);
     memcpy(x, (part ? s->v : s->k) + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim,
            sizeof *x * (size_t)dim);
     if (f != EK_KV_I16) return 1;
-    size_t kb = ek_kv_k_bytes(s->shape.k_format, dim), vb = ek_kv_v_bytes(s->shape.v_format, dim);
+    size_t kb = ek_kv_k_bytes(format_at(s, 0, j), dim), vb = ek_kv_v_bytes(format_at(s, 1, j), dim);
     const uint8_t *at = ek_kv_block(&s->view, j / 64) + (size_t)kv * (kb + vb) + (part ? kb : 0);
     const int16_t *code = (const int16_t *)at;
     for (int d = 0; d < dim; d++) x[d] = code[part ? j % 64 * dim + d : d * 64 + j % 64];

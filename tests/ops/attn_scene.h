@@ -13,7 +13,7 @@ typedef struct attn_case {
     int window; /* 0: to the beginning */
 } attn_case;
 
-enum { N_CASES = 37 };
+enum { N_CASES = 41 };
 extern const attn_case cases[N_CASES];
 const char *case_text(const attn_case *c);
 int format_group(ek_kv_format f); /* in a format's name, 32 without one */
@@ -25,8 +25,8 @@ ek_attn_row row_at(const attn_case *c, int view, int pos);
 typedef struct scene {
     ek_attn_shape shape;
     int n_keys, n_pages;
-    size_t page_bytes, pool_bytes;
-    uint8_t *pool;
+    size_t pool_bytes[2];
+    uint8_t *pool[2]; /* pages behind the first n_start positions, and theirs */
     int32_t *page;
     float *k, *v; /* [n_keys][n_kv_heads][head_dim], what the pages hold, decoded */
     ek_kv_view view;

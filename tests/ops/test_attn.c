@@ -107,7 +107,7 @@ static void test_cutoff(void **state)
 {
     (void)state;
     static const int place[][2] = {{0, 1}, {1, 0}, {0, 256}, {256, 0}, {300, 900}, {900, 300}};
-    ek_attn_shape sh = {EK_FULL, EK_KV_F32, EK_KV_F32, 1, 1, 4};
+    ek_attn_shape sh = {EK_FULL, EK_KV_F32, EK_KV_F32, 1, 1, 4, 0};
     for (size_t i = 0; i < sizeof place / sizeof *place; i++)
         for (int n = -123; n >= -128; n--) {
             int near = place[i][0], far = place[i][1], pos = near > far ? near : far;
@@ -138,7 +138,7 @@ static void test_plan(void **state)
 {
     (void)state;
     ek_attn *a;
-    ek_attn_shape sh = {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 3, 64};
+    ek_attn_shape sh = {EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 3, 64, 0};
     assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "8 query heads"));
     sh.n_kv_heads = 2;
@@ -153,6 +153,9 @@ static void test_plan(void **state)
         assert_non_null(strstr(ek_err_text(), "bf16"));
         assert_int_equal(ek_kv_block_bytes(EK_KV_BF16, EK_KV_BF16, 1, dims[i]), 0);
     }
+    sh = (ek_attn_shape){EK_FULL, EK_KV_Q4, EK_KV_Q4, 8, 2, 64, 64}; /* a segment has one format */
+    assert_int_equal(ek_attn_plan(&a, 0, &sh), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "the first 64 positions"));
     ek_attn_free(NULL);
 }
 
@@ -163,7 +166,7 @@ static void test_missing_kernel(void **state)
     ek_attn *a;
     ek_attn_ops ops;
     ek_attn_init(&ops, 0);
-    const ek_attn_shape sh = {EK_SLIDING, EK_KV_I16, EK_KV_Q4, 8, 1, 256};
+    const ek_attn_shape sh = {EK_SLIDING, EK_KV_I16, EK_KV_Q4, 8, 1, 256, 0};
     assert_int_equal(ek_attn_plan_ops(&a, &ops, &sh), EK_OK);
     ek_attn_free(a);
     ops.values[EK_KV_Q4] = NULL;

@@ -54,10 +54,10 @@ static void test_threads(void **state)
     (void)state;
     enum { LONG = 6200, MAX = 70 };
     static const attn_case some[] = {
-        {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16}, 0},
-        {{EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12}, 0},
-        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20}, 512},
-        {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8}, 0},
+        {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0}, 0},
+        {{EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0}, 0},
+        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 0}, 512},
+        {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0}, 0},
     };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
         const ek_attn_shape *sh = &some[i].shape;
@@ -110,7 +110,7 @@ static void test_unseen(void **state)
 {
     (void)state;
     enum { N_KEYS = 700, N = 40, AT = 520, W = 100 };
-    attn_case wide = {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 2, 24}, W};
+    attn_case wide = {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 8, 2, 24, 0}, W};
     ek_attn_shape sh = wide.shape;
     scene s;
     scene_open(&s, &sh, N_KEYS, 0, 900);
@@ -197,7 +197,7 @@ static void test_unseen_block(void **state)
 {
     (void)state;
     enum { N_KEYS = 800, N = 12, LO = 300, END = 500 };
-    attn_case c = {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 8, 2, 24}, 0};
+    attn_case c = {{EK_SLIDING, EK_KV_I16, EK_KV_I16, 8, 2, 24, 0}, 0};
     scene s;
     scene_open(&s, &c.shape, N_KEYS, 0, 901);
     float *q = queries(&c.shape, N, 13), bad[48];

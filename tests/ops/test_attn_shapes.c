@@ -34,7 +34,8 @@ static bool judged(int row, const model_shape *m)
 
 static void check_model(const model_shape *m, ek_kv_format k, ek_kv_format v, uint64_t seed)
 {
-    const attn_case c = {{m->window ? EK_SLIDING : EK_FULL, k, v, m->n_heads, m->n_kv_heads, m->head_dim}, m->window};
+    const attn_case c = {{m->window ? EK_SLIDING : EK_FULL, k, v, m->n_heads, m->n_kv_heads, m->head_dim, 0},
+                         m->window};
     const size_t width = q_width(&c.shape), dim = (size_t)m->head_dim;
     scene s;
     scene_open(&s, &c.shape, N_KEYS, 1, seed);

@@ -57,6 +57,9 @@ uint64_t check_seed(int i)
         FEW_KV_BITS | 4,         /* T5, bf16, keys 8.128, values 2 */
         FEW_KV_BITS | 5,         /* T6, bf16, keys and values 5.128 */
         FEW_KV_BITS | 7,         /* Q2, 8 bits, keys 4.64, values 3 */
+        KV_START | 5,            /* T6, bf16, keys and values 8 */
+        KV_START | 0x16,         /* T5, bf16, keys 8, values 4 */
+        KV_START | 0xf,          /* Q1, 8 bits exact, keys and values 4 */
     };
     return i < 27 ? (uint64_t)i : flagged[i - 27];
 }
@@ -111,6 +114,7 @@ ek_err scene_open(scene *s, uint64_t seed)
     uint64_t format = (pick + pick / 63) % N_KV;
     const ek_kv_format *pair = seed & FEW_KV_BITS ? few[pick % N_FEW] : kv[format];
     s->opts = (ek_model_opts){.k_format = pair[0], .v_format = pair[1], .cpu = ek_cpu_detect()};
+    if (seed & KV_START) s->opts.kv_start = EK_SEGMENT;
     s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
     s->opts.activations = (ek_activations)((pick / 27 + pick) % 3);
     s->n = large ? 3 : sizes[draw(s, 4) % 6];
@@ -131,11 +135,12 @@ void scene_close(scene *s)
 void scene_describe(const scene *s, char *out, size_t room)
 {
     const bool integers = s->bits && !s->opts.exact;
-    snprintf(out, room, "%s%s%s, %d bits%s%s%s, keys %s, values %s, %d requests%s", s->shape,
+    snprintf(out, room, "%s%s%s, %d bits%s%s%s, keys %s, values %s%s, %d requests%s", s->shape,
              s->seed & LARGE_VOCABULARY ? ", 33803 tokens" : "", s->seed & MANY_EXPERTS ? ", 128 experts" : "",
              s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", integers ? ", activations " : "",
              integers ? ek_activations_name(s->opts.activations) : "", ek_kv_format_name(s->opts.k_format),
-             ek_kv_format_name(s->opts.v_format), s->n, s->embedding ? ", spans" : "");
+             ek_kv_format_name(s->opts.v_format), s->opts.kv_start ? ", start in bf16" : "", s->n,
+             s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)

@@ -33,8 +33,11 @@ typedef struct scene {
 #define MANY_EXPERTS     ((uint64_t)1 << 33)
 #define FEW_KV_BITS      ((uint64_t)1 << 34)
 
+/* The first 256 positions in bf16, where keys or values have fewer bits. */
+#define KV_START ((uint64_t)1 << 35)
+
 /* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
-enum { N_CHECK_SCENES = 35 };
+enum { N_CHECK_SCENES = 38 };
 uint64_t check_seed(int i);
 
 ek_err scene_open(scene *s, uint64_t seed);

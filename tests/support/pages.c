@@ -12,21 +12,21 @@ test_seq seq_open(const ek_model *m, int n_tokens)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         s.page[k] = ek_alloc(sizeof *s.page[k] * (size_t)s.n_pages);
         for (int i = 0; i < s.n_pages; i++) s.page[k][i] = s.n_pages - 1 - i;
+        s.seq.page[k] = s.page[k];
+        s.seq.end[k] = s.n_pages;
+    }
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t bytes = l->page_bytes[k] * (size_t)s.n_pages;
         s.kv.stride[k] = l->page_bytes[k];
         s.kv.base[k] = bytes ? memset(aligned_alloc(64, bytes), 0xff, bytes) : NULL;
-        s.seq.page[k] = s.page[k];
-        s.seq.end[k] = s.n_pages;
     }
     return s;
 }
 
 void seq_close(test_seq *s)
 {
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        free(s->kv.base[k]);
-        free(s->page[k]);
-    }
+    for (int k = 0; k < EK_PAGE_KINDS; k++) free(s->kv.base[k]);
+    for (int k = 0; k < EK_KIND_COUNT; k++) free(s->page[k]);
 }
 
 ek_err run_tokens(const ek_model *m, const int32_t *ids, int n, const int *steps, float *logits)

@@ -158,7 +158,7 @@ void test_attn(dev *d)
 {
     for (int k = 0; k <= EK_KV_Q4; k++) /* every pair of formats that the device has */
         for (int v = 0; v <= EK_KV_Q4; v++) {
-            ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, 64};
+            ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, 64, 0};
             if (d->quick && k != v) continue;
             compare(d, &shape, d->quick ? 270 : 600, (k + v) % 2, 1, k == v && !d->quick);
         }
@@ -172,7 +172,7 @@ void test_attn(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int f = 0; f < (i < 2 ? 6 : 3); f++) {
             ek_kv_format format = (ek_kv_format)(i < 2 ? formats[f] : formats[(i + (size_t)f) % 6]);
-            ek_attn_shape shape = {EK_SLIDING, format, format, c[i].heads, c[i].kv, c[i].dim};
+            ek_attn_shape shape = {EK_SLIDING, format, format, c[i].heads, c[i].kv, c[i].dim, 0};
             if (d->quick && (i > 1 || f > 0)) continue;
             compare(d, &shape, d->quick ? 300 : c[i].keys, (int)i % 2, c[i].loud, f == 0);
         }
@@ -256,7 +256,7 @@ static void open_large(scene *s, dev *d, const ek_attn_shape *shape, int batch, 
 
 static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int batch, int depth, const int *tiles)
 {
-    ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim};
+    ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim, 0};
     double bytes = (double)ek_kv_block_bytes(f, f, kv, dim) * depth / 64 * batch;
     int layers = (int)(1.0e9 / bytes);
     layers = layers < 2 ? 2 : layers > 24 ? 24 : layers;
@@ -305,7 +305,7 @@ void speed_attn(dev *d)
 
 static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int n_rows, int window)
 {
-    ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim};
+    ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim, 0};
     scene s;
     open_large(&s, d, &shape, 1, n_rows, 1);
     ek_attn_row *rows = malloc((size_t)n_rows * sizeof *rows);
