@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cgroup.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -72,11 +74,27 @@ const char *ek_cpu_model(void)
     return name;
 }
 
+/* Processors that a group's quota pays for. */
+static double group_quota(const char *dir, bool v2)
+{
+    double quota = ek_cgroup_number(dir, v2 ? "cpu.max" : "cpu.cfs_quota_us", NULL, 0);
+    double period = v2 ? ek_cgroup_number(dir, "cpu.max", NULL, 1)
+                       : ek_cgroup_number(dir, "cpu.cfs_period_us", NULL, 0);
+    return quota > 0 && period > 0 ? quota / period : INFINITY; /* -1, max: none */
+}
+
+double ek_cpu_quota(const char *root)
+{
+    return ek_cgroup_least(root, "cpu", group_quota);
+}
+
 int ek_cpu_count(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     int n = CPU_COUNT(&set);
+    double quota = ek_cpu_quota("");
+    if (quota < n) n = (int)quota;
     return n > 0 ? n : 1;
 }
 

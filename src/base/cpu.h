@@ -15,7 +15,11 @@
 unsigned ek_cpu_detect(void);
 const char *ek_cpu_isa(unsigned cpu); /* the name for a mask: "scalar", "avx2", "avx512" or "amx" */
 const char *ek_cpu_model(void);       /* "AMD EPYC …"; "unknown" if it cannot be read */
-int ek_cpu_count(void);               /* cores this process may use */
+/* Cores this process may use: its affinity, and whole cores of its control groups' quota. More threads than the quota
+ * pays for would all be stopped for the rest of each period, a tenth of a second. */
+int ek_cpu_count(void);
+/* The quota alone, in cores, read below root instead of /: for tests. INFINITY without one. */
+double ek_cpu_quota(const char *root);
 
 /* Names usable on this machine, in rising order, NULL at the end; "scalar" is always first. */
 const char *const *ek_cpu_isas(void);

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "base/memory.h"
 #include "../support/files.h"
 
@@ -68,6 +69,30 @@ static void version_1(void **state)
     assert_true(isinf(ek_memory_cgroups(root))); /* no groups at all */
 }
 
+static void quota_of_cores(void **state)
+{
+    (void)state;
+    put("proc/self/cgroup", "0::/a/b\\n");
+    put("sys/fs/cgroup/a/b/cpu.max", "max 100000\\n");
+    assert_true(isinf(ek_cpu_quota(root)));
+    put("sys/fs/cgroup/a/cpu.max", "250000 100000\\n"); /* a group above limits, too */
+    assert_true(ek_cpu_quota(root) == 2.5);
+    put("sys/fs/cgroup/a/b/cpu.max", "50000 100000\\n");
+    assert_true(ek_cpu_quota(root) == 0.5);
+    put("sys/fs/cgroup/a/b/cpu.max", "50000\\n"); /* no period: no quota */
+    assert_true(ek_cpu_quota(root) == 2.5);
+    clear();
+    put("proc/self/cgroup", "3:cpu,cpuacct:/x\\n0::/z\\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\\n");
+    assert_true(isinf(ek_cpu_quota(root)));
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "400000\\n");
+    assert_true(ek_cpu_quota(root) == 4);
+    clear();
+    assert_true(isinf(ek_cpu_quota(root)));
+    assert_true(ek_cpu_count() >= 1);
+}
+
 static void limits_of_the_process(void **state)
 {
     (void)state;
@@ -89,7 +114,7 @@ int main(void)
 {
     root = temp_dir();
     const struct CMUnitTest tests[] = {cmocka_unit_test(version_2), cmocka_unit_test(version_1),
-                                       cmocka_unit_test(limits_of_the_process)};
+                                       cmocka_unit_test(quota_of_cores), cmocka_unit_test(limits_of_the_process)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     clear();
     remove_dir(root);
