@@ -4,7 +4,7 @@
  *   TILE_ROWS    rows of a tile, 4 or 6
  *   scratch      what a tile makes of its rows before it starts, by prepare()
  *   products()   the exact I of an A-group: 16 outputs by n rows
- *   WIDE_Q8      whether a decoded code of Q8 takes two bytes
+ *   WIDE_Q8      1 if a decoded code of Q8 takes two bytes, else 0
  *   decode_q8()  the 32 codes of half a vector as products() wants them
  *
  * A tile is one panel by some rows: a broadcast of four activation bytes serves both halves of
@@ -20,13 +20,6 @@ INLINE void scales(const uint8_t *at, ek_dtype t, int i, __m256 out[2])
     UNROLL for (int h = 0; h < 2; h++)
         out[h] = t == EK_F32 ? v_load((const float *)(const void *)at + i * EK_PANEL + h * HALF)
                              : v_load_bf16((const uint16_t *)(const void *)at + i * EK_PANEL + h * HALF);
-}
-
-/* Bytes of the codes of n inputs. */
-INLINE ptrdiff_t code_stride(ptrdiff_t n, const bool q8, const bool decoded)
-{
-    if (decoded) return n * EK_PANEL * (q8 && WIDE_Q8 ? 2 : 1);
-    return n * EK_PANEL / (q8 ? 1 : 2);
 }
 
 static void decode(uint8_t *codes, float *scale, float *centre, const ek_linear *w, const unit *u)

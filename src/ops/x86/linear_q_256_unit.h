@@ -1,4 +1,4 @@
-/* A piece of a panel for the kernels of linear_q_256.h, and its codes once decoded. */
+/* A piece of a panel for the kernels of linear_q_256.h, and its codes once decoded. WIDE_Q8 is defined before. */
 #ifndef EK_OPS_X86_LINEAR_Q_256_UNIT_H
 #define EK_OPS_X86_LINEAR_Q_256_UNIT_H
 
@@ -47,6 +47,13 @@ INLINE __m256i quad(const int8_t *q)
 INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
 {
     return (const ek_act_group *)(const void *)(row + at);
+}
+
+/* Bytes of the codes of n inputs. */
+INLINE ptrdiff_t code_stride(ptrdiff_t n, const bool q8, const bool decoded)
+{
+    if (decoded) return n * EK_PANEL * (q8 && WIDE_Q8 ? 2 : 1);
+    return n * EK_PANEL / (q8 ? 1 : 2);
 }
 
 /* Codes c + 8 of half a vector of Q4: of quad 0 or 1. */

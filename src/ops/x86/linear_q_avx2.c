@@ -5,10 +5,9 @@
  * lane sees of an A-group at most 32 * 8 * 127 = 32512 for h. Of l, down to -128, it can be 32768, but not -32768: it
  * is kept 128 lower. One PMADDWD per A-group adds the two lanes. Q8: 16-bit codes by 16-bit activations by PMADDWD,
  * even and odd k apart, straight into 32 bits. */
-#include "ops/x86/linear_q_256_unit.h"
-
-enum { WIDE_Q8 = true };
+#define WIDE_Q8   1
 #define TILE_ROWS 4
+#include "ops/x86/linear_q_256_unit.h"
 
 /* Rows of a unit as 16-bit numbers, h or q: the lane of quad t holds k = 4 t and 4 t + 2 in even, 4 t + 1 and 4 t + 3
  * in odd. Of Q8 only. */
