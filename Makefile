@@ -52,12 +52,13 @@ LDLIBS  := $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c
+ISA_avxvnni := $(ISA_avx2) -mavxvnni
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 ISA_bf16   := $(ISA_avx512) -mavx512bf16
 ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-int8
 # Where prefetches stand between multiplications, they shall stay there: gcc's last scheduling pass gathers them.
 AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /dev/null 2>/dev/null && echo -fno-schedule-insns2)
-isa = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
+isa = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
 
 ARCH := $(shell uname -m)
 NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/%)

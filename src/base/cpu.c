@@ -41,7 +41,10 @@ unsigned ek_cpu_detect(void)
     if (cpu && f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) cpu |= EK_CPU_AVX512;
     const unsigned tile = d >> 24 & 1, tile_int8 = d >> 25 & 1;
     if (cpu & EK_CPU_AVX512 && tile && tile_int8 && (saved & 0x60000) == 0x60000 && tiles_granted()) cpu |= EK_CPU_AMX;
-    if (cpu & EK_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
+    if (cpu && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
+        if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
+    }
     return cpu;
 }
 #else
@@ -51,9 +54,24 @@ unsigned ek_cpu_detect(void)
 }
 #endif
 
+/* In rising order: a name stands for all instructions up to `is`, so far as the machine has them. */
+static const struct {
+    const char *name;
+    unsigned is, mask;
+} isas[] = {
+    {"scalar", 0, 0},
+    {"avx2", EK_CPU_AVX2, EK_CPU_AVX2},
+    {"avxvnni", EK_CPU_AVXVNNI, EK_CPU_AVX2 | EK_CPU_AVXVNNI},
+    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16},
+    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX},
+};
+enum { ISAS = sizeof isas / sizeof *isas };
+
 const char *ek_cpu_isa(unsigned cpu)
 {
-    return cpu & EK_CPU_AMX ? "amx" : cpu & EK_CPU_AVX512 ? "avx512" : cpu & EK_CPU_AVX2 ? "avx2" : "scalar";
+    int i = ISAS - 1;
+    while (i > 0 && !(cpu & isas[i].is)) i--;
+    return isas[i].name;
 }
 
 const char *ek_cpu_model(void)
@@ -100,30 +118,27 @@ int ek_cpu_count(void)
 
 const char *const *ek_cpu_isas(void)
 {
-    static const char *names[5];
-    unsigned cpu = ek_cpu_detect();
+    static const char *names[ISAS + 1];
+    const unsigned cpu = ek_cpu_detect();
     int n = 0;
-    names[n++] = "scalar";
-    if (cpu & EK_CPU_AVX2) names[n++] = "avx2";
-    if (cpu & EK_CPU_AVX512) names[n++] = "avx512";
-    if (cpu & EK_CPU_AMX) names[n++] = "amx";
+    for (int i = 0; i < ISAS; i++)
+        if (!isas[i].is || cpu & isas[i].is) names[n++] = isas[i].name;
     names[n] = NULL;
     return names;
 }
 
 ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
 {
-    static const unsigned mask[] = {0, EK_CPU_AVX2, EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16,
-                                    EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX};
+    const unsigned here = ek_cpu_detect();
     char usable[64] = "";
-    const char *const *names = ek_cpu_isas();
-    for (int i = 0; names[i]; i++) {
-        if (strcmp(names[i], isa) == 0) {
-            *cpu = mask[i] & ek_cpu_detect();
+    for (int i = 0; i < ISAS; i++) {
+        if (isas[i].is && !(here & isas[i].is)) continue;
+        if (strcmp(isas[i].name, isa) == 0) {
+            *cpu = isas[i].mask & here;
             return EK_OK;
         }
         size_t n = strlen(usable);
-        snprintf(usable + n, sizeof usable - n, "%s%s", i ? ", " : "", names[i]);
+        snprintf(usable + n, sizeof usable - n, "%s%s", n ? ", " : "", isas[i].name);
     }
     return ek_fail(EK_EINVAL, "instruction set '%s' is not usable here; usable: %s", isa, usable);
 }

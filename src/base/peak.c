@@ -67,6 +67,7 @@ double ek_peak_int8(ek_pool *pool, unsigned cpu)
 {
 #ifdef __x86_64__
     if (cpu & EK_CPU_AVX512) return multiply_all(pool, ek_peak_int8_avx512, 64);
+    if (cpu & EK_CPU_AVXVNNI) return multiply_all(pool, ek_peak_int8_avxvnni, 32);
     if (cpu & EK_CPU_AVX2) return multiply_all(pool, ek_peak_int8_avx2, 32);
 #endif
     (void)cpu;
@@ -95,5 +96,5 @@ double ek_peak_amx(ek_pool *pool, unsigned cpu)
 
 const char *ek_peak_int8_name(unsigned cpu)
 {
-    return cpu & EK_CPU_AVX512 ? "VPDPBUSD" : cpu & EK_CPU_AVX2 ? "PMADDUBSW" : NULL;
+    return cpu & (EK_CPU_AVX512 | EK_CPU_AVXVNNI) ? "VPDPBUSD" : cpu & EK_CPU_AVX2 ? "PMADDUBSW" : NULL;
 }

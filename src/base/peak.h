@@ -29,6 +29,7 @@ enum { EK_PEAK_ROUNDS = 1 << 23, EK_PEAK_CHUNK = 64 << 10, EK_PEAK_TILE_ROUNDS =
 typedef int64_t ek_peak_read_fn(const void *chunk);
 typedef int64_t ek_peak_multiply_fn(void);
 ek_peak_read_fn ek_peak_read_avx512;
-ek_peak_multiply_fn ek_peak_int8_avx2, ek_peak_int8_avx512, ek_peak_f32_avx2, ek_peak_f32_avx512, ek_peak_int8_amx;
+ek_peak_multiply_fn ek_peak_int8_avx2, ek_peak_int8_avxvnni, ek_peak_int8_avx512, ek_peak_f32_avx2, ek_peak_f32_avx512,
+    ek_peak_int8_amx;
 
 #endif

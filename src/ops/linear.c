@@ -90,6 +90,12 @@ static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y
             y[r * ldy + n] = output_q(w, w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, x, r);
 }
 
+static int32_t in_16_bits(const int32_t *sum, int lower)
+{
+    uint32_t first = (uint32_t)(-8 * sum[0] - lower), second = (uint32_t)(-8 * sum[1] - lower);
+    return (int32_t)((first & 0xffff) | second << 16);
+}
+
 static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one, ek_act_group *two)
 {
     for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
@@ -102,16 +108,18 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
         float amax = ek_bits_f32(top), inv = 0, sx = 0;
         if (top >= 0x7f800000u) sx = ek_bits_f32(0x7fc00000u);
         else if (amax >= 0x1p-100f) sx = amax / 32512, inv = 32512 / amax;
-        int32_t sum_h = 0, sum_q = 0;
+        int32_t sum_h = 0, sum_q = 0, h_of[2] = {0}, l_of[2] = {0}; /* of k % 4 < 2, and of the others */
         for (int i = 0; i < a_group; i++) {
             int32_t q = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (q + 32768 + 128) / 256 - 128;
             h[i] = (int8_t)high;
             l[i] = (int8_t)(q - 256 * high);
             sum_h += high;
             sum_q += q;
+            h_of[i / 2 % 2] += h[i];
+            l_of[i / 2 % 2] += l[i];
         }
-        one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h};
-        two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q};
+        one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h, in_16_bits(h_of, 0)};
+        two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q, in_16_bits(l_of, EK_ACT_LOWER)};
     }
 }
 

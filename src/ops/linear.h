@@ -97,7 +97,11 @@ typedef struct ek_act_group {
     float sx;      /* two limbs: the group's scale; one limb: 256 times that */
     float sum;     /* X: two limbs: the sum of q; one limb: the sum of h; exact */
     int32_t start; /* -8 * X: stored codes are c + 8 or c + 128 */
+    /* The same for sums in 16 bits, modulo 2^16: bits 0 to 15 over the inputs with k % 4 < 2, 16 to 31 over the others.
+     * One limb: -8 times the sum of h. Two limbs: -8 times the sum of l, less EK_ACT_LOWER. */
+    int32_t starts;
 } ek_act_group;
+enum { EK_ACT_LOWER = 128 }; /* keeps a sum of 32 products c * l, which may be 32768, within 16 bits */
 
 /* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
  * ek_acts_bytes(), needed for Form Q only. One quantisation serves matrices of one limb and of two.

@@ -103,18 +103,23 @@ static void quantize_one(const float *row, int k, int a_group, double size)
     int groups = (k + a_group - 1) / a_group;
     for (int g = 0, j = 0; g < groups; g++) {
         const ek_act_group *one = &want.one[g], *two = &want.two[g];
-        int sum_h = 0, sum_q = 0;
+        int sum_h = 0, sum_q = 0, h_of[2] = {0}, l_of[2] = {0};
         float amax = 0;
         for (int i = j; i < (g + 1) * a_group && i < k; i++) amax = fmaxf(amax, fabsf(row[i]));
         for (; j < (g + 1) * a_group && j < k; j++) {
             int h = want.h[j], q = 256 * h + want.l[j];
             sum_h += h, sum_q += q;
+            h_of[j / 2 % 2] += h, l_of[j / 2 % 2] += want.l[j];
             assert_true(h >= -127 && q >= -32512 && q <= 32512);
             if (amax < 0x1p-100f) assert_true(q == 0 && two->sx == 0);
             else assert_true(fabs((double)row[j] - q * (double)two->sx) <= (0.5 + 1e-7 * 32512) * (double)two->sx);
         }
         assert_true(one->sx == 256 * two->sx && one->sum == (float)sum_h && two->sum == (float)sum_q);
         assert_true(one->start == -8 * sum_h && two->start == -8 * sum_q);
+        for (int i = 0; i < 2; i++) {
+            assert_true((uint16_t)((uint32_t)one->starts >> 16 * i) == (uint16_t)(-8 * h_of[i]));
+            assert_true((uint16_t)((uint32_t)two->starts >> 16 * i) == (uint16_t)(-8 * l_of[i] - EK_ACT_LOWER));
+        }
     }
     for (int j = k; j < groups * a_group; j++) assert_true(want.h[j] == 0 && want.l[j] == 0);
 }

@@ -11,4 +11,8 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A sum is brought up to date here, in its register: left to itself gcc adds terms of a longer chain among each other
+ * first, which takes more registers than there are. */
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+
 #endif

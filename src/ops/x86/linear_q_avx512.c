@@ -11,7 +11,7 @@
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 4096, AHEAD_1 = 2048 /* bytes; for one row */ };
 
 INLINE __m512i quad(const int8_t *q)
 {
@@ -95,7 +95,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
             if (fetch)
                 for (size_t i = 0; i < code_bytes + rest; i += 64)
-                    _mm_prefetch((const char *)codes + PREFETCH + i, _MM_HINT_T0);
+                    _mm_prefetch((const char *)codes + (n == 1 ? AHEAD_1 : AHEAD) + i, _MM_HINT_T0);
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++) {
                 __m512i acc[SUMS];
@@ -161,13 +161,13 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 {
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
     const int max_rows = w->limbs == 1 ? TILE : TILE_2;
+    const bool fetch = w->form == EK_W_Q4 || r1 - r0 > 1; /* for one row of Q8 the hardware does better alone */
     for (int r = r0, n; r < r1; r += n) {
         n = ek_tile_rows(r1 - r, max_rows);
         for (int p = p0; p < p1; p++) {
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask,
-                         r == r0 && n >= FETCH_ROWS);
+            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && fetch);
         }
     }
 }

@@ -1,5 +1,4 @@
-#include <immintrin.h>
-
+#include "ops/x86/linear_quantize.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 
@@ -18,12 +17,9 @@ static inline uint32_t largest(__m256i v)
     return (uint32_t)_mm_cvtsi128_si32(m);
 }
 
-static inline int32_t total(__m256i v)
+static inline __m128i halves(__m256i v)
 {
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
-    return _mm_cvtsi128_si32(s);
+    return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
 /* 32 codes of four vectors as bytes in order. */
@@ -39,7 +35,7 @@ void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t 
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
-        __m256i top8 = _mm256_setzero_si256(), sum_h = top8, sum_q = top8;
+        __m256i top8 = _mm256_setzero_si256(), sum_h = top8, sum_l = top8;
         for (int i = 0; i < a_group; i += 8)
             top8 = _mm256_max_epu32(top8, _mm256_and_si256(_mm256_castps_si256(load(x, i, n)), magnitude));
         uint32_t top = largest(top8);
@@ -52,15 +48,13 @@ void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t 
                 code[j] = _mm256_setzero_si256();
                 if (inv > 0) code[j] = _mm256_cvtps_epi32(_mm256_mul_ps(load(x, i + 8 * j, n), _mm256_set1_ps(inv)));
                 high[j] = _mm256_srai_epi32(_mm256_add_epi32(code[j], _mm256_set1_epi32(128)), 8);
-                sum_q = _mm256_add_epi32(sum_q, code[j]);
                 sum_h = _mm256_add_epi32(sum_h, high[j]);
                 code[j] = _mm256_sub_epi32(code[j], _mm256_slli_epi32(high[j], 8));
+                sum_l = _mm256_add_epi32(sum_l, code[j]);
             }
             _mm256_storeu_si256((__m256i *)(h + i), bytes(high));
             _mm256_storeu_si256((__m256i *)(l + i), bytes(code));
         }
-        const int32_t x_h = total(sum_h), x_q = total(sum_q);
-        one[g] = (ek_act_group){256 * sx, (float)x_h, -8 * x_h};
-        two[g] = (ek_act_group){sx, (float)x_q, -8 * x_q};
+        put_group(&one[g], &two[g], sx, halves(sum_h), halves(sum_l));
     }
 }
