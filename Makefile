@@ -6,10 +6,11 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text tensor ops cuda lib model convert cache engine gpu chat serve cli
+LAYERS := base text hub tensor ops cuda lib model convert cache engine gpu chat serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
+DEPS_hub    := hub base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
 DEPS_cuda   := engine cache model cuda ops tensor base
@@ -23,10 +24,10 @@ DEPS_golden := engine cache model ops tensor base
 DEPS_gpu    := gpu engine cache model cuda ops tensor base
 DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
-DEPS_cli    := cli serve chat convert gpu engine cache model cuda ops tensor text base
+DEPS_cli    := cli serve chat convert gpu engine cache model cuda ops tensor hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
-PKGS := jansson libevent libevent_pthreads sqlite3 libcurl
+PKGS := jansson libevent libevent_pthreads sqlite3
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)

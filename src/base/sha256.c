@@ -41,24 +41,65 @@ static void compress(uint32_t h[8], const uint8_t *p)
     for (int i = 0; i < 8; i++) h[i] += v[i];
 }
 
+void ek_sha256_init(ek_sha256_state *s)
+{
+    *s = (ek_sha256_state){
+        .h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+}
+
+void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    size_t held = s->n % 64, room = 64 - held;
+    if (n == 0) return;
+    s->n += n;
+    if (held + n < 64) {
+        memcpy(s->rest + held, p, n);
+        return;
+    }
+    if (held) {
+        memcpy(s->rest + held, p, room);
+        compress(s->h, s->rest);
+        p += room, n -= room;
+    }
+    for (; n >= 64; p += 64, n -= 64) compress(s->h, p);
+    memcpy(s->rest, p, n);
+}
+
+static void end(ek_sha256_state *s, uint8_t out[32])
+{
+    uint8_t last[128] = {0};
+    size_t left = s->n % 64, n_last = left < 56 ? 64 : 128;
+    memcpy(last, s->rest, left);
+    last[left] = 0x80;
+    for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)(s->n * 8 >> 8 * i);
+    for (size_t at = 0; at < n_last; at += 64) compress(s->h, last + at);
+    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - i % 4 * 8));
+}
+
+static void hex(char out[65], const uint8_t h[32])
+{
+    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", h[i]);
+}
+
+void ek_sha256_end(ek_sha256_state *s, char out[65])
+{
+    uint8_t h[32];
+    end(s, h);
+    hex(out, h);
+}
+
 void ek_sha256(uint8_t out[32], const void *data, size_t n)
 {
-    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    const uint8_t *p = data;
-    uint8_t last[128] = {0};
-    size_t left = n;
-    for (; left >= 64; p += 64, left -= 64) compress(h, p);
-    if (left) memcpy(last, p, left);
-    last[left] = 0x80;
-    size_t n_last = left < 56 ? 64 : 128;
-    for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)((uint64_t)n * 8 >> 8 * i);
-    for (size_t at = 0; at < n_last; at += 64) compress(h, last + at);
-    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(h[i / 4] >> (24 - i % 4 * 8));
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, data, n);
+    end(&s, out);
 }
 
 void ek_sha256_hex(char out[65], const void *data, size_t n)
 {
     uint8_t h[32];
     ek_sha256(h, data, n);
-    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", h[i]);
+    hex(out, h);
 }

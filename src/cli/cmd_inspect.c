@@ -7,6 +7,8 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/about.h"
+#include "cli/hub.h"
 #include "cli/open.h"
 #include "engine/budget.h"
 #include "model/model.h"
@@ -20,6 +22,7 @@ typedef struct share {
 
 typedef struct report {
     const ek_cli *cli;
+    const char *path;
     ek_checkpoint *files;
     share type[EK_DTYPE_COUNT];
     double file_bytes;
@@ -41,19 +44,6 @@ static void count_types(report *r)
     }
 }
 
-/* The published size that a configuration has, "own" if none. */
-static const char *variant_of(const ek_config *c)
-{
-    static const char *const name[] = {"e2b", "e4b", "12b", "26b", "31b"};
-    static const char *const shown[] = {"E2B", "E4B", "12B", "26B-A4B", "31B"};
-    static ek_config one;
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-        if (ek_config_published(&one, name[i], 0) == EK_OK && one.n_layers == c->n_layers &&
-            one.hidden_size == c->hidden_size && one.n_experts == c->n_experts)
-            return shown[i];
-    return "own";
-}
-
 static int layers_of(const ek_config *c, ek_layer_kind kind)
 {
     int n = 0;
@@ -61,22 +51,14 @@ static int layers_of(const ek_config *c, ek_layer_kind kind)
     return n;
 }
 
-static void size_text(char out[16], double bytes)
-{
-    static const char *const unit[] = {"B", "KB", "MB", "GB", "TB"};
-    int u = 0;
-    while (bytes >= 1000 && u < 4) bytes /= 1000, u++;
-    snprintf(out, 16, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
-}
-
 static void print_types(const report *r)
 {
     char size[16];
-    size_text(size, r->file_bytes);
+    ek_cli_size_text(size, r->file_bytes);
     printf("tensors      %d, %s", ek_checkpoint_count(r->files), size);
     for (int t = 0, n = 0; t < EK_DTYPE_COUNT; t++) {
         if (!r->type[t].n) continue;
-        size_text(size, r->type[t].bytes);
+        ek_cli_size_text(size, r->type[t].bytes);
         printf("%s%d %s %s", n++ ? ", " : ": ", r->type[t].n, ek_dtype_name((ek_dtype)t), size);
     }
     printf("\n");
@@ -94,11 +76,11 @@ static void print_model(const report *r)
     if (c->n_experts) printf(", %d of %d experts", c->top_k_experts, c->n_experts);
     printf("\ncontext      %d tokens\n", c->max_position_embeddings);
     print_types(r);
-    size_text(a, r->need.weight_bytes);
-    size_text(b, r->need.mapped_bytes);
+    ek_cli_size_text(a, r->need.weight_bytes);
+    ek_cli_size_text(b, r->need.mapped_bytes);
     printf("weights      %s in memory", a);
     if (r->need.mapped_bytes > 0) printf(", %s stay in the file", b);
-    size_text(a, r->need.bytes_per_token);
+    ek_cli_size_text(a, r->need.bytes_per_token);
     printf("\na token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
     printf("keys, values %.0f bytes per token in full layers, %.0f in sliding ones for a token in their window\n",
            ek_budget_token_bytes(&r->need.layout, EK_FULL), ek_budget_token_bytes(&r->need.layout, EK_SLIDING));
@@ -109,12 +91,12 @@ static void print_model(const report *r)
     printf("device       %s\n", r->device);
     for (int i = 0; i < r->cli->batch.n; i++) {
         double kv = ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
-        size_text(a, kv);
-        size_text(b, kv + r->need.weight_bytes);
+        ek_cli_size_text(a, kv);
+        ek_cli_size_text(b, kv + r->need.weight_bytes);
         printf("%s %3d x %d tokens: keys and values %s, with the weights %s\n", i ? "            " : "memory      ",
                r->cli->batch.v[i], r->ctx, a, b);
     }
-    size_text(a, r->free_bytes);
+    ek_cli_size_text(a, r->free_bytes);
     printf("fits         in %s, half of what is free beside the weights:", a);
     const int max = c->max_position_embeddings;
     printf(" %d x %d", ek_budget_requests_in(&r->need.layout, r->free_bytes, r->ctx), r->ctx);
@@ -170,19 +152,19 @@ static void print_json(const report *r)
 static ek_err inspect(report *r)
 {
     const ek_cli *cli = r->cli;
-    EK_TRY(ek_checkpoint_open(&r->files, cli->arg));
+    EK_TRY(ek_checkpoint_open(&r->files, r->path));
     count_types(r);
     if (!r->is_model) return EK_OK;
     ek_model_opts o = {.cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(cli->kv, &o.k_format, &o.v_format));
     o.kv_start = (int)cli->kv_start;
     EK_TRY(ek_activations_parse(cli->activations, &o.activations));
-    EK_TRY(ek_model_measure(&r->need, cli->arg, &o));
+    EK_TRY(ek_model_measure(&r->need, r->path, &o));
     enum { CTX = 8192 };
     int max_ctx = r->need.config.max_position_embeddings;
     r->ctx = cli->has.ctx ? (int)cli->ctx : max_ctx < CTX ? max_ctx : CTX;
     if (r->ctx > max_ctx) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, max_ctx);
-    r->variant = variant_of(&r->need.config);
+    r->variant = ek_about_variant(&r->need.config);
     r->free_bytes = (ek_memory_available() - r->need.weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;
     return ek_cli_device_text(cli, r->device, sizeof r->device);
@@ -191,8 +173,10 @@ static ek_err inspect(report *r)
 int ek_cmd_inspect(const ek_cli *cli)
 {
     static report r;
-    r = (report){.cli = cli, .is_model = ek_is_dir(cli->arg)};
-    ek_err err = inspect(&r);
+    r = (report){.cli = cli};
+    ek_err err = ek_cli_find_model(cli->arg, &r.path);
+    r.is_model = !err && ek_is_dir(r.path);
+    if (!err) err = inspect(&r);
     if (!err && cli->json) print_json(&r);
     else if (!err && r.is_model) print_model(&r);
     else if (!err) print_tensors(&r);

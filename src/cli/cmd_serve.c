@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "cli/hub.h"
 #include "cli/open.h"
 #include "engine/budget.h"
 #include "model/digest.h"
@@ -54,17 +55,11 @@ static ek_err open_journal(const ek_cli *cli, const ek_cli_model *m, ek_journal 
     return ek_journal_open(out, &opts);
 }
 
-static const char *base_name(const char *dir)
-{
-    const char *slash = strrchr(dir, '/');
-    return slash && slash[1] ? slash + 1 : dir;
-}
-
 static ek_err serve(const ek_cli *cli, ek_cli_model *m)
 {
     ek_journal *journal = NULL;
     EK_TRY(open_journal(cli, m, &journal));
-    char *real = realpath(m->dir, NULL);
+    char *name = ek_cli_model_name(cli, m->dir);
     ek_server_opts opts = {
         .http = {.host = cli->host,
                  .port = (int)cli->port,
@@ -86,12 +81,12 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         .cors_origins = cli->cors_origins,
         .model = m->model,
         .model_dir = m->dir,
-        .model_name = cli->has.model_name ? cli->model_name : base_name(real ? real : m->dir),
+        .model_name = cli->has.model_name ? cli->model_name : name,
         .journal = journal,
     };
     ek_server *server;
     ek_err err = ek_server_open(&server, m->engine, &opts);
-    free(real);
+    free(name);
     if (err) {
         ek_journal_close(journal);
         return err;
@@ -109,10 +104,13 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
                      (int)cli->kv_start);
         printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s; keys and values in %s: %.0f "
                "bytes per token in full layers, %.0f in sliding ones%s, room for %d full contexts)\n",
-               EK_VERSION, cli->has.model_name ? cli->model_name : m->dir, v6 ? "[" : "", cli->host, v6 ? "]" : "",
-               ek_server_port(server), ek_engine_ctx(m->engine), ek_pool_threads(m->pool),
-               cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv, ek_budget_token_bytes(kv, EK_FULL),
-               ek_budget_token_bytes(kv, EK_SLIDING), start,
+               EK_VERSION,
+               cli->has.model_name ? cli->model_name
+               : cli->has.model    ? cli->model
+                                   : m->dir,
+               v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server), ek_engine_ctx(m->engine),
+               ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv,
+               ek_budget_token_bytes(kv, EK_FULL), ek_budget_token_bytes(kv, EK_SLIDING), start,
                ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
         fflush(stdout);
         err = ek_server_run(server);

@@ -1,7 +1,6 @@
 /* Two servers under the same traffic, in turns: the machine's minutes are not equal. */
 #include "cli/compare.h"
 
-#include <curl/curl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "base/log.h"
 #include "cli/open.h"
 #include "cli/traffic.h"
+#include "hub/curl.h"
 #include "serve/server.h"
 #include "text/json.h"
 
@@ -272,7 +272,7 @@ int ek_bench_compare(const ek_cli *cli)
 {
     if (cli->has.synthetic) return ek_cli_wrong(cli, "--compare needs a tokenizer, which --synthetic has not: --model");
     comparison x = {.cli = cli, .side = {{.name = "this engine"}, {.name = cli->compare}}};
-    curl_global_init(CURL_GLOBAL_DEFAULT);
+    if (ek_curl_load()) return ek_cli_failed(cli);
     /* The other first: a wrong address shall not cost the time to load a model. */
     ek_log_set(EK_LOG_WARN); /* one line per request would bury the table */
     ek_err err = ek_traffic_open(&x.side[1].server, cli->compare, cli->has.compare_key ? cli->compare_key : NULL);
@@ -284,6 +284,5 @@ int ek_bench_compare(const ek_cli *cli)
     for (int i = 0; i < cli->batch.n && !err; i++)
         if (x.side[0].row[i].failed) status = 1;
     close_all(&x);
-    curl_global_cleanup();
     return status;
 }

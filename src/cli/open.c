@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "chat/prompt.h"
 #include "cli/cache.h"
+#include "cli/hub.h"
 #include "engine/executor.h"
 
 /* dir/tail, if it is a folder. */
@@ -25,10 +26,7 @@ static bool found(char *out, size_t room, const char *dir, const char *tail)
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
 {
     static char bundled[PATH_MAX];
-    if (cli->has.model) {
-        *dir = cli->model;
-        return EK_OK;
-    }
+    if (cli->has.model) return ek_cli_find_model(cli->model, dir);
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
@@ -103,6 +101,7 @@ ek_err ek_cli_open_drafter(const ek_cli *cli, const ek_model *model, const ek_mo
     if (cli->command != EK_CMD_draft && (!drafts(cli) || strcmp(cli->draft, "auto") != 0)) return EK_OK;
     if (!cli->has.drafter && !cli->has.model && bundled_drafter(cli, bundled, sizeof bundled)) dir = bundled;
     if (!dir) return EK_OK;
+    EK_TRY(ek_cli_find_model(dir, &dir));
     EK_TRY(ek_drafter_open(out, dir, model, opts));
     ek_drafter_set_position(*out, strcmp(cli->rope_position, "n") ? EK_ROPE_N_MINUS_1 : EK_ROPE_N);
     return EK_OK;

@@ -1,6 +1,5 @@
 #include "cli/traffic.h"
 
-#include <curl/curl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "cli/traffic_reply.h"
+#include "hub/curl.h"
 #include "text/json.h"
 
 /* --- one request --- */
@@ -34,7 +34,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 {
     call *c = arg;
     long status = 0;
-    curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
+    ek_curl_lib()->easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
     if (status != 200) return keep(bytes, size, n, &c->refusal);
     ek_traffic_reply_feed(&c->reply, bytes, size * n, ek_now());
     return c->reply.error[0] ? 0 : size * n;
@@ -43,29 +43,29 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 static void call_open(call *c, const ek_traffic_server *s, const char *path, double timeout)
 {
     ek_buf text = {0};
-    *c = (call){.curl = curl_easy_init()};
+    *c = (call){.curl = ek_curl_lib()->easy_init()};
     EK_ASSERT(c->curl);
-    c->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    c->headers = ek_curl_lib()->slist_append(NULL, "Content-Type: application/json");
     if (s->key) {
         ek_buf_fmt(&text, "Authorization: Bearer %s", s->key);
-        c->headers = curl_slist_append(c->headers, ek_buf_text(&text));
+        c->headers = ek_curl_lib()->slist_append(c->headers, ek_buf_text(&text));
         ek_buf_clear(&text);
     }
     ek_buf_fmt(&text, "%s%s", s->base, path);
-    curl_easy_setopt(c->curl, CURLOPT_URL, ek_buf_text(&text));
-    curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
-    curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)(timeout * 1e3));
-    curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c);
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_URL, ek_buf_text(&text));
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)(timeout * 1e3));
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_body);
+    ek_curl_lib()->easy_setopt(c->curl, CURLOPT_WRITEDATA, c);
     ek_buf_fini(&text);
 }
 
 static void call_close(call *c)
 {
-    curl_easy_cleanup(c->curl);
-    curl_slist_free_all(c->headers);
+    ek_curl_lib()->easy_cleanup(c->curl);
+    ek_curl_lib()->slist_free_all(c->headers);
     ek_traffic_reply_fini(&c->reply);
     ek_buf_fini(&c->refusal);
 }
@@ -74,14 +74,14 @@ static void call_close(call *c)
 static void call_run(call *c)
 {
     c->reply.begun = ek_now();
-    CURLcode code = curl_easy_perform(c->curl);
+    CURLcode code = ek_curl_lib()->easy_perform(c->curl);
     long status = 0;
-    curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
+    ek_curl_lib()->easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
     ek_traffic_reply *r = &c->reply;
     if (r->error[0]) return;
     if (status && status != 200)
         snprintf(r->error, sizeof r->error, "status %ld: %.120s", status, ek_buf_text(&c->refusal));
-    else if (code) snprintf(r->error, sizeof r->error, "%.150s", curl_easy_strerror(code));
+    else if (code) snprintf(r->error, sizeof r->error, "%.150s", ek_curl_lib()->easy_strerror(code));
 }
 
 /* --- the server --- */
@@ -109,8 +109,8 @@ ek_err ek_traffic_open(ek_traffic_server *s, const char *url, const char *key)
     s->base = base.data;
     call c;
     call_open(&c, s, "/models", 30);
-    curl_easy_setopt(c.curl, CURLOPT_WRITEFUNCTION, keep);
-    curl_easy_setopt(c.curl, CURLOPT_WRITEDATA, &c.refusal);
+    ek_curl_lib()->easy_setopt(c.curl, CURLOPT_WRITEFUNCTION, keep);
+    ek_curl_lib()->easy_setopt(c.curl, CURLOPT_WRITEDATA, &c.refusal);
     call_run(&c);
     ek_err err = c.reply.error[0] ? ek_fail(EK_EIO, "%s/models: %s", s->base, c.reply.error) : read_models(s, &c);
     call_close(&c);
@@ -214,7 +214,7 @@ static void *client_main(void *arg)
         call c;
         write_body(&body, r->server, t, number);
         call_open(&c, r->server, "/chat/completions", t->timeout);
-        curl_easy_setopt(c.curl, CURLOPT_POSTFIELDS, ek_buf_text(&body));
+        ek_curl_lib()->easy_setopt(c.curl, CURLOPT_POSTFIELDS, ek_buf_text(&body));
         call_run(&c);
         pthread_mutex_lock(&r->lock);
         take_reply(r, &c.reply, number == REPEATED);

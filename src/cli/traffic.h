@@ -1,6 +1,6 @@
 /* Traffic of chat clients against an OpenAI-compatible server: how fast replies come, and whether equal requests get
  * equal text. Every client is a thread that waits for its own reply (closed loop); the requests are a pure function of
- * ek_traffic, so that two servers get the same ones. Call curl_global_init before. */
+ * ek_traffic, so that two servers get the same ones. Call ek_curl_load before. */
 #ifndef EK_CLI_TRAFFIC_H
 #define EK_CLI_TRAFFIC_H
 

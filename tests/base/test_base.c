@@ -17,6 +17,8 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "base/rng.h"
+#include "base/sha1.h"
+#include "base/sha256.h"
 
 static void err_keeps_the_sentence(void **state)
 {
@@ -34,6 +36,42 @@ static void err_keeps_the_sentence(void **state)
     ek_fail(EK_EIO, "%s", longer);
     ek_fail_in(EK_EIO, "%s", longer);
     assert_true(strlen(ek_err_text()) < 1024);
+}
+
+/* Vectors of FIPS 180 and of git (an empty blob); then every way to cut a message gives the same. */
+static void hashes_in_parts(void **state)
+{
+    (void)state;
+    char a[65], b[65];
+    uint8_t data[300];
+    ek_sha1_state one;
+    ek_sha256_state two;
+    ek_sha1_init(&one);
+    ek_sha1_add(&one, "abc", 3);
+    ek_sha1_end(&one, a);
+    assert_string_equal(a, "a9993e364706816aba3e25717850c26c9cd0d89d");
+    ek_sha1_init(&one);
+    ek_sha1_add(&one, "blob 0", 7);
+    ek_sha1_end(&one, a);
+    assert_string_equal(a, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+    ek_sha1_init(&one);
+    for (int i = 0; i < 1000000; i++) ek_sha1_add(&one, "a", 1);
+    ek_sha1_end(&one, a);
+    assert_string_equal(a, "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
+    ek_sha256_init(&two);
+    for (int i = 0; i < 1000000; i++) ek_sha256_add(&two, "a", 1);
+    ek_sha256_end(&two, a);
+    assert_string_equal(a, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)(i * 7);
+    for (size_t n = 0; n <= sizeof data; n += 13)
+        for (size_t cut = 0; cut <= n; cut++) {
+            ek_sha256_hex(a, data, n);
+            ek_sha256_init(&two);
+            ek_sha256_add(&two, data, cut);
+            ek_sha256_add(&two, data + cut, n - cut);
+            ek_sha256_end(&two, b);
+            assert_string_equal(a, b);
+        }
 }
 
 static void buf_grows(void **state)
@@ -169,10 +207,15 @@ static void files_say_what_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_keeps_the_sentence),    cmocka_unit_test(buf_grows),
-        cmocka_unit_test(philox_known_answers),      cmocka_unit_test(hashes_are_fixed),
-        cmocka_unit_test(pool_runs_each_task_once),  cmocka_unit_test(pool_wakes_sleepers),
-        cmocka_unit_test(cpu_names_and_masks_agree), cmocka_unit_test(files_say_what_is_wrong),
+        cmocka_unit_test(err_keeps_the_sentence),
+        cmocka_unit_test(hashes_in_parts),
+        cmocka_unit_test(buf_grows),
+        cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(hashes_are_fixed),
+        cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(pool_wakes_sleepers),
+        cmocka_unit_test(cpu_names_and_masks_agree),
+        cmocka_unit_test(files_say_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void test_wrong_calls(void **state)
         {"evenkeel serve --prot 1", "--prot is not an option"},
         {"evenkeel serve --ids 1", "--ids is not an option"},
         {"evenkeel serve extra", "one argument too many"},
-        {"evenkeel inspect", "DIR|FILE is missing"},
+        {"evenkeel inspect", "MODEL is missing"},
         {"evenkeel logits --ids 1,,2", "whole number"},
         {"evenkeel logits --ids 1,2,", "whole number"},
         {"evenkeel logits --ids 99999999999999999999", "whole number"},

@@ -6,7 +6,7 @@ or a code span that begins with make, evenkeel or build/release/evenkeel. Target
 programs run for real on the bundled model, curl against a server that the documented `serve` line started. What
 cannot run stands in NOT_RUN with the reason. Prints a line per command that fails or is left out and closes with
 `N passed, N failed, N skipped`."""
-import glob, json, os, re, shlex, signal, socket, subprocess, sys, tempfile, time
+import glob, json, os, re, shlex, shutil, signal, socket, subprocess, sys, tempfile, time
 
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
@@ -25,10 +25,10 @@ NOT_RUN = {
 REAL_TARGETS = {"make demo", "make help"}
 # Documented commands of bench take minutes: the same with less to do.
 LESS = ["--prompt", "16", "--generate", "2", "--batch", "1", "--runs", "1"]
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "EVENKEEL_")) and k != "MFLAGS"}
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "EVENKEEL_", "HF_")) and k != "MFLAGS"}
 
 
-def files():
+def files_of_docs():
     return ["README.md", "CONTRIBUTING.md"] + sorted(glob.glob("docs/**/*.md", recursive=True))
 
 
@@ -60,7 +60,7 @@ def spans(text):
 def commands():
     """Command -> the files that name it, in order of appearance; servers first in their file."""
     out = {}
-    for name in files():
+    for name in files_of_docs():
         text = open(name, encoding="utf-8").read()
         for c in [*shell_lines(text), *spans(text)]:
             if name not in out.setdefault(c, []):
@@ -132,6 +132,24 @@ def make(command):
     return run(["make", "-n", *args])
 
 
+class Hub:
+    """The Hub that `pull` asks, played here: every repository that the documents name, with the bundled model."""
+
+    def __init__(self):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        import hub_server
+        self.server, self.home = hub_server.Hub(), tempfile.mkdtemp(prefix="evenkeel-docs-")
+        files = {n: open(os.path.join(MODEL, n), "rb").read() for n in os.listdir(MODEL) if n.endswith((".json", ".safetensors"))}
+        for repo in set(re.findall(r"evenkeel (?:pull|rm) ([^\s/`]+/[^\s@:`]+)", "\n".join(open(f, encoding="utf-8").read() for f in files_of_docs()))):
+            gguf = {"m-Q4_K_M.gguf": bytes(5000), "m-Q8_0.gguf": bytes(6000)}
+            self.server.repos[repo] = hub_server.Repo(gguf if "GGUF" in repo else files)
+        ENV.update(HF_ENDPOINT=self.server.url, HF_HOME=self.home, HF_TOKEN="")
+
+    def close(self):
+        self.server.close()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
 done = {}  # what was run -> what went wrong
 
 
@@ -184,7 +202,7 @@ def judge(command, servers):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-    servers, passed, failed, skipped = Servers(), 0, 0, 0
+    hub, servers, passed, failed, skipped = Hub(), Servers(), 0, 0, 0
     found = commands()
     # servers before the curl lines that talk to them; the demo and other commands last
     order = sorted(found, key=lambda c: 0 if " serve" in c and "--help" not in c else 1 if c.startswith("curl") else 2)
@@ -204,6 +222,7 @@ def main():
     for wrong in servers.stop() + [f"no document names this command any more: {c}" for c in [*ELSEWHERE, *NOT_RUN] if c not in found]:
         print(f"FAIL {wrong}")
         failed += 1
+    hub.close()
     if passed < 20:
         print(f"FAIL only {passed} commands were found and work")
         failed += 1

@@ -6,6 +6,7 @@ grep -rnE '^#include "' src --include='*.c' --include='*.h' | awk -F: '
 BEGIN {
     allow["base"]   = " base "
     allow["text"]   = " base text "
+    allow["hub"]    = " base hub "
     allow["tensor"] = " base tensor "
     allow["ops"]    = allow["tensor"] "ops "
     allow["cuda"]   = allow["ops"] "cuda "
@@ -17,7 +18,7 @@ BEGIN {
     allow["gpu"]    = allow["engine"] "cuda gpu "
     allow["chat"]   = allow["engine"] "text chat "
     allow["serve"]  = allow["chat"] "serve "
-    allow["cli"]    = allow["serve"] "convert cuda gpu cli "
+    allow["cli"]    = allow["serve"] "convert cuda gpu hub cli "
 }
 {
     split($1, path, "/"); layer = path[2]

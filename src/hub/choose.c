@@ -1,0 +1,222 @@
+/* Which files of a repository a model needs. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "hub/files.h"
+
+enum { LISTED = 24 }; /* names in a message */
+
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *s, const char *with)
+{
+    size_t n = strlen(s), m = strlen(with);
+    return n >= m && strcasecmp(s + n - m, with) == 0;
+}
+
+static bool at_top(const char *path)
+{
+    return !strchr(path, '/');
+}
+
+/* Bytes before "-00002-of-00005EXT", and part and count; 0 for a file that is no part. */
+static int split_stem(const char *path, const char *ext, int *part, int *of)
+{
+    int digits = 0;
+    size_t tail = strlen("-00001-of-00001") + strlen(ext), n = strlen(path);
+    if (n <= tail || !ends(path, ext)) return 0;
+    const char *p = path + n - tail;
+    if (sscanf(p, "-%5d-of-%5d%n", part, of, &digits) != 2 || digits != 15) return 0;
+    return *part >= 1 && *part <= *of ? (int)(p - path) : 0;
+}
+
+/* ------------------------------------------------------------------ safetensors */
+
+static bool is_weights(const char *path)
+{
+    return at_top(path) && starts(path, "model") && ends(path, ".safetensors");
+}
+
+static bool is_beside(const char *path)
+{
+    return at_top(path) && (ends(path, ".json") || ends(path, ".jinja"));
+}
+
+/* Every part of every split set that is wanted must be there. */
+static ek_err check_parts(const ek_hub_files *f, const char *ext)
+{
+    for (int i = 0; i < f->n; i++) {
+        int part, of;
+        int stem = f->v[i].wanted ? split_stem(f->v[i].path, ext, &part, &of) : 0;
+        for (int p = 1; stem && p <= of; p++) {
+            ek_buf name = {0};
+            ek_buf_fmt(&name, "%.*s-%05d-of-%05d%s", stem, f->v[i].path, p, of, ext);
+            bool there = ek_hub_files_find(f, name.data) != NULL;
+            ek_err err = there ? EK_OK : ek_fail(EK_EFORMAT, "%s is missing, a part of %d", name.data, of);
+            ek_buf_fini(&name);
+            EK_TRY(err);
+            if (part != 1) break; /* the first part has asked for all, unless it is the one that is missing */
+        }
+    }
+    return EK_OK;
+}
+
+static ek_err choose_folder(ek_hub_files *f)
+{
+    bool indexed = ek_hub_files_find(f, "model.safetensors.index.json") != NULL, parts = false;
+    bool tokenizer = ek_hub_files_find(f, "tokenizer.json") != NULL;
+    int part, of;
+    for (int i = 0; i < f->n; i++)
+        parts |= is_weights(f->v[i].path) && split_stem(f->v[i].path, ".safetensors", &part, &of);
+    for (int i = 0; i < f->n; i++) {
+        const char *path = f->v[i].path;
+        bool weights = is_weights(path);
+        if (weights && indexed && parts) weights = split_stem(path, ".safetensors", &part, &of) > 0;
+        f->v[i].wanted = weights || is_beside(path) || (!tokenizer && !strcmp(path, "tokenizer.model"));
+    }
+    return check_parts(f, ".safetensors");
+}
+
+/* ------------------------------------------------------------------ GGUF */
+
+/* word stands in the file's name between separators, in any case. Where the word begins or ends with a separator's
+ * neighbour does not matter: "Q4_K_M" is a word of its own, the underscore is not a separator. */
+static bool has_word(const char *path, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = path; *p; p++) {
+        bool first = p == path || strchr("-./ ", p[-1]);
+        if (first && !strncasecmp(p, word, n) && strchr("-./ ", p[n])) return true;
+    }
+    return false;
+}
+
+/* Projections of images and sound, and drafters, lie beside many models and are never meant by a quantisation. */
+static bool is_side_file(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    return starts(base, "mmproj") || has_word(base, "mmproj") || has_word(base, "mtp") || has_word(base, "assistant") ||
+           has_word(base, "imatrix");
+}
+
+/* A GGUF file, or the first part of a split one. */
+static bool is_gguf_set(const char *path)
+{
+    int part, of;
+    return ends(path, ".gguf") && (!split_stem(path, ".gguf", &part, &of) || part == 1);
+}
+
+static void want_set(ek_hub_files *f, const char *path)
+{
+    int part, of, p, o;
+    int stem = split_stem(path, ".gguf", &part, &of);
+    for (int i = 0; i < f->n; i++) {
+        const char *other = f->v[i].path;
+        bool same = stem && split_stem(other, ".gguf", &p, &o) == stem && o == of &&
+                    !strncmp(other, path, (size_t)stem);
+        if (same || !strcmp(other, path)) f->v[i].wanted = true;
+    }
+}
+
+static int64_t set_bytes(ek_hub_files *f, const char *path)
+{
+    int64_t bytes = 0;
+    want_set(f, path);
+    for (int i = 0; i < f->n; i++) {
+        if (f->v[i].wanted) bytes += f->v[i].size;
+        f->v[i].wanted = false;
+    }
+    return bytes;
+}
+
+/* Drafters count where there is nothing else, projections never. */
+static bool is_candidate(const char *path, const char *word, bool side)
+{
+    if (!is_gguf_set(path) || (*word && !has_word(path, word))) return false;
+    return side ? !has_word(path, "mmproj") && !has_word(path, "imatrix") : !is_side_file(path);
+}
+
+/* "a.gguf (2.1 GB), b.gguf (3.0 GB)": those with word in their names, or all if word is "". */
+static void list_sets(ek_buf *out, ek_hub_files *f, const char *word)
+{
+    int n = 0;
+    for (int i = 0; i < f->n; i++) {
+        const char *path = f->v[i].path;
+        if (*word ? !is_candidate(path, word, false) && !is_candidate(path, word, true) : !is_gguf_set(path)) continue;
+        if (n++ < LISTED) ek_buf_fmt(out, "%s%s (%.1f GB)", n > 1 ? ", " : "", path, (double)set_bytes(f, path) / 1e9);
+    }
+    if (n > LISTED) ek_buf_fmt(out, " and %d more", n - LISTED);
+}
+
+static ek_err refuse(ek_err code, ek_hub_files *f, const char *repo, const char *which, const char *word)
+{
+    ek_buf names = {0};
+    list_sets(&names, f, word);
+    ek_err err;
+    if (!names.len) err = ek_fail(EK_ENOTFOUND, "%s has no file %s, and no GGUF file at all", repo, which);
+    else if (code == EK_ENOTFOUND)
+        err = ek_fail(code, "%s has no file and no quantisation %s; there are %s", repo, which, names.data);
+    else if (*which) err = ek_fail(code, "%s has several files with %s; name one: %s", repo, which, names.data);
+    else
+        err = ek_fail(code, "%s has several models; say which, as in %s:Q4_K_M or by file: %s", repo, repo, names.data);
+    ek_buf_fini(&names);
+    return err;
+}
+
+static ek_err choose_set(ek_hub_files *f, const char *repo, const char *which, const char **main)
+{
+    int n = 0;
+    for (int side = 0; side < 2 && n == 0; side++)
+        for (int i = 0; i < f->n; i++) {
+            if (!is_candidate(f->v[i].path, which, side)) continue;
+            *main = f->v[i].path;
+            n++;
+        }
+    if (n > 1) return refuse(EK_EINVAL, f, repo, which, which);
+    if (n == 0 && *which) return refuse(EK_ENOTFOUND, f, repo, which, "");
+    if (n == 0) return ek_fail(EK_ENOTFOUND, "%s holds neither safetensors nor a GGUF model", repo);
+    want_set(f, *main);
+    ek_err err = check_parts(f, ".gguf");
+    return err ? ek_fail_in(err, "%s", repo) : EK_OK;
+}
+
+static ek_err choose_path(ek_hub_files *f, const char *path, const char **main)
+{
+    int part, of;
+    int stem = split_stem(path, ".gguf", &part, &of);
+    want_set(f, path);
+    *main = path;
+    if (stem) {
+        ek_buf first = {0};
+        ek_buf_fmt(&first, "%.*s-00001-of-%05d.gguf", stem, path, of);
+        const ek_hub_file *found = ek_hub_files_find(f, first.data);
+        ek_err err = found ? EK_OK : ek_fail(EK_EFORMAT, "%s is missing, a part of %d", first.data, of);
+        ek_buf_fini(&first);
+        EK_TRY(err);
+        *main = found->path;
+    }
+    return check_parts(f, ".gguf");
+}
+
+ek_err ek_hub_choose(ek_hub_files *f, const char *repo, const char *which, const char **main)
+{
+    bool weights = false;
+    ek_err err;
+    *main = NULL;
+    for (int i = 0; i < f->n; i++) {
+        f->v[i].wanted = false;
+        weights |= is_weights(f->v[i].path);
+    }
+    const ek_hub_file *named = *which ? ek_hub_files_find(f, which) : NULL;
+    if (named) err = choose_path(f, named->path, main);
+    else if (!*which && weights) err = choose_folder(f);
+    else return choose_set(f, repo, which, main);
+    return err ? ek_fail_in(err, "%s", repo) : EK_OK;
+}

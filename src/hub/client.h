@@ -1,0 +1,69 @@
+/* Requests to the Hub: several GETs at a time on libcurl, on the caller's thread.
+ *
+ * Redirects are followed here, at most 10, over http and https only and never from https to http. The token is sent to
+ * the endpoint's own scheme, host and port and to nobody else. */
+#ifndef EK_HUB_CLIENT_H
+#define EK_HUB_CLIENT_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "hub/places.h"
+
+typedef enum ek_get_end {
+    EK_GET_DONE,    /* a reply of 200 or 206 that came whole */
+    EK_GET_BROKEN,  /* worth another try: the connection, 408, 429, 5xx, an error of the host behind a redirect */
+    EK_GET_REFUSED, /* another status: trying again would not help */
+    EK_GET_STOPPED  /* a callback did not want it, or it cannot be: why says what */
+} ek_get_end;
+
+typedef struct ek_get ek_get;
+struct ek_get {
+    /* The request. */
+    const char *url;  /* borrowed while it runs */
+    int64_t from, to; /* bytes [from, to); to < 0: whole, without a Range header */
+    /* Called once before the body of a 200 or 206, and with its parts; false stops. why may be set. */
+    bool (*head)(ek_get *g);
+    bool (*body)(ek_get *g, const char *data, size_t n);
+    void *arg;
+
+    /* The reply. */
+    ek_get_end end;
+    long status;        /* 0 without one */
+    int64_t range_from; /* of Content-Range, -1 without */
+    int64_t range_total;
+    double retry_after;   /* seconds, -1 without */
+    char error_code[64];  /* X-Error-Code: GatedRepo, RepoNotFound, ... */
+    char error_text[256]; /* X-Error-Message */
+    char why[512];        /* a clause for people */
+    char *reached; /* the address behind the redirects, NULL if there were none; freed by ek_client_start and fini */
+    bool foreign;  /* the address that replied is not the endpoint's */
+
+    void *easy, *headers, *client; /* libcurl's, while it runs */
+    int hops;
+    int64_t moved;   /* bytes of the reply when something last came, */
+    double moved_at; /* and when that was */
+};
+
+typedef struct ek_client ek_client;
+
+/* places is borrowed. ENOMEM, or EINVAL if libcurl cannot do TLS. */
+ek_err ek_client_open(ek_client **out, const ek_hub_places *places);
+void ek_client_close(ek_client *h); /* after its gets ended or were cancelled */
+
+ek_err ek_client_start(ek_client *h, ek_get *g); /* g stays where it is until it ends */
+void ek_client_cancel(ek_client *h, ek_get *g);  /* no matter whether it runs */
+/* Works on the requests for at most `seconds`, or until one ends, which it returns; NULL otherwise. */
+ek_get *ek_client_wait(ek_client *h, double seconds);
+void ek_get_fini(ek_get *g);
+
+/* Seconds in "120" or until an HTTP date, now being seconds since 1970; -1 for what is neither. Also the waiting time
+ * in the Hub's RateLimit header, `"resolvers";r=0;t=55`. */
+double ek_client_retry_after(const char *value, int64_t now);
+double ek_client_rate_limit(const char *value);
+/* "bytes 5-9/20": true, and the first byte and the size. */
+bool ek_client_content_range(const char *value, int64_t *from, int64_t *total);
+/* Whether two addresses have the same scheme, host and port. */
+bool ek_client_same_origin(const char *a, const char *b);
+
+#endif

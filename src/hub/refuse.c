@@ -1,0 +1,132 @@
+/* What to do after a request that failed: wait, or say why it cannot be. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "hub/fetch.h"
+
+double ek_hub_wait_before(const ek_hub_opts *opts, const ek_get *g, int failures)
+{
+    if (g->end != EK_GET_BROKEN || failures > opts->retries || g->retry_after > EK_HUB_MAX_WAIT) return -1;
+    if (g->retry_after >= 0) return g->retry_after > 0.25 ? g->retry_after : 0.25;
+    return ldexp(0.25, failures < 8 ? failures - 1 : 7);
+}
+
+/* 401 and 403: who may read it, and what to do. */
+static ek_err refused(const ek_hub_places *p, const ek_hub_name *name, const ek_get *g)
+{
+    const char *repo = name->repo;
+    bool gated = !strcmp(g->error_code, "GatedRepo");
+    if (gated && p->token)
+        return ek_fail(EK_EINVAL,
+                       "%s is gated (status %ld), and the account of the token in %s may not read it: accept its "
+                       "conditions on %s/%s",
+                       repo, g->status, p->token_from, p->endpoint, repo);
+    if (gated)
+        return ek_fail(EK_EINVAL,
+                       "%s is gated (status %ld): accept its conditions on %s/%s and set HF_TOKEN to a token of that "
+                       "account",
+                       repo, g->status, p->endpoint, repo);
+    if (p->token)
+        return ek_fail(
+            EK_EINVAL,
+            "%s: status %ld: there is no such repository, or the token in %s is not valid or may not read it", repo,
+            g->status, p->token_from);
+    return ek_fail(
+        EK_EINVAL,
+        "%s: status %ld: there is no such repository, or it is private or gated; if it is, set HF_TOKEN to a "
+        "token of an account that may read it",
+        repo, g->status);
+}
+
+ek_err ek_hub_failed(const ek_hub_opts *opts, const ek_hub_name *name, const char *what, const ek_get *g)
+{
+    const ek_hub_places *p = opts->places;
+    if ((g->status == 401 || g->status == 403) && !g->foreign) return refused(p, name, g);
+    if (g->status == 404 && !strcmp(g->error_code, "RevisionNotFound"))
+        return ek_fail(EK_ENOTFOUND, "%s has no revision %s", name->repo, name->revision);
+    if (g->status == 404 && !g->foreign)
+        return ek_fail(EK_ENOTFOUND, "%s: status 404: %s has no such repository, revision or file", what, p->endpoint);
+    if (g->status == 429 && g->retry_after > EK_HUB_MAX_WAIT)
+        return ek_fail(EK_EBUSY, "%s: status 429: too many requests; the Hub asks to wait %.0f minutes", what,
+                       ceil(g->retry_after / 60));
+    if (g->status == 429)
+        return ek_fail(EK_EBUSY,
+                       "%s: status 429, too many requests, after %d tries; a token (HF_TOKEN) raises the limit", what,
+                       opts->retries + 1);
+    if (g->end != EK_GET_BROKEN) return ek_fail(EK_EIO, "%s: %s", what, g->why);
+    const char *more = strstr(what, "://") ? "" : "; the same command goes on where this one stopped";
+    return ek_fail(EK_EIO, "%s: %s, %d tries without progress%s", what, g->why, opts->retries + 1, more);
+}
+
+ek_err ek_hub_interrupted(const ek_hub_name *name)
+{
+    ek_buf text = {0};
+    ek_hub_name_text(&text, name);
+    ek_err err = ek_fail(EK_ECANCELLED, "interrupted; `evenkeel pull %s` goes on where this one stopped", text.data);
+    ek_buf_fini(&text);
+    return err;
+}
+
+typedef struct text_get {
+    ek_get get;
+    ek_buf *out;
+    size_t limit;
+} text_get;
+
+static bool take_text(ek_get *g, const char *data, size_t n)
+{
+    text_get *t = g->arg;
+    if (t->out->len + n <= t->limit) {
+        ek_buf_add(t->out, data, n);
+        return true;
+    }
+    snprintf(g->why, sizeof g->why, "the answer is longer than %zu bytes", t->limit);
+    return false;
+}
+
+/* Until it ends or somebody stops it. */
+static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g)
+{
+    while (!opts->watch->stop(opts->watch->arg))
+        if (ek_client_wait(client, 0.1) == g) return true;
+    ek_client_cancel(client, g);
+    return false;
+}
+
+static bool pause_for(const ek_hub_opts *opts, double seconds)
+{
+    for (double end = ek_now() + seconds; ek_now() < end;) {
+        struct timespec step = {.tv_nsec = 50 * 1000 * 1000};
+        if (opts->watch->stop(opts->watch->arg)) return false;
+        nanosleep(&step, NULL);
+    }
+    return true;
+}
+
+ek_err ek_hub_get_text(ek_buf *out, ek_client *client, const ek_hub_opts *opts, const ek_hub_name *name,
+                       const char *url, size_t limit)
+{
+    text_get t = {.out = out, .limit = limit};
+    ek_err err = EK_OK;
+    t.get = (ek_get){.url = url, .to = -1, .body = take_text, .arg = &t};
+    for (int failures = 1;; failures++) {
+        ek_buf_clear(out);
+        err = ek_client_start(client, &t.get);
+        if (!err && !run(client, opts, &t.get)) err = ek_hub_interrupted(name);
+        if (err || t.get.end == EK_GET_DONE) break;
+        double wait = ek_hub_wait_before(opts, &t.get, failures);
+        if (wait < 0) {
+            err = ek_hub_failed(opts, name, url, &t.get);
+            break;
+        }
+        if (!pause_for(opts, wait)) {
+            err = ek_hub_interrupted(name);
+            break;
+        }
+    }
+    ek_get_fini(&t.get);
+    return err;
+}
