@@ -42,7 +42,7 @@ static void test_what_is_recognised(void **state)
 {
     (void)state;
     char *dir = temp_dir(), path[300];
-    refused("/nonexistent-folder", EK_ENOTFOUND, "/nonexistent-folder: there is no such folder");
+    refused("/nonexistent-folder", EK_ENOTFOUND, "/nonexistent-folder: there is no such file or folder");
     put_file(dir, "x.gguf", "GGUF\3\0\0\0", 8);
     snprintf(path, sizeof path, "%s/x.gguf", dir);
     refused(path, EK_EUNSUPPORTED, "x.gguf is a GGUF file, which cannot be read; a model is a folder");
