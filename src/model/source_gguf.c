@@ -238,11 +238,14 @@ static ek_err find_chat(ek_source *source, ek_source_chat *out)
     ek_gguf_source *s = (ek_gguf_source *)source;
     EK_TRY(open_file(s));
     const ek_gguf_value *v = ek_gguf_find(s->g, "tokenizer.chat_template"),
-                        *p = ek_gguf_find(s->g, "gemma4.embedding_length_per_layer_input");
+                        *own = ek_gguf_find(s->g, "evenkeel.chat_variant"), /* of `evenkeel convert` */
+                            *p = ek_gguf_find(s->g, "gemma4.embedding_length_per_layer_input");
     int64_t size = 0;
     *out = (ek_source_chat){.name = s->file};
     if (v) ek_gguf_text(v, &out->text, &out->n);
     out->small = p && !p->is_array && ek_gguf_int(p, 0, &size) && size > 0;
+    if (ek_gguf_text_is(own, "small")) out->small = true;
+    if (ek_gguf_text_is(own, "large")) out->small = false;
     return EK_OK;
 }
 
