@@ -36,7 +36,7 @@ static void write_tensor(ek_buf *b, const ek_gguf_tensor *t, const uint8_t *data
     ek_buf_str(b, t->name);
     u32(b, (uint32_t)t->n_dims);
     for (int d = 0; d < t->n_dims; d++) u64(b, (uint64_t)t->dim[d]);
-    u32(b, t->type < 0 ? UINT32_MAX : (uint32_t)t->type);
+    u32(b, t->type);
     u64(b, (uint64_t)(t->data - data_at));
 }
 

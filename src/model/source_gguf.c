@@ -59,16 +59,13 @@ static ek_err check_shape(const ek_gguf_tensor *t, int64_t outer, int64_t n, int
 static ek_err type_of(const ek_gguf_tensor *t, const ek_weight_type **out)
 {
     const ek_gguf_type *has = ek_gguf_type_of(t->type);
-    int n;
-    const ek_weight_type *types = ek_weight_types(&n);
-    for (int i = 0; has && i < n; i++) {
-        if (strcmp(types[i].name, has->name) != 0) continue;
-        EK_ASSERT(types[i].block == has->block && types[i].block_bytes[0] == has->bytes && !types[i].block_bytes[1]);
-        *out = &types[i];
+    *out = has ? ek_weight_type_named(has->name) : NULL;
+    if (*out) {
+        EK_ASSERT((*out)->block == has->block && (*out)->block_bytes[0] == has->bytes && !(*out)->block_bytes[1]);
         return EK_OK;
     }
     if (!has)
-        return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type number %d, which is not known", t->file, t->name,
+        return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type number %u, which is not known", t->file, t->name,
                        t->type);
     return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type %s, which cannot be run", t->file, t->name, has->name);
 }
@@ -166,7 +163,7 @@ static ek_err read_ids(ek_source *source, const char *name, int n, int32_t *out)
     for (int i = 0; i < n; i++) {
         int64_t id = 0;
         if (!load_id(t, i, &id))
-            return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %d, it must be i32 or i64", t->file, t->name,
+            return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %u, it must be i32 or i64", t->file, t->name,
                            t->type);
         if (id < INT32_MIN || id > INT32_MAX)
             return ek_fail(EK_EFORMAT, "%s: tensor %s has %lld at %d", t->file, t->name, (long long)id, i);

@@ -53,7 +53,7 @@ enum { EK_GGUF_MAX_DIMS = 4 };
 
 typedef struct ek_gguf_tensor {
     const char *name, *file;
-    int type; /* the file's number */
+    uint32_t type; /* the file's number */
     int n_dims;
     int64_t dim[EK_GGUF_MAX_DIMS]; /* innermost first, as the file has them; 1 beyond n_dims */
     const uint8_t *data;
@@ -83,7 +83,7 @@ int ek_gguf_part_count(const ek_gguf *g);
 const char *ek_gguf_part_name(const ek_gguf *g, int i); /* the path of a part */
 
 /* NULL for a number that is no type or one that was removed. */
-const ek_gguf_type *ek_gguf_type_of(int number);
+const ek_gguf_type *ek_gguf_type_of(uint32_t number);
 
 /* Element i of an array, or a value (i 0). Integers and bools; false for others, and beyond int64. */
 bool ek_gguf_int(const ek_gguf_value *v, uint64_t i, int64_t *out);

@@ -159,7 +159,7 @@ static ek_err read_tensor(reader *r, ek_gguf_tensor *t, uint64_t *offset)
     static const char what[] = "the table of tensors";
     const char *name = "";
     size_t n = 0;
-    uint32_t n_dims = 0, type = 0;
+    uint32_t n_dims = 0;
     EK_TRY(read_text(r, &name, &n, "the name of a tensor"));
     if (n == 0 || n > MAX_NAME || memchr(name, 0, n))
         return ek_fail(EK_EFORMAT, "%s: a tensor has a name of %zu bytes, at byte %zu; 1 to %d without zeros can be",
@@ -177,8 +177,7 @@ static ek_err read_tensor(reader *r, ek_gguf_tensor *t, uint64_t *offset)
         if (d < t->n_dims) EK_TRY(read_u64(r, &size, what));
         t->dim[d] = size > INT64_MAX ? -1 : (int64_t)size;
     }
-    EK_TRY(read_u32(r, &type, what));
-    t->type = type > INT32_MAX ? -1 : (int)type;
+    EK_TRY(read_u32(r, &t->type, what));
     EK_TRY(read_u64(r, offset, what));
     return bytes_of(r, t, &t->bytes);
 }

@@ -19,9 +19,9 @@ static const ek_gguf_type types[] = {
     [40] = {"nvfp4", 64, 36},    [41] = {"q1_0", 128, 18},    [42] = {"q2_0", 64, 18},
 };
 
-const ek_gguf_type *ek_gguf_type_of(int number)
+const ek_gguf_type *ek_gguf_type_of(uint32_t number)
 {
-    if (number < 0 || number >= (int)(sizeof types / sizeof *types)) return NULL;
+    if (number >= sizeof types / sizeof *types) return NULL;
     return types[number].name ? &types[number] : NULL;
 }
 
