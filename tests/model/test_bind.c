@@ -309,7 +309,7 @@ static void test_damaged_files(void **state)
     ek_model *m;
     assert_int_equal(open_exact(&m, dir), EK_OK);
     ek_model_close(m);
-    expect(path, EK_EUNSUPPORTED, "is a file; a model is a folder");
+    expect(path, EK_EUNSUPPORTED, "is a file; a model is a GGUF file or a folder");
     put_text(dir, "config.json", "{");
     expect(dir, EK_EFORMAT, "config.json");
     ek_buf_fini(&all);
