@@ -3,24 +3,39 @@
 #include "chat/template.h"
 #include "model/source.h"
 
+static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)
+{
+    ek_source_tokenizer t;
+    EK_TRY(ek_source_tokenizer_of(from, &t));
+    ek_err err = ek_tokenizer_parse(out, t.json, t.n);
+    return err ? ek_fail_in(err, "%s", t.name) : EK_OK;
+}
+
 ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path)
 {
     ek_source *source;
-    ek_source_tokenizer t;
     EK_TRY(ek_source_open(&source, path));
-    ek_err err = ek_source_tokenizer_of(source, &t);
-    if (!err) {
-        err = ek_tokenizer_parse(out, t.json, t.n);
-        if (err) ek_fail_in(err, "%s", t.name);
-    }
+    ek_err err = open_tokenizer(out, source);
     ek_source_close(source);
     return err;
 }
 
-ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
+ek_err ek_chat_variant_open(ek_chat_variant *out, const char *path)
+{
+    ek_source *source;
+    ek_source_chat chat;
+    EK_TRY(ek_source_open(&source, path));
+    ek_err err = ek_source_chat_of(source, &chat);
+    if (!err && chat.dir) err = ek_chat_variant_of(out, chat.dir);
+    else if (!err) *out = ek_chat_variant_of_text(chat.name, chat.text, chat.n, chat.small);
+    ek_source_close(source);
+    return err;
+}
+
+ek_err ek_chat_model_open(ek_chat_model *m, const char *path)
 {
     *m = (ek_chat_model){0};
-    EK_TRY(ek_chat_tokenizer_open(&m->tokenizer, dir));
+    EK_TRY(ek_chat_tokenizer_open(&m->tokenizer, path));
     ek_marks_find(&m->marks, m->tokenizer);
     for (int32_t id = 0; id < ek_tokenizer_size(m->tokenizer); id++) {
         size_t n;
@@ -28,7 +43,7 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *dir)
         if (n > m->max_token_bytes) m->max_token_bytes = n;
     }
     m->vocab = ek_vocab_open(m->tokenizer);
-    return ek_chat_variant_of(&m->variant, dir);
+    return ek_chat_variant_open(&m->variant, path);
 }
 
 void ek_chat_model_close(ek_chat_model *m)

@@ -18,10 +18,12 @@ typedef struct ek_chat_model {
 /* Opens the tokenizer of the model at path, in any container (model/source.h). The caller closes it.
  * ENOTFOUND, EIO, EFORMAT, EUNSUPPORTED; the error names the file. */
 ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path);
+/* The variant of its chat template. The same errors. */
+ek_err ek_chat_variant_open(ek_chat_variant *out, const char *path);
 
-/* dir: a model's folder. ENOTFOUND, EIO, EFORMAT. ek_chat_model_close also after a failure, and for a
+/* path: a model in any container. The same errors. ek_chat_model_close also after a failure, and for a
  * zeroed one. */
-ek_err ek_chat_model_open(ek_chat_model *m, const char *dir);
+ek_err ek_chat_model_open(ek_chat_model *m, const char *path);
 void ek_chat_model_close(ek_chat_model *m);
 
 typedef enum ek_thinking {

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZE = 1 << 20, MAX_VOCAB = 1 << 24, MAX_CONTEXT = 1 << 28 };
-
 /* Where a value is looked up: text_config first, then the file's top level. */
 typedef struct place {
     const json_t *text, *top;
@@ -93,7 +91,8 @@ static ek_err check_kind(ek_config *c, const place *p)
                        "gemma4_unified_text can be run, and their drafters, gemma4_assistant",
                        type);
     snprintf(c->model_type, sizeof c->model_type, "%s", type);
-    if (strstr(type, "_assistant")) EK_TRY(need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, MAX_SIZE));
+    if (strstr(type, "_assistant"))
+        EK_TRY(need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, EK_MAX_WIDTH));
 
     const char *act = json_string_value(find(p, "hidden_activation"));
     if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
@@ -130,14 +129,14 @@ static ek_err read_drafter(ek_config *c, const place *p)
 static ek_err read_sizes(ek_config *c, const place *p)
 {
     bool moe = false;
-    EK_TRY(need_int(&c->vocab_size, p, "vocab_size", 1, MAX_VOCAB));
-    EK_TRY(need_int(&c->hidden_size, p, "hidden_size", 1, MAX_SIZE));
+    EK_TRY(need_int(&c->vocab_size, p, "vocab_size", 1, EK_MAX_VOCAB));
+    EK_TRY(need_int(&c->hidden_size, p, "hidden_size", 1, EK_MAX_WIDTH));
     EK_TRY(need_int(&c->n_layers, p, "num_hidden_layers", 1, EK_MAX_LAYERS));
     EK_TRY(need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
-    EK_TRY(need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, MAX_CONTEXT));
+    EK_TRY(need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, EK_MAX_CONTEXT));
     EK_TRY(may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
     EK_TRY(may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size,
-                   c->backbone_hidden_size ? 0 : 1, MAX_VOCAB));
+                   c->backbone_hidden_size ? 0 : 1, EK_MAX_VOCAB));
     EK_TRY(may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0,
                    c->backbone_hidden_size ? c->n_layers : c->n_layers - 1));
     EK_TRY(may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
@@ -151,7 +150,7 @@ static ek_err read_sizes(ek_config *c, const place *p)
     if (!moe) return EK_OK;
     EK_TRY(need_int(&c->n_experts, p, "num_experts", 1, 4096));
     EK_TRY(need_int(&c->top_k_experts, p, "top_k_experts", 1, c->n_experts));
-    return need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, MAX_SIZE);
+    return need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, EK_MAX_WIDTH);
 }
 
 static ek_err read_rope(ek_config *c, const place *p)
@@ -217,7 +216,7 @@ static ek_err read_layers(ek_config *c, const place *p)
 {
     int inter, kv, global_kv, dim, global_dim;
     bool k_eq_v = false, wide = false;
-    EK_TRY(need_int(&inter, p, "intermediate_size", 1, MAX_SIZE));
+    EK_TRY(need_int(&inter, p, "intermediate_size", 1, EK_MAX_WIDTH));
     EK_TRY(need_int(&kv, p, "num_key_value_heads", 1, 4096));
     EK_TRY(need_int(&dim, p, "head_dim", 2, 4096));
     EK_TRY(may_int(&global_dim, p, "global_head_dim", 0, 2, 4096));
@@ -261,12 +260,12 @@ static ek_err read_tokens(ek_config *c, const place *p, const json_t *generation
         EK_TRY(add_ids(c->suppress, &c->n_suppress, json_object_get(from[i], "suppress_tokens"), "suppress_tokens",
                        c->vocab_size));
     }
-    EK_TRY(may_int(&c->bos, p, "bos_token_id", 2, 0, MAX_VOCAB));
-    EK_TRY(may_int(&c->pad, p, "pad_token_id", 0, 0, MAX_VOCAB));
+    EK_TRY(may_int(&c->bos, p, "bos_token_id", 2, 0, EK_MAX_VOCAB));
+    EK_TRY(may_int(&c->pad, p, "pad_token_id", 0, 0, EK_MAX_VOCAB));
     place g = {generation, NULL};
     EK_TRY(may_float(&c->temperature, &g, "temperature", 1, 0, 1000));
     EK_TRY(may_float(&c->top_p, &g, "top_p", 1, 0, 1));
-    return may_int(&c->top_k, &g, "top_k", 0, 0, MAX_VOCAB);
+    return may_int(&c->top_k, &g, "top_k", 0, 0, EK_MAX_VOCAB);
 }
 
 ek_err ek_config_finish(ek_config *c)
@@ -281,29 +280,26 @@ ek_err ek_config_finish(ek_config *c)
         l->donor = last[l->kind];
         if (l->donor < 0)
             return ek_fail(EK_EFORMAT,
-                           "config.json: layer %d shares keys and values, but none of the first %d "
+                           "layer %d shares keys and values, but none of the first %d "
                            "layers is of its kind",
                            i, c->first_shared);
         const ek_layer_config *d = &c->layer[first[l->kind]];
-        if (l->head_dim % 2)
-            return ek_fail(EK_EFORMAT, "config.json: head_dim of layer %d is %d, must be even", i, l->head_dim);
+        if (l->head_dim % 2) return ek_fail(EK_EFORMAT, "head_dim of layer %d is %d, must be even", i, l->head_dim);
         if (c->n_heads % l->n_kv_heads)
-            return ek_fail(EK_EFORMAT, "config.json: %d heads of layer %d cannot share %d key-value heads evenly",
-                           c->n_heads, i, l->n_kv_heads);
+            return ek_fail(EK_EFORMAT, "%d heads of layer %d cannot share %d key-value heads evenly", c->n_heads, i,
+                           l->n_kv_heads);
         if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
             return ek_fail(EK_EFORMAT,
-                           "config.json: layer %d has %d key-value heads of %d, layer %d, of the same "
+                           "layer %d has %d key-value heads of %d, layer %d, of the same "
                            "kind, has %d of %d",
                            i, l->n_kv_heads, l->head_dim, first[l->kind], d->n_kv_heads, d->head_dim);
-        if ((int64_t)c->n_heads * l->head_dim > MAX_SIZE)
-            return ek_fail(EK_EFORMAT, "config.json: %d heads of %d are more than %d values", c->n_heads, l->head_dim,
-                           MAX_SIZE);
+        if ((int64_t)c->n_heads * l->head_dim > EK_MAX_WIDTH)
+            return ek_fail(EK_EFORMAT, "%d heads of %d are more than %d values", c->n_heads, l->head_dim, EK_MAX_WIDTH);
     }
-    if (last[EK_SLIDING] >= 0 && c->sliding_window < 1)
-        return ek_fail(EK_EFORMAT, "config.json: sliding_window is missing");
-    if ((int64_t)c->per_layer_size * c->n_layers > MAX_SIZE)
-        return ek_fail(EK_EFORMAT, "config.json: %d layers with hidden_size_per_layer_input %d are more than %d values",
-                       c->n_layers, c->per_layer_size, MAX_SIZE);
+    if (last[EK_SLIDING] >= 0 && c->sliding_window < 1) return ek_fail(EK_EFORMAT, "sliding_window is missing");
+    if ((int64_t)c->per_layer_size * c->n_layers > EK_MAX_WIDTH)
+        return ek_fail(EK_EFORMAT, "%d layers with hidden_size_per_layer_input %d are more than %d values", c->n_layers,
+                       c->per_layer_size, EK_MAX_WIDTH);
     return EK_OK;
 }
 
@@ -314,12 +310,13 @@ static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation
     place p = {json_is_object(text) ? text : top, top};
     EK_TRY(check_kind(c, &p));
     EK_TRY(read_sizes(c, &p));
-    EK_TRY(may_int(&c->sliding_window, &p, "sliding_window", 0, 1, MAX_CONTEXT));
+    EK_TRY(may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
     EK_TRY(read_kinds(c, &p));
     EK_TRY(read_rope(c, &p));
     EK_TRY(read_layers(c, &p));
     EK_TRY(read_tokens(c, &p, generation));
-    return ek_config_finish(c);
+    ek_err err = ek_config_finish(c);
+    return err ? ek_fail_in(err, "config.json") : EK_OK;
 }
 
 static ek_err load(json_t **out, const char *text, const char *file)

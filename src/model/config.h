@@ -8,7 +8,13 @@
 #include "base/err.h"
 #include "ops/kv.h"
 
-enum { EK_MAX_LAYERS = 256, EK_MAX_STOP = 32 };
+enum {
+    EK_MAX_LAYERS = 256,
+    EK_MAX_STOP = 32,
+    EK_MAX_WIDTH = 1 << 20, /* of a row: hidden and intermediate sizes, heads times their size */
+    EK_MAX_VOCAB = 1 << 24,
+    EK_MAX_CONTEXT = 1 << 28
+};
 
 typedef struct ek_layer_config {
     ek_layer_kind kind;
@@ -47,7 +53,7 @@ typedef struct ek_config {
 ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json);
 
 /* Derives owns_kv and donor from kinds and first_shared, and checks the rules between
- * fields. For code that fills a configuration itself; ek_config_parse has called it. */
+ * fields; errors do not name the file. For code that fills a configuration itself; ek_config_parse has called it. */
 ek_err ek_config_finish(ek_config *c);
 
 /* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0.

@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/rng.h"
+#include "model/source.h"
+#include "tensor/gguf.h"
 
 enum { BLOCK = 4 << 20 }; /* bytes that one task hashes */
 
@@ -70,10 +72,30 @@ static ek_err add_folder(uint64_t *h, const char *path, ek_pool *pool)
     return err;
 }
 
+/* The parts of a split file count in order, under no name: a model keeps its identity when its files are renamed. */
+static ek_err add_gguf(uint64_t *h, const char *path, ek_pool *pool)
+{
+    ek_buf file = {0};
+    ek_gguf *g = NULL;
+    ek_err err = ek_gguf_model_path(&file, path);
+    if (!err) err = ek_gguf_open(&g, file.data);
+    for (int i = 0; !err && i < ek_gguf_part_count(g); i++) err = add_file(h, ek_gguf_part_name(g, i), "", pool);
+    ek_gguf_close(g);
+    ek_buf_fini(&file);
+    return err;
+}
+
+static bool is_gguf(const char *path)
+{
+    size_t n = strlen(path), m = strlen(".gguf");
+    return ek_gguf_is_folder(path) || (n > m && strcmp(path + n - m, ".gguf") == 0);
+}
+
 ek_err ek_model_digest(char out[17], const char *path, ek_pool *pool)
 {
     uint64_t h = 0;
-    EK_TRY(ek_is_dir(path) ? add_folder(&h, path, pool) : add_file(&h, path, "", pool));
+    if (is_gguf(path)) EK_TRY(add_gguf(&h, path, pool));
+    else EK_TRY(ek_is_dir(path) ? add_folder(&h, path, pool) : add_file(&h, path, "", pool));
     snprintf(out, 17, "%016llx", (unsigned long long)h);
     return EK_OK;
 }

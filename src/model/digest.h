@@ -6,9 +6,9 @@
 #include "base/pool.h"
 
 /* Writes 16 hex digits and NUL. path: a folder, of which config.json and all *.safetensors files count, by name and
- * content; or a file. Equal for equal contents, wherever they lie and however many threads read. Reads everything
- * once, in the threads of pool (NULL: the caller's). Not for secrets: it recognises a model, it does not resist
- * forgery. ENOTFOUND, EIO with the path. */
+ * content; a GGUF file with its parts, or the folder that holds it, by content; or another file. Equal for equal
+ * contents, wherever they lie and however many threads read. Reads everything once, in the threads of pool (NULL: the
+ * caller's). Not for secrets: it recognises a model, it does not resist forgery. ENOTFOUND, EIO with the path. */
 ek_err ek_model_digest(char out[17], const char *path, ek_pool *pool);
 
 #endif

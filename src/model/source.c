@@ -6,6 +6,11 @@
 
 #include "base/file.h"
 
+static int is_gguf_folder(const char *path)
+{
+    return ek_gguf_is_folder(path);
+}
+
 static int is_gguf(const char *path)
 {
     ek_map m = {0};
@@ -21,10 +26,10 @@ ek_err ek_source_open(ek_source **out, const char *path)
         ek_source *(*open)(const char *path); /* NULL: known by name only */
         const char *says;
     } containers[] = {
+        {is_gguf_folder, ek_source_gguf, NULL},
         {ek_is_dir, ek_source_folder, NULL},
-        {is_gguf, NULL,
-         "is a GGUF file, which cannot be read; a model is a folder with config.json and safetensors files"},
-        {ek_is_file, NULL, "is a file; a model is a folder with config.json and safetensors files"},
+        {is_gguf, ek_source_gguf, NULL},
+        {ek_is_file, NULL, "is a file; a model is a GGUF file or a folder with config.json and safetensors files"},
     };
     *out = NULL;
     for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
@@ -33,7 +38,7 @@ ek_err ek_source_open(ek_source **out, const char *path)
         *out = containers[i].open(path);
         return EK_OK;
     }
-    return ek_fail(EK_ENOTFOUND, "%s: there is no such folder", path);
+    return ek_fail(EK_ENOTFOUND, "%s: there is no such file or folder", path);
 }
 
 void ek_source_close(ek_source *s)
@@ -65,4 +70,10 @@ ek_err ek_source_finish(ek_source *s, const ek_config *config)
 ek_err ek_source_tokenizer_of(ek_source *s, ek_source_tokenizer *out)
 {
     return s->ops->tokenizer(s, out);
+}
+
+ek_err ek_source_chat_of(ek_source *s, ek_source_chat *out)
+{
+    *out = (ek_source_chat){.dir = s->path};
+    return s->ops->chat ? s->ops->chat(s, out) : EK_OK;
 }

@@ -12,6 +12,7 @@
 #ifndef EK_MODEL_SOURCE_H
 #define EK_MODEL_SOURCE_H
 
+#include "base/buf.h"
 #include "model/config.h"
 #include "ops/weight_type.h"
 
@@ -37,6 +38,15 @@ typedef struct ek_source_tokenizer {
     size_t n;
 } ek_source_tokenizer;
 
+/* What a container says of its chat template; borrowed from the source. */
+typedef struct ek_source_chat {
+    const char *dir;  /* a folder, whose files text/chat.h reads itself; else NULL and: */
+    const char *name; /* of the file, for messages */
+    const char *text; /* the template, not terminated; NULL without */
+    size_t n;
+    bool small; /* the model has per-layer inputs: E2B, E4B */
+} ek_source_chat;
+
 typedef struct ek_source_ops {
     const char *kind; /* for messages and inspect: "safetensors" */
     ek_err (*config)(ek_source *s, ek_config *out);
@@ -44,6 +54,7 @@ typedef struct ek_source_ops {
     ek_err (*ids)(ek_source *s, const char *name, int n, int32_t *out); /* NULL: no container of drafters */
     ek_err (*finish)(ek_source *s, const ek_config *config);
     ek_err (*tokenizer)(ek_source *s, ek_source_tokenizer *out);
+    ek_err (*chat)(ek_source *s, ek_source_chat *out); /* NULL: a folder */
     void (*close)(ek_source *s);
 } ek_source_ops;
 
@@ -53,9 +64,9 @@ struct ek_source {
     char *path; /* as it was given */
 };
 
-/* Recognises what lies at path; reads and maps nothing yet. Today a folder of safetensors in the
- * layout of Hugging Face or of mlx-lm. ENOTFOUND if there is nothing, EUNSUPPORTED by name for
- * a path that is no model. */
+/* Recognises what lies at path; reads and maps nothing yet: a folder of safetensors in the layout of Hugging Face or of
+ * mlx-lm; a GGUF file, any part of a split one, or a folder with GGUF files and no safetensors, which must hold one
+ * model. ENOTFOUND if there is nothing, EUNSUPPORTED by name for a path that is no model. */
 ek_err ek_source_open(ek_source **out, const char *path);
 void ek_source_close(ek_source *s); /* NULL is fine */
 
@@ -74,8 +85,16 @@ ek_err ek_source_finish(ek_source *s, const ek_config *config);
 
 /* ENOTFOUND where the container has none. */
 ek_err ek_source_tokenizer_of(ek_source *s, ek_source_tokenizer *out);
+ek_err ek_source_chat_of(ek_source *s, ek_source_chat *out);
 
 /* The containers; each takes the path over. */
 ek_source *ek_source_folder(const char *path); /* source_folder.c */
+ek_source *ek_source_gguf(const char *path);   /* source_gguf.c: a file, or a folder with one model */
+
+/* A folder with GGUF files of models and without safetensors. */
+bool ek_gguf_is_folder(const char *path);
+/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one, EINVAL lists
+ * several. */
+ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
 #endif

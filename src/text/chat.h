@@ -20,6 +20,8 @@ typedef enum ek_chat_variant { EK_CHAT_SMALL, EK_CHAT_LARGE } ek_chat_variant;
  * not recognised is logged with its hash. EFORMAT for a file that is not JSON or a
  * chat_variant of another name. */
 ek_err ek_chat_variant_of(ek_chat_variant *out, const char *dir);
+/* The same for a template in memory, n bytes of the file that name names; text NULL, or not recognised: small if so. */
+ek_chat_variant ek_chat_variant_of_text(const char *name, const char *text, size_t n, bool small);
 
 typedef struct ek_chat_opts {
     ek_chat_variant variant;

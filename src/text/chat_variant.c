@@ -30,26 +30,41 @@ static bool by_generation_prompt(const ek_buf *b, ek_chat_variant *out)
     return true;
 }
 
+/* False where neither hash nor generation prompt is known, after a line in the log. */
+static bool recognise(const ek_buf *b, const char *name, ek_chat_variant *out)
+{
+    char hash[65];
+    ek_sha256_hex(hash, ek_buf_text(b), b->len);
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        if (strcmp(hash, published[i].hash) == 0) {
+            *out = published[i].variant;
+            return true;
+        }
+    bool decided = by_generation_prompt(b, out);
+    ek_log(EK_LOG_WARN, "%s is not a published Gemma 4 template (SHA-256 %s); prompts follow the one of 2026-07-09%s",
+           name, hash, decided ? ", with this one's generation prompt" : "");
+    return decided;
+}
+
 static ek_err by_template(ek_chat_variant *out, const char *path, bool *decided)
 {
     ek_buf b = {0};
     ek_err e = ek_file_read(&b, path, MAX_TEMPLATE);
-    if (e == EK_OK) {
-        char hash[65];
-        ek_sha256_hex(hash, ek_buf_text(&b), b.len);
-        for (size_t i = 0; i < sizeof published / sizeof *published && !*decided; i++) {
-            *decided = strcmp(hash, published[i].hash) == 0;
-            if (*decided) *out = published[i].variant;
-        }
-        if (!*decided) {
-            *decided = by_generation_prompt(&b, out);
-            ek_log(EK_LOG_WARN,
-                   "%s is not a published Gemma 4 template (SHA-256 %s); prompts follow the one of 2026-07-09%s", path,
-                   hash, *decided ? ", with this one's generation prompt" : "");
-        }
-    }
+    if (e == EK_OK) *decided = recognise(&b, path, out);
     ek_buf_fini(&b);
     return e;
+}
+
+ek_chat_variant ek_chat_variant_of_text(const char *name, const char *text, size_t n, bool small)
+{
+    ek_chat_variant variant = EK_CHAT_LARGE;
+    ek_buf b = {0}, what = {0};
+    if (text) ek_buf_add(&b, text, n < MAX_TEMPLATE ? n : MAX_TEMPLATE);
+    ek_buf_fmt(&what, "%s: tokenizer.chat_template", name);
+    if (!text || !recognise(&b, what.data, &variant)) variant = small ? EK_CHAT_SMALL : EK_CHAT_LARGE;
+    ek_buf_fini(&b);
+    ek_buf_fini(&what);
+    return variant;
 }
 
 static ek_err by_tokenizer_config(ek_chat_variant *out, const char *path, bool *decided)

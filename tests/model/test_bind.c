@@ -291,7 +291,7 @@ static void test_damaged_files(void **state)
     (void)state;
     char *dir = temp_dir(), path[256];
     ek_buf all = {0};
-    expect("/nonexistent-folder", EK_ENOTFOUND, "/nonexistent-folder: there is no such folder");
+    expect("/nonexistent-folder", EK_ENOTFOUND, "/nonexistent-folder: there is no such file or folder");
     expect(dir, EK_ENOTFOUND, "config.json");
     write_hf(dir, tiny("T5"), NULL, NULL);
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
@@ -309,7 +309,7 @@ static void test_damaged_files(void **state)
     ek_model *m;
     assert_int_equal(open_exact(&m, dir), EK_OK);
     ek_model_close(m);
-    expect(path, EK_EUNSUPPORTED, "is a file; a model is a folder");
+    expect(path, EK_EUNSUPPORTED, "is a file; a model is a GGUF file or a folder");
     put_text(dir, "config.json", "{");
     expect(dir, EK_EFORMAT, "config.json");
     ek_buf_fini(&all);

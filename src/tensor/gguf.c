@@ -1,0 +1,167 @@
+/* GGUF files on disk: one, or the parts of a split one. */
+#include "tensor/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "tensor/gguf_state.h"
+
+enum { MAX_PARTS = 9999, TAIL = sizeof "-00001-of-00002.gguf" - 1 };
+
+static ek_err add_part(ek_gguf *g, const char *path)
+{
+    ek_gguf_part *p = &g->part[g->n_parts++];
+    p->name = ek_strdup(path);
+    EK_TRY(ek_map_open(&p->map, path));
+    return ek_gguf_part_parse(g, p, p->map.data ? p->map.data : (const uint8_t *)"", p->map.size);
+}
+
+static ek_gguf *new_gguf(int n_parts)
+{
+    ek_gguf *g = ek_alloc(sizeof *g);
+    g->part = ek_alloc(sizeof *g->part * (size_t)n_parts);
+    return g;
+}
+
+void ek_gguf_close(ek_gguf *g)
+{
+    if (!g) return;
+    for (int i = 0; i < g->n_tensors; i++) free((char *)g->tensor[i].name);
+    for (int i = 0; i < g->n_parts; i++) {
+        ek_map_close(&g->part[i].map);
+        free(g->part[i].name);
+        free(g->part[i].value);
+    }
+    free(g->tensor);
+    free(g->part);
+    free(g->by_key);
+    free(g->by_name);
+    free(g);
+}
+
+static ek_err finish(ek_gguf **out, ek_gguf *g, ek_err err)
+{
+    if (!err) err = ek_gguf_index(g);
+    if (err) ek_gguf_close(g);
+    else *out = g;
+    return err;
+}
+
+ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file)
+{
+    ek_gguf *g = new_gguf(1);
+    *out = NULL;
+    g->n_parts = 1;
+    g->part[0].name = ek_strdup(file);
+    return finish(out, g, ek_gguf_part_parse(g, &g->part[0], data, size));
+}
+
+int ek_gguf_part_count(const ek_gguf *g)
+{
+    return g->n_parts;
+}
+
+const char *ek_gguf_part_name(const ek_gguf *g, int i)
+{
+    EK_ASSERT(i >= 0 && i < g->n_parts);
+    return g->part[i].name;
+}
+
+/* ------------------------------------------------------------------ split files */
+
+/* A whole number of a part, which may be absent. */
+static ek_err split_number(const ek_gguf_part *p, const char *key, int64_t absent, int64_t max, int64_t *out)
+{
+    const ek_gguf_value *v = ek_gguf_part_find(p, key);
+    *out = absent;
+    if (!v) return EK_OK;
+    if (v->is_array || !ek_gguf_int(v, 0, out) || *out < 0 || *out > max)
+        return ek_fail(EK_EFORMAT, "%s: %s must be a number from 0 to %lld", p->name, key, (long long)max);
+    return EK_OK;
+}
+
+/* The name without "-00001-of-0000N.gguf"; false if it does not end so, with n parts. */
+static bool part_stem(const char *path, int n, size_t *stem)
+{
+    size_t len = strlen(path);
+    int no, of, used = 0;
+    if (len <= TAIL) return false;
+    *stem = len - TAIL;
+    return sscanf(path + *stem, "-%5d-of-%5d.gguf%n", &no, &of, &used) == 2 && used == TAIL && of == n;
+}
+
+static void part_path(ek_buf *out, const char *path, size_t stem, int no, int n)
+{
+    ek_buf_clear(out);
+    ek_buf_add(out, path, stem);
+    ek_buf_fmt(out, "-%05d-of-%05d.gguf", no + 1, n);
+}
+
+static ek_err check_present(const char *path, size_t stem, int n)
+{
+    enum { NAMED = 4 };
+    ek_buf name = {0}, missing = {0};
+    int n_missing = 0;
+    for (int i = 0; i < n; i++) {
+        part_path(&name, path, stem, i, n);
+        if (ek_is_file(name.data)) continue;
+        if (n_missing++ < NAMED) ek_buf_fmt(&missing, "%s%s", missing.len ? ", " : "", name.data);
+    }
+    ek_err err = EK_OK;
+    if (n_missing)
+        err = ek_fail(EK_ENOTFOUND, "%s: %d of its %d parts are missing: %s%s", path, n_missing, n, missing.data,
+                      n_missing > NAMED ? ", …" : "");
+    ek_buf_fini(&name);
+    ek_buf_fini(&missing);
+    return err;
+}
+
+static ek_err check_part(const ek_gguf_part *p, int no, int n)
+{
+    int64_t has_no, has_n;
+    EK_TRY(split_number(p, "split.no", -1, MAX_PARTS, &has_no));
+    EK_TRY(split_number(p, "split.count", 0, MAX_PARTS, &has_n));
+    if (has_no == no && has_n == n) return EK_OK;
+    return ek_fail(EK_EFORMAT, "%s: its metadata says part %lld of %lld, its name part %d of %d", p->name,
+                   (long long)has_no + 1, (long long)has_n, no + 1, n);
+}
+
+static ek_err open_parts(ek_gguf *g, const char *path, size_t stem, int n)
+{
+    int64_t total;
+    ek_buf name = {0};
+    ek_err err = check_present(path, stem, n);
+    for (int i = 0; i < n && !err; i++) {
+        part_path(&name, path, stem, i, n);
+        err = add_part(g, name.data);
+        if (!err) err = check_part(&g->part[i], i, n);
+    }
+    ek_buf_fini(&name);
+    EK_TRY(err);
+    EK_TRY(split_number(&g->part[0], "split.tensors.count", g->n_tensors, INT32_MAX, &total));
+    if (total == g->n_tensors) return EK_OK;
+    return ek_fail(EK_EFORMAT, "%s: states %lld tensors in %d parts, they have %d", path, (long long)total, n,
+                   g->n_tensors);
+}
+
+ek_err ek_gguf_open(ek_gguf **out, const char *path)
+{
+    int64_t n;
+    size_t stem;
+    *out = NULL;
+    ek_gguf *g = new_gguf(1);
+    ek_err err = add_part(g, path);
+    if (!err) err = split_number(&g->part[0], "split.count", 0, MAX_PARTS, &n);
+    if (err || n <= 1) return finish(out, g, err);
+    ek_gguf_close(g);
+    if (!part_stem(path, (int)n, &stem))
+        return ek_fail(EK_EFORMAT,
+                       "%s: is one of %lld parts, but its name does not end in -0000N-of-%05lld.gguf, so that the "
+                       "others cannot be found",
+                       path, (long long)n, (long long)n);
+    g = new_gguf((int)n);
+    return finish(out, g, open_parts(g, path, stem, (int)n));
+}

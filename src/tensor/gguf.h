@@ -1,0 +1,97 @@
+/* GGUF files, version 2 and 3: typed metadata and named tensors in memory-mapped files. Nothing but names is copied.
+ *
+ * A model may be split over files NAME-00001-of-0000N.gguf; the name of any part opens all of them. Every count and
+ * offset is checked against the bytes that are there before memory is taken for it, keys and names are unique, tensors
+ * lie inside the file and do not overlap. Time and memory are linear in the size of what lies before the data, but for
+ * the sorting of names. Every error names the file.
+ * Source: ggml, docs/gguf.md. */
+#ifndef EK_TENSOR_GGUF_H
+#define EK_TENSOR_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* The types of metadata values, with the numbers that files have. */
+typedef enum ek_gguf_kind {
+    EK_GGUF_U8,
+    EK_GGUF_I8,
+    EK_GGUF_U16,
+    EK_GGUF_I16,
+    EK_GGUF_U32,
+    EK_GGUF_I32,
+    EK_GGUF_F32,
+    EK_GGUF_BOOL,
+    EK_GGUF_STRING,
+    EK_GGUF_ARRAY,
+    EK_GGUF_U64,
+    EK_GGUF_I64,
+    EK_GGUF_F64,
+    EK_GGUF_KINDS
+} ek_gguf_kind;
+
+/* A metadata value, or an array of them: spans of the file. */
+typedef struct ek_gguf_value {
+    const char *key; /* not terminated */
+    size_t n_key;
+    ek_gguf_kind kind; /* of the value, or of an array's elements: never EK_GGUF_ARRAY */
+    bool is_array;
+    uint64_t count;      /* of an array; else 1 */
+    const uint8_t *data; /* the elements as they are stored: strings with their lengths before them */
+    size_t bytes;
+} ek_gguf_value;
+
+/* A type of stored tensors. Rows are made of blocks, `block` weights in `bytes` bytes. */
+typedef struct ek_gguf_type {
+    const char *name; /* as ggml calls it, in lower case: "q4_0" */
+    int block, bytes;
+} ek_gguf_type;
+
+enum { EK_GGUF_MAX_DIMS = 4 };
+
+typedef struct ek_gguf_tensor {
+    const char *name, *file;
+    uint32_t type; /* the file's number */
+    int n_dims;
+    int64_t dim[EK_GGUF_MAX_DIMS]; /* innermost first, as the file has them; 1 beyond n_dims */
+    const uint8_t *data;
+    size_t bytes; /* 0 for a type whose size is not known */
+} ek_gguf_tensor;
+
+typedef struct ek_gguf ek_gguf;
+
+/* Opens a file, or all parts of a split one. ENOTFOUND (for a part that is missing too), EIO, EFORMAT; EUNSUPPORTED for
+ * another version or byte order. */
+ek_err ek_gguf_open(ek_gguf **out, const char *path);
+/* One file in memory, which stays the caller's and outlives *out; file is its name for errors. */
+ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file);
+void ek_gguf_close(ek_gguf *g); /* NULL is fine */
+
+/* Metadata in the order of the file; of a split one, that of its first part. */
+int ek_gguf_value_count(const ek_gguf *g);
+const ek_gguf_value *ek_gguf_value_at(const ek_gguf *g, int i);
+const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key); /* NULL if absent */
+
+/* Tensors in the order of the files. */
+int ek_gguf_tensor_count(const ek_gguf *g);
+const ek_gguf_tensor *ek_gguf_tensor_at(const ek_gguf *g, int i);
+const ek_gguf_tensor *ek_gguf_tensor_find(const ek_gguf *g, const char *name); /* NULL if absent */
+
+int ek_gguf_part_count(const ek_gguf *g);
+const char *ek_gguf_part_name(const ek_gguf *g, int i); /* the path of a part */
+
+/* NULL for a number that is no type or one that was removed. */
+const ek_gguf_type *ek_gguf_type_of(uint32_t number);
+
+/* Element i of an array, or a value (i 0). Integers and bools; false for others, and beyond int64. */
+bool ek_gguf_int(const ek_gguf_value *v, uint64_t i, int64_t *out);
+bool ek_gguf_float(const ek_gguf_value *v, uint64_t i, double *out);  /* any number */
+bool ek_gguf_text(const ek_gguf_value *v, const char **s, size_t *n); /* a string; not terminated */
+bool ek_gguf_text_is(const ek_gguf_value *v, const char *s);          /* v may be NULL */
+
+/* Walks a string or an array of strings: *at starts at v->data. False at the end, and for other kinds. */
+bool ek_gguf_next_text(const ek_gguf_value *v, const uint8_t **at, const char **s, size_t *n);
+
+#endif
