@@ -168,6 +168,7 @@ size_t ek_grammar_bytes(const ek_grammar *g)
 {
     if (!g) return 0;
     const ek_graph *x = &g->graph;
-    return sizeof *g + x->blob.cap + sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
+    return sizeof *g + x->blob.cap + x->pattern_bytes + sizeof *x->patterns * (size_t)x->cap_patterns +
+           sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
            sizeof *x->texts * (size_t)x->cap_texts;
 }
