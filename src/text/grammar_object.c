@@ -52,20 +52,23 @@ static void expect_value(ek_walk *w, ek_frame f, int32_t node, int index, ek_top
     put_state(w, f, EK_OBJECT_VALUE, (uint64_t)node, out);
 }
 
-static bool is_word(int c)
+/* What a bare key of a call may hold: it ends at a colon, and must not look like anything else. */
+static bool is_bare(int c, bool first)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.' || c == '$';
+    if (c == ' ') return !first; /* between other characters: around a key it would be dropped */
+    return c > ' ' && c != 0x7f && c != (uint8_t)EK_GRAPH_QUOTE && !(c < 0x80 && strchr(":=,{}[]()\"'`\\", c));
 }
 
-/* Inside a key that is none of the named ones. v: the state of ek_utf8_walk, and 256 once it is not empty. */
+/* Inside a key that is none of the named ones. v: the state of ek_utf8_walk, 256 once it is not empty, 512
+ * behind a blank of a bare one. */
 static void in_other_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {
     const ek_node *n = ek_walk_node(w, &f);
     if (symbol >= EK_SYMBOL_MARK) return;
     if (n->gemma) {
-        if (symbol == ':' && f.v) expect_value(w, f, n->rest, index_of(&f), out);
-        else if (is_word(symbol)) put_state(w, f, EK_OBJECT_OTHER, 256, out);
+        int next = is_bare(symbol, f.v == 0) ? ek_utf8_walk((int)(f.v & 255), symbol) : -1;
+        if (symbol == ':' && f.v == 256) expect_value(w, f, n->rest, index_of(&f), out);
+        else if (next >= 0) put_state(w, f, EK_OBJECT_OTHER, 256 | (symbol == ' ' ? 512 : 0) | (uint64_t)next, out);
     } else if (symbol == '"') {
         if (f.v == 256) put_state(w, f, EK_OBJECT_COLON, 0, out);
     } else if (symbol >= 0x20 && symbol != '\\') {
@@ -98,7 +101,7 @@ static void in_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
             if (may_come(w, &f, t)) expect_value(w, f, t->node, t->index + 1, out);
             return;
         }
-        if (n->gemma) other = other && is_word(byte);
+        if (n->gemma) other = other && is_bare(byte, len == 0);
         else other = other && (len == 0 || (byte != '"' && byte != '\\'));
         if (!other && !any_may_come(w, &f, (uint32_t)(v & 0xffff), (uint32_t)(v >> 16 & 0xffff))) return;
         utf8 = ek_utf8_walk(utf8, byte);
