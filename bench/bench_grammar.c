@@ -121,10 +121,15 @@ int main(int argc, char **argv)
         "\"required\":[\"city\"]}}},{\"type\":\"function\",\"function\":{\"name\":\"edit\",\"parameters\":{\"type\":\"object\","
         "\"properties\":{\"path\":{\"type\":\"string\"},\"text\":{\"type\":\"string\",\"maxLength\":4000}},\"required\":[\"path\","
         "\"text\"]}}}]");
+    json_t *patterns = json(
+        "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"format\":\"uuid\"},\"name\":{\"type\":\"string\","
+        "\"pattern\":\"^[a-z][a-z0-9_-]{2,29}$\"},\"mail\":{\"type\":\"string\",\"pattern\":\"^[^\\\\s@]+@[^\\\\s@]+\\\\.[a-z]{2,}$\","
+        "\"maxLength\":80},\"note\":{\"type\":\"string\",\"pattern\":\"\\\\S\"}},\"required\":[\"id\",\"name\",\"mail\",\"note\"]}");
     for (int warm = 0; warm < 2; warm++) {
         run("record", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = record}, NULL, false);
         run("tree", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = forest}, NULL, false);
         run("any object", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_OBJECT}, NULL, true);
+        run("patterns", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = patterns}, NULL, false);
         run("calls", v, t, &(ek_reply_form){.calls_required = true}, tools, true);
     }
     return 0;

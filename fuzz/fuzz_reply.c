@@ -37,6 +37,7 @@ static void add(void *arg, const ek_reply_event *e)
     trace *t = arg;
     bool joins = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
     if (joins && e->n == 0) __builtin_trap();
+    if (e->kind == EK_REPLY_CALL_DROP) __builtin_trap(); /* what was sent is never taken back */
     if (!ek_utf8_valid(e->text, e->n)) __builtin_trap();
     if (!joins || t->last != (int)e->kind) ek_buf_fmt(&t->text, "\n%d ", (int)e->kind);
     ek_buf_add(&t->text, e->text, e->n);

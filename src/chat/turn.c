@@ -128,6 +128,7 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     t->record.mode = opts->record;
     ek_reply_opts r = {.tools_active = opts->tools_active,
                        .one_call = opts->one_call,
+                       .stream_calls = opts->grammar != NULL,
                        .ignore_eos = opts->ignore_eos,
                        .lenient_start = prompt->thinking,
                        .tools = opts->tools,

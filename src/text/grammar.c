@@ -15,6 +15,7 @@ typedef struct maker {
     ek_schema_work *work;
     const ek_reply_form *form;
     const json_t *tools;
+    bool asked;
 } maker;
 
 static bool is_strict(const json_t *tool, const ek_reply_form *form)
@@ -32,7 +33,8 @@ static bool is_listed(const json_t *list, const char *name)
     return !list;
 }
 
-static bool needs_grammar(const ek_reply_form *form, const json_t *tools)
+/* Whether the request says what the reply must be; otherwise calls are only kept well-formed, where that can be. */
+static bool is_asked(const ek_reply_form *form, const json_t *tools)
 {
     if (form->text != EK_TEXT_FREE || form->calls_required || form->only) return true;
     for (size_t i = 0; i < json_array_size(tools); i++)
@@ -70,6 +72,7 @@ static ek_err add_names(maker *m)
         const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
         node[i] = -1;
         if (!name || !is_listed(m->form->only, name)) continue;
+        if (!can_be_called(name) && !m->asked) continue;
         if (!can_be_called(name)) err = ek_fail(EK_EINVAL, "a tool named \"%.60s\" cannot be called", name);
         else err = arguments(m, tool, name, &node[i]);
     }
@@ -140,17 +143,18 @@ ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form,
 {
     static atomic_uint_fast64_t serial;
     *out = NULL;
-    if (!needs_grammar(form, tools)) return EK_OK;
+    bool asked = is_asked(form, tools);
+    if (!asked && json_array_size(tools) == 0) return EK_OK;
     ek_grammar *g = ek_alloc(sizeof *g);
     g->serial = ++serial;
     g->one_call = one_call;
-    maker m = {g, ek_schema_begin(&g->graph), form, tools};
+    maker m = {g, ek_schema_begin(&g->graph), form, tools, asked};
     ek_err err = make(&m);
     if (!err) err = check_marks(v, g);
     ek_schema_end(m.work);
-    if (err) {
+    if (err || (g->free && !g->calls)) {
         ek_grammar_close(g);
-        return err;
+        return asked ? err : EK_OK;
     }
     ek_vocab_ready(v);
     *out = g;
@@ -168,6 +172,7 @@ size_t ek_grammar_bytes(const ek_grammar *g)
 {
     if (!g) return 0;
     const ek_graph *x = &g->graph;
-    return sizeof *g + x->blob.cap + sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
+    return sizeof *g + x->blob.cap + x->pattern_bytes + sizeof *x->patterns * (size_t)x->cap_patterns +
+           sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
            sizeof *x->texts * (size_t)x->cap_texts;
 }

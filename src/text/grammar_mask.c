@@ -77,15 +77,16 @@ static bool advance(ek_vocab *v, ek_grammar_state *s, int32_t token)
 
 /* --- rows --- */
 
-static void walk_trie(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *row)
+/* The nodes [i, end) of the trie, which are the nodes below `base` bytes that led to top. */
+static void walk_part(ek_walk *w, const ek_byte_trie *t, uint32_t i, uint32_t end, int base, int32_t top, uint64_t *row)
 {
     ek_tops at[EK_VOCAB_TOKEN + 1];
     int n[EK_VOCAB_TOKEN + 1]; /* frames of the arena that belong to the path down to this depth */
     at[0] = (ek_tops){.n = 1, .at = {top}};
     n[0] = w->n;
-    for (uint32_t i = 0; i < t->n_nodes;) {
+    while (i < end) {
         const ek_trie_node *node = &t->node[i];
-        int depth = node->depth;
+        int depth = node->depth - base;
         w->n = n[depth - 1];
         ek_walk_steps(w, &at[depth - 1], node->byte, &at[depth]);
         n[depth] = w->n;
@@ -99,9 +100,62 @@ static void walk_trie(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *
     w->n = n[0];
 }
 
+static void walk_trie(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *row)
+{
+    walk_part(w, t, 0, t->n_nodes, 0, top, row);
+}
+
+/* Whether everything below the node keeps the pattern in its state, with room for a match behind it. */
+static bool all_loop(const ek_pattern *p, const ek_string_at *s, const ek_trie_node *node)
+{
+    if (s->utf8 > 0 || node->kinds & ~p->loops[s->state]) return false;
+    if (p->max == UINT32_MAX) return true;
+    return node->height < 3 && s->n >= p->min && p->regex->least[s->state] + (4u << 2 * node->height) <= p->max - s->n;
+}
+
+/* The same from inside a string with a pattern: its characters need no frames; what closes the string or begins an
+ * escape goes on with them. */
+static void walk_pattern(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *row)
+{
+    ek_string_at at[EK_VOCAB_TOKEN + 1];
+    ek_frame f = w->f[top];
+    const ek_node *n = &w->g->graph.nodes[f.node];
+    const ek_pattern *p = w->g->graph.patterns[n->pattern];
+    int first = w->n;
+    ek_string_load(&f, &at[0]);
+    for (uint32_t i = 0; i < t->n_nodes;) {
+        const ek_trie_node *node = &t->node[i];
+        int depth = node->depth;
+        at[depth] = at[depth - 1];
+        if (all_loop(p, &at[depth], node)) {
+            for (uint32_t k = node->token, end = t->node[node->skip].token; k < end; k++) ek_row_set(row, t->token[k]);
+            i = node->skip;
+        } else if (!n->gemma && at[depth].utf8 == 0 && (node->byte < 0x20 || node->byte == '"' || node->byte == '\\')) {
+            ek_string_store(n, &at[depth], &f);
+            if (node->byte >= 0x20) walk_part(w, t, i, node->skip, depth - 1, ek_walk_add(w, f), row);
+            w->n = first;
+            i = node->skip;
+        } else if (!ek_string_byte(p, &at[depth], node->byte)) {
+            i = node->skip;
+        } else {
+            i++;
+            for (uint32_t k = node->token; k < t->node[i].token; k++) ek_row_set(row, t->token[k]);
+        }
+    }
+}
+
 static uint32_t at_most(uint32_t x, uint32_t most)
 {
     return x < most ? x : most;
+}
+
+/* Whether a pattern has a say in what comes next: not once it has found its match. */
+static const ek_pattern *holds_pattern(const ek_walk *w, const ek_frame *f)
+{
+    const ek_node *n = f->node < 0 ? NULL : &w->g->graph.nodes[f->node];
+    if (!n || n->kind != EK_NODE_STRING || n->pattern < 0) return NULL;
+    const ek_pattern *p = w->g->graph.patterns[n->pattern];
+    return ek_regex_is_free(p->regex, (int32_t)(f->v & UINT32_MAX)) ? NULL : p;
 }
 
 /* The set of text that may stand where the stack is, and the trie of the other tokens. */
@@ -114,7 +168,7 @@ static const ek_byte_trie *begin_row(const ek_vocab *v, const ek_walk *w, const 
         return f->state == EK_AT_THOUGHT ? NULL : &v->all;
     }
     const ek_node *n = &w->g->graph.nodes[f->node];
-    bool string = n->kind == EK_NODE_STRING && f->state == EK_IN_BODY;
+    bool string = n->kind == EK_NODE_STRING && f->state == EK_IN_BODY && !holds_pattern(w, f);
     bool key = n->kind == EK_NODE_OBJECT && f->state == EK_OBJECT_OTHER && !n->gemma && (f->v & 255) == 0;
     if (!string && !key) return &v->all;
     ek_body body = n->gemma ? EK_BODY_GEMMA : EK_BODY_JSON;
@@ -127,7 +181,8 @@ static void make_row(ek_vocab *v, int32_t top, uint64_t *row)
 {
     ek_walk *w = &v->walk;
     const ek_byte_trie *t = begin_row(v, w, &w->f[top], row);
-    if (t) walk_trie(w, t, top, row);
+    if (t && holds_pattern(w, &w->f[top]) && w->f[top].state < EK_IN_ESCAPE) walk_pattern(w, t, top, row);
+    else if (t) walk_trie(w, t, top, row);
     int n = w->n;
     for (int m = EK_MARK_TEXT + 1; m < EK_MARK_OTHER; m++) {
         ek_tops next = {0};
@@ -148,8 +203,13 @@ static void make_key(const ek_walk *w, int32_t top, ek_row_key *key)
     for (int32_t at = top; at != EK_NO_FRAME; at = w->f[at].up) {
         ek_frame f = w->f[at];
         const ek_node *n = f.node < 0 ? NULL : &w->g->graph.nodes[f.node];
+        const ek_pattern *p = holds_pattern(w, &f);
         f.up = 0;
-        if (n && n->kind == EK_NODE_STRING)
+        if (p) { /* beyond the minimum no match is further away than the automaton has states */
+            uint32_t left = n->max == UINT32_MAX ? n->max : n->max - f.a;
+            f.a = n->min > f.a ? n->min - f.a : 0;
+            f.up = (int32_t)at_most(left, f.a + EK_VOCAB_TOKEN + (uint32_t)p->regex->n_states);
+        } else if (n && n->kind == EK_NODE_STRING)
             f.a = at_most(n->max == UINT32_MAX ? EK_VOCAB_TOKEN : n->max - f.a, EK_VOCAB_TOKEN) << 16 |
                   at_most(n->min > f.a ? n->min - f.a : 0, EK_VOCAB_TOKEN);
         key->frame[key->n++] = f;

@@ -83,13 +83,53 @@ void ek_walk_put(const ek_walk *w, ek_tops *out, int32_t top);
 /* Begins a value of `node` with the symbol. up: the frame below as it is once the value is complete. */
 void ek_walk_value(ek_walk *w, int32_t node, int symbol, ek_frame up, ek_tops *out);
 
-/* Strings and numbers, in grammar_value.c. They return whether the value ended before the symbol: the caller then
+static inline const ek_node *ek_walk_node(const ek_walk *w, const ek_frame *f)
+{
+    return &w->g->graph.nodes[f->node];
+}
+
+/* Whether a value of `node` fits above a frame of this depth: it can then be completed. */
+static inline bool ek_walk_fits(const ek_walk *w, int depth, int32_t node)
+{
+    return node >= 0 && depth + w->g->graph.nodes[node].depth <= EK_GRAPH_DEPTH;
+}
+
+/* A range of texts that begin alike, as ek_frame.v has it: the first one, the end, bytes read. */
+static inline uint64_t ek_text_range(uint32_t lo, uint32_t hi, uint32_t len)
+{
+    return lo | (uint64_t)hi << 16 | (uint64_t)len << 32;
+}
+/* The byte by which texts continue; -1: none. */
+int ek_text_byte(bool gemma, int symbol);
+/* One byte further in the texts from `first` on; false if none of the range has it. */
+bool ek_text_narrow(const ek_walk *w, int32_t first, uint64_t *v, int byte);
+const ek_graph_text *ek_text_first(const ek_walk *w, int32_t first, uint64_t v);
+/* White space between the parts of JSON: whether the symbol is any. */
+bool ek_walk_in_space(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
+
+/* In grammar_object.c. */
+void ek_walk_in_object(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
+void ek_walk_in_array(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
+
+/* In grammar_string.c and grammar_number.c. They return whether the value ended before the symbol: the caller then
  * gives it to the frame below. */
 bool ek_walk_in_string(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 bool ek_walk_in_number(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 void ek_walk_begin_number(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 /* The next state of a character that is read byte by byte (0: between characters), or -1. */
 int ek_utf8_walk(int state, int byte);
+
+/* Where a string with a pattern stands: the state of the pattern, what is known of a character that is not complete,
+ * characters begun, the state of ek_utf8_walk. */
+typedef struct ek_string_at {
+    int32_t state;
+    uint32_t cp, n;
+    int utf8;
+} ek_string_at;
+void ek_string_load(const ek_frame *f, ek_string_at *s);
+void ek_string_store(const ek_node *n, const ek_string_at *s, ek_frame *f);
+/* One byte further in the body, no escape; false if no match can follow. */
+bool ek_string_byte(const ek_pattern *p, ek_string_at *s, int byte);
 
 enum { EK_IN_BODY = 0, EK_IN_ESCAPE = 16, EK_IN_HEX = 17 }; /* string: below 16 the state of ek_utf8_walk */
 

@@ -11,6 +11,8 @@ void ek_graph_fini(ek_graph *g)
     free(g->links);
     free(g->texts);
     ek_buf_fini(&g->blob);
+    for (int i = 0; i < g->n_patterns; i++) ek_pattern_close(g->patterns[i]);
+    free(g->patterns);
     *g = (ek_graph){0};
 }
 
@@ -30,7 +32,7 @@ ek_err ek_graph_node(ek_graph *g, ek_node_kind kind, bool gemma, int32_t *out)
     g->nodes = p;
     *out = g->n_nodes;
     g->nodes[g->n_nodes++] = (ek_node){
-        .kind = (uint8_t)kind, .gemma = gemma, .depth = EK_GRAPH_NEVER, .rest = -1, .max = UINT32_MAX};
+        .kind = (uint8_t)kind, .gemma = gemma, .depth = EK_GRAPH_NEVER, .rest = -1, .pattern = -1, .max = UINT32_MAX};
     return EK_OK;
 }
 
@@ -52,6 +54,23 @@ ek_err ek_graph_text_add(ek_graph *g, const char *s, size_t n, int32_t node, int
         return ek_fail(EK_ETOOLARGE, "the schema has more than %d bytes of names and values", EK_GRAPH_BYTES);
     g->texts[g->n_texts++] = (ek_graph_text){(uint32_t)g->blob.len, (uint32_t)n, node, index};
     ek_buf_add(&g->blob, s, n);
+    return EK_OK;
+}
+
+ek_err ek_graph_pattern_add(ek_graph *g, ek_pattern *p, int32_t *out)
+{
+    void *all = g->patterns;
+    ek_err err = room(&all, sizeof(ek_pattern *), g->n_patterns, &g->cap_patterns, EK_GRAPH_NODES, "patterns");
+    g->patterns = all;
+    if (!err && ek_pattern_bytes(p) > EK_GRAPH_BYTES - g->pattern_bytes)
+        err = ek_fail(EK_ETOOLARGE, "the patterns of the schema take more than %d bytes", EK_GRAPH_BYTES);
+    if (err) {
+        ek_pattern_close(p);
+        return err;
+    }
+    g->pattern_bytes += ek_pattern_bytes(p);
+    *out = g->n_patterns;
+    g->patterns[g->n_patterns++] = p;
     return EK_OK;
 }
 

@@ -10,15 +10,16 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "text/pattern.h"
 
 enum {
     EK_GRAPH_NODES = 20000, /* maximum of each kind of part */
     EK_GRAPH_LINKS = 200000,
-    EK_GRAPH_TEXTS = 60000, /* of one node as well: 16 bits count them */
-    EK_GRAPH_BYTES = 4 << 20,
-    EK_GRAPH_ALIKE = 16, /* alternatives that begin with the same character */
-    EK_GRAPH_DEPTH = 64, /* the reply itself, and values inside each other */
-    EK_GRAPH_NEVER = 255 /* ek_node.depth of what cannot end */
+    EK_GRAPH_TEXTS = 60000,   /* of one node as well: 16 bits count them */
+    EK_GRAPH_BYTES = 4 << 20, /* of texts; of patterns */
+    EK_GRAPH_ALIKE = 16,      /* alternatives that begin with the same character */
+    EK_GRAPH_DEPTH = 64,      /* the reply itself, and values inside each other */
+    EK_GRAPH_NEVER = 255      /* ek_node.depth of what cannot end */
 };
 
 /* Stands for the token <|"|> in texts: no byte of UTF-8. */
@@ -26,7 +27,7 @@ enum {
 
 typedef enum ek_node_kind {
     EK_NODE_TEXTS,  /* one of some texts: enum, const, true, false, null */
-    EK_NODE_STRING, /* min to max characters */
+    EK_NODE_STRING, /* min to max characters; pattern */
     EK_NODE_NUMBER,
     EK_NODE_OBJECT,
     EK_NODE_ARRAY, /* min to max items */
@@ -41,9 +42,10 @@ typedef struct ek_node {
     bool bounded;     /* NUMBER: lo <= value * 10^fraction <= hi, and no exponent */
     bool closed;      /* OBJECT: the schema itself says that there are no other properties */
     int32_t first,
-        n;         /* TEXTS, OBJECT: of texts, ascending by bytes. UNION: of links. ARRAY: of links, the first items */
-    int32_t rest;  /* ARRAY: the node of further items; OBJECT: of other properties; -1: there are none */
-    int32_t order; /* OBJECT: links [order, order + n]: for i, the first required property from i on, or n */
+        n;        /* TEXTS, OBJECT: of texts, ascending by bytes. UNION: of links. ARRAY: of links, the first items */
+    int32_t rest; /* ARRAY: the node of further items; OBJECT: of other properties; -1: there are none */
+    int32_t pattern; /* STRING: of patterns; -1: none */
+    int32_t order;   /* OBJECT: links [order, order + n]: for i, the first required property from i on, or n */
     uint32_t min, max;
     int64_t lo, hi;
 } ek_node;
@@ -60,6 +62,9 @@ typedef struct ek_graph {
     int32_t *links;
     ek_graph_text *texts;
     ek_buf blob;
+    ek_pattern **patterns;
+    size_t pattern_bytes;
+    int n_patterns, cap_patterns;
     int n_nodes, cap_nodes, n_links, cap_links, n_texts, cap_texts;
     int32_t any[2];        /* the node of any value, per notation; 0 before it is made, else 1 + its number */
     int32_t any_object[2]; /* the same for any object */
@@ -71,6 +76,8 @@ void ek_graph_fini(ek_graph *g);
 ek_err ek_graph_node(ek_graph *g, ek_node_kind kind, bool gemma, int32_t *out);
 ek_err ek_graph_link(ek_graph *g, int32_t node);
 ek_err ek_graph_text_add(ek_graph *g, const char *s, size_t n, int32_t node, int32_t index);
+/* Takes over p, on failure too. */
+ek_err ek_graph_pattern_add(ek_graph *g, ek_pattern *p, int32_t *out);
 /* Sorts the texts [first, n_texts) and takes out equal ones. */
 void ek_graph_texts_sort(ek_graph *g, int32_t first);
 /* Any value, any object; recursive, ended by EK_GRAPH_DEPTH. */

@@ -138,11 +138,26 @@ static bool call_name(const ek_reply *r, const char **name, size_t *n)
     return true;
 }
 
+/* The call in hand is one: its name stands in its head. */
+static void start_call(ek_reply *r)
+{
+    const char *name;
+    size_t len;
+    EK_ASSERT(call_name(r, &name, &len));
+    r->n_started++;
+    send(r, EK_REPLY_CALL_START, name, len);
+}
+
 static void send_args(ek_reply *r)
 {
     if (r->args.out.len == 0) return;
     send(r, EK_REPLY_CALL_ARGS, r->args.out.data, r->args.out.len);
     ek_buf_clear(&r->args.out);
+}
+
+static void stream_args(ek_reply *r)
+{
+    if (r->opts.stream_calls) send_args(r);
 }
 
 static void on_call_head(ek_reply *r, const char *s, size_t n)
@@ -161,14 +176,13 @@ static void on_call_head(ek_reply *r, const char *s, size_t n)
     }
     char *copy = ek_alloc(len + 1);
     memcpy(copy, name, len);
-    r->n_started++;
-    send(r, EK_REPLY_CALL_START, copy, len);
     ek_args_begin(&r->args, s[i], ek_schema_of_tool(r->opts.tools, copy));
     free(copy);
+    if (r->opts.stream_calls) start_call(r);
     r->state = CALL_ARGS;
     ek_buf_char(&r->raw, s[i]);
     if (i + 1 < n) on_text(r, s + i + 1, n - i - 1);
-    else send_args(r);
+    else stream_args(r);
 }
 
 static void send_closing(ek_reply *r, ek_reply_kind kind)
@@ -183,7 +197,10 @@ static void send_closing(ek_reply *r, ek_reply_kind kind)
 /* The limit came inside the call in hand. What was sent of it stands; without a name nothing was. */
 static void cut_call(ek_reply *r)
 {
-    if (r->state == CALL_ARGS) send_closing(r, EK_REPLY_CALL_CUT);
+    if (r->state == CALL_ARGS) {
+        if (!r->opts.stream_calls) start_call(r);
+        send_closing(r, EK_REPLY_CALL_CUT);
+    }
     r->state = AFTER_CALL;
     ek_buf_clear(&r->lead);
 }
@@ -191,7 +208,7 @@ static void cut_call(ek_reply *r)
 /* The call in hand ended and could not be understood. It comes back as content. */
 static void call_failed(ek_reply *r)
 {
-    if (r->state == CALL_ARGS) send_closing(r, EK_REPLY_CALL_DROP);
+    if (r->state == CALL_ARGS && r->opts.stream_calls) send_closing(r, EK_REPLY_CALL_DROP);
     r->state = CONTENT;
     r->fresh = false;
     r->n_malformed++;
@@ -206,6 +223,7 @@ static void end_call(ek_reply *r, bool closed)
     if (!good) {
         call_failed(r);
     } else {
+        if (!r->opts.stream_calls) start_call(r);
         send_args(r);
         r->n_done++;
         send(r, EK_REPLY_CALL_END, "", 0);
@@ -226,7 +244,7 @@ static void on_text(ek_reply *r, const char *s, size_t n)
     case CALL_ARGS:
         ek_buf_add(&r->raw, s, n);
         ek_args_text(&r->args, s, n);
-        send_args(r);
+        stream_args(r);
         break;
     case CALL_BAD: ek_buf_add(&r->raw, s, n); break;
     case AFTER_CALL: on_after_call(r, s, n); break;
@@ -294,7 +312,7 @@ static void mark_in_call(ek_reply *r, ek_mark m)
         if (r->state == CALL_HEAD) r->state = CALL_BAD;
         if (r->state == CALL_ARGS) {
             ek_args_quote(&r->args);
-            send_args(r);
+            stream_args(r);
         }
     }
 }

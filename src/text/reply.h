@@ -48,9 +48,9 @@ typedef enum ek_reply_kind {
     EK_REPLY_CALL_END,
     EK_REPLY_CALL_CUT,  /* instead of CALL_END: the token limit cut the call off. What was sent is what
                            was written; text: what would make it a JSON object ("null}") */
-    EK_REPLY_CALL_DROP, /* instead of CALL_END: the call that was started is malformed beyond
-                           repair. Forget it where that is still possible; what was sent stands,
-                           and text is as of CALL_CUT. The next call gets the next index. A
+    EK_REPLY_CALL_DROP, /* only with stream_calls, instead of CALL_END: the call that was started is malformed
+                           beyond repair. Forget it where that is still possible; what was sent
+                           stands, and text is as of CALL_CUT. The next call gets the next index. A
                            CONTENT event with the call's raw text follows */
     EK_REPLY_STOP       /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
 } ek_reply_kind;
@@ -68,6 +68,9 @@ typedef void ek_reply_sink_fn(void *arg, const ek_reply_event *e);
 typedef struct ek_reply_opts {
     bool tools_active;   /* tools are given and tool_choice is not none */
     bool one_call;       /* parallel_tool_calls false: stop after the first call */
+    bool stream_calls;   /* a call's events come as it is written: for replies whose calls cannot be malformed
+                            (grammar.h). Otherwise they come when it has ended or was cut, because until then
+                            it may turn out to be text */
     bool ignore_eos;     /* stop markers are dropped instead of ending the reply */
     bool lenient_start;  /* a reply that starts with the text "thought\n" opened its channel;
                             for thinking on, or a prompt that ended with an empty channel

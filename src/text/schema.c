@@ -18,6 +18,7 @@ ek_schema_work *ek_schema_begin(ek_graph *g)
     ek_schema_work *w = ek_alloc(sizeof *w);
     w->g = g;
     w->made = json_array();
+    w->patterns = json_object();
     return w;
 }
 
@@ -33,6 +34,7 @@ void ek_schema_end(ek_schema_work *w)
     ek_buf_fini(&w->path);
     ek_ids_fini(&w->roots);
     json_decref(w->made);
+    json_decref(w->patterns);
     free(w);
 }
 

@@ -45,6 +45,7 @@ static int implied_types(const json_t *schema)
                    {"maxItems", EK_TYPE_ARRAY},
                    {"minLength", EK_TYPE_STRING},
                    {"maxLength", EK_TYPE_STRING},
+                   {"pattern", EK_TYPE_STRING},
                    {"minimum", EK_TYPE_NUMBER},
                    {"maximum", EK_TYPE_NUMBER},
                    {"exclusiveMinimum", EK_TYPE_NUMBER},
@@ -304,17 +305,5 @@ ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, i
     node->bounded = n > 0;
     node->fraction = (uint8_t)fraction;
     node->lo = lo, node->hi = hi;
-    return EK_OK;
-}
-
-ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out)
-{
-    uint32_t min = 0, max = UINT32_MAX;
-    EK_TRY(ek_schema_count(w, schema, "minLength", &min));
-    EK_TRY(ek_schema_count(w, schema, "maxLength", &max));
-    if (min > max) return ek_schema_fail(w, "at least %u and at most %u characters", min, max);
-    EK_TRY(ek_graph_node(w->g, EK_NODE_STRING, w->opts.gemma, out));
-    w->g->nodes[*out].min = min;
-    w->g->nodes[*out].max = max;
     return EK_OK;
 }

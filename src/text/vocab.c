@@ -29,10 +29,40 @@ static uint32_t common(const entry *a, const entry *b)
     return n;
 }
 
+/* A path from the root, while the trie is built. */
+typedef struct path {
+    uint32_t node[EK_VOCAB_TOKEN + 1], depth;
+    int utf8[EK_VOCAB_TOKEN + 1], kind[EK_VOCAB_TOKEN + 1]; /* behind its bytes */
+    uint32_t height[EK_VOCAB_TOKEN + 2];
+} path;
+
+static void open_node(ek_byte_trie *t, path *p, uint32_t at, uint32_t token, uint8_t byte)
+{
+    uint32_t d = ++p->depth;
+    p->node[d] = at;
+    p->kind[d] = ek_chars_kind(p->utf8[d - 1], byte, p->kind[d - 1]);
+    p->utf8[d] = p->utf8[d - 1] < 0 ? -1 : ek_utf8_walk(p->utf8[d - 1], byte);
+    if (p->utf8[d] < 0) p->kind[d] = EK_CHARS_ODD;
+    p->height[d + 1] = 0;
+    t->node[at] = (ek_trie_node){
+        .token = token, .byte = byte, .depth = (uint8_t)d, .kinds = (uint32_t)p->kind[d] & 0x3fffu};
+}
+
+static void close_node(ek_byte_trie *t, path *p, uint32_t skip)
+{
+    uint32_t d = p->depth--, height = p->height[d + 1] + 1;
+    ek_trie_node *n = &t->node[p->node[d]];
+    n->skip = skip;
+    n->height = height <= 4 ? 0 : height <= 16 ? 1 : height <= 64 ? 2 : 3;
+    if (p->height[d] < height) p->height[d] = height;
+    if (d > 1) t->node[p->node[d - 1]].kinds |= n->kinds;
+}
+
 /* e is sorted. */
 static size_t build_trie(ek_byte_trie *t, const entry *e, uint32_t n)
 {
-    uint32_t n_nodes = 0, open[EK_VOCAB_TOKEN + 1], depth = 0;
+    uint32_t n_nodes = 0;
+    path p = {0};
     for (uint32_t i = 0; i < n; i++) n_nodes += e[i].n - (i ? common(&e[i - 1], &e[i]) : 0);
     t->n_nodes = n_nodes;
     t->n_tokens = n;
@@ -41,14 +71,11 @@ static size_t build_trie(ek_byte_trie *t, const entry *e, uint32_t n)
     uint32_t at = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t keep = i ? common(&e[i - 1], &e[i]) : 0;
-        while (depth > keep) t->node[open[depth--]].skip = at;
-        for (; depth < e[i].n; at++) {
-            t->node[at] = (ek_trie_node){.token = i, .byte = e[i].s[depth], .depth = (uint8_t)(depth + 1)};
-            open[++depth] = at;
-        }
+        while (p.depth > keep) close_node(t, &p, at);
+        for (; p.depth < e[i].n; at++) open_node(t, &p, at, i, e[i].s[p.depth]);
         t->token[i] = e[i].id;
     }
-    while (depth > 0) t->node[open[depth--]].skip = at;
+    while (p.depth > 0) close_node(t, &p, at);
     t->node[at].token = n;
     EK_ASSERT(at == n_nodes);
     return sizeof *t->node * ((size_t)n_nodes + 1) + sizeof *t->token * ((size_t)n + 1);

@@ -21,6 +21,8 @@ typedef struct ek_trie_node {
     uint32_t skip; /* the next node outside the subtree */
     uint32_t token;
     uint8_t byte, depth; /* depth: bytes from the root, 1.. */
+    uint32_t kinds : 14; /* of characters in the subtree, the node's own included (pattern.h) */
+    uint32_t height : 2; /* bytes from the node to its deepest leaf, both included: at most 4 << 2 * height, 3: more */
 } ek_trie_node;
 
 typedef struct ek_byte_trie {

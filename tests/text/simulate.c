@@ -96,13 +96,15 @@ static int32_t choose(const ek_tokenizer *t, const ek_marks *m, const uint64_t *
     int32_t best = -1;
     int n = ek_tokenizer_size(t), seen = 0, least = 0;
     bool close = wild && roll(d, 4) == 0;
-    /* all three at once may stand in texts only, which are to be closed */
-    bool text = is_set(row, ek_tokenizer_id(t, "<0x7D>")) && is_set(row, ek_tokenizer_id(t, "<0x5D>")) &&
-                is_set(row, ek_tokenizer_id(t, "<0x3A>"));
-    int32_t quote = ek_tokenizer_id(t, "<0x22>");
-    if ((!wild || close) && text && is_set(row, quote)) {
+    /* both may stand in texts only, which are to be closed; if a pattern is against it, some letter brings it nearer */
+    bool text = is_set(row, ek_tokenizer_id(t, "<0x5D>")) && is_set(row, ek_tokenizer_id(t, "<0x62>"));
+    if ((!wild || close) && text) {
         int32_t gemma = m->id[EK_MARK_QUOTE], thought = m->id[EK_MARK_CHANNEL_CLOSE];
-        return is_set(row, gemma) ? gemma : is_set(row, thought) ? thought : quote;
+        int32_t quote = ek_tokenizer_id(t, "<0x22>"), letter = ek_tokenizer_id(t, "<0x61>") + (int32_t)roll(d, 5);
+        if (is_set(row, gemma)) return gemma;
+        if (is_set(row, thought)) return thought;
+        if (is_set(row, quote) && roll(d, 2)) return quote;
+        if (is_set(row, letter)) return letter;
     }
     for (int32_t id = 0; id < n; id++) {
         if (!is_set(row, id)) continue;
@@ -223,6 +225,11 @@ static json_t *random_string(dice *d)
     int min = (int)roll(d, 6);
     if (roll(d, 3) == 0) json_object_set_new(s, "minLength", json_integer(min));
     if (roll(d, 3) == 0) json_object_set_new(s, "maxLength", json_integer(min + (int)roll(d, 50)));
+    /* what <regex.h> reads in the same way, and what texts of up to 5 and of any more characters match */
+    static const char *const patterns[] = {"^[a-z]+$", "^([ab]|[0-9]{2})*$", "a.*b|c", "[^x]$|^$", "^[^\"}]*$", "e+$"};
+    if (roll(d, 2)) json_object_set_new(s, "pattern", json_string(patterns[roll(d, 6)]));
+    if (json_object_get(s, "maxLength") && json_object_get(s, "pattern"))
+        json_object_set_new(s, "maxLength", json_integer(min + 3 + (int)roll(d, 50)));
     return s;
 }
 

@@ -166,12 +166,43 @@ static void no_grammar_where_none_is_needed(void **state)
     ek_grammar *g;
     json_t *tools = json_array();
     json_array_append_new(tools, tool("a", NULL, -1));
-    json_array_append_new(tools, tool("b", json_pack("{s:s}", "pattern", "x"), 0));
-    assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){0}, tools, false), EK_OK);
-    assert_null(g);
+    json_array_append_new(tools, tool("b", json_pack("{s:s}", "pattern", "(?=x)"), 0));
     assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){0}, NULL, true), EK_OK);
     assert_null(g);
+    json_t *odd = json_array(); /* a name that no call can have is left alone where nothing is asked for */
+    json_array_append_new(odd, tool("a{b", NULL, -1));
+    assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){0}, odd, false), EK_OK);
+    assert_null(g);
+    json_decref(odd);
+    /* tools that are not strict: their calls are kept well-formed, their schemas are not read */
+    assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){0}, tools, false), EK_OK);
+    assert_non_null(g);
+    ek_grammar_close(g);
     json_decref(tools);
+}
+
+/* Any text, and calls of any of the tools: what is streamed of a call is never taken back. */
+static void calls_of_any_tools_are_well_formed(void **state)
+{
+    (void)state;
+    dice d = {.seed = 77};
+    int calls = 0;
+    for (int i = 0; i < (int)seeds(); i++) {
+        json_t *tools = json_array();
+        json_array_append_new(tools, tool("a", random_document(&d), -1));
+        json_array_append_new(tools, tool("get weather", NULL, -1));
+        json_array_append_new(tools, tool("mcp.x:y/z-1", NULL, 0));
+        ek_grammar *g;
+        reply r;
+        assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){0}, tools, false), EK_OK);
+        simulate(&r, g, vocab, tokenizer, tools, "", roll(&d, 2), 30 + (int)roll(&d, 60), &d);
+        if (r.n_malformed) fail_msg("round %d: %s", i, ek_buf_text(&r.answer.content));
+        calls += r.answer.n_calls;
+        reply_fini(&r);
+        ek_grammar_close(g);
+        json_decref(tools);
+    }
+    assert_true(calls > (int)seeds() / 20);
 }
 
 static void wrong_tools_are_refused(void **state)
@@ -180,8 +211,8 @@ static void wrong_tools_are_refused(void **state)
     static const struct {
         const char *tools, *error;
     } wrong[] = {
-        {"[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"properties\":{\"zip\":{\"pattern\":\"x\"}}}}}]",
-         "the parameters of the tool \"f\": #/properties/zip: the keyword \"pattern\" is not supported"},
+        {"[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"properties\":{\"zip\":{\"pattern\":\"(?=x)\"}}}}}]",
+         "the parameters of the tool \"f\": #/properties/zip: \"pattern\": at character 2: the lookahead (?= is not supported"},
         {"[{\"function\":{\"name\":\"f g\",\"strict\":true}}]", "a tool named \"f g\" cannot be called"},
         {"[{\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":{\"type\":\"string\"}}}]",
          "the parameters of the tool \"f\" must be an object"},
@@ -268,6 +299,7 @@ int main(void)
         cmocka_unit_test(strict_tools_leave_text_free),
         cmocka_unit_test(json_or_calls),
         cmocka_unit_test(no_grammar_where_none_is_needed),
+        cmocka_unit_test(calls_of_any_tools_are_well_formed),
         cmocka_unit_test(wrong_tools_are_refused),
         cmocka_unit_test(the_first_token_is_constrained),
     };

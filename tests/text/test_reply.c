@@ -67,6 +67,14 @@ static void check_log(const ek_reply_opts *o, log *l, const char *in, bool trunc
         check_log(&o_, &l_, in, false, want, __LINE__); \
     } while (0)
 
+#define streams(in, want)                               \
+    do {                                                \
+        log l_;                                         \
+        ek_reply_opts o_ = defaults(&l_);               \
+        o_.stream_calls = true;                         \
+        check_log(&o_, &l_, in, false, want, __LINE__); \
+    } while (0)
+
 static void content_and_reasoning(void **state)
 {
     (void)state;
@@ -199,16 +207,25 @@ static void gives_up_visibly(void **state)
         gives(bad[i], want.data);
         ek_buf_fini(&want);
     }
-    gives("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b",
-          "[content]a [call]f [args]{\"a\":\"x\" [drop] [content]" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
-    gives(CALL("{b}"), "[call]f [args]{ [drop] [content]" CALL("{b}"));
-    gives("<|tool_call>call:f{a:1", "[call]f [args]{\"a\":1 [drop] [content]<|tool_call>call:f{a:1");
-    gives("<|tool_call>call:f{a:<|\"|>x<turn|>",
-          "[call]f [args]{\"a\":\"x [drop] [content]<|tool_call>call:f{a:<|\"|>x [stop]2");
+    gives("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b", "[content]a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
+    gives(CALL("{b}"), "[content]" CALL("{b}"));
+    gives("<|tool_call>call:f{a:1", "[content]<|tool_call>call:f{a:1");
+    gives("<|tool_call>call:f{a:<|\"|>x<turn|>", "[content]<|tool_call>call:f{a:<|\"|>x [stop]2");
     gives("<|tool_call>call:f{a:<|\"|>x<|\"|>}<turn|>", "[call]f [args]{\"a\":\"x\"} [end] [stop]2");
     gives("<|tool_call>call:f{a:b}<turn|>", "[call]f [args]{\"a\":\"b\"} [end] [stop]2");
     gives("<|tool_call>call:f{b<|tool_call>call:g{}<tool_call|>",
-          "[call]f [args]{ [drop] [content]<|tool_call>call:f{b [call]g [args]{} [end]");
+          "[content]<|tool_call>call:f{b [call]g [args]{} [end]");
+    /* sent as they are written, they are taken back */
+    streams("a" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b",
+            "[content]a [call]f [args]{\"a\":\"x\" [drop] [content]" CALL("{a:<|\"|>x<|\"|> y<|\"|>z}") "b");
+    streams(CALL("{b}"), "[call]f [args]{ [drop] [content]" CALL("{b}"));
+    streams("<|tool_call>call:f{a:1", "[call]f [args]{\"a\":1 [drop] [content]<|tool_call>call:f{a:1");
+    streams("<|tool_call>call:f{a:<|\"|>x<turn|>",
+            "[call]f [args]{\"a\":\"x [drop] [content]<|tool_call>call:f{a:<|\"|>x [stop]2");
+    streams("<|tool_call>call:f{a:<|\"|>x<|\"|>}<turn|>", "[call]f [args]{\"a\":\"x\"} [end] [stop]2");
+    streams("<|tool_call>call:f{a:b}<turn|>", "[call]f [args]{\"a\":\"b\"} [end] [stop]2");
+    streams("<|tool_call>call:f{b<|tool_call>call:g{}<tool_call|>",
+            "[call]f [args]{ [drop] [content]<|tool_call>call:f{b [call]g [args]{} [end]");
     log l;
     ek_reply_opts o = defaults(&l);
     check_log(&o, &l, "x<|tool_call>call:f{a:1", true, "[content]x [call]f [args]{\"a\": [cut]null}", __LINE__);

@@ -51,6 +51,21 @@ static const keyword keywords[] = {
     {"{\"type\":[\"string\",\"null\"]}", {"null", "\"x\""}, {"1", "true"}},
     {"{\"type\":\"string\",\"nullable\":true}", {"null", "\"x\""}, {"1"}},
     {"{\"minLength\":2}", {"\"ab\"", "\"\xC3\xA9\\n\""}, {"\"a\"", "\"\xC3\xA9\""}},
+    {"{\"pattern\":\"^[a-c\\\\n\xC3\xA9\\\"]{2}$\"}",
+     {"\"ab\"", "\"a\\n\"", "\"\\u0061\xC3\xA9\"", "\"\\u00e9\\u00E9\"", "\"\\\"\\u000a\""},
+     {"\"a\"", "\"abc", "\"\\t", "\"\\u002", "\"\\u00f", "\"\xC4"}},
+    {"{\"pattern\":\"b.*\\\\d\",\"type\":[\"string\",\"null\"]}",
+     {"null", "\"xxb1\"", "\"b\xF0\x9F\x98\x80 7 and more\""},
+     {"\"\"", "\"b\"", "\"1b\""}},
+    {"{\"pattern\":\"^[ab]+$\",\"minLength\":3,\"maxLength\":4}",
+     {"\"aba\"", "\"bbbb\""},
+     {"\"ab\"", "\"aaaaa", "\"c"}},
+    {"{\"pattern\":\"^(?:ab){2,}$\",\"minLength\":5,\"maxLength\":7}", {"\"ababab\""}, {"\"abab\"", "\"abababa"}},
+    {"{\"pattern\":\"[^x]$\",\"maxLength\":3}", {"\"xxy\"", "\"\\n\""}, {"\"xxx", "\"\""}},
+    {"{\"type\":\"string\",\"format\":\"date\"}",
+     {"\"2026-11-22\"", "\"2024-02-29\""},
+     {"\"2026-11-31", "\"x", "\"\""}},
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2026-\"}", {"\"2026-11-22\""}, {"\"2025", "\"x"}},
     {"{\"maxLength\":2}", {"\"\"", "\"\xC3\xA9\\\"\""}, {"\"abc\"", "\"ab\\n\""}},
     {"{\"type\":\"integer\",\"minimum\":-5,\"maximum\":12}",
      {"-5", "-1", "0", "1", "12"},
@@ -117,7 +132,7 @@ static const keyword keywords[] = {
     {"{\"$ref\":\"#/$defs/a~1b%20c\",\"$defs\":{\"a/b c\":{\"const\":1}}}", {"1"}, {"2"}},
     {"{\"properties\":{\"n\":{\"$ref\":\"#\"}},\"type\":\"object\"}", {"{}", "{\"n\":{\"n\":{}}}"}, {"{\"n\":1"}},
     {"{\"definitions\":{\"x\":{\"const\":1}},\"items\":{\"$ref\":\"#/definitions/x\"}}", {"[1,1]"}, {"[2]"}},
-    {"{\"title\":\"t\",\"format\":\"date\",\"type\":\"string\",\"x-own\":5,\"default\":7}", {"\"x\""}, {"1"}},
+    {"{\"title\":\"t\",\"format\":\"uri\",\"type\":\"string\",\"x-own\":5,\"default\":7}", {"\"x\""}, {"1"}},
     {"{\"uniqueItems\":false,\"type\":\"array\",\"items\":{\"const\":1}}", {"[1,1]"}, {"1"}},
     {"{\"minProperties\":1,\"properties\":{\"a\":true},\"required\":[\"a\"],\"maxProperties\":1}",
      {"{\"a\":1}"},
@@ -151,10 +166,15 @@ static const keyword calls[] = {
      {"{b:QQ}", "{A:QxQ,b:Qany \"text\", {even}: \\ thisQ}", "{A:[1,QyQ],b:QQ,Qmy keyQ:5}",
       "{A:{Qa bQ:null,k:QvQ},b:Q\nQ}"},
      {"{b:\"\"}", "{b:QQ,A", "{ b", "{b: QQ}", "{A:QyQ", "{b:QQ,my"}},
-    {"{\"type\":\"object\"}", {"{}", "{x-1:{y:[true,Q}Q]}}"}, {"{\"x\":1}", "{x y:1}", "{:1}"}},
+    {"{\"type\":\"object\"}",
+     {"{}", "{x-1:{y:[true,Q}Q]}}", "{x y:1,\xC3\xA9/@:2}"},
+     {"{\"x\":1}", "{x :1}", "{:1}", "{ x:1}"}},
     {"{\"properties\":{\"s\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":2}}}",
      {"{}", "{s:Q\xC3\xA9zQ}"},
      {"{s:QQ", "{s:QabcQ"}},
+    {"{\"properties\":{\"s\":{\"pattern\":\"^[\\\"\\\\n\xE6\x97\xA5]{2}$\"}}}",
+     {"{s:Q\"\"Q}", "{s:Q\n\xE6\x97\xA5Q}"},
+     {"{s:Q\"Q", "{s:Q\\n", "{s:Q\xE6\x97\xA6"}},
     {"{\"properties\":{\"a b\":{\"const\":1}},\"additionalProperties\":{\"const\":0}}",
      {"{Qa bQ:1,a:0}", "{x:0}"},
      {"{Qa bQ:0", "{Qa", "{QxQ"}},
@@ -176,7 +196,7 @@ static void calls_take_what_they_allow(void **state)
         }
         for (int j = 0; j < 6 && k->bad[j]; j++) {
             int n = taken(g, "<|tool_call>call:f", k->bad[j]);
-            if (n < 0 || (n == (int)strlen(k->bad[j]) && k->bad[j][n - 1] != '}' && i != 3))
+            if (n < 0 || (n == (int)strlen(k->bad[j]) && k->bad[j][n - 1] != '}' && i != 4))
                 fail_msg("%s takes %s", k->schema, k->bad[j]);
         }
         json_decref(tools);
@@ -192,8 +212,14 @@ static const struct {
     {"{\"type\":\"text\"}", "#: \"type\" names \"text\", which is no JSON type"},
     {"{\"type\":7}", "#: \"type\" must be a type's name or a list of them"},
     {"{\"type\":[]}", "#: \"type\" is an empty list"},
-    {"{\"properties\":{\"a\":{\"properties\":{\"b\":{\"pattern\":\"x\"}}}}}",
-     "#/properties/a/properties/b: the keyword \"pattern\" is not supported"},
+    {"{\"properties\":{\"a\":{\"properties\":{\"b\":{\"propertyNames\":{}}}}}}",
+     "#/properties/a/properties/b: the keyword \"propertyNames\" is not supported"},
+    {"{\"items\":{\"pattern\":\"^(?!x)\"}}",
+     "#/items: \"pattern\": at character 3: the lookahead (?! is not supported"},
+    {"{\"pattern\":5}", "#: \"pattern\" must be a text"},
+    {"{\"pattern\":\"^a{3}$\",\"maxLength\":2}", "#: \"pattern\": no text of 0 characters matches it"},
+    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"x\"}", "#: \"pattern\": no text matches it"},
+    {"{\"enum\":[\"a\"],\"pattern\":\"a\"}", "#: \"pattern\" beside \"enum\" or \"const\" is not supported"},
     {"{\"items\":{\"not\":{}}}", "#/items: the keyword \"not\" is not supported"},
     {"{\"anyOf\":[true,{\"if\":true}]}", "#/anyOf/1: the keyword \"if\" is not supported"},
     {"{\"uniqueItems\":true}", "#: the keyword \"uniqueItems\" is not supported"},
@@ -261,7 +287,7 @@ static void lenient_schemas_leave_keywords_out(void **state)
     (void)state;
     ek_grammar *g;
     json_t *schema = read_json(
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}},\"required\":[\"a\"],\"not\":{},\"minProperties\":5}");
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(?=x)\"}},\"required\":[\"a\"],\"not\":{},\"minProperties\":5}");
     ek_reply_form form = {.text = EK_TEXT_JSON_SCHEMA, .schema = schema, .lenient = true};
     assert_int_equal(ek_grammar_open(&g, vocab, &form, NULL, false), EK_OK);
     assert_int_equal(taken(g, "", "{\"a\":\"y\"}"), -1);

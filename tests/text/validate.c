@@ -1,6 +1,8 @@
 #include "validate.h"
 
 #include <math.h>
+#include <regex.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/utf8.h"
@@ -49,6 +51,17 @@ static size_t characters(const json_t *v)
         i += (size_t)(step < 0 ? -step : step);
     }
     return n;
+}
+
+/* By the C library's matcher, byte by byte: patterns must not tell bytes of a character apart. */
+static bool pattern_fits(const json_t *pattern, const json_t *v)
+{
+    regex_t r;
+    regmatch_t all = {.rm_so = 0, .rm_eo = (regoff_t)json_string_length(v)};
+    if (regcomp(&r, json_string_value(pattern), REG_EXTENDED)) abort();
+    bool fits = regexec(&r, json_string_value(v), 1, &all, REG_STARTEND) == 0;
+    regfree(&r);
+    return fits;
 }
 
 static int count(const json_t *doc, const json_t *list, const json_t *v)
@@ -119,5 +132,6 @@ bool is_valid(const json_t *doc, const json_t *s, const json_t *v, const char **
     if (!json_is_string(v)) return true;
     CHECK("minLength", !(b = json_object_get(s, "minLength")) || characters(v) >= (size_t)json_integer_value(b));
     CHECK("maxLength", !(b = json_object_get(s, "maxLength")) || characters(v) <= (size_t)json_integer_value(b));
+    CHECK("pattern", !(b = json_object_get(s, "pattern")) || pattern_fits(b, v));
     return true;
 }
