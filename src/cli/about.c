@@ -79,6 +79,7 @@ static bool read_quantization(ek_about *a, const json_t *config)
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     const char *format = json_string_value(json_object_get(q, "format"));
     if (!method) return false;
+    snprintf(a->method, sizeof a->method, "%.40s", method);
     snprintf(a->format, sizeof a->format, "%.40s%s%.40s", method, format ? " " : "", format ? format : "");
     add_bits(a, int_of(q, "bits"), int_of(q, "group_size"));
     add_compressed(a, q);
@@ -115,18 +116,42 @@ static void read_folder(ek_about *a, const char *path)
     json_decref(config);
 }
 
-/* Its shape, if it is a Gemma 4. */
+/* config.json alone, whatever the weights are. */
+static bool parse_config(ek_config *out, const char *dir)
+{
+    ek_buf path = {0}, text = {0};
+    ek_buf_fmt(&path, "%s/config.json", dir);
+    bool ok = !ek_file_read(&text, path.data, CONFIG_LIMIT) && !memchr(ek_buf_text(&text), 0, text.len) &&
+              !ek_config_parse(out, ek_buf_text(&text), NULL);
+    ek_buf_fini(&path);
+    ek_buf_fini(&text);
+    return ok;
+}
+
+ek_err ek_about_config(ek_config *out, const char *path, bool *shape)
+{
+    ek_source *s;
+    char why[900];
+    *shape = false;
+    ek_err err = ek_source_open(&s, path);
+    if (err) return err;
+    err = ek_source_config(s, out);
+    ek_source_close(s);
+    *shape = !err;
+    if (!err) return EK_OK;
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    *shape = ek_is_dir(path) && parse_config(out, path);
+    return ek_fail(err, "%s", why);
+}
+
 static void read_shape(ek_about *a, const char *path)
 {
     static ek_config config;
-    ek_source *s;
-    if (ek_source_open(&s, path)) return;
-    if (ek_source_config(s, &config) == EK_OK) {
-        snprintf(a->model_type, sizeof a->model_type, "%s", config.model_type);
-        snprintf(a->variant, sizeof a->variant, "%s", ek_about_variant(&config));
-        a->drafter = config.backbone_hidden_size > 0;
-    }
-    ek_source_close(s);
+    bool known;
+    if (ek_about_config(&config, path, &known) && !known) return;
+    snprintf(a->model_type, sizeof a->model_type, "%s", config.model_type);
+    snprintf(a->variant, sizeof a->variant, "%s", ek_about_variant(&config));
+    a->drafter = config.backbone_hidden_size > 0;
 }
 
 void ek_about_read(ek_about *a, const char *path)

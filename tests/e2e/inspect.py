@@ -1,0 +1,137 @@
+"""inspect: says of a checkpoint what it is, what it needs, whether it runs and why not, and refuses nothing that it can
+describe. Standard library only.
+
+usage: inspect.py EVENKEEL MODEL_DIR
+
+The output's last line is `N passed, N failed`.
+"""
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, MODEL = os.path.abspath(sys.argv[1]), sys.argv[2]
+ROOT = tempfile.mkdtemp(prefix="evenkeel-inspect-")
+CONFIG = json.load(open(os.path.join(MODEL, "config.json"), encoding="utf-8"))
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "EVENKEEL_"))}
+ENV["HF_HOME"] = ROOT
+wrong = []
+passed = 0
+
+
+def check(truth, text):
+    global passed
+    passed += bool(truth)
+    if not truth:
+        print(f"FAIL {text}")
+        wrong.append(text)
+
+
+def run(*argv):
+    return subprocess.run([PROGRAM, *argv], capture_output=True, text=True, env=ENV, timeout=60)
+
+
+def report(path, *options):
+    p = run("inspect", path, "--json", *options)
+    check(p.returncode == 0 and not p.stderr, f"inspect {path}: exit {p.returncode}: {p.stderr}")
+    table = run("inspect", path, *options)
+    check(table.returncode == 0 and table.stdout.startswith("model "), f"table of {path}: {table.stderr}")
+    r = json.loads(p.stdout)
+    check(("runs         yes" in table.stdout) == r["runs"], f"table and JSON of {path} differ: {table.stdout}")
+    return r
+
+
+def safetensors(path, tensors):
+    """tensors: name -> (type, shape, bytes)."""
+    head, data = {}, b""
+    for name, (dtype, shape, part) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(part)]}
+        data += part
+    text = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def folder(name, config, tensors=None, link=False):
+    path = os.path.join(ROOT, name)
+    os.makedirs(path)
+    with open(os.path.join(path, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    if tensors:
+        safetensors(os.path.join(path, "model.safetensors"), tensors)
+    if link:
+        os.symlink(os.path.abspath(os.path.join(MODEL, "model.safetensors")), os.path.join(path, "model.safetensors"))
+    return path
+
+
+def a_model():
+    r = report(MODEL)
+    m = r["model"]
+    check(r["runs"] and "why" not in r and r["what"].startswith("Gemma 4"), str(r)[:300])
+    check(r["tensors"] == sum(t["tensors"] for t in r["types"].values()), "tensors")
+    check(r["bytes"] == sum(t["bytes"] for t in r["types"].values()), "bytes")
+    check(abs(m["weight_bytes"] + m["mapped_bytes"] - r["bytes"]) < r["bytes"] / 4 + 65536, "weights are far from the file's size")
+    kv = {k["kv"]: k for k in m["kv_formats"]}
+    check({"f32", "f16", "bf16", "16", "8", "4"} <= set(kv), str(set(kv)))
+    for name, k in kv.items():  # the table says what the model's own layout says
+        own = json.loads(run("inspect", MODEL, "--json", "--kv", name).stdout)["model"]
+        check(own["kv"]["full_bytes_per_token"] == k["full_bytes_per_token"]
+              and own["kv"]["sliding_bytes_per_token"] == k["sliding_bytes_per_token"]
+              and own["memory"][0]["kv_bytes"] == k["request_bytes"] * own["memory"][0]["batch"], f"--kv {name}: {own['kv']} and {k}")
+        check(k["batch_that_fits"] >= k["batch_that_fits_full_context"] >= 0, f"--kv {name} fits")
+    check(kv["f32"]["full_bytes_per_token"] == 2 * kv["f16"]["full_bytes_per_token"], "f32 and f16")
+    short = report(MODEL, "--ctx", "128", "--batch", "3")["model"]
+    check([(x["batch"], x["ctx"]) for x in short["memory"]] == [(3, 128)], str(short["memory"]))
+    p = run("inspect", MODEL, "--ctx", "16000000")
+    check(p.returncode == 1 and "the model's context is" in p.stderr, p.stderr)
+
+
+def what_cannot_run_is_described():
+    q = {"quant_method": "gptq", "bits": 4, "group_size": 128}
+    config = {k: v for k, v in CONFIG.items() if k not in ("quantization", "quantization_config")}
+    r = report(folder("quantised", {**config, "quantization_config": q}, {
+        "model.layers.0.mlp.up_proj.qzeros": ("I32", [1], bytes(4)), "model.norm.weight": ("F16", [2], bytes(4))}))
+    check(not r["runs"] and r["format"].startswith("gptq") and "4 bits in groups of 128" in r["format"], str(r)[:400])
+    check("gptq" in r["why"] and r["model"]["kv_formats"] and r["types"]["I32"]["tensors"] == 1, str(r)[:400])
+    r = report(folder("other", {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+                      {"model.norm.weight": ("BF16", [2], bytes(4))}))
+    check(not r["runs"] and r["what"] == "llama, safetensors, bf16" and "llama" in r["why"], str(r)[:400])
+    r = report(folder("weightless", CONFIG))
+    check(not r["runs"] and "model" in r and "safetensors" in r["why"], str(r)[:400])
+    r = report(folder("shapes", {**CONFIG, "vocab_size": 2 * CONFIG.get("vocab_size", 4096)}, link=True))
+    check(not r["runs"] and "shape" in r["why"] and r["bytes"] > 0, str(r)[:400])
+
+
+def a_drafter():
+    path = MODEL + "-drafter"
+    if os.path.isdir(path):
+        r = report(path)
+        check(r["runs"] and r["drafter"] and "--drafter" in r["why"] and r["model"]["backbone_hidden_size"] > 0, str(r)[:400])
+
+
+def files():
+    path = os.path.join(ROOT, "one.safetensors")
+    safetensors(path, {"a": ("F32", [1, 2], bytes(8)), "b": ("U8", [3], bytes(3))})
+    r = report(path)
+    check(not r["runs"] and r["types"] == {"F32": {"tensors": 1, "bytes": 8}, "U8": {"tensors": 1, "bytes": 3}}, str(r))
+    check(re.search(r"^F32 +\[1, 2\] a$", run("inspect", path).stdout, re.M), "the tensors are not listed")
+    for name, data in (("text.txt", b"hello"), ("damaged.safetensors", b"\xff" * 40), ("empty.safetensors", b"")):
+        with open(os.path.join(ROOT, name), "wb") as f:
+            f.write(data)
+        p = run("inspect", os.path.join(ROOT, name))
+        check(p.returncode == 1 and p.stderr.count("\n") == 1 and not p.stdout, f"{name}: {p.returncode} {p.stderr}")
+    p = run("inspect", os.path.join(ROOT, "nothing here"))
+    check(p.returncode == 1 and "no such path" in p.stderr, p.stderr)
+    os.makedirs(os.path.join(ROOT, "bare"))
+    check(run("inspect", os.path.join(ROOT, "bare")).returncode == 1, "an empty folder")
+
+
+for part in (a_model, what_cannot_run_is_described, a_drafter, files):
+    part()
+shutil.rmtree(ROOT, ignore_errors=True)
+print(f"{passed} passed, {len(wrong)} failed")
+sys.exit(1 if wrong else 0)
