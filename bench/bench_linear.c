@@ -1,6 +1,7 @@
 /* Linear layers against the machine: batch 1 against the memory's read bandwidth, many rows
  * against the int8 multiply-add rate, both measured in the same seconds; medians.
- * Usage: bench_linear [threads [isa [bits [group [rows,rows,...]]]]]; bits 16: bf16 weights.
+ * Usage: bench_linear [threads [isa [bits [group [rows,rows,...]]]]]; bits 16: bf16 weights; bits may be the name of
+ * a type of ops/weight_type.h instead, q4_k, whose group it has.
  * Two limbs: a multiply-add of the model is counted once, though the machine does two. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ typedef struct setup {
     ek_pool *pool;
     ek_linear_ops ops;
     unsigned cpu;
-    int bits, group;
+    const ek_weight_type *type;
     uint8_t *arena;
     float *x, *y;
     void *mem;
@@ -60,14 +61,11 @@ static double limit_now(const setup *s, int rows)
 static void bench(setup *s, int n, int k, int rows, int limbs)
 {
     static ek_linear w[MAX_COPIES];
-    const ek_weight_type *type = ek_weight_type_float(EK_BF16);
-    ek_err err = s->bits == 16 ? EK_OK : ek_weight_type_affine(&type, s->bits, s->group, EK_BF16, true);
-    if (!err) err = ek_linear_plan(&w[0], s->cpu, n, k, type);
-    if (err != EK_OK) {
+    if (ek_linear_plan(&w[0], s->cpu, n, k, s->type) != EK_OK) {
         printf("%s\n", ek_err_text());
         exit(1);
     }
-    if (s->bits != 16) ek_linear_set_acts(&w[0], (ek_act_form){limbs, w[0].a_group});
+    if (s->type->unpack) ek_linear_set_acts(&w[0], (ek_act_form){limbs, w[0].a_group});
     int copies = (int)(arena_bytes / w[0].bytes);
     if (copies == 0) return; /* larger than the arena */
     if (copies > MAX_COPIES) copies = MAX_COPIES;
@@ -103,9 +101,11 @@ int main(int argc, char **argv)
 {
     static const int shape[][2] = {{2048, 1536}, {256, 1536},   {6144, 1536},  {1536, 2048},
                                    {1536, 6144}, {1536, 12288}, {262144, 1536}};
-    setup s = {.bits = argc > 3 ? atoi(argv[3]) : 4, .group = argc > 4 ? atoi(argv[4]) : 64};
-    const char *isa = argc > 2 ? argv[2] : "avx512";
-    if (ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2) != EK_OK || ek_cpu_mask(isa, &s.cpu) != EK_OK) {
+    const char *isa = argc > 2 ? argv[2] : "avx512", *name = argc > 3 ? argv[3] : "4";
+    const int bits = atoi(name), group = argc > 4 ? atoi(argv[4]) : 64;
+    setup s = {.type = bits == 16 ? ek_weight_type_float(EK_BF16) : ek_weight_type_named(name)};
+    if (ek_pool_open(&s.pool, argc > 1 ? atoi(argv[1]) : 2) != EK_OK || ek_cpu_mask(isa, &s.cpu) != EK_OK ||
+        (!s.type && ek_weight_type_affine(&s.type, bits, group, EK_BF16, true) != EK_OK)) {
         printf("%s\n", ek_err_text());
         return 1;
     }
@@ -118,10 +118,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (size_t)MAX_ROWS * 12288; i++) s.x[i] = (float)(int32_t)ek_mix64(i) * 0x1p-31f;
     s.y = ek_alloc_big(sizeof(float) * MAX_ROWS * 262144);
     s.mem = ek_alloc_big(ek_acts_bytes(MAX_ROWS, 12288));
-    printf("%s, %s, %d threads, %d bits group %d\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), s.bits, s.group);
+    printf("%s, %s, %d threads, %s, %d bits group %d\n", ek_cpu_model(), isa, ek_pool_threads(s.pool), s.type->name,
+           s.type->bits, s.type->group);
     const char *only = argc > 5 ? argv[5] : "1,512";
     for (const char *p = only; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        for (int limbs = 1; limbs <= (s.bits == 16 ? 1 : 2); limbs++)
+        for (int limbs = 1; limbs <= (s.type->unpack ? 2 : 1); limbs++)
             for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
                 if (atoi(p) <= 8 || shape[i][0] != 262144) bench(&s, shape[i][0], shape[i][1], atoi(p), limbs);
     ek_pool_close(s.pool);

@@ -21,6 +21,10 @@ static size_t scale_size(const ek_cuda_linear *l)
 
 ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w)
 {
+    if (w->form == EK_W_PLANES)
+        return ek_fail(EK_EUNSUPPORTED,
+                       "a matrix of %d-bit codes in planes (GGUF's types); the CUDA kernels take MLX's and floats",
+                       w->bits);
     const int block = ek_wform_is_q(w->form) ? EK_KBLOCK_Q : EK_KBLOCK;
     if (w->k > EK_CUDA_MAX_LEAVES * block)
         return ek_fail(EK_EUNSUPPORTED, "a matrix of %d inputs; the CUDA kernels take up to %d", w->k,

@@ -20,5 +20,5 @@ ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_act
     enum { COARSE_BITS = 6 };
     bool two = activations == EK_ACTIVATIONS_16 ||
                (activations == EK_ACTIVATIONS_AUTO && (type->bits > COARSE_BITS || weighs(role)));
-    return (ek_act_form){.limbs = two ? 2 : 1, .group = type->group <= 32 ? 32 : 64};
+    return (ek_act_form){.limbs = two ? 2 : 1, .group = type->group <= 32 ? type->group : 64};
 }

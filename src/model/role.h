@@ -29,8 +29,8 @@ typedef enum ek_matrix_role {
 
 /* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
  * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for the
- * error that it removes: docs/NUMERICS.md 10. Groups of 32 for weights in groups of 32, else 64. The type must be a
- * quantised one. */
+ * error that it removes: docs/NUMERICS.md 10. Groups of 16 or 32 for weights in groups of that, else 64. The type must
+ * be a quantised one. */
 ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "ops/linear_layout.h"
+#include "ops/planes.h"
 #include "ops/tree.h"
 
 static float f32_at(const uint8_t *p, int i)
@@ -96,6 +96,36 @@ static int32_t in_16_bits(const int32_t *sum, int lower)
     return (int32_t)((first & 0xffff) | second << 16);
 }
 
+/* The same chain over codes and scales of form PLANES. */
+static float output_planes(const ek_linear *w, const uint8_t *panel, int o, const ek_acts *x, int r)
+{
+    const ek_act_group *act = ek_acts_groups(x, r, w->limbs);
+    ek_tree tree = {0};
+    for (int k0 = 0; k0 < w->k; k0 += EK_KBLOCK_Q) {
+        int8_t c[EK_KBLOCK_Q];
+        float s[EK_KBLOCK_Q / 16], b[EK_KBLOCK_Q / 16], a = 0;
+        const int n = w->k - k0 < EK_KBLOCK_Q ? w->k - k0 : EK_KBLOCK_Q;
+        ek_planes_read(w, panel, o, k0, n, c, s, b);
+        for (int k = 0; k < n; k += w->a_group, act++) {
+            const int g = k / w->group;
+            int32_t dot = 0;
+            for (int i = k; i < k + w->a_group; i++) dot += c[i] * ek_acts_code(x, r, k0 + i, w->limbs);
+            float t = s[g] * (float)dot;
+            if (w->biased) t = fmaf(fmaf((float)w->zero, s[g], b[g]), act->sum, t);
+            a = fmaf(t, act->sx, a);
+        }
+        ek_tree_push(&tree, a);
+    }
+    return ek_tree_sum(&tree);
+}
+
+static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    for (int r = r0; r < r1; r++)
+        for (int n = p0 * EK_PANEL; n < w->n && n < p1 * EK_PANEL; n++)
+            y[r * ldy + n] = output_planes(w, w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, x, r);
+}
+
 static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one, ek_act_group *two)
 {
     for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
@@ -125,7 +155,7 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
 
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu)
 {
-    *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q}};
+    *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q, run_planes}};
 #if defined(__x86_64__)
     ek_linear_init_x86(ops, cpu);
 #else
@@ -149,12 +179,16 @@ ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_
         return ek_fail(EK_EINVAL, "a %d x %d matrix does not divide into groups of %d inputs", n, k, type->block);
     *w = (ek_linear){.form = type->form, .n = n, .k = k, .n_panels = (n + EK_PANEL - 1) / EK_PANEL};
     if (ek_wform_is_q(type->form)) {
-        if (type->group != 32 && type->group != 64 && type->group != 128)
-            return ek_fail(EK_EUNSUPPORTED, "%s weights share a scale per %d; there are kernels for 32, 64 and 128",
-                           type->name, type->group);
-        w->group = type->group, w->a_group = type->group == 32 ? 32 : 64, w->limbs = 1;
+        w->group = type->group, w->a_group = type->group <= 32 ? type->group : 64, w->limbs = 1;
         w->bits = type->bits, w->zero = type->zero, w->biased = type->biased, w->scale_dtype = type->scale_dtype;
-        w->panel_bytes = (size_t)(k / w->group) * ek_linear_group_bytes(w);
+        if (type->form == EK_W_PLANES) {
+            EK_TRY(ek_planes_plan(w, type));
+        } else {
+            if (type->group != 32 && type->group != 64 && type->group != 128)
+                return ek_fail(EK_EUNSUPPORTED, "%s weights share a scale per %d; there are kernels for 32, 64 and 128",
+                               type->name, type->group);
+            w->panel_bytes = (size_t)(k / w->group) * ek_linear_group_bytes(w);
+        }
     } else {
         w->panel_bytes = ((size_t)k * EK_PANEL * (type->form == EK_W_F32 ? 4 : 2) + 63) / 64 * 64;
     }
@@ -172,7 +206,10 @@ ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts)
     if (acts.limbs < 1 || acts.limbs > 2)
         return ek_fail(EK_EINVAL, "%d activation limbs for a %d x %d matrix; there are 1 and 2", acts.limbs, w->n,
                        w->k);
-    if ((acts.group != 32 && acts.group != 64) || w->group % acts.group != 0)
+    if (w->form == EK_W_PLANES && acts.group != w->a_group)
+        return ek_fail(EK_EINVAL, "activations in groups of %d for weights in groups of %d; there are %d", acts.group,
+                       w->group, w->a_group);
+    if (w->form != EK_W_PLANES && ((acts.group != 32 && acts.group != 64) || w->group % acts.group != 0))
         return ek_fail(EK_EINVAL, "activations in groups of %d for weights in groups of %d; there are 32 and 64",
                        acts.group, w->group);
     w->limbs = acts.limbs;

@@ -8,7 +8,7 @@
  *
  * Form F (F32, F16, BF16 weights): leaf: a = +0; for k ascending: a = fma(x[k], w[n][k], a),
  *   the weight widened exactly.
- * Form Q (Q4, Q8: centred codes c = u - zero, scale s and bias b per group of G weights):
+ * Form Q (Q4, Q8, PLANES: centred codes c = u - zero, scale s and bias b per group of G weights):
  *   the row of x is quantised once to 16 bits in groups of A, q = 256 h + l with two int8 limbs.
  *   A matrix of two limbs takes q and the group's scale sx; a matrix of one limb takes h for q and
  *   256 sx for sx.
@@ -52,13 +52,16 @@ struct ek_linear {
     ek_wform form;
     int n, k;
     int n_panels;         /* (n + 15) / 16; the outputs past n are zeros */
-    int group;            /* Q: weights that share a scale: 32, 64, 128; divides k. F: 0 */
-    int a_group;          /* Q: activations that share a scale: 32 if group is 32, else 64. F: 0 */
+    int group;            /* Q: weights that share a scale: 16 (PLANES), 32, 64, 128; divides k. F: 0 */
+    int a_group;          /* Q: activations that share a scale: 16 or 32 if group is that, else 64. F: 0 */
     int bits;             /* Q: 2, 3, 4, 5, 6, 8 as stored in the checkpoint */
-    int zero;             /* Q: 2^(bits-1) */
+    int zero;             /* Q: 2^(bits-1); 128 of a codebook */
     int limbs;            /* Q: int8 limbs of an activation that are read: 1 from the plan, or 2 */
     bool biased;          /* Q: false when every group is symmetric by its format */
-    ek_dtype scale_dtype; /* Q: BF16 or F32 */
+    ek_dtype scale_dtype; /* Q: BF16 or F32; PLANES: also F16 */
+    int block;            /* PLANES: inputs of a block, see ops/planes.h; divides k */
+    ek_wscale scale;      /* PLANES */
+    const int8_t *book;   /* PLANES: centred codes by index, static; NULL: codes are numbers */
     size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
     size_t bytes;         /* n_panels * panel_bytes */
     uint8_t *data;        /* 64-byte aligned */
@@ -69,11 +72,11 @@ struct ek_linear {
  * The policy of a model: model/role.h. */
 typedef struct ek_act_form {
     int limbs; /* int8 limbs of an activation: 1, the high one, or 2 */
-    int group; /* activations that share a scale: 32 or 64, at most the weights' group */
+    int group; /* activations that share a scale: 32 or 64, at most the weights' group; PLANES: as planned */
 } ek_act_form;
 
-/* Lays out an n x k matrix of a type; data stays NULL. Activations of one limb, in groups of 32
- * for weights in groups of 32, else 64. EINVAL with both shapes where the type cannot hold it
+/* Lays out an n x k matrix of a type; data stays NULL. Activations of one limb, in groups of 16 or 32
+ * for weights in groups of that, else 64. EINVAL with both shapes where the type cannot hold it
  * (k is not whole blocks, n or k outside [1, EK_LINEAR_MAX]), EUNSUPPORTED for a group that has no
  * kernel; such a type can still be planned as F32 and packed widened. */
 ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_type *type);
@@ -150,7 +153,7 @@ static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
     return limbs == 1 ? *h : 256 * *h + h[a->low];
 }
 
-/* Quantises one row in groups of a_group (32 or 64; a short last group is allowed, its absent
+/* Quantises one row in groups of a_group (16, 32 or 64; a short last group is allowed, its absent
  * codes are 0): amax = max |x|; amax < 2^-100: sx = 0, q = 0; else sx = amax / 32512,
  * inv = 32512 / amax, q = rne(x * inv), |q| <= 32512 = 127 * 256. A group with an infinity or NaN
  * gets sx = NaN and q = 0, so that the output is NaN. h = (q + 128) >> 8 (arithmetic: floor) in [-127, 127],

@@ -8,7 +8,8 @@
  *           nibbles. Stored is c + 8 (Q4) or c + 128 (Q8) whatever the bits of the checkpoint.
  *   scales  16 of scale_dtype
  *   biases  16 of scale_dtype, only if biased
- *   and zeros to a multiple of 64 bytes. Q4, G 64, BF16, biased: 512 + 32 + 32 bytes. */
+ *   and zeros to a multiple of 64 bytes. Q4, G 64, BF16, biased: 512 + 32 + 32 bytes.
+ *   The functions of a group below are for Q4 and Q8; PLANES has its own layout, ops/planes.h. */
 #ifndef EK_OPS_LINEAR_LAYOUT_H
 #define EK_OPS_LINEAR_LAYOUT_H
 
@@ -19,7 +20,7 @@ enum { EK_LINEAR_LEVELS = 17 };
 
 static inline bool ek_wform_is_q(ek_wform f)
 {
-    return f == EK_W_Q4 || f == EK_W_Q8;
+    return f == EK_W_Q4 || f == EK_W_Q8 || f == EK_W_PLANES;
 }
 
 static inline size_t ek_linear_code_bytes(const ek_linear *w) /* of one group */

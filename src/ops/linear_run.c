@@ -13,7 +13,7 @@ static size_t high_bytes(int k)
 
 static size_t group_bytes(int k)
 {
-    return ((size_t)k + 31) / 32 * sizeof(ek_act_group);
+    return ((size_t)k + 15) / 16 * sizeof(ek_act_group);
 }
 
 static size_t record_bytes(int k)

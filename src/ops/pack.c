@@ -1,7 +1,7 @@
 /* From a checkpoint's rows to panels, and one row back. */
 #include <string.h>
 
-#include "ops/linear_layout.h"
+#include "ops/planes.h"
 
 static uint8_t *panel_of(const ek_linear *w, int row)
 {
@@ -150,6 +150,7 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src)
         return ek_fail(EK_EINVAL, "%d rows of %d weights from row %d on do not lie in a %d x %d matrix", src->n, src->k,
                        row, w->n, w->k);
     EK_ASSERT(w->data);
+    if (w->form == EK_W_PLANES) return ek_planes_pack(w, row, src);
     return ek_wform_is_q(w->form) ? pack_q(w, row, src) : pack_f(w, row, src);
 }
 
@@ -171,7 +172,8 @@ void ek_linear_row(const ek_linear *w, int row, float *out)
 {
     EK_ASSERT(row >= 0 && row < w->n);
     if (ek_wform_is_q(w->form)) {
-        row_q(w, row, out);
+        if (w->form == EK_W_PLANES) ek_planes_row(w, row, out);
+        else row_q(w, row, out);
         return;
     }
     const uint8_t *panel = panel_of(w, row) + (size_t)(row % EK_PANEL) * element_bytes(w);

@@ -212,6 +212,11 @@ void ek_unpack_q3_k(const ek_weight_data *w, int row, int first, int n, uint8_t 
     }
 }
 
+static inline int scale_iq4_xs(const uint8_t *p, int t)
+{
+    return (p[4 + t / 2] >> t % 2 * 4 & 15) | ((p[2] | p[3] << 8) >> 2 * t & 3) << 4;
+}
+
 /* {f16 d; u16 scales_h; u8 scales_l[4]; u8 qs[128]}: eight groups of 32, each as IQ4_NL; four bits of a scale in
  * scales_l, two in scales_h, minus 32. */
 void ek_unpack_iq4_xs(const ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b)
@@ -220,12 +225,56 @@ void ek_unpack_iq4_xs(const ek_weight_data *w, int row, int first, int n, uint8_
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 256, p += 136) {
         const float d = f16_at(p);
-        const int high = p[2] | p[3] << 8;
         for (int t = 0; t < 8; t++) {
-            int ls = (p[4 + t / 2] >> t % 2 * 4 & 15) | (high >> 2 * t & 3) << 4;
-            *s++ = d * (float)(ls - 32);
+            *s++ = d * (float)(scale_iq4_xs(p, t) - 32);
             nibbles(u + at + 32 * t, p + 8 + 16 * t);
         }
     }
     look_up(u, n, ek_iq4_values);
+}
+
+/* ------------------------------------------------------------------ what is packed of their scales */
+
+static inline ek_f16 half_at(const uint8_t *p)
+{
+    return (ek_f16)(p[0] | p[1] << 8);
+}
+
+void ek_subscales_q45_k(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    const uint8_t *p = block_at(w, row, first);
+    d[0] = half_at(p), d[1] = half_at(p + 2);
+    scales_6(p + 4, sc, m);
+}
+
+void ek_subscales_q2_k(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    d[0] = half_at(p + 80), d[1] = half_at(p + 82);
+    memcpy(sc, p, 16);
+}
+
+void ek_subscales_q3_k(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    *d = half_at(p + 108);
+    for (int g = 0; g < 16; g++) sc[g] = (uint8_t)(scale_q3_k(p + 96, g) - 32);
+}
+
+void ek_subscales_q6_k(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    *d = half_at(p + 208);
+    memcpy(sc, p + 192, 16);
+}
+
+void ek_subscales_iq4_xs(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    *d = half_at(p);
+    for (int t = 0; t < 8; t++) sc[t] = (uint8_t)(scale_iq4_xs(p, t) - 32);
 }

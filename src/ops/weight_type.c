@@ -105,18 +105,14 @@ enum { F32_BYTES = 4, F16_BYTES = 2, BF16_BYTES = 2 };
         AFFINE(B, G, BF16, true), AFFINE(B, G, BF16, false)
 #define AFFINE_BITS(B) AFFINE_GROUP(B, 32), AFFINE_GROUP(B, 64), AFFINE_GROUP(B, 128)
 
-/* GGUF's: one plane of blocks. FORM as long as its codes have no tighter one. */
-#define BLOCKS(NAME, FORM, BITS, GROUP, BIASED, BLOCK, BYTES)                                                    \
-    {                                                                                                            \
-        .name = #NAME, .form = EK_W_##FORM, .bits = (BITS), .group = (GROUP), .zero = 1 << ((BITS)-1),           \
-        .biased = (BIASED), .stored = EK_F16, .scale_dtype = EK_F32, .block = (BLOCK), .block_bytes = {(BYTES)}, \
-        .unpack = ek_unpack_##NAME,                                                                              \
-    }
-#define BOOK(NAME, BOOK, BLOCK, BYTES)                                                                         \
-    {                                                                                                          \
-        .name = #NAME, .form = EK_W_Q8, .bits = 4, .group = 32, .zero = 128, .book = (BOOK), .stored = EK_F16, \
-        .scale_dtype = EK_F32, .block = (BLOCK), .block_bytes = {(BYTES)}, .unpack = ek_unpack_##NAME,         \
-    }
+/* GGUF's: one plane of blocks, packed as planes of bits. */
+#define BLOCKS_OF(NAME, BITS, GROUP, BLOCK, BYTES)                                                                 \
+    .name = #NAME, .form = EK_W_PLANES, .bits = (BITS), .group = (GROUP), .stored = EK_F16, .scale_dtype = EK_F16, \
+    .block = (BLOCK), .block_bytes = {(BYTES)}, .unpack = ek_unpack_##NAME
+#define BLOCKS(NAME, BITS, GROUP, BIASED, BLOCK, BYTES) \
+    BLOCKS_OF(NAME, BITS, GROUP, BLOCK, BYTES), .zero = 1 << ((BITS)-1), .biased = (BIASED)
+#define BLOCKS_BOOK(NAME, BOOK, BLOCK, BYTES) BLOCKS_OF(NAME, 4, 32, BLOCK, BYTES), .zero = 128, .book = (BOOK)
+#define SUBSCALES(RULE, NAME)                 .scale = EK_SCALE_##RULE, .subscales = ek_subscales_##NAME
 
 static const ek_weight_type types[] = {
     FLOAT("f32", F32),
@@ -128,19 +124,19 @@ static const ek_weight_type types[] = {
     AFFINE_BITS(5),
     AFFINE_BITS(6),
     AFFINE_BITS(8),
-    BLOCKS(q4_0, Q4, 4, 32, false, 32, 18),
-    BLOCKS(q4_1, Q4, 4, 32, true, 32, 20),
-    BLOCKS(q5_0, Q8, 5, 32, false, 32, 22),
-    BLOCKS(q5_1, Q8, 5, 32, true, 32, 24),
-    BLOCKS(q8_0, Q8, 8, 32, false, 32, 34),
-    BLOCKS(q2_k, Q4, 2, 16, true, 256, 84),
-    BLOCKS(q3_k, Q4, 3, 16, false, 256, 110),
-    BLOCKS(q4_k, Q4, 4, 32, true, 256, 144),
-    BLOCKS(q5_k, Q8, 5, 32, true, 256, 176),
-    BLOCKS(q6_k, Q8, 6, 16, false, 256, 210),
-    BOOK(iq4_nl, ek_iq4_values, 32, 18),
-    BOOK(iq4_xs, ek_iq4_values, 256, 136),
-    BOOK(mxfp4, ek_e2m1_doubled, 32, 17),
+    {BLOCKS(q4_0, 4, 32, false, 32, 18)},
+    {BLOCKS(q4_1, 4, 32, true, 32, 20)},
+    {BLOCKS(q5_0, 5, 32, false, 32, 22)},
+    {BLOCKS(q5_1, 5, 32, true, 32, 24)},
+    {BLOCKS(q8_0, 8, 32, false, 32, 34)},
+    {BLOCKS(q2_k, 2, 16, true, 256, 84), SUBSCALES(U4, q2_k)},
+    {BLOCKS(q3_k, 3, 16, false, 256, 110), SUBSCALES(I8, q3_k)},
+    {BLOCKS(q4_k, 4, 32, true, 256, 144), SUBSCALES(U8, q45_k)},
+    {BLOCKS(q5_k, 5, 32, true, 256, 176), SUBSCALES(U8, q45_k)},
+    {BLOCKS(q6_k, 6, 16, false, 256, 210), SUBSCALES(I8, q6_k)},
+    {BLOCKS_BOOK(iq4_nl, ek_iq4_values, 32, 18)},
+    {BLOCKS_BOOK(iq4_xs, ek_iq4_values, 256, 136), SUBSCALES(I8, iq4_xs)},
+    {BLOCKS_BOOK(mxfp4, ek_e2m1_doubled, 32, 17), .scale = EK_SCALE_E8M0},
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 

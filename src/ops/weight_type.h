@@ -29,7 +29,17 @@
 #include "tensor/dtype.h"
 
 /* The form of a packed matrix: decides its kernel. */
-typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_WFORM_COUNT } ek_wform;
+typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_W_PLANES, EK_WFORM_COUNT } ek_wform;
+
+/* How form PLANES stores scales and biases: ops/planes.h. All rules give exact float32 s and b. */
+typedef enum ek_wscale {
+    EK_SCALE_PLAIN, /* s, and b if biased, as scale_dtype says */
+    EK_SCALE_E8M0,  /* s = 2^(e - 128) */
+    EK_SCALE_I8,    /* s = d * sc: f16 d per block, int8 sc per group */
+    EK_SCALE_U8,    /* s = d * sc, b = -(dmin * m): f16 d and dmin per block, uint8 sc and m per group */
+    EK_SCALE_U4,    /* the same, sc and m in the low and high half of a byte */
+    EK_SCALE_COUNT
+} ek_wscale;
 
 enum {
     EK_WEIGHT_PLANES = 4,   /* byte arrays a format may be spread over */
@@ -41,18 +51,23 @@ struct ek_weight_data;
 /* Unpacks weights [first, first + n) of a row, whole blocks: u[n], s[n / group], and b[n / group]
  * if the type is biased. n <= EK_UNPACK_WEIGHTS. u has room for 8 codes more than n. */
 typedef void ek_unpack_fn(const struct ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b);
-/* The same for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
+/* What SCALE_I8, U8 and U4 store, of the block that weight `first` lies in: d[0] = d, d[1] = dmin if biased, as f16; of
+ * each group a byte to sc and, U8 alone, one to m. */
+typedef void ek_subscales_fn(const struct ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m);
+/* The same as ek_unpack_fn for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
 typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int n, float *out);
 
 typedef struct ek_weight_type {
-    const char *name;                       /* in the numerics id: "bf16", "q4.64" */
-    ek_wform form;                          /* what it is packed as: decides the kernels */
-    int bits, group, zero;                  /* of a code as stored; weights that share a scale. 0: a float format */
-    const int8_t *book;                     /* a codebook's 2^bits values c; its codes are u = c + zero. NULL: none */
-    bool biased;                            /* has a bias per group */
-    ek_dtype stored;                        /* of the elements, or of scales and biases, in the file */
-    ek_dtype scale_dtype;                   /* of scales and biases when packed: BF16 or F32, without rounding */
-    int block;                              /* weights of the smallest unit of a row; a multiple of group */
+    const char *name;           /* in the numerics id: "bf16", "q4.64" */
+    ek_wform form;              /* what it is packed as: decides the kernels */
+    int bits, group, zero;      /* of a code as stored; weights that share a scale. 0: a float format */
+    const int8_t *book;         /* a codebook's 2^bits values c; its codes are u = c + zero. NULL: none */
+    bool biased;                /* has a bias per group */
+    ek_dtype stored;            /* of the elements, or of scales and biases, in the file */
+    ek_dtype scale_dtype;       /* of scales and biases when packed, without rounding: BF16, F32; F16 in PLANES */
+    ek_wscale scale;            /* PLANES: how they are packed */
+    ek_subscales_fn *subscales; /* SCALE_I8, U8, U4 */
+    int block;                  /* weights of the smallest unit of a row; a multiple of group */
     uint16_t block_bytes[EK_WEIGHT_PLANES]; /* of a block in each plane */
     ek_unpack_fn *unpack;                   /* exactly one of these two */
     ek_load_fn *load;

@@ -1,0 +1,256 @@
+/* From a checkpoint's blocks to planes, and back. */
+#include "ops/planes.h"
+
+#include <string.h>
+
+#include "ops/convert.h"
+#include "ops/unpack_gguf.h"
+
+/* ------------------------------------------------------------------ plan */
+
+/* Pairs that have kernels: the types of the table. */
+static bool has_kernel(const ek_weight_type *t)
+{
+    if (t->group == 32) return t->book ? t->bits == 4 : t->bits == 4 || t->bits == 5 || t->bits == 8;
+    return t->group == 16 && (t->book ? t->bits == 4 : t->bits == 2 || t->bits == 3 || t->bits == 6);
+}
+
+ek_err ek_planes_plan(ek_linear *w, const ek_weight_type *type)
+{
+    if (!has_kernel(type))
+        return ek_fail(EK_EUNSUPPORTED,
+                       "%s weights have codes of %d bits and a scale per %d; there are no kernels for that", type->name,
+                       type->bits, type->group);
+    w->block = type->block, w->scale = type->scale, w->book = type->book;
+    w->panel_bytes = ((size_t)(w->k / w->block) * ek_planes_block_bytes(w) + 63) / 64 * 64;
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ pack */
+
+static inline uint32_t quad_at(const uint8_t *u, int quad)
+{
+    uint32_t four;
+    memcpy(&four, u + 4 * quad, sizeof four);
+    return four;
+}
+
+/* One plane of 32 codes: `bits` bits from bit `from` of each; to points at output o's bytes. Returns the next plane. */
+static inline uint8_t *put_plane(uint8_t *to, const uint8_t *u, const int bits, const int from)
+{
+    const int per = 8 / bits;
+    const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+    for (int quad = 0; quad < EK_UNIT / 4; quad += per, to += 64) {
+        uint32_t bytes = 0;
+        for (int i = 0; i < per; i++) bytes |= (quad_at(u, quad + i) >> from & mask) << bits * i;
+        memcpy(to, &bytes, sizeof bytes);
+    }
+    return to;
+}
+
+static inline void put_unit(uint8_t *to, const uint8_t *u, int bits)
+{
+    switch (bits) { /* with constants each */
+    case 2: put_plane(to, u, 2, 0); break;
+    case 3: put_plane(put_plane(to, u, 2, 0), u, 1, 2); break;
+    case 4: put_plane(to, u, 4, 0); break;
+    case 5: put_plane(put_plane(to, u, 4, 0), u, 1, 4); break;
+    case 6: put_plane(put_plane(to, u, 4, 0), u, 2, 4); break;
+    default: put_plane(to, u, 8, 0);
+    }
+}
+
+static void put_plain(const ek_linear *w, uint8_t *to, int i, float value)
+{
+    if (w->scale_dtype == EK_F32) memcpy(to + 4 * i, &value, 4);
+    else {
+        uint16_t half = w->scale_dtype == EK_F16 ? ek_f32_f16(value) : ek_f32_bf16(value); /* exact: it was one */
+        memcpy(to + 2 * i, &half, 2);
+    }
+}
+
+/* Scales and biases of output o in a block: first is the block's first input in the source's row. */
+static void put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first,
+                       const float *s, const float *b)
+{
+    ek_f16 d[2];
+    uint8_t sc[EK_UNPACK_WEIGHTS / 16], m[EK_UNPACK_WEIGHTS / 16];
+    switch (w->scale) {
+    case EK_SCALE_PLAIN:
+        put_plain(w, block, o, *s);
+        if (w->biased) put_plain(w, block, EK_PANEL + o, *b);
+        return;
+    case EK_SCALE_E8M0: block[o] = ek_e8m0_half_of(*s); return;
+    default: break;
+    }
+    src->type->subscales(src, row, first, d, sc, m);
+    const int halves = w->biased ? 2 : 1, per_group = w->scale == EK_SCALE_U8 ? 2 : 1;
+    for (int i = 0; i < halves; i++) memcpy(block + 2 * (EK_PANEL * i + o), &d[i], 2);
+    uint8_t *to = block + 2 * EK_PANEL * halves + o;
+    for (int g = 0; g < w->block / w->group; g++, to += EK_PANEL * per_group) {
+        to[0] = sc[g];
+        if (per_group == 2) to[EK_PANEL] = m[g];
+    }
+}
+
+/* Index of a centred code + 128 in the codebook. */
+static void invert(uint8_t *index, const ek_linear *w)
+{
+    memset(index, 0, 256);
+    for (int i = (1 << w->bits) - 1; i >= 0; i--) index[(uint8_t)(w->book[i] + 128)] = (uint8_t)i;
+}
+
+static uint8_t *panel_of(const ek_linear *w, int row)
+{
+    return w->data + (size_t)(row / EK_PANEL) * w->panel_bytes;
+}
+
+/* Up to EK_UNPACK_WEIGHTS inputs from k on of one output, whole blocks. */
+static void pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n,
+                      const uint8_t *index)
+{
+    uint8_t u[EK_UNPACK_WEIGHTS + 8];
+    float s[EK_UNPACK_WEIGHTS / 16], b[EK_UNPACK_WEIGHTS / 16];
+    const int o = to_row % EK_PANEL;
+    const size_t block_bytes = ek_planes_block_bytes(w), unit_bytes = ek_planes_unit_bytes(w);
+    uint8_t *block = panel_of(w, to_row) + (size_t)(k / w->block) * block_bytes;
+    src->type->unpack(src, row, k, n, u, s, b);
+    if (w->book)
+        for (int i = 0; i < n; i++) u[i] = index[u[i]];
+    for (int at = 0; at < n; at += w->block, block += block_bytes) {
+        const int g = at / w->group;
+        put_scales(w, block, o, src, row, k + at, s + g, b + g);
+        uint8_t *unit = block + ek_planes_scale_bytes(w) + 4 * o;
+        for (int i = 0; i < w->block; i += EK_UNIT, unit += unit_bytes) put_unit(unit, u + at + i, w->bits);
+    }
+}
+
+/* Zeros for an output past w->n, in the last panel. */
+static void clear_output(const ek_linear *w, int o)
+{
+    const size_t block_bytes = ek_planes_block_bytes(w), scale_bytes = ek_planes_scale_bytes(w);
+    uint8_t *block = panel_of(w, w->n);
+    static const uint8_t none[EK_PANEL * 4];
+    for (int k = 0; k < w->k; k += w->block, block += block_bytes) {
+        const size_t size = w->scale == EK_SCALE_PLAIN ? ek_dtype_size(w->scale_dtype) : 2;
+        size_t at = 0, wide = w->scale == EK_SCALE_E8M0 ? 0 : EK_PANEL * size * (w->biased ? 2 : 1);
+        for (; at < wide; at += EK_PANEL * size) memcpy(block + at + (size_t)o * size, none, size);
+        for (; at < scale_bytes; at += EK_PANEL) block[at + (size_t)o] = 0;
+        for (at = scale_bytes; at < block_bytes; at += 64) memcpy(block + at + (size_t)o * 4, none, 4);
+    }
+}
+
+/* Zeros behind the blocks of the panels of rows [row, row + n). */
+static void clear_rest(const ek_linear *w, int row, int n)
+{
+    const size_t used = (size_t)(w->k / w->block) * ek_planes_block_bytes(w);
+    for (int p = row / EK_PANEL; p <= (row + n - 1) / EK_PANEL; p++)
+        memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used);
+}
+
+ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
+{
+    const ek_weight_type *t = src->type;
+    uint8_t index[256] = {0};
+    if (t->form != w->form || t->bits != w->bits || t->group != w->group || t->block != w->block ||
+        t->book != w->book || t->scale != w->scale || t->scale_dtype != w->scale_dtype || t->biased != w->biased)
+        return ek_fail(EK_EINVAL, "%s weights cannot be packed into a %d x %d matrix of %d bits in groups of %d",
+                       t->name, w->n, w->k, w->bits, w->group);
+    if (w->book) invert(index, w);
+    for (int end, r = row; r < row + src->n;
+         r = end) { /* a panel's piece of K after the other: it stays in the cache */
+        end = (r / EK_PANEL + 1) * EK_PANEL;
+        if (end > row + src->n) end = row + src->n;
+        for (int k = 0, n; k < w->k; k += n) {
+            n = w->k - k < EK_UNPACK_WEIGHTS ? w->k - k : EK_UNPACK_WEIGHTS;
+            for (int i = r; i < end; i++) pack_some(w, i, src, i - row, k, n, index);
+        }
+    }
+    clear_rest(w, row, src->n);
+    if (row + src->n == w->n && w->n % EK_PANEL)
+        for (int o = w->n % EK_PANEL; o < EK_PANEL; o++) clear_output(w, o);
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ back */
+
+/* The inverse of put_plane: bits of 32 codes, from bit `to` of each. Returns the next plane. */
+static inline const uint8_t *take_plane(uint8_t *u, const uint8_t *from, const int bits, const int to)
+{
+    const int per = 8 / bits;
+    const uint32_t mask = 0x01010101u * ((1u << bits) - 1);
+    for (int quad = 0; quad < EK_UNIT / 4; quad++) {
+        uint32_t bytes = (quad_at(from, quad / per * 16) >> quad % per * bits & mask) << to;
+        if (to) bytes |= quad_at(u, quad);
+        memcpy(u + 4 * quad, &bytes, sizeof bytes);
+    }
+    return from + 64 * (EK_UNIT / 4 / per);
+}
+
+static inline void take_unit(uint8_t *u, const uint8_t *from, int bits)
+{
+    switch (bits) {
+    case 2: take_plane(u, from, 2, 0); break;
+    case 3: take_plane(u, take_plane(u, from, 2, 0), 1, 2); break;
+    case 4: take_plane(u, from, 4, 0); break;
+    case 5: take_plane(u, take_plane(u, from, 4, 0), 1, 4); break;
+    case 6: take_plane(u, take_plane(u, from, 4, 0), 2, 4); break;
+    default: take_plane(u, from, 8, 0);
+    }
+}
+
+static float half_at(const uint8_t *p, int i)
+{
+    ek_f16 h;
+    memcpy(&h, p + 2 * i, 2);
+    return ek_f16_f32(h);
+}
+
+/* Scale and bias of output o in group g of a block. */
+static void take_scale(const ek_linear *w, const uint8_t *block, int o, int g, float *s, float *b)
+{
+    const uint8_t *subs = block + 2 * EK_PANEL * (w->biased ? 2 : 1) + o;
+    switch (w->scale) {
+    case EK_SCALE_PLAIN:
+        *s = ek_load_float(block + (size_t)o * ek_dtype_size(w->scale_dtype), w->scale_dtype);
+        if (w->biased)
+            *b = ek_load_float(block + (size_t)(EK_PANEL + o) * ek_dtype_size(w->scale_dtype), w->scale_dtype);
+        return;
+    case EK_SCALE_E8M0: *s = ek_e8m0_half(block[o]); return;
+    case EK_SCALE_I8: *s = half_at(block, o) * (float)(int8_t)subs[EK_PANEL * g]; return;
+    case EK_SCALE_U8:
+        *s = half_at(block, o) * (float)subs[EK_PANEL * 2 * g];
+        *b = -(half_at(block, EK_PANEL + o) * (float)subs[EK_PANEL * (2 * g + 1)]);
+        return;
+    default:
+        *s = half_at(block, o) * (float)(subs[EK_PANEL * g] & 15);
+        *b = -(half_at(block, EK_PANEL + o) * (float)(subs[EK_PANEL * g] >> 4));
+    }
+}
+
+void ek_planes_read(const ek_linear *w, const uint8_t *panel, int o, int k, int n, int8_t *c, float *s, float *b)
+{
+    const size_t block_bytes = ek_planes_block_bytes(w), unit_bytes = ek_planes_unit_bytes(w);
+    const uint8_t *block = panel + (size_t)(k / w->block) * block_bytes;
+    for (int at = 0; at < n; at += w->block, block += block_bytes) {
+        for (int g = 0; g < w->block / w->group; g++) take_scale(w, block, o, g, s++, b++);
+        const uint8_t *unit = block + ek_planes_scale_bytes(w) + 4 * o;
+        for (int i = 0; i < w->block; i += EK_UNIT, unit += unit_bytes, c += EK_UNIT) {
+            uint8_t u[EK_UNIT];
+            take_unit(u, unit, w->bits);
+            for (int j = 0; j < EK_UNIT; j++) c[j] = (int8_t)(w->book ? w->book[u[j]] : u[j] - w->zero);
+        }
+    }
+}
+
+void ek_planes_row(const ek_linear *w, int row, float *out)
+{
+    int8_t c[EK_KBLOCK_Q];
+    float s[EK_KBLOCK_Q / 16], b[EK_KBLOCK_Q / 16];
+    for (int k = 0, n; k < w->k; k += n) {
+        n = w->k - k < EK_KBLOCK_Q ? w->k - k : EK_KBLOCK_Q;
+        ek_planes_read(w, panel_of(w, row), row % EK_PANEL, k, n, c, s, b);
+        for (int i = 0; i < n; i++)
+            *out++ = ek_weight_value(c[i] + w->zero, w->zero, s[i / w->group], w->biased, b[i / w->group]);
+    }
+}
