@@ -9,7 +9,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "model/source.h"
 #include "tensor/gguf.h"
 
 enum { BLOCK = 4 << 20 }; /* bytes that one task hashes */
@@ -75,13 +74,11 @@ static ek_err add_folder(uint64_t *h, const char *path, ek_pool *pool)
 /* The parts of a split file count in order, under no name: a model keeps its identity when its files are renamed. */
 static ek_err add_gguf(uint64_t *h, const char *path, ek_pool *pool)
 {
-    ek_buf file = {0};
-    ek_gguf *g = NULL;
-    ek_err err = ek_gguf_model_path(&file, path);
-    if (!err) err = ek_gguf_open(&g, file.data);
+    ek_gguf *g;
+    EK_TRY(ek_gguf_open(&g, path));
+    ek_err err = EK_OK;
     for (int i = 0; !err && i < ek_gguf_part_count(g); i++) err = add_file(h, ek_gguf_part_name(g, i), "", pool);
     ek_gguf_close(g);
-    ek_buf_fini(&file);
     return err;
 }
 

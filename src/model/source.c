@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "tensor/gguf.h"
 
 static int is_gguf_folder(const char *path)
 {

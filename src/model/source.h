@@ -12,7 +12,6 @@
 #ifndef EK_MODEL_SOURCE_H
 #define EK_MODEL_SOURCE_H
 
-#include "base/buf.h"
 #include "model/config.h"
 #include "ops/weight_type.h"
 
@@ -90,11 +89,5 @@ ek_err ek_source_chat_of(ek_source *s, ek_source_chat *out);
 /* The containers; each takes the path over. */
 ek_source *ek_source_folder(const char *path); /* source_folder.c */
 ek_source *ek_source_gguf(const char *path);   /* source_gguf.c: a file, or a folder with one model */
-
-/* A folder with GGUF files of models and without safetensors. */
-bool ek_gguf_is_folder(const char *path);
-/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one, EINVAL lists
- * several. */
-ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
 #endif

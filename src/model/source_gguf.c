@@ -14,12 +14,8 @@ static bool ends_with(const char *s, const char *end)
 
 static ek_err open_file(ek_gguf_source *s)
 {
-    ek_buf path = {0};
     if (s->g) return EK_OK;
-    ek_err err = ek_gguf_model_path(&path, s->source.path);
-    if (!err) err = ek_gguf_open(&s->g, path.data);
-    ek_buf_fini(&path);
-    EK_TRY(err);
+    EK_TRY(ek_gguf_open(&s->g, s->source.path));
     s->file = ek_gguf_part_name(s->g, 0);
     s->used = ek_alloc((size_t)ek_gguf_tensor_count(s->g) + 1);
     return EK_OK;

@@ -147,11 +147,10 @@ static ek_err open_parts(ek_gguf *g, const char *path, size_t stem, int n)
                    g->n_tensors);
 }
 
-ek_err ek_gguf_open(ek_gguf **out, const char *path)
+static ek_err open_path(ek_gguf **out, const char *path)
 {
     int64_t n;
     size_t stem;
-    *out = NULL;
     ek_gguf *g = new_gguf(1);
     ek_err err = add_part(g, path);
     if (!err) err = split_number(&g->part[0], "split.count", 0, MAX_PARTS, &n);
@@ -164,4 +163,14 @@ ek_err ek_gguf_open(ek_gguf **out, const char *path)
                        path, (long long)n, (long long)n);
     g = new_gguf((int)n);
     return finish(out, g, open_parts(g, path, stem, (int)n));
+}
+
+ek_err ek_gguf_open(ek_gguf **out, const char *path)
+{
+    ek_buf file = {0};
+    *out = NULL;
+    ek_err err = ek_gguf_model_path(&file, path);
+    if (!err) err = open_path(out, file.data);
+    ek_buf_fini(&file);
+    return err;
 }

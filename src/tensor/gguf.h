@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 /* The types of metadata values, with the numbers that files have. */
@@ -62,8 +63,8 @@ typedef struct ek_gguf_tensor {
 
 typedef struct ek_gguf ek_gguf;
 
-/* Opens a file, or all parts of a split one. ENOTFOUND (for a part that is missing too), EIO, EFORMAT; EUNSUPPORTED for
- * another version or byte order. */
+/* Opens a file, all parts of a split one, or the one model of a folder. ENOTFOUND (for a part that is missing too),
+ * EIO, EFORMAT; EUNSUPPORTED for another version or byte order. */
 ek_err ek_gguf_open(ek_gguf **out, const char *path);
 /* One file in memory, which stays the caller's and outlives *out; file is its name for errors. */
 ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file);
@@ -78,6 +79,12 @@ const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key); /* NULL if
 int ek_gguf_tensor_count(const ek_gguf *g);
 const ek_gguf_tensor *ek_gguf_tensor_at(const ek_gguf *g, int i);
 const ek_gguf_tensor *ek_gguf_tensor_find(const ek_gguf *g, const char *name); /* NULL if absent */
+
+/* A folder with GGUF files of models and without safetensors. */
+bool ek_gguf_is_folder(const char *path);
+/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one, EINVAL lists
+ * several. */
+ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
 int ek_gguf_part_count(const ek_gguf *g);
 const char *ek_gguf_part_name(const ek_gguf *g, int i); /* the path of a part */

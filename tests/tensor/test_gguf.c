@@ -11,7 +11,9 @@
 
 #include "../support/err_name.h"
 #include "../support/gguf.h"
+#include "../support/safetensors.h"
 #include "tensor/gguf.h"
+#include "tensor/listing.h"
 
 static const uint8_t zeros[4096];
 
@@ -307,11 +309,48 @@ static void test_parts(void **state)
     remove_dir(dir);
 }
 
+/* ------------------------------------------------------------------ listings */
+
+static void test_listing(void **state)
+{
+    (void)state;
+    char *dir = temp_dir(), path[300];
+    gguf_file f = {0};
+    st_file st = {0};
+    ek_listing *l;
+    good(&f);
+    gguf_save(&f, dir, "m.gguf");
+    for (int folder = 0; folder < 2; folder++) {
+        snprintf(path, sizeof path, folder ? "%s" : "%s/m.gguf", dir);
+        if (ek_listing_open(&l, path)) fail_msg("%s", ek_err_text());
+        assert_int_equal(ek_listing_count(l), 3);
+        const ek_listed *a = ek_listing_at(l, 1);
+        assert_string_equal(a->name, "a");
+        assert_string_equal(a->type, "q4_0");
+        assert_true(a->n_dims == 3 && a->dim[0] == 2 && a->dim[1] == 3 && a->dim[2] == 64 && a->bytes == 216);
+        assert_string_equal(ek_listing_at(l, 2)->type, "type 77");
+        ek_listing_close(l);
+    }
+    st_add(&st, "x", "BF16", 2, (const int64_t[]){3, 2}, zeros, 12);
+    st_save(&st, dir, "model.safetensors");
+    assert_int_equal(ek_listing_open(&l, dir), EK_OK); /* now a folder of safetensors */
+    assert_int_equal(ek_listing_count(l), 1);
+    const ek_listed *x = ek_listing_at(l, 0);
+    assert_string_equal(x->type, "BF16");
+    assert_true(x->n_dims == 2 && x->dim[0] == 3 && x->dim[1] == 2 && x->bytes == 12);
+    ek_listing_close(l);
+    put_text(dir, "not.gguf", "GGU");
+    snprintf(path, sizeof path, "%s/not.gguf", dir);
+    assert_int_equal(ek_listing_open(&l, path), EK_EFORMAT);
+    assert_null(l);
+    remove_dir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values), cmocka_unit_test(test_tensors), cmocka_unit_test(test_cut_short),
-        cmocka_unit_test(test_damage), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_damage), cmocka_unit_test(test_parts),   cmocka_unit_test(test_listing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "model/source.h"
+#include "tensor/gguf.h"
 
 static bool ends_with(const char *s, const char *end)
 {
