@@ -1,28 +1,21 @@
 #define _GNU_SOURCE
 #include "base/alloc.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/err.h"
-
-static void *must(void *p, size_t n)
-{
-    if (p || n == 0) return p;
-    fprintf(stderr, "evenkeel: no memory for %zu bytes\n", n);
-    abort();
-}
+#include "base/reserve.h"
 
 void *ek_alloc(size_t n)
 {
-    return must(calloc(1, n ? n : 1), n);
+    return ek_reserve_calloc(n ? n : 1);
 }
 
 void *ek_realloc(void *p, size_t n)
 {
-    return must(realloc(p, n), n);
+    return ek_reserve_realloc(p, n);
 }
 
 char *ek_strdup(const char *s)

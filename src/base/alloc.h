@@ -1,5 +1,6 @@
-/* Memory allocation. Small allocations never fail: when memory is out, the program prints one line and aborts.
- * Large blocks (weights, pages, scratch) can fail; the caller reports the error. Sizes are in bytes. */
+/* Memory allocation. Small allocations never fail: when memory is out, they take from the reserve (reserve.h), and
+ * where there is none the program prints one line and aborts. Large blocks (weights, pages, scratch) can fail; the
+ * caller reports the error. Sizes are in bytes. */
 #ifndef EK_BASE_ALLOC_H
 #define EK_BASE_ALLOC_H
 

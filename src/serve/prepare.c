@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/reserve.h"
 #include "serve/session.h"
 #include "text/json_scan.h"
 
@@ -81,7 +82,15 @@ static void run(ek_job *j)
     ek_preparation *p = (ek_preparation *)j;
     ek_prepared *r = &p->result;
     if (atomic_load(&p->dropped)) return;
+    size_t spent = ek_reserve_times_spent();
     r->err = prepare(p);
+    /* It was made with the reserve, which the requests that run may need: it gives back what it has. */
+    if (!r->err && ek_reserve_times_spent() != spent) {
+        r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
+        r->req.param = NULL;
+        ek_request_memory_give(&p->server->memory, r->held);
+        r->held = 0;
+    }
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
         const char *param = r->req.param; /* trees are freed here, not in the event loop */
@@ -89,7 +98,7 @@ static void run(ek_job *j)
         ek_turn_prompt_fini(&r->prompt);
         r->req.param = param;
     }
-    if (j->large) malloc_trim(0); /* the tree of a large body goes back to the system */
+    if (j->large || r->err == EK_ENOMEM) malloc_trim(0); /* the tree of a large body goes back to the system */
     ek_body_fini(&p->body);
 }
 
@@ -121,7 +130,8 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.owner = owner;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;
-    ek_err err = ek_workers_add(s->workers, &p->job);
+    ek_err err = ek_request_memory_check();
+    if (!err) err = ek_workers_add(s->workers, &p->job);
     if (err) {
         ek_http_body_freed(s->http, p->n_body);
         ek_body_fini(&p->body);

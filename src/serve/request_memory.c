@@ -1,16 +1,36 @@
 #define _GNU_SOURCE
 #include "serve/request_memory.h"
 
+#include <event2/event.h>
+#include <jansson.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/memory.h"
+#include "base/reserve.h"
 
 static const double MIB = 1048576;
 enum {
     PROBED = 1 << 20, /* smaller amounts are not worth asking the system */
-    SPARE = 8 << 20   /* left for the rest of the program, beyond what is asked for */
+    SPARE = 8 << 20,  /* left for the rest of the program, beyond what is asked for */
+    RESERVE = 16 << 20
 };
+
+ek_err ek_request_memory_open(void)
+{
+    /* jansson drops values where it gets no memory; a prompt must not lose any */
+    json_set_alloc_funcs(ek_reserve_malloc, free);
+    event_set_mem_functions(ek_reserve_malloc, ek_reserve_realloc, free);
+    if (ek_reserve_fill(RESERVE)) return EK_OK;
+    return ek_fail(EK_ENOMEM, "the system has no %d MiB to set aside for requests", RESERVE >> 20);
+}
+
+ek_err ek_request_memory_check(void)
+{
+    if (!ek_reserve_is_spent() || ek_reserve_fill(RESERVE)) return EK_OK;
+    return ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
+}
 
 size_t ek_request_memory_default(void)
 {

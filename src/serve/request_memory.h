@@ -13,6 +13,12 @@ typedef struct ek_request_memory {
     _Atomic size_t used;
 } ek_request_memory;
 
+/* Small amounts are not counted: where the system refuses them, the program's reserve serves them (base/reserve.h).
+ * Sets it aside, and has the libraries that requests use allocate from it. Once, before they allocate. ENOMEM. */
+ek_err ek_request_memory_open(void);
+/* EK_OK while the reserve is there or can be filled again; else ENOMEM, and no new request should begin. */
+ek_err ek_request_memory_check(void);
+
 /* A total that leaves room for everything else: an eighth of what is available, 64 MiB to 2 GiB. */
 size_t ek_request_memory_default(void);
 /* Counts bytes that are about to be taken. ETOOLARGE where they are more than the total; ENOMEM where others hold

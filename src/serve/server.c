@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/reserve.h"
 #include "serve/response_store.h"
 #include "serve/session.h"
 
@@ -21,12 +22,23 @@ static void hurry(ek_server *s)
     ek_http_hurry(s->http);
 }
 
+/* The reserve is filled again as soon as the system has memory. */
+static void note_memory(ek_server *s)
+{
+    size_t spent = ek_reserve_times_spent();
+    ek_err err = ek_request_memory_check();
+    if (spent == s->reserve_spent) return;
+    s->reserve_spent = spent;
+    ek_log(EK_LOG_WARN, "event=out_of_memory reserve_spent=%zu refilled=%d", spent, err == EK_OK);
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     ek_server *s = arg;
     (void)fd, (void)what;
     ek_ready_tick(s);
     ek_sessions_tick(s);
+    note_memory(s);
     if (s->n_signals == 0) return;
     if (ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
     if (s->n_signals == 1 && ek_now() - s->signalled > s->limits.drain_timeout) {
@@ -118,6 +130,7 @@ static void set_limits(ek_server *s, const ek_server_limits *given)
 
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts)
 {
+    EK_TRY(ek_request_memory_open());
     ek_server *s = ek_alloc(sizeof *s);
     s->engine = engine;
     s->config = ek_model_config(opts->model);

@@ -30,6 +30,7 @@ struct ek_server {
     ek_metrics metrics;
     ek_canary *canary;
     bool stalled;
+    size_t reserve_spent; /* ek_reserve_times_spent() at the latest tick */
     int64_t started;      /* seconds since 1970 */
     uint64_t nonce;       /* random number of this process, for ids */
     ek_session *sessions; /* the open ones */

@@ -1,0 +1,22 @@
+/* Memory set aside for when the system gives no more. An allocation that is refused gives the reserve back to the
+ * system and is made again, so that what is under way comes to an end; who begins new work asks first, and refuses it
+ * until the reserve could be filled again. Without a reserve, and where even that is not enough, the program
+ * prints one line and aborts. Any thread. */
+#ifndef EK_BASE_RESERVE_H
+#define EK_BASE_RESERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Sets bytes aside, unless they are; false if the system does not give them now. The first call before other threads
+ * allocate. */
+bool ek_reserve_fill(size_t bytes);
+bool ek_reserve_is_spent(void);
+size_t ek_reserve_times_spent(void); /* so far: a change says that an allocation since then needed it */
+
+/* As malloc, calloc(1, n) and realloc, but never NULL (n > 0); free with free(). For libraries that take allocators. */
+void *ek_reserve_malloc(size_t n);
+void *ek_reserve_calloc(size_t n);
+void *ek_reserve_realloc(void *p, size_t n);
+
+#endif

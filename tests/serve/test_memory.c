@@ -1,0 +1,183 @@
+/* Memory that runs out at each allocation of a request, one after the other: the process lives, the client gets its
+ * answer or 503, and the next request is answered as always. The allocator of this program says that the system has no
+ * more until the reserve was given back to it. */
+#include "helper.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/reserve.h"
+
+enum { PLACES = 50 }; /* at which each kind of request runs out */
+
+static ek_model *model;
+static ek_engine *engine;
+static ek_server *server;
+
+#ifdef EK_SANITIZED
+static void every_place_can_run_out(void **state)
+{
+    (void)state;
+    skip(); /* the allocator is the sanitizer's */
+}
+#else
+
+/* --- the allocator --- */
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+
+static _Thread_local bool exempt; /* the client's thread */
+static atomic_bool armed;
+static atomic_long n_calls, fails_from;
+static atomic_size_t spent_before;
+
+static bool refuses(void)
+{
+    if (!atomic_load(&armed) || exempt) return false;
+    long n = atomic_fetch_add(&n_calls, 1);
+    return n >= atomic_load(&fails_from) && ek_reserve_times_spent() == atomic_load(&spent_before);
+}
+
+void *malloc(size_t n)
+{
+    if (!refuses()) return __libc_malloc(n);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *calloc(size_t n, size_t size)
+{
+    if (!refuses()) return __libc_calloc(n, size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void *realloc(void *p, size_t n)
+{
+    if (!refuses()) return __libc_realloc(p, n);
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* --- requests --- */
+
+#define SCHEMA \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"^[a-z]{2,9}$\"},\"b\":{\"enum\":[1,\"x\"]}},\"required\":[\"a\"]}"
+#define TOOLS \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true,\"parameters\":" SCHEMA "}}]"
+
+static const struct {
+    const char *path, *body;
+} requests[] = {
+    {"/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"system\",\"content\":\"be short\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]},"
+     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+     "\"arguments\":\"{\\\"a\\\":\\\"bc\\\"}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"ok\"}],\"temperature\":0,"
+     "\"max_tokens\":3,\"stream\":true,\"stop\":[\"zq\"],\"logprobs\":true,\"top_logprobs\":2," TOOLS "}"},
+    {"/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"temperature\":0,\"max_tokens\":4,\"n\":2,\"response_format\":{\"type\":"
+     "\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":" SCHEMA "}}}"},
+    {"/v1/completions", "{\"prompt\":[\"a b\",\"c\"],\"temperature\":0,\"max_tokens\":2,\"echo\":true,\"logprobs\":1}"},
+    {"/v1/responses", "{\"input\":\"hi\",\"temperature\":0,\"max_output_tokens\":2,\"stream\":true}"},
+    {"/v1/messages",
+     "{\"max_tokens\":2,\"temperature\":0,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"a\\qb\"}]}"},
+    {"/v1/tokenize", "{\"prompt\":\"a b c\"}"},
+};
+enum { N_REQUESTS = sizeof requests / sizeof *requests };
+
+static ek_buf ask(size_t i)
+{
+    return reply_of(post_to(ek_server_port(server), requests[i].path, requests[i].body));
+}
+
+static int status_of(const ek_buf *b)
+{
+    return b->len > 12 ? atoi(b->data + 9) : 0;
+}
+
+/* Without what differs from request to request: ids and times. */
+static size_t essence(const ek_buf *b)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->len; i++) n += b->data[i] == '{' || b->data[i] == '"';
+    return n;
+}
+
+static void every_place_can_run_out(void **state)
+{
+    (void)state;
+    exempt = true;
+    long total = 0, n_served = 0, n_refused = 0;
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        ek_buf first = ask(i), right = ask(i); /* the second one finds tables and caches made */
+        assert_int_equal(status_of(&first), 200);
+        assert_int_equal(status_of(&right), 200);
+        ek_buf_fini(&first);
+        atomic_store(&n_calls, 0);
+        atomic_store(&fails_from, 1L << 40);
+        atomic_store(&armed, true);
+        ek_buf counted = ask(i);
+        atomic_store(&armed, false);
+        ek_buf_fini(&counted);
+        long calls = atomic_load(&n_calls);
+        total += calls;
+        assert_true(calls > 10);
+        for (long k = 0; k < PLACES; k++) {
+            atomic_store(&n_calls, 0);
+            atomic_store(&fails_from, calls * k / PLACES);
+            atomic_store(&spent_before, ek_reserve_times_spent());
+            atomic_store(&armed, true);
+            ek_buf b = ask(i);
+            atomic_store(&armed, false);
+            int status = status_of(&b);
+            if (status != 200 && status != 503) fail_msg("%s, place %ld: %s", requests[i].path, k, ek_buf_text(&b));
+            n_served += status == 200;
+            n_refused += status == 503;
+            ek_buf_fini(&b);
+            b = ask(i);
+            if (status_of(&b) != 200 || essence(&b) != essence(&right))
+                fail_msg("%s, after place %ld: %s\n%s", requests[i].path, k, ek_buf_text(&b), ek_buf_text(&right));
+            ek_buf_fini(&b);
+        }
+        ek_buf_fini(&right);
+    }
+    printf("measured: %ld allocations of %d requests; %ld served, %ld refused, reserve spent %zu times\n", total,
+           N_REQUESTS, n_served, n_refused, ek_reserve_times_spent());
+    assert_true(n_served > 0 && n_refused > N_REQUESTS && ek_reserve_times_spent() > PLACES * N_REQUESTS / 2);
+    assert_false(ek_reserve_is_spent() && !ek_reserve_fill(16 << 20));
+}
+#endif
+
+static int open_all(void **state)
+{
+    (void)state;
+    ek_log_set(EK_LOG_ERROR);
+    model = tiny_model();
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = 4;
+    eo.max_queue = 4;
+    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
+    ek_server_opts so = {.http.max_body = 1 << 20, .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
+    server = start_server(engine, &so);
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    stop_server();
+    ek_engine_close(engine);
+    ek_model_close(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_place_can_run_out)};
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
