@@ -9,7 +9,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "model/source.h"
-#include "tensor/checkpoint.h"
+#include "tensor/gguf.h"
+#include "tensor/listing.h"
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
@@ -89,21 +90,29 @@ static bool read_quantization(ek_about *a, const json_t *config)
 /* The element type that most bytes have. */
 static void read_types(ek_about *a, const char *path)
 {
-    ek_checkpoint *c;
-    double bytes[EK_DTYPE_COUNT] = {0};
-    int most = 0;
-    if (ek_checkpoint_open(&c, path)) return;
-    for (int i = 0; i < ek_checkpoint_count(c); i++) {
-        const ek_tensor *t = ek_checkpoint_at(c, i);
-        bytes[t->dtype] += (double)t->bytes;
-        if (bytes[t->dtype] > bytes[most]) most = (int)t->dtype;
+    enum { TYPES = 32 };
+    struct {
+        const char *name;
+        double bytes;
+    } type[TYPES];
+    ek_listing *l;
+    int n = 0, most = 0;
+    if (ek_listing_open(&l, path)) return;
+    for (int i = 0; i < ek_listing_count(l); i++) {
+        const ek_listed *t = ek_listing_at(l, i);
+        int at = 0;
+        while (at < n && strcmp(type[at].name, t->type) != 0) at++;
+        if (at == TYPES) continue;
+        if (at == n) type[n].name = t->type, type[n++].bytes = 0;
+        type[at].bytes += t->bytes;
+        if (type[at].bytes > type[most].bytes) most = at;
     }
-    if (!a->format[0] && ek_checkpoint_count(c)) {
-        snprintf(a->format, sizeof a->format, "%s", ek_dtype_name((ek_dtype)most));
+    if (!a->format[0] && n) {
+        snprintf(a->format, sizeof a->format, "%s", type[most].name);
         for (char *p = a->format; *p; p++)
             if (*p >= 'A' && *p <= 'Z') *p = (char)(*p - 'A' + 'a');
     }
-    ek_checkpoint_close(c);
+    ek_listing_close(l);
 }
 
 static void read_folder(ek_about *a, const char *path)
@@ -158,9 +167,14 @@ void ek_about_read(ek_about *a, const char *path)
 {
     const char *end = strrchr(path, '.');
     *a = (ek_about){.container = "file"};
-    if (ek_is_dir(path)) read_folder(a, path);
-    else if (end && !strcasecmp(end, ".gguf")) snprintf(a->container, sizeof a->container, "GGUF");
-    else if (end && !strcmp(end, ".safetensors")) {
+    if (ek_gguf_is_folder(path)) {
+        snprintf(a->container, sizeof a->container, "GGUF");
+        read_types(a, path);
+    } else if (ek_is_dir(path)) read_folder(a, path);
+    else if (end && !strcasecmp(end, ".gguf")) {
+        snprintf(a->container, sizeof a->container, "GGUF");
+        read_types(a, path);
+    } else if (end && !strcmp(end, ".safetensors")) {
         snprintf(a->container, sizeof a->container, "safetensors");
         read_types(a, path);
     }

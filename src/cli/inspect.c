@@ -12,7 +12,7 @@
 #include "cli/hub.h"
 #include "cli/open.h"
 #include "engine/budget.h"
-#include "tensor/checkpoint.h"
+#include "tensor/listing.h"
 
 /* ------------------------------------------------------------------ tensors */
 
@@ -34,23 +34,14 @@ static int larger_first(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->name, y->name);
 }
 
-static ek_err count_safetensors(ek_inspect *r)
-{
-    ek_checkpoint *c;
-    EK_TRY(ek_checkpoint_open(&c, r->path));
-    for (int i = 0; i < ek_checkpoint_count(c); i++) {
-        const ek_tensor *t = ek_checkpoint_at(c, i);
-        count(r, ek_dtype_name(t->dtype), (double)t->bytes);
-    }
-    ek_checkpoint_close(c);
-    return EK_OK;
-}
-
 static ek_err count_tensors(ek_inspect *r)
 {
-    ek_err err = count_safetensors(r);
+    ek_listing *l;
+    EK_TRY(ek_listing_open(&l, r->path));
+    for (int i = 0; i < ek_listing_count(l); i++) count(r, ek_listing_at(l, i)->type, ek_listing_at(l, i)->bytes);
+    ek_listing_close(l);
     qsort(r->type, (size_t)r->n_types, sizeof *r->type, larger_first);
-    return err;
+    return EK_OK;
 }
 
 /* ------------------------------------------------------------------ the model */

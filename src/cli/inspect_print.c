@@ -6,7 +6,7 @@
 #include "cli/hub.h"
 #include "cli/inspect.h"
 #include "engine/budget.h"
-#include "tensor/checkpoint.h"
+#include "tensor/listing.h"
 
 static int layers_of(const ek_config *c, ek_layer_kind kind)
 {
@@ -91,15 +91,15 @@ static void print_batches(const ek_inspect *r)
 /* Of a file, which is read for its tensors. */
 static void print_tensors(const char *path)
 {
-    ek_checkpoint *c;
-    if (ek_checkpoint_open(&c, path)) return;
-    for (int i = 0; i < ek_checkpoint_count(c); i++) {
-        const ek_tensor *t = ek_checkpoint_at(c, i);
-        printf("%-4s [", ek_dtype_name(t->dtype));
+    ek_listing *l;
+    if (ek_listing_open(&l, path)) return;
+    for (int i = 0; i < ek_listing_count(l); i++) {
+        const ek_listed *t = ek_listing_at(l, i);
+        printf("%-4s [", t->type);
         for (int d = 0; d < t->n_dims; d++) printf("%s%lld", d ? ", " : "", (long long)t->dim[d]);
         printf("] %s\n", t->name);
     }
-    ek_checkpoint_close(c);
+    ek_listing_close(l);
 }
 
 void ek_inspect_print(const ek_inspect *r)

@@ -76,6 +76,8 @@ def quantised(dir):
         gguf, wide = os.path.join(dir, f"{kind}.gguf"), os.path.join(dir, f"{kind}-f32.gguf")
         good("convert", MODEL, gguf, "--type", kind)
         good("convert", gguf, wide, "--type", "f32")
+        about = json.loads(good("inspect", gguf, "--json"))
+        check(f"{kind}: inspect", about["model"]["weight_bytes"] > 0 and kind in about["types"], about.get("types"))
         check(f"{kind}: exact values", logits(dir, gguf, "--weights", "exact") == logits(dir, wide, "--weights", "exact"))
 
 
