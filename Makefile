@@ -55,14 +55,18 @@ LDFLAGS_ALL = $(OPT) -pthread $(LDFLAGS)
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avxvnni := $(ISA_avx2) -mavxvnni
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+ISA_dotprod := -march=armv8.2-a+dotprod
+ISA_i8mm   := -march=armv8.2-a+dotprod+i8mm
 ISA_bf16   := $(ISA_avx512) -mavx512bf16
 ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-int8
 # Where prefetches stand between multiplications, they shall stay there: gcc's last scheduling pass gathers them.
 AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /dev/null 2>/dev/null && echo -fno-schedule-insns2)
-isa = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
+isa_x86_64 = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
+isa_aarch64 = $(if $(filter %_dotprod.o,$1),$(ISA_dotprod))$(if $(filter %_i8mm.o,$1),$(ISA_i8mm))
+isa = $(call isa_$(ARCH),$1)
 
 ARCH := $(shell uname -m)
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/%)
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/%) $(if $(filter aarch64,$(ARCH)),,src/ops/arm/%)
 SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)

@@ -38,7 +38,8 @@ EK_API const char *ek_status_name(ek_status status); /* "bad argument"; never NU
  * valid until this thread's next failure. */
 EK_API const char *ek_last_error(void);
 
-/* Instruction set in use: "scalar", "avx2", "avxvnni", "avx512" or "amx". For logs; it changes no result. */
+/* Instruction set in use: "scalar", "avx2", "avxvnni", "avx512" or "amx"; "dotprod" or "i8mm" on Arm. For logs; it
+ * changes no result. */
 EK_API const char *ek_isa(void);
 
 /* Sets the number of threads per call, the caller's own included: 1 to 1024, or 0 for the number of cores (the

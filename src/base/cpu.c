@@ -47,6 +47,17 @@ unsigned ek_cpu_detect(void)
     }
     return cpu;
 }
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* What the kernel tells of the processor (arch/arm64/include/uapi/asm/hwcap.h). */
+enum { HAS_ASIMDDP = 1 << 20, HAS_I8MM = 1 << 13 };
+
+unsigned ek_cpu_detect(void)
+{
+    if (!(getauxval(AT_HWCAP) & HAS_ASIMDDP)) return 0;
+    return EK_CPU_DOTPROD | (getauxval(AT_HWCAP2) & HAS_I8MM ? EK_CPU_I8MM : 0);
+}
 #else
 unsigned ek_cpu_detect(void)
 {
@@ -64,6 +75,8 @@ static const struct {
     {"avxvnni", EK_CPU_AVXVNNI, EK_CPU_AVX2 | EK_CPU_AVXVNNI},
     {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16},
     {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX},
+    {"dotprod", EK_CPU_DOTPROD, EK_CPU_DOTPROD},
+    {"i8mm", EK_CPU_I8MM, EK_CPU_DOTPROD | EK_CPU_I8MM},
 };
 enum { ISAS = sizeof isas / sizeof *isas };
 

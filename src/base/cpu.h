@@ -10,12 +10,15 @@
 #define EK_CPU_BF16    4u  /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
 #define EK_CPU_AMX     8u  /* AMX tiles and int8; never without EK_CPU_AVX512 */
 #define EK_CPU_AVXVNNI 16u /* AVX_VNNI, 8-bit products in vectors of 256 bits; never without EK_CPU_AVX2 */
+#define EK_CPU_DOTPROD 32u /* Arm: SDOT */
+#define EK_CPU_I8MM    64u /* Arm: SMMLA; never without EK_CPU_DOTPROD */
 
 /* The EK_CPU_ mask that this machine and its operating system allow. Requests permission for AMX where Linux demands
  * it; the permission holds for the process and the threads it starts later. */
 unsigned ek_cpu_detect(void);
-const char *ek_cpu_isa(unsigned cpu); /* the name for a mask: "scalar", "avx2", "avxvnni", "avx512" or "amx" */
-const char *ek_cpu_model(void);       /* "AMD EPYC …"; "unknown" if it cannot be read */
+/* The name for a mask: "scalar", "avx2", "avxvnni", "avx512" or "amx"; "dotprod" or "i8mm" on Arm. */
+const char *ek_cpu_isa(unsigned cpu);
+const char *ek_cpu_model(void); /* "AMD EPYC …"; "unknown" if it cannot be read */
 /* Cores this process may use: its affinity, and whole cores of its control groups' quota. More threads than the quota
  * pays for would all be stopped for the rest of each period, a tenth of a second. */
 int ek_cpu_count(void);

@@ -90,12 +90,6 @@ static void run_q(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y
             y[r * ldy + n] = output_q(w, w->data + (size_t)(n / EK_PANEL) * w->panel_bytes, n % EK_PANEL, x, r);
 }
 
-static int32_t in_16_bits(const int32_t *sum, int lower)
-{
-    uint32_t first = (uint32_t)(-8 * sum[0] - lower), second = (uint32_t)(-8 * sum[1] - lower);
-    return (int32_t)((first & 0xffff) | second << 16);
-}
-
 /* The same chain over codes and scales of form PLANES. */
 static float output_planes(const ek_linear *w, const uint8_t *panel, int o, const ek_acts *x, int r)
 {
@@ -148,8 +142,8 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
             h_of[i / 2 % 2] += h[i];
             l_of[i / 2 % 2] += l[i];
         }
-        one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h, in_16_bits(h_of, 0)};
-        two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q, in_16_bits(l_of, EK_ACT_LOWER)};
+        one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h, ek_act_starts(h_of[0], h_of[1], 0)};
+        two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q, ek_act_starts(l_of[0], l_of[1], EK_ACT_LOWER)};
     }
 }
 
@@ -158,6 +152,8 @@ void ek_linear_init(ek_linear_ops *ops, unsigned cpu)
     *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q, run_planes}};
 #if defined(__x86_64__)
     ek_linear_init_x86(ops, cpu);
+#elif defined(__aarch64__)
+    ek_linear_init_arm(ops, cpu);
 #else
     (void)cpu;
 #endif

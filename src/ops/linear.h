@@ -106,6 +106,12 @@ typedef struct ek_act_group {
 } ek_act_group;
 enum { EK_ACT_LOWER = 128 }; /* keeps a sum of 32 products c * l, which may be 32768, within 16 bits */
 
+/* `starts` from the limb's sums over k % 4 < 2 and over the others. */
+static inline int32_t ek_act_starts(int32_t first, int32_t second, int32_t lower)
+{
+    return (int32_t)(((uint32_t)(-8 * first - lower) & 0xffff) | (uint32_t)(-8 * second - lower) << 16);
+}
+
 /* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
  * ek_acts_bytes(), needed for Form Q only. One quantisation serves matrices of one limb and of two.
  * A quantised row is one record, so that a kernel holds one address per row:
@@ -176,6 +182,7 @@ typedef struct ek_linear_ops {
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
+void ek_linear_init_arm(ek_linear_ops *ops, unsigned cpu);
 
 /* Quantises all rows of a in the groups of w; does nothing for Form F or if a already has such groups. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);

@@ -46,6 +46,7 @@ count_isas() {
   [ -x "$build/evenkeel" ] || return
   have=$("$build/evenkeel" version --isas) || return
   if [ "$(uname -m)" = x86_64 ]; then known="scalar avx2 avxvnni avx512 avx512_bf16 amx"; fi
+  if [ "$(uname -m)" = aarch64 ]; then known="scalar dotprod i8mm"; fi
   if grep -qsw avx512_bf16 "${CPUINFO:-/proc/cpuinfo}" && [[ " $have " == *" avx512 "* ]]; then have="$have avx512_bf16"; fi
   echo "instruction sets covered: $have"
   for t in "$@"; do

@@ -16,6 +16,9 @@ check-clients: setup ## the official SDKs and Claude Code against the server (np
 quick: $B/evenkeel $(TEST_BINS) ## tests without set-up
 	@tools/check/run.sh $B $(TEST_BINS)
 
+check-arm: ## the operators' tests on 64-bit Arm, cross-compiled, under qemu
+	@tools/check_arm.sh || [ $$? -eq 77 ]
+
 demo: setup ## install, build, serve the bundled model, and show the promise on a tool-calling chat
 	@$(MAKE) --no-print-directory $B/evenkeel
 	@tools/demo.sh $B/evenkeel
@@ -41,7 +44,7 @@ clean: ## remove this configuration's build
 distclean: ## remove every build
 	rm -rf build
 
-.PHONY: format load
+.PHONY: format load check-arm
 
 include tools/make/same.mk
 include tools/make/bench.mk

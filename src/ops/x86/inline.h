@@ -1,15 +1,8 @@
-/* How kernels become straight code: a body is inlined where its sizes are constants, and loops over them unroll. */
+/* ops/inline.h, and what is x86-64's. */
 #ifndef EK_OPS_X86_INLINE_H
 #define EK_OPS_X86_INLINE_H
 
-#define INLINE static inline __attribute__((always_inline, unused))
-#define APART  static __attribute__((noinline, unused)) /* one copy, however many call it */
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "ops/inline.h"
 
 /* A sum is brought up to date here, in its register: left to itself gcc adds terms of a longer chain among each other
  * first, which takes more registers than there are. */
