@@ -313,6 +313,7 @@ const same_case cases[] = {
     {"evicted", evicted, "pages run out, the youngest starts over"},
     {"cancelled", cancelled, "neighbours leave in the middle"},
     {"drafted", drafted, "tokens guessed, right and wrong, and verified with the others' rows"},
+    {"masked", masked, "replies under a mask, with drafts right and wrong"},
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
