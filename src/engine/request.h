@@ -53,6 +53,8 @@ typedef struct ek_request {
     int n_cached;                     /* n_hit when it was admitted first: what events report */
     int n_captured;                   /* whole pages that the index was given */
     bool asked_disk;                  /* its prompt was looked for on disk */
+    ek_request_id wait_for;           /* a running request that computes the front of its prompt; 0: none */
+    int wait_pages;                   /* until that one has so many whole pages */
     bool suspect;                     /* its step failed: nothing of it is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;

@@ -179,6 +179,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
     fake *f = arg;
     check_step(f, s);
     f->steps++;
+    f->rows += (uint64_t)s->n_rows;
     if (s->n_rows > f->max_rows) f->max_rows = s->n_rows;
     for (int i = 0; i < s->n_rows; i++)
         if (s->row[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);

@@ -15,6 +15,7 @@ typedef struct fake {
     ek_kv_layout layout;
     int steps, max_rows, max_logits; /* observed */
     ek_executor_sizes sizes;         /* given to open */
+    uint64_t rows;                   /* computed */
     int opened, closed;              /* times */
     ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
     int draft_max;

@@ -58,7 +58,7 @@ typedef struct company {
     void (*before)(const ek_step *step);     /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);              /* gives `model` the wrong kernel */
     double cache_bytes;                      /* 0: no limit but the pool */
-    uint64_t preempted, steps, hits;         /* out */
+    uint64_t preempted, steps, hits, waits;  /* out */
     uint64_t drafted, accepted;              /* out */
     uint64_t masked_drafts, masked_accepted; /* sums of the case `masked` */
 } company;
