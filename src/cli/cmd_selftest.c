@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "cli/open.h"
 #include "cli/selftest_cache.h"
+#include "cli/selftest_kv.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
 
@@ -193,16 +194,29 @@ static void report(selftest *t, const way *w)
 }
 
 /* A row about cached prefixes. */
+static void report_row(selftest *t, const char *name, bool good, const char *text, double start)
+{
+    t->passed += good;
+    t->failed += !good;
+    if (good) printf("ok    %-22s %s, %.1f s\n", name, text, ek_now() - start);
+    else printf("FAIL  %-22s %s\n", name, text);
+    fflush(stdout);
+}
+
 static void report_cached(selftest *t, const ek_cached_row *row)
 {
     char where[160] = "", did[160] = "";
     double start = ek_now();
     bool good = row->run(t->model, t->ask, t->want, N_ASKS, t->ctx, did, where, sizeof where);
-    t->passed += good;
-    t->failed += !good;
-    if (good) printf("ok    %-22s %s, %.1f s\n", row->name, did, ek_now() - start);
-    else printf("FAIL  %-22s %s\n", row->name, where);
-    fflush(stdout);
+    report_row(t, row->name, good, good ? did : where, start);
+}
+
+static void report_formats(selftest *t)
+{
+    char where[160] = "", did[160] = "";
+    double start = ek_now();
+    bool good = ek_selftest_kv_formats(t->opts.cpu, did, where, sizeof where);
+    report_row(t, "every --kv", good, good ? did : where, start);
 }
 
 static void close_model(selftest *t)
@@ -297,6 +311,7 @@ static ek_err run_all(selftest *t)
     const bool device_only = device.cuda && !device.may_be_cpu;
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
     for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);
+    if (!device_only) report_formats(t);
     EK_TRY(run_device(t, device));
     close_model(t);
     if (device_only) return EK_OK;

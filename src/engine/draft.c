@@ -51,14 +51,15 @@ static int take(ek_engine *e, ek_scheduled *s, int k)
     return s->n_draft;
 }
 
-/* Drafted tokens that r could use: the last token of the reply needs no row. */
-static int max_draft(const ek_engine *e, const ek_scheduled *s, int room)
+/* Drafted tokens that r could use and may lose, at `cost` each: the last token of the reply needs no row. */
+static int max_draft(const ek_engine *e, const ek_scheduled *s, int room, float cost)
 {
     const ek_request *r = s->req;
     if (s->n_rows != 1 || ek_request_rows_left(r) != 1) return 0; /* a prompt */
     int max = r->max_tokens - r->n_tokens - 1;
     if (max > e->opts.draft_max) max = e->opts.draft_max;
-    return max < room ? max : room;
+    if (max > room) max = room;
+    return (float)max * cost > r->draft_credit ? (int)(r->draft_credit / cost) : max;
 }
 
 static int draft_ngrams(ek_engine *e, int room)
@@ -67,7 +68,7 @@ static int draft_ngrams(ek_engine *e, int room)
     for (int i = 0; i < e->plan.n_scheduled; i++) {
         ek_scheduled *s = &e->plan.scheduled[i];
         ek_request *r = s->req;
-        int k = ngram_length(r, max_draft(e, s, room), least);
+        int k = ngram_length(r, max_draft(e, s, room, e->on.row_cost), least);
         if (k == 0) continue;
         ek_ngram_guess(&r->ngram, r->tokens, k);
         room -= take(e, s, k);
@@ -80,11 +81,11 @@ static int draft_ngrams(ek_engine *e, int room)
 static void ask_drafter(ek_engine *e, int room)
 {
     ek_plan *p = &e->plan;
-    float least = least_worth(e, e->on.row_cost + e->on.draft_cost);
+    float cost = e->on.row_cost + e->on.draft_cost, least = least_worth(e, cost);
     int n = 0;
     for (int i = 0, left = room; i < p->n_scheduled; i++) {
         const ek_request *r = p->scheduled[i].req;
-        int max = p->scheduled[i].n_draft == 0 ? max_draft(e, &p->scheduled[i], left) : 0;
+        int max = p->scheduled[i].n_draft == 0 ? max_draft(e, &p->scheduled[i], left, cost) : 0;
         if (r->last_draw == 0 || r->last_draw != e->n_steps || max <= 0) continue;
         max = drafter_length(r, max, least);
         if (max == 0) continue;
@@ -139,10 +140,21 @@ void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
         s->n_accepted++;
 }
 
+/* An accepted token saves the request's share of a step. */
+static void settle_credit(const ek_engine *e, const ek_scheduled *s)
+{
+    float n = (float)e->plan.n_scheduled, cost = e->on.row_cost, credit = s->req->draft_credit;
+    credit += (float)s->n_accepted * (1 + cost * (n - 1)) / n;
+    credit -= (float)s->n_draft * cost + (float)s->n_proposed * e->on.draft_cost;
+    credit += (float)(1 + s->n_accepted) * EK_DRAFT_REGAIN;
+    s->req->draft_credit = credit < 0 ? 0 : credit > EK_DRAFT_MAX_CREDIT ? EK_DRAFT_MAX_CREDIT : credit;
+}
+
 void ek_draft_learn(ek_engine *e, const ek_scheduled *s)
 {
     ek_request *r = s->req;
     if (s->n_draws == 0) return;
+    settle_credit(e, s);
     r->last_draw = e->n_steps;
     r->last_logits = e->plan.draw[s->draw + s->n_accepted].logits;
     r->n_drafted += s->n_draft;

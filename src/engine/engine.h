@@ -197,6 +197,7 @@ typedef struct ek_engine_stats {
     /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
      * pages, the tokens that these did not compute, pages dropped for others. */
     uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
+    uint64_t cache_waits;                          /* requests that waited for pages which another one was computing */
     uint64_t cache_audits, cache_audit_mismatches; /* prefixes computed again; pages that were not the same */
     /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
      * could not be written; bytes now. */

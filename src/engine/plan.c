@@ -30,18 +30,20 @@ static bool has_room(const ek_engine *e, const ek_request *r)
     return true;
 }
 
-/* In order of arrival: one that does not fit holds back those behind it, so that none starves. */
+/* In order of arrival: one that does not fit holds back those behind it, so that none starves. One whose prompt is
+ * being computed by another waits for that and lets them pass. */
 void ek_plan_admit(ek_engine *e)
 {
-    while (e->waiting && e->n_running < e->opts.max_requests) {
-        ek_request *r = e->waiting;
+    for (ek_request *r = e->waiting, *next; r && e->n_running < e->opts.max_requests; r = next) {
+        next = r->next;
+        if (ek_reuse_waits(e, r)) continue;
         if (!ek_shelf_ready(e, r)) return;
         ek_reuse_adopt(e, r);
         if (e->n_running > 0 && !has_room(e, r)) {
             ek_reuse_return(e, r);
             return;
         }
-        ek_queue_run_first(e);
+        ek_queue_run(e, r);
         ek_reuse_admitted(e, r);
     }
 }

@@ -16,20 +16,26 @@ void ek_queue_drain_inbox(ek_engine *e)
     *end = first;
 }
 
-void ek_queue_run_first(ek_engine *e)
+static void stop_waiting(ek_engine *e, ek_request *r)
 {
-    ek_request *r = e->waiting;
-    e->waiting = r->next;
+    ek_request **p = &e->waiting;
+    while (*p != r) p = &(*p)->next;
+    *p = r->next;
     r->next = NULL;
+}
+
+void ek_queue_run(ek_engine *e, ek_request *r)
+{
+    stop_waiting(e, r);
     r->state = EK_RUNNING;
     if (!r->admitted) {
         pthread_mutex_lock(&e->lock);
         ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, ek_now() - r->arrived);
         pthread_mutex_unlock(&e->lock);
     }
-    /* Those that wait are younger than those that run: preemption takes the youngest. */
-    EK_ASSERT(e->n_running == 0 || e->running[e->n_running - 1]->id < r->id);
-    e->running[e->n_running++] = r;
+    int at = e->n_running++; /* younger ones may run already: it waited for what another computed (reuse.h) */
+    for (; at > 0 && e->running[at - 1]->id > r->id; at--) e->running[at] = e->running[at - 1];
+    e->running[at] = r;
     for (r->slot = 0; e->slot[r->slot]; r->slot++) EK_ASSERT(r->slot + 1 < e->opts.max_requests);
     e->slot[r->slot] = r;
 }
@@ -61,10 +67,7 @@ void ek_queue_remove(ek_engine *e, ek_request *r)
     if (r->state == EK_RUNNING) {
         stop_running(e, r);
     } else {
-        ek_request **p = &e->waiting;
-        while (*p != r) p = &(*p)->next;
-        *p = r->next;
-        r->next = NULL;
+        stop_waiting(e, r);
     }
     pthread_mutex_lock(&e->lock);
     if (r->live_prev) r->live_prev->live_next = r->live_next;

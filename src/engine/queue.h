@@ -6,8 +6,8 @@
 
 /* Moves the inbox, in order, behind the wait queue: later arrivals have larger ids. */
 void ek_queue_drain_inbox(ek_engine *e);
-/* Moves the first of the wait queue into a free slot. */
-void ek_queue_run_first(ek_engine *e);
+/* Moves a request of the wait queue into a free slot. */
+void ek_queue_run(ek_engine *e, ek_request *r);
 /* Moves a running request back into the wait queue, by id. Its pages are released: it starts over. */
 void ek_queue_requeue(ek_engine *e, ek_request *r);
 /* Removes r from the running array or the wait queue, and from the list of live requests; releases its

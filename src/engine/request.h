@@ -14,6 +14,14 @@ typedef enum ek_request_state { EK_WAITING, EK_RUNNING } ek_request_state;
 
 enum { EK_MAX_KEEP = 16 };
 
+/* Drafts may lose so many steps of one row per request, a little more per token of its reply, and what earlier ones
+ * saved, of that at most the maximum. However guesses are chosen, a reply then takes at most the time that it takes
+ * without drafts, a share EK_DRAFT_REGAIN of that and EK_DRAFT_CREDIT steps more, if rows cost what the executor says.
+ */
+#define EK_DRAFT_CREDIT     2.0f
+#define EK_DRAFT_REGAIN     (1.0f / 64)
+#define EK_DRAFT_MAX_CREDIT 8.0f
+
 typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
     ek_request_state state;
@@ -45,6 +53,8 @@ typedef struct ek_request {
     int n_cached;                     /* n_hit when it was admitted first: what events report */
     int n_captured;                   /* whole pages that the index was given */
     bool asked_disk;                  /* its prompt was looked for on disk */
+    ek_request_id wait_for;           /* a running request that computes the front of its prompt; 0: none */
+    int wait_pages;                   /* until that one has so many whole pages */
     bool suspect;                     /* its step failed: nothing of it is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;
@@ -52,6 +62,7 @@ typedef struct ek_request {
     ek_ngram ngram;      /* without memory if the engine does not draft */
     float drafter_right; /* how often the drafter's tokens were accepted: a moving average */
     int drafter_rests;   /* tokens until the drafter is tried again */
+    float draft_credit;  /* what drafts may still lose, in steps of one row */
     uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
     int last_logits;     /* and the row of logits that it was sampled from */
     int n_drafted, n_accepted;

@@ -39,6 +39,72 @@ static void choose_keep(ek_request *r, int begin)
         keep_for(r, r->n_prompt - (int)d, r->n_prompt - (int)d);
 }
 
+/* --- waiting */
+
+static bool same_content(const ek_request *a, const ek_request *b, int pos)
+{
+    static const ek_content_id text;
+    const ek_content_id *x = pos < a->n_content ? &a->content[pos] : &text;
+    const ek_content_id *y = pos < b->n_content ? &b->content[pos] : &text;
+    return x->h[0] == y->h[0] && x->h[1] == y->h[1];
+}
+
+/* Of the first n tokens of both, those that agree. */
+static int common(const ek_request *a, const ek_request *b, int n)
+{
+    int i = 0;
+    if (a->cache_salt != b->cache_salt) return 0;
+    while (i < n && a->tokens[i] == b->tokens[i] && same_content(a, b, i)) i++;
+    return i;
+}
+
+/* Whole pages that q, which computes its prompt, is still to make of r's first tokens: the index takes no others of a
+ * request that runs. 0: none. n: the positions that r could begin with then. */
+static int pages_to_come(const ek_request *q, const ek_request *r, int *n)
+{
+    int max = ek_reuse_max(r), pages;
+    *n = common(q, r, max < q->n_tokens ? max : q->n_tokens);
+    pages = page_of(*n + EK_PAGE_TOKENS - 1); /* the last one is of use in part */
+    if (pages > page_of(q->n_tokens)) pages = page_of(q->n_tokens);
+    if (*n > pages * EK_PAGE_TOKENS) *n = pages * EK_PAGE_TOKENS;
+    *n = ek_request_before_span(r, *n);
+    return page_of(q->n_done) < pages ? pages : 0;
+}
+
+static bool still_waits(const ek_engine *e, const ek_request *r)
+{
+    for (int i = 0; i < e->n_running; i++)
+        if (e->running[i]->id == r->wait_for) return page_of(e->running[i]->n_done) < r->wait_pages;
+    return false;
+}
+
+bool ek_reuse_waits(ek_engine *e, ek_request *r)
+{
+    if (!e->prefix) return false;
+    if (r->wait_for && still_waits(e, r)) return true;
+    r->wait_for = 0;
+    int best = -1;
+    ek_request *from = NULL;
+    for (int i = 0; i < e->n_running; i++) {
+        ek_request *q = e->running[i];
+        if (ek_request_rows_left(q) <= 1) continue;
+        int n, pages = pages_to_come(q, r, &n);
+        if (pages == 0 || n <= best) continue;
+        best = n, from = q;
+        r->wait_pages = pages;
+    }
+    if (!from) return false;
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    ek_prefix_find(e->prefix, &key);
+    if (best - ek_prefix_usable(e->prefix, ek_reuse_max(r)) < EK_PAGE_TOKENS) return false;
+    keep_for(from, best, best); /* of sliding layers, what r begins with */
+    r->wait_for = from->id;
+    pthread_mutex_lock(&e->lock);
+    e->stats.cache_waits++;
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
 /* --- taking */
 
 int ek_reuse_max(const ek_request *r)

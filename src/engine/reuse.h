@@ -8,6 +8,10 @@
 ek_prefix_key ek_reuse_key(const ek_request *r, int n);
 /* The largest number of cached positions it may begin with. */
 int ek_reuse_max(const ek_request *r);
+/* Whether a waiting request had better wait: one that runs is computing the front of its prompt, a page at least that
+ * the index does not have. It waits until those pages are there, or the other one runs no more; computing them
+ * twice would take longer for both. Decided by tokens and by how far the other one is, never by a clock. */
+bool ek_reuse_waits(ek_engine *e, ek_request *r);
 /* The pages of the longest cached prefix of a waiting request that holds none: n_done positions. The last token is
  * never among them, because its logits are wanted, nor is a prompt position whose logits were asked for. */
 void ek_reuse_adopt(ek_engine *e, ek_request *r);

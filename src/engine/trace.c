@@ -45,7 +45,8 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
                          .span = a->span,
                          .n_spans = a->n_spans,
                          .reply_logits = true,
-                         .cache_salt = a->cache_salt};
+                         .cache_salt = a->cache_salt,
+                         .mask = a->mask};
     return ek_engine_submit(e, &o, &t->id);
 }
 

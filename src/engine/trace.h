@@ -17,6 +17,7 @@ typedef struct ek_ask {
     int arrive; /* the step before which it is submitted */
     int cancel; /* the step before which it is cancelled; 0: never */
     uint64_t cache_salt;
+    const ek_mask *mask; /* borrowed; its state is this run's. NULL: every token is allowed */
 } ek_ask;
 
 typedef struct ek_trace {

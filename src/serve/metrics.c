@@ -90,6 +90,8 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
     }
     counter(b, "evenkeel_cache_lookups_total", "Requests that the prefix cache was asked for.", st->cache_lookups);
     counter(b, "evenkeel_cache_hits_total", "Of these, those that began with cached pages.", st->cache_hits);
+    counter(b, "evenkeel_cache_waits_total", "Requests that waited for a prompt which another computed.",
+            st->cache_waits);
     counter(b, "evenkeel_cache_evicted_pages_total", "Cached pages dropped for others.", st->cache_evicted_pages);
     counter(b, "evenkeel_cache_audits_total", "Cached prefixes computed again.", st->cache_audits);
     counter(b, "evenkeel_cache_audit_mismatch_total", "Pages that were not the same.", st->cache_audit_mismatches);

@@ -32,10 +32,16 @@ TOOLS = [{"type": "function", "function": {"name": "send_email", "description": 
           "properties": {"to": {"type": "string"}, "subject": {"type": "string"}, "body": {"type": "string"}}, "required": ["to", "subject", "body"]}}}]
 
 
+# The mask of a grammar cuts drafts.
+FORM = {"tools": [], "response_format": {"type": "json_schema", "json_schema": {"name": "mail", "strict": True, "schema": {
+    "type": "object", "properties": {"to": {"type": "string"}, "subject": {"type": "string"}, "days": {"type": "array", "items": {"enum": ["Friday", "Monday"]}}},
+    "required": ["to", "subject", "days"], "additionalProperties": False}}}}
+
+
 def body(i):
     text = "Send an email to bob@example.com with the subject Trip and the body: We leave on Friday at nine."
     return {"messages": [{"role": "user", "content": text + " Please." * i}], "tools": TOOLS, "max_tokens": 60 + i, "temperature": i % 3 * 0.5,
-            "seed": i, "evenkeel": {"digest": True}, **({"stop": ["Friday"]} if i == 5 else {})}
+            "seed": i, "evenkeel": {"digest": True}, **({"stop": ["Friday"]} if i == 5 else {}), **(FORM if i == 3 else {})}
 
 
 def serve(args, together):

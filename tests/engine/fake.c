@@ -179,6 +179,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
     fake *f = arg;
     check_step(f, s);
     f->steps++;
+    f->rows += (uint64_t)s->n_rows;
     if (s->n_rows > f->max_rows) f->max_rows = s->n_rows;
     for (int i = 0; i < s->n_rows; i++)
         if (s->row[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);
@@ -207,6 +208,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
                 h = fold(h, *slot(f, &s->seq[row->seq], (ek_layer_kind)k, j));
         EK_ASSERT(at < f->sizes.max_logits);
         logits_of(h, f->logits + at * FAKE_VOCAB);
+        if (f->text) f->logits[at * FAKE_VOCAB + f->text[row->pos + 1]] = 1e6f;
         if (row->token == FAKE_NAN || (f->nan_at > 0 && row->pos == f->nan_at)) f->logits[at * FAKE_VOCAB + 3] = NAN;
         at++;
     }

@@ -15,11 +15,13 @@ typedef struct fake {
     ek_kv_layout layout;
     int steps, max_rows, max_logits; /* observed */
     ek_executor_sizes sizes;         /* given to open */
+    uint64_t rows;                   /* computed */
     int opened, closed;              /* times */
     ek_draft_mode draft;             /* of engines that asks.h opens; after fake_init: off */
     int draft_max;
     float row_cost, draft_cost;
-    int nan_at;                                         /* rows at this position give NaN; 0: none */
+    const int32_t *text; /* the token at each position, whatever the pages hold; NULL: they decide */
+    int nan_at;          /* rows at this position give NaN; 0: none */
     ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
     int start_pages;                                    /* of each start kind; 0: enough for all requests */
     uint64_t *page[EK_PAGE_KINDS];                      /* [n_pages][64] */

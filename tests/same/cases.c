@@ -182,6 +182,7 @@ static ek_err run_cached(const scene *s, company *base, company c, const char *v
     EK_TRY(run_in_company(s, &c, out));
     base->steps += c.steps;
     base->hits += c.hits;
+    base->waits += c.waits;
     base->preempted += c.preempted;
     for (int i = 0; i < n; i++)
         if (which[i] >= 0) got[n_got] = out[i], whose[n_got++] = which[i];
@@ -270,6 +271,33 @@ static ek_err cached_by_several(const scene *s, company *base, check_fn *check, 
     return run_cached(s, base, c, "several at once", ask, which, n, check, arg);
 }
 
+/* All at once, prompts that begin alike: the front is computed by one, and the others wait for its pages. */
+static ek_err cached_in_a_burst(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 8, longest = 0;
+    for (int i = 0; i < s->n; i++)
+        if (s->ask[i].n_tokens > s->ask[longest].n_tokens) longest = i;
+    for (int i = 0; i < n; i++) {
+        ask[i] = s->ask[longest];
+        ask[i].prompt_logits_from = ask[i].n_tokens;
+        which[i] = longest;
+        if (i % 2 == 0 || ask[i].n_tokens < 2) continue;
+        which[i] = -1; /* cut, it has another reply */
+        ask[i].n_tokens -= 1 + (int)(draw(s, 850 + (uint64_t)i) % (uint64_t)(ask[i].n_tokens - 1));
+        ask[i].prompt_logits_from = ask[i].n_tokens;
+        while (ask[i].n_spans > 0 && ask[i].span[ask[i].n_spans - 1].end > ask[i].n_tokens) ask[i].n_spans--;
+        if (i % 4 == 3) ask[i].cancel = 1 + i;
+    }
+    int swap = (int)(draw(s, 860) % (uint64_t)n);
+    ek_ask first = ask[swap];
+    int whose = which[swap];
+    ask[swap] = ask[0], which[swap] = which[0];
+    ask[0] = first, which[0] = whose;
+    company c = {.max_requests = n, .chunk = 30 + (int)(draw(s, 861) % 100)};
+    return run_cached(s, base, c, "in a burst", ask, which, n, check, arg);
+}
+
 static ek_err cached(const scene *s, company *base, check_fn *check, void *arg)
 {
     int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
@@ -280,7 +308,8 @@ static ek_err cached(const scene *s, company *base, check_fn *check, void *arg)
     EK_TRY(cached_again(s, base, "twice, pages run out", tight, check, arg));
     company few = {.max_requests = 4, .chunk = 50, .cache_bytes = 300000};
     EK_TRY(cached_again(s, base, "twice, few cached bytes", few, check, arg));
-    return cached_by_several(s, base, check, arg);
+    EK_TRY(cached_by_several(s, base, check, arg));
+    return cached_in_a_burst(s, base, check, arg);
 }
 
 /* Everything above at once. */
@@ -313,6 +342,7 @@ const same_case cases[] = {
     {"evicted", evicted, "pages run out, the youngest starts over"},
     {"cancelled", cancelled, "neighbours leave in the middle"},
     {"drafted", drafted, "tokens guessed, right and wrong, and verified with the others' rows"},
+    {"masked", masked, "replies under a mask, with drafts right and wrong"},
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},

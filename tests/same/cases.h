@@ -14,6 +14,8 @@ typedef struct same_case {
     const char *what;
 } same_case;
 
+ek_err masked(const scene *s, company *base, check_fn *check, void *arg); /* masked.c */
+
 extern const same_case cases[];
 extern const int n_cases;
 

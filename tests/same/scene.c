@@ -300,6 +300,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->preempted += stats.preempted;
     c->steps += stats.steps;
     c->hits += stats.cache_hits;
+    c->waits += stats.cache_waits;
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     ek_engine_close(e);

@@ -49,17 +49,18 @@ typedef struct company {
     ek_model *model; /* NULL: the scene's */
     int max_requests, chunk;
     int full_pages, sliding_pages;
-    const ek_ask *ask;                   /* the scene's with other arrivals and cancellations; NULL: as they are */
-    int n;                               /* of ask */
-    int max_rows;                        /* leave out requests beyond this many rows together */
-    bool drafter;                        /* AUTO: from a random drafter model on the CPU instead */
-    ek_draft_mode draft;                 /* AUTO: from `want`, right and wrong at random; else from the text */
-    const ek_trace *want;                /* of every request of the scene, alone */
-    void (*before)(const ek_step *step); /* called before every step: gives a wrong kernel the step's rows */
-    void (*spoil)(ek_model *m);          /* gives `model` the wrong kernel */
-    double cache_bytes;                  /* 0: no limit but the pool */
-    uint64_t preempted, steps, hits;     /* out */
-    uint64_t drafted, accepted;          /* out */
+    const ek_ask *ask;                       /* the scene's with other arrivals and cancellations; NULL: as they are */
+    int n;                                   /* of ask */
+    int max_rows;                            /* leave out requests beyond this many rows together */
+    bool drafter;                            /* AUTO: from a random drafter model on the CPU instead */
+    ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */
+    const ek_trace *want;                    /* of every request of the scene, alone */
+    void (*before)(const ek_step *step);     /* called before every step: gives a wrong kernel the step's rows */
+    void (*spoil)(ek_model *m);              /* gives `model` the wrong kernel */
+    double cache_bytes;                      /* 0: no limit but the pool */
+    uint64_t preempted, steps, hits, waits;  /* out */
+    uint64_t drafted, accepted;              /* out */
+    uint64_t masked_drafts, masked_accepted; /* sums of the case `masked` */
 } company;
 
 /* Makes the executors of all runs; ek_executor_cpu unless a test of a device sets another. */

@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted, hits, drafted, accepted;
+    uint64_t scenes, rows, steps, preempted, hits, waits, drafted, accepted, masked_drafts, masked_accepted;
     int failed;
 } tally;
 
@@ -78,8 +78,11 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->steps += base.steps;
         t->preempted += base.preempted;
         t->hits += base.hits;
+        t->waits += base.waits;
         t->drafted += base.drafted;
         t->accepted += base.accepted;
+        t->masked_drafts += base.masked_drafts;
+        t->masked_accepted += base.masked_accepted;
     }
     for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
@@ -121,7 +124,9 @@ static void company_does_not_matter(void **state)
     assert_true(t.rows > 10000);
     assert_true(t.preempted > 0);                                  /* else `evicted` would prove nothing */
     assert_true(t.hits > (uint64_t)CHECK_SCENES * 20);             /* nor `cached` */
+    assert_true(t.waits > (uint64_t)CHECK_SCENES);                 /* nor its bursts */
     assert_true(t.accepted > 100 && t.drafted > t.accepted + 100); /* and `drafted` */
+    assert_true(t.masked_accepted > 100 && t.masked_drafts > t.masked_accepted + 100); /* and `masked` */
 }
 
 /* --- the inverse: kernels whose sums depend on who is there must be caught */

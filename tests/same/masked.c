@@ -1,0 +1,123 @@
+/* Replies under a mask, as those of a grammar: which tokens may come next is a function of the reply so far. Alone
+ * and without drafts first, then with the others' rows and drafts, right and wrong. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "cases.h"
+
+enum { MAX_ROWS = 1500 }; /* of the requests that run here */
+
+typedef struct automaton {
+    uint64_t seed;
+    int vocab_size;
+    int32_t last; /* token of the reply; -1: none yet */
+    int n;        /* tokens of the reply */
+} automaton;
+
+/* A reply has places where anything may follow, some tokens may, or exactly one may (the fixed parts of a notation);
+ * there a draft is right without a guess. */
+static void allow(const automaton *a, int32_t last, int n, uint64_t *row, bool *all)
+{
+    uint64_t r = ek_mix64(a->seed ^ (uint64_t)(last + 1) << 8 ^ (uint64_t)(n % 5));
+    *all = r % 4 == 0;
+    if (*all) return;
+    memset(row, 0, sizeof *row * (size_t)ek_mask_words(a->vocab_size));
+    for (int v = 0; v < a->vocab_size && r % 4 != 1; v++)
+        row[v / 64] |= (uint64_t)(ek_mix64(r + (uint64_t)v) % (r % 4) == 0) << v % 64;
+    int32_t one = (int32_t)((r >> 8) % (uint64_t)a->vocab_size);
+    row[one / 64] |= (uint64_t)1 << one % 64;
+}
+
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const automaton *a = arg;
+    ptrdiff_t words = ek_mask_words(a->vocab_size);
+    for (int i = 0;; i++, row += words) {
+        allow(a, i > 0 ? draft[i - 1] : a->last, a->n + i, row, &all[i]);
+        if (i == n_draft || !(all[i] || row[draft[i] / 64] >> draft[i] % 64 & 1)) return i;
+    }
+}
+
+static void accept(void *arg, int32_t token)
+{
+    automaton *a = arg;
+    a->last = token;
+    a->n++;
+}
+
+typedef struct masks {
+    automaton state[MAX_ASKS];
+    ek_mask mask[MAX_ASKS];
+} masks;
+
+/* The scene's requests, each at the beginning of its mask. */
+static void begin(const scene *s, masks *m, ek_ask *ask)
+{
+    for (int i = 0; i < s->n; i++) {
+        ask[i] = s->ask[i];
+        ask[i].prompt_logits_from = ask[i].n_tokens;
+        m->state[i] = (automaton){ek_mix64(s->seed + (uint64_t)i), s->config.vocab_size, -1, 0};
+        m->mask[i] = (ek_mask){&m->state[i], look, accept};
+        ask[i].mask = &m->mask[i];
+    }
+}
+
+static ek_err compare(const char *variant, const ek_trace *want, const ek_trace *got, int n)
+{
+    char where[160];
+    for (int i = 0; i < n; i++)
+        if (!ek_trace_same(&want[i], &got[i], where, sizeof where))
+            return ek_fail(EK_EINTERNAL, "%s, request %d: %s", variant, i, where);
+    return EK_OK;
+}
+
+static ek_err together(const scene *s, company *base, const char *variant, company c, int n, ek_trace *want)
+{
+    static masks m;
+    static ek_trace got[MAX_ASKS];
+    ek_ask ask[MAX_ASKS];
+    begin(s, &m, ask);
+    for (int i = 0; i < n; i++) ask[i].arrive = c.chunk ? (int)(ek_mix64(s->seed + 77 + (uint64_t)i) % 20) : 0;
+    c.ask = ask, c.n = n, c.want = want;
+    EK_TRY(run_in_company(s, &c, got));
+    ek_err err = compare(variant, want, got, n);
+    for (int i = 0; i < n; i++) ek_trace_fini(&got[i]);
+    base->preempted += c.preempted;
+    base->masked_drafts += c.drafted;
+    base->masked_accepted += c.accepted;
+    return err;
+}
+
+static ek_err in_all_companies(const scene *s, company *base, int n, ek_trace *want)
+{
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    company c = {.draft = EK_DRAFT_NGRAM};
+    EK_TRY(together(s, base, "from the text", c, n, want));
+    c = (company){.draft = EK_DRAFT_AUTO, .chunk = 60};
+    EK_TRY(together(s, base, "right and wrong", c, n, want));
+    c.full_pages = max;
+    EK_TRY(together(s, base, "right and wrong, few pages", c, n, want));
+    c = (company){.draft = EK_DRAFT_AUTO, .drafter = true, .chunk = 90};
+    return together(s, base, "by a drafter model", c, n, want);
+}
+
+ek_err masked(const scene *s, company *base, check_fn *check, void *arg)
+{
+    static ek_trace want[MAX_ASKS];
+    static masks m;
+    ek_ask ask[MAX_ASKS];
+    (void)check, (void)arg; /* what the scene's requests get alone has no mask */
+    int n = 0, rows = 0;
+    begin(s, &m, ask);
+    memset(want, 0, sizeof want);
+    ek_err err = EK_OK;
+    for (; n < s->n && rows < MAX_ROWS && !err; n++) {
+        company c = {.ask = &ask[n], .n = 1, .max_requests = 1};
+        rows += ask[n].n_tokens + ask[n].max_tokens;
+        err = run_in_company(s, &c, &want[n]);
+    }
+    if (!err) err = in_all_companies(s, base, n, want);
+    for (int i = 0; i < n; i++) ek_trace_fini(&want[i]);
+    return err;
+}
