@@ -56,6 +56,59 @@ static ek_err read_section(ek_quant *q, json_t *section)
     return EK_OK;
 }
 
+static ek_err unsupported(const char *what, const json_t *v, const char *can)
+{
+    return ek_fail(EK_EUNSUPPORTED, "config.json: %s %.60s cannot be read; %s can", what,
+                   json_is_string(v) ? json_string_value(v) : "without a name", can);
+}
+
+static bool is_one_of(const json_t *v, const char *const *names)
+{
+    const char *s = json_string_value(v);
+    for (; s && *names; names++)
+        if (!strcmp(s, *names)) return true;
+    return false;
+}
+
+static ek_err read_compressed(ek_quant *q, const json_t *section)
+{
+    static const char *const formats[] = {"pack-quantized", "int-quantized", "naive-quantized", "dense", NULL};
+    const json_t *format = json_object_get(section, "format");
+    q->method = EK_QUANT_COMPRESSED;
+    if (format && !is_one_of(format, formats))
+        return unsupported("compressed-tensors' format", format, "pack-quantized and int-quantized");
+    return EK_OK;
+}
+
+/* AutoGPTQ's and AutoAWQ's names for the same: bits or w_bit, group_size or q_group_size. */
+static ek_err read_across(ek_quant *q, const json_t *section, bool awq)
+{
+    static const char *const gemm[] = {"gemm", "GEMM", NULL}, *const formats[] = {"gptq", "gptq_v2", NULL};
+    const json_t *bits = json_object_get(section, "bits"), *version = json_object_get(section, "version"),
+                 *format = json_object_get(section, "checkpoint_format");
+    if (!bits) bits = json_object_get(section, "w_bit");
+    q->method = awq ? EK_QUANT_AWQ : EK_QUANT_GPTQ;
+    if (awq && version && !is_one_of(version, gemm)) return unsupported("AWQ's version", version, "gemm");
+    if (!awq && format && !is_one_of(format, formats))
+        return unsupported("GPTQ's checkpoint_format", format, "gptq and gptq_v2");
+    json_int_t n = json_integer_value(bits);
+    if (!json_is_integer(bits) || !(n == 4 || (n == 8 && !awq)))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: %s with bits %lld; %s can be read", awq ? "AWQ" : "GPTQ",
+                       (long long)n, awq ? "4" : "4 and 8");
+    q->bits = (int)n;
+    q->zero_as_is = format && !strcmp(json_string_value(format), "gptq_v2");
+    return EK_OK;
+}
+
+static ek_err read_method(ek_quant *q, const json_t *section, const json_t *method)
+{
+    const char *name = json_string_value(method);
+    q->any = true;
+    if (name && !strcmp(name, "compressed-tensors")) return read_compressed(q, section);
+    if (name && (!strcmp(name, "gptq") || !strcmp(name, "awq"))) return read_across(q, section, *name == 'a');
+    return unsupported("weights quantised by", method, "MLX affine, compressed-tensors, GPTQ and AWQ");
+}
+
 ek_err ek_quant_parse(ek_quant *q, const char *config_json)
 {
     static const char *const names[] = {"quantization", "quantization_config"};
@@ -72,9 +125,7 @@ ek_err ek_quant_parse(ek_quant *q, const char *config_json)
     ek_err err = EK_OK;
     const json_t *method = json_object_get(section, "quant_method");
     if (section && !json_is_object(section)) err = ek_fail(EK_EFORMAT, "config.json: quantization must be an object");
-    else if (method)
-        err = ek_fail(EK_EUNSUPPORTED, "config.json: weights quantised by %.60s cannot be read; MLX affine can",
-                      json_is_string(method) ? json_string_value(method) : "an unnamed method");
+    else if (method) err = read_method(q, section, method);
     else if (section) err = read_section(q, section);
     json_decref(top);
     if (err) ek_quant_fini(q);

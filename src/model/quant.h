@@ -1,4 +1,4 @@
-/* The "quantization" section of an MLX config.json: how the weights of a module are stored. */
+/* The "quantization" section of a config.json: how the weights of a module are stored. */
 #ifndef EK_MODEL_QUANT_H
 #define EK_MODEL_QUANT_H
 
@@ -11,14 +11,20 @@ typedef struct ek_quant_entry {
     int bits, group; /* bits 0: the entry says that the module is not quantised */
 } ek_quant_entry;
 
+/* Who quantised the file. Of compressed-tensors the tensors say all that is needed. */
+typedef enum ek_quant_method { EK_QUANT_MLX, EK_QUANT_COMPRESSED, EK_QUANT_GPTQ, EK_QUANT_AWQ } ek_quant_method;
+
 typedef struct ek_quant {
-    bool any;            /* the file has the section */
+    bool any; /* the file has the section */
+    ek_quant_method method;
+    bool zero_as_is;     /* GPTQ: zero points are stored as they are (checkpoint_format gptq_v2), not less one */
     int bits, group;     /* of modules without an entry of their own; 0 when the file gives none */
     ek_quant_entry *own; /* by path */
     int n_own;
 } ek_quant;
 
-/* Modes other than affine and the methods of other programs are EUNSUPPORTED by name. */
+/* Modes of MLX other than affine, methods other than these and their formats that are not integers are EUNSUPPORTED by
+ * name. */
 ek_err ek_quant_parse(ek_quant *q, const char *config_json);
 void ek_quant_fini(ek_quant *q);
 

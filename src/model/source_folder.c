@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "model/module.h"
 #include "model/quant.h"
 #include "model/source.h"
 #include "tensor/checkpoint.h"
@@ -19,7 +20,7 @@ typedef struct folder {
     ek_checkpoint *files; /* opened by the first weight that is asked for */
     bool *used;           /* by index of the tensor */
     const char *prefix;
-    bool split_experts;
+    bool split_experts, single_experts;
     ek_map tokenizer;
     char *tokenizer_path;
 } folder;
@@ -116,6 +117,15 @@ static bool has_split_experts(folder *f)
     return any;
 }
 
+/* One module per expert, as quantisers of PyTorch models take the fused tensors apart. */
+static bool has_single_experts(folder *f)
+{
+    static const char *const part[] = {".weight", ".weight_packed", ".qweight"};
+    bool any = false;
+    for (int i = 0; i < 3; i++) any |= find_tensor(f, "layers.0.experts.0.gate_proj", part[i]) != NULL;
+    return any;
+}
+
 static ek_err open_files(folder *f)
 {
     EK_TRY(ek_checkpoint_open(&f->files, f->source.path));
@@ -123,96 +133,35 @@ static ek_err open_files(folder *f)
     f->used = ek_alloc((size_t)ek_checkpoint_count(f->files));
     EK_TRY(find_prefix(f));
     f->split_experts = has_split_experts(f);
+    f->single_experts = !f->split_experts && has_single_experts(f);
     return EK_OK;
 }
 
 /* ------------------------------------------------------------------ weights */
 
-static void shape_text(char *out, size_t room, const ek_tensor *t)
-{
-    size_t used = (size_t)snprintf(out, room, "[");
-    for (int d = 0; d < t->n_dims && used < room; d++)
-        used += (size_t)snprintf(out + used, room - used, "%s%lld", d ? ", " : "", (long long)t->dim[d]);
-    if (used < room) snprintf(out + used, room - used, "]");
-}
-
-/* outer 0: a tensor without that dimension; k 0: a vector of rows. */
-static ek_err check_shape(const ek_tensor *t, int outer, int rows, int k)
-{
-    int64_t want[3], n = 0;
-    char has[128], needs[64];
-    if (outer) want[n++] = outer;
-    want[n++] = rows;
-    if (k) want[n++] = k;
-    bool same = t->n_dims == n;
-    for (int d = 0; same && d < n; d++) same = t->dim[d] == want[d];
-    if (same) return EK_OK;
-    ek_tensor w = {.n_dims = (int)n, .dim = {want[0], n > 1 ? want[1] : 0, n > 2 ? want[2] : 0}};
-    shape_text(has, sizeof has, t);
-    shape_text(needs, sizeof needs, &w);
-    return ek_fail(EK_EFORMAT, "%s: tensor %s has shape %s, config.json needs %s", t->file, t->name, has, needs);
-}
-
-static ek_err read_float(ek_weight_data *w, const ek_tensor *t, int outer, int rows, int k)
-{
-    const ek_weight_type *type = ek_weight_type_float(t->dtype);
-    if (!type)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, without .scales it must be F32, F16 or BF16", t->file,
-                       t->name, ek_dtype_name(t->dtype));
-    EK_TRY(check_shape(t, outer, rows, k));
-    *w = (ek_weight_data){.type = type, .plane = {t->data}};
-    return EK_OK;
-}
-
-static ek_err read_affine(ek_weight_data *w, const ek_tensor *codes, const ek_tensor *scales, const ek_tensor *biases,
-                          int outer, int rows, int k, int bits, int group)
-{
-    const ek_weight_type *type;
-    if (bits == 0 || group == 0)
-        return ek_fail(EK_EFORMAT,
-                       "%s: tensor %s has .scales, but config.json gives no quantization bits and "
-                       "group_size for it",
-                       codes->file, codes->name);
-    if (codes->dtype != EK_U32)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, quantised weights are U32", codes->file, codes->name,
-                       ek_dtype_name(codes->dtype));
-    if (!ek_weight_type_float(scales->dtype) || biases->dtype != scales->dtype)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, its biases %s; both must be the same of F32, F16, BF16",
-                       scales->file, scales->name, ek_dtype_name(scales->dtype), ek_dtype_name(biases->dtype));
-    if (k % group || (int64_t)k * bits % 32)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s: %d inputs cannot be stored in groups of %d at %d bits", codes->file,
-                       codes->name, k, group, bits);
-    EK_TRY(check_shape(codes, outer, rows, (int)((int64_t)k * bits / 32)));
-    EK_TRY(check_shape(scales, outer, rows, k / group));
-    EK_TRY(check_shape(biases, outer, rows, k / group));
-    EK_TRY(ek_weight_type_affine(&type, bits, group, scales->dtype, true));
-    *w = (ek_weight_data){.type = type, .plane = {codes->data, scales->data, biases->data}};
-    return EK_OK;
-}
-
-/* The tensors of a module decide how it is stored: .scales beside the codes is MLX. Other
- * quantisers' suffixes belong here. */
+/* The tensors of a module, by what follows its name. */
 static ek_err read_module(folder *f, ek_weight_data *w, const char *name, const char *suffix, int outer, int rows,
                           int k)
 {
-    const ek_tensor *weight = find_tensor(f, name, suffix), *scales = find_tensor(f, name, ".scales"),
-                    *biases = find_tensor(f, name, ".biases");
-    int bits, group;
-    if (!weight) return missing(f, name, suffix);
-    if (!scales && biases) return missing(f, name, ".scales");
-    if (!scales) return read_float(w, weight, outer, rows, k);
-    if (!biases) return missing(f, name, ".biases");
-    ek_quant_find(&f->quant, name, &bits, &group);
-    return read_affine(w, weight, scales, biases, outer, rows, k, bits, group);
+    ek_module m = {.name = name};
+    for (int i = 0; i < EK_PART_COUNT; i++) m.part[i] = find_tensor(f, name, i ? ek_part_suffix(i) : suffix);
+    const char *absent = ek_module_missing(&m);
+    if (absent) return missing(f, name, absent[0] ? absent : suffix);
+    return ek_module_read(&m, &f->quant, outer, rows, k, w);
 }
 
-/* "layers.3.experts.up_proj" is experts.switch_glu.up_proj in mlx-lm's files; elsewhere it is the
- * second half of the rows of experts.gate_up_proj, or experts.down_proj as it is called. */
+/* "layers.3.experts.up_proj" is experts.switch_glu.up_proj in mlx-lm's files, experts.7.up_proj where each expert is
+ * a module; elsewhere it is the second half of the rows of experts.gate_up_proj, or experts.down_proj as it is called.
+ */
 static ek_err read_expert(folder *f, ek_weight_data *w, const ek_weight_query *q)
 {
     char name[128];
     const char *proj = strrchr(q->name, '.') + 1;
     int rows = q->n, first = 0, layer_part = (int)(proj - q->name);
+    if (f->single_experts) {
+        snprintf(name, sizeof name, "%.*s%d.%s", layer_part, q->name, q->expert, proj);
+        return read_module(f, w, name, ".weight", 0, q->n, q->k);
+    }
     bool half = !f->split_experts && strcmp(proj, "down_proj") != 0;
     if (half) rows = 2 * q->n, first = strcmp(proj, "up_proj") == 0 ? q->n : 0;
     snprintf(name, sizeof name, "%.*s%s%s", layer_part, q->name, f->split_experts ? "switch_glu." : "",
@@ -232,7 +181,7 @@ static ek_err read_weight(ek_source *s, const ek_weight_query *q, ek_weight_data
     case EK_WEIGHT_VECTOR: {
         const ek_tensor *t = find_tensor(f, q->name, "");
         if (!t) return missing(f, q->name, "");
-        EK_TRY(read_float(out, t, 0, q->k, 0));
+        EK_TRY(ek_module_floats(out, t, 0, q->k, 0));
     }
     }
     out->n = q->n, out->k = q->k;
@@ -248,7 +197,7 @@ static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
     if (t->dtype != EK_I64)
         return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, it must be I64", t->file, t->name,
                        ek_dtype_name(t->dtype));
-    EK_TRY(check_shape(t, 0, n, 0));
+    EK_TRY(ek_module_shape(t, 0, n, 0));
     for (int i = 0; i < n; i++) {
         int64_t id;
         memcpy(&id, t->data + sizeof id * (size_t)i, sizeof id);

@@ -14,8 +14,7 @@
  *     Q3_K, Q6_K         symmetric, block 256, group 16, s = d * sc
  *     IQ4_NL, IQ4_XS     codebook, group 32, s = d, d * sc
  *     MXFP4              codebook of doubled E2M1, group 32, s = 2^(e - 128)
- *     GPTQ, AWQ *        biased, b = -(z * s); planes of codes, scales, zeros; the unpack function
- *                        finds a row in planes that lie across
+ *     GPTQ, AWQ, pack-quantized  biased, b = -(z * s), or symmetric: ops/packed_type.h
  *     fp8 *              a float format: a load function
  * Sources: MLX, quantized.h; ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
 #ifndef EK_OPS_WEIGHT_TYPE_H
@@ -83,6 +82,8 @@ typedef struct ek_weight_data {
     int n, k;
     int64_t row;                            /* of the planes: where row 0 lies */
     const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
+    int groups; /* ops/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
+    int across; /* ops/packed_type.h: rows of the tensor where its words lie across rows */
 } ek_weight_data;
 
 /* All rows of the table. */
