@@ -594,6 +594,44 @@ def a_model_by_its_name_needs_no_network(c):
 
 
 @case
+def a_gguf_model_by_its_quantisation(c):
+    path = os.path.join(c.home, "m.gguf")
+    check(c.run("convert", MODEL, path, "--type", "q8_0").returncode == 0, "convert")
+    with open(path, "rb") as f:
+        c.serve({"m-Q8_0.gguf": f.read(), "m-Q4_0.gguf": noise(5000, 1), "README.md": b"x"})
+    c.good(":q8_0")
+    dead = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    one = c.run("generate", "--model", c.repo_name + ":Q8_0", "--ids", "2,3,4", "--max-tokens", "3", "--json", **dead)
+    two = c.run("generate", "--model", path, "--ids", "2,3,4", "--max-tokens", "3", "--json", **dead)
+    check(one.returncode == 0 and one.out == two.out, one.err)
+    check(c.run("tokenize", "--model", c.repo_name, **dead).returncode == 0, "the only one that is there needs no name")
+    check("GGUF, q8_0" in json.loads(c.run("list", "--json", **dead).out)["models"][0]["what"], "list")
+    p = c.run("convert", c.repo_name + ":Q8_0", os.path.join(c.home, "again"), "--type", "mlx8", **dead)
+    check(p.returncode == 0, p.err)
+
+
+@case
+def https_and_certificates(c):
+    key, cert = (os.path.join(c.home, n) for n in ("key.pem", "cert.pem"))
+    made = shutil.which("openssl") and subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
+        capture_output=True).returncode == 0
+    if not made:
+        return "no certificate can be made here: openssl is not installed"
+    c.serve({**SMALL, "model.safetensors": noise(5000, 1)}, redirect=False)
+    secure = HUB.add_tls(cert, key)
+    c.bad(["certificate"], "", "--retries", "3", HF_ENDPOINT=secure)
+    check(not c.repo.requests, "a request without trust")
+    c.good(HF_ENDPOINT=secure, CURL_CA_BUNDLE=cert)
+    c.check_layout([*SMALL, "model.safetensors"])
+    shutil.rmtree(c.dir)
+    c.repo.redirect = True
+    c.bad(["redirects from https to http"], HF_ENDPOINT=secure, CURL_CA_BUNDLE=cert)
+    return None
+
+
+@case
 def rm_takes_what_nothing_else_needs(c):
     c.serve({"m-Q4_0.gguf": noise(5000, 1), "m-Q8_0.gguf": noise(6000, 2), "config.json": b"{}"})
     c.good(":Q4_0")
