@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import pty
 import random
 import re
 import resource
@@ -558,6 +559,37 @@ def two_processes_share_the_work(c):
     c.check_layout([*SMALL, *files])
     total = sum(map(len, set(c.repo.files.values())))
     check(c.repo.sent == total, f"{c.repo.sent} bytes were sent of {total}")
+
+
+def on_terminal(c, argv, answer=b""):
+    """The exit status and what a terminal shows."""
+    master, slave = pty.openpty()
+    os.write(master, answer)
+    p = subprocess.Popen([PROGRAM, *argv], stdin=slave, stdout=subprocess.PIPE, stderr=slave, env=c.env())
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(master)
+    out = p.communicate(timeout=30)[0]
+    return p.returncode, shown.decode(errors="replace"), out.decode()
+
+
+@case
+def a_terminal_has_a_bar_and_a_question(c):
+    c.serve({**SMALL, "model.safetensors": noise(MB, 1)}, speed=2 * MB)
+    status, shown, out = on_terminal(c, ["pull", c.repo_name])
+    check(status == 0 and out.count("\n") == 1, shown)
+    check(re.search(r"\r\[#*\.+\] +\d+ %  .* of 1\.05 MB .*/s .* left  file 3 of 3", shown), repr(shown[-500:]))
+    check(shown.rstrip().endswith("complete") and "\x1b[K" in shown, "the bar is left there")
+    status, shown, out = on_terminal(c, ["rm", c.repo_name], b"n\n")
+    check(status == 0 and "nothing is removed" in shown and os.path.exists(c.dir), shown)
+    status, shown, out = on_terminal(c, ["rm", c.repo_name], b"y\n")
+    check(status == 0 and f"Remove {c.repo_name} (1.05 MB) from the cache? [y/N]" in shown, shown)
+    check(out == "1.05 MB freed\n" and not os.path.exists(c.dir), out)
 
 
 # ------------------------------------------------------------------ the cache
