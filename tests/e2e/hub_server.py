@@ -29,6 +29,7 @@ class Repo:
         self.lock = threading.Lock()
         self.requests = []         # (server, path, range, token)
         self.sent = 0              # bytes of files
+        self.hashed = {}
         self.__dict__.update(fields)
         self.revise()
 
@@ -40,9 +41,11 @@ class Repo:
 
     def hash(self, name):
         data = self.files[name]
-        if len(data) >= LFS_FROM:
-            return hashlib.sha256(data).hexdigest()
-        return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        if self.hashed.get(name, (None,))[0] is not data:
+            large = len(data) >= LFS_FROM
+            h = hashlib.sha256(data) if large else hashlib.sha1(b"blob %d\0" % len(data) + data)
+            self.hashed[name] = data, h.hexdigest()
+        return self.hashed[name][1]
 
     def siblings(self):
         out = []
