@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const uint32_t round_keys[64] = {
+#include "base/sha256_blocks.h"
+
+const uint32_t ek_sha256_keys[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -20,25 +22,40 @@ static uint32_t turn(uint32_t x, int by)
     return x >> by | x << (32 - by);
 }
 
-static void compress(uint32_t h[8], const uint8_t *p)
+/* One round; the caller turns the names of the state instead of its words. */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                                             \
+    do {                                                                                                             \
+        uint32_t t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ek_sha256_keys[i] + w[i]; \
+        d += t;                                                                                                      \
+        h = t + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));                            \
+    } while (0)
+
+void ek_sha256_blocks(uint32_t s[8], const uint8_t *p, size_t n)
 {
-    uint32_t w[64], v[8];
-    for (int i = 0; i < 16; i++)
-        w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
-    for (int i = 16; i < 64; i++)
-        w[i] = w[i - 16] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
-               (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
-    memcpy(v, h, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t e = v[4], a = v[0];
-        uint32_t t1 = v[7] + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & v[5]) ^ (~e & v[6])) + round_keys[i] +
-                      w[i];
-        uint32_t t2 = (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    for (; n > 0; n--, p += 64) {
+        uint32_t w[64], a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+        for (int i = 0; i < 16; i++)
+            w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+        for (int i = 16; i < 64; i++)
+            w[i] = w[i - 16] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
+                   (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+        for (int i = 0; i < 64; i += 8) {
+            ROUND(a, b, c, d, e, f, g, h, i);
+            ROUND(h, a, b, c, d, e, f, g, i + 1);
+            ROUND(g, h, a, b, c, d, e, f, i + 2);
+            ROUND(f, g, h, a, b, c, d, e, i + 3);
+            ROUND(e, f, g, h, a, b, c, d, i + 4);
+            ROUND(d, e, f, g, h, a, b, c, i + 5);
+            ROUND(c, d, e, f, g, h, a, b, i + 6);
+            ROUND(b, c, d, e, f, g, h, a, i + 7);
+        }
+        s[0] += a, s[1] += b, s[2] += c, s[3] += d, s[4] += e, s[5] += f, s[6] += g, s[7] += h;
     }
-    for (int i = 0; i < 8; i++) h[i] += v[i];
+}
+
+static void take(uint32_t h[8], const uint8_t *p, size_t n)
+{
+    (ek_sha256_has_x86() ? ek_sha256_blocks_x86 : ek_sha256_blocks)(h, p, n);
 }
 
 void ek_sha256_init(ek_sha256_state *s)
@@ -59,11 +76,11 @@ void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
     }
     if (held) {
         memcpy(s->rest + held, p, room);
-        compress(s->h, s->rest);
+        take(s->h, s->rest, 1);
         p += room, n -= room;
     }
-    for (; n >= 64; p += 64, n -= 64) compress(s->h, p);
-    memcpy(s->rest, p, n);
+    if (n >= 64) take(s->h, p, n / 64);
+    memcpy(s->rest, p + n / 64 * 64, n % 64);
 }
 
 static void end(ek_sha256_state *s, uint8_t out[32])
@@ -73,7 +90,7 @@ static void end(ek_sha256_state *s, uint8_t out[32])
     memcpy(last, s->rest, left);
     last[left] = 0x80;
     for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)(s->n * 8 >> 8 * i);
-    for (size_t at = 0; at < n_last; at += 64) compress(s->h, last + at);
+    take(s->h, last, n_last / 64);
     for (int i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - i % 4 * 8));
 }
 

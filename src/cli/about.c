@@ -125,6 +125,21 @@ static void read_folder(ek_about *a, const char *path)
     json_decref(config);
 }
 
+/* Also what is no Gemma 4 says what it is. */
+static void read_gguf(ek_about *a, const char *path)
+{
+    ek_gguf *g;
+    const char *s;
+    size_t n;
+    snprintf(a->container, sizeof a->container, "GGUF");
+    read_types(a, path);
+    if (ek_gguf_open(&g, path)) return;
+    const ek_gguf_value *arch = ek_gguf_find(g, "general.architecture");
+    if (arch && ek_gguf_text(arch, &s, &n))
+        snprintf(a->model_type, sizeof a->model_type, "%.*s", n < 60 ? (int)n : 60, s);
+    ek_gguf_close(g);
+}
+
 /* config.json alone, whatever the weights are. */
 static bool parse_config(ek_config *out, const char *dir)
 {
@@ -167,14 +182,10 @@ void ek_about_read(ek_about *a, const char *path)
 {
     const char *end = strrchr(path, '.');
     *a = (ek_about){.container = "file"};
-    if (ek_gguf_is_folder(path)) {
-        snprintf(a->container, sizeof a->container, "GGUF");
-        read_types(a, path);
-    } else if (ek_is_dir(path)) read_folder(a, path);
-    else if (end && !strcasecmp(end, ".gguf")) {
-        snprintf(a->container, sizeof a->container, "GGUF");
-        read_types(a, path);
-    } else if (end && !strcmp(end, ".safetensors")) {
+    if (ek_gguf_is_folder(path)) read_gguf(a, path);
+    else if (ek_is_dir(path)) read_folder(a, path);
+    else if (end && !strcasecmp(end, ".gguf")) read_gguf(a, path);
+    else if (end && !strcmp(end, ".safetensors")) {
         snprintf(a->container, sizeof a->container, "safetensors");
         read_types(a, path);
     }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "cli/cli.h"
+#include "cli/hub.h"
 #include "convert/convert.h"
 
 static volatile sig_atomic_t stopped;
@@ -30,6 +31,7 @@ static ek_err convert(const ek_cli *cli, ek_convert_report *report)
         EK_TRY(ek_config_published(&config, cli->synthetic, cli->has.layers ? (int)cli->layers : 0));
         o.invented = &config;
     }
+    if (o.from) EK_TRY(ek_cli_find_model(o.from, &o.from));
     EK_TRY(ek_pool_open(&o.pool, cli->has.threads ? (int)cli->threads : ek_cpu_count()));
     ek_err err = ek_convert_model(&o, report);
     ek_pool_close(o.pool);

@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "base/sha1.h"
 #include "base/sha256.h"
+#include "base/sha256_blocks.h"
 
 static void err_keeps_the_sentence(void **state)
 {
@@ -71,6 +72,22 @@ static void hashes_in_parts(void **state)
             ek_sha256_add(&two, data + cut, n - cut);
             ek_sha256_end(&two, b);
             assert_string_equal(a, b);
+        }
+}
+
+static void the_sha_instructions_give_the_same(void **state)
+{
+    (void)state;
+    uint8_t data[64 * 9];
+    if (!ek_sha256_has_x86()) skip();
+    for (uint64_t seed = 0; seed < 50; seed++)
+        for (size_t n = 0; n <= 9; n++) {
+            uint32_t one[8], two[8];
+            for (size_t i = 0; i < sizeof data; i++) data[i] = (uint8_t)ek_mix64(seed * 1000 + i);
+            for (size_t i = 0; i < 8; i++) one[i] = two[i] = (uint32_t)ek_mix64(seed + 77 * i);
+            ek_sha256_blocks(one, data, n);
+            ek_sha256_blocks_x86(two, data, n);
+            assert_memory_equal(one, two, sizeof one);
         }
 }
 
@@ -209,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(err_keeps_the_sentence),
         cmocka_unit_test(hashes_in_parts),
+        cmocka_unit_test(the_sha_instructions_give_the_same),
         cmocka_unit_test(buf_grows),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(hashes_are_fixed),

@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import pty
 import random
 import re
 import resource
@@ -560,6 +561,37 @@ def two_processes_share_the_work(c):
     check(c.repo.sent == total, f"{c.repo.sent} bytes were sent of {total}")
 
 
+def on_terminal(c, argv, answer=b""):
+    """The exit status and what a terminal shows."""
+    master, slave = pty.openpty()
+    os.write(master, answer)
+    p = subprocess.Popen([PROGRAM, *argv], stdin=slave, stdout=subprocess.PIPE, stderr=slave, env=c.env())
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(master)
+    out = p.communicate(timeout=30)[0]
+    return p.returncode, shown.decode(errors="replace"), out.decode()
+
+
+@case
+def a_terminal_has_a_bar_and_a_question(c):
+    c.serve({**SMALL, "model.safetensors": noise(MB, 1)}, speed=2 * MB)
+    status, shown, out = on_terminal(c, ["pull", c.repo_name])
+    check(status == 0 and out.count("\n") == 1, shown)
+    check(re.search(r"\r\[#*\.+\] +\d+ %  .* of 1\.05 MB .*/s .* left  file 3 of 3", shown), repr(shown[-500:]))
+    check(shown.rstrip().endswith("complete") and "\x1b[K" in shown, "the bar is left there")
+    status, shown, out = on_terminal(c, ["rm", c.repo_name], b"n\n")
+    check(status == 0 and "nothing is removed" in shown and os.path.exists(c.dir), shown)
+    status, shown, out = on_terminal(c, ["rm", c.repo_name], b"y\n")
+    check(status == 0 and f"Remove {c.repo_name} (1.05 MB) from the cache? [y/N]" in shown, shown)
+    check(out == "1.05 MB freed\n" and not os.path.exists(c.dir), out)
+
+
 # ------------------------------------------------------------------ the cache
 
 def pocket():
@@ -591,6 +623,44 @@ def a_model_by_its_name_needs_no_network(c):
     check(c.repo_name in table and c.repo.commit[:8] in table, table)
     os.remove(os.path.realpath(os.path.join(path, "config.json")))
     c.failed(c.run("tokenize", "--model", c.repo_name, **dead), ["config.json is missing", "evenkeel pull"], command="tokenize")
+
+
+@case
+def a_gguf_model_by_its_quantisation(c):
+    path = os.path.join(c.home, "m.gguf")
+    check(c.run("convert", MODEL, path, "--type", "q8_0").returncode == 0, "convert")
+    with open(path, "rb") as f:
+        c.serve({"m-Q8_0.gguf": f.read(), "m-Q4_0.gguf": noise(5000, 1), "README.md": b"x"})
+    c.good(":q8_0")
+    dead = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    one = c.run("generate", "--model", c.repo_name + ":Q8_0", "--ids", "2,3,4", "--max-tokens", "3", "--json", **dead)
+    two = c.run("generate", "--model", path, "--ids", "2,3,4", "--max-tokens", "3", "--json", **dead)
+    check(one.returncode == 0 and one.out == two.out, one.err)
+    check(c.run("tokenize", "--model", c.repo_name, **dead).returncode == 0, "the only one that is there needs no name")
+    check("GGUF, q8_0" in json.loads(c.run("list", "--json", **dead).out)["models"][0]["what"], "list")
+    p = c.run("convert", c.repo_name + ":Q8_0", os.path.join(c.home, "again"), "--type", "mlx8", **dead)
+    check(p.returncode == 0, p.err)
+
+
+@case
+def https_and_certificates(c):
+    key, cert = (os.path.join(c.home, n) for n in ("key.pem", "cert.pem"))
+    made = shutil.which("openssl") and subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert],
+        capture_output=True).returncode == 0
+    if not made:
+        return "no certificate can be made here: openssl is not installed"
+    c.serve({**SMALL, "model.safetensors": noise(5000, 1)}, redirect=False)
+    secure = HUB.add_tls(cert, key)
+    c.bad(["certificate"], "", "--retries", "3", HF_ENDPOINT=secure)
+    check(not c.repo.requests, "a request without trust")
+    c.good(HF_ENDPOINT=secure, CURL_CA_BUNDLE=cert)
+    c.check_layout([*SMALL, "model.safetensors"])
+    shutil.rmtree(c.dir)
+    c.repo.redirect = True
+    c.bad(["redirects from https to http"], HF_ENDPOINT=secure, CURL_CA_BUNDLE=cert)
+    return None
 
 
 @case

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +29,7 @@ class Repo:
         self.lock = threading.Lock()
         self.requests = []         # (server, path, range, token)
         self.sent = 0              # bytes of files
+        self.hashed = {}
         self.__dict__.update(fields)
         self.revise()
 
@@ -39,9 +41,11 @@ class Repo:
 
     def hash(self, name):
         data = self.files[name]
-        if len(data) >= LFS_FROM:
-            return hashlib.sha256(data).hexdigest()
-        return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        if self.hashed.get(name, (None,))[0] is not data:
+            large = len(data) >= LFS_FROM
+            h = hashlib.sha256(data) if large else hashlib.sha1(b"blob %d\0" % len(data) + data)
+            self.hashed[name] = data, h.hexdigest()
+        return self.hashed[name][1]
 
     def siblings(self):
         out = []
@@ -164,6 +168,17 @@ class Hub:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             self.servers.append(server)
         self.url, self.cdn = (f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers)
+
+    def add_tls(self, cert, key):
+        """A third origin, the API over https."""
+        server = Server(("127.0.0.1", 0), Handler)
+        server.role, server.hub = "hub", self
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        self.servers.append(server)
+        return f"https://127.0.0.1:{server.server_address[1]}"
 
     def close(self):
         for server in self.servers:

@@ -130,7 +130,27 @@ def files():
     check(run("inspect", os.path.join(ROOT, "bare")).returncode == 1, "an empty folder")
 
 
-for part in (a_model, what_cannot_run_is_described, a_drafter, files):
+def gguf():
+    path = os.path.join(ROOT, "m-q8_0.gguf")
+    p = run("convert", MODEL, path, "--type", "q8_0")
+    check(p.returncode == 0, p.stderr)
+    r, own = report(path), report(MODEL)
+    check(r["runs"] and r["container"] == "GGUF" and r["format"] == "q8_0" and r["types"]["q8_0"]["tensors"] > 0, str(r)[:400])
+    check(r["model"]["kv_formats"][0]["full_bytes_per_token"] == own["model"]["kv_formats"][0]["full_bytes_per_token"]
+          and r["model"]["variant"] == own["model"]["variant"], "another shape than the folder's")
+    with open(path, "rb") as f:
+        data = f.read()
+    with open(os.path.join(ROOT, "other.gguf"), "wb") as f:
+        f.write(data.replace(b"gemma4", b"llama4", 1))
+    r = report(os.path.join(ROOT, "other.gguf"))
+    check(not r["runs"] and r["what"] == "llama4, GGUF, q8_0" and "llama4" in r["why"] and r["bytes"] > 0, str(r)[:400])
+    with open(os.path.join(ROOT, "cut.gguf"), "wb") as f:
+        f.write(data[:3000])
+    p = run("inspect", os.path.join(ROOT, "cut.gguf"))
+    check(p.returncode == 1 and p.stderr.count("\n") == 1, p.stderr)
+
+
+for part in (a_model, what_cannot_run_is_described, a_drafter, files, gguf):
     part()
 shutil.rmtree(ROOT, ignore_errors=True)
 print(f"{passed} passed, {len(wrong)} failed")
