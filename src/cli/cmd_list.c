@@ -11,7 +11,22 @@
 #include "cli/hub.h"
 #include "hub/store.h"
 
-/* The GGUF sets of a snapshot, each described by its file, or the folder if it has none. */
+/* "GGUF: a.gguf, b.gguf" */
+static void name_all(char *out, size_t room, const ek_hub_entry *e, const char *cache)
+{
+    ek_hub_cache c;
+    ek_hub_files f;
+    ek_hub_cache_init(&c, cache, e->repo);
+    size_t n = (size_t)snprintf(out, room, "GGUF:");
+    if (ek_hub_snapshot(&f, &c, e->commit) == EK_OK)
+        for (int i = 0, any = 0; i < f.n && n < room; i++)
+            if (ek_hub_is_gguf(f.v[i].path))
+                n += (size_t)snprintf(out + n, room - n, "%s %s", any++ ? "," : "", f.v[i].path);
+    ek_hub_files_fini(&f);
+    ek_hub_cache_fini(&c);
+}
+
+/* What can be opened is described, and several models of a repository are named. */
 static void about(char *out, size_t room, const ek_hub_entry *e, const char *cache)
 {
     ek_about a;
@@ -25,7 +40,7 @@ static void about(char *out, size_t room, const ek_hub_entry *e, const char *cac
         ek_about_read(&a, path.data);
         ek_about_text(out, room, &a);
     } else if (strstr(ek_err_text(), "several models")) {
-        snprintf(out, room, "several GGUF files");
+        name_all(out, room, e, cache);
     } else {
         snprintf(out, room, "no whole model");
     }

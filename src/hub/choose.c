@@ -107,7 +107,7 @@ static bool is_side_file(const char *path)
 }
 
 /* A GGUF file, or the first part of a split one. */
-static bool is_gguf_set(const char *path)
+bool ek_hub_is_gguf(const char *path)
 {
     int part, of;
     return ends(path, ".gguf") && (!split_stem(path, ".gguf", &part, &of) || part == 1);
@@ -139,7 +139,7 @@ static int64_t set_bytes(ek_hub_files *f, const char *path)
 /* Drafters count where there is nothing else, projections never. */
 static bool is_candidate(const char *path, const char *word, bool side)
 {
-    if (!is_gguf_set(path) || (*word && !has_word(path, word))) return false;
+    if (!ek_hub_is_gguf(path) || (*word && !has_word(path, word))) return false;
     return side ? !has_word(path, "mmproj") && !has_word(path, "imatrix") : !is_side_file(path);
 }
 
@@ -149,7 +149,8 @@ static void list_sets(ek_buf *out, ek_hub_files *f, const char *word)
     int n = 0;
     for (int i = 0; i < f->n; i++) {
         const char *path = f->v[i].path;
-        if (*word ? !is_candidate(path, word, false) && !is_candidate(path, word, true) : !is_gguf_set(path)) continue;
+        if (*word ? !is_candidate(path, word, false) && !is_candidate(path, word, true) : !ek_hub_is_gguf(path))
+            continue;
         if (n++ < LISTED) ek_buf_fmt(out, "%s%s (%.1f GB)", n > 1 ? ", " : "", path, (double)set_bytes(f, path) / 1e9);
     }
     if (n > LISTED) ek_buf_fmt(out, " and %d more", n - LISTED);

@@ -45,4 +45,7 @@ const ek_hub_file *ek_hub_files_find(const ek_hub_files *f, const char *path); /
  * messages. */
 ek_err ek_hub_choose(ek_hub_files *f, const char *repo, const char *which, const char **main);
 
+/* A GGUF file, or the first part of a split one. */
+bool ek_hub_is_gguf(const char *path);
+
 #endif
