@@ -80,8 +80,7 @@ static ek_err judge(ek_inspect *r)
     if (!err) err = measure(r);
     r->measured = r->runs = !err;
     if (err && r->has_config && r->about.method[0])
-        snprintf(r->why, sizeof r->why, "the weights are quantised with %s (%s), in a way that cannot be read: %s",
-                 r->about.method, r->about.format, ek_err_text());
+        snprintf(r->why, sizeof r->why, "%s (the weights are quantised with %s)", ek_err_text(), r->about.method);
     else if (err) snprintf(r->why, sizeof r->why, "%s", ek_err_text());
     return err;
 }
