@@ -58,7 +58,7 @@ struct ek_linear {
     int zero;             /* Q: 2^(bits-1); 128 of a codebook */
     int limbs;            /* Q: int8 limbs of an activation that are read: 1 from the plan, or 2 */
     bool biased;          /* Q: false when every group is symmetric by its format */
-    ek_dtype scale_dtype; /* Q: BF16 or F32; PLANES: also F16 */
+    ek_dtype scale_dtype; /* Q: BF16 or F32; PLANES: F16 */
     int block;            /* PLANES: inputs of a block, see ops/planes.h; divides k */
     ek_wscale scale;      /* PLANES */
     const int8_t *book;   /* PLANES: centred codes by index, static; NULL: codes are numbers */

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "ops/convert.h"
 #include "ops/unpack_gguf.h"
 
 /* ------------------------------------------------------------------ plan */
@@ -17,7 +16,7 @@ static bool has_kernel(const ek_weight_type *t)
 
 ek_err ek_planes_plan(ek_linear *w, const ek_weight_type *type)
 {
-    if (!has_kernel(type))
+    if (!has_kernel(type) || type->scale_dtype != EK_F16)
         return ek_fail(EK_EUNSUPPORTED,
                        "%s weights have codes of %d bits and a scale per %d; there are no kernels for that", type->name,
                        type->bits, type->group);
@@ -60,44 +59,24 @@ static inline void put_unit(uint8_t *to, const uint8_t *u, int bits)
     }
 }
 
-static void put_plain(const ek_linear *w, uint8_t *to, int i, float value)
-{
-    if (w->scale_dtype == EK_F32) memcpy(to + 4 * i, &value, 4);
-    else {
-        uint16_t half = w->scale_dtype == EK_F16 ? ek_f32_f16(value) : ek_f32_bf16(value); /* exact: it was one */
-        memcpy(to + 2 * i, &half, 2);
-    }
-}
-
-/* Scales and biases of output o in a block: first is the block's first input in the source's row. */
-static void put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first,
-                       const float *s, const float *b)
+/* Scales and biases of output o in a block, which begins at input `first` of the source's row. */
+static inline void put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first)
 {
     ek_f16 d[2];
     uint8_t sc[EK_UNPACK_WEIGHTS / 16], m[EK_UNPACK_WEIGHTS / 16];
-    switch (w->scale) {
-    case EK_SCALE_PLAIN:
-        put_plain(w, block, o, *s);
-        if (w->biased) put_plain(w, block, EK_PANEL + o, *b);
-        return;
-    case EK_SCALE_E8M0: block[o] = ek_e8m0_half_of(*s); return;
-    default: break;
-    }
     src->type->subscales(src, row, first, d, sc, m);
+    if (w->scale == EK_SCALE_E8M0) {
+        block[o] = sc[0];
+        return;
+    }
     const int halves = w->biased ? 2 : 1, per_group = w->scale == EK_SCALE_U8 ? 2 : 1;
     for (int i = 0; i < halves; i++) memcpy(block + 2 * (EK_PANEL * i + o), &d[i], 2);
+    if (w->scale == EK_SCALE_PLAIN) return;
     uint8_t *to = block + 2 * EK_PANEL * halves + o;
     for (int g = 0; g < w->block / w->group; g++, to += EK_PANEL * per_group) {
         to[0] = sc[g];
         if (per_group == 2) to[EK_PANEL] = m[g];
     }
-}
-
-/* Index of a centred code + 128 in the codebook. */
-static void invert(uint8_t *index, const ek_linear *w)
-{
-    memset(index, 0, 256);
-    for (int i = (1 << w->bits) - 1; i >= 0; i--) index[(uint8_t)(w->book[i] + 128)] = (uint8_t)i;
 }
 
 static uint8_t *panel_of(const ek_linear *w, int row)
@@ -106,22 +85,18 @@ static uint8_t *panel_of(const ek_linear *w, int row)
 }
 
 /* Up to EK_UNPACK_WEIGHTS inputs from k on of one output, whole blocks. */
-static void pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n,
-                      const uint8_t *index)
+static void pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     uint8_t u[EK_UNPACK_WEIGHTS + 8];
-    float s[EK_UNPACK_WEIGHTS / 16], b[EK_UNPACK_WEIGHTS / 16];
-    const int o = to_row % EK_PANEL;
+    const int o = to_row % EK_PANEL, size = w->block, bits = w->bits;
     const size_t block_bytes = ek_planes_block_bytes(w), unit_bytes = ek_planes_unit_bytes(w);
-    uint8_t *block = panel_of(w, to_row) + (size_t)(k / w->block) * block_bytes;
-    src->type->unpack(src, row, k, n, u, s, b);
-    if (w->book)
-        for (int i = 0; i < n; i++) u[i] = index[u[i]];
-    for (int at = 0; at < n; at += w->block, block += block_bytes) {
-        const int g = at / w->group;
-        put_scales(w, block, o, src, row, k + at, s + g, b + g);
-        uint8_t *unit = block + ek_planes_scale_bytes(w) + 4 * o;
-        for (int i = 0; i < w->block; i += EK_UNIT, unit += unit_bytes) put_unit(unit, u + at + i, w->bits);
+    const size_t codes = ek_planes_scale_bytes(w) + 4 * (size_t)o;
+    uint8_t *block = panel_of(w, to_row) + (size_t)(k / size) * block_bytes;
+    src->type->unpack(src, row, k, n, u, NULL, NULL);
+    for (int at = 0; at < n; at += size, block += block_bytes) {
+        put_scales(w, block, o, src, row, k + at);
+        uint8_t *unit = block + codes;
+        for (int i = 0; i < size; i += EK_UNIT, unit += unit_bytes) put_unit(unit, u + at + i, bits);
     }
 }
 
@@ -132,9 +107,8 @@ static void clear_output(const ek_linear *w, int o)
     uint8_t *block = panel_of(w, w->n);
     static const uint8_t none[EK_PANEL * 4];
     for (int k = 0; k < w->k; k += w->block, block += block_bytes) {
-        const size_t size = w->scale == EK_SCALE_PLAIN ? ek_dtype_size(w->scale_dtype) : 2;
-        size_t at = 0, wide = w->scale == EK_SCALE_E8M0 ? 0 : EK_PANEL * size * (w->biased ? 2 : 1);
-        for (; at < wide; at += EK_PANEL * size) memcpy(block + at + (size_t)o * size, none, size);
+        size_t at = 0, halves = w->scale == EK_SCALE_E8M0 ? 0 : 2 * EK_PANEL * (w->biased ? 2 : 1);
+        for (; at < halves; at += 2 * EK_PANEL) memcpy(block + at + (size_t)o * 2, none, 2);
         for (; at < scale_bytes; at += EK_PANEL) block[at + (size_t)o] = 0;
         for (at = scale_bytes; at < block_bytes; at += 64) memcpy(block + at + (size_t)o * 4, none, 4);
     }
@@ -151,19 +125,17 @@ static void clear_rest(const ek_linear *w, int row, int n)
 ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
 {
     const ek_weight_type *t = src->type;
-    uint8_t index[256] = {0};
     if (t->form != w->form || t->bits != w->bits || t->group != w->group || t->block != w->block ||
         t->book != w->book || t->scale != w->scale || t->scale_dtype != w->scale_dtype || t->biased != w->biased)
         return ek_fail(EK_EINVAL, "%s weights cannot be packed into a %d x %d matrix of %d bits in groups of %d",
                        t->name, w->n, w->k, w->bits, w->group);
-    if (w->book) invert(index, w);
     for (int end, r = row; r < row + src->n;
          r = end) { /* a panel's piece of K after the other: it stays in the cache */
         end = (r / EK_PANEL + 1) * EK_PANEL;
         if (end > row + src->n) end = row + src->n;
         for (int k = 0, n; k < w->k; k += n) {
             n = w->k - k < EK_UNPACK_WEIGHTS ? w->k - k : EK_UNPACK_WEIGHTS;
-            for (int i = r; i < end; i++) pack_some(w, i, src, i - row, k, n, index);
+            for (int i = r; i < end; i++) pack_some(w, i, src, i - row, k, n);
         }
     }
     clear_rest(w, row, src->n);
@@ -212,9 +184,8 @@ static void take_scale(const ek_linear *w, const uint8_t *block, int o, int g, f
     const uint8_t *subs = block + 2 * EK_PANEL * (w->biased ? 2 : 1) + o;
     switch (w->scale) {
     case EK_SCALE_PLAIN:
-        *s = ek_load_float(block + (size_t)o * ek_dtype_size(w->scale_dtype), w->scale_dtype);
-        if (w->biased)
-            *b = ek_load_float(block + (size_t)(EK_PANEL + o) * ek_dtype_size(w->scale_dtype), w->scale_dtype);
+        *s = half_at(block, o);
+        if (w->biased) *b = half_at(block, EK_PANEL + o);
         return;
     case EK_SCALE_E8M0: *s = ek_e8m0_half(block[o]); return;
     case EK_SCALE_I8: *s = half_at(block, o) * (float)(int8_t)subs[EK_PANEL * g]; return;

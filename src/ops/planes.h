@@ -4,7 +4,7 @@
  * multiple of 64 bytes. S, the block, is what the type says (256 of the K formats, else a group of weights); a multiple
  * of
  * 32. A block is
- *   scales   SCALE_PLAIN  16 scales of scale_dtype, 16 biases if biased (S = one group)
+ *   scales   SCALE_PLAIN  16 f16 scales, 16 biases if biased (S = one group)
  *            SCALE_E8M0   16 bytes e (S = one group)
  *            SCALE_I8     16 f16 d; per group 16 sc
  *            SCALE_U8     16 f16 d, 16 f16 dmin; per group 16 sc, 16 m
@@ -33,7 +33,7 @@ static inline size_t ek_planes_scale_bytes(const ek_linear *w) /* of a block */
 {
     const size_t groups = (size_t)(w->block / w->group), one = EK_PANEL * (w->biased ? 2 : 1);
     switch (w->scale) {
-    case EK_SCALE_PLAIN: return one * ek_dtype_size(w->scale_dtype);
+    case EK_SCALE_PLAIN: return 2 * one;
     case EK_SCALE_E8M0: return EK_PANEL;
     case EK_SCALE_U4: return 2 * one + EK_PANEL * groups;
     default: return one * (2 + groups);

@@ -63,8 +63,9 @@ static inline void unpack_32(const ek_weight_data *w, int row, int first, int n,
 {
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 32, u += 32) {
-        *s++ = f16_at(p), p += 2;
-        if (biased) *b++ = f16_at(p), p += 2;
+        if (s) *s++ = f16_at(p);
+        if (s && biased) *b++ = f16_at(p + 2);
+        p += biased ? 4 : 2;
         nibbles(u, p + (fifth ? 4 : 0));
         if (fifth) fifth_bits(u, p), p += 4;
         p += 16;
@@ -94,7 +95,7 @@ void ek_unpack_q5_1(const ek_weight_data *w, int row, int first, int n, uint8_t 
 void ek_unpack_iq4_nl(const ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b)
 {
     unpack_32(w, row, first, n, u, s, b, false, false);
-    look_up(u, n, ek_iq4_values);
+    if (s) look_up(u, n, ek_iq4_values);
 }
 
 /* {f16 d; i8 qs[32]} */
@@ -103,7 +104,7 @@ void ek_unpack_q8_0(const ek_weight_data *w, int row, int first, int n, uint8_t 
     (void)b;
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 32, u += 32, p += 34) {
-        *s++ = f16_at(p);
+        if (s) *s++ = f16_at(p);
         for (int i = 0; i < 32; i++) u[i] = p[2 + i] ^ 128;
     }
 }
@@ -114,10 +115,10 @@ void ek_unpack_mxfp4(const ek_weight_data *w, int row, int first, int n, uint8_t
     (void)b;
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 32, p += 17) {
-        *s++ = ek_e8m0_half(p[0]);
+        if (s) *s++ = ek_e8m0_half(p[0]);
         nibbles(u + at, p + 1);
     }
-    look_up(u, n, ek_e2m1_doubled);
+    if (s) look_up(u, n, ek_e2m1_doubled);
 }
 
 /* ------------------------------------------------------------------ blocks of 256 */
@@ -141,10 +142,12 @@ static inline void unpack_k(const ek_weight_data *w, int row, int first, int n, 
     for (int at = 0; at < n; at += 256, p += fifth ? 176 : 144) {
         const uint8_t *qs = p + (fifth ? 48 : 16);
         const float d = f16_at(p), dmin = f16_at(p + 2);
-        uint8_t sc[8], m[8];
-        scales_6(p + 4, sc, m);
+        if (s) {
+            uint8_t sc[8], m[8];
+            scales_6(p + 4, sc, m);
+            for (int t = 0; t < 8; t++) *s++ = d * (float)sc[t], *b++ = -(dmin * (float)m[t]);
+        }
         for (int t = 0; t < 8; t++, u += 32) {
-            *s++ = d * (float)sc[t], *b++ = -(dmin * (float)m[t]);
             take(u, qs + t / 2 * 32, 32, t % 2 * 4, 15);
             if (fifth) add(u, p + 16, 32, t, 1, 4);
         }
@@ -169,7 +172,7 @@ void ek_unpack_q6_k(const ek_weight_data *w, int row, int first, int n, uint8_t 
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 256, p += 210) {
         const float d = f16_at(p + 208);
-        for (int g = 0; g < 16; g++) *s++ = d * (float)(int8_t)p[192 + g];
+        for (int g = 0; g < 16 && s; g++) *s++ = d * (float)(int8_t)p[192 + g];
         for (int half = 0; half < 2; half++)
             for (int quarter = 0; quarter < 4; quarter++, u += 32) {
                 take(u, p + 64 * half + 32 * (quarter % 2), 32, quarter / 2 * 4, 15);
@@ -185,7 +188,7 @@ void ek_unpack_q2_k(const ek_weight_data *w, int row, int first, int n, uint8_t 
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 256, p += 84) {
         const float d = f16_at(p + 80), dmin = f16_at(p + 82);
-        for (int g = 0; g < 16; g++) *s++ = d * (float)(p[g] & 15), *b++ = -(dmin * (float)(p[g] >> 4));
+        for (int g = 0; g < 16 && s; g++) *s++ = d * (float)(p[g] & 15), *b++ = -(dmin * (float)(p[g] >> 4));
         for (int t = 0; t < 8; t++, u += 32) take(u, p + 16 + 32 * (t / 4), 32, 2 * (t % 4), 3);
     }
 }
@@ -204,7 +207,7 @@ void ek_unpack_q3_k(const ek_weight_data *w, int row, int first, int n, uint8_t 
     const uint8_t *p = block_at(w, row, first);
     for (int at = 0; at < n; at += 256, p += 110) {
         const float d = f16_at(p + 108);
-        for (int g = 0; g < 16; g++) *s++ = d * (float)(scale_q3_k(p + 96, g) - 32);
+        for (int g = 0; g < 16 && s; g++) *s++ = d * (float)(scale_q3_k(p + 96, g) - 32);
         for (int t = 0; t < 8; t++, u += 32) {
             take(u, p + 32 + 32 * (t / 4), 32, 2 * (t % 4), 3);
             add(u, p, 32, t, 1, 2);
@@ -226,11 +229,11 @@ void ek_unpack_iq4_xs(const ek_weight_data *w, int row, int first, int n, uint8_
     for (int at = 0; at < n; at += 256, p += 136) {
         const float d = f16_at(p);
         for (int t = 0; t < 8; t++) {
-            *s++ = d * (float)(scale_iq4_xs(p, t) - 32);
+            if (s) *s++ = d * (float)(scale_iq4_xs(p, t) - 32);
             nibbles(u + at + 32 * t, p + 8 + 16 * t);
         }
     }
-    look_up(u, n, ek_iq4_values);
+    if (s) look_up(u, n, ek_iq4_values);
 }
 
 /* ------------------------------------------------------------------ what is packed of their scales */
@@ -238,6 +241,20 @@ void ek_unpack_iq4_xs(const ek_weight_data *w, int row, int first, int n, uint8_
 static inline ek_f16 half_at(const uint8_t *p)
 {
     return (ek_f16)(p[0] | p[1] << 8);
+}
+
+void ek_subscales_32(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)sc, (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    d[0] = half_at(p);
+    if (w->type->biased) d[1] = half_at(p + 2);
+}
+
+void ek_subscales_mxfp4(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)d, (void)m;
+    *sc = *block_at(w, row, first);
 }
 
 void ek_subscales_q45_k(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)

@@ -14,16 +14,10 @@ static inline float ek_e8m0_half(uint8_t e)
     return ek_bits_f32(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
-/* e of such a power of two. */
-static inline uint8_t ek_e8m0_half_of(float s)
-{
-    uint32_t u = ek_f32_bits(s);
-    return (uint8_t)(u < 0x00800000u ? u >> 22 : (u >> 23) + 1);
-}
-
 ek_unpack_fn ek_unpack_q4_0, ek_unpack_q4_1, ek_unpack_q5_0, ek_unpack_q5_1, ek_unpack_q8_0;
 ek_unpack_fn ek_unpack_q2_k, ek_unpack_q3_k, ek_unpack_q4_k, ek_unpack_q5_k, ek_unpack_q6_k;
 ek_unpack_fn ek_unpack_iq4_nl, ek_unpack_iq4_xs, ek_unpack_mxfp4;
-ek_subscales_fn ek_subscales_q2_k, ek_subscales_q3_k, ek_subscales_q45_k, ek_subscales_q6_k, ek_subscales_iq4_xs;
+ek_subscales_fn ek_subscales_32, ek_subscales_mxfp4, ek_subscales_q2_k, ek_subscales_q3_k, ek_subscales_q45_k,
+    ek_subscales_q6_k, ek_subscales_iq4_xs;
 
 #endif

@@ -32,7 +32,7 @@ typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_W_PL
 
 /* How form PLANES stores scales and biases: ops/planes.h. All rules give exact float32 s and b. */
 typedef enum ek_wscale {
-    EK_SCALE_PLAIN, /* s, and b if biased, as scale_dtype says */
+    EK_SCALE_PLAIN, /* f16 s, and b if biased */
     EK_SCALE_E8M0,  /* s = 2^(e - 128) */
     EK_SCALE_I8,    /* s = d * sc: f16 d per block, int8 sc per group */
     EK_SCALE_U8,    /* s = d * sc, b = -(dmin * m): f16 d and dmin per block, uint8 sc and m per group */
@@ -48,10 +48,11 @@ enum {
 struct ek_weight_data;
 
 /* Unpacks weights [first, first + n) of a row, whole blocks: u[n], s[n / group], and b[n / group]
- * if the type is biased. n <= EK_UNPACK_WEIGHTS. u has room for 8 codes more than n. */
+ * if the type is biased. n <= EK_UNPACK_WEIGHTS. u has room for 8 codes more than n. A type of form PLANES is packed
+ * with s NULL: the codes alone, of a codebook its indices. */
 typedef void ek_unpack_fn(const struct ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b);
-/* What SCALE_I8, U8 and U4 store, of the block that weight `first` lies in: d[0] = d, d[1] = dmin if biased, as f16; of
- * each group a byte to sc and, U8 alone, one to m. */
+/* The scales that form PLANES stores, of the block that weight `first` lies in: d[0] and, if biased, d[1] as f16 (d and
+ * dmin, or s and b of SCALE_PLAIN); of each group a byte to sc (e of E8M0) and, of U8 alone, one to m. */
 typedef void ek_subscales_fn(const struct ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m);
 /* The same as ek_unpack_fn for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
 typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int n, float *out);
@@ -63,9 +64,9 @@ typedef struct ek_weight_type {
     const int8_t *book;         /* a codebook's 2^bits values c; its codes are u = c + zero. NULL: none */
     bool biased;                /* has a bias per group */
     ek_dtype stored;            /* of the elements, or of scales and biases, in the file */
-    ek_dtype scale_dtype;       /* of scales and biases when packed, without rounding: BF16, F32; F16 in PLANES */
+    ek_dtype scale_dtype;       /* of scales and biases when packed, without rounding: BF16, F32; PLANES: F16 */
     ek_wscale scale;            /* PLANES: how they are packed */
-    ek_subscales_fn *subscales; /* SCALE_I8, U8, U4 */
+    ek_subscales_fn *subscales; /* PLANES */
     int block;                  /* weights of the smallest unit of a row; a multiple of group */
     uint16_t block_bytes[EK_WEIGHT_PLANES]; /* of a block in each plane */
     ek_unpack_fn *unpack;                   /* exactly one of these two */

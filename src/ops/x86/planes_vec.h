@@ -52,13 +52,10 @@ INLINE vi p_table(const int8_t *book)
     return P_TABLE(_mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)book), _mm_set1_epi8(-128)));
 }
 
-/* i of a block's 16-bit scales, biases, d or dmin, from output `out`; or of 32 bits. */
-INLINE vf p_plain(const uint8_t *block, int i, int out, ek_dtype t)
+/* i of a block's f16 scales and biases, or d and dmin, from output `out`. */
+INLINE vf p_half(const uint8_t *block, int i, int out)
 {
-    const int at = i * EK_PANEL + out;
-    if (t == EK_F32) return P_(loadu_ps)((const float *)(const void *)block + at);
-    if (t == EK_F16) return P_(cvtph_ps)(P_16(block + 2 * at));
-    return v_as_float(P_(slli_epi32)(P_(cvtepu16_epi32)(P_16(block + 2 * at)), 16));
+    return P_(cvtph_ps)(P_16(block + 2 * (i * EK_PANEL + out)));
 }
 
 /* What a block's groups share. */
@@ -71,8 +68,8 @@ INLINE p_block p_open(const ek_linear *w, const uint8_t *block, int out)
 {
     p_block b = {block, block + 2 * EK_PANEL * (w->biased ? 2 : 1) + out, P_(setzero_ps)(), P_(setzero_ps)()};
     if (w->scale <= EK_SCALE_E8M0) return b;
-    b.d = p_plain(block, 0, out, EK_F16);
-    if (w->biased) b.dmin = p_plain(block, 1, out, EK_F16);
+    b.d = p_half(block, 0, out);
+    if (w->biased) b.dmin = p_half(block, 1, out);
     return b;
 }
 
@@ -88,8 +85,8 @@ INLINE void p_scales(const ek_linear *w, const p_block *b, int g, int out, vf ze
     *centre = zero;
     switch (w->scale) {
     case EK_SCALE_PLAIN:
-        *s = p_plain(b->at, 0, out, w->scale_dtype);
-        if (w->biased) *centre = P_(fmadd_ps)(zero, *s, p_plain(b->at, 1, out, w->scale_dtype));
+        *s = p_half(b->at, 0, out);
+        if (w->biased) *centre = P_(fmadd_ps)(zero, *s, p_half(b->at, 1, out));
         return;
     case EK_SCALE_E8M0: {
         vi e = P_(cvtepu8_epi32)(P_BYTES(b->at + out));
