@@ -1,10 +1,9 @@
 /* Form Q on AMX: one tile product is one A-group of 64 inputs, 16 rows and 16 outputs.
  *
- * The codes of some panels are unpacked to signed bytes, BLOCK inputs at a time, into the second-level cache (c itself,
- * so no offset has to be taken off; vector t of a group holds inputs 4 t .. 4 t + 3 of 16 outputs, which is the layout
- * TDPBSSD wants). Two tiles of rows stay in the first-level cache while the panels pass by. I is exact, and the float
- * part is the definition's chain, one vector lane per output. It bounds the kernel: 64 vector operations per product of
- * 16 cycles of the tile unit, so the products of the next groups are under way while it works.
+ * A panel's codes of a K-block are unpacked once to signed bytes (c itself, so no offset has to be taken off) and
+ * serve up to 8 tiles of rows; vector t of a group holds inputs 4 t .. 4 t + 3 of 16 outputs, which is the layout
+ * TDPBSSD wants. I is exact, and the float part is the definition's chain, one vector lane per output. It bounds
+ * the kernel (4 vector operations per row against 16 cycles of the tile unit), so the next product runs while it works.
  * Few rows and A-groups of 32 are AVX-512's: the bits are the same. */
 #include <string.h>
 
@@ -15,15 +14,12 @@
 
 enum {
     ROWS = 16,
-    FEW = 8, /* rows of a tile when there are no more */
     GROUP = 64,
-    BLOCK = 512, /* inputs */
-    GROUPS = BLOCK / GROUP,
-    TILES = 8,   /* of rows, that share unpacked codes */
-    PANELS = 12, /* that share the rows in the first-level cache */
-    NODES = 512, /* of trees, at most: KiB of stack */
-    MIN_ROWS = 8,
-    SUMS = 4, /* tile registers 0 to 3: products under way */
+    TILES = 8,       /* of rows, that share unpacked codes */
+    MIN_ROWS = 32,   /* fewer leave most of a tile empty, or unpack for too few */
+    MIN_ROWS_2 = 16, /* of two limbs */
+    BLOCK_BYTES = EK_KBLOCK_Q * EK_PANEL,
+    SETS = 4, /* of sums in tile registers: as many products of one limb run ahead, half as many of two */
     PALETTE = 1
 };
 
@@ -33,31 +29,93 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums 0 to 3: n x 16 int32. Rows 4, 5: n x 64 bytes. Codes 6, 7. */
+/* Sums 0 to 3: n x 16 int32. Rows 4, low limbs 5: n x 64 bytes. Codes 6. */
 static void configure(int n)
 {
     tile_config c = {.palette = PALETTE};
-    for (int i = 0; i < 8; i++) c.row_bytes[i] = 64, c.rows[i] = i >= 6 ? 16 : (uint8_t)n;
+    for (int i = 0; i < 7; i++) c.row_bytes[i] = 64, c.rows[i] = i == 6 ? 16 : (uint8_t)n;
     _tile_loadconfig(&c);
 }
 
-/* A BLOCK of 16 rows. */
-typedef struct rows_block {
-    const int8_t *q; /* row r at q + r * ld; its low limbs at + low */
-    ptrdiff_t ld, low;
-    _Alignas(64) ek_act_group group[ROWS][GROUPS];
-    _Alignas(64) int8_t space[2][ROWS * BLOCK]; /* for rows of a view */
-} rows_block;
+/* Up to 16 rows whose addresses are one distance apart, or rows of a view, which are gathered group by group. */
+typedef struct row_tile {
+    const int8_t *record[ROWS]; /* past the last row: that row again */
+    ptrdiff_t ldq;              /* 0: gather */
+    int row;                    /* of y */
+} row_tile;
 
-/* A BLOCK of a panel. Scales and b' once per A-group. */
-typedef struct codes_block {
-    _Alignas(64) int8_t q[GROUPS][GROUP * EK_PANEL];
-    float scale[GROUPS][EK_PANEL], centre[GROUPS][EK_PANEL];
-} codes_block;
+static void find_rows(row_tile *t, const ek_acts *x, int row, int n)
+{
+    for (int r = 0; r < ROWS; r++) t->record[r] = ek_acts_record(x, row + (r < n ? r : n - 1));
+    t->ldq = x->index ? 0 : x->ldq;
+    t->row = row;
+}
 
-typedef struct sums {
-    __m512 of[ROWS];
-} sums;
+/* The signed codes of weights [0, n) of a panel's K-block, a group after the other; returns the codes behind. */
+static const uint8_t *unpack(int8_t *out, const uint8_t *codes, const ek_linear *w, int n)
+{
+    const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w);
+    const __m512i low = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8), sign = _mm512_set1_epi8(-128);
+    for (int k = 0; k < n; k += w->group, codes += rest) {
+        if (w->form == EK_W_Q8) {
+            for (int v = 0; v < w->group / 4; v++, codes += 64, out += 64)
+                _mm512_store_si512(out, _mm512_xor_si512(_mm512_load_si512(codes), sign));
+            continue;
+        }
+        for (int v = 0; v < w->group / 8; v++, codes += 64, out += 128) {
+            __m512i both = _mm512_load_si512(codes);
+            _mm512_store_si512(out, _mm512_sub_epi8(_mm512_and_si512(both, low), eight));
+            _mm512_store_si512(out + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), low), eight));
+        }
+    }
+    return codes;
+}
+
+INLINE void load_rows(const row_tile *t, ptrdiff_t at, int8_t *space, const bool low)
+{
+    const int8_t *from = t->record[0] + at;
+    ptrdiff_t ld = t->ldq;
+    if (!ld) {
+        for (int r = 0; r < ROWS; r++) _mm512_store_si512(space + r * GROUP, _mm512_loadu_si512(t->record[r] + at));
+        from = space, ld = GROUP;
+    }
+    if (low) _tile_loadd(5, from, ld);
+    else _tile_loadd(4, from, ld);
+}
+
+/* Tile registers are named by constants. */
+#define MULTIPLY(c, rows, to)     \
+    do {                          \
+        _tile_zero(c);            \
+        _tile_dpbssd(c, rows, 6); \
+        _tile_stored(c, to, 64);  \
+    } while (0)
+
+/* sum = rows x codes over one A-group at `at` of the records; of two limbs sum[1] is the low one's. set: which tiles
+ * take the sums, so that products run ahead while the sums before them are still stored. */
+INLINE void multiply(int32_t (*sum)[ROWS * EK_PANEL], const row_tile *t, ptrdiff_t at, ptrdiff_t low,
+                     const int8_t *codes, int8_t *space, const int limbs, int set)
+{
+    _tile_loadd(6, codes, 64);
+    load_rows(t, at, space, false);
+    if (limbs == 1) {
+        switch (set) {
+        case 0: MULTIPLY(0, 4, sum[0]); break;
+        case 1: MULTIPLY(1, 4, sum[0]); break;
+        case 2: MULTIPLY(2, 4, sum[0]); break;
+        default: MULTIPLY(3, 4, sum[0]); break;
+        }
+        return;
+    }
+    load_rows(t, at + low, space + ROWS * GROUP, true);
+    if (set) {
+        MULTIPLY(0, 4, sum[0]);
+        MULTIPLY(1, 5, sum[1]);
+    } else {
+        MULTIPLY(2, 4, sum[0]);
+        MULTIPLY(3, 5, sum[1]);
+    }
+}
 
 INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
 {
@@ -66,91 +124,12 @@ INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-/* Unpacks inputs [0, n) from the group at `codes`, n a multiple of the weights' group. */
-static void unpack(codes_block *to, const uint8_t *codes, const ek_linear *w, int n)
+INLINE void add_group(__m512 *a, const row_tile *t, ptrdiff_t at, const int32_t (*sum)[ROWS * EK_PANEL], __m512 s,
+                      __m512 centre, const bool biased, const int limbs)
 {
-    const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const __m512i low = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8), sign = _mm512_set1_epi8(-128);
-    const __m512 zero = _mm512_set1_ps((float)w->zero);
-    int8_t *out = to->q[0];
-    for (int k = 0, g = 0; k < n; k += w->group, codes += group_bytes) {
-        _mm_prefetch((const char *)codes + 4 * group_bytes, _MM_HINT_T0);
-        for (size_t i = 0; i < code_bytes; i += 64) {
-            __m512i both = _mm512_load_si512(codes + i);
-            _mm_prefetch((const char *)codes + 4 * group_bytes + i + 64, _MM_HINT_T0);
-            if (w->form == EK_W_Q8) {
-                _mm512_store_si512(out, _mm512_xor_si512(both, sign));
-                out += 64;
-                continue;
-            }
-            _mm512_store_si512(out, _mm512_sub_epi8(_mm512_and_si512(both, low), eight));
-            _mm512_store_si512(out + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), low), eight));
-            out += 128;
-        }
-        __m512 s = scales(codes + code_bytes, w->scale_dtype, 0), centre = zero;
-        if (w->biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, w->scale_dtype, 1));
-        for (int part = 0; part < w->group; part += GROUP, g++) {
-            _mm512_store_ps(to->scale[g], s);
-            _mm512_store_ps(to->centre[g], centre);
-        }
-    }
-}
-
-/* Inputs [k, k + n) of rows [row, row + count); past the last row: that row again. */
-static void take_rows(rows_block *to, const ek_linear *w, const ek_acts *x, int row, int count, int k, int n)
-{
-    const int8_t *record[ROWS];
-    for (int r = 0; r < ROWS; r++) record[r] = ek_acts_record(x, row + (r < count ? r : count - 1));
-    const size_t groups = (size_t)(n / GROUP) * sizeof(ek_act_group);
-    const ptrdiff_t at = x->groups[w->limbs - 1] + k / GROUP * (ptrdiff_t)sizeof(ek_act_group);
-    for (int r = 0; r < ROWS; r++) memcpy(to->group[r], record[r] + at, groups);
-    to->q = record[0] + k, to->ld = x->ldq, to->low = x->low;
-    if (!x->index && count == ROWS) return;
-    to->q = to->space[0], to->ld = BLOCK, to->low = sizeof to->space[0];
-    for (int limb = 0; limb < w->limbs; limb++)
-        for (int r = 0; r < ROWS; r++) memcpy(to->space[limb] + r * BLOCK, record[r] + k + limb * x->low, (size_t)n);
-}
-
-/* Tile registers are named by constants. */
-#define MULTIPLY(sum, rows, codes, x, w, g, at)    \
-    do {                                           \
-        _tile_loadd(codes, (w)->q[g], 64);         \
-        _tile_loadd(rows, (x)->q + (at), (x)->ld); \
-        _tile_zero(sum);                           \
-        _tile_dpbssd(sum, rows, codes);            \
-    } while (0)
-
-/* The sums of `n` groups from g on: of one limb up to four, of two limbs up to two, high and low. */
-INLINE void multiply(const rows_block *x, const codes_block *w, int g, int n, const int limbs)
-{
-    const ptrdiff_t at = (ptrdiff_t)g * GROUP;
-    if (n > 0) MULTIPLY(0, 4, 6, x, w, g, at);
-    if (limbs == 1) {
-        if (n > 1) MULTIPLY(1, 5, 7, x, w, g + 1, at + GROUP);
-        if (n > 2) MULTIPLY(2, 4, 6, x, w, g + 2, at + 2 * GROUP);
-        if (n > 3) MULTIPLY(3, 5, 7, x, w, g + 3, at + 3 * GROUP);
-    } else {
-        if (n > 0) MULTIPLY(1, 5, 6, x, w, g, at + x->low);
-        if (n > 1) MULTIPLY(2, 4, 7, x, w, g + 1, at + GROUP);
-        if (n > 1) MULTIPLY(3, 5, 7, x, w, g + 1, at + GROUP + x->low);
-    }
-}
-
-INLINE void store_sums(int32_t (*i)[ROWS * EK_PANEL], int n)
-{
-    if (n > 0) _tile_stored(0, i[0], 64);
-    if (n > 1) _tile_stored(1, i[1], 64);
-    if (n > 2) _tile_stored(2, i[2], 64);
-    if (n > 3) _tile_stored(3, i[3], 64);
-}
-
-INLINE void add_group(__m512 *a, const rows_block *x, const codes_block *w, int g,
-                      const int32_t (*sum)[ROWS * EK_PANEL], const int rows, const bool biased, const int limbs)
-{
-    const __m512 s = _mm512_load_ps(w->scale[g]), centre = _mm512_load_ps(w->centre[g]);
-    UNROLL for (int r = 0; r < rows; r++)
+    UNROLL for (int r = 0; r < ROWS; r++)
     {
-        const ek_act_group *of = &x->group[r][g];
+        const ek_act_group *of = (const ek_act_group *)(const void *)(t->record[r] + at);
         __m512i i = _mm512_load_si512(sum[0] + r * EK_PANEL);
         if (limbs == 2) i = _mm512_add_epi32(_mm512_slli_epi32(i, 8), _mm512_load_si512(sum[1] + r * EK_PANEL));
         __m512 v = _mm512_mul_ps(s, _mm512_cvtepi32_ps(i));
@@ -159,114 +138,90 @@ INLINE void add_group(__m512 *a, const rows_block *x, const codes_block *w, int 
     }
 }
 
-/* Adds the groups of a BLOCK to the sums of one panel and up to 16 rows. */
-INLINE void add_block(sums *to, const rows_block *x, const codes_block *w, int groups, const int rows,
-                      const bool biased, const int limbs)
+/* Where a K-block of a panel begins. */
+typedef struct block {
+    const int8_t *codes;   /* unpacked */
+    const uint8_t *packed; /* for scales and biases */
+    int first, n;          /* inputs */
+} block;
+
+/* The leaf of one K-block: 16 rows x 16 outputs. */
+INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b, const bool biased,
+                 const int limbs)
 {
-    _Alignas(64) int32_t i[SUMS][ROWS * EK_PANEL];
-    const int per = SUMS / limbs;
-    __m512 a[ROWS];
-    UNROLL for (int r = 0; r < rows; r++) a[r] = to->of[r];
-    int n = ek_min(per, groups);
-    multiply(x, w, 0, n, limbs);
-    store_sums(i, n * limbs);
-    for (int g = 0; g < groups;) {
-        const int next = ek_min(per, groups - g - n);
-        multiply(x, w, g + n, next, limbs);
-        for (int j = 0; j < n; j++)
-            add_group(a, x, w, g + j, (const int32_t(*)[ROWS * EK_PANEL]) i + j * limbs, rows, biased, limbs);
-        store_sums(i, next * limbs);
-        g += n, n = next;
-    }
-    UNROLL for (int r = 0; r < rows; r++) to->of[r] = a[r];
-}
-
-typedef void add_fn(sums *to, const rows_block *x, const codes_block *w, int groups);
-
-#define ADD(rows, biased, limbs)                                                                            \
-    static __attribute__((noinline)) void add_##rows##_##biased##_##limbs(sums *to, const rows_block *x,    \
-                                                                          const codes_block *w, int groups) \
-    {                                                                                                       \
-        add_block(to, x, w, groups, rows, biased, limbs);                                                   \
-    }
-ADD(8, 0, 1)
-ADD(8, 0, 2)
-ADD(8, 1, 1)
-ADD(8, 1, 2)
-ADD(16, 0, 1)
-ADD(16, 0, 2)
-ADD(16, 1, 1)
-ADD(16, 1, 2)
-
-static add_fn *const add_of[2][2][2] = {{{add_8_0_1, add_8_0_2}, {add_8_1_1, add_8_1_2}},
-                                        {{add_16_0_1, add_16_0_2}, {add_16_1_1, add_16_1_2}}};
-
-/* Rows [r0, r1), in tiles of 16, by panels [p0, p1). */
-typedef struct pass {
-    const ek_linear *w;
-    const ek_acts *x;
-    add_fn *add;
-    int r0, r1, p0, p1, tiles, panels, levels;
-} pass;
-
-/* Adds BLOCK [k, k + n) of all inputs to leaf[tile * PANELS + panel]. */
-static void add_all(const pass *s, sums *leaf, int k, int n)
-{
-    codes_block codes[PANELS];
-    rows_block rows[2];
-    const size_t from = (size_t)(k / s->w->group) * ek_linear_group_bytes(s->w);
-    for (int p = 0; p < s->panels; p++)
-        unpack(&codes[p], s->w->data + (size_t)(s->p0 + p) * s->w->panel_bytes + from, s->w, n);
-    for (int t = 0; t < s->tiles; t += 2) {
-        const int here = ek_min(2, s->tiles - t);
-        for (int j = 0; j < here; j++) {
-            const int row = s->r0 + (t + j) * ROWS;
-            take_rows(&rows[j], s->w, s->x, row, ek_min(ROWS, s->r1 - row), k, n);
+    const int ahead = limbs == 1 ? SETS - 1 : SETS / 2 - 1, sets = ahead + 1;
+    _Alignas(64) int32_t sum[SETS][2][ROWS * EK_PANEL];
+    _Alignas(64) int8_t space[SETS][2 * ROWS * GROUP];
+    const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
+    const int groups = b->n / GROUP, per_scale = w->group / GROUP;
+    const ek_dtype scale_dtype = w->scale_dtype;
+    const __m512 zero = _mm512_set1_ps((float)w->zero);
+    ptrdiff_t q = b->first, at = x->groups[limbs - 1] + (ptrdiff_t)sizeof(ek_act_group) * (b->first / GROUP);
+    __m512 s = zero, centre = zero;
+    UNROLL for (int r = 0; r < ROWS; r++) a[r] = _mm512_setzero_ps();
+    int done = 0;
+    for (int g = 0; g < groups; g++, at += (ptrdiff_t)sizeof(ek_act_group)) {
+        for (; done < groups && done <= g + ahead; done++, q += GROUP)
+            multiply(sum[done % sets], t, q, x->low, b->codes + (size_t)done * GROUP * EK_PANEL, space[done % sets],
+                     limbs, done % sets);
+        if (g % per_scale == 0) {
+            const uint8_t *from = b->packed + (size_t)(g / per_scale) * group_bytes + code_bytes;
+            s = scales(from, scale_dtype, 0);
+            if (biased) centre = _mm512_fmadd_ps(zero, s, scales(from, scale_dtype, 1));
         }
-        for (int p = 0; p < s->panels; p++)
-            for (int j = 0; j < here; j++) s->add(&leaf[(t + j) * PANELS + p], &rows[j], &codes[p], n / GROUP);
+        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % sets], s, centre, biased, limbs);
     }
 }
 
-static void run_pass(const pass *s, float *y, ptrdiff_t ldy)
+typedef void leaf_fn(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b);
+
+#define LEAF(biased, limbs)                                                                                        \
+    static __attribute__((noinline)) void leaf_##biased##_##limbs(__m512 *a, const ek_linear *w, const ek_acts *x, \
+                                                                  const row_tile *t, const block *b)               \
+    {                                                                                                              \
+        leaf(a, w, x, t, b, biased, limbs);                                                                        \
+    }
+LEAF(0, 1)
+LEAF(0, 2)
+LEAF(1, 1)
+LEAF(1, 2)
+
+/* One panel for up to TILES tiles of n rows each. */
+static void panel(const ek_linear *w, const ek_acts *x, const row_tile *tiles, int n_tiles, int n, float *y,
+                  ptrdiff_t ldy, int p)
 {
-    sums leaf[TILES * PANELS], node[NODES];
+    static leaf_fn *const leaf_of[2][2] = {{leaf_0_1, leaf_0_2}, {leaf_1_1, leaf_1_2}};
+    leaf_fn *fn = leaf_of[w->biased][w->limbs - 1];
+    _Alignas(64) int8_t codes[BLOCK_BYTES];
+    __m512 node[TILES][EK_LINEAR_LEVELS][ROWS], a[ROWS];
     unsigned leaves = 0;
-    for (int k0 = 0; k0 < s->w->k; k0 += EK_KBLOCK_Q, leaves++) {
-        memset(leaf, 0, sizeof *leaf * (size_t)(s->tiles * PANELS));
-        const int end = ek_min(k0 + EK_KBLOCK_Q, s->w->k);
-        for (int k = k0; k < end; k += BLOCK) add_all(s, leaf, k, ek_min(BLOCK, end - k));
-        for (int t = 0; t < s->tiles; t++)
-            for (int p = 0; p < s->panels; p++)
-                v_tree_push(node[(t * s->panels + p) * s->levels].of, ROWS, leaves, leaf[t * PANELS + p].of, ROWS);
-    }
-    for (int p = 0; p < s->panels; p++) {
-        const int left = s->w->n - (s->p0 + p) * EK_PANEL;
-        const __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-        for (int r = s->r0; r < s->r1; r++) {
-            const int t = (r - s->r0) / ROWS;
-            _mm512_mask_storeu_ps(
-                y + r * ldy + (s->p0 + p) * EK_PANEL, mask,
-                v_tree_sum(node[(t * s->panels + p) * s->levels].of, ROWS, leaves, (r - s->r0) % ROWS));
+    const uint8_t *packed = w->data + (size_t)p * w->panel_bytes;
+    for (int k = 0; k < w->k; k += EK_KBLOCK_Q, leaves++) {
+        block b = {codes, packed, k, ek_min(EK_KBLOCK_Q, w->k - k)};
+        packed = unpack(codes, packed, w, b.n);
+        for (int i = 0; i < n_tiles; i++) {
+            fn(a, w, x, &tiles[i], &b);
+            v_tree_push(*node[i], ROWS, leaves, a, ROWS);
         }
     }
+    const int left = w->n - p * EK_PANEL;
+    const __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
+    for (int i = 0; i < n_tiles; i++)
+        for (int r = 0; r < n; r++)
+            _mm512_mask_storeu_ps(y + (tiles[i].row + r) * ldy + p * EK_PANEL, mask,
+                                  v_tree_sum(*node[i], ROWS, leaves, r));
 }
 
+/* The last tile ends with the last row: rows that two tiles share come out the same twice. */
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    const bool few = r1 - r0 <= FEW;
-    pass s = {.w = w, .x = x, .add = add_of[!few][w->biased][w->limbs - 1], .levels = 1};
-    for (int blocks = (w->k - 1) / EK_KBLOCK_Q; blocks > 0; blocks /= 2) s.levels++;
-    configure(few ? FEW : ROWS);
-    for (s.r0 = r0; s.r0 < r1; s.r0 = s.r1) {
-        s.r1 = ek_min(s.r0 + TILES * ROWS, r1);
-        s.tiles = (s.r1 - s.r0 + ROWS - 1) / ROWS;
-        const int most = ek_min(PANELS, NODES / (s.tiles * s.levels));
-        for (s.p0 = p0; s.p0 < p1; s.p0 = s.p1) {
-            s.p1 = ek_min(s.p0 + most, p1);
-            s.panels = s.p1 - s.p0;
-            run_pass(&s, y, ldy);
-        }
+    const int n = ek_min(r1 - r0, ROWS);
+    row_tile tiles[TILES];
+    configure(n);
+    for (int r = r0; r < r1;) {
+        int n_tiles = 0;
+        for (; r < r1 && n_tiles < TILES; r += n) find_rows(&tiles[n_tiles++], x, ek_min(r, r1 - n), n);
+        for (int p = p0; p < p1; p++) panel(w, x, tiles, n_tiles, n, y, ldy, p);
     }
     _tile_release();
 }
@@ -274,7 +229,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 /* Speed only: AVX-512 gives the same bits. */
 static bool worth_it(const ek_linear *w, int rows)
 {
-    return w->a_group == GROUP && rows >= MIN_ROWS;
+    return w->a_group == GROUP && rows >= (w->limbs == 1 ? MIN_ROWS : MIN_ROWS_2);
 }
 
 void ek_linear_q4_amx(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)

@@ -117,18 +117,31 @@ INLINE void products(__m256i sum[2][TILE_ROWS], const scratch *made, const int8_
         dot_q8(sum, made, from, a_group, n, decoded);
         return;
     }
-    UNROLL for (int r = 0; r < n; r++) acc[0][r] = acc[1][r] = _mm256_set1_epi32(group_at(row[r], from->one)->starts);
-    dot_q4(acc, row, from->codes, from->k, a_group, n, decoded);
+    const bool at_once = limbs == 2 && 2 * n <= TILE_ROWS; /* the low limbs are further rows */
+    const int8_t *of[TILE_ROWS];
+    UNROLL for (int r = 0; r < n; r++)
+    {
+        of[r] = row[r];
+        acc[0][r] = acc[1][r] = _mm256_set1_epi32(group_at(row[r], from->one)->starts);
+        if (!at_once) continue;
+        of[n + r] = row[r] + from->low;
+        acc[0][n + r] = acc[1][n + r] = _mm256_set1_epi32(group_at(row[r], from->of)->starts);
+    }
+    dot_q4(acc, of, from->codes, from->k, a_group, at_once ? 2 * n : n, decoded);
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
         sum[h][r] = _mm256_madd_epi16(acc[h][r], ones);
     if (limbs == 1) return;
-    UNROLL for (int r = 0; r < n; r++) acc[0][r] = acc[1][r] = _mm256_set1_epi32(group_at(row[r], from->of)->starts);
-    dot_q4(acc, row, from->codes, from->k + from->low, a_group, n, decoded);
+    const int low = at_once ? n : 0;
+    if (!at_once) {
+        UNROLL for (int r = 0; r < n; r++)
+            acc[0][r] = acc[1][r] = _mm256_set1_epi32(group_at(row[r], from->of)->starts);
+        dot_q4(acc, row, from->codes, from->k + from->low, a_group, n, decoded);
+    }
     const __m256i lower = _mm256_set1_epi32(2 * EK_ACT_LOWER);
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
     {
         __m256i high = _mm256_add_epi32(_mm256_slli_epi32(sum[h][r], 8), lower);
-        sum[h][r] = _mm256_add_epi32(high, _mm256_madd_epi16(acc[h][r], ones));
+        sum[h][r] = _mm256_add_epi32(high, _mm256_madd_epi16(acc[h][low + r], ones));
     }
 }
 

@@ -70,19 +70,30 @@ INLINE void products(__m256i sum[2][TILE_ROWS], const scratch *made, const int8_
                      int a_group, const int n, const bool q8, const int limbs, const bool decoded)
 {
     (void)made;
-    UNROLL for (int r = 0; r < n; r++) sum[0][r] = sum[1][r] = _mm256_setzero_si256();
-    if (limbs == 2) {
-        dot(sum, row, from->codes, from->k, a_group, n, q8, decoded);
-        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
-            sum[h][r] = _mm256_slli_epi32(sum[h][r], 8);
-    }
+    const bool at_once = limbs == 2 && 2 * n <= TILE_ROWS; /* the low limbs are further rows */
+    const int sums = at_once ? 2 * n : n;
+    const int8_t *of[TILE_ROWS];
+    __m256i start[TILE_ROWS], acc[2][TILE_ROWS];
     UNROLL for (int r = 0; r < n; r++)
     {
-        __m256i start = _mm256_set1_epi32(group_at(row[r], from->of)->start);
-        if (q8) start = _mm256_slli_epi32(start, 4);
-        UNROLL for (int h = 0; h < 2; h++) sum[h][r] = _mm256_add_epi32(sum[h][r], start);
+        start[r] = _mm256_set1_epi32(group_at(row[r], from->of)->start);
+        if (q8) start[r] = _mm256_slli_epi32(start[r], 4);
     }
-    dot(sum, row, from->codes, from->k + (limbs == 2 ? from->low : 0), a_group, n, q8, decoded);
+    UNROLL for (int i = 0; i < sums; i++)
+    {
+        of[i] = row[i % n] + (i < n ? 0 : from->low);
+        acc[0][i] = acc[1][i] = limbs == 1 || i >= n ? start[i % n] : _mm256_setzero_si256();
+    }
+    dot(acc, of, from->codes, from->k, a_group, sums, q8, decoded);
+    UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
+        sum[h][r] = limbs == 1 ? acc[h][r] : _mm256_slli_epi32(acc[h][r], 8);
+    if (limbs == 1) return;
+    if (!at_once) {
+        UNROLL for (int r = 0; r < n; r++) acc[0][r] = acc[1][r] = start[r];
+        dot(acc, row, from->codes, from->k + from->low, a_group, n, q8, decoded);
+    }
+    UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
+        sum[h][r] = _mm256_add_epi32(sum[h][r], acc[h][sums - n + r]);
 }
 
 #include "ops/x86/linear_q_256.h"
