@@ -58,7 +58,8 @@ ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out)
 
 ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
 {
-    *opts = (ek_model_opts){.exact = !strcmp(cli->weights, "exact"), .cpu = ek_cpu_detect()};
+    *opts = (ek_model_opts){
+        .exact = !strcmp(cli->weights, "exact"), .quantise = !strcmp(cli->weights, "8"), .cpu = ek_cpu_detect()};
     if (cli->has.packed_cache) opts->packed_dir = cli->packed_cache;
     EK_TRY(ek_kv_format_parse(cli->kv, &opts->k_format, &opts->v_format));
     opts->kv_start = (int)cli->kv_start;

@@ -78,7 +78,7 @@ size_t ek_invent_bytes(const ek_item *it, int n)
 ek_weight_data ek_invent_rows(const ek_item *it, uint64_t seed, int row, int n, void *temp)
 {
     uint8_t *codes = temp, *scales = codes + plane_bytes(it, 0, n), *biases = scales + plane_bytes(it, 1, n);
-    if (it->data.type->load) invent_bf16(temp, it, seed, row, n);
+    if (!it->data.type->block_bytes[1]) invent_bf16(temp, it, seed, row, n);
     else invent_affine((uint32_t *)codes, (ek_bf16 *)scales, (ek_bf16 *)biases, it, seed, row, n);
     return (ek_weight_data){.type = it->data.type, .n = n, .k = it->data.k, .plane = {codes, scales, biases}};
 }

@@ -150,8 +150,9 @@ static void name_numerics(ek_model *m, const ek_items *list)
 }
 
 /* Everything that does not depend on the weights' values. */
-static ek_err plan(ek_model *m, const ek_items *list, const ek_pack_opts *o)
+static ek_err plan(ek_model *m, ek_items *list, const ek_pack_opts *o)
 {
+    if (o->quantise) ek_items_quantise(list);
     EK_TRY(plan_attention(m));
     EK_TRY(ek_items_plan(list, &m->w, o));
     ek_linear_init(&m->linear, o->cpu);
@@ -165,6 +166,7 @@ static ek_pack_opts pack_opts(const ek_model_opts *o, uint64_t seed)
 {
     return (ek_pack_opts){.cpu = o->cpu,
                           .exact = o->exact,
+                          .quantise = o->quantise && !o->exact,
                           .activations = o->activations,
                           .seed = seed,
                           .limit = o->memory_limit,

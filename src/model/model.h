@@ -18,8 +18,9 @@ typedef struct ek_model ek_model;
 
 typedef struct ek_model_opts {
     ek_kv_format k_format, v_format;
-    int kv_start; /* positions [0, kv_start) in ek_kv_start_format of the two; a multiple of EK_SEGMENT, 0: none */
-    bool exact;   /* quantised weights are widened to f32: activations are never quantised */
+    int kv_start;  /* positions [0, kv_start) in ek_kv_start_format of the two; a multiple of EK_SEGMENT, 0: none */
+    bool exact;    /* quantised weights are widened to f32: activations are never quantised */
+    bool quantise; /* float matrices become 8-bit codes when they are packed; not with exact */
     ek_activations activations; /* limbs of quantised products; ignored by an exact model */
     unsigned cpu;               /* EK_CPU_* */
     ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "model/packed.h"
 #include "model/weights.h"
+#include "ops/quantised_type.h"
 
 enum { ALIGN = 64, CHUNK = 1 << 18, SLICE = 256 }; /* elements a task packs; tasks between two progress lines */
 
@@ -107,6 +108,15 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
     free(p.temp);
     free(p.piece);
     return p.failed ? ek_fail((ek_err)p.failed, "a weight could not be packed") : EK_OK;
+}
+
+void ek_items_quantise(ek_items *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        ek_item *it = &list->item[i];
+        const ek_weight_type *type = it->matrix ? ek_weight_type_quantised(it->data.type, it->data.k) : NULL;
+        if (type) it->data.type = type;
+    }
 }
 
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)

@@ -79,6 +79,7 @@ void ek_items_fini(ek_items *list);
 typedef struct ek_pack_opts {
     unsigned cpu;
     bool exact;
+    bool quantise; /* float matrices to 8 bits: ops/quantised_type.h */
     ek_activations activations;
     uint64_t seed; /* synthetic */
     double limit;  /* bytes; 0: what the system has */
@@ -86,6 +87,9 @@ typedef struct ek_pack_opts {
     const char *packed_dir; /* folder of packed weights (model/packed.h); NULL: none is kept */
 } ek_pack_opts;
 
+/* For `quantise`, before the plan: matrices of floats are packed as 8-bit codes, but those that 32 does not divide.
+ * Vectors, and tables that stay in the file, keep their values. */
+void ek_items_quantise(ek_items *list);
 /* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. */
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 /* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
