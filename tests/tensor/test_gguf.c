@@ -174,7 +174,7 @@ static ek_buf file_of(gguf_file *f)
 static void test_damage(void **state)
 {
     (void)state;
-    static const int64_t dim[] = {32, INT64_MAX, INT64_MAX, 2}, row[] = {33}, none[] = {32, -1};
+    static const int64_t dim[] = {32, INT64_MAX, INT64_MAX, 2, 1}, row[] = {33}, none[] = {32, -1};
     gguf_file f = {0};
     ek_buf b = {0};
     ek_buf_str(&b, "GGML");
