@@ -1,4 +1,4 @@
-/* Form PLANES on AVX2: a 4-byte lane is one output of half a panel (8 outputs).
+/* Form PLANES on AVX2: a 4-byte lane is one output of half a panel (8 outputs); a tile takes both halves.
  *
  * PMADDUBSW multiplies codes u by the row's bytes; its sums stay in 16 bits for as many quads as fit beside limbs down
  * to -128, then PMADDWD widens them: 2, 3, 4 bits   8 sums:  8 * 2 * 15 * 128 = 30720 5 bits         4 sums:  4 * 2 *
@@ -13,7 +13,7 @@
 #include "ops/x86/planes_vec.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 4, HALF = 8, CHUNK = 256 /* inputs whose codes stay in the first cache for the second half */ };
+enum { TILE = 4, HALF = 8 };
 
 INLINE __m256i quad(const int8_t *q)
 {
@@ -33,8 +33,9 @@ INLINE tables tables_of(const int8_t *book)
     return (tables){_mm256_and_si256(all, low), _mm256_and_si256(_mm256_srli_epi16(all, 4), low)};
 }
 
-/* acc[r] += codes * the limb of row r at k, over quads [q, q + a_group / 4) of a unit. */
-INLINE void dot(__m256i *acc, const uint8_t *unit, const int q, const int8_t *const *row, ptrdiff_t k,
+/* acc[h][r] += codes of half panel h * the limb of row r at k, over quads [q, q + a_group / 4) of a unit. A broadcast
+ * of four activation bytes serves both halves. */
+INLINE void dot(__m256i acc[2][TILE], const uint8_t *unit, const int q, const int8_t *const *row, ptrdiff_t k,
                 const tables *table, const int n, const int bits, const bool book, const int a_group)
 {
     const bool halves = book || bits == 8;
@@ -42,112 +43,92 @@ INLINE void dot(__m256i *acc, const uint8_t *unit, const int q, const int8_t *co
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     UNROLL for (int t0 = 0; t0 < quads; t0 += fit)
     {
-        __m256i pairs[2][TILE];
-        UNROLL for (int r = 0; r < n; r++) pairs[0][r] = pairs[1][r] = _mm256_setzero_si256();
+        __m256i pairs[2][2][TILE];
+        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
+            pairs[h][0][r] = pairs[h][1][r] = _mm256_setzero_si256();
         UNROLL for (int t = t0; t < t0 + fit; t++)
         {
-            __m256i code = p_codes(unit, q + t, bits, false, low), top = code;
-            if (book) {
-                top = _mm256_shuffle_epi8(table->high, code);
-                code = _mm256_shuffle_epi8(table->low, code);
-            } else if (halves) {
-                top = _mm256_and_si256(_mm256_srli_epi16(code, 4), low);
-                code = _mm256_and_si256(code, low);
+            __m256i code[2], top[2];
+            UNROLL for (int h = 0; h < 2; h++)
+            {
+                code[h] = top[h] = p_codes(unit + 32 * h, q + t, bits, false, low);
+                if (book) {
+                    top[h] = _mm256_shuffle_epi8(table->high, code[h]);
+                    code[h] = _mm256_shuffle_epi8(table->low, code[h]);
+                } else if (halves) {
+                    top[h] = _mm256_and_si256(_mm256_srli_epi16(code[h], 4), low);
+                    code[h] = _mm256_and_si256(code[h], low);
+                }
             }
             UNROLL for (int r = 0; r < n; r++)
             {
                 const __m256i x = quad(row[r] + k + 4 * t);
-                pairs[0][r] = _mm256_add_epi16(pairs[0][r], _mm256_maddubs_epi16(code, x));
-                if (halves) pairs[1][r] = _mm256_add_epi16(pairs[1][r], _mm256_maddubs_epi16(top, x));
+                UNROLL for (int h = 0; h < 2; h++)
+                {
+                    pairs[h][0][r] = _mm256_add_epi16(pairs[h][0][r], _mm256_maddubs_epi16(code[h], x));
+                    if (halves) pairs[h][1][r] = _mm256_add_epi16(pairs[h][1][r], _mm256_maddubs_epi16(top[h], x));
+                }
             }
         }
-        UNROLL for (int r = 0; r < n; r++)
+        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
         {
-            acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs[0][r], ones));
-            if (halves) acc[r] = _mm256_add_epi32(acc[r], _mm256_slli_epi32(_mm256_madd_epi16(pairs[1][r], ones), 4));
+            acc[h][r] = _mm256_add_epi32(acc[h][r], _mm256_madd_epi16(pairs[h][0][r], ones));
+            if (halves)
+                acc[h][r] = _mm256_add_epi32(acc[h][r], _mm256_slli_epi32(_mm256_madd_epi16(pairs[h][1][r], ones), 4));
         }
     }
 }
 
-/* A tile of rows and a panel. */
-typedef struct place {
-    const ek_linear *w;
-    const int8_t *row[TILE];
-    ptrdiff_t low, groups; /* in a record */
-    tables table;
-    size_t scale_bytes, block_bytes;
-    __m256 zero;
-} place;
-
-/* sum[r] += the groups of one block's outputs from `out`, which lies at input k. */
-INLINE void block(__m256 *sum, const place *p, const uint8_t *at, int out, ptrdiff_t k, const int n, const int bits,
-                  const bool book, const int a_group, const int limbs)
-{
-    const ek_linear *w = p->w;
-    const p_block scales = p_open(w, at, out);
-    const uint8_t *unit = at + p->scale_bytes + 4 * out;
-    const int size = w->block, per_unit = EK_UNIT / a_group;
-    ptrdiff_t group = p->groups + k / a_group * (ptrdiff_t)sizeof(ek_act_group);
-    for (int g = 0; g < size / a_group; unit += EK_UNIT * 2 * bits) UNROLL for (int part = 0; part < per_unit; part++)
-        {
-            const int q = part * a_group / 4;
-            __m256i acc[TILE];
-            const ek_act_group *of[TILE];
-            __m256 s, centre;
-            p_scales(w, &scales, g++, out, p->zero, &s, &centre);
-            UNROLL for (int r = 0; r < n; r++)
-            {
-                of[r] = (const ek_act_group *)(const void *)(p->row[r] + group);
-                acc[r] = _mm256_setzero_si256();
-            }
-            if (limbs == 2) {
-                dot(acc, unit, q, p->row, k, &p->table, n, bits, book, a_group);
-                UNROLL for (int r = 0; r < n; r++) acc[r] = _mm256_slli_epi32(acc[r], 8);
-            }
-            UNROLL for (int r = 0; r < n; r++)
-                acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(p_start(of[r]->start, bits, book)));
-            dot(acc, unit, q, p->row, k + (limbs == 2 ? p->low : 0), &p->table, n, bits, book, a_group);
-            UNROLL for (int r = 0; r < n; r++)
-            {
-                __m256 t = _mm256_mul_ps(s, _mm256_cvtepi32_ps(acc[r]));
-                if (w->biased) t = _mm256_fmadd_ps(centre, _mm256_set1_ps(of[r]->sum), t);
-                sum[r] = _mm256_fmadd_ps(t, _mm256_set1_ps(of[r]->sx), sum[r]);
-            }
-            k += a_group, group += (ptrdiff_t)sizeof(ek_act_group);
-        }
-}
-
-INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *panel,
+INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *block,
                  int last, const int n, const int bits, const bool book, const int a_group, const int limbs)
 {
-    place p = {.w = w,
-               .low = x->low,
-               .groups = x->groups[limbs - 1],
-               .table = tables_of(w->book),
-               .scale_bytes = ek_planes_scale_bytes(w),
-               .block_bytes = ek_planes_block_bytes(w),
-               .zero = _mm256_set1_ps((float)w->zero)};
-    UNROLL for (int r = 0; r < n; r++) p.row[r] = ek_acts_record(x, row0 + r);
+    const int8_t *row[TILE];
+    UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
+    const ptrdiff_t low = x->low;
+    ptrdiff_t k = 0, at = x->groups[limbs - 1];
+    const tables table = tables_of(w->book);
+    const size_t scale_bytes = ek_planes_scale_bytes(w), block_bytes = ek_planes_block_bytes(w);
+    const int size = w->block, per_unit = EK_UNIT / a_group;
+    const bool biased = w->biased;
+    const __m256 zero = _mm256_set1_ps((float)w->zero);
 
     __m256 node[2][EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
-    for (int k0 = 0; k0 < w->k; leaves++) {
-        __m256 leaf[2][TILE];
-        UNROLL for (int r = 0; r < n; r++) leaf[0][r] = leaf[1][r] = _mm256_setzero_ps();
-        for (int end = ek_min(k0 + EK_KBLOCK_Q, w->k), k1; k0 < end; k0 = k1) {
-            k1 = ek_min(k0 + CHUNK, end);
-            const uint8_t *from = panel, *at = from;
-            for (int h = 0; h < 2; h++) {
-                __m256 sum[TILE];
-                UNROLL for (int r = 0; r < n; r++) sum[r] = leaf[h][r];
-                at = from;
-                for (int k = k0; k < k1; k += w->block, at += p.block_bytes)
-                    block(sum, &p, at, h * HALF, k, n, bits, book, a_group, limbs);
-                UNROLL for (int r = 0; r < n; r++) leaf[h][r] = sum[r];
-            }
-            panel = at;
+    for (; k < w->k; leaves++) {
+        __m256 sum[2][TILE];
+        UNROLL for (int r = 0; r < n; r++) sum[0][r] = sum[1][r] = _mm256_setzero_ps();
+        for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
+            const p_block scales[2] = {p_open(w, block, 0), p_open(w, block, HALF)};
+            const uint8_t *unit = block + scale_bytes;
+            for (int g = 0; g < size / a_group; unit += EK_UNIT * 2 * bits)
+                UNROLL for (int part = 0; part < per_unit; part++, g++)
+                {
+                    const int q = part * a_group / 4;
+                    __m256i acc[2][TILE];
+                    UNROLL for (int r = 0; r < n; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
+                    if (limbs == 2) {
+                        dot(acc, unit, q, row, k, &table, n, bits, book, a_group);
+                        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
+                            acc[h][r] = _mm256_slli_epi32(acc[h][r], 8);
+                    }
+                    dot(acc, unit, q, row, k + (limbs == 2 ? low : 0), &table, n, bits, book, a_group);
+                    UNROLL for (int h = 0; h < 2; h++)
+                    {
+                        __m256 s, centre;
+                        p_scales(w, &scales[h], g, h * HALF, zero, &s, &centre);
+                        UNROLL for (int r = 0; r < n; r++)
+                        {
+                            const ek_act_group *of = (const ek_act_group *)(const void *)(row[r] + at);
+                            __m256i i = _mm256_add_epi32(acc[h][r], _mm256_set1_epi32(p_start(of->start, bits, book)));
+                            __m256 t = _mm256_mul_ps(s, _mm256_cvtepi32_ps(i));
+                            if (biased) t = _mm256_fmadd_ps(centre, _mm256_set1_ps(of->sum), t);
+                            sum[h][r] = _mm256_fmadd_ps(t, _mm256_set1_ps(of->sx), sum[h][r]);
+                        }
+                    }
+                    k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
+                }
         }
-        for (int h = 0; h < 2; h++) v_tree_push(*node[h], TILE, leaves, leaf[h], n);
+        for (int h = 0; h < 2; h++) v_tree_push(*node[h], TILE, leaves, sum[h], n);
     }
     UNROLL for (int r = 0; r < n; r++) ek_store_outputs(
         y + (row0 + r) * ldy, last, v_tree_sum(*node[0], TILE, leaves, r), v_tree_sum(*node[1], TILE, leaves, r));
