@@ -97,5 +97,7 @@ bool ek_target_holds(const ek_target *t, const ek_weight_data *w)
 {
     const ek_weight_type *type = w->type;
     if (!w->plane[0] || strcmp(type->name, t->name) != 0) return false;
-    return !t->bits || (type->biased && type->stored == EK_BF16);
+    const ek_weight_type *mlx = type; /* the name says nothing of the type of scales */
+    if (t->bits && ek_weight_type_affine(&mlx, t->bits, t->group, EK_BF16, true)) return false;
+    return mlx == type;
 }
