@@ -76,6 +76,22 @@ static ek_err read_template(job *j, const char *dir)
     return err;
 }
 
+static ek_err read_chat(job *j)
+{
+    ek_source_chat chat;
+    ek_chat_variant variant;
+    EK_TRY(ek_source_chat_of(j->weights.source, &chat));
+    if (chat.dir) {
+        EK_TRY(ek_chat_variant_of(&variant, chat.dir));
+        EK_TRY(read_template(j, chat.dir));
+    } else {
+        variant = ek_chat_variant_of_text(chat.name, chat.text, chat.n, chat.small);
+        if (chat.text && chat.n <= MAX_TEXT) ek_buf_add(&j->chat_template, chat.text, chat.n);
+    }
+    j->variant = variant == EK_CHAT_SMALL ? "small" : "large";
+    return EK_OK;
+}
+
 static ek_err read_source(job *j)
 {
     const char *from = j->o->from;
@@ -89,11 +105,7 @@ static ek_err read_source(job *j)
         ek_log(EK_LOG_WARN, "%s has no tokenizer; the result will have none", from);
         j->tokenizer = (ek_source_tokenizer){0};
     } else if (err) return err;
-    if (!ek_is_dir(from)) return EK_OK;
-    ek_chat_variant variant;
-    EK_TRY(ek_chat_variant_of(&variant, from));
-    j->variant = variant == EK_CHAT_SMALL ? "small" : "large";
-    return read_template(j, from);
+    return read_chat(j);
 }
 
 static ek_err invent(job *j)

@@ -126,12 +126,15 @@ static void add_words(maker *m)
 static void add_more_merges(maker *m, int n_four)
 {
     char text[8], a[8], b[8];
-    for (int length = 3; length <= 4; length++) {
-        int n = length == 4 ? n_four : power(3);
+    static const struct {
+        int length, first; /* letters of the first part */
+    } way[] = {{3, 1}, {4, 2}, {4, 1}};
+    for (size_t w = 0; w < sizeof way / sizeof *way; w++) {
+        int n = way[w].length == 4 ? n_four : power(3);
         for (int i = 0; i < n && m->n_merges < m->max_merges; i++) {
-            word(text, i, length);
-            snprintf(a, sizeof a, "%.*s", length - 2, text);
-            snprintf(b, sizeof b, "%s", text + length - 2);
+            word(text, i, way[w].length);
+            snprintf(a, sizeof a, "%.*s", way[w].first, text);
+            snprintf(b, sizeof b, "%s", text + way[w].first);
             merge(m, a, b);
         }
     }

@@ -50,7 +50,8 @@ static ek_err check(const ek_config *c)
     bool wide = c->layer[c->n_layers - 1].intermediate_size != inter;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_config *l = &c->layer[i], *as = layer_of(c, l->kind);
-        if (l->head_dim != as->head_dim || l->n_kv_heads != as->n_kv_heads || l->k_eq_v != as->k_eq_v)
+        bool same_kv = l->n_kv_heads == as->n_kv_heads && l->k_eq_v == as->k_eq_v;
+        if (l->head_dim != as->head_dim || (l->owns_kv && !same_kv))
             return ek_fail(EK_EUNSUPPORTED, "layer %d has other heads than the first of its kind", i);
         if (l->intermediate_size != (wide && i >= c->first_shared ? 2 * inter : inter))
             return ek_fail(EK_EUNSUPPORTED, "layer %d has an MLP of %d, config.json has no key for that", i,

@@ -4,7 +4,7 @@
 
 #include "tensor/dtype.h"
 
-static float half(float x)
+float ek_half(float x)
 {
     return ek_f16_f32(ek_f32_f16(x));
 }
@@ -19,30 +19,44 @@ static float tree(float lane[LANES])
     return lane[0];
 }
 
-/* Codes for x / d, less zero, and the squared error of what they decode to. */
-static float try_symmetric(const float *x, int n, float d, float lo, float hi, float *code)
+static float inverse_of(float d)
 {
-    float error[LANES] = {0}, inverse = d != 0 ? 1 / d : 0;
+    return fabsf(d) > 1e-30f ? 1 / d : 0; /* never infinite: below that everything is 0 */
+}
+
+/* ------------------------------------------------------------------ symmetric */
+
+float ek_try_symmetric(const float *x, int n, float d, int bits, float *c)
+{
+    const float lo = -(float)(1 << (bits - 1)), hi = -lo - 1, inverse = inverse_of(d);
+    float error[LANES] = {0};
     for (int i = 0; i < n; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            float c = ek_nearest(x[i + l] * inverse, lo, hi), e = x[i + l] - d * c;
-            code[i + l] = c;
+            float code = ek_nearest(x[i + l] * inverse, lo, hi), e = x[i + l] - d * code;
+            c[i + l] = code;
             error[l] += e * e;
         }
     return tree(error);
 }
 
-/* The scale with the least squared error for these codes. */
-static float fit_symmetric(const float *x, int n, const float *code)
+/* The scale with the least squared error for these values of codes. */
+static float fit(const float *x, int n, const float *value)
 {
     float xc[LANES] = {0}, cc[LANES] = {0};
     for (int i = 0; i < n; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            float c = code[i + l];
+            float c = value[i + l];
             xc[l] += x[i + l] * c, cc[l] += c * c;
         }
     float under = tree(cc);
     return under > 0 ? tree(xc) / under : 0;
+}
+
+static float edge_of(const float *x, int n)
+{
+    float edge = 0;
+    for (int i = 0; i < n; i++) edge = fabsf(x[i]) > fabsf(edge) ? x[i] : edge;
+    return edge;
 }
 
 typedef struct best {
@@ -54,80 +68,139 @@ static void keep(best *b, float error, float d, float m)
     if (error < b->error) *b = (best){error, d, m};
 }
 
-float ek_search_symmetric(const float *x, int n, int bits, bool search, uint8_t *u)
+static float rounded(float x, bool half)
 {
-    const float zero = (float)(1 << (bits - 1)), lo = -zero, hi = zero - 1;
-    float code[EK_SEARCH_MAX], edge = 0;
-    for (int i = 0; i < n; i++) edge = fabsf(x[i]) > fabsf(edge) ? x[i] : edge;
-    float d = half(edge / lo);
-    best b = {try_symmetric(x, n, d, lo, hi, code), d, 0};
-    /* The outermost value at code -zero - 1 (clipped) up to -zero + 1, and the same for the other sign, where the
-     * outermost is zero - 1. */
-    for (int step = -10; search && step <= 10; step++) {
-        for (int sign = -1; sign <= 1; sign += 2) {
-            float at = zero + (sign > 0 ? -0.5f : 0.0f) + 0.1f * (float)step;
-            d = half((float)sign * edge / at);
+    return half ? ek_half(x) : x;
+}
+
+/* How far around the plain scale, in tenths of a code: fine grids gain nothing from far away. */
+static int reach(int bits)
+{
+    return bits <= 4 ? 10 : bits == 5 ? 6 : 3;
+}
+
+float ek_search_symmetric(const float *x, int n, int bits, bool search, bool half)
+{
+    const float outer = (float)(1 << (bits - 1)), edge = edge_of(x, n);
+    float c[EK_SEARCH_MAX], d = rounded(-edge / outer, half);
+    best b = {ek_try_symmetric(x, n, d, bits, c), d, 0};
+    for (int step = -reach(bits); search && step <= reach(bits); step++)
+        for (int sign = -1; sign <= 1; sign += 2) { /* codes reach further down than up */
+            float at = outer - (sign > 0 ? 1 : 0) + 0.1f * (float)step;
+            d = rounded((float)sign * edge / at, half);
             if (d == 0) continue;
-            keep(&b, try_symmetric(x, n, d, lo, hi, code), d, 0);
-            float fitted = half(fit_symmetric(x, n, code));
-            if (fitted != 0 && fitted != d) keep(&b, try_symmetric(x, n, fitted, lo, hi, code), fitted, 0);
+            keep(&b, ek_try_symmetric(x, n, d, bits, c), d, 0);
+            float fitted = rounded(fit(x, n, c), half);
+            if (fitted != 0 && fitted != d) keep(&b, ek_try_symmetric(x, n, fitted, bits, c), fitted, 0);
         }
-    }
-    try_symmetric(x, n, b.d, lo, hi, code);
-    for (int i = 0; i < n; i++) u[i] = (uint8_t)(code[i] + zero);
     return b.d;
 }
 
-static float try_biased(const float *x, int n, float d, float m, float top, float *code)
+/* ------------------------------------------------------------------ tables */
+
+/* Code and value as sums of steps over the thresholds below x: no branch, no look-up. */
+static float try_table(const float *x, int n, float d, const float table[EK_TABLE_CODES], float *c, float *value)
 {
-    float error[LANES] = {0}, inverse = d > 0 ? 1 / d : 0;
+    const float inverse = inverse_of(d);
+    float error[LANES] = {0};
+    for (int i = 0; i < n; i += LANES) {
+        float code[LANES] = {0}, v[LANES];
+        for (int l = 0; l < LANES; l++) v[l] = table[0];
+        for (int t = 0; t + 1 < EK_TABLE_CODES; t++) {
+            float middle = 0.5f * (table[t] + table[t + 1]), step = table[t + 1] - table[t];
+            for (int l = 0; l < LANES; l++) {
+                bool above = x[i + l] * inverse > middle;
+                code[l] += above ? 1.0f : 0.0f;
+                v[l] += above ? step : 0.0f;
+            }
+        }
+        for (int l = 0; l < LANES; l++) {
+            float e = x[i + l] - d * v[l];
+            c[i + l] = code[l];
+            value[i + l] = v[l];
+            error[l] += e * e;
+        }
+    }
+    return tree(error);
+}
+
+float ek_try_table(const float *x, int n, float d, const float table[EK_TABLE_CODES], float *c)
+{
+    float value[EK_SEARCH_MAX];
+    return try_table(x, n, d, table, c, value);
+}
+
+float ek_search_table(const float *x, int n, const float table[EK_TABLE_CODES], bool search, bool half)
+{
+    const float edge = edge_of(x, n);
+    float c[EK_SEARCH_MAX], value[EK_SEARCH_MAX], d = rounded(edge / table[0], half);
+    best b = {try_table(x, n, d, table, c, value), d, 0};
+    for (int step = -7; search && step <= 7; step++)
+        for (int end = 0; end < EK_TABLE_CODES; end += EK_TABLE_CODES - 1) {
+            d = rounded(edge / (table[end] * (1 + 0.02f * (float)step)), half);
+            if (d == 0) continue;
+            keep(&b, try_table(x, n, d, table, c, value), d, 0);
+            float fitted = rounded(fit(x, n, value), half);
+            if (fitted != 0 && fitted != d) keep(&b, try_table(x, n, fitted, table, c, value), fitted, 0);
+        }
+    return b.d;
+}
+
+/* ------------------------------------------------------------------ biased */
+
+float ek_try_biased(const float *x, int n, float d, float m, int bits, float *c)
+{
+    const float top = (float)((1 << bits) - 1), inverse = inverse_of(d);
+    float error[LANES] = {0};
     for (int i = 0; i < n; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            float c = ek_nearest((x[i + l] - m) * inverse, 0, top), e = x[i + l] - (d * c + m);
-            code[i + l] = c;
+            float code = ek_nearest((x[i + l] - m) * inverse, 0, top), e = x[i + l] - (d * code + m);
+            c[i + l] = code;
             error[l] += e * e;
         }
     return tree(error);
 }
 
 /* d and m with the least squared error for these codes; false where they are all the same. */
-static bool fit_biased(const float *x, int n, const float *code, float *d, float *m)
+static bool fit_biased(const float *x, int n, const float *c, bool below, float *d, float *m)
 {
     float x1[LANES] = {0}, c1[LANES] = {0}, xc[LANES] = {0}, cc[LANES] = {0};
     for (int i = 0; i < n; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            float v = x[i + l], c = code[i + l];
-            x1[l] += v, c1[l] += c, xc[l] += v * c, cc[l] += c * c;
+            float v = x[i + l], u = c[i + l];
+            x1[l] += v, c1[l] += u, xc[l] += v * u, cc[l] += u * u;
         }
-    float sx = tree(x1), sc = tree(c1), count = (float)n, under = count * tree(cc) - sc * sc;
+    float sx = tree(x1), sc = tree(c1), sxc = tree(xc), scc = tree(cc), count = (float)n;
+    float under = count * scc - sc * sc;
     if (!(under > 0)) return false;
-    *d = (count * tree(xc) - sx * sc) / under;
+    *d = (count * sxc - sx * sc) / under;
     *m = (sx - *d * sc) / count;
+    if (below && *m > 0) *m = 0, *d = sxc / scc;
     return *d > 0;
 }
 
-void ek_search_biased(const float *x, int n, int bits, bool search, float *d, float *m, uint8_t *u)
+void ek_search_biased(const float *x, int n, int bits, bool search, bool half, bool below, float *d, float *m)
 {
     const float top = (float)((1 << bits) - 1);
-    float code[EK_SEARCH_MAX], min = x[0], max = x[0];
+    float c[EK_SEARCH_MAX], min = x[0], max = x[0];
     for (int i = 1; i < n; i++) {
         min = x[i] < min ? x[i] : min;
         max = x[i] > max ? x[i] : max;
     }
-    float step = half((max - min) / top), bias = half(min);
-    best b = {try_biased(x, n, step, bias, top, code), step, bias};
-    for (int i = -5; search && i <= 12; i++) { /* from a grid wider than the values to one that clips them */
-        float s = (max - min) / (top + 0.1f * (float)i), c = bias;
-        if (!(s > 0)) break;
-        try_biased(x, n, s, c, top, code);
+    if (below && min > 0) min = 0;
+    if (below && max < 0) max = 0; /* a range without 0 would need a scale below its bias */
+    float s = rounded((max - min) / top, half), bias = rounded(min, half);
+    best b = {ek_try_biased(x, n, s, bias, bits, c), s, bias};
+    for (int i = -reach(bits) / 2; search && i <= reach(bits); i++) { /* from a wider grid to one that clips */
+        float wide = (max - min) / (top + 0.1f * (float)i), from = min;
+        if (!(wide > 0)) break;
+        ek_try_biased(x, n, wide, from, bits, c);
         for (int again = 0; again < 2; again++) {
-            if (!fit_biased(x, n, code, &s, &c)) break;
-            s = half(s), c = half(c);
-            if (!(s > 0)) break;
-            keep(&b, try_biased(x, n, s, c, top, code), s, c);
+            if (!fit_biased(x, n, c, below, &wide, &from)) break;
+            wide = rounded(wide, half), from = rounded(from, half);
+            if (!(wide > 0)) break;
+            keep(&b, ek_try_biased(x, n, wide, from, bits, c), wide, from);
         }
     }
-    try_biased(x, n, b.d, b.m, top, code);
-    for (int i = 0; i < n; i++) u[i] = (uint8_t)code[i];
     *d = b.d, *m = b.m;
 }

@@ -70,6 +70,14 @@ static const ek_target targets[] = {
     BLOCKS(q5_0, 6, 8, 32, 22, 65504),
     BLOCKS(q5_1, 7, 9, 32, 24, 32752),
     BLOCKS(q8_0, 8, 7, 32, 34, 65504),
+    BLOCKS(q2_k, 10, 10, 256, 84, 32752),
+    BLOCKS(q3_k, 11, 12, 256, 110, 65504),
+    BLOCKS(q4_k, 12, 15, 256, 144, 32752),
+    BLOCKS(q5_k, 13, 17, 256, 176, 32752),
+    BLOCKS(q6_k, 14, 18, 256, 210, 65504),
+    BLOCKS(iq4_nl, 20, 25, 32, 18, 65504),
+    BLOCKS(iq4_xs, 23, 30, 256, 136, 65504),
+    BLOCKS(mxfp4, 39, 38, 32, 17, 0),
     AFFINES(2),
     AFFINES(3),
     AFFINES(4),
@@ -89,5 +97,7 @@ bool ek_target_holds(const ek_target *t, const ek_weight_data *w)
 {
     const ek_weight_type *type = w->type;
     if (!w->plane[0] || strcmp(type->name, t->name) != 0) return false;
-    return !t->bits || (type->biased && type->stored == EK_BF16);
+    const ek_weight_type *mlx = type; /* the name says nothing of the type of scales */
+    if (t->bits && ek_weight_type_affine(&mlx, t->bits, t->group, EK_BF16, true)) return false;
+    return mlx == type;
 }

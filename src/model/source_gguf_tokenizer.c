@@ -212,6 +212,8 @@ static void write_merges(const work *w, ek_buf *out)
 ek_err ek_gguf_tokenizer(const ek_gguf *g, ek_buf *out)
 {
     work w = {.g = g};
+    if (!ek_gguf_find(g, "tokenizer.ggml.model") && !ek_gguf_find(g, "tokenizer.ggml.tokens"))
+        return ek_fail(EK_ENOTFOUND, "there is no tokenizer in the file");
     EK_TRY(check_rules(g));
     EK_TRY(find_array(g, "tokenizer.ggml.tokens", true, &w.tokens));
     EK_TRY(find_array(g, "tokenizer.ggml.merges", true, &w.merges));

@@ -150,6 +150,19 @@ class Hub:
         shutil.rmtree(self.home, ignore_errors=True)
 
 
+def into_temp(argv):
+    """A documented convert with its result in a temporary folder: the last argument that is no option or its value."""
+    i, last = 2, None
+    while i < len(argv):
+        if argv[i].startswith("--"):
+            i += argv[i] not in ("--force",)
+        else:
+            last = i
+        i += 1
+    folder = ENV["HF_HOME"]
+    return argv[:last] + [os.path.join(folder, argv[last])] + argv[last + 1:]
+
+
 done = {}  # what was run -> what went wrong
 
 
@@ -160,6 +173,8 @@ def program(command, servers):
     argv = [PROGRAM] + [MODEL if a == "DIR" else "build/journal.jsonl" if a == "FILE" else a for a in argv[1:]]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)
+    if argv[1] == "convert" and "--help" not in argv:
+        argv = into_temp(argv)
     if argv[1] == "bench" and "--help" not in argv:
         argv += LESS + (["--layers", "1"] if "--synthetic" in argv else [])
     key = " ".join(argv).replace(f" --model {MODEL}", "")  # the bundled model is the default

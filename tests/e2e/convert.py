@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The command convert as a user meets it: convert.py PROGRAM MODEL
+
+Wrong calls, what exists already, a full disk, a second writer, Ctrl-C, a damaged source: one line, and nothing left
+behind. Memory while a model larger than it is written. Closes with `N passed, N failed`."""
+import os, resource, shutil, signal, subprocess, sys, tempfile, time
+
+PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+results = []
+
+
+def check(name, good, detail=""):
+    results.append(bool(good))
+    if not good:
+        print(f"FAIL {name}: {detail}")
+
+
+def convert(*args, limits=()):
+    def lower():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        for which, value in limits:
+            resource.setrlimit(which, (value, value))
+    return subprocess.run([PROGRAM, "convert", *args], capture_output=True, text=True, timeout=120, preexec_fn=lower)
+
+
+def refused(name, status, says, folder, *args, **more):
+    before = sorted(os.listdir(folder))
+    r = convert(*args, **more)
+    one_line = r.stderr.count("\n") == 1 and r.stderr.startswith("evenkeel convert: ")
+    check(name, r.returncode == status and one_line and says in r.stderr, f"{r.returncode} {r.stderr[-400:]}")
+    check(f"{name}: nothing is left", sorted(os.listdir(folder)) == before, os.listdir(folder))
+
+
+def wrong_calls(top):
+    at = lambda n: os.path.join(top, n)
+    refused("no type", 2, "--type", top, MODEL, at("x.gguf"))
+    refused("another type", 2, "q4_k", top, MODEL, at("x.gguf"), "--type", "q4")
+    refused("no source", 2, "SRC", top, at("x.gguf"), "--type", "q8_0")
+    refused("two sources", 2, "not both", top, MODEL, at("x"), "--synthetic", "e2b", "--type", "mlx4")
+    refused("layers of a file", 2, "--layers", top, MODEL, at("x"), "--layers", "3", "--type", "mlx4")
+    refused("GGUF's type in a folder", 1, ".gguf", top, MODEL, at("x"), "--type", "q4_0")
+    refused("MLX in a file", 1, "folder", top, MODEL, at("x.gguf"), "--type", "mlx4")
+    refused("a source that is not there", 1, "nowhere", top, at("nowhere"), at("x.gguf"), "--type", "q8_0")
+    refused("a folder that is not there", 1, "cannot be", top, MODEL, at("no/x.gguf"), "--type", "q8_0")
+    refused("more layers than there are", 1, "60", top, at("x"), "--synthetic", "31b", "--layers", "61", "--type", "mlx4")
+    refused("random weights of six bits", 1, "4 or 8", top, at("x"), "--synthetic", "12b", "--layers", "1", "--type", "mlx6")
+
+
+def what_exists(top):
+    file, folder, other = os.path.join(top, "a.gguf"), os.path.join(top, "a"), os.path.join(top, "mine")
+    for dst, kind in ((file, "q8_0"), (folder, "mlx8")):
+        check(f"{kind} is written", convert(MODEL, dst, "--type", kind).returncode == 0)
+    refused("a file that exists", 1, "--force", top, MODEL, file, "--type", "q8_0")
+    refused("a folder that exists", 1, "--force", top, MODEL, folder, "--type", "mlx4")
+    small = os.path.getsize(file)
+    r = convert(MODEL, file, "--type", "f32", "--force")
+    check("a file is replaced", r.returncode == 0 and os.path.getsize(file) > 3 * small, r.stderr)
+    open(os.path.join(folder, "old.safetensors.bak"), "w").close()
+    r = convert(MODEL, folder, "--type", "bf16", "--force")
+    check("a folder is replaced", r.returncode == 0 and not os.path.exists(os.path.join(folder, "old.safetensors.bak")), r.stderr)
+    os.makedirs(os.path.join(other, "deep"))
+    refused("a folder of something else", 1, "no folder of a model", top, MODEL, other, "--type", "mlx4", "--force")
+    r = convert(folder, folder, "--type", "f32", "--force")
+    check("a model replaces itself", r.returncode == 0, r.stderr)
+    shutil.rmtree(other)
+
+
+def trouble(top):
+    at = lambda n: os.path.join(top, n)
+    refused("a file system with small files", 1, "cannot be written", top, MODEL, at("x.gguf"), "--type", "q8_0", limits=[(resource.RLIMIT_FSIZE, 1 << 20)])
+    refused("the same for a folder", 1, "cannot be written", top, MODEL, at("x"), "--type", "mlx4", limits=[(resource.RLIMIT_FSIZE, 1 << 20)])
+    room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    if room and room.f_bavail * room.f_frsize < 100e9:
+        refused("a full disk", 1, "are free", "/dev/shm", f"/dev/shm/evenkeel-{os.getpid()}.gguf", "--synthetic", "31b", "--type", "f32")
+    shutil.copytree(MODEL, at("cut"))
+    with open(at("cut/model.safetensors"), "r+b") as f:
+        f.truncate(os.path.getsize(at("cut/model.safetensors")) - 1)
+    refused("a damaged source", 1, "model.safetensors", top, at("cut"), at("x.gguf"), "--type", "q8_0")
+    shutil.rmtree(at("cut"))
+
+
+def writes_slowly(dst):
+    return [PROGRAM, "convert", "--synthetic", "e2b", "--layers", "2", "--type", "q2_k", "--threads", "1", dst]
+
+
+def interrupted(top):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        dst = os.path.join(top, "slow.gguf")
+        p = subprocess.Popen(writes_slowly(dst), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.time() + 60
+        while time.time() < deadline and not (os.path.exists(dst + ".part") and os.path.getsize(dst + ".part") > 0):
+            time.sleep(0.02)
+        check("it writes beside the name", os.path.exists(dst + ".part") and not os.path.exists(dst))
+        if number == signal.SIGINT:
+            refused("a second writer", 1, "another process", top, "--synthetic", "e2b", "--layers", "1", "--type", "q8_0", dst)
+        p.send_signal(number)
+        said = p.communicate(timeout=60)[1]
+        check(f"{number.name} ends it", p.returncode == 1 and "stopped" in said, f"{p.returncode} {said[-300:]}")
+        check("nothing is left", not os.path.exists(dst) and not os.path.exists(dst + ".part"), os.listdir(top))
+
+
+def killed(top):
+    """What a killed one left behind is no obstacle."""
+    dst = os.path.join(top, "again.gguf")
+    with open(dst + ".part", "wb") as f:
+        f.write(b"half a file" * 1000)
+    r = convert(MODEL, dst, "--type", "q8_0")
+    check("it starts again", r.returncode == 0 and not os.path.exists(dst + ".part"), r.stderr)
+
+
+def memory(top):
+    """400 MB of weights through 128 MB of memory, of which the tokenizer takes the most."""
+    dst = os.path.join(top, "large")
+    r = convert("--synthetic", "e2b", "--layers", "1", "--type", "mlx4", "--threads", "2", dst, limits=[(resource.RLIMIT_DATA, 128 << 20)])
+    size = sum(os.path.getsize(os.path.join(dst, f)) for f in os.listdir(dst)) if r.returncode == 0 else 0
+    check("memory", size > 250e6, f"{r.returncode} {size} {r.stderr[-300:]}")
+    check("result", r.stdout.startswith(dst) and r.stdout.count("\n") == 1, r.stdout)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for part in (wrong_calls, what_exists, trouble, interrupted, killed, memory):
+        work = os.path.join(folder, part.__name__)
+        os.mkdir(work)
+        part(work)
+print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+sys.exit(0 if all(results) else 1)
