@@ -1,5 +1,5 @@
-/* The dialect of OpenAI's Responses API: reads the body; responses_items.c reads its items, responses_reply.c writes
- * replies. Fields: docs/API.md. */
+/* The dialect of OpenAI's Responses API: reads the body; responses_items.c reads its items, responses_tools.c
+ * its tools, responses_reply.c writes replies. Fields: docs/API.md. */
 #include "serve/responses.h"
 
 #include <limits.h>
@@ -17,6 +17,7 @@ static void free_own(void *p)
     ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
     ek_blocks_fini(&o->blocks);
+    json_decref(o->spaces);
     free(o->previous);
     free(o);
 }
@@ -30,25 +31,6 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
     if (ek_field(body, "conversation"))
         return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
-    return EK_OK;
-}
-
-/* Tools of this API are flat. */
-static ek_err read_tools(ek_api_request *r, const json_t *body)
-{
-    const json_t *tools = ek_field(body, "tools");
-    if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *t = json_array_get(tools, i);
-        const char *type = ek_json_get_text(t, "type", NULL);
-        size_t n = 0;
-        if (!type || strcmp(type, "function"))
-            return ek_field_wrong_text(r, "tools", "only functions are supported, this server runs no tools of type",
-                                       type ? type : "", "");
-        if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
-        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "parameters"),
-                               ek_field(t, "strict"));
-    }
     return EK_OK;
 }
 
@@ -198,7 +180,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_counts(r, body));
-    EK_TRY(read_tools(r, body));
+    EK_TRY(ek_responses_tools(r, body));
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
     EK_TRY(read_reasoning(r, body));

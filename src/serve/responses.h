@@ -7,8 +7,9 @@
 
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_responses {
-    ek_buf echo;  /* members of the response that repeat the request: ,"instructions":…,… */
-    bool encrypt; /* include reasoning.encrypted_content */
+    ek_buf echo;    /* members of the response that repeat the request: ,"instructions":…,… */
+    json_t *spaces; /* an object: [namespace, name] by the name that the model knows; NULL without namespaces */
+    bool encrypt;   /* include reasoning.encrypted_content */
     /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
     ek_response_store *store;
     uint64_t owner;
@@ -21,6 +22,11 @@ typedef struct ek_responses {
     ek_buf name, args; /* of the open call */
     int call;
 } ek_responses;
+
+/* The field `tools` into r->tools. */
+ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
+/* ,"name":… of a called function, and ,"namespace":… if it has one. */
+void ek_responses_put_name(ek_buf *out, const ek_responses *o, const ek_buf *name);
 
 /* Items (a list) to the end of the conversation. Reasoning, messages and calls of the assistant that follow each other
  * become one message. EINVAL "input[I]: …". */

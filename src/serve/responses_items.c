@@ -90,7 +90,7 @@ static ek_err read_call(ek_conversation *c, const json_t *item)
 {
     size_t n_id = 0, n_name = 0, n = 0;
     const char *id = ek_json_get_text(item, "call_id", &n_id), *name = ek_json_get_text(item, "name", &n_name);
-    const char *s = ek_json_get_text(item, "arguments", &n);
+    const char *s = ek_json_get_text(item, "arguments", &n), *space = ek_json_get_text(item, "namespace", NULL);
     json_t *arguments = NULL;
     if (is(ek_json_get_text(item, "status", NULL), "incomplete")) return EK_OK; /* cut off: it was never made */
     if (!id || !name || n_name == 0) return ek_fail(EK_EINVAL, "a function_call needs a call_id and a name");
@@ -103,6 +103,7 @@ static ek_err read_call(ek_conversation *c, const json_t *item)
     }
     ek_block *b = ek_message_add(assistant(c), EK_BLOCK_CALL);
     ek_buf_add(&b->id, id, n_id);
+    if (space && *space) ek_buf_fmt(&b->name, "%s.", space);
     ek_buf_add(&b->name, name, n_name);
     b->value = arguments;
     return EK_OK;

@@ -77,8 +77,7 @@ static void put_call(ek_buf *out, const ek_api_reply *r, int index, int call, co
     put_id(out, r, "fc_", index);
     ek_buf_fmt(out, ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":", status);
     put_id(out, r, "call_", call);
-    ek_buf_str(out, ",\"name\":");
-    ek_json_quote(out, ek_buf_text(name), name->len);
+    ek_responses_put_name(out, r->own, name);
     ek_buf_str(out, ",\"arguments\":");
     ek_json_quote(out, ek_buf_text(args), args->len);
     ek_buf_char(out, '}');
@@ -259,8 +258,7 @@ static void close_call(writer *w, const char *status)
     ek_responses *o = w->own;
     int index = o->blocks.n - 1;
     item_frame_open(w, "function_call_arguments.done");
-    ek_buf_str(w->out, ",\"name\":");
-    ek_json_quote(w->out, ek_buf_text(&o->name), o->name.len);
+    ek_responses_put_name(w->out, o, &o->name);
     ek_buf_str(w->out, ",\"arguments\":");
     ek_json_quote(w->out, ek_buf_text(&o->args), o->args.len);
     frame_close(w);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -92,6 +93,12 @@ static void refusals(void **state)
         {"{\"input\":[{\"type\":\"function_call_output\",\"output\":\"x\"}]}", "input", "call_id"},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]}", "tools", "web_search"},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "tools", "name"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\"}]}", "tools", "a list of tools"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"custom\",\"name\":\"f\"}]}]}",
+         "tools", "custom"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]},"
+         "{\"type\":\"function\",\"name\":\"n.f\"}]}",
+         "tools", "two functions are named \"n.f\""},
         {"{\"input\":\"x\",\"background\":true}", "background", "not supported"},
         {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "previous_response_id"},
         {"{\"input\":\"x\",\"prompt\":{\"id\":\"p\"}}", "prompt", "not supported"},
@@ -153,6 +160,43 @@ static void close_reply(scene *t)
     ek_buf_fini(&t->out);
     ek_answer_fini(&t->result.answer);
     ek_api_request_fini(&t->req);
+}
+
+/* The model knows n.f; the client sends and gets n and f. */
+static void namespaces(void **state)
+{
+    (void)state;
+    static const char body[] =
+        "{\"input\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"namespace\":\"n\",\"arguments\":\"{}\"}],"
+        "\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"description\":\"N.\",\"tools\":[{\"type\":\"function\",\"name\":\"f\","
+        "\"description\":\"F.\"},{\"type\":\"function\",\"name\":\"g\",\"strict\":true}]},{\"type\":\"function\",\"name\":\"f\"}]}";
+    for (int stream = 0; stream < 2; stream++) {
+        scene t;
+        open_reply(&t, NULL, "resp_1", body, stream);
+        char *tools = json_dumps(t.req.tools, JSON_COMPACT);
+        assert_string_equal(tools,
+                            "[{\"type\":\"function\",\"function\":{\"name\":\"n.f\",\"description\":\"N.\\nF.\"}},"
+                            "{\"type\":\"function\",\"function\":{\"name\":\"n.g\",\"strict\":true}},"
+                            "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]");
+        free(tools);
+        assert_string_equal(ek_buf_text(&t.req.conversation.messages[0].blocks[0].name), "n.f");
+        say(&t, EK_REPLY_CALL_START, "n.g", 0);
+        say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
+        say(&t, EK_REPLY_CALL_END, "", 0);
+        say(&t, EK_REPLY_CALL_START, "f", 1);
+        say(&t, EK_REPLY_CALL_ARGS, "{}", 1);
+        say(&t, EK_REPLY_CALL_END, "", 1);
+        t.result.end = EK_END_CALLS;
+        if (stream) d->finish(&t.out, &t.r, 0);
+        d->end(&t.out, &t.r);
+        int n = 0, spaces = 0;
+        for (const char *p = t.out.data; (p = strstr(p, "\"name\":\"g\",\"namespace\":\"n\",\"arguments\"")); p++) n++;
+        for (const char *p = t.out.data; (p = strstr(p, "\"namespace\":")); p++) spaces++;
+        assert_int_equal(n, stream ? 4 : 1); /* added, arguments.done, done, completed */
+        assert_int_equal(spaces, n);
+        assert_non_null(strstr(t.out.data, "\"name\":\"f\",\"arguments\""));
+        close_reply(&t);
+    }
 }
 
 static void order_of_events(void **state)
@@ -317,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(namespaces),
         cmocka_unit_test(order_of_events),
         cmocka_unit_test(failures_have_a_beginning),
         cmocka_unit_test(conversations_by_id),
