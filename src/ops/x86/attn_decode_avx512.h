@@ -71,21 +71,6 @@ INLINE vf upper_table(void)
     return v_add(code_table(4), v_set1(16));
 }
 
-/* 8 bits: a dot product with one byte of four picks a code and puts it behind the mantissa of 1.5 2^23, which the fma
- * takes away again. s times either is exact: a scale has 11 bits, a code 7, the number 2. */
-INLINE void decode_keys_8(const uint8_t *row, int n, const float *s, float *tile)
-{
-    const vi one[4] = {vi_set1(1), vi_set1(1 << 8), vi_set1(1 << 16), vi_set1(1 << 24)};
-    const vi base = v_bits(v_set1(0x1.8p23f));
-    vf scale[4], back[4];
-    UNROLL for (int j = 0; j < 4; j++) scale[j] = v_load(s + j * W), back[j] = v_mul(scale[j], v_set1(-0x1.8p23f));
-    for (int d = 0; d < n; d++, tile += EK_PAGE_TOKENS) {
-        const vi x = _mm512_loadu_si512(row + d * EK_PAGE_TOKENS);
-        UNROLL for (int j = 0; j < 4; j++)
-            v_store(tile + j * W, v_fma(v_as_float(_mm512_dpbusd_epi32(base, one[j], x)), scale[j], back[j]));
-    }
-}
-
 /* Four dims at a time: two rows of nibbles, one of two bits, half of the dims of one of single bits. */
 INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0, int n, const float *s, const float *b,
                                float *tile)
@@ -121,12 +106,12 @@ INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0
     }
 }
 
-/* Dims [d, d + n) of a page's 64 keys, n a multiple of 4, to tile[n][64]; s and b as page_scales made them. */
+/* Dims [d, d + n) of a page's 64 keys, n a multiple of 4, to tile[n][64]; s and b as page_scales made them. 8 bits:
+ * attn_fused_8.h. */
 APART void decode_keys(const int bits, const uint8_t *k, int dim, int d, int n, const float *s, const float *b,
                        float *tile)
 {
     switch (bits) {
-    case 8: decode_keys_8(k + d * EK_PAGE_TOKENS, n, s, tile); break;
     case 6: decode_keys_planes(6, k, dim, d, n, s, b, tile); break;
     case 5: decode_keys_planes(5, k, dim, d, n, s, b, tile); break;
     case 4: decode_keys_planes(4, k, dim, d, n, s, b, tile); break;

@@ -97,28 +97,46 @@ APART void score_tile_dims(int n_q, const float *q, const float *tile, int n, fl
     }
 }
 
+#if FUSES_8
+#include "ops/x86/attn_fused_8.h"
+#endif
+
+/* acc[i][key] = q[i] . key over dims [d0, end) of a page's keys, tile by tile. */
+INLINE void score_chain(const ek_attn_leaf *leaf, const ek_kv_codec c, const uint8_t *k, int d0, int end,
+                        const ek_f16 *scale, float *acc, stream *ahead)
+{
+    _Alignas(64) float tile[TILE_DIMS * EK_PAGE_TOKENS], s[EK_PAGE_TOKENS], b[EK_PAGE_TOKENS];
+    const int dim = leaf->head_dim;
+    const size_t n_scales = (size_t)((dim + c.group - 1) / c.group) * EK_PAGE_TOKENS;
+    memset(acc, 0, sizeof *acc * EK_TILE * EK_PAGE_TOKENS);
+    for (int d = d0; d < end; d += TILE_DIMS) {
+        const int n = end - d < TILE_DIMS ? end - d : TILE_DIMS;
+        if (d % c.group == 0) {
+            const ek_f16 *at = scale + d / c.group * EK_PAGE_TOKENS;
+            page_scales(at, s);
+            if (c.rule == EK_KV_AFFINE) page_scales(at + n_scales, b);
+        }
+        decode_keys(c.bits, k, dim, d, n, s, b, tile);
+        score_tile_dims(leaf->n_q, leaf->q + d, tile, n, acc, ahead);
+    }
+}
+
 /* Scores of a page: e is that of its first key. codes: bytes of the page's codes, scales follow. */
 INLINE void group_scores_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes, const uint8_t *k, float *e,
                               stream *ahead)
 {
-    _Alignas(64) float tile[TILE_DIMS * EK_PAGE_TOKENS], acc[EK_TILE * EK_PAGE_TOKENS], s[EK_PAGE_TOKENS],
-        b[EK_PAGE_TOKENS];
+    _Alignas(64) float acc[EK_TILE * EK_PAGE_TOKENS];
     const int dim = leaf->head_dim;
-    const size_t n_scales = (size_t)((dim + c.group - 1) / c.group) * EK_PAGE_TOKENS;
     const ek_f16 *scale = (const ek_f16 *)(k + codes);
     for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
         const int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
-        memset(acc, 0, sizeof acc);
-        for (int d = d0; d < end; d += TILE_DIMS) {
-            const int n = end - d < TILE_DIMS ? end - d : TILE_DIMS;
-            if (d % c.group == 0) {
-                const ek_f16 *at = scale + d / c.group * EK_PAGE_TOKENS;
-                page_scales(at, s);
-                if (c.rule == EK_KV_AFFINE) page_scales(at + n_scales, b);
-            }
-            decode_keys(c.bits, k, dim, d, n, s, b, tile);
-            score_tile_dims(leaf->n_q, leaf->q + d, tile, n, acc, ahead);
-        }
+#if FUSES_8
+        if (c.bits == 8)
+            score_chain_8(leaf->n_q, leaf->q + d0, k + d0 * EK_PAGE_TOKENS, end - d0,
+                          scale + d0 / c.group * EK_PAGE_TOKENS, c.group, acc, ahead);
+        else
+#endif
+            score_chain(leaf, c, k, d0, end, scale, acc, ahead);
         for (int i = 0; i < leaf->n_q; i++) {
             float *from = acc + i * EK_PAGE_TOKENS, *to = e + i * EK_SEGMENT;
             order_keys(from);
@@ -146,38 +164,12 @@ typedef struct slots {
     const int *from, *to; /* of each query */
 } slots;
 
-INLINE void value_pass(const int nq, const int cols, const float *e, const float *tile, int j, int end,
-                       const slots *seen, bool fresh, float *o, ptrdiff_t ldo, stream *ahead)
-{
-    vf a[EK_TILE][VALUE_DIMS / W];
-    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++)
-        a[i][c] = fresh ? v_zero() : v_load(o + i * ldo + c * W);
-    for (; j < end; j++, tile += VALUE_DIMS) {
-        vf value[VALUE_DIMS / W];
-        if (ahead) stream_next(ahead);
-        UNROLL for (int c = 0; c < cols; c++) value[c] = v_load(tile + c * W);
-        UNROLL for (int i = 0; i < nq; i++)
-        {
-            if (seen && (j < seen->from[i] || j >= seen->to[i])) continue;
-            vf x = v_set1(e[i * EK_SEGMENT + j]);
-            UNROLL for (int c = 0; c < cols; c++) a[i][c] = v_fma(x, value[c], a[i][c]);
-        }
-    }
-    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++) v_store(o + i * ldo + c * W, a[i][c]);
-}
-
-/* Vectors [0, n) of the tile's dims. */
-INLINE void value_cols(const int nq, int n, const float *e, const float *tile, int j, int end, const slots *seen,
-                       bool fresh, float *o, ptrdiff_t ldo, stream *ahead)
-{
-    int c = 0;
-    for (; c + GROUP_COLS(nq) <= n; c += GROUP_COLS(nq), ahead = NULL)
-        value_pass(nq, GROUP_COLS(nq), e, tile + c * W, j, end, seen, fresh, o + c * W, ldo, ahead);
-    for (; c < n; c++, ahead = NULL) value_pass(nq, 1, e, tile + c * W, j, end, seen, fresh, o + c * W, ldo, ahead);
-}
-
 typedef struct value_run {
-    const float *e, *tile; /* tile: slot j */
+    const float *e;
+    const float *tile;  /* its first slot is j; NULL: the codes themselves, in 8 bits, with FUSES_8 */
+    const int8_t *code; /* of slot j, the first dim of the tile; `dim` bytes from slot to slot */
+    const float *s;     /* its scales, `groups` from slot to slot; dims of a group: */
+    int dim, groups, group;
     int n_q, n_vecs, j, end;
     const int *from, *to; /* visible slots of each query, NULL: all of [j, end) */
     bool fresh;           /* o counts as +0 */
@@ -185,14 +177,56 @@ typedef struct value_run {
     ptrdiff_t ldo;
 } value_run;
 
+/* cols vectors from vector c on. */
+INLINE void value_pass(const int nq, const int cols, const bool codes, const value_run *r, int c, const float *e,
+                       const slots *seen, float *o, stream *ahead)
+{
+    vf a[EK_TILE][VALUE_DIMS / W];
+    const float *tile = r->tile + c * W, *s[VALUE_DIMS / W];
+    const int8_t *code = r->code + c * W;
+    UNROLL for (int v = 0; v < cols && codes; v++) s[v] = r->s + (c + v) * W / r->group;
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int v = 0; v < cols; v++)
+        a[i][v] = r->fresh ? v_zero() : v_load(o + i * r->ldo + (c + v) * W);
+    for (int j = r->j; j < r->end; j++, tile += VALUE_DIMS, code += r->dim) {
+        vf value[VALUE_DIMS / W];
+        if (ahead) stream_next(ahead);
+        UNROLL for (int v = 0; v < cols; v++)
+        {
+            if (codes) value[v] = v_mul(v_set1(*s[v]), v_from_i8(code + v * W)), s[v] += r->groups;
+            else value[v] = v_load(tile + v * W);
+        }
+        UNROLL for (int i = 0; i < nq; i++)
+        {
+            if (seen && (j < seen->from[i] || j >= seen->to[i])) continue;
+            vf x = v_set1(e[i * EK_SEGMENT + j]);
+            UNROLL for (int v = 0; v < cols; v++) a[i][v] = v_fma(x, value[v], a[i][v]);
+        }
+    }
+    UNROLL for (int i = 0; i < nq; i++) UNROLL for (int v = 0; v < cols; v++)
+        v_store(o + i * r->ldo + (c + v) * W, a[i][v]);
+}
+
+/* All vectors of the tile's dims. */
+INLINE void value_cols(const int nq, const bool codes, const value_run *r, const float *e, const slots *seen, float *o,
+                       stream *ahead)
+{
+    int c = 0;
+    for (; c + GROUP_COLS(nq) <= r->n_vecs; c += GROUP_COLS(nq), ahead = NULL)
+        value_pass(nq, GROUP_COLS(nq), codes, r, c, e, seen, o, ahead);
+    for (; c < r->n_vecs; c++, ahead = NULL) value_pass(nq, 1, codes, r, c, e, seen, o, ahead);
+}
+
 INLINE void value_queries(const int nq, const value_run *r, int i, stream *ahead)
 {
     const float *e = r->e + i * EK_SEGMENT;
     float *o = r->o + i * r->ldo;
+    const bool codes = FUSES_8 && !r->tile;
     if (r->from) {
         const slots seen = {r->from + i, r->to + i};
-        value_cols(nq, r->n_vecs, e, r->tile, r->j, r->end, &seen, r->fresh, o, r->ldo, ahead);
-    } else value_cols(nq, r->n_vecs, e, r->tile, r->j, r->end, NULL, r->fresh, o, r->ldo, ahead);
+        if (codes) value_cols(nq, true, r, e, &seen, o, ahead);
+        else value_cols(nq, false, r, e, &seen, o, ahead);
+    } else if (codes) value_cols(nq, true, r, e, NULL, o, ahead);
+    else value_cols(nq, false, r, e, NULL, o, ahead);
 }
 
 APART void value_tile_dims(const value_run *r, stream *ahead)
@@ -208,20 +242,19 @@ APART void value_tile_dims(const value_run *r, stream *ahead)
 
 /* Slots [j, end) of a tile that begins with slot `first` of the segment; those visible to all take the path without
  * masks. */
-INLINE void value_slots(const ek_attn_leaf *leaf, const float *tile, int n_vecs, int first, int end, int d, bool fresh,
-                        stream *ahead)
+INLINE void value_slots(const ek_attn_leaf *leaf, value_run r, int end, stream *ahead)
 {
-    value_run r = {.e = leaf->e, .n_q = leaf->n_q, .n_vecs = n_vecs, .o = leaf->o + d, .ldo = leaf->ldo};
-    r.fresh = fresh;
-    for (r.j = first; r.j < end; r.j = r.end, r.fresh = false) {
+    for (int next; r.j < end; r.j = next, r.fresh = false) {
         const int common = r.j >= leaf->common_from && r.j < leaf->common_to;
         r.end = end;
         if (common && leaf->common_to < end) r.end = leaf->common_to;
         if (!common && r.j < leaf->common_from && leaf->common_from < leaf->common_to && leaf->common_from < end)
             r.end = leaf->common_from;
         r.from = common ? NULL : leaf->from, r.to = common ? NULL : leaf->to;
-        r.tile = tile + (r.j - first) * VALUE_DIMS;
         value_tile_dims(&r, ahead);
+        next = r.end;
+        if (r.tile) r.tile += (next - r.j) * VALUE_DIMS;
+        else r.code += (next - r.j) * r.dim, r.s += (next - r.j) * r.groups;
     }
 }
 
@@ -239,14 +272,27 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
     }
     for (int d = 0; d < dim; d += VALUE_DIMS) {
         const int n_vecs = dim - d < VALUE_DIMS ? (dim - d + W - 1) / W : VALUE_DIMS / W;
-        bool none = fresh;
-        for (int j = from, end; j < to; j = end, none = false) {
+        value_run run = {.e = leaf->e,
+                         .n_q = leaf->n_q,
+                         .n_vecs = n_vecs,
+                         .j = page + from,
+                         .fresh = fresh,
+                         .o = leaf->o + d,
+                         .ldo = leaf->ldo};
+        if (FUSES_8 && c.bits == 8) {
+            run.code = (const int8_t *)v + from * dim + d, run.s = s + from * groups + d / c.group;
+            run.dim = dim, run.groups = groups, run.group = c.group;
+            value_slots(leaf, run, page + to, ahead);
+            continue;
+        }
+        for (int j = from, end; j < to; j = end, run.fresh = false) {
             end = j + VALUE_SLOTS < to ? j + VALUE_SLOTS : to;
             const float *sj = s + j * groups, *bj = b + j * groups;
             for (int n = d; n < dim && n < d + VALUE_DIMS; n += 32)
                 decode_values(c.bits, v, dim, j, end - j, n, sj + n / c.group, bj + n / c.group, groups,
                               tile + (n - d));
-            value_slots(leaf, tile, n_vecs, page + j, page + end, d, none, ahead);
+            run.tile = tile, run.j = page + j;
+            value_slots(leaf, run, page + end, ahead);
         }
     }
 }
