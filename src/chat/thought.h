@@ -15,8 +15,8 @@ typedef struct ek_thought {
 void ek_thought_start(ek_thought *t, const ek_marks *marks, int max, const int32_t *prompt, size_t n);
 void ek_thought_accept(ek_thought *t, int32_t token);
 /* Rows 0 .. n_draft of allowed tokens are there (all[i]: every token, row i is not written), n_words each, for n_vocab
- * tokens. Narrows them and returns how many draft tokens may still stand. Where a row does not allow the closing marker, the
- * limit waits. */
+ * tokens. Narrows them and returns how many draft tokens may still stand. Where a row does not allow the closing
+ * marker, the limit waits. */
 int ek_thought_look(const ek_thought *t, const int32_t *draft, int n_draft, int n_words, int n_vocab, uint64_t *row,
                     bool *all);
 

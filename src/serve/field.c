@@ -43,8 +43,8 @@ const json_t *ek_field(const json_t *object, const char *key)
 
 ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *key, const char *param)
 {
-    int64_t v;
-    bool found;
+    int64_t v = 0;
+    bool found = false;
     ek_err err = ek_field_int(r, object, key, 1, INT64_MAX, &v, &found);
     if (err) r->param = param;
     if (!err && found) r->turn.max_thinking = v < INT_MAX ? (int)v : INT_MAX;

@@ -53,7 +53,7 @@ static void the_limit_holds_along_drafts(void **state)
             bool all[AHEAD + 1] = {true, true, true, true, true};
             for (int i = 0; i < AHEAD; i++) {
                 uint64_t x = ek_mix64(seed++);
-                reply[n + i] = x % 4 == 0 ? OPEN : x % 4 == 1 ? CLOSE : (int32_t)(x >> 8) % VOCAB & 0x7f;
+                reply[n + i] = x % 4 == 0 ? OPEN : x % 4 == 1 ? CLOSE : (int32_t)(x >> 8 & 0xffff) % VOCAB;
             }
             int k = ek_thought_look(&t, reply + n, AHEAD, WORDS, VOCAB, row, all);
             for (int i = 0; i <= k; i++) check_row(row + (ptrdiff_t)i * WORDS, all[i], max, open, reply, n + i);
