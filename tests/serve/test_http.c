@@ -217,7 +217,7 @@ static void half_sent_bodies(void **state)
     int told = 0;
     for (int i = 0; i < n; i++) {
         struct pollfd p = {.fd = half[i], .events = POLLIN};
-        if (poll(&p, 1, i - told < 2 ? 10000 : 0) == 1) { /* those that are told are waited for */
+        if (poll(&p, 1, 0) == 1) {
             check_reply(half[i], "HTTP/1.1 503 ", "\"}");
             told++;
         } else {
@@ -228,28 +228,19 @@ static void half_sent_bodies(void **state)
     close_http();
 }
 
-/* Whether one more connection is refused. */
-static bool is_full(void)
-{
-    ek_buf r = reply_of(client("GET /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
-    bool full = r.len > 13 && !memcmp(r.data, "HTTP/1.1 503 ", 13);
-    ek_buf_fini(&r);
-    return full;
-}
-
 static void too_many_connections(void **state)
 {
     (void)state;
     open_http((ek_http_opts){.max_connections = 8});
     int idle[8];
     for (int i = 0; i < 8; i++) idle[i] = client("");
-    while (!is_full()) usleep(20000);
+    usleep(100000);
     double begin = ek_now();
     for (int i = 0; i < 20; i++)
         check_reply(client("GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"), "HTTP/1.1 503 ", "try again later\"}");
-    assert_true(ek_now() - begin < 10);
+    assert_true(ek_now() - begin < 2);
     for (int i = 0; i < 8; i++) close(idle[i]);
-    while (is_full()) usleep(20000);
+    usleep(400000);
     check_reply(client(POST("/echo", 1) "a"), "HTTP/1.1 200 ", "\r\n\r\na");
     close_http();
 }
@@ -274,7 +265,7 @@ static void readers_that_do_not_read(void **state)
     wait_for(&n_busy, 4);
     order = 1; /* a shutdown that cannot wait */
     for (double begin = ek_now(); n_busy > 0; usleep(10000))
-        if (ek_now() - begin > 20) fail_msg("%d replies still wait for their readers", (int)n_busy);
+        if (ek_now() - begin > 4) fail_msg("%d replies still wait for their readers", (int)n_busy);
     for (int i = 0; i < 4; i++) close(fd[i]);
     close_http();
 }
