@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "chat/cache_note.h"
+#include "chat/thought.h"
 #include "text/utf8.h"
 
 struct ek_turn {
@@ -19,6 +20,7 @@ struct ek_turn {
     void *sink_arg;
     ek_turn_result result;
     ek_grammar_state *grammar; /* NULL without; the engine's thread has it while the turn is live */
+    ek_thought thought;        /* likewise */
     ek_record record;
     bool stop_hit;
     ek_utf8_stream utf8; /* of a plain reply */
@@ -137,6 +139,7 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     t->reply = ek_reply_open(m->tokenizer, &r);
     ek_reply_start(t->reply, prompt->ids.data, prompt->ids.len);
     t->result.n_prompt = t->n_prompt = (int)prompt->ids.len;
+    ek_thought_start(&t->thought, &m->marks, opts->plain ? 0 : opts->max_thinking, prompt->ids.data, prompt->ids.len);
     if (opts->grammar)
         t->grammar = ek_grammar_state_open(opts->grammar, m->vocab, prompt->ids.data, prompt->ids.len,
                                            prompt->thinking);
@@ -214,13 +217,17 @@ static void on_cache(void *user, const ek_cache_report *r)
 static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
 {
     const ek_turn *t = arg;
-    return ek_grammar_look(t->grammar, draft, n_draft, ek_mask_words(t->n_vocab), row, all);
+    int n_words = ek_mask_words(t->n_vocab);
+    if (t->grammar) n_draft = ek_grammar_look(t->grammar, draft, n_draft, n_words, row, all);
+    else memset(all, true, sizeof *all * ((size_t)n_draft + 1));
+    return ek_thought_look(&t->thought, draft, n_draft, n_words, t->n_vocab, row, all);
 }
 
 static void accept(void *arg, int32_t token)
 {
-    const ek_turn *t = arg;
-    ek_grammar_accept(t->grammar, token);
+    ek_turn *t = arg;
+    if (t->grammar) ek_grammar_accept(t->grammar, token);
+    ek_thought_accept(&t->thought, token);
 }
 
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
@@ -247,7 +254,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->live = true; /* before the first news can come */
     ek_mask mask = {.arg = t, .look = look, .accept = accept};
     ek_request_opts r = {
-        .mask = t->grammar ? &mask : NULL,
+        .mask = t->grammar || t->thought.max > 0 ? &mask : NULL,
         .tokens = prompt->ids.data,
         .n_tokens = (int)prompt->ids.len,
         .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */

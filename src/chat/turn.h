@@ -22,6 +22,7 @@ typedef struct ek_turn_opts {
     bool one_call;             /* the turn ends after its first call */
     const ek_grammar *grammar; /* what the reply must be, made with the model's vocab; borrowed until ek_turn_close.
                                   NULL: anything */
+    int max_thinking; /* maximum tokens of thoughts, their markers' header included; 0: no limit (chat/thought.h) */
     bool ignore_eos;
     bool digest;                    /* hash the logits of every token */
     ek_record_mode record;          /* what is kept for ek_turn_take_record */

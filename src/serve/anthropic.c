@@ -78,7 +78,7 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i].type)) {
             r->prompt.thinking = types[i].thinking;
-            return EK_OK;
+            return ek_field_thinking(r, v, "budget_tokens", "thinking");
         }
     return ek_field_wrong(r, "thinking", "its type must be enabled, adaptive, between_tools or disabled");
 }

@@ -1,5 +1,6 @@
 #include "serve/field.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,6 +39,16 @@ const json_t *ek_field(const json_t *object, const char *key)
 {
     const json_t *v = ek_json_get(object, key);
     return json_is_null(v) ? NULL : v;
+}
+
+ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *key, const char *param)
+{
+    int64_t v = 0;
+    bool found = false;
+    ek_err err = ek_field_int(r, object, key, 1, INT64_MAX, &v, &found);
+    if (err) r->param = param;
+    if (!err && found) r->turn.max_thinking = v < INT_MAX ? (int)v : INT_MAX;
+    return err;
 }
 
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need)

@@ -26,6 +26,10 @@ ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key,
 ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
                     bool *found);
 
+/* A limit on tokens of thoughts under this key, from 1, into r->turn.max_thinking. param: the field it belongs to, a
+ * literal. */
+ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *key, const char *param);
+
 /* Sets r->param and the error "PARAM: need"; returns EINVAL. param is a literal. */
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
 /* The same with the client's own text in it: escaped, so that a sentence stays one line. */

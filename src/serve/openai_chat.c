@@ -51,6 +51,7 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     }
     if (kwargs && !json_is_object(kwargs)) return ek_field_wrong(r, "chat_template_kwargs", "an object is needed");
     bool on = false;
+    EK_TRY(ek_field_thinking(r, body, "thinking_budget", "thinking_budget"));
     EK_TRY(ek_field_bool(r, kwargs, "enable_thinking", &on));
     if (ek_field(kwargs, "enable_thinking")) r->prompt.thinking = on_or_off(on);
     return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);

@@ -39,6 +39,7 @@ static ek_err read_reasoning(ek_api_request *r, const json_t *body)
     const json_t *v = ek_field(body, "reasoning"), *effort = ek_field(v, "effort");
     if (v && !json_is_object(v)) return ek_field_wrong(r, "reasoning", "an object is needed");
     if (effort && !ek_json_is_text(effort)) return ek_field_wrong(r, "reasoning", "its effort must be a text");
+    EK_TRY(ek_field_thinking(r, v, "max_tokens", "reasoning"));
     if (!effort) return EK_OK;
     const char *e = json_string_value(effort);
     bool off = !strcmp(e, "none") || !strcmp(e, "minimal");

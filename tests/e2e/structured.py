@@ -89,6 +89,22 @@ def json_object(s):
             assert isinstance(json.loads(r["message"]["content"]), dict), r
 
 
+def thinking_ends_at_its_budget(s):
+    """Alone and with tools or a form; the thought is the beginning of the one without a limit."""
+    on = {"chat_template_kwargs": {"enable_thinking": True}, "max_tokens": 60}
+    for more in ({}, {"tools": [WEATHER]}, {"response_format": by_schema(CITY), "max_tokens": 200}):
+        for budget in (1, 4, 7, 5000):
+            body = ask("Weather in Oslo?", temperature=0.9, seed=3, **{**on, **more})
+            free, r = s.chat(body), s.chat({**body, "thinking_budget": budget})
+            n = r["usage"]["completion_tokens_details"]["reasoning_tokens"]
+            # the opening, two tokens of the header that a form insists on, and the closing marker
+            assert n <= max(budget, 4) + 1, (budget, n)
+            want, got = (x["choices"][0]["message"].get("reasoning_content") or "" for x in (free, r))
+            assert want.startswith(got.rstrip("\ufffd")), (want, got)
+            if budget == 5000:
+                assert facts(r) == facts(free)
+
+
 def cut_by_the_limit(s):
     whole = s.chat(ask(response_format=by_schema(CITY)))["choices"][0]["message"]["content"]
     r = s.chat(ask(response_format=by_schema(CITY), max_tokens=4))["choices"][0]
@@ -199,7 +215,7 @@ def main():
             print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
 
     with Server(PROGRAM, "--model", MODEL, "--ctx", 1024, "--max-requests", 8, "--draft", "off") as s:
-        for t in (json_by_schema, json_object, cut_by_the_limit, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals):
+        for t in (json_by_schema, json_object, cut_by_the_limit, thinking_ends_at_its_budget, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals):
             run(t, s)
     if ALONE:
         run(same_bits_with_drafts)
