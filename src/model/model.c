@@ -139,9 +139,12 @@ static void name_numerics(ek_model *m, const ek_items *list)
         if (!it->matrix) continue;
         if (it->matrix->limbs) snprintf(acts, sizeof acts, " a=%s", ek_activations_name(m->activations));
         snprintf(one, sizeof one, "%s", it->data.type->name);
-        const char *found = strstr(all, one);
         size_t used = strlen(all), n = strlen(one);
-        if (found && (found[n] == '+' || found[n] == '\0')) continue;
+        const char *found = all;
+        while ((found = strstr(found, one)) &&
+               ((found > all && found[-1] != '+') || (found[n] != '+' && found[n] != '\0')))
+            found++; /* "f16" is no part of "bf16" */
+        if (found) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
     if (m->kv_start > 0) snprintf(start, sizeof start, " start=%d", m->kv_start);

@@ -187,6 +187,21 @@ static void add_integers(st_file *f)
     st_add(f, "model.layers.0.mlp.gate_proj.weight", "U32", 2, (const int64_t[]){96, 64}, x, sizeof x);
 }
 
+/* --weights 8 beside matrices that are quantised already: both formats are named, though one is part of the other. */
+static void test_formats_are_named(void **state)
+{
+    (void)state;
+    static const mlx_opts o = {8, 64, "model.", "BF16", "embed_tokens", 0, 0, false};
+    ek_model_opts opts = {.quantise = true, .k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
+    char *dir = temp_dir(), *hf = temp_dir();
+    ek_model *m;
+    write_mlx(dir, hf, tiny("Q1"), &o);
+    assert_int_equal(ek_model_open(&m, dir, &opts), EK_OK);
+    if (!strstr(ek_model_numerics_id(m), " w=bf16@q8.64+q8.64+")) fail_msg("%s", ek_model_numerics_id(m));
+    ek_model_close(m);
+    remove_dir(dir), remove_dir(hf);
+}
+
 static void test_missing_and_unknown_tensors(void **state)
 {
     (void)state;
@@ -339,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_hugging_face_layouts),
         cmocka_unit_test(test_mlx_layouts),
         cmocka_unit_test(test_quantised_arithmetic_is_near),
+        cmocka_unit_test(test_formats_are_named),
         cmocka_unit_test(test_missing_and_unknown_tensors),
         cmocka_unit_test(test_shapes_against_the_configuration),
         cmocka_unit_test(test_quantised_tensors_against_the_configuration),
