@@ -158,7 +158,7 @@ __device__ __forceinline__ int clamp_key(int x)
 
 template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a)
 {
-    extern __shared__ __align__(16) uint8_t base[];
+    EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N];
     const ek_cuda_kv &kv = a.kv;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;

@@ -100,7 +100,7 @@ constexpr int STAGE_THREADS = 512;
 
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
 {
-    extern __shared__ float row[]; // h, then x; y behind it
+    EK_DYNAMIC_SHARED(float, row); // h, then x; y behind it
     __shared__ float leaf[MAX_LEAVES];
     const int n = a.n, tid = threadIdx.x, r = blockIdx.x;
     float *hs = row, *ys = row + n;
@@ -324,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
 
 extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)
 {
-    extern __shared__ float row[];
+    EK_DYNAMIC_SHARED(float, row);
     __shared__ float leaf[MAX_LEAVES];
     const int n = a.size;
     let_next_start();
