@@ -77,6 +77,7 @@ typedef struct ek_cuda_linear_args {
     /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
      * nodes of T that ek_product_join adds. */
     int32_t split;
+    int32_t turn, stages; /* ek_product_leaf_*: panels of a turn, chunks that a warp has on their way */
 } ek_cuda_linear_args;
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */

@@ -181,6 +181,50 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int jobs, int
     return p;
 }
 
+/* --- leaves (kernels/product_leaf.cuh) */
+
+enum { CHUNK_UNITS = 4, LEAF_CHUNKS = 4, UNIT_SCALES = 64, LEAF_BLOCKS = 2, LEAF_ROOM = 100 << 10, LEAF_SUMS = 24 << 10 };
+
+bool ek_cuda_leaf_fits(const ek_cuda_linear *l, int rows)
+{
+    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales && rows * l->limbs <= 32;
+}
+
+ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+{
+    int oct = 1;
+    while (oct * 8 / l->limbs < rows && oct < 4) oct *= 2;
+    const int per_tile = oct * 8 / l->limbs, tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
+    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
+    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * LEAF_BLOCKS;
+    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES), sums = (size_t)(leaves * EK_PANEL * per_tile) * 4;
+    ek_cuda_product p = {0};
+    p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
+    if (gate == EK_CUDA_GATE_NONE) {
+        p.turn = (panels * tiles + slots - 1) / slots;
+        if (oct > 1 && p.turn * leaves < FEW_WARPS) p.turn = (FEW_WARPS + leaves - 1) / leaves;
+        if (p.turn > panels) p.turn = panels;
+        if (p.turn > (int)(LEAF_SUMS / sums)) p.turn = (int)(LEAF_SUMS / sums);
+        if (p.turn < 1) p.turn = 1;
+    }
+    const int turns = (panels + p.turn - 1) / p.turn;
+    p.grid = (ek_cuda_grid){.y = (unsigned)tiles, .overlap = true};
+    p.grid.x = even(turns, (slots + tiles - 1) / tiles);
+    /* chunks of a block, and warps for them: more where blocks are few */
+    const int work = (turns + (int)p.grid.x - 1) / (int)p.grid.x * p.turn * chunks;
+    const bool many = oct == 1 && (int)p.grid.x * tiles <= multiprocessors && work > FEW_WARPS;
+    const int warps = many ? 2 * FEW_WARPS : FEW_WARPS, tasks = oct == 1 ? p.turn * leaves : 0;
+    const size_t room = many ? 2 * LEAF_ROOM : LEAF_ROOM, fixed = (size_t)tasks * 4 + 256 + 2 * (size_t)p.turn * sums;
+    p.stages = (work + warps - 1) / warps;
+    if (p.stages > 4) p.stages = 4;
+    while (p.stages > 1 && fixed + (size_t)(warps * p.stages) * (chunk + 8) > room) p.stages--;
+    p.grid.threads = (unsigned)warps * 32;
+    p.grid.shared = (size_t)(warps * p.stages * 8 + tasks * 4 + 127) / 128 * 128 + (size_t)(warps * p.stages) * chunk +
+                    2 * (size_t)p.turn * sums;
+    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
+    return p;
+}
+
 static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     const int sub = 64 / l->a_group, per_tile = 64 / l->limbs, leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q;
@@ -246,6 +290,7 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
+    if (ek_cuda_leaf_fits(l, rows)) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
     double few = few_us(l, rows), us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
@@ -253,9 +298,10 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     return us < few ? tile : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
-ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles)
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
-    return tiles ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
+    if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */

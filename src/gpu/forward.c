@@ -46,7 +46,9 @@ static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
                              .stack = x->stack,
                              .rows = in->n,
                              .pass = p->pass,
-                             .levels = p->levels};
+                             .levels = p->levels,
+                             .turn = p->turn,
+                             .stages = p->stages};
     ek_cuda_linear_args_of(&a, &w->l, w->at);
     return a;
 }

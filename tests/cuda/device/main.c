@@ -1,5 +1,5 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [quick | bits | speed | products | read | choice]. Exits 77 without a driver or device, 1 when bits
+ * Usage: device [quick | bits | linear | speed | products | read | choice]. Exits 77 without a driver or device, 1 when bits
  * differ. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
-    if (products) section(&d, "linear", test_linear);
+    if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear);
     else if (strcmp(what, "speed") && strcmp(what, "read") && strcmp(what, "choice")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
