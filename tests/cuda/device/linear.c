@@ -282,18 +282,20 @@ static void time_product(dev *d, const shape *s, const int *rows)
     free(packed), free(w.data);
 }
 
-/* Few rows against tiles: what wants_tiles of cuda/linear.c decides. */
+/* One kernel against the others: what ek_cuda_product_plan decides. */
 void speed_choice(dev *d)
 {
-    static const int rows[] = {16, 24, 32, 48, 64, 96, 128, 0};
+    static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
+                                  [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
+                                  [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}};
     static const struct {
         int n, k;
-    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 12288}, {2048, 1536}, {10240, 2560}, {2560, 10240},
-             {21504, 5376}, {5376, 21504}, {8192, 5376},  {5376, 8192}, {2816, 2112},  {512, 1536}};
+    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048}, {256, 1536},  {1536, 256},  {10240, 2560}, {2560, 10240},
+             {21504, 5376}, {5376, 21504}, {2816, 2112}, {8192, 2816}, {262144, 1536}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int limbs = 1; limbs <= (i == 6 || i > 10 ? 2 : 1); limbs++) {
+        for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel < 2; by_kernel++) time_product(d, &s, rows);
+            for (by_kernel = 0; by_kernel < 3; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }
