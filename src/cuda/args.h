@@ -147,6 +147,7 @@ typedef struct ek_cuda_attn_args {
     int32_t n_tiles;
     int32_t tile;   /* queries of a tile */
     int32_t levels; /* attn_prompt: levels of a stack */
+    ek_cuda_acts to; /* attn_join: the rows of o quantised as well; q 0: not. head_dim is then whole groups of 64 */
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };

@@ -187,13 +187,14 @@ enum { CHUNK_UNITS = 4, LEAF_CHUNKS = 4, UNIT_SCALES = 64, LEAF_BLOCKS = 2, LEAF
 
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l, int rows)
 {
-    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales && rows * l->limbs <= 32;
+    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales && rows * l->limbs <= (l->bits == 4 ? 16 : 8);
 }
 
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
 {
     int oct = 1;
-    while (oct * 8 / l->limbs < rows && oct < 4) oct *= 2;
+    while (oct * 8 / l->limbs < rows && oct < 2) oct *= 2; /* 1 with 8 bits: it fits */
+    const bool relay = oct <= l->limbs; /* a chunk, not a leaf, is a warp's task */
     const int per_tile = oct * 8 / l->limbs, tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
     const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * LEAF_BLOCKS;
@@ -202,7 +203,7 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
     p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
     if (gate == EK_CUDA_GATE_NONE) {
         p.turn = (panels * tiles + slots - 1) / slots;
-        if (oct > 1 && p.turn * leaves < FEW_WARPS) p.turn = (FEW_WARPS + leaves - 1) / leaves;
+        if (!relay && p.turn * leaves < FEW_WARPS) p.turn = (FEW_WARPS + leaves - 1) / leaves;
         if (p.turn > panels) p.turn = panels;
         if (p.turn > (int)(LEAF_SUMS / sums)) p.turn = (int)(LEAF_SUMS / sums);
         if (p.turn < 1) p.turn = 1;
@@ -212,14 +213,14 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
     p.grid.x = even(turns, (slots + tiles - 1) / tiles);
     /* chunks of a block, and warps for them: more where blocks are few */
     const int work = (turns + (int)p.grid.x - 1) / (int)p.grid.x * p.turn * chunks;
-    const bool many = oct == 1 && (int)p.grid.x * tiles <= multiprocessors && work > FEW_WARPS;
-    const int warps = many ? 2 * FEW_WARPS : FEW_WARPS, tasks = oct == 1 ? p.turn * leaves : 0;
-    const size_t room = many ? 2 * LEAF_ROOM : LEAF_ROOM, fixed = (size_t)tasks * 4 + 256 + 2 * (size_t)p.turn * sums;
+    const bool many = relay && (int)p.grid.x * tiles <= multiprocessors && work > FEW_WARPS;
+    const int warps = many ? 2 * FEW_WARPS : FEW_WARPS, told = relay ? p.turn * leaves * (LEAF_CHUNKS - 1) : 0;
+    const size_t room = many ? 2 * LEAF_ROOM : LEAF_ROOM, fixed = (size_t)told * 8 + 256 + 2 * (size_t)p.turn * sums;
     p.stages = (work + warps - 1) / warps;
     if (p.stages > 4) p.stages = 4;
     while (p.stages > 1 && fixed + (size_t)(warps * p.stages) * (chunk + 8) > room) p.stages--;
     p.grid.threads = (unsigned)warps * 32;
-    p.grid.shared = (size_t)(warps * p.stages * 8 + tasks * 4 + 127) / 128 * 128 + (size_t)(warps * p.stages) * chunk +
+    p.grid.shared = (size_t)((warps * p.stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p.stages) * chunk +
                     2 * (size_t)p.turn * sums;
     snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
     return p;

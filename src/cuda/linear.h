@@ -57,7 +57,7 @@ ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int m
 
 /* Products by leaves (kernels/product_leaf.cuh), of a matrix, of experts (jobs above 0), or with a gate
  * (cuda/model_args.h), for which n is whole groups of 64. Fits: bf16 scales and biases, groups of 64, rows x limbs up to
- * 32. */
+ * 16. */
 typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MATRIX } ek_cuda_gate;
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l, int rows);
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);

@@ -4,7 +4,7 @@
 
 #include "cuda/args.h"
 
-enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64 };
+enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64, EK_CUDA_STAGE_WIDTH = 8192 };
 
 /* ek_pack_q: from the CPU's panels (ops/linear_layout.h) to the device's layout (cuda/linear.h). grid (units, panels),
  * 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from` become
@@ -46,8 +46,8 @@ typedef struct ek_cuda_heads_args {
     int32_t k_eq_v; /* values are the keys as they come */
 } ek_cuda_heads_args;
 
-/* ek_stage: what lies between two linear layers, for a row by a block of 512 threads; n floats of dynamic shared
- * memory twice.
+/* ek_stage: what lies between two linear layers, for a row by a block of 16 threads per 256 elements, rounded up
+ * to whole warps; n up to EK_CUDA_STAGE_WIDTH.
  *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
  * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
  * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */

@@ -7,6 +7,7 @@
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
 // Blocks do not communicate. Tiles, chunks and prefetching change no bit.
 #include "cuda/kernels/kv.cuh"
+#include "cuda/kernels/quantize.cuh"
 
 using namespace ek;
 
@@ -351,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
     wait_for_previous();
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = blockIdx.z * 128 + threadIdx.x;
-    if (n >= t.n_q || d >= dim) return;
+    if (n >= t.n_q || d >= dim) return; // where rows are quantised: whole groups of threads
     const int at = t.head + n, row = t.row + at / a.ratio;
     const int leaves = (((const ek_cuda_attn_row *)a.rows)[row].end - 1) / SEGMENT - t.seg0 + 1;
     const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * a.tile + n) * dim + d;
@@ -397,5 +398,15 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
         sum = any ? combine(stack[level], sum) : stack[level];
         any = true;
     }
-    ((float *)a.o)[row * a.ldo + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim + d] = __fdiv_rn(sum.o + 0.0f, sum.l);
+    const float value = __fdiv_rn(sum.o + 0.0f, sum.l);
+    const int place = (t.kv_head * a.ratio + at % a.ratio) * dim + d;
+    ((float *)a.o)[row * a.ldo + place] = value;
+    if (!a.to.q) return;
+    __shared__ float all[128];
+    all[threadIdx.x] = value;
+    __syncthreads();
+    const int g = threadIdx.x / 32, lane = threadIdx.x % 32, from = place - (int)threadIdx.x + g * 64;
+    if (g * 64 + blockIdx.z * 128 >= dim || g > 1) return;
+    const float v[2] = {all[g * 64 + lane], all[g * 64 + lane + 32]};
+    quantize_group(a.to, row, from / 64, v);
 }

@@ -97,17 +97,10 @@ __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
                  : "memory");
 }
 
-// --- a word in shared memory by which one warp tells another that what it wrote before is there
-__device__ __forceinline__ void tell(u32 *word, u32 value)
+// One thread says that what its warp wrote before is there; the phase ends with it.
+__device__ __forceinline__ void arrival_tell(u64 *arrived)
 {
-    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(shared_at(word)), "r"(value) : "memory");
-}
-
-__device__ __forceinline__ void await(const u32 *word, u32 value)
-{
-    u32 v;
-    do asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(v) : "r"(shared_at(word)) : "memory");
-    while (v != value);
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(arrived)) : "memory");
 }
 
 // --- d += a b over 32 inputs: 16 outputs by 8 columns, int8, exact

@@ -4,20 +4,21 @@
 using namespace ek;
 
 #define LEAF(BITS, LIMBS, OCT)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(OCT == 1 ? 512 : 256, OCT == 1 ? 1 : 2)                              \
+    extern "C" __global__ void __launch_bounds__(OCT <= LIMBS ? 512 : 256, OCT <= LIMBS ? 1 : 2)                              \
         ek_product_leaf_q##BITS##_l##LIMBS##_o##OCT(const __grid_constant__ ek_cuda_linear_args a)                    \
     {                                                                                                                 \
         ek_cuda_leaf_args p = {};                                                                                     \
         p.a = a;                                                                                                      \
         leaves<BITS, LIMBS, OCT>(p);                                                                                  \
     }                                                                                                                 \
-    extern "C" __global__ void __launch_bounds__(OCT == 1 ? 512 : 256, OCT == 1 ? 1 : 2)                              \
+    extern "C" __global__ void __launch_bounds__(OCT <= LIMBS ? 512 : 256, OCT <= LIMBS ? 1 : 2)                              \
         ek_products_leaf_q##BITS##_l##LIMBS##_o##OCT(const __grid_constant__ ek_cuda_leaf_args p)                     \
     {                                                                                                                 \
         leaves<BITS, LIMBS, OCT>(p);                                                                                  \
     }
-#define LEAF_OF(BITS) LEAF(BITS, 1, 1) LEAF(BITS, 1, 2) LEAF(BITS, 2, 1) LEAF(BITS, 2, 2) LEAF(BITS, 2, 4)
-LEAF_OF(4)
-LEAF_OF(8)
-LEAF(4, 1, 4)
-LEAF(8, 1, 4)
+LEAF(4, 1, 1)
+LEAF(4, 1, 2)
+LEAF(4, 2, 1)
+LEAF(4, 2, 2)
+LEAF(8, 1, 1)
+LEAF(8, 2, 1)

@@ -15,7 +15,10 @@ namespace ek {
 
 constexpr int CHUNK_UNITS = 4, LEAF_CHUNKS = 4, SCALES = 64; // bytes of scales of a unit
 
-template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
+template <int LIMBS, int OCT> constexpr bool relays = OCT == 1 || (OCT == 2 && LIMBS == 2);
+
+template <int BITS, int LIMBS, int OCT> struct leaf_product {
+    static constexpr bool RELAY = relays<LIMBS, OCT>;
     static constexpr int CODE = BITS * 128, CHUNK = CHUNK_UNITS * (CODE + SCALES), PER = 8 / LIMBS, ROWS = OCT * PER;
     static constexpr int COLS = LIMBS == 1 ? 2 : 1, SUMS = 16 * ROWS; // columns of a lane; sums of a leaf
 
@@ -27,36 +30,56 @@ template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
     u32 phase;
     uint8_t *ring;
     u64 *arrived;
-    // the next chunk to copy
-    int to_turn, to_task, to_part;
 
-    __device__ __forceinline__ int panels_of(int turn_number) const
+    // The tasks of a warp, turn by turn: panel j of the turn, chunk or leaf c of it.
+    struct cursor {
+        int turn, j, c, panels, step_j, step_c;
+    };
+    cursor next; // to copy
+    int next_part;
+
+    __device__ __forceinline__ int parts() const
     {
-        return min(turn, panels - turn_number * turn);
+        return RELAY ? chunks : leaves;
     }
 
-    __device__ __forceinline__ int tasks_of(int turn_number) const
+    __device__ __forceinline__ void begin(cursor &at, int turn_number) const
     {
-        return panels_of(turn_number) * (RELAY ? chunks : leaves);
+        for (;; turn_number += gridDim.x) {
+            at.turn = turn_number;
+            if (turn_number >= turns) return;
+            at.panels = min(turn, panels - turn_number * turn);
+            at.c = w / at.panels, at.j = w - at.c * at.panels;
+            if (at.c < parts()) break;
+        }
+        at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
+    }
+
+    // False: the turn has no more for this warp.
+    __device__ __forceinline__ bool step(cursor &at) const
+    {
+        at.c += at.step_c, at.j += at.step_j;
+        if (at.j >= at.panels) at.j -= at.panels, at.c++;
+        return at.c < parts();
     }
 
     // Copies the next chunk of this warp into a slot.
     __device__ __forceinline__ void fetch(int to)
     {
-        if (to_turn >= turns) return;
-        const int n = panels_of(to_turn), j = to_task % n, c = RELAY ? to_task / n : to_task / n * LEAF_CHUNKS + to_part;
+        if (next.turn >= turns) return;
+        const int c = RELAY ? next.c : next.c * LEAF_CHUNKS + next_part;
         if (lane == 0) {
-            const int second = j >= half, some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
-            const int64_t unit = (int64_t)(half < turn ? to_turn * half + j - second * half : to_turn * turn + j) * units + c * CHUNK_UNITS;
+            const bool second = next.j >= half;
+            const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
+            const int64_t unit = (int64_t)(next.turn * half + next.j - (second ? half : 0)) * units + c * CHUNK_UNITS;
             uint8_t *at = ring + to * CHUNK;
             arrival_expect(arrived + to, some * (CODE + SCALES));
             copy_piece(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
             copy_piece(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
-        if (!RELAY && ++to_part < LEAF_CHUNKS && c + 1 < chunks) return;
-        to_part = 0;
-        to_task += warps;
-        while (to_turn < turns && to_task >= tasks_of(to_turn)) to_turn += gridDim.x, to_task = w;
+        if (!RELAY && ++next_part < LEAF_CHUNKS && c + 1 < chunks) return;
+        next_part = 0;
+        if (!step(next)) begin(next, next.turn + gridDim.x);
     }
 
     __device__ __forceinline__ void next_slot()
@@ -64,26 +87,36 @@ template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
         if (++slot == stages) slot = 0, phase ^= 1;
     }
 
-    // What a lane reads of the rows for a chunk.
+    // What a lane reads of 8 columns for a chunk.
     struct operands {
         uint4 b[CHUNK_UNITS];
-        float4 x[COLS][2];
+        float4 x[COLS][2]; // {sx, X} of two groups
     };
 
-    const uint8_t *rec[OCT];       // of the lane's column; 0: no such row
-    const float4 *act[OCT][COLS];  // {sx, X} of two groups
+    const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
+    const float4 *act[OCT][COLS];
 
-    __device__ __forceinline__ void load(operands &in, int c) const
+    __device__ __forceinline__ void load(operands &in, int o, int c) const
     {
 #pragma unroll
         for (int u = 0; u < CHUNK_UNITS; u++) {
             in.b[u] = make_uint4(0, 0, 0, 0);
-            if (rec[0] && c * CHUNK_UNITS + u < units) in.b[u] = *(const uint4 *)(rec[0] + (c * CHUNK_UNITS + u) * 64 + t * 16);
+            if (rec[o] && c * CHUNK_UNITS + u < units) in.b[u] = *(const uint4 *)(rec[o] + (c * CHUNK_UNITS + u) * 64 + t * 16);
         }
 #pragma unroll
         for (int i = 0; i < COLS; i++)
 #pragma unroll
-            for (int p = 0; p < 2; p++) in.x[i][p] = act[0][i][c * 2 + p];
+            for (int p = 0; p < 2; p++) in.x[i][p] = act[o][i][c * 2 + p];
+    }
+
+    static __device__ __forceinline__ float scale_of(const operands &in, int u, int i)
+    {
+        return u % 2 ? in.x[i][u / 2].z : in.x[i][u / 2].x;
+    }
+
+    static __device__ __forceinline__ float sum_of(const operands &in, int u, int i)
+    {
+        return u % 2 ? in.x[i][u / 2].w : in.x[i][u / 2].y;
     }
 
     // s and b' = fma(zero, s, b) of outputs g and g + 8
@@ -94,12 +127,16 @@ template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
         s[1] = bits(v.y << 16), b[1] = fma_(zero, s[1], bits(v.y & 0xffff0000u));
     }
 
-    // The chain over a chunk, its values first. `sums` has the chain so far and takes the result; word: who may read it.
-    __device__ __forceinline__ void relay(operands &in, int c, float zero, float *sums, u32 *word, u32 tag, int next)
+    // The chain over chunk c of a leaf, its values first. `sums` has the chain so far and takes the result; told:
+    // that a part of the leaf but the last is there, once in each turn.
+    __device__ __forceinline__ void relay(operands (&in)[OCT], int c, float zero, float *sums, u64 *told, u32 told_phase, int next_c)
     {
         const uint8_t *at = ring + slot * CHUNK;
-        float value[CHUNK_UNITS][2][COLS], sx[CHUNK_UNITS][COLS];
-        const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
+        float value[CHUNK_UNITS][OCT][2][COLS], sx[CHUNK_UNITS][OCT][COLS];
+        const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS), part = c % LEAF_CHUNKS;
+        if (OCT > 1) // one column of 8 has room to be read ahead
+#pragma unroll
+            for (int o = 0; o < OCT; o++) load(in[o], o, c);
         arrival_wait(arrived + slot, phase);
 #pragma unroll
         for (int u = 0; u < CHUNK_UNITS; u++) {
@@ -107,43 +144,38 @@ template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
             float s[2], b[2];
             read_codes<BITS>(at + u * CODE + lane * 16, code);
             unit_scales(at + CHUNK_UNITS * CODE + u * SCALES, zero, s, b);
-            group_product<BITS, LIMBS, 64> r;
-            r.run(code, in.b[u], 0);
 #pragma unroll
-            for (int i = 0; i < COLS; i++) {
-                const float4 x = in.x[i][u / 2];
-                sx[u][i] = u % 2 ? x.z : x.x;
+            for (int o = 0; o < OCT; o++) {
+                group_product<BITS, LIMBS, 64> r;
+                r.run(code, in[o].b[u], 0);
 #pragma unroll
-                for (int h = 0; h < 2; h++) value[u][h][i] = fma_(b[h], u % 2 ? x.w : x.y, __fmul_rn(s[h], r.i[h][i]));
+                for (int i = 0; i < COLS; i++) {
+                    sx[u][o][i] = scale_of(in[o], u, i);
+#pragma unroll
+                    for (int h = 0; h < 2; h++) value[u][o][h][i] = fma_(b[h], sum_of(in[o], u, i), __fmul_rn(s[h], r.i[h][i]));
+                }
             }
         }
         __syncwarp(); // all have read the slot
+        if (OCT == 1 && next_c >= 0) load(in[0], 0, next_c);
+        float *mine = sums + g * PER + t * COLS;
+        if (part) arrival_wait(told + part - 1, told_phase);
+#pragma unroll
+        for (int o = 0; o < OCT; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int i = 0; i < COLS; i++) {
+                    float *place = mine + (o * 16 + h * 8) * PER + i, sum = part ? *place : 0;
+#pragma unroll
+                    for (int u = 0; u < CHUNK_UNITS; u++)
+                        if (u < some) sum = fma_(value[u][o][h][i], sx[u][o][i], sum);
+                    *place = sum;
+                }
+        __syncwarp();
+        if (lane == 0 && part != LEAF_CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
         fetch(slot);
         next_slot();
-        if (next >= 0) load(in, next);
-        float sum[2][COLS] = {};
-        float *mine = sums + g * PER + t * COLS;
-        if (c % LEAF_CHUNKS) {
-            await(word, tag + c % LEAF_CHUNKS);
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int i = 0; i < COLS; i++) sum[h][i] = mine[h * 8 * PER + i];
-        }
-#pragma unroll
-        for (int u = 0; u < CHUNK_UNITS; u++) {
-            if (u >= some) break;
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int i = 0; i < COLS; i++) sum[h][i] = fma_(value[u][h][i], sx[u][i], sum[h][i]);
-        }
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-#pragma unroll
-            for (int i = 0; i < COLS; i++) mine[h * 8 * PER + i] = sum[h][i];
-        __syncwarp();
-        if (lane == 0 && c % LEAF_CHUNKS != LEAF_CHUNKS - 1) tell(word, tag + c % LEAF_CHUNKS + 1);
     }
 
     // A leaf of a panel.
@@ -157,30 +189,35 @@ template <int BITS, int LIMBS, int OCT, bool RELAY> struct leaf_product {
             const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
             arrival_wait(arrived + slot, phase);
 #pragma unroll 1
-            for (int u = 0; u < some; u++) {
-                const int unit = c * CHUNK_UNITS + u;
-                uint4 in[OCT];
-                float2 x[OCT][COLS];
+            for (int u0 = 0; u0 < some; u0 += 2) { // two units at a time: more would not fit the registers
+                u32 code[2][8];
+                float s[2][2], b[2][2];
 #pragma unroll
-                for (int o = 0; o < OCT; o++) {
-                    in[o] = make_uint4(0, 0, 0, 0);
-                    if (rec[o]) in[o] = *(const uint4 *)(rec[o] + unit * 64 + t * 16);
-#pragma unroll
-                    for (int i = 0; i < COLS; i++) x[o][i] = ((const float2 *)act[o][i])[unit];
+                for (int u = 0; u < 2; u++) {
+                    read_codes<BITS>(at + (u0 + u) * CODE + lane * 16, code[u]);
+                    unit_scales(at + CHUNK_UNITS * CODE + (u0 + u) * SCALES, zero, s[u], b[u]);
                 }
-                u32 code[8];
-                float s[2], b[2];
-                read_codes<BITS>(at + u * CODE + lane * 16, code);
-                unit_scales(at + CHUNK_UNITS * CODE + u * SCALES, zero, s, b);
+                const int unit = c * CHUNK_UNITS + u0;
 #pragma unroll
                 for (int o = 0; o < OCT; o++) {
-                    group_product<BITS, LIMBS, 64> r;
-                    r.run(code, in[o], 0);
+                    uint4 in[2] = {};
+                    float4 x[COLS];
 #pragma unroll
-                    for (int i = 0; i < COLS; i++)
+                    for (int u = 0; u < 2; u++)
+                        if (rec[o] && u0 + u < some) in[u] = *(const uint4 *)(rec[o] + (unit + u) * 64 + t * 16);
 #pragma unroll
-                        for (int h = 0; h < 2; h++)
-                            sum[o][h][i] = fma_(fma_(b[h], x[o][i].y, __fmul_rn(s[h], r.i[h][i])), x[o][i].x, sum[o][h][i]);
+                    for (int i = 0; i < COLS; i++) x[i] = act[o][i][unit / 2];
+#pragma unroll
+                    for (int u = 0; u < 2; u++) {
+                        group_product<BITS, LIMBS, 64> r;
+                        r.run(code[u], in[u], 0);
+                        if (u0 + u >= some) continue;
+#pragma unroll
+                        for (int i = 0; i < COLS; i++)
+#pragma unroll
+                            for (int h = 0; h < 2; h++)
+                                sum[o][h][i] = fma_(fma_(b[u][h], u ? x[i].w : x[i].y, __fmul_rn(s[u][h], r.i[h][i])), u ? x[i].z : x[i].x, sum[o][h][i]);
+                    }
                 }
             }
             __syncwarp();
@@ -204,8 +241,8 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
 
 template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p)
 {
-    typedef leaf_product<BITS, LIMBS, OCT, OCT == 1> product;
-    constexpr bool RELAY = OCT == 1;
+    typedef leaf_product<BITS, LIMBS, OCT> product;
+    constexpr bool RELAY = product::RELAY;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const ek_cuda_linear_args &a = p.a;
     const int tid = threadIdx.x;
@@ -217,17 +254,16 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
     m.stages = a.stages, m.slot = 0, m.phase = 0;
     m.arrived = (u64 *)base + m.w * m.stages;
-    u32 *word = (u32 *)((u64 *)base + m.warps * m.stages); // of each leaf of a turn
-    const int n_words = RELAY ? m.turn * m.leaves : 0;
-    uint8_t *rings = base + (m.warps * m.stages * 8 + n_words * 4 + 127) / 128 * 128;
+    const int n_told = RELAY ? m.turn * m.leaves * (LEAF_CHUNKS - 1) : 0;
+    u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
+    uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
     m.ring = rings + m.w * m.stages * product::CHUNK;
     float *const sums = (float *)(rings + m.warps * m.stages * product::CHUNK); // of a turn, and of the next
 
-    if (m.lane == 0) {
+    if (m.lane == 0)
         for (int s = 0; s < m.stages; s++) arrival_open(m.arrived + s);
-        arrival_fence();
-    }
-    for (int i = tid; i < n_words; i += blockDim.x) word[i] = 0;
+    for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i);
+    arrival_fence();
     __syncthreads();
     let_next_start();
     int row0 = blockIdx.y * product::ROWS, rows = min(product::ROWS, a.rows - row0);
@@ -240,8 +276,9 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
         m.codes += skip, m.codes2 += skip, m.scales += skip, m.scales2 += skip;
         row0 = job.first, rows = job.n, index = (const int32_t *)p.index;
     }
-    m.to_turn = blockIdx.x, m.to_task = m.w, m.to_part = 0;
-    while (m.to_turn < m.turns && m.to_task >= m.tasks_of(m.to_turn)) m.to_turn += gridDim.x;
+    typename product::cursor at;
+    m.begin(at, blockIdx.x);
+    m.next = at, m.next_part = 0;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
     if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
 #pragma unroll
@@ -257,19 +294,26 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     }
     const float zero = (float)a.zero;
     const int room = m.turn * m.leaves * product::SUMS;
-    u32 tag = 0;
-    for (int turn = blockIdx.x, odd = 0; turn < m.turns; turn += gridDim.x, odd ^= 1, tag += LEAF_CHUNKS) {
-        const int n = m.panels_of(turn), tasks = m.tasks_of(turn);
-        float *const mine = sums + odd * room;
-        if (RELAY) {
-            typename product::operands in;
-            if (m.w < tasks) m.load(in, m.w / n);
-            for (int i = m.w; i < tasks; i += m.warps) {
-                const int j = i % n, c = i / n, leaf = c / LEAF_CHUNKS * m.turn + j;
-                m.relay(in, c, zero, mine + leaf * product::SUMS, word + leaf, tag, i + m.warps < tasks ? (i + m.warps) / n : -1);
-            }
-        } else
-            for (int i = m.w; i < tasks; i += m.warps) m.whole(i / n, zero, mine + (i / n * m.turn + i % n) * product::SUMS);
+    for (int turn = blockIdx.x, count = 0; turn < m.turns; turn += gridDim.x, count++) {
+        const int n = min(m.turn, m.panels - turn * m.turn);
+        float *const mine = sums + (count & 1) * room;
+        if (at.turn == turn) {
+            bool more = true;
+            if constexpr (RELAY) {
+                typename product::operands in[OCT];
+                if (OCT == 1) m.load(in[0], 0, at.c);
+                while (more) {
+                    const int c = at.c, leaf = c / LEAF_CHUNKS, place = leaf * m.turn + at.j;
+                    more = m.step(at);
+                    m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
+                }
+            } else
+                while (more) {
+                    m.whole(at.c, zero, mine + (at.c * m.turn + at.j) * product::SUMS);
+                    more = m.step(at);
+                }
+            m.begin(at, turn + gridDim.x);
+        }
         __syncthreads();
         auto result = [&](int j, int o, int r) {
             const float *leaf = mine + j * product::SUMS + sum_at<product::PER>(o, r);

@@ -75,15 +75,10 @@ static inline void arrival_wait(u64 *arrived, u32 phase)
     ek_emulated_await(arrived, phase);
 }
 
-static inline void tell(u32 *word, u32 value)
+static inline void arrival_tell(u64 *arrived)
 {
-    *word = value;
+    *arrived = (*arrived >> 32 ^ 1) << 32;
     ek_emulated_pause();
-}
-
-static inline void await(const u32 *word, u32 value)
-{
-    while (*(const volatile u32 *)word != value) ek_emulated_pause();
 }
 
 static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
