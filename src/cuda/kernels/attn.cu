@@ -11,7 +11,7 @@
 
 using namespace ek;
 
-constexpr int CHAIN = 256;
+constexpr int CHAIN = 256, FEW_BLOCKS = 2 * 132;
 
 template <int N> struct smem {
     float *q;       // [dim][N]
@@ -167,7 +167,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
     ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
     let_next_start();
-    if (gridDim.x <= 2 * 132 && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
+    if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
         const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
         const int64_t bytes = kv.k_bytes + kv.v_bytes;
         for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
@@ -211,6 +211,20 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
         u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, item.seg * 4 + p) : 0;
         if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, item.seg * 4 + all_from / PAGE); // absent: nobody sees it
         v[p] = page ? (const uint8_t *)page + mine + kv.k_bytes : 0;
+    }
+
+    if (gridDim.x <= FEW_BLOCKS) { // a chain of reads would take its latency for every chunk: all lines come at once
+        const int p = warp % 4, d0 = warp / 4 * CHAIN, end = min(dim, d0 + CHAIN);
+        const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
+        const int64_t from = k_codes(kv.k_format, dim) * d0 / dim, to_byte = k_codes(kv.k_format, dim) * end / dim;
+        if (at)
+            for (int64_t i = from + lane * 128; i < to_byte; i += 32 * 128) touch_line(k + i);
+        const int64_t row = v_codes(kv.v_format, dim) / PAGE;
+        const int slice = (int)(row * warp * 64 / dim);
+        if (warp * 64 < dim)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (v[i]) touch_line(v[i] + lane * row + slice), touch_line(v[i] + (lane + 32) * row + slice);
     }
 
     { // scores: warps 0..3 the first chain, 4..7 the second

@@ -30,6 +30,16 @@ __device__ __forceinline__ void prefetch_line(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+// towards the multiprocessor's own cache, with what it will be read as; behind wait_for_previous only
+__device__ __forceinline__ void touch_line(const void *p)
+{
+    asm volatile("{\n"
+                 ".reg .u32 unused;\n"
+                 "ld.global.ca.u32 unused, [%0];\n"
+                 "}" ::"l"(p)
+                 : "memory");
+}
+
 // --- copies to shared memory that a thread waits for itself: those it committed, but for the last N groups
 __device__ __forceinline__ u32 shared_at(const void *p)
 {

@@ -101,6 +101,8 @@ __device__ __forceinline__ float group_value(float s, float b, float i, float x,
 template <class F> __device__ __forceinline__ float tree_sum(F f, int n)
 {
     constexpr int LEVELS = 8;
+    if (n == 1) return f(0);
+    if (n == 2) return f(0) + f(1);
     float node[LEVELS], sum = 0;
     for (int i = 0; i < n; i++) {
         float up = f(i);

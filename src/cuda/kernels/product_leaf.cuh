@@ -1,10 +1,10 @@
 // Products of Form Q for few rows, with bf16 scales and biases and groups of 64 (contract: ops/linear.h).
 //
 // A warp takes a chunk of 256 inputs of a panel: its codes and scales come as two pieces into a ring of the warp's own,
-// as many chunks ahead as the ring has, before the kernel in front has ended. A leaf is four chunks. With few columns
-// (RELAY) each chunk goes to another warp: it computes the values of its groups at once, and only the chain over them
-// waits for the warp of the chunk before, whose sums lie in shared memory. With many columns a warp computes whole
-// leaves, so that nobody waits. The leaves of a turn's panels meet in shared memory; then a thread adds them by T.
+// as many chunks ahead as the ring has, before the kernel in front has ended.
+// A leaf is four chunks, each of another warp: it computes the values of its groups at once, and only the chain over
+// them waits for the warp of the chunk before, whose sums lie in shared memory. There too lie the leaves of a turn's
+// panels; a thread adds them by T.
 #pragma once
 
 #include "cuda/kernels/product.cuh"
@@ -15,10 +15,7 @@ namespace ek {
 
 constexpr int CHUNK_UNITS = 4, LEAF_CHUNKS = 4, SCALES = 64; // bytes of scales of a unit
 
-template <int LIMBS, int OCT> constexpr bool relays = OCT == 1 || (OCT == 2 && LIMBS == 2);
-
 template <int BITS, int LIMBS, int OCT> struct leaf_product {
-    static constexpr bool RELAY = relays<LIMBS, OCT>;
     static constexpr int CODE = BITS * 128, CHUNK = CHUNK_UNITS * (CODE + SCALES), PER = 8 / LIMBS, ROWS = OCT * PER;
     static constexpr int COLS = LIMBS == 1 ? 2 : 1, SUMS = 16 * ROWS; // columns of a lane; sums of a leaf
 
@@ -31,17 +28,11 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
     uint8_t *ring;
     u64 *arrived;
 
-    // The tasks of a warp, turn by turn: panel j of the turn, chunk or leaf c of it.
+    // The tasks of a warp, turn by turn: chunk c of panel j of the turn.
     struct cursor {
         int turn, j, c, panels, step_j, step_c;
     };
     cursor next; // to copy
-    int next_part;
-
-    __device__ __forceinline__ int parts() const
-    {
-        return RELAY ? chunks : leaves;
-    }
 
     __device__ __forceinline__ void begin(cursor &at, int turn_number) const
     {
@@ -50,7 +41,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
             if (turn_number >= turns) return;
             at.panels = min(turn, panels - turn_number * turn);
             at.c = w / at.panels, at.j = w - at.c * at.panels;
-            if (at.c < parts()) break;
+            if (at.c < chunks) break;
         }
         at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
     }
@@ -60,14 +51,14 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
     {
         at.c += at.step_c, at.j += at.step_j;
         if (at.j >= at.panels) at.j -= at.panels, at.c++;
-        return at.c < parts();
+        return at.c < chunks;
     }
 
     // Copies the next chunk of this warp into a slot.
     __device__ __forceinline__ void fetch(int to)
     {
         if (next.turn >= turns) return;
-        const int c = RELAY ? next.c : next.c * LEAF_CHUNKS + next_part;
+        const int c = next.c;
         if (lane == 0) {
             const bool second = next.j >= half;
             const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
@@ -77,8 +68,6 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
             copy_piece(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
             copy_piece(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
-        if (!RELAY && ++next_part < LEAF_CHUNKS && c + 1 < chunks) return;
-        next_part = 0;
         if (!step(next)) begin(next, next.turn + gridDim.x);
     }
 
@@ -177,60 +166,6 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
         fetch(slot);
         next_slot();
     }
-
-    // A leaf of a panel.
-    __device__ __forceinline__ void whole(int leaf, float zero, float *sums)
-    {
-        float sum[OCT][2][COLS] = {};
-        const int end = min(chunks, (leaf + 1) * LEAF_CHUNKS);
-#pragma unroll 1
-        for (int c = leaf * LEAF_CHUNKS; c < end; c++) {
-            const uint8_t *at = ring + slot * CHUNK;
-            const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
-            arrival_wait(arrived + slot, phase);
-#pragma unroll 1
-            for (int u0 = 0; u0 < some; u0 += 2) { // two units at a time: more would not fit the registers
-                u32 code[2][8];
-                float s[2][2], b[2][2];
-#pragma unroll
-                for (int u = 0; u < 2; u++) {
-                    read_codes<BITS>(at + (u0 + u) * CODE + lane * 16, code[u]);
-                    unit_scales(at + CHUNK_UNITS * CODE + (u0 + u) * SCALES, zero, s[u], b[u]);
-                }
-                const int unit = c * CHUNK_UNITS + u0;
-#pragma unroll
-                for (int o = 0; o < OCT; o++) {
-                    uint4 in[2] = {};
-                    float4 x[COLS];
-#pragma unroll
-                    for (int u = 0; u < 2; u++)
-                        if (rec[o] && u0 + u < some) in[u] = *(const uint4 *)(rec[o] + (unit + u) * 64 + t * 16);
-#pragma unroll
-                    for (int i = 0; i < COLS; i++) x[i] = act[o][i][unit / 2];
-#pragma unroll
-                    for (int u = 0; u < 2; u++) {
-                        group_product<BITS, LIMBS, 64> r;
-                        r.run(code[u], in[u], 0);
-                        if (u0 + u >= some) continue;
-#pragma unroll
-                        for (int i = 0; i < COLS; i++)
-#pragma unroll
-                            for (int h = 0; h < 2; h++)
-                                sum[o][h][i] = fma_(fma_(b[u][h], u ? x[i].w : x[i].y, __fmul_rn(s[u][h], r.i[h][i])), u ? x[i].z : x[i].x, sum[o][h][i]);
-                    }
-                }
-            }
-            __syncwarp();
-            fetch(slot);
-            next_slot();
-        }
-#pragma unroll
-        for (int o = 0; o < OCT; o++)
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int i = 0; i < COLS; i++) sums[(o * 16 + g + h * 8) * PER + t * COLS + i] = sum[o][h][i];
-    }
 };
 
 // Where output o of 16 and row r lie among a leaf's sums.
@@ -242,7 +177,6 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
 template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p)
 {
     typedef leaf_product<BITS, LIMBS, OCT> product;
-    constexpr bool RELAY = product::RELAY;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const ek_cuda_linear_args &a = p.a;
     const int tid = threadIdx.x;
@@ -254,7 +188,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
     m.stages = a.stages, m.slot = 0, m.phase = 0;
     m.arrived = (u64 *)base + m.w * m.stages;
-    const int n_told = RELAY ? m.turn * m.leaves * (LEAF_CHUNKS - 1) : 0;
+    const int n_told = m.turn * m.leaves * (LEAF_CHUNKS - 1);
     u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
     uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
     m.ring = rings + m.w * m.stages * product::CHUNK;
@@ -278,7 +212,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     }
     typename product::cursor at;
     m.begin(at, blockIdx.x);
-    m.next = at, m.next_part = 0;
+    m.next = at;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
     if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
 #pragma unroll
@@ -299,19 +233,13 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
         float *const mine = sums + (count & 1) * room;
         if (at.turn == turn) {
             bool more = true;
-            if constexpr (RELAY) {
-                typename product::operands in[OCT];
-                if (OCT == 1) m.load(in[0], 0, at.c);
-                while (more) {
-                    const int c = at.c, leaf = c / LEAF_CHUNKS, place = leaf * m.turn + at.j;
-                    more = m.step(at);
-                    m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
-                }
-            } else
-                while (more) {
-                    m.whole(at.c, zero, mine + (at.c * m.turn + at.j) * product::SUMS);
-                    more = m.step(at);
-                }
+            typename product::operands in[OCT];
+            if (OCT == 1) m.load(in[0], 0, at.c);
+            while (more) {
+                const int c = at.c, place = c / LEAF_CHUNKS * m.turn + at.j;
+                more = m.step(at);
+                m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
+            }
             m.begin(at, turn + gridDim.x);
         }
         __syncthreads();

@@ -31,6 +31,12 @@ static inline void prefetch_line(const void *)
 {
 }
 
+static inline void touch_line(const void *p)
+{
+    volatile uint32_t unused = *(const volatile uint32_t *)p; // it must be there
+    (void)unused;
+}
+
 template <int N> static inline void copy_async(void *to, const void *from)
 {
     ek_emulated_copy(to, from, N);
