@@ -145,8 +145,8 @@ typedef struct ek_cuda_attn_args {
     ek_cuda_ptr leaf_o, leaf_l, leaf_m;
     int32_t ratio; /* query heads of a KV head */
     int32_t n_tiles;
-    int32_t tile;   /* queries of a tile */
-    int32_t levels; /* attn_prompt: levels of a stack */
+    int32_t tile;    /* queries of a tile */
+    int32_t levels;  /* attn_prompt: levels of a stack */
     ek_cuda_acts to; /* attn_join: the rows of o quantised as well; q 0: not. head_dim is then whole groups of 64 */
 } ek_cuda_attn_args;
 

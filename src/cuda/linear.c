@@ -196,7 +196,14 @@ static int tiles_of(const ek_cuda_linear *l, int rows)
 
 /* --- leaves (kernels/product_leaf.cuh) */
 
-enum { CHUNK_UNITS = 4, LEAF_CHUNKS = 4, UNIT_SCALES = 64, LEAF_BLOCKS = 2, LEAF_ROOM = 100 << 10, LEAF_SUMS = 24 << 10 };
+enum {
+    CHUNK_UNITS = 4,
+    LEAF_CHUNKS = 4,
+    UNIT_SCALES = 64,
+    LEAF_BLOCKS = 2,
+    LEAF_ROOM = 100 << 10,
+    LEAF_SUMS = 24 << 10
+};
 
 /* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
 static int leaf_rows(const ek_cuda_linear *l, int rows)
@@ -228,7 +235,8 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
     const int tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
     const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * LEAF_BLOCKS;
-    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES), sums = (size_t)(leaves * EK_PANEL * per_tile) * 4;
+    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
+                 sums = (size_t)(leaves * EK_PANEL * per_tile) * 4;
     ek_cuda_product p = {0};
     p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
     if (gate == EK_CUDA_GATE_NONE) {
@@ -311,7 +319,8 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     if (leaves && rows <= 8) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     if (!leaves && rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
-    double few = leaves ? leaf_us(l, rows) : few_us(l, rows), us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
+           us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
     if (us < few) return tile;
     return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)

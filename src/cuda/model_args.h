@@ -123,12 +123,12 @@ typedef struct ek_cuda_products_args {
  * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a
  * turn of a block, which quantises them and writes nothing else. grid (any, tiles of rows or jobs). */
 typedef struct ek_cuda_leaf_args {
-    ek_cuda_linear_args a;        /* with a gate y is unused */
-    ek_cuda_ptr codes2, scales2;  /* of the matrix that the gate multiplies with; 0: u */
-    ek_cuda_ptr u;                /* f32 */
-    ek_cuda_ptr jobs, n_jobs;     /* 0: no experts */
-    ek_cuda_ptr index;            /* sorted pair -> row of x; 0: itself */
-    ek_cuda_acts to;              /* groups of 64; q 0: no gate */
+    ek_cuda_linear_args a;       /* with a gate y is unused */
+    ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */
+    ek_cuda_ptr u;               /* f32 */
+    ek_cuda_ptr jobs, n_jobs;    /* 0: no experts */
+    ek_cuda_ptr index;           /* sorted pair -> row of x; 0: itself */
+    ek_cuda_acts to;             /* groups of 64; q 0: no gate */
     int64_t ldu, expert_bytes;
 } ek_cuda_leaf_args;
 

@@ -45,11 +45,12 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
     ek_gpu_quantize(x, in, w);
     if (!w2 && ek_cuda_leaf_fits(&w->l) && c->tile * w->l.limbs <= 8) {
         ek_cuda_product p = ek_cuda_leaf_plan(&w->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
-        ek_cuda_leaf_args a = {.a = {.x = in->acts, .y = y, .ldy = w->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
-                               .jobs = x->jobs,
-                               .n_jobs = x->n_jobs,
-                               .index = c->index,
-                               .expert_bytes = (int64_t)w->l.bytes};
+        ek_cuda_leaf_args a = {
+            .a = {.x = in->acts, .y = y, .ldy = w->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
+            .jobs = x->jobs,
+            .n_jobs = x->n_jobs,
+            .index = c->index,
+            .expert_bytes = (int64_t)w->l.bytes};
         ek_cuda_linear_args_of(&a.a, &w->l, w->at);
         ek_gpu_launch(x->g, p.name, p.grid, &a);
         return;
@@ -109,7 +110,8 @@ void ek_gpu_experts(ek_gpu_run *x, int i, int n)
     in = input(x, w->pre_mlp_norm_2, 0, &w->expert_gate, n);
     const ek_cuda_leaf_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
     ek_gpu_input gated;
-    if (ek_gpu_gated(x, &w->expert_gate, &w->expert_up, pick, all.tile, all.jobs, &in, pairs, &w->expert_down, &gated)) {
+    if (ek_gpu_gated(x, &w->expert_gate, &w->expert_up, pick, all.tile, all.jobs, &in, pairs, &w->expert_down,
+                     &gated)) {
         all.index = 0;
         project(x, &w->expert_down, NULL, &gated, &all, x->pair_out, 0);
         return;

@@ -99,13 +99,13 @@ ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ld
     return in;
 }
 
-bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with, int tile,
-                  int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out)
+bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with,
+                  int tile, int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out)
 {
     const ek_cuda_linear *l = &gate->l;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
-    if (!(jobs ? ek_cuda_leaf_fits(l) && tile * l->limbs <= 8 : ek_cuda_leaf_wins(l, tile, multiprocessors)) || (upper && !ek_cuda_linear_alike(l, &upper->l)) || l->n % 64 || !w->l.units ||
-        w->l.a_group != 64)
+    if (!(jobs ? ek_cuda_leaf_fits(l) && tile * l->limbs <= 8 : ek_cuda_leaf_wins(l, tile, multiprocessors)) ||
+        (upper && !ek_cuda_linear_alike(l, &upper->l)) || l->n % 64 || !w->l.units || w->l.a_group != 64)
         return false;
     ek_gpu_quantize(x, in, gate);
     ek_cuda_product p = ek_cuda_leaf_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
@@ -397,8 +397,8 @@ static ek_gpu_input per_layer(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
     CUdeviceptr own = (i < before ? x->per_layer_head : x->per_layer_tail) +
                       sizeof(float) * (size_t)((i < before ? i : i - before) * size);
     ek_gpu_input g;
-    if (!ek_gpu_gated(x, &w->per_layer_gate, NULL, (ek_cuda_leaf_args){.u = own, .ldu = (int64_t)part * size}, n, 0, in, n,
-                      &w->per_layer_proj, &g)) {
+    if (!ek_gpu_gated(x, &w->per_layer_gate, NULL, (ek_cuda_leaf_args){.u = own, .ldu = (int64_t)part * size}, n, 0, in,
+                      n, &w->per_layer_proj, &g)) {
         ek_gpu_project(x, &w->per_layer_gate, in, x->gate, size);
         g = ek_gpu_gate(x, x->gate, own, size, (int64_t)part * size, n, size, &w->per_layer_proj);
     }

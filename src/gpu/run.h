@@ -119,11 +119,11 @@ void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
 /* The row-wise stage of n rows by ek_stage. */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
-/* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times upper,
- * or times the rows of u. jobs: of experts up to `tile` rows, with the rest of their fields in `with`; 0: none. False: it
- * cannot, and nothing was queued. */
-bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with, int tile,
-                  int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out);
+/* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times
+ * upper, or times the rows of u. jobs: of experts up to `tile` rows, with the rest of their fields in `with`; 0: none.
+ * False: it cannot, and nothing was queued. */
+bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with,
+                  int tile, int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out);
 /* The gate of g and u (ld n) as the input of w. */
 ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *w);

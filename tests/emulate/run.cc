@@ -282,7 +282,17 @@ void ek_emulated_wait(int groups_left)
     if (done > 0) groups.erase(groups.begin(), groups.begin() + done);
 }
 
-// The word of an arrival: bytes expected in the low half, the phase in the high half.
+// The word of an arrival: bytes expected in the low half; in the high half the phase in bit 0, and from bit 8 on how
+// often it must be told in a phase, from bit 20 on how often it was.
+void ek_emulated_tell(uint64_t *arrived)
+{
+    uint64_t told = (*arrived >> 52) + 1, of = *arrived >> 40 & 0xfff;
+    const bool ends = told == of;
+    if (ends) told = 0;
+    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32;
+    ek_emulated_pause();
+}
+
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
 {
     if ((uint32_t)*arrived) fail("an arrival is expected twice");
@@ -314,7 +324,7 @@ void ek_emulated_await(uint64_t *arrived, uint32_t phase)
         }
         *arrived = *arrived >> 32 << 32 | due;
         if (due) return false;
-        *arrived = (*arrived >> 32 ^ 1) << 32;
+        *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32;
         return true;
     });
 }

@@ -420,7 +420,7 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
     all[threadIdx.x] = value;
     __syncthreads();
     const int g = threadIdx.x / 32, lane = threadIdx.x % 32, from = place - (int)threadIdx.x + g * 64;
-    if (g * 64 + blockIdx.z * 128 >= dim || g > 1) return;
+    if (g * 64 + (int)blockIdx.z * 128 >= dim || g > 1) return;
     const float v[2] = {all[g * 64 + lane], all[g * 64 + lane + 32]};
     quantize_group(a.to, row, from / 64, v);
 }

@@ -69,10 +69,11 @@ template <int N> __device__ __forceinline__ void copy_wait()
 }
 
 // --- copies of whole pieces by one thread (addresses and bytes multiples of 16); `arrived` counts their bytes, and
-// anybody waits for its phases 0, 1, 0, ...
-__device__ __forceinline__ void arrival_open(u64 *arrived)
+// anybody waits for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread whose
+// writes before it are then there.
+__device__ __forceinline__ void arrival_open(u64 *arrived, u32 threads = 1)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_at(arrived)) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(arrived)), "r"(threads) : "memory");
 }
 
 // behind all arrival_open of a thread, before others or copies use them
@@ -107,7 +108,6 @@ __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
                  : "memory");
 }
 
-// One thread says that what its warp wrote before is there; the phase ends with it.
 __device__ __forceinline__ void arrival_tell(u64 *arrived)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(arrived)) : "memory");

@@ -161,8 +161,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
                         if (u < some) sum = fma_(value[u][o][h][i], sx[u][o][i], sum);
                     *place = sum;
                 }
-        __syncwarp();
-        if (lane == 0 && part != LEAF_CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
+        if (part != LEAF_CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
         fetch(slot);
         next_slot();
     }
@@ -196,7 +195,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
 
     if (m.lane == 0)
         for (int s = 0; s < m.stages; s++) arrival_open(m.arrived + s);
-    for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i);
+    for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i, 32);
     arrival_fence();
     __syncthreads();
     let_next_start();

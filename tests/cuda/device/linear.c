@@ -122,7 +122,8 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
                    .l = *l,
                    .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
                    .weights = weights};
-    if (by_kernel >= 0) p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
+    if (by_kernel >= 0)
+        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
@@ -255,8 +256,8 @@ static void time_product(dev *d, const shape *s, const int *rows)
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
     printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves "}[by_kernel],
-           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves "}[by_kernel], s->bits, s->limbs, s->n,
+           s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -290,8 +291,8 @@ void speed_choice(dev *d)
                                   [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}};
     static const struct {
         int n, k;
-    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048}, {256, 1536},  {1536, 256},  {10240, 2560}, {2560, 10240},
-             {21504, 5376}, {5376, 21504}, {2816, 2112}, {8192, 2816}, {262144, 1536}};
+    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
+             {2560, 10240}, {21504, 5376}, {5376, 21504}, {2816, 2112}, {8192, 2816}, {262144, 1536}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};

@@ -1,7 +1,8 @@
 /* Models on a CUDA device against the CPU: the scenes of tests/same, whose requests run alone on the CPU, then on the
  * device alone and in company. Where a scene differs, its layers are gone through one by one, and the first stage whose
  * rows differ is printed.
- * Usage: device [scenes [first [alone]]]; alone: in no company. Exits 77 without a driver or device, 1 when bits differ. */
+ * Usage: device [scenes [first [alone]]]; alone: in no company. Exits 77 without a driver or device, 1 when bits
+ * differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@ void ek_emulated_copy(void *to, const void *from, size_t bytes);
 void ek_emulated_commit(void);
 void ek_emulated_wait(int groups_left);
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived);
+void ek_emulated_tell(uint64_t *arrived);
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
 void ek_emulated_await(uint64_t *arrived, uint32_t phase);
 void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
@@ -57,9 +58,9 @@ template <int N> static inline void copy_wait()
     ek_emulated_wait(N);
 }
 
-static inline void arrival_open(u64 *arrived)
+static inline void arrival_open(u64 *arrived, u32 threads = 1)
 {
-    *arrived = 0;
+    *arrived = (u64)threads << 40;
 }
 
 static inline void arrival_fence()
@@ -83,8 +84,7 @@ static inline void arrival_wait(u64 *arrived, u32 phase)
 
 static inline void arrival_tell(u64 *arrived)
 {
-    *arrived = (*arrived >> 32 ^ 1) << 32;
-    ek_emulated_pause();
+    ek_emulated_tell(arrived);
 }
 
 static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
