@@ -53,4 +53,3 @@ static inline unsigned short __half_as_ushort(__half h)
 {
     return h.bits;
 }
-

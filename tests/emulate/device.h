@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define __global__             __attribute__((visibility("default")))
+#define __global__ __attribute__((visibility("default")))
 #define __device__
 #define __host__
-#define __forceinline__        inline __attribute__((always_inline))
+#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __shared__             static
-#define __align__(n)           __attribute__((aligned(n)))
+#define __shared__   static
+#define __align__(n) __attribute__((aligned(n)))
 
 struct uint2 {
     unsigned x, y;

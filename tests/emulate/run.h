@@ -6,4 +6,5 @@
 
 enum { EK_EMULATED_ARGS = 512 }; // bytes that are read from a launch's argument, whatever its structure's size
 
-void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, size_t shared, const uint8_t *args);
+void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, size_t shared,
+                        const uint8_t *args);
