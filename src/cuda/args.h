@@ -77,6 +77,7 @@ typedef struct ek_cuda_linear_args {
     /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
      * nodes of T that ek_product_join adds. */
     int32_t split;
+    int32_t turn, stages; /* ek_product_leaf_*: panels of a turn, chunks that a warp has on their way */
 } ek_cuda_linear_args;
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
@@ -144,8 +145,9 @@ typedef struct ek_cuda_attn_args {
     ek_cuda_ptr leaf_o, leaf_l, leaf_m;
     int32_t ratio; /* query heads of a KV head */
     int32_t n_tiles;
-    int32_t tile;   /* queries of a tile */
-    int32_t levels; /* attn_prompt: levels of a stack */
+    int32_t tile;    /* queries of a tile */
+    int32_t levels;  /* attn_prompt: levels of a stack */
+    ek_cuda_acts to; /* attn_join: the rows of o quantised as well; q 0: not. head_dim is then whole groups of 64 */
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };

@@ -32,6 +32,7 @@ ek_cuda_built_with:
     image product_tile
     image product_f
     image products
+    image product_leaf
     image stage
 
 .macro entry name
@@ -55,6 +56,7 @@ ek_cuda_modules:
     entry product_tile
     entry product_f
     entry products
+    entry product_leaf
     entry stage
 #endif
     .quad 0, 0, 0

@@ -181,6 +181,88 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int jobs, int
     return p;
 }
 
+/* Times of a product by tiles of 128 outputs on an H100 in us, whatever the columns; a multiprocessor with two of them
+ * takes less than twice as long. units: of a tile. */
+static double tile_us(const ek_cuda_linear *l, int tiles, int units, int multiprocessors)
+{
+    const int turns = (tiles + multiprocessors - 1) / multiprocessors;
+    return units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
+}
+
+static int tiles_of(const ek_cuda_linear *l, int rows)
+{
+    return (rows * l->limbs + 63) / 64 * ((l->n_panels + 7) / 8);
+}
+
+/* --- leaves (kernels/product_leaf.cuh) */
+
+enum {
+    CHUNK_UNITS = 4,
+    LEAF_CHUNKS = 4,
+    UNIT_SCALES = 64,
+    LEAF_BLOCKS = 2,
+    LEAF_ROOM = 100 << 10,
+    LEAF_SUMS = 24 << 10
+};
+
+/* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
+static int leaf_rows(const ek_cuda_linear *l, int rows)
+{
+    return l->limbs == 1 ? 8 : rows > 4 && l->bits == 4 ? 8 : 4;
+}
+
+bool ek_cuda_leaf_fits(const ek_cuda_linear *l)
+{
+    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales;
+}
+
+/* Fitted to `device choice` on an H200, us: what a launch takes, and 8 rows (or 4) of a million weights. */
+static double leaf_us(const ek_cuda_linear *l, int rows)
+{
+    const int each = leaf_rows(l, rows), passes = (rows + each - 1) / each;
+    return 2 + (l->limbs == 1 ? 0.24e-6 : each == 4 ? 0.2e-6 : 0.34e-6) * (double)l->n * (double)l->k * passes;
+}
+
+bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    if (!ek_cuda_leaf_fits(l)) return false;
+    return rows <= 8 || leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+{
+    const int per_tile = gate || jobs ? 8 / l->limbs : leaf_rows(l, rows), oct = per_tile * l->limbs / 8;
+    const int tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
+    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
+    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * LEAF_BLOCKS;
+    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
+                 sums = (size_t)(leaves * EK_PANEL * per_tile) * 4;
+    ek_cuda_product p = {0};
+    p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
+    if (gate == EK_CUDA_GATE_NONE) {
+        p.turn = (panels * tiles + slots - 1) / slots;
+        if (p.turn > panels) p.turn = panels;
+        if (p.turn > (int)(LEAF_SUMS / sums)) p.turn = (int)(LEAF_SUMS / sums);
+        if (p.turn < 1) p.turn = 1;
+    }
+    const int turns = (panels + p.turn - 1) / p.turn;
+    p.grid = (ek_cuda_grid){.y = (unsigned)tiles, .overlap = true};
+    p.grid.x = even(turns, (slots + tiles - 1) / tiles);
+    /* chunks of a block, and warps for them: more where blocks are few */
+    const int work = (turns + (int)p.grid.x - 1) / (int)p.grid.x * p.turn * chunks;
+    const bool many = (int)p.grid.x * tiles <= multiprocessors && work > FEW_WARPS;
+    const int warps = many ? 2 * FEW_WARPS : FEW_WARPS, told = p.turn * leaves * (LEAF_CHUNKS - 1);
+    const size_t room = many ? 2 * LEAF_ROOM : LEAF_ROOM, fixed = (size_t)told * 8 + 256 + 2 * (size_t)p.turn * sums;
+    p.stages = (work + warps - 1) / warps;
+    if (p.stages > 4) p.stages = 4;
+    while (p.stages > 1 && fixed + (size_t)(warps * p.stages) * (chunk + 8) > room) p.stages--;
+    p.grid.threads = (unsigned)warps * 32;
+    p.grid.shared = (size_t)((warps * p.stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p.stages) * chunk +
+                    2 * (size_t)p.turn * sums;
+    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
+    return p;
+}
+
 static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     const int sub = 64 / l->a_group, per_tile = 64 / l->limbs, leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q;
@@ -197,24 +279,11 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
-/* Times on an H100 in us (`device choice`, docs/CUDA.md): of few rows, which read all weights for every 16 rows, and of
- * tiles of 128 outputs, which take their time whatever the columns; a multiprocessor with two of them takes less than
- * twice as long. units: of a tile. */
+/* Time on an H100 in us (`device choice`, docs/CUDA.md) of few rows, which read all weights for every 16. */
 static double few_us(const ek_cuda_linear *l, int rows)
 {
     const int passes = (rows + FEW_ROWS - 1) / FEW_ROWS * l->limbs;
     return (l->limbs == 1 ? 0.82e-6 : 0.52e-6) * (double)l->n * (double)l->k * passes;
-}
-
-static double tile_us(const ek_cuda_linear *l, int tiles, int units, int multiprocessors)
-{
-    const int turns = (tiles + multiprocessors - 1) / multiprocessors;
-    return units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
-}
-
-static int tiles_of(const ek_cuda_linear *l, int rows)
-{
-    return (rows * l->limbs + 63) / 64 * ((l->n_panels + 7) / 8);
 }
 
 static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
@@ -246,16 +315,22 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
-    if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
+    const bool leaves = ek_cuda_leaf_fits(l);
+    if (leaves && rows <= 8) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    if (!leaves && rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
-    double few = few_us(l, rows), us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
+           us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
-    return us < few ? tile : plan_few(l, rows, 0, 0, multiprocessors);
+    if (us < few) return tile;
+    return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
+                  : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
-ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles)
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
-    return tiles ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
+    if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */

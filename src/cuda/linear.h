@@ -42,6 +42,7 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
+    int turn, stages; /* ek_product_leaf_*, ek_products_leaf_* */
     int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
                          adds */
 } ek_cuda_product;
@@ -50,8 +51,17 @@ typedef struct ek_cuda_product {
  * memory for parts; 0: no parts. */
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room);
 
-/* Form Q, by the kernel of few rows or by tiles: for measuring which wins. */
-ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, bool tiles);
+/* Form Q, by one of its kernels: for measuring which wins. */
+typedef enum ek_cuda_by { EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_LEAVES } ek_cuda_by;
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by);
+
+/* Products by leaves (kernels/product_leaf.cuh), of a matrix, of experts (jobs above 0), or with a gate
+ * (cuda/model_args.h), for which n is whole groups of 64. Fits: bf16 scales and biases, groups of 64. Wins: faster than
+ * tiles for that many rows. */
+typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MATRIX } ek_cuda_gate;
+bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
+bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
+ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
 /* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the

@@ -4,7 +4,7 @@
 
 #include "cuda/args.h"
 
-enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64 };
+enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64, EK_CUDA_STAGE_WIDTH = 8192 };
 
 /* ek_pack_q: from the CPU's panels (ops/linear_layout.h) to the device's layout (cuda/linear.h). grid (units, panels),
  * 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from` become
@@ -46,8 +46,8 @@ typedef struct ek_cuda_heads_args {
     int32_t k_eq_v; /* values are the keys as they come */
 } ek_cuda_heads_args;
 
-/* ek_stage: what lies between two linear layers, for a row by a block of 512 threads; n floats of dynamic shared
- * memory twice.
+/* ek_stage: what lies between two linear layers, for a row by a block of 16 threads per 256 elements, rounded up
+ * to whole warps; n up to EK_CUDA_STAGE_WIDTH.
  *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
  * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
  * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */
@@ -118,6 +118,19 @@ typedef struct ek_cuda_products_args {
     ek_cuda_ptr index;               /* sorted pair -> row of x; 0: itself. y has a row per sorted pair */
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */
 } ek_cuda_products_args;
+
+/* ek_products_leaf_*: the products of product_leaf.cu for experts as above (jobs), or with a gate: a row's element i is
+ * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a
+ * turn of a block, which quantises them and writes nothing else. grid (any, tiles of rows or jobs). */
+typedef struct ek_cuda_leaf_args {
+    ek_cuda_linear_args a;       /* with a gate y is unused */
+    ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */
+    ek_cuda_ptr u;               /* f32 */
+    ek_cuda_ptr jobs, n_jobs;    /* 0: no experts */
+    ek_cuda_ptr index;           /* sorted pair -> row of x; 0: itself */
+    ek_cuda_acts to;             /* groups of 64; q 0: no gate */
+    int64_t ldu, expert_bytes;
+} ek_cuda_leaf_args;
 
 /* ek_soft_cap_check: x = cap * tanh(x / cap) with cap; bad[row] = 1 if the row then holds NaN or infinity. grid
  * (any, rows), 256 threads. */

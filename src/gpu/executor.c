@@ -90,7 +90,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
     x->q = reserve(a, n * w.query, f), x->o = reserve(a, n * w.query, f);
     x->k = reserve(a, n * w.key, f), x->v = reserve(a, n * w.key, f);
     x->gate = reserve(a, n * w.inter, f), x->up = reserve(a, n * w.inter, f);
-    x->acts = reserve(a, w.acts, 1);
+    x->acts = reserve(a, w.acts, 1), x->acts2 = reserve(a, w.acts, 1);
     if (c->per_layer_size) {
         const size_t before = (size_t)(ek_prompt_layers(c) * c->per_layer_size);
         const size_t behind = (size_t)(c->n_layers * c->per_layer_size) - before;

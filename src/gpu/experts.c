@@ -13,16 +13,9 @@ static ek_gpu_input input(ek_gpu_run *x, CUdeviceptr norm, float factor, const e
                             .x_norm = norm,
                             .x = x->x,
                             .to = ek_gpu_acts_for(x, &in, w),
-                            .ld = c->hidden_size,
-                            .eps = c->rms_norm_eps,
                             .factor = factor,
-                            .has_factor = factor != 0,
-                            .n = c->hidden_size};
-    ek_gpu_launch(
-        x->g, "ek_stage",
-        (ek_cuda_grid){
-            .x = (unsigned)n, .threads = 512, .shared = 2 * sizeof(float) * (size_t)c->hidden_size, .overlap = true},
-        &a);
+                            .has_factor = factor != 0};
+    ek_gpu_stage(x, &a, n);
     return in;
 }
 
@@ -48,8 +41,21 @@ typedef struct work {
 static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *w2, ek_gpu_input *in, const work *c,
                     CUdeviceptr y, CUdeviceptr y2)
 {
-    ek_cuda_product p = ek_cuda_products_plan(&w->l, c->tile, c->jobs, w2 ? 2 : 1, ek_cuda_multiprocessors(x->g->c));
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
     ek_gpu_quantize(x, in, w);
+    if (!w2 && ek_cuda_leaf_fits(&w->l) && c->tile * w->l.limbs <= 8) {
+        ek_cuda_product p = ek_cuda_leaf_plan(&w->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
+        ek_cuda_leaf_args a = {
+            .a = {.x = in->acts, .y = y, .ldy = w->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
+            .jobs = x->jobs,
+            .n_jobs = x->n_jobs,
+            .index = c->index,
+            .expert_bytes = (int64_t)w->l.bytes};
+        ek_cuda_linear_args_of(&a.a, &w->l, w->at);
+        ek_gpu_launch(x->g, p.name, p.grid, &a);
+        return;
+    }
+    ek_cuda_product p = ek_cuda_products_plan(&w->l, c->tile, c->jobs, w2 ? 2 : 1, multiprocessors);
     ek_cuda_products_args a = {.a = {.x = in->acts,
                                      .f = in->f,
                                      .ldf = in->ld,
@@ -102,6 +108,14 @@ void ek_gpu_experts(ek_gpu_run *x, int i, int n)
     ek_gpu_project(x, &w->router, &in, x->route, c->n_experts);
     choose(x, w, n, &all);
     in = input(x, w->pre_mlp_norm_2, 0, &w->expert_gate, n);
+    const ek_cuda_leaf_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
+    ek_gpu_input gated;
+    if (ek_gpu_gated(x, &w->expert_gate, &w->expert_up, pick, all.tile, all.jobs, &in, pairs, &w->expert_down,
+                     &gated)) {
+        all.index = 0;
+        project(x, &w->expert_down, NULL, &gated, &all, x->pair_out, 0);
+        return;
+    }
     if (ek_cuda_linear_alike(&w->expert_gate.l, &w->expert_up.l)) {
         project(x, &w->expert_gate, &w->expert_up, &in, &all, x->pair_gate, x->pair_up);
     } else {

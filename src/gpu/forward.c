@@ -46,7 +46,9 @@ static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
                              .stack = x->stack,
                              .rows = in->n,
                              .pass = p->pass,
-                             .levels = p->levels};
+                             .levels = p->levels,
+                             .turn = p->turn,
+                             .stages = p->stages};
     ek_cuda_linear_args_of(&a, &w->l, w->at);
     return a;
 }
@@ -97,17 +99,38 @@ ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ld
     return in;
 }
 
+bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with,
+                  int tile, int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out)
+{
+    const ek_cuda_linear *l = &gate->l;
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    if (!(jobs ? ek_cuda_leaf_fits(l) && tile * l->limbs <= 8 : ek_cuda_leaf_wins(l, tile, multiprocessors)) ||
+        (upper && !ek_cuda_linear_alike(l, &upper->l)) || l->n % 64 || !w->l.units || w->l.a_group != 64)
+        return false;
+    ek_gpu_quantize(x, in, gate);
+    ek_cuda_product p = ek_cuda_leaf_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
+                                          multiprocessors);
+    with.a = linear_args(x, gate, in, &p, 0, 0);
+    with.a.rows = tile;
+    if (upper) with.codes2 = upper->at, with.scales2 = upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
+    /* rows are read from one place for records while others are written */
+    CUdeviceptr read = x->acts;
+    x->acts = x->acts2, x->acts2 = read;
+    *out = ek_gpu_rows(0, 0, rows_out, l->n);
+    with.to = ek_gpu_acts_for(x, out, w);
+    ek_gpu_launch(x->g, p.name, p.grid, &with);
+    return true;
+}
+
 /* --- stages */
 
-static void stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
+void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
 {
     const ek_config *c = &x->g->m->config;
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    ek_gpu_launch(
-        x->g, "ek_stage",
-        (ek_cuda_grid){
-            .x = (unsigned)n, .threads = 512, .shared = 2 * sizeof(float) * (size_t)c->hidden_size, .overlap = true},
-        a);
+    const unsigned halves = up(c->hidden_size, 256);
+    ek_gpu_launch(x->g, "ek_stage",
+                  (ek_cuda_grid){.x = (unsigned)n, .threads = (halves + halves % 2) * 16, .overlap = true}, a);
 }
 
 /* x = norm(h), ready for w, after what a says. */
@@ -116,7 +139,7 @@ static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr 
     const int hidden = x->g->m->config.hidden_size;
     ek_gpu_input in = ek_gpu_rows(x->x, hidden, n, hidden);
     a.x_norm = norm, a.x = x->x, a.to = ek_gpu_acts_for(x, &in, w);
-    stage(x, &a, n);
+    ek_gpu_stage(x, &a, n);
     return in;
 }
 
@@ -297,7 +320,8 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
                   &a);
 }
 
-static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set)
+/* out: the rows that come of it, which it quantises for the layer's o where all are few queries. */
+static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *out)
 {
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
@@ -310,6 +334,8 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set)
                            .ldq = ldq,
                            .ldo = ldq,
                            .ratio = m->config.n_heads / l->n_kv_heads};
+    const ek_gpu_matrix *o = &x->g->w.layer[i].o;
+    if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
     for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);
@@ -370,8 +396,12 @@ static ek_gpu_input per_layer(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
     const int size = c->per_layer_size, before = ek_prompt_layers(c), part = i < before ? before : c->n_layers - before;
     CUdeviceptr own = (i < before ? x->per_layer_head : x->per_layer_tail) +
                       sizeof(float) * (size_t)((i < before ? i : i - before) * size);
-    ek_gpu_project(x, &w->per_layer_gate, in, x->gate, size);
-    ek_gpu_input g = ek_gpu_gate(x, x->gate, own, size, (int64_t)part * size, n, size, &w->per_layer_proj);
+    ek_gpu_input g;
+    if (!ek_gpu_gated(x, &w->per_layer_gate, NULL, (ek_cuda_leaf_args){.u = own, .ldu = (int64_t)part * size}, n, 0, in,
+                      n, &w->per_layer_proj, &g)) {
+        ek_gpu_project(x, &w->per_layer_gate, in, x->gate, size);
+        g = ek_gpu_gate(x, x->gate, own, size, (int64_t)part * size, n, size, &w->per_layer_proj);
+    }
     ek_gpu_project(x, &w->per_layer_proj, &g, x->y, c->hidden_size);
     return end_layer(x, i, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_per_layer_norm}, n);
 }
@@ -382,12 +412,15 @@ static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gp
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
     const int n = set->n, query = c->n_heads * l->head_dim, inter = l->intermediate_size;
-    attend(x, i, set);
     ek_gpu_input o = ek_gpu_rows(x->o, query, n, query);
+    attend(x, i, set, &o);
     ek_gpu_project(x, &w->o, &o, x->y, c->hidden_size);
     in = stage_to_x(x, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_attention_norm}, w->pre_mlp_norm, &w->gate, n);
-    project_two(x, &w->gate, &w->up, &in, x->gate, x->up, inter);
-    ek_gpu_input g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
+    ek_gpu_input g;
+    if (!ek_gpu_gated(x, &w->gate, &w->up, (ek_cuda_leaf_args){0}, n, 0, &in, n, &w->down, &g)) {
+        project_two(x, &w->gate, &w->up, &in, x->gate, x->up, inter);
+        g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
+    }
     ek_gpu_project(x, &w->down, &g, x->y, c->hidden_size);
     ek_cuda_stage_args end = {.y = x->y, .y_norm = w->post_mlp_norm};
     if (c->n_experts) {
@@ -398,7 +431,7 @@ static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gp
     if (!c->per_layer_size) return end_layer(x, i, end, n);
     in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
     end.to = ek_gpu_acts_for(x, &in, &w->per_layer_gate);
-    stage(x, &end, n);
+    ek_gpu_stage(x, &end, n);
     return per_layer(x, i, &in, n);
 }
 

@@ -54,7 +54,8 @@ typedef struct ek_gpu_run {
     ek_executor_sizes z;
     CUdeviceptr scratch; /* holds all buffers below */
     size_t scratch_bytes;
-    CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, per_layer_head, per_layer_tail, temp; /* f32 rows; acts: records */
+    CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, acts2, per_layer_head, per_layer_tail, temp; /* f32 rows; acts,
+                                                                                           acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
     size_t leaf_bytes;
@@ -116,6 +117,13 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w);
 void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /* unless it is already */
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
+/* The row-wise stage of n rows by ek_stage. */
+void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
+/* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times
+ * upper, or times the rows of u. jobs: of experts up to `tile` rows, with the rest of their fields in `with`; 0: none.
+ * False: it cannot, and nothing was queued. */
+bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_leaf_args with,
+                  int tile, int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out);
 /* The gate of g and u (ld n) as the input of w. */
 ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *w);

@@ -145,6 +145,9 @@ ek_err ek_gpu_upload(ek_gpu *g)
 {
     upload u = {.g = g, .stage_bytes = STAGE};
     if (!g->m->w.block) return ek_fail(EK_EINVAL, "the weights were released");
+    if (g->m->config.hidden_size > EK_CUDA_STAGE_WIDTH)
+        return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", g->m->config.hidden_size,
+                       EK_CUDA_STAGE_WIDTH);
     all(&u);
     EK_TRY(u.err);
     EK_TRY(take_memory(&u));

@@ -47,3 +47,23 @@ $(GPU_TEST): $B/tests/gpu/device/main.o $B/tests/same/scene.o $B/tests/same/case
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 check-built quick: $(GPU_TEST)
+
+# --- the kernels on a CPU (tests/emulate): a library that is opened in place of the driver
+EMULATED_SAN := $(filter -fsanitize=address,$(OPT))
+EMULATED     := $B/tests/emulate/libcuda.so.1
+EMULATED_OBJ := $(CU_SRC:src/cuda/kernels/%.cu=$B/tests/emulate/%.cu.o) \
+                $(patsubst %.cc,$B/%.cc.o,$(wildcard tests/emulate/*.cc))
+EMULATED_CXX := -std=c++17 -O1 -g -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
+                -Wno-unknown-pragmas -Wno-uninitialized -Wno-maybe-uninitialized $(EMULATED_SAN) -Itests -Itests/emulate -Isrc
+EMULATED_H   := $(wildcard tests/emulate/*.h tests/emulate/cuda/kernels/* src/cuda/kernels/*.cuh src/cuda/*.h)
+$B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu $(EMULATED_H)
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -x c++ -include emulate/device.h -c -o $@ $<
+$B/tests/emulate/%.cc.o: tests/emulate/%.cc $(EMULATED_H)
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
+$(EMULATED): $(EMULATED_OBJ)
+	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
+
+$B/tests/gpu/test_emulated: $(EMULATED)
+check-built quick: $(EMULATED)

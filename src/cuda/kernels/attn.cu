@@ -7,10 +7,11 @@
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
 // Blocks do not communicate. Tiles, chunks and prefetching change no bit.
 #include "cuda/kernels/kv.cuh"
+#include "cuda/kernels/quantize.cuh"
 
 using namespace ek;
 
-constexpr int CHAIN = 256;
+constexpr int CHAIN = 256, FEW_BLOCKS = 2 * 132;
 
 template <int N> struct smem {
     float *q;       // [dim][N]
@@ -158,7 +159,7 @@ __device__ __forceinline__ int clamp_key(int x)
 
 template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a)
 {
-    extern __shared__ __align__(16) uint8_t base[];
+    EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N];
     const ek_cuda_kv &kv = a.kv;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
@@ -166,7 +167,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
     ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
     let_next_start();
-    if (gridDim.x <= 2 * 132 && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
+    if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
         const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
         const int64_t bytes = kv.k_bytes + kv.v_bytes;
         for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
@@ -210,6 +211,20 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
         u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, item.seg * 4 + p) : 0;
         if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, item.seg * 4 + all_from / PAGE); // absent: nobody sees it
         v[p] = page ? (const uint8_t *)page + mine + kv.k_bytes : 0;
+    }
+
+    if (gridDim.x <= FEW_BLOCKS) { // a chain of reads would take its latency for every chunk: all lines come at once
+        const int p = warp % 4, d0 = warp / 4 * CHAIN, end = min(dim, d0 + CHAIN);
+        const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
+        const int64_t from = k_codes(kv.k_format, dim) * d0 / dim, to_byte = k_codes(kv.k_format, dim) * end / dim;
+        if (at)
+            for (int64_t i = from + lane * 128; i < to_byte; i += 32 * 128) touch_line(k + i);
+        const int64_t row = v_codes(kv.v_format, dim) / PAGE;
+        const int slice = (int)(row * warp * 64 / dim);
+        if (warp * 64 < dim)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (v[i]) touch_line(v[i] + lane * row + slice), touch_line(v[i] + (lane + 32) * row + slice);
     }
 
     { // scores: warps 0..3 the first chain, 4..7 the second
@@ -351,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
     wait_for_previous();
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = blockIdx.z * 128 + threadIdx.x;
-    if (n >= t.n_q || d >= dim) return;
+    if (n >= t.n_q || d >= dim) return; // where rows are quantised: whole groups of threads
     const int at = t.head + n, row = t.row + at / a.ratio;
     const int leaves = (((const ek_cuda_attn_row *)a.rows)[row].end - 1) / SEGMENT - t.seg0 + 1;
     const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * a.tile + n) * dim + d;
@@ -397,5 +412,15 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
         sum = any ? combine(stack[level], sum) : stack[level];
         any = true;
     }
-    ((float *)a.o)[row * a.ldo + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim + d] = __fdiv_rn(sum.o + 0.0f, sum.l);
+    const float value = __fdiv_rn(sum.o + 0.0f, sum.l);
+    const int place = (t.kv_head * a.ratio + at % a.ratio) * dim + d;
+    ((float *)a.o)[row * a.ldo + place] = value;
+    if (!a.to.q) return;
+    __shared__ float all[128];
+    all[threadIdx.x] = value;
+    __syncthreads();
+    const int g = threadIdx.x / 32, lane = threadIdx.x % 32, from = place - (int)threadIdx.x + g * 64;
+    if (g * 64 + (int)blockIdx.z * 128 >= dim || g > 1) return;
+    const float v[2] = {all[g * 64 + lane], all[g * 64 + lane + 32]};
+    quantize_group(a.to, row, from / 64, v);
 }

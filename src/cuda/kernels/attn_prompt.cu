@@ -384,7 +384,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
 #define PROMPT(name, K)                                                                                     \
     extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ek_cuda_attn_args a) \
     {                                                                                                       \
-        extern __shared__ __align__(16) uint8_t base[];                                                     \
+        EK_DYNAMIC_SHARED(uint8_t, base); \
         let_next_start();                                                                                   \
         wait_for_previous();                                                                                \
         float *stack = (float *)a.leaf_o + (int64_t)blockIdx.x * a.levels * TILE * a.kv.head_dim;           \

@@ -3,12 +3,9 @@
 // where it is written.
 #pragma once
 
-#include <stdint.h>
+#include "cuda/kernels/device.cuh"
 
 namespace ek {
-
-typedef uint32_t u32;
-typedef uint64_t u64;
 
 constexpr float LN2_HI = 0.693145751953125f, LN2_LO = 1.428606765330187e-06f;
 
@@ -186,23 +183,6 @@ __device__ __forceinline__ float gumbel(u64 seed, int pos, int purpose, u32 toke
     }
     u32 lane = token % 4;
     return standard_gumbel(lane == 0 ? c0 : lane == 1 ? c1 : lane == 2 ? c2 : c3);
-}
-
-// --- launches that may start before the one in front has ended
-__device__ __forceinline__ void let_next_start()
-{
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
-
-__device__ __forceinline__ void wait_for_previous()
-{
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-// for what does not depend on the kernel in front: towards the second-level cache
-__device__ __forceinline__ void prefetch_line(const void *p)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
 } // namespace ek

@@ -14,33 +14,6 @@ namespace ek {
 constexpr int MAGIC = 0x4B400000; // the float 12582912; as an integer start it makes a sum I the float 12582912 + I
 constexpr float MAGIC_F = 12582912.0f;
 
-__device__ __forceinline__ u32 shared_at(const void *p)
-{
-    return (u32)__cvta_generic_to_shared(p);
-}
-
-template <int N> __device__ __forceinline__ void copy_async(void *to, const void *from)
-{
-    if (N == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
-    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_at(to)), "l"(from), "n"(N) : "memory");
-}
-
-// for what other warps of the multiprocessor read too: through its cache
-__device__ __forceinline__ void copy_shared16(void *to, const void *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
-}
-
-__device__ __forceinline__ void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-template <int N> __device__ __forceinline__ void copy_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
 // a lane's scales: {s, b} of outputs g and g + 8, or {s} where there are no biases
 __device__ __forceinline__ int scale_bytes(const ek_cuda_linear_args &a)
 {
@@ -90,13 +63,6 @@ template <int BITS> __device__ __forceinline__ void read_codes(const uint8_t *at
     }
 }
 
-__device__ __forceinline__ void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // A lane's values of a group: outputs g (i = 0) and g + 8, columns 2 t and 2 t + 1: one limb two rows, two
 // limbs one row.
 template <int BITS, int LIMBS, int A> struct group_product {
@@ -135,6 +101,8 @@ __device__ __forceinline__ float group_value(float s, float b, float i, float x,
 template <class F> __device__ __forceinline__ float tree_sum(F f, int n)
 {
     constexpr int LEVELS = 8;
+    if (n == 1) return f(0);
+    if (n == 2) return f(0) + f(1);
     float node[LEVELS], sum = 0;
     for (int i = 0; i < n; i++) {
         float up = f(i);

@@ -21,7 +21,7 @@ template <int F> __device__ __forceinline__ float weight(const void *panel, int6
 // Rows [row0, row0 + ROWS) up to a.rows; record(r) is where row r of x lies.
 template <int F, int ROWS, class R> __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int row0, R record)
 {
-    extern __shared__ float leaf[]; // [leaf][row][16]
+    EK_DYNAMIC_SHARED(float, leaf); // [leaf][row][16]
     const int tid = threadIdx.x, o = tid % 16, k = a.x.k, leaves = (k + BLOCK - 1) / BLOCK;
     const int64_t panel_bytes = ((int64_t)k * 16 * (F == FLOAT ? 4 : 2) + 63) / 64 * 64;
     const uint8_t *panel = (const uint8_t *)a.codes + blockIdx.x * panel_bytes;

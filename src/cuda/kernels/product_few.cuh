@@ -16,7 +16,7 @@ template <int BITS, int LIMBS, int A, int OCT, class R>
 __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R record)
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = 8 / LIMBS, ROWS = OCT * PER, VALUES = 16 * ROWS;
-    extern __shared__ __align__(16) uint8_t base[];
+    EK_DYNAMIC_SHARED(uint8_t, base);
     const int tid = threadIdx.x, lane = tid % 32, w = tid / 32, warps = blockDim.x / 32, g = lane / 4, t = lane % 4;
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a);
     const int leaves = (units + 15) / 16, rows = min(ROWS, a.rows - row0), groups = k >> a.group_shift;

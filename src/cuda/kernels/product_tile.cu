@@ -12,7 +12,7 @@ constexpr int STAGES = 3, COLUMNS = 64, PANELS = 8;
 template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda_products_args *pick)
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, SUMS = 2 * 4 * 2 * PER;
-    extern __shared__ __align__(16) uint8_t base[];
+    EK_DYNAMIC_SHARED(uint8_t, base);
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4, wp = w % 4 * 2, wo = w / 4 * 4;
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a), groups = k >> a.group_shift;
     const int acts_at = PANELS * CODE, sx_at = acts_at + COLUMNS * 64, scales_at = sx_at + SUB * ROWS * 8;
@@ -42,8 +42,7 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
             }
         }
         auto fetch = [&](int u, int slot) {
-            int tid; // read again, or a dozen values of it stay in registers
-            asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
+            const int tid = thread_again(); // or a dozen values of it stay in registers
             uint8_t *to = base + slot * stage;
 #pragma unroll
             for (int i = 0; i < BITS / 4; i++) {

@@ -2,7 +2,7 @@
 // src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
 #include <cuda_fp16.h>
 
-#include "cuda/kernels/math.cuh"
+#include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;
@@ -66,105 +66,102 @@ __device__ __forceinline__ float norm_factor(float ss, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
 }
 
-// One group by one warp: v are elements lane and lane + 32 of it, 0 where there are none (ops/linear.h).
-__device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int row, int g, const float (&v)[2])
-{
-    const int lane = threadIdx.x % 32;
-    u32 top = __float_as_uint(v[0]) & 0x7fffffffu;
-    if (to.a_group == 64) top = max(top, __float_as_uint(v[1]) & 0x7fffffffu);
-    top = __reduce_max_sync(~0u, top);
-    float most = bits(top), inv = 0, sx = 0, sx256 = 0;
-    if (top >= 0x7f800000u) sx = sx256 = bits(0x7fc00000u);
-    else if (most >= 0x1p-100f) sx = __fdiv_rn(most, 32512.0f), inv = __fdiv_rn(32512.0f, most), sx256 = 256 * sx;
-    int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
-    int sum_h = 0, sum_q = 0;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if (i * 32 >= to.a_group) break;
-        int q = inv > 0 ? __float2int_rn(__fmul_rn(v[i], inv)) : 0, high = (q + 128) >> 8;
-        int at = g * to.a_group + lane + i * 32;
-        h[at] = (int8_t)high;
-        l[at] = (int8_t)(q - 256 * high);
-        sum_h += high, sum_q += q;
-    }
-    sum_h = __reduce_add_sync(~0u, sum_h), sum_q = __reduce_add_sync(~0u, sum_q);
-    if (lane == 0) {
-        *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)sum_h);
-        *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)sum_q);
-    }
-}
-
 // --- between products
 
-constexpr int STAGE_THREADS = 512;
+// A row by a block of threads, half a warp for 256 elements, which a lane has 16 apart: a lane's elements are those of
+// its chain in a sum of squares, so that a norm needs one barrier.
+constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 16;
+
+struct stage_row {
+    float v[16];
+
+    __device__ __forceinline__ void read(const float *x, int n)
+    {
+        const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
+#pragma unroll
+        for (int i = 0; i < 16; i++) v[i] = x && at + i * 16 < n ? x[at + i * 16] : 0;
+    }
+
+    __device__ __forceinline__ void write(float *x, int n) const
+    {
+        const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            if (at + i * 16 < n) x[at + i * 16] = v[i];
+    }
+
+    // 1 / root mean square; leaf: 32 that nobody else uses
+    __device__ __forceinline__ float factor(int n, float eps, float *leaf) const
+    {
+        const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < 16; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
+        sum = add_lanes(sum);
+        if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum;
+        __syncthreads();
+        float s = lane < blocks ? leaf[lane] : 0; // T, by every warp
+        for (int apart = 1; apart < blocks; apart *= 2) {
+            const float other = __shfl_down_sync(~0u, s, apart);
+            if (lane % (2 * apart) == 0 && lane + apart < blocks) s = s + other;
+        }
+        return norm_factor(__shfl_sync(~0u, s, 0), n, eps);
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
 {
-    extern __shared__ float row[]; // h, then x; y behind it
-    __shared__ float leaf[MAX_LEAVES];
-    const int n = a.n, tid = threadIdx.x, r = blockIdx.x;
-    float *hs = row, *ys = row + n;
+    __shared__ float leaf[4][STAGE_THREADS / 16];
+    const int n = a.n, r = blockIdx.x;
+    stage_row h, y, w, x_norm;
     let_next_start();
-    if (r == 0) {
-        const u64 vectors[] = {a.y_norm, a.x_norm, a.norm_1, a.norm_2};
-#pragma unroll
-        for (int v = 0; v < 4; v++)
-            for (int i = tid * 32; vectors[v] && i < n; i += STAGE_THREADS * 32) prefetch_line((const float *)vectors[v] + i);
-    }
+    w.read((const float *)a.y_norm, n), x_norm.read((const float *)a.x_norm, n); // weights depend on nothing
+    const float scalar = a.scalar ? *(const float *)a.scalar : 1;
     wait_for_previous();
-    float *h = (float *)a.h + r * a.ld;
-    for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = h[i];
+    h.read((const float *)a.h + r * a.ld, n);
     if (a.y) {
-        const float *y = (const float *)a.y + r * a.ld, *w = (const float *)a.y_norm;
-        for (int i = tid; i < n; i += STAGE_THREADS) ys[i] = y[i];
-        __syncthreads();
+        y.read((const float *)a.y + r * a.ld, n);
         if (a.pair_out) {
-            // the sum of the experts waits in x's memory-to-be: h is read again below
-            const float *w1 = (const float *)a.norm_1, *w2 = (const float *)a.norm_2;
             const float *weight = (const float *)a.weight + r * a.top_k;
             const int32_t *pair = (const int32_t *)a.row_pair + r * a.top_k;
-            float f1 = norm_factor(row_sum<true>(ys, n, leaf), n, a.eps);
-            for (int i = tid; i < n; i += STAGE_THREADS) {
-                float sum = 0;
-                for (int k = 0; k < a.top_k; k++) sum = fma_(weight[k], ((const float *)a.pair_out)[pair[k] * a.ld + i], sum);
-                hs[i] = sum;
+            const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
+            stage_row sum, norm;
+#pragma unroll
+            for (int i = 0; i < 16; i++) sum.v[i] = 0;
+            for (int k = 0; k < a.top_k; k++) {
+                const float f = weight[k], *out = (const float *)a.pair_out + pair[k] * a.ld + at;
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    if (at + i * 16 < n) sum.v[i] = fma_(f, out[i * 16], sum.v[i]);
             }
-            __syncthreads();
-            float f2 = norm_factor(row_sum<true>(hs, n, leaf), n, a.eps);
-            for (int i = tid; i < n; i += STAGE_THREADS) {
-                ys[i] = ys[i] * f1 * w1[i] + hs[i] * f2 * w2[i];
-                hs[i] = h[i];
-            }
-            __syncthreads();
+            const float f1 = y.factor(n, a.eps, leaf[0]), f2 = sum.factor(n, a.eps, leaf[1]);
+            norm.read((const float *)a.norm_1, n);
+#pragma unroll
+            for (int i = 0; i < 16; i++) y.v[i] = y.v[i] * f1 * norm.v[i];
+            norm.read((const float *)a.norm_2, n);
+#pragma unroll
+            for (int i = 0; i < 16; i++) y.v[i] = y.v[i] + sum.v[i] * f2 * norm.v[i];
         }
-        float f = norm_factor(row_sum<true>(ys, n, leaf), n, a.eps);
-        for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = hs[i] + ys[i] * f * w[i];
+        const float f = y.factor(n, a.eps, leaf[2]);
+#pragma unroll
+        for (int i = 0; i < 16; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
     }
-    if (a.scalar) {
-        float s = *(const float *)a.scalar;
-        for (int i = tid; i < n; i += STAGE_THREADS) hs[i] = hs[i] * s;
-    }
-    if (a.y || a.scalar)
-        for (int i = tid; i < n; i += STAGE_THREADS) h[i] = hs[i];
-    __syncthreads();
+    if (a.scalar)
+#pragma unroll
+        for (int i = 0; i < 16; i++) h.v[i] = h.v[i] * scalar;
+    if (a.y || a.scalar) h.write((float *)a.h + r * a.ld, n);
     if (a.x_norm) {
-        const float *w = (const float *)a.x_norm;
-        float f = norm_factor(row_sum<true>(hs, n, leaf), n, a.eps);
-        for (int i = tid; i < n; i += STAGE_THREADS) {
-            float v = hs[i] * f * w[i];
-            hs[i] = a.has_factor ? v * a.factor : v;
+        const float f = h.factor(n, a.eps, leaf[3]);
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const float v = h.v[i] * f * x_norm.v[i];
+            h.v[i] = a.has_factor ? v * a.factor : v;
         }
-        __syncthreads();
     }
-    if (a.x)
-        for (int i = tid; i < n; i += STAGE_THREADS) ((float *)a.x)[r * a.ld + i] = hs[i];
+    if (a.x) h.write((float *)a.x + r * a.ld, n);
     if (!a.to.q) return;
-    const int groups = (n + a.to.a_group - 1) / a.to.a_group, lane = tid % 32;
-    for (int g = tid / 32; g < groups; g += STAGE_THREADS / 32) {
-        const int at = g * a.to.a_group + lane;
-        float v[2] = {at < n ? hs[at] : 0, a.to.a_group == 64 && at + 32 < n ? hs[at + 32] : 0};
-        quantize_group(a.to, r, g, v);
-    }
+    if (a.to.a_group == 64) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n);
+    else quantize_block<32>(a.to, r, threadIdx.x / 16, h.v, n);
 }
 
 extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant__ ek_cuda_gate_args a)
@@ -324,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
 
 extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)
 {
-    extern __shared__ float row[];
+    EK_DYNAMIC_SHARED(float, row);
     __shared__ float leaf[MAX_LEAVES];
     const int n = a.size;
     let_next_start();

@@ -113,7 +113,7 @@ typedef struct product {
     size_t copies; /* of the weights, for timings */
 } product;
 
-static int by_kernel = -1; /* 0: of few rows, 1: tiles; else what the plan chooses */
+static int by_kernel = -1; /* ek_cuda_by; else what the plan chooses */
 
 static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts,
                     CUdeviceptr x, int rows, CUdeviceptr y)
@@ -122,9 +122,11 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
                    .l = *l,
                    .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
                    .weights = weights};
-    if (by_kernel >= 0) p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), by_kernel);
+    if (by_kernel >= 0)
+        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
+    p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
     if (acts) p->a.x = *acts;
     ek_cuda_linear_args_of(&p->a, l, weights);
     p->a.stack = up(d, NULL, p->plan.stack);
@@ -193,7 +195,7 @@ static void compare(dev *d, const shape *s, const int *rows, bool odd)
 void test_linear(dev *d)
 {
     static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, some[] = {1, 7, 16, 70, 0},
-                     quick[] = {3, 40, 0};
+                     quick[] = {3, 16, 40, 0};
     for (int bits = 4; bits <= 8; bits += 4)
         for (int group = 32; group <= 128; group *= 2)
             for (int limbs = 1; limbs <= 2; limbs++)
@@ -201,7 +203,7 @@ void test_linear(dev *d)
                     shape s = {
                         70,         1408, bits, group, group == 32 ? 32 : 64, limbs, variant & 1 ? EK_F32 : EK_BF16,
                         variant < 2};
-                    if (d->quick && variant != group / 32 % 4) continue;
+                    if (d->quick && variant != group / 32 % 4 && (group != 64 || variant)) continue;
                     compare(d, &s, d->quick ? quick : variant ? some : few, variant == 3);
                 }
     static const ek_dtype floats[] = {EK_F32, EK_F16, EK_BF16};
@@ -254,10 +256,8 @@ static void time_product(dev *d, const shape *s, const int *rows)
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
     printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? ""
-           : by_kernel   ? "tiles "
-                         : "few   ",
-           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves "}[by_kernel], s->bits, s->limbs, s->n,
+           s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -283,18 +283,20 @@ static void time_product(dev *d, const shape *s, const int *rows)
     free(packed), free(w.data);
 }
 
-/* Few rows against tiles: what wants_tiles of cuda/linear.c decides. */
+/* One kernel against the others: what ek_cuda_product_plan decides. */
 void speed_choice(dev *d)
 {
-    static const int rows[] = {16, 24, 32, 48, 64, 96, 128, 0};
+    static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
+                                  [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
+                                  [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}};
     static const struct {
         int n, k;
-    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 12288}, {2048, 1536}, {10240, 2560}, {2560, 10240},
-             {21504, 5376}, {5376, 21504}, {8192, 5376},  {5376, 8192}, {2816, 2112},  {512, 1536}};
+    } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
+             {2560, 10240}, {21504, 5376}, {5376, 21504}, {2816, 2112}, {8192, 2816}, {262144, 1536}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int limbs = 1; limbs <= (i == 6 || i > 10 ? 2 : 1); limbs++) {
+        for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel < 2; by_kernel++) time_product(d, &s, rows);
+            for (by_kernel = 0; by_kernel < 3; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }

@@ -1,6 +1,6 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [quick | bits | speed | products | read | choice]. Exits 77 without a driver or device, 1 when bits
- * differ. */
+ * Usage: device [emulated LIBRARY] [quick | bits | linear | speed | products | read | choice]. Exits 77 without a
+ * driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,11 +141,15 @@ static void section(dev *d, const char *name, void (*run)(dev *d))
 
 int main(int argc, char **argv)
 {
+    static const ek_cuda_module emulated[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+    const bool emulates = argc > 2 && strcmp(argv[1], "emulated") == 0;
+    const char *library = emulates ? argv[2] : "libcuda.so.1";
+    if (emulates) argc -= 2, argv += 2;
     const char *what = argc > 1 ? argv[1] : "bits";
     ek_cuda_api api;
     dev d = {.quick = strcmp(what, "quick") == 0};
-    if (ek_cuda_load(&api, "libcuda.so.1") != EK_OK ||
-        ek_cuda_open(&d.c, &api, ek_cuda_modules, ek_cuda_built_with, 0) != EK_OK) {
+    if (ek_cuda_load(&api, library) != EK_OK ||
+        ek_cuda_open(&d.c, &api, emulates ? emulated : ek_cuda_modules, emulates ? 13000 : ek_cuda_built_with, 0)) {
         printf("%s\n", ek_err_text());
         return 77;
     }
@@ -153,7 +157,7 @@ int main(int argc, char **argv)
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
-    if (products) section(&d, "linear", test_linear);
+    if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear);
     else if (strcmp(what, "speed") && strcmp(what, "read") && strcmp(what, "choice")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);

@@ -1,7 +1,8 @@
 /* Models on a CUDA device against the CPU: the scenes of tests/same, whose requests run alone on the CPU, then on the
  * device alone and in company. Where a scene differs, its layers are gone through one by one, and the first stage whose
  * rows differ is printed.
- * Usage: device [scenes [first]]. Exits 77 without a driver or device, 1 when bits differ. */
+ * Usage: device [scenes [first [alone]]]; alone: in no company. Exits 77 without a driver or device, 1 when bits
+ * differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static ek_err open_few_leaves(void *arg, const ek_executor_sizes *sizes)
     return EK_OK;
 }
 
-static bool few_leaves;
+static bool few_leaves, only_alone;
 
 static ek_executor on_gpu(ek_model *m)
 {
@@ -245,7 +246,7 @@ static void run_scene(uint64_t seed)
     check(&c, "on the device", got, which, s.n);
     for (int i = 0; i < s.n; i++) ek_trace_fini(&got[i]);
     if (!c.good) find_stage(&s);
-    for (int k = 0; k < n_cases && c.good; k++) {
+    for (int k = 0; k < n_cases && c.good && !only_alone; k++) {
         if (!strcmp(cases[k].name, "threads") || !strcmp(cases[k].name, "isas")) continue;
         c.name = cases[k].name;
         ek_err err = cases[k].run(&s, &(company){0}, check, &c);
@@ -263,6 +264,7 @@ static void run_scene(uint64_t seed)
 int main(int argc, char **argv)
 {
     int scenes = argc > 1 ? atoi(argv[1]) : N_CHECK_SCENES, first = argc > 2 ? atoi(argv[2]) : 0;
+    only_alone = argc > 3;
     ek_cuda *hold; /* keeps the driver's context alive between scenes */
     ek_log_set(EK_LOG_WARN);
     if (ek_gpu_driver_load(&driver) || ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0)) {

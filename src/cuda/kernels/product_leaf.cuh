@@ -1,0 +1,269 @@
+// Products of Form Q for few rows, with bf16 scales and biases and groups of 64 (contract: ops/linear.h).
+//
+// A warp takes a chunk of 256 inputs of a panel: its codes and scales come as two pieces into a ring of the warp's own,
+// as many chunks ahead as the ring has, before the kernel in front has ended.
+// A leaf is four chunks, each of another warp: it computes the values of its groups at once, and only the chain over
+// them waits for the warp of the chunk before, whose sums lie in shared memory. There too lie the leaves of a turn's
+// panels; a thread adds them by T.
+#pragma once
+
+#include "cuda/kernels/product.cuh"
+#include "cuda/kernels/quantize.cuh"
+#include "cuda/model_args.h"
+
+namespace ek {
+
+constexpr int CHUNK_UNITS = 4, LEAF_CHUNKS = 4, SCALES = 64; // bytes of scales of a unit
+
+template <int BITS, int LIMBS, int OCT> struct leaf_product {
+    static constexpr int CODE = BITS * 128, CHUNK = CHUNK_UNITS * (CODE + SCALES), PER = 8 / LIMBS, ROWS = OCT * PER;
+    static constexpr int COLS = LIMBS == 1 ? 2 : 1, SUMS = 16 * ROWS; // columns of a lane; sums of a leaf
+
+    // the matrices
+    u64 codes, scales, codes2, scales2;
+    int units, chunks, leaves, panels, turn, turns, half; // half: panels of a turn that the first matrix has
+    // the warp's ring
+    int lane, g, t, w, warps, stages, slot;
+    u32 phase;
+    uint8_t *ring;
+    u64 *arrived;
+
+    // The tasks of a warp, turn by turn: chunk c of panel j of the turn.
+    struct cursor {
+        int turn, j, c, panels, step_j, step_c;
+    };
+    cursor next; // to copy
+
+    __device__ __forceinline__ void begin(cursor &at, int turn_number) const
+    {
+        for (;; turn_number += gridDim.x) {
+            at.turn = turn_number;
+            if (turn_number >= turns) return;
+            at.panels = min(turn, panels - turn_number * turn);
+            at.c = w / at.panels, at.j = w - at.c * at.panels;
+            if (at.c < chunks) break;
+        }
+        at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
+    }
+
+    // False: the turn has no more for this warp.
+    __device__ __forceinline__ bool step(cursor &at) const
+    {
+        at.c += at.step_c, at.j += at.step_j;
+        if (at.j >= at.panels) at.j -= at.panels, at.c++;
+        return at.c < chunks;
+    }
+
+    // Copies the next chunk of this warp into a slot.
+    __device__ __forceinline__ void fetch(int to)
+    {
+        if (next.turn >= turns) return;
+        const int c = next.c;
+        if (lane == 0) {
+            const bool second = next.j >= half;
+            const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
+            const int64_t unit = (int64_t)(next.turn * half + next.j - (second ? half : 0)) * units + c * CHUNK_UNITS;
+            uint8_t *at = ring + to * CHUNK;
+            arrival_expect(arrived + to, some * (CODE + SCALES));
+            copy_piece(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
+            copy_piece(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
+        }
+        if (!step(next)) begin(next, next.turn + gridDim.x);
+    }
+
+    __device__ __forceinline__ void next_slot()
+    {
+        if (++slot == stages) slot = 0, phase ^= 1;
+    }
+
+    // What a lane reads of 8 columns for a chunk.
+    struct operands {
+        uint4 b[CHUNK_UNITS];
+        float4 x[COLS][2]; // {sx, X} of two groups
+    };
+
+    const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
+    const float4 *act[OCT][COLS];
+
+    __device__ __forceinline__ void load(operands &in, int o, int c) const
+    {
+#pragma unroll
+        for (int u = 0; u < CHUNK_UNITS; u++) {
+            in.b[u] = make_uint4(0, 0, 0, 0);
+            if (rec[o] && c * CHUNK_UNITS + u < units) in.b[u] = *(const uint4 *)(rec[o] + (c * CHUNK_UNITS + u) * 64 + t * 16);
+        }
+#pragma unroll
+        for (int i = 0; i < COLS; i++)
+#pragma unroll
+            for (int p = 0; p < 2; p++) in.x[i][p] = act[o][i][c * 2 + p];
+    }
+
+    static __device__ __forceinline__ float scale_of(const operands &in, int u, int i)
+    {
+        return u % 2 ? in.x[i][u / 2].z : in.x[i][u / 2].x;
+    }
+
+    static __device__ __forceinline__ float sum_of(const operands &in, int u, int i)
+    {
+        return u % 2 ? in.x[i][u / 2].w : in.x[i][u / 2].y;
+    }
+
+    // s and b' = fma(zero, s, b) of outputs g and g + 8
+    __device__ __forceinline__ void unit_scales(const uint8_t *at, float zero, float (&s)[2], float (&b)[2]) const
+    {
+        const uint2 v = *(const uint2 *)(at + g * 8);
+        s[0] = bits(v.x << 16), b[0] = fma_(zero, s[0], bits(v.x & 0xffff0000u));
+        s[1] = bits(v.y << 16), b[1] = fma_(zero, s[1], bits(v.y & 0xffff0000u));
+    }
+
+    // The chain over chunk c of a leaf, its values first. `sums` has the chain so far and takes the result; told:
+    // that a part of the leaf but the last is there, once in each turn.
+    __device__ __forceinline__ void relay(operands (&in)[OCT], int c, float zero, float *sums, u64 *told, u32 told_phase, int next_c)
+    {
+        const uint8_t *at = ring + slot * CHUNK;
+        float value[CHUNK_UNITS][OCT][2][COLS], sx[CHUNK_UNITS][OCT][COLS];
+        const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS), part = c % LEAF_CHUNKS;
+        if (OCT > 1) // one column of 8 has room to be read ahead
+#pragma unroll
+            for (int o = 0; o < OCT; o++) load(in[o], o, c);
+        arrival_wait(arrived + slot, phase);
+#pragma unroll
+        for (int u = 0; u < CHUNK_UNITS; u++) {
+            u32 code[8];
+            float s[2], b[2];
+            read_codes<BITS>(at + u * CODE + lane * 16, code);
+            unit_scales(at + CHUNK_UNITS * CODE + u * SCALES, zero, s, b);
+#pragma unroll
+            for (int o = 0; o < OCT; o++) {
+                group_product<BITS, LIMBS, 64> r;
+                r.run(code, in[o].b[u], 0);
+#pragma unroll
+                for (int i = 0; i < COLS; i++) {
+                    sx[u][o][i] = scale_of(in[o], u, i);
+#pragma unroll
+                    for (int h = 0; h < 2; h++) value[u][o][h][i] = fma_(b[h], sum_of(in[o], u, i), __fmul_rn(s[h], r.i[h][i]));
+                }
+            }
+        }
+        __syncwarp(); // all have read the slot
+        if (OCT == 1 && next_c >= 0) load(in[0], 0, next_c);
+        float *mine = sums + g * PER + t * COLS;
+        if (part) arrival_wait(told + part - 1, told_phase);
+#pragma unroll
+        for (int o = 0; o < OCT; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int i = 0; i < COLS; i++) {
+                    float *place = mine + (o * 16 + h * 8) * PER + i, sum = part ? *place : 0;
+#pragma unroll
+                    for (int u = 0; u < CHUNK_UNITS; u++)
+                        if (u < some) sum = fma_(value[u][o][h][i], sx[u][o][i], sum);
+                    *place = sum;
+                }
+        if (part != LEAF_CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
+        fetch(slot);
+        next_slot();
+    }
+};
+
+// Where output o of 16 and row r lie among a leaf's sums.
+template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
+{
+    return (r / PER * 16 + o) * PER + r % PER;
+}
+
+template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p)
+{
+    typedef leaf_product<BITS, LIMBS, OCT> product;
+    EK_DYNAMIC_SHARED(uint8_t, base);
+    const ek_cuda_linear_args &a = p.a;
+    const int tid = threadIdx.x;
+    product m;
+    m.lane = tid % 32, m.w = tid / 32, m.warps = blockDim.x / 32, m.g = m.lane / 4, m.t = m.lane % 4;
+    m.codes = a.codes, m.codes2 = p.codes2, m.scales = a.scales, m.scales2 = p.scales2;
+    m.units = a.x.k / 64, m.chunks = (m.units + CHUNK_UNITS - 1) / CHUNK_UNITS, m.leaves = (m.chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
+    m.turn = a.turn, m.half = p.codes2 ? a.turn / 2 : a.turn;
+    m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
+    m.stages = a.stages, m.slot = 0, m.phase = 0;
+    m.arrived = (u64 *)base + m.w * m.stages;
+    const int n_told = m.turn * m.leaves * (LEAF_CHUNKS - 1);
+    u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
+    uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
+    m.ring = rings + m.w * m.stages * product::CHUNK;
+    float *const sums = (float *)(rings + m.warps * m.stages * product::CHUNK); // of a turn, and of the next
+
+    if (m.lane == 0)
+        for (int s = 0; s < m.stages; s++) arrival_open(m.arrived + s);
+    for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i, 32);
+    arrival_fence();
+    __syncthreads();
+    let_next_start();
+    int row0 = blockIdx.y * product::ROWS, rows = min(product::ROWS, a.rows - row0);
+    const int32_t *index = 0;
+    if (p.jobs) {
+        wait_for_previous(); // which experts there are
+        if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
+        const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
+        const int64_t skip = job.expert * p.expert_bytes;
+        m.codes += skip, m.codes2 += skip, m.scales += skip, m.scales2 += skip;
+        row0 = job.first, rows = job.n, index = (const int32_t *)p.index;
+    }
+    typename product::cursor at;
+    m.begin(at, blockIdx.x);
+    m.next = at;
+    for (int s = 0; s < m.stages; s++) m.fetch(s);
+    if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
+#pragma unroll
+    for (int o = 0; o < OCT; o++) {
+        auto record = [&](int r) {
+            r = row0 + min(r, rows - 1);
+            return (const uint8_t *)a.x.q + (index ? index[r] : r) * a.x.ldq;
+        };
+        const int r = o * product::PER + m.g / LIMBS;
+        m.rec[o] = r < rows ? record(r) + m.g % LIMBS * a.x.low : 0;
+#pragma unroll
+        for (int i = 0; i < product::COLS; i++) m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
+    }
+    const float zero = (float)a.zero;
+    const int room = m.turn * m.leaves * product::SUMS;
+    for (int turn = blockIdx.x, count = 0; turn < m.turns; turn += gridDim.x, count++) {
+        const int n = min(m.turn, m.panels - turn * m.turn);
+        float *const mine = sums + (count & 1) * room;
+        if (at.turn == turn) {
+            bool more = true;
+            typename product::operands in[OCT];
+            if (OCT == 1) m.load(in[0], 0, at.c);
+            while (more) {
+                const int c = at.c, place = c / LEAF_CHUNKS * m.turn + at.j;
+                more = m.step(at);
+                m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
+            }
+            m.begin(at, turn + gridDim.x);
+        }
+        __syncthreads();
+        auto result = [&](int j, int o, int r) {
+            const float *leaf = mine + j * product::SUMS + sum_at<product::PER>(o, r);
+            return tree_sum([&](int l) { return leaf[l * m.turn * product::SUMS]; }, m.leaves);
+        };
+        if (!p.to.q) {
+            for (int i = tid; i < n * 16 * rows; i += blockDim.x) {
+                const int o = i % 16, j = i / 16 % n, r = i / 16 / n, out = (turn * m.turn + j) * 16 + o;
+                if (out < a.n) ((float *)a.y)[(row0 + r) * a.ldy + out] = result(j, o, r);
+            }
+            continue;
+        }
+        for (int r = m.w; r < rows; r += m.warps) {
+            float v[2];
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int e = m.lane + i * 32, j = e / 16, o = e % 16;
+                const float gate = result(j, o, r);
+                v[i] = gelu_(gate) * (p.codes2 ? result(j + m.half, o, r) : ((const float *)p.u)[(row0 + r) * p.ldu + turn * 64 + e]);
+            }
+            quantize_group(p.to, row0 + r, turn, v);
+        }
+    }
+}
+
+} // namespace ek

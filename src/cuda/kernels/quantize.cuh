@@ -1,0 +1,104 @@
+// A group of activations as a quantised row has it (ops/linear.h): the one place where the kernels round them.
+#pragma once
+
+#include "cuda/args.h"
+#include "cuda/kernels/math.cuh"
+
+namespace ek {
+
+// The scale of a group with the largest magnitude `top` (its bits), for two limbs and for one, and what a value is
+// multiplied with; 0: all codes are 0.
+__device__ __forceinline__ void group_scales(u32 top, float *inv, float *sx, float *sx256)
+{
+    const float most = bits(top);
+    *inv = *sx = *sx256 = 0;
+    if (top >= 0x7f800000u) *sx = *sx256 = bits(0x7fc00000u);
+    else if (most >= 0x1p-100f) *sx = __fdiv_rn(most, 32512.0f), *inv = __fdiv_rn(32512.0f, most), *sx256 = 256 * *sx;
+}
+
+// q = 256 * high + low
+__device__ __forceinline__ int two_limbs(float v, float inv, int *high)
+{
+    const int q = inv > 0 ? __float2int_rn(__fmul_rn(v, inv)) : 0;
+    *high = (q + 128) >> 8;
+    return q;
+}
+
+// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 have only the first.
+__device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
+{
+    const int lane = threadIdx.x % 32;
+    u32 top = __float_as_uint(v[0]) & 0x7fffffffu;
+    if (to.a_group == 64) top = max(top, __float_as_uint(v[1]) & 0x7fffffffu);
+    top = __reduce_max_sync(~0u, top);
+    float inv, sx, sx256;
+    group_scales(top, &inv, &sx, &sx256);
+    int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
+    int sum_h = 0, sum_q = 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (i * 32 >= to.a_group) break;
+        int high, q = two_limbs(v[i], inv, &high);
+        int at = g * to.a_group + lane + i * 32;
+        h[at] = (int8_t)high;
+        l[at] = (int8_t)(q - 256 * high);
+        sum_h += high, sum_q += q;
+    }
+    sum_h = __reduce_add_sync(~0u, sum_h), sum_q = __reduce_add_sync(~0u, sum_q);
+    if (lane == 0) {
+        *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)sum_h);
+        *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)sum_q);
+    }
+}
+
+// By half a warp: v are elements 16 i + lane of block b of 256; those past n are 0. Groups of A.
+template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[16], int n)
+{
+    constexpr int GROUPS = 256 / A, EACH = A / 16;
+    const int lane = threadIdx.x % 16;
+    u32 top[GROUPS];
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        top[g] = 0;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) top[g] = max(top[g], __float_as_uint(v[g * EACH + i]) & 0x7fffffffu);
+    }
+#pragma unroll
+    for (int apart = 8; apart; apart /= 2)
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) top[g] = max(top[g], __shfl_xor_sync(~0u, top[g], apart, 16));
+    u32 mine = top[0]; // a lane divides for one group, all lanes take the quotient
+#pragma unroll
+    for (int g = 1; g < GROUPS; g++)
+        if (lane % GROUPS == g) mine = top[g];
+    float inv_mine, sx, sx256;
+    group_scales(mine, &inv_mine, &sx, &sx256);
+    int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
+    int sums[GROUPS]; // of high limbs in the upper half, of low limbs in the lower
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        const float inv = __shfl_sync(~0u, inv_mine, g, 16);
+        sums[g] = 0;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int at = b * 256 + (g * EACH + i) * 16 + lane;
+            int high, q = two_limbs(v[g * EACH + i], inv, &high);
+            if (b * 256 + g * A < n) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
+            sums[g] += high * 65536 + (q - 256 * high);
+        }
+    }
+#pragma unroll
+    for (int apart = 8; apart; apart /= 2)
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) sums[g] += __shfl_xor_sync(~0u, sums[g], apart, 16);
+    int sum = sums[0];
+#pragma unroll
+    for (int g = 1; g < GROUPS; g++)
+        if (lane % GROUPS == g) sum = sums[g];
+    if (lane >= GROUPS || b * 256 + lane * A >= n) return;
+    const int low = (int16_t)sum, high = (sum - low) >> 16, g = b * GROUPS + lane;
+    *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)high);
+    *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)(256 * high + low));
+}
+
+} // namespace ek

@@ -1,0 +1,100 @@
+// In place of src/cuda/kernels/device.cuh on a CPU. Copies to shared memory arrive as late as they may: when their
+// thread, or anybody, waits for them.
+#pragma once
+
+#include "emulate/device.h"
+
+#define EK_DYNAMIC_SHARED(type, name) type *const name = (type *)ek_emulated_shared
+
+void ek_emulated_copy(void *to, const void *from, size_t bytes);
+void ek_emulated_commit(void);
+void ek_emulated_wait(int groups_left);
+void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived);
+void ek_emulated_tell(uint64_t *arrived);
+void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
+void ek_emulated_await(uint64_t *arrived, uint32_t phase);
+void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
+
+namespace ek {
+
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+static inline void let_next_start()
+{
+}
+
+static inline void wait_for_previous()
+{
+}
+
+static inline void prefetch_line(const void *)
+{
+}
+
+static inline void touch_line(const void *p)
+{
+    volatile uint32_t unused = *(const volatile uint32_t *)p; // it must be there
+    (void)unused;
+}
+
+template <int N> static inline void copy_async(void *to, const void *from)
+{
+    ek_emulated_copy(to, from, N);
+}
+
+static inline void copy_shared16(void *to, const void *from)
+{
+    ek_emulated_copy(to, from, 16);
+}
+
+static inline void copy_commit()
+{
+    ek_emulated_commit();
+}
+
+template <int N> static inline void copy_wait()
+{
+    ek_emulated_wait(N);
+}
+
+static inline void arrival_open(u64 *arrived, u32 threads = 1)
+{
+    *arrived = (u64)threads << 40;
+}
+
+static inline void arrival_fence()
+{
+}
+
+static inline void arrival_expect(u64 *arrived, u32 bytes)
+{
+    ek_emulated_expect(arrived, bytes);
+}
+
+static inline void copy_piece(void *to, const void *from, u32 bytes, u64 *arrived)
+{
+    ek_emulated_piece(to, from, bytes, arrived);
+}
+
+static inline void arrival_wait(u64 *arrived, u32 phase)
+{
+    ek_emulated_await(arrived, phase);
+}
+
+static inline void arrival_tell(u64 *arrived)
+{
+    ek_emulated_tell(arrived);
+}
+
+static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
+{
+    ek_emulated_mma(d, a, b0, b1);
+}
+
+static inline int thread_again()
+{
+    return (int)threadIdx.x;
+}
+
+} // namespace ek

@@ -1,0 +1,257 @@
+// A CUDA driver whose device is the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels are
+// linked in and found by name; streams run at once; a graph repeats what was queued while it was recorded.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "emulate/run.h"
+
+extern "C" {
+#include "cuda/api.h"
+}
+
+namespace {
+
+constexpr size_t MEMORY = (size_t)4 << 30;
+
+typedef std::vector<std::function<void()>> work;
+std::map<uint64_t, size_t> blocks;
+size_t used;
+work *recording;
+int thing;
+
+CUresult queue(std::function<void()> f)
+{
+    if (recording) recording->push_back(f);
+    else f();
+    return 0;
+}
+
+// The argument's size is not known: a structure of at most as many bytes, on a stack with more than those above it.
+__attribute__((no_sanitize("address"))) std::vector<uint8_t> argument(const void *from)
+{
+    std::vector<uint8_t> a(EK_EMULATED_ARGS);
+    const volatile uint8_t *p = (const volatile uint8_t *)from;
+    for (size_t i = 0; i < a.size(); i++) a[i] = p[i];
+    return a;
+}
+
+} // namespace
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+
+API cuInit(unsigned)
+{
+    return 0;
+}
+API cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return 0;
+}
+API cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return 0;
+}
+API cuDeviceGet(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+API cuDeviceGetName(char *name, int room, CUdevice)
+{
+    strncpy(name, "emulated device", (size_t)room);
+    return 0;
+}
+API cuDeviceGetAttribute(int *value, int attribute, CUdevice)
+{
+    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 3;
+    return 0;
+}
+API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)
+{
+    *context = (CUcontext)&thing;
+    return 0;
+}
+API cuDevicePrimaryCtxRelease(CUdevice)
+{
+    return 0;
+}
+API cuCtxSetCurrent(CUcontext)
+{
+    return 0;
+}
+API cuMemGetInfo(size_t *free, size_t *total)
+{
+    *free = MEMORY - used, *total = MEMORY;
+    return 0;
+}
+API cuMemAlloc(CUdeviceptr *p, size_t bytes)
+{
+    void *at;
+    if (bytes > MEMORY - used || posix_memalign(&at, 256, bytes)) return EK_CU_OUT_OF_MEMORY;
+    memset(at, 0xA5, bytes);
+    *p = (CUdeviceptr)(uintptr_t)at;
+    blocks[*p] = bytes, used += bytes;
+    return 0;
+}
+API cuMemFree(CUdeviceptr p)
+{
+    used -= blocks[p];
+    blocks.erase(p);
+    free((void *)(uintptr_t)p);
+    return 0;
+}
+API cuMemHostAlloc(void **p, size_t bytes, unsigned)
+{
+    *p = malloc(bytes);
+    return *p ? 0 : EK_CU_OUT_OF_MEMORY;
+}
+API cuMemFreeHost(void *p)
+{
+    free(p);
+    return 0;
+}
+API cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream)
+{
+    return queue([=] { memcpy((void *)(uintptr_t)to, from, bytes); });
+}
+API cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream)
+{
+    return queue([=] { memcpy(to, (void *)(uintptr_t)from, bytes); });
+}
+API cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream)
+{
+    return queue([=] { memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes); });
+}
+API cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream)
+{
+    return queue([=] { memset((void *)(uintptr_t)p, value, n); });
+}
+API cuStreamCreate(CUstream *stream, unsigned)
+{
+    *stream = (CUstream)&thing;
+    return 0;
+}
+API cuStreamDestroy(CUstream)
+{
+    return 0;
+}
+API cuStreamSynchronize(CUstream)
+{
+    return 0;
+}
+API cuEventCreate(CUevent *event, unsigned)
+{
+    *event = (CUevent)&thing;
+    return 0;
+}
+API cuEventDestroy(CUevent)
+{
+    return 0;
+}
+API cuEventRecord(CUevent, CUstream)
+{
+    return 0;
+}
+API cuEventSynchronize(CUevent)
+{
+    return 0;
+}
+API cuEventElapsedTime(float *ms, CUevent, CUevent)
+{
+    *ms = 0;
+    return 0;
+}
+API cuModuleLoadData(CUmodule *module, const void *)
+{
+    *module = (CUmodule)&thing;
+    return 0;
+}
+API cuModuleUnload(CUmodule)
+{
+    return 0;
+}
+API cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
+{
+    static void *self; // this library, whose symbols are not global
+    Dl_info info;
+    if (!self && dladdr(&thing, &info)) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    *function = (CUfunction)(self && !strncmp(name, "ek_", 3) ? dlsym(self, name) : nullptr);
+    return *function ? 0 : 500; // CUDA_ERROR_NOT_FOUND
+}
+API cuFuncSetAttribute(CUfunction, int, int value)
+{
+    return value > 232448;
+}
+API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **)
+{
+    if (c->gridDimY > 65535 || c->gridDimZ > 65535 || c->sharedMemBytes > 232448) return 1;
+    const std::vector<uint8_t> a = argument(args[0]);
+    const unsigned x = c->gridDimX, y = c->gridDimY, z = c->gridDimZ, threads = c->blockDimX;
+    const size_t shared = c->sharedMemBytes;
+    return queue([=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, shared, a.data()); });
+}
+API cuStreamBeginCapture(CUstream, int)
+{
+    recording = new work;
+    return 0;
+}
+API cuStreamEndCapture(CUstream, CUgraph *graph)
+{
+    *graph = (CUgraph)recording;
+    recording = nullptr;
+    return 0;
+}
+API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long)
+{
+    *exec = (CUgraphExec) new work(*(work *)graph);
+    return 0;
+}
+API cuGraphLaunch(CUgraphExec exec, CUstream)
+{
+    for (const auto &f : *(work *)exec) f();
+    return 0;
+}
+API cuGraphDestroy(CUgraph graph)
+{
+    delete (work *)graph;
+    return 0;
+}
+API cuGraphExecDestroy(CUgraphExec exec)
+{
+    delete (work *)exec;
+    return 0;
+}
+API cuGetErrorName(CUresult, const char **name)
+{
+    *name = "CUDA_ERROR";
+    return 0;
+}
+API cuGetErrorString(CUresult, const char **text)
+{
+    *text = "an error of the emulated device";
+    return 0;
+}
+API cuGetProcAddress_v2(const char *symbol, void **function, int, uint64_t, int *status)
+{
+    static const struct {
+        const char *name;
+        void *at;
+    } table[] = {
+#define CU(name, args) {#name, (void *)name},
+        EK_CUDA_FUNCTIONS(CU)
+#undef CU
+    };
+    *status = 0;
+    for (const auto &e : table)
+        if (!strcmp(e.name, symbol)) {
+            *function = e.at;
+            return 0;
+        }
+    return 500;
+}

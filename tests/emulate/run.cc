@@ -1,0 +1,365 @@
+// The threads of a block as fibers (device.h), and launches.
+#include "emulate/run.h"
+
+#include <sys/mman.h>
+#include <vector>
+
+#include "cuda/kernels/device.cuh"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+ek_emulated_place ek_emulated_thread, ek_emulated_block, ek_emulated_block_size, ek_emulated_grid;
+uint8_t *ek_emulated_shared;
+
+namespace {
+
+constexpr size_t STACK = 256 << 10;
+constexpr int MAX_THREADS = 1024, MAX_ARGS = 512;
+
+[[noreturn]] void fail(const char *what)
+{
+    fprintf(stderr, "emulated device: %s (block %u %u %u, thread %u)\n", what, ek_emulated_block.x, ek_emulated_block.y,
+            ek_emulated_block.z, ek_emulated_thread.x);
+    abort();
+}
+
+// --- fibers
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+struct fiber {
+    uint8_t *stack;
+    bool ended;
+    int turn; // which half of the warp's words comes next
+    std::vector<std::vector<copy>> groups; // copies on their way; the last group is open
+#if defined(__x86_64__)
+    void *top; // saved stack pointer
+#else
+    ucontext_t context;
+#endif
+    void *fake; // of the address sanitizer
+};
+
+struct warp {
+    uint32_t alive, mask, arrived, generation;
+    ek_emulated_words words[2][32];
+};
+
+fiber fibers[MAX_THREADS], home;
+warp warps[MAX_THREADS / 32];
+int n_threads, n_alive, running, in_barrier;
+uint32_t barrier_generation;
+uint64_t progress;
+unsigned seed;
+void (*kernel)(void);
+alignas(16) uint8_t arguments[MAX_ARGS];
+
+struct args {
+    uint8_t bytes[MAX_ARGS];
+};
+
+#if defined(__x86_64__)
+// void ek_emulated_switch(void **save, void *to): what a callee must keep, then the stack
+extern "C" void ek_emulated_switch(void **save, void *to);
+asm(R"(
+    .text
+    .hidden ek_emulated_switch
+    .globl ek_emulated_switch
+    .type ek_emulated_switch, @function
+ek_emulated_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+)");
+#endif
+
+void change(fiber &from, fiber &to)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    const bool out = from.ended && &from != &home;
+    static const void *home_bottom;
+    static size_t home_size;
+    __sanitizer_start_switch_fiber(out ? nullptr : &from.fake, &to == &home ? home_bottom : to.stack,
+                                   &to == &home ? home_size : STACK);
+#endif
+#if defined(__x86_64__)
+    ek_emulated_switch(&from.top, to.top);
+#else
+    swapcontext(&from.context, &to.context);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+    const void *bottom;
+    size_t size;
+    __sanitizer_finish_switch_fiber(from.fake, &bottom, &size);
+    if (&from != &home && !home_bottom) home_bottom = bottom, home_size = size;
+#endif
+}
+
+void to_next();
+
+void ended()
+{
+    fiber &f = fibers[running];
+    warp &w = warps[running / 32];
+    for (auto &g : f.groups)
+        if (!g.empty()) fail("a thread ended before its copies had arrived");
+    f.groups.clear();
+    f.ended = true;
+    progress++, n_alive--;
+    w.alive &= ~(1u << running % 32);
+    if (in_barrier && in_barrier == n_alive) in_barrier = 0, barrier_generation++;
+    if (w.arrived && w.arrived == (uint32_t)__builtin_popcount(w.mask & w.alive)) w.arrived = 0, w.generation++;
+    to_next();
+}
+
+void start_of_fiber()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
+    ((void (*)(args))kernel)(*(const args *)arguments);
+    ended();
+}
+
+void prepare(fiber &f)
+{
+    if (!f.stack) {
+        void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) fail("no memory for a stack");
+        f.stack = (uint8_t *)p;
+    }
+    f.ended = false, f.turn = 0, f.fake = nullptr;
+    f.groups.assign(1, {});
+#if defined(__x86_64__)
+    void **top = (void **)(f.stack + STACK - 64);
+    *--top = nullptr; // where start_of_fiber would return to
+    *--top = (void *)start_of_fiber;
+    for (int i = 0; i < 6; i++) *--top = nullptr;
+    f.top = top;
+#else
+    getcontext(&f.context);
+    f.context.uc_stack = {f.stack, 0, STACK};
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, start_of_fiber, 0);
+#endif
+}
+
+// The next thread that has not ended; in launches of odd number the threads run in descending order.
+void to_next()
+{
+    const int from = running;
+    if (n_alive == 0) {
+        change(fibers[from], home);
+        return;
+    }
+    const int step = seed & 1 ? n_threads - 1 : 1;
+    int next = from;
+    do next = (next + step) % n_threads;
+    while (fibers[next].ended);
+    if (next == from) return;
+    running = next;
+    ek_emulated_thread.x = (unsigned)next;
+    change(fibers[from], fibers[next]);
+}
+
+template <class F> void wait_until(F ready)
+{
+    uint64_t before = progress;
+    for (long turns = 0; !ready(); turns++) {
+        if (before != progress) before = progress, turns = 0;
+        if (turns > 16) fail("threads wait for each other without end");
+        to_next();
+    }
+    progress++;
+}
+
+void run_block(size_t shared)
+{
+    uint8_t *memory = nullptr;
+    if (posix_memalign((void **)&memory, 1024, shared + 1)) fail("no memory");
+    ek_emulated_shared = memory;
+    memset(memory, 0xA5, shared);
+    n_alive = n_threads, in_barrier = 0;
+    for (int i = 0; i < n_threads; i++) prepare(fibers[i]);
+    for (int w = 0; w < (n_threads + 31) / 32; w++)
+        warps[w].alive = n_threads - w * 32 >= 32 ? ~0u : (1u << (n_threads - w * 32)) - 1, warps[w].arrived = 0;
+    running = seed & 1 ? n_threads - 1 : 0;
+    ek_emulated_thread = {(unsigned)running, 0, 0};
+    change(home, fibers[running]);
+    free(memory);
+}
+
+// --- copies
+
+void arrive(std::vector<copy> &group)
+{
+    for (const copy &c : group) memcpy(c.to, c.from, c.bytes);
+    group.clear();
+}
+
+struct piece {
+    uint64_t *arrived;
+    copy what;
+};
+std::vector<piece> pieces;
+
+} // namespace
+
+// --- what the kernels call
+
+void ek_emulated_pause(void)
+{
+    to_next();
+}
+
+void ek_emulated_barrier(void)
+{
+    const uint32_t mine = barrier_generation;
+    if (++in_barrier == n_alive) {
+        in_barrier = 0, barrier_generation++, progress++;
+        return;
+    }
+    wait_until([&] { return barrier_generation != mine; });
+}
+
+const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, size_t bytes)
+{
+    fiber &f = fibers[running];
+    warp &w = warps[running / 32];
+    const int lane = running % 32, half = f.turn;
+    f.turn = !f.turn;
+    memcpy(w.words[half][lane], words, bytes);
+    if (!(mask >> lane & 1)) fail("a lane that its mask leaves out");
+    if (w.arrived && w.mask != mask) fail("lanes of a warp wait with different masks");
+    const uint32_t mine = w.generation;
+    w.mask = mask;
+    if (++w.arrived == (uint32_t)__builtin_popcount(mask & w.alive)) {
+        w.arrived = 0, w.generation++, progress++;
+    } else {
+        wait_until([&] { return w.generation != mine; });
+    }
+    return w.words[half];
+}
+
+void ek_emulated_copy(void *to, const void *from, size_t bytes)
+{
+    fibers[running].groups.back().push_back({to, from, bytes});
+}
+
+void ek_emulated_commit(void)
+{
+    fibers[running].groups.emplace_back();
+}
+
+void ek_emulated_wait(int groups_left)
+{
+    auto &groups = fibers[running].groups;
+    const int n = (int)groups.size() - 1; // committed
+    int done = n - groups_left;
+    if (groups_left == 0) arrive(groups.back());
+    for (int i = 0; i < done; i++) arrive(groups[(size_t)i]);
+    if (done > 0) groups.erase(groups.begin(), groups.begin() + done);
+}
+
+// The word of an arrival: bytes expected in the low half; in the high half the phase in bit 0, and from bit 8 on how
+// often it must be told in a phase, from bit 20 on how often it was.
+void ek_emulated_tell(uint64_t *arrived)
+{
+    uint64_t told = (*arrived >> 52) + 1, of = *arrived >> 40 & 0xfff;
+    const bool ends = told == of;
+    if (ends) told = 0;
+    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32;
+    ek_emulated_pause();
+}
+
+void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
+{
+    if ((uint32_t)*arrived) fail("an arrival is expected twice");
+    *arrived = *arrived >> 32 << 32 | bytes;
+}
+
+void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived)
+{
+    if (((uintptr_t)to | (uintptr_t)from | bytes) & 15) fail("a piece that is not of multiples of 16 bytes");
+    pieces.push_back({arrived, {to, from, bytes}});
+}
+
+void ek_emulated_await(uint64_t *arrived, uint32_t phase)
+{
+    wait_until([&] {
+        if ((*arrived >> 32 & 1) != phase) return true; // this phase has passed
+        uint32_t due = (uint32_t)*arrived;
+        if (due == 0) return false;
+        for (size_t i = 0; i < pieces.size();) {
+            if (pieces[i].arrived != arrived) {
+                i++;
+                continue;
+            }
+            const copy c = pieces[i].what;
+            pieces.erase(pieces.begin() + (long)i);
+            memcpy(c.to, c.from, c.bytes);
+            if (c.bytes > due) fail("more bytes arrive than were expected");
+            due -= (uint32_t)c.bytes;
+        }
+        *arrived = *arrived >> 32 << 32 | due;
+        if (due) return false;
+        *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32;
+        return true;
+    });
+}
+
+// Lane l has of a: rows l / 4 and l / 4 + 8, inputs 4 (l % 4) and 16 + 4 (l % 4); of b: column l / 4, the same inputs;
+// of d: rows l / 4 and l / 4 + 8, columns 2 (l % 4) and that + 1.
+void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1)
+{
+    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const ek_emulated_words *all = ek_emulated_share(~0u, mine, sizeof mine);
+    const int lane = running % 32, g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; i++) {
+        const int column = 2 * t + i % 2;
+        for (int q = 0; q < 4; q++)
+            for (int half = 0; half < 2; half++) {
+                const uint32_t x = all[g * 4 + q][half * 2 + i / 2], y = all[column * 4 + q][4 + half];
+                for (int e = 0; e < 4; e++) d[i] += (int8_t)(x >> 8 * e) * (int8_t)(y >> 8 * e);
+            }
+    }
+}
+
+// --- launches
+
+void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, size_t shared, const uint8_t *a)
+{
+    if (threads == 0 || threads > MAX_THREADS || threads % 32) fail("a launch of an odd number of threads");
+    kernel = f, n_threads = (int)threads;
+    memcpy(arguments, a, MAX_ARGS);
+    ek_emulated_grid = {grid[0], grid[1], grid[2]}, ek_emulated_block_size = {threads, 1, 1};
+    for (unsigned z = 0; z < grid[2]; z++)
+        for (unsigned y = 0; y < grid[1]; y++)
+            for (unsigned x = 0; x < grid[0]; x++) {
+                ek_emulated_block = {x, y, z};
+                run_block(shared);
+                if (!pieces.empty()) fail("a block ended before its copies had arrived");
+            }
+    seed++;
+}

@@ -1,0 +1,10 @@
+// A launch on the emulated device: one block after the other.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EK_EMULATED_ARGS = 512 }; // bytes that are read from a launch's argument, whatever its structure's size
+
+void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, size_t shared,
+                        const uint8_t *args);

@@ -1,0 +1,96 @@
+/* The executor of a device with its real kernels, which run on the CPU (tests/emulate): requests in company get the
+ * logits that they get alone from the CPU's executor. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "engine/trace.h"
+#include "gpu/gpu.h"
+
+static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+
+/* The library lies beside the programs: BUILD/tests/gpu/test_emulated, BUILD/tests/emulate/libcuda.so.1. */
+static ek_gpu_driver emulated(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    assert_true(n > 0);
+    path[n] = 0;
+    for (int up = 0; up < 2; up++) *strrchr(path, '/') = 0;
+    strcat(path, "/emulate/libcuda.so.1");
+    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
+    assert_int_equal(ek_cuda_load(&d.api, path), EK_OK);
+    return d;
+}
+
+static void run(const ek_executor *on, const ek_ask *ask, int n, ek_trace *out)
+{
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    o.max_requests = 2, o.chunk = 64, o.ctx_tokens = 400;
+    assert_int_equal(ek_engine_open_on(&e, on, &o), EK_OK);
+    assert_int_equal(ek_trace_run(e, ask, n, out), EK_OK);
+    ek_engine_close(e);
+}
+
+static void compare(const char *shape, int bits, ek_kv_format kv, int prompt)
+{
+    static ek_config c;
+    static int32_t tokens[2][300];
+    char where[256];
+    ek_model *m;
+    ek_gpu *g;
+    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    ek_ask ask[2];
+    ek_trace want[2], got[2];
+    for (int i = 0; i < 2; i++) {
+        for (int t = 0; t < prompt; t++) tokens[i][t] = (t * 7 + i * 3 + 5) % c.vocab_size;
+        ask[i] = (ek_ask){.tokens = tokens[i],
+                          .n_tokens = i ? prompt / 2 + 1 : prompt,
+                          .max_tokens = 4,
+                          .prompt_logits_from = i ? 1 : prompt,
+                          .ignore_eos = true,
+                          .sampling = ek_sampling_greedy()};
+    }
+    ask[1].sampling.temperature = 1, ask[1].sampling.repetition_penalty = 1.5f, ask[1].sampling.top_k = 9;
+    ek_executor cpu = ek_executor_cpu(m);
+    run(&cpu, &ask[0], 1, &want[0]);
+    cpu = ek_executor_cpu(m);
+    run(&cpu, &ask[1], 1, &want[1]);
+    ek_gpu_driver d = emulated();
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    ek_executor device = ek_gpu_executor(g);
+    run(&device, ask, 2, got);
+    for (int i = 0; i < 2; i++) {
+        bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
+        if (!same) print_message("%s, %d bits, request %d: %s\n", shape, bits, i, where);
+        assert_true(same);
+        ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
+    }
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
+static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
+{
+    (void)state;
+    compare("Q1", 4, EK_KV_I16, 9);
+    compare("Q2", 4, EK_KV_F16, 9);
+    compare("T1", 0, EK_KV_Q8, 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_together_have_the_bits_of_the_cpu_alone)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
+# Usage: evidence.sh BUILD_DIR REPORT. Needs nothing but what `make` and `make quick` built there: evenkeel,
+# tests/cuda/device/device, tests/gpu/device/device. Exits 77 without a device, 1 where bits differ or a tool found a fault.
+set -u
+build=${1:-build/release} report=${2:-/dev/stdout}
+rc=0
+part() { # title, seconds, command...
+  local title=$1 limit=$2 status
+  shift 2
+  echo "== $title"
+  timeout "$limit" "$@" 2>&1 | grep -v '^evenkeel: \|^ok '
+  status=${PIPESTATUS[0]}
+  [ "$status" -eq 0 ] || { echo "exit $status"; rc=1; }
+}
+"$build/tests/cuda/device/device" read >/dev/null 2>&1
+[ $? -eq 77 ] && { echo "no CUDA device"; exit 77; }
+{
+  date -u
+  part "kernels against the CPU" 90 "$build/tests/cuda/device/device" bits
+  part "requests against the CPU: tiny models, alone" 90 "$build/tests/gpu/device/device" 35 0 alone
+  part "requests against the CPU: tiny models, in company" 120 "$build/tests/gpu/device/device" 6
+  if command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+      part "compute-sanitizer $tool, kernels" 90 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
+        "$build/tests/cuda/device/device" quick
+    done
+  fi
+  for model in e2b e4b 26b 31b; do
+    part "speed of $model" 90 "$build/evenkeel" bench --device cuda --synthetic $model --prompt 2048 --chunk 2048 \
+      --batch 1,8,64 --generate 64 --runs 3 --json
+  done
+  date -u
+  [ $rc -eq 0 ] && echo "all passed" || echo "something failed"
+} >"$report"
+exit $rc
