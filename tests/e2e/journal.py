@@ -135,7 +135,7 @@ def main():
 
         free = [i for i, l in enumerate(lines) if not l.get("forced")]
         bound = [i for i, l in enumerate(lines) if l.get("forced")]
-        check("replies under a grammar", len(bound) == 4, len(bound))
+        check("replies under a grammar: tools, a schema, a forced call", len(bound) == 6, len(bound))
 
         def tamper(i, o):
             if i == free[0]:
