@@ -265,7 +265,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
-    if (c->drafter) {
+    if (c->drafter && scene_executor == ek_executor_cpu) { /* other executors have no drafter models yet */
         static ek_config config;
         drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
         EK_TRY(ek_drafter_synthetic(&x->model, &config, s->seed, c->model ? c->model : s->model, &s->opts));
