@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/median.h"
 
 typedef struct tally {
     int started; /* requests with a first token */
@@ -49,18 +50,6 @@ static ek_err submit(ek_engine *e, int n, int max_tokens, bool again, tally *t, 
     free(ids);
     if (!err) t->running++;
     return err;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 static ek_err run_prompt(ek_engine *e, int n, bool again, double *seconds)
@@ -131,9 +120,9 @@ static void series_add(series *s, double per_second, ek_bench_limit *limit)
 static void series_end(series *s, ek_bench_limit *limit, double *per_second, double *per_limit)
 {
     if (s->n) {
-        *per_second = median(s->per_second, s->n);
-        *per_limit = median(s->per_limit, s->n);
-        limit->median = median(s->limit, s->n);
+        *per_second = ek_median(s->per_second, s->n);
+        *per_limit = ek_median(s->per_limit, s->n);
+        limit->median = ek_median(s->limit, s->n);
     }
     free(s->per_second);
 }
@@ -154,7 +143,7 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
         if (!err) series_add(&s, n / seconds, limit);
     }
     series_end(&s, limit, per_second, per_limit);
-    if (n_sooner) *again = median(sooner, n_sooner);
+    if (n_sooner) *again = ek_median(sooner, n_sooner);
     free(sooner);
     return err;
 }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "cli/median.h"
 #include "cli/open.h"
 #include "cli/traffic.h"
 #include "hub/curl.h"
@@ -113,18 +114,6 @@ static void close_all(comparison *x)
 
 /* --- measuring --- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 enum { SPEED, FIRST, FIRST_MOST, GAP, GAP_MOST, N_TIMES };
 
 static void take(side *s, row *w, double *time, int run, int runs, const ek_traffic_result *r)
@@ -165,9 +154,9 @@ static ek_err measure_row(comparison *x, int i)
     for (int s = 0; s < 2 && !err; s++) {
         row *w = &x->side[s].row[i];
         double *v = time + s * N_TIMES * runs;
-        w->per_second = median(v + SPEED * runs, runs);
-        w->first_half = median(v + FIRST * runs, runs), w->first_most = median(v + FIRST_MOST * runs, runs);
-        w->gap_half = median(v + GAP * runs, runs), w->gap_most = median(v + GAP_MOST * runs, runs);
+        w->per_second = ek_median(v + SPEED * runs, runs);
+        w->first_half = ek_median(v + FIRST * runs, runs), w->first_most = ek_median(v + FIRST_MOST * runs, runs);
+        w->gap_half = ek_median(v + GAP * runs, runs), w->gap_most = ek_median(v + GAP_MOST * runs, runs);
         w->agree = ek_traffic_agree(x->side[s].text + x->side[s].n_text - w->repeated, w->repeated);
     }
     free(time);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cli/median.h"
 #include "cli/traffic_reply.h"
 #include "hub/curl.h"
 #include "text/json.h"
@@ -225,12 +226,6 @@ static void *client_main(void *arg)
     return NULL;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The value that a share of the n values does not exceed; 0 without values. */
 static double quantile(const double *sorted, int n, double share)
 {
@@ -253,8 +248,8 @@ int ek_traffic_agree(const uint64_t *text, int n)
 static void sum_up(run *r)
 {
     ek_traffic_result *out = r->out;
-    qsort(r->first, (size_t)r->n_first, sizeof *r->first, ascending);
-    if (r->n_gap) qsort(r->gap, (size_t)r->n_gap, sizeof *r->gap, ascending);
+    qsort(r->first, (size_t)r->n_first, sizeof *r->first, ek_ascending);
+    if (r->n_gap) qsort(r->gap, (size_t)r->n_gap, sizeof *r->gap, ek_ascending);
     out->first_half = quantile(r->first, r->n_first, 0.5), out->first_most = quantile(r->first, r->n_first, 0.95);
     out->gap_half = quantile(r->gap, r->n_gap, 0.5), out->gap_most = quantile(r->gap, r->n_gap, 0.95);
     out->gap_max = quantile(r->gap, r->n_gap, 1);
