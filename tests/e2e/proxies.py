@@ -102,6 +102,7 @@ CHAT = "/v1/chat/completions"
 
 
 def replica_of(headers):
+    assert "x-request-id" in headers, f"the proxy answered by itself: {headers}"
     return re.match(r"req_([0-9a-f]{8})", headers["x-request-id"])[1]  # the process's own number
 
 
