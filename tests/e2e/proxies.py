@@ -181,8 +181,17 @@ def drained(p, last):
     check("without replicas 502 or 503", status in (502, 503), status)
 
 
+def ready(server):
+    """Before its first check passes HAProxy may take a replica out again: sessions would move, or nobody would be there."""
+    deadline = time.time() + 60
+    while server.call("GET", "/ready")[0] != 200:
+        assert time.time() < deadline, "a replica is not ready after a minute"
+        time.sleep(0.02)
+
+
 def main():
     with tempfile.TemporaryDirectory() as d, Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL) as b:
+        ready(a), ready(b)
         p = Proxy(d, [a.port, b.port])
         try:
             for step in (streams, sessions, others):
