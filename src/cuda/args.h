@@ -103,12 +103,22 @@ typedef struct ek_cuda_place { /* where a row's token stands */
     int32_t view, pos;
 } ek_cuda_place;
 
-/* grid (n_kv_heads, rows, 2): z = 0 keys, 1 values. */
+/* How a head becomes a query or a key (ops/rows.h): its norm with weights, then its rotation by a row of cos and sin. */
+typedef struct ek_cuda_head {
+    ek_cuda_ptr norm, cos, sin; /* norm 0: the head is ready as it lies */
+    int64_t ld_table;
+    float eps;
+    int32_t rotated;
+} ek_cuda_head;
+
+/* ek_kv_store: grid (n_kv_heads, rows, 2), 128 threads: z = 0 keys, finished by `head`, 1 values, normed without
+ * weights if there is a head.norm. k and v are read only, and may be one. */
 typedef struct ek_cuda_store_args {
     ek_cuda_kv kv;
     ek_cuda_ptr place; /* ek_cuda_place per row */
     ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
     int64_t ldk, ldv;
+    ek_cuda_head head;
 } ek_cuda_store_args;
 
 /* --- attention (ops/attn.h).
@@ -147,9 +157,14 @@ typedef struct ek_cuda_attn_args {
     int32_t n_tiles;
     int32_t tile;    /* queries of a tile */
     int32_t levels;  /* attn_prompt: levels of a stack */
-    ek_cuda_acts to; /* attn_join: the rows of o quantised as well; q 0: not. head_dim is then whole groups of 64 */
+    ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
+    ek_cuda_head head; /* attn_leaf: how rows of q become queries */
+    /* attn_leaf: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
+     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own */
+    ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
+enum { EK_CUDA_ATTN_JOINED = 8 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };
 
 /* --- sampling (engine/sampler.h). */

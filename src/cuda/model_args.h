@@ -35,15 +35,12 @@ typedef struct ek_cuda_rope_tables_args {
     int32_t rotated;
 } ek_cuda_rope_tables_args;
 
-/* ek_heads: queries are normed and rotated, values are normed, keys are normed and rotated, in place. grid (n_heads +
- * n_kv_heads, rows), 128 threads. */
+/* ek_heads: queries are normed and rotated, in place. grid (n_heads, rows), 128 threads. */
 typedef struct ek_cuda_heads_args {
-    ek_cuda_ptr q, k, v, q_norm, k_norm, cos, sin;
-    int64_t ldq, ldk, ldv, ld_table;
-    float eps;
-    int32_t n_heads, n_kv_heads; /* 0: no queries; no keys */
-    int32_t head_dim, rotated;
-    int32_t k_eq_v; /* values are the keys as they come */
+    ek_cuda_ptr q;
+    int64_t ldq;
+    ek_cuda_head head;
+    int32_t head_dim;
 } ek_cuda_heads_args;
 
 /* ek_stage: what lies between two linear layers, for a row by a block of 16 threads per 256 elements, rounded up

@@ -106,6 +106,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
             set[i]->cos[k] = reserve(a, rows * rotated, f), set[i]->sin[k] = reserve(a, rows * rotated, f);
         }
     x->leaves = reserve(a, x->leaf_bytes, 1);
+    x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
     const size_t tile_stack = 2 * (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)x->g->levels * 128 * 64 * f;
     x->stack = reserve(a, tile_stack, 1);
     x->logits = reserve(a, logits * vocab, f);
@@ -126,9 +127,9 @@ static ek_err open_device_memory(ek_gpu_run *x)
     size_t kv = 0, free, total;
     arena a = {0};
     x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
+    ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
-    ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);
     x->block.bytes = ek_gpu_lists_bytes(x) + ek_gpu_samples_bytes(x);
     for (int k = 0; k < EK_KIND_COUNT; k++) kv += layout->page_bytes[k] * (size_t)x->z.n_pages[k];
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
@@ -145,6 +146,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     EK_TRY(ek_cuda_alloc(x->g->c, &x->scratch, x->scratch_bytes, "the memory of a step"));
     a = (arena){.base = x->scratch};
     lay_out(x, &a);
+    EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, (size_t)x->max_tiles * sizeof(int32_t)));
     EK_TRY(ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step"));
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         size_t bytes = layout->page_bytes[k] * (size_t)x->z.n_pages[k];

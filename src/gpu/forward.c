@@ -260,40 +260,49 @@ static ek_cuda_kv kv_of(const ek_gpu_run *x, int i)
                         .n_kv_heads = l->n_kv_heads};
 }
 
-static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, bool keys)
+/* How rows of `set` become queries or keys of layer i. */
+static ek_cuda_head head_of(const ek_gpu_run *x, int i, const ek_gpu_set *set, CUdeviceptr norm)
 {
-    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const ek_layer_kind kind = c->layer[i].kind;
+    return (ek_cuda_head){.norm = norm,
+                          .cos = set->cos[kind],
+                          .sin = set->sin[kind],
+                          .ld_table = x->g->m->n_rotated[kind],
+                          .eps = c->rms_norm_eps,
+                          .rotated = x->g->m->n_rotated[kind]};
+}
+
+/* Queries that a prompt's kernel reads; ek_attn_leaf finishes its own. */
+static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
+{
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
-    const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
+    if (!set->list[l->kind].n_prompt) return;
     ek_cuda_heads_args a = {.q = x->q,
-                            .k = x->k,
-                            .v = x->v,
-                            .q_norm = w->q_norm,
-                            .k_norm = w->k_norm,
-                            .cos = set->cos[l->kind],
-                            .sin = set->sin[l->kind],
-                            .ldq = ldq,
-                            .ldk = ldk,
-                            .ldv = ldk,
-                            .ld_table = x->g->m->n_rotated[l->kind],
-                            .eps = c->rms_norm_eps,
-                            .n_heads = queries ? c->n_heads : 0,
-                            .n_kv_heads = keys ? l->n_kv_heads : 0,
-                            .head_dim = l->head_dim,
-                            .rotated = x->g->m->n_rotated[l->kind],
-                            .k_eq_v = l->k_eq_v};
+                            .ldq = (int64_t)c->n_heads * l->head_dim,
+                            .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
+                            .head_dim = l->head_dim};
     ek_gpu_launch(
         x->g, "ek_heads",
-        (ek_cuda_grid){
-            .x = (unsigned)(a.n_heads + a.n_kv_heads), .y = (unsigned)set->n, .threads = 128, .overlap = true},
-        &a);
-    if (!keys) return;
-    ek_cuda_store_args s = {.kv = kv_of(x, i), .place = set->place, .k = x->k, .v = x->v, .ldk = ldk, .ldv = ldk};
+        (ek_cuda_grid){.x = (unsigned)c->n_heads, .y = (unsigned)set->n, .threads = 128, .overlap = true}, &a);
+}
+
+static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
+{
+    const ek_layer_config *l = &x->g->m->config.layer[i];
+    const int64_t ldk = (int64_t)l->n_kv_heads * l->head_dim;
+    ek_cuda_store_args a = {.kv = kv_of(x, i),
+                            .place = set->place,
+                            .k = x->k,
+                            .v = l->k_eq_v ? x->k : x->v,
+                            .ldk = ldk,
+                            .ldv = ldk,
+                            .head = head_of(x, i, set, x->g->w.layer[i].k_norm)};
     ek_gpu_launch(
         x->g, "ek_kv_store",
         (ek_cuda_grid){.x = (unsigned)l->n_kv_heads, .y = (unsigned)set->n, .z = 2, .threads = 128, .overlap = true},
-        &s);
+        &a);
 }
 
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
@@ -305,12 +314,14 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     a.leaf_o = x->leaves;
     a.leaf_l = a.leaf_o + sizeof(float) * max_leaves * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_leaves;
+    a.ended = list->joined ? x->ended : 0;
     ek_gpu_launch(x->g, name[list->tile],
                   (ek_cuda_grid){.x = (unsigned)wave->n_items,
                                  .threads = (unsigned)ek_cuda_attn_leaf_threads(a.kv.head_dim),
                                  .shared = ek_cuda_attn_leaf_shared(list->tile, a.kv.head_dim, m->v_format),
                                  .overlap = true},
                   &a);
+    if (list->joined) return;
     ek_gpu_launch(x->g, "ek_attn_join",
                   (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
                                  .y = (unsigned)list->tile,
@@ -336,6 +347,7 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
                            .ratio = m->config.n_heads / l->n_kv_heads};
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
+    if (!list->n_prompt) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
     for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);
@@ -372,12 +384,14 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
     if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
     else if (l->owns_kv) ek_gpu_project(x, &w->k, in, x->k, ldk);
-    heads(x, i, *set, !last, l->owns_kv);
-    if (!last || !x->n_want) return;
-    *in = drop_rows(x, i);
-    *set = &x->tail;
-    ek_gpu_project(x, &w->q, in, x->q, ldq);
-    heads(x, i, *set, true, false);
+    if (l->owns_kv) store(x, i, *set);
+    if (last && !x->n_want) return;
+    if (last) {
+        *in = drop_rows(x, i);
+        *set = &x->tail;
+        ek_gpu_project(x, &w->q, in, x->q, ldq);
+    }
+    finish_queries(x, i, *set);
 }
 
 /* The row-wise end of layer i: the rows' h, and x for the matrix that reads it next. */

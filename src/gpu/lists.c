@@ -173,6 +173,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         if ((end - r) * ratio < PROMPT_QUERIES) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
+    list->joined = few.w.max_segments <= EK_CUDA_ATTN_JOINED;
     if (n_few == n) return EK_OK;
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {

@@ -16,6 +16,7 @@ typedef struct ek_gpu_list {
     CUdeviceptr rows;
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
+    bool joined;        /* leaves are joined by the kernel that computes them */
     CUdeviceptr prompt; /* tiles */
     int n_prompt, levels;
 } ek_gpu_list;
@@ -57,6 +58,7 @@ typedef struct ek_gpu_run {
     CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, acts2, per_layer_head, per_layer_tail, temp; /* f32 rows; acts,
                                                                                            acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
+    CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
     size_t leaf_bytes;
     CUdeviceptr pages[EK_KIND_COUNT];

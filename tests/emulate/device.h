@@ -219,6 +219,10 @@ template <class T> static inline T __ldg(const T *p)
 {
     return *p;
 }
+template <class T> static inline T __ldcg(const T *p)
+{
+    return *p;
+}
 template <class T> static inline T max(T a, T b)
 {
     return a > b ? a : b;

@@ -39,7 +39,6 @@ struct copy {
 struct fiber {
     uint8_t *stack;
     bool ended;
-    int turn; // which half of the warp's words comes next
     std::vector<std::vector<copy>> groups; // copies on their way; the last group is open
 #if defined(__x86_64__)
     void *top; // saved stack pointer
@@ -51,7 +50,7 @@ struct fiber {
 
 struct warp {
     uint32_t alive, mask, arrived, generation;
-    ek_emulated_words words[2][32];
+    ek_emulated_words words[8][32]; // of a generation: lanes that were left out of some may still read older ones
 };
 
 fiber fibers[MAX_THREADS], home;
@@ -149,7 +148,7 @@ void prepare(fiber &f)
         if (p == MAP_FAILED) fail("no memory for a stack");
         f.stack = (uint8_t *)p;
     }
-    f.ended = false, f.turn = 0, f.fake = nullptr;
+    f.ended = false, f.fake = nullptr;
     f.groups.assign(1, {});
 #if defined(__x86_64__)
     void **top = (void **)(f.stack + STACK - 64);
@@ -245,21 +244,20 @@ void ek_emulated_barrier(void)
 
 const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, size_t bytes)
 {
-    fiber &f = fibers[running];
     warp &w = warps[running / 32];
-    const int lane = running % 32, half = f.turn;
-    f.turn = !f.turn;
-    memcpy(w.words[half][lane], words, bytes);
+    const int lane = running % 32;
+    const uint32_t mine = w.generation;
+    ek_emulated_words *const all = w.words[mine % 8];
+    memcpy(all[lane], words, bytes);
     if (!(mask >> lane & 1)) fail("a lane that its mask leaves out");
     if (w.arrived && w.mask != mask) fail("lanes of a warp wait with different masks");
-    const uint32_t mine = w.generation;
     w.mask = mask;
     if (++w.arrived == (uint32_t)__builtin_popcount(mask & w.alive)) {
         w.arrived = 0, w.generation++, progress++;
     } else {
         wait_until([&] { return w.generation != mine; });
     }
-    return w.words[half];
+    return all;
 }
 
 void ek_emulated_copy(void *to, const void *from, size_t bytes)

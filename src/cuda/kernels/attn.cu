@@ -5,8 +5,9 @@
 // dims: per dim it reads 64 adjacent elements and uses them for all queries. Then all threads turn scores
 // into weights, and a warp takes a slice of 64 dims of the values (two per lane) over the segment's keys. Every
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
-// Blocks do not communicate. Tiles, chunks and prefetching change no bit.
+// Where leaves are few, the last block of a tile joins them. Tiles, chunks and prefetching change no bit.
 #include "cuda/kernels/kv.cuh"
+#include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
 
 using namespace ek;
@@ -157,41 +158,143 @@ __device__ __forceinline__ int clamp_key(int x)
     return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
 }
 
-template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a)
+// A node of T for one dim: sum of e v relative to 2^m, and of e.
+struct node {
+    float o, l;
+    int m;
+};
+
+__device__ __forceinline__ node combine(const node &a, const node &b)
+{
+    int m = max(a.m, b.m);
+    float fa = factor(a.m - m), fb = factor(b.m - m);
+    return {a.o * fa + b.o * fb, a.l * fa + b.l * fb, m};
+}
+
+// T over n of up to COUNT leaves: neighbours level by level, a last one without a neighbour waits.
+template <int COUNT> __device__ __forceinline__ node join_up_to(node (&x)[COUNT], int n)
+{
+#pragma unroll
+    for (int apart = 1; apart < COUNT; apart *= 2)
+#pragma unroll
+        for (int k = 0; k + apart < COUNT; k += 2 * apart)
+            if (k + apart < n) x[k] = combine(x[k], x[k + apart]);
+    return x[0];
+}
+
+__device__ __forceinline__ float finish(const node &sum)
+{
+    return __fdiv_rn(sum.o + 0.0f, sum.l);
+}
+
+// Where query n of a tile stands.
+__device__ __forceinline__ int row_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return t.row + (t.head + n) / a.ratio;
+}
+
+__device__ __forceinline__ int head_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return t.kv_head * a.ratio + (t.head + n) % a.ratio;
+}
+
+__device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
+}
+
+// Norms and rotates the tile's queries in shared memory ([dim][N]), which are there; a thread stays with one query.
+template <int N> __device__ __forceinline__ void finish_queries(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *q)
+{
+    __shared__ float sums[2 * N];
+    const ek_cuda_head &head = a.head;
+    const int tid = threadIdx.x, dim = a.kv.head_dim, blocks = (dim + 255) / 256, halves = blockDim.x / 16;
+    for (int u0 = 0; u0 < N * blocks; u0 += halves) { // a block of 256 dims of a query by half a warp
+        const int u = u0 + tid / 16, n = u % N, b = u / N;
+        float sum = 0;
+        if (u < N * blocks)
+            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + n], q[d * N + n], sum);
+        sum = add_lanes(sum);
+        if (u < N * blocks && tid % 16 == 0) sums[u] = sum;
+    }
+    __syncthreads();
+    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1));
+    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps), *w = (const float *)head.norm;
+    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
+    for (int j = tid / N; j < half; j += blockDim.x / N) {
+        const float x0 = q[j * N + n] * f * w[j], x1 = q[(j + half) * N + n] * f * w[j + half];
+        const bool turns = j < head.rotated;
+        q[j * N + n] = turns ? fma_(-x1, sin[j], x0 * cos[j]) : x0;
+        q[(j + half) * N + n] = turns ? fma_(x0, sin[j], x1 * cos[j]) : x1;
+    }
+    __syncthreads();
+}
+
+// The last block of a tile joins its few leaves: a query's dim per thread and turn.
+template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
+{
+    __shared__ float all[256];
+    __shared__ int before;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim;
+    if (t.n_seg > 1) {
+        __threadfence();
+        __syncthreads();
+        if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
+        __syncthreads();
+        if (before + 1 < t.n_seg) return;
+        if (tid == 0) ((int *)a.ended)[tile] = 0;
+        __threadfence();
+    } else {
+        __syncthreads();
+    }
+    for (int base = 0; base < t.n_q * dim; base += blockDim.x) {
+        const int n = (base + tid) / dim, d = (base + tid) % dim;
+        float value = 0;
+        if (n < t.n_q) {
+            const int leaves = leaves_of(a, t, n);
+            const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
+            const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
+            const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
+            node x[EK_CUDA_ATTN_JOINED];
+#pragma unroll
+            for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
+                if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
+            value = finish(join_up_to(x, leaves));
+            ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
+        }
+        if (!a.to.q) continue;
+        all[tid] = value;
+        __syncthreads();
+        const int first = base + warp * 64, query = first / dim;
+        if (warp * 64 < (int)blockDim.x && query < t.n_q) {
+            const float v[2] = {all[warp * 64 + lane], all[warp * 64 + lane + 32]};
+            quantize_group(a.to, row_of(a, t, query), (head_of(a, t, query) * dim + first % dim) / 64, v);
+        }
+        __syncthreads();
+    }
+}
+
+// The leaf of a segment for a tile.
+template <int N>
+__device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N];
     const ek_cuda_kv &kv = a.kv;
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
     smem<N> sm(base, dim);
-    ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
-    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
-    let_next_start();
-    if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
-        const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
-        const int64_t bytes = kv.k_bytes + kv.v_bytes;
-        for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
-            if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
-            const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
-            if (!page) continue;
-            page += t.kv_head * bytes;
-            for (int64_t i = tid * 128; i < bytes; i += threads * 128) prefetch_line(page + i);
-        }
-    }
-    wait_for_previous();
-    if (item.tile < 0) return; // a graph's launch has room for more items than there are
     if (tid < N) {
         from[tid] = to[tid] = 0;
         if (tid < t.n_q) {
-            ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row + (t.head + tid) / a.ratio];
+            ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[row_of(a, t, tid)];
             from[tid] = clamp_key(row.lo - item.seg * SEGMENT), to[tid] = clamp_key(row.end - item.seg * SEGMENT);
         }
     }
     for (int i = tid; i < dim * N; i += threads) {
-        int n = i / dim, d = i % dim, at = t.head + n;
+        int n = i / dim, d = i % dim;
         float x = 0;
         if (n < t.n_q)
-            x = ((const float *)a.q)[(t.row + at / a.ratio) * a.ldq + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim + d];
+            x = ((const float *)a.q)[row_of(a, t, n) * a.ldq + (int64_t)head_of(a, t, n) * dim + d];
         sm.q[d * N + n] = x;
     }
     __syncthreads();
@@ -204,6 +307,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
         all_from = min(all_from, from[n]), all_to = max(all_to, to[n]);
     }
     if (all_from >= all_to) return;
+    if (a.head.norm) finish_queries<N>(a, t, sm.q);
     const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes);
     const uint8_t *v[4];
 #pragma unroll
@@ -336,27 +440,38 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     }
 }
 
+template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a)
+{
+    const ek_cuda_kv &kv = a.kv;
+    const int tid = threadIdx.x, threads = blockDim.x;
+    ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
+    let_next_start();
+    if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
+        const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
+        const int64_t bytes = kv.k_bytes + kv.v_bytes;
+        for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
+            if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
+            const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
+            if (!page) continue;
+            page += t.kv_head * bytes;
+            for (int64_t i = tid * 128; i < bytes; i += threads * 128) prefetch_line(page + i);
+        }
+    }
+    wait_for_previous();
+    if (item.tile < 0) return; // a graph's launch has room for more items than there are
+    leaf<N>(a, item, t);
+    if (a.ended) join_few<N>(a, t, item.tile);
+}
+
 #define LEAF(N)                                                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 2) ek_attn_leaf_##N(const __grid_constant__ ek_cuda_attn_args a) \
     {                                                                                                                \
-        leaf<N>(a);                                                                                                  \
+        segment<N>(a);                                                                                                \
     }
 LEAF(2)
 LEAF(4)
 LEAF(8)
-
-// A node of T for one dim: sum of e v relative to 2^m, and of e.
-struct node {
-    float o, l;
-    int m;
-};
-
-__device__ __forceinline__ node combine(const node &a, const node &b)
-{
-    int m = max(a.m, b.m);
-    float fa = factor(a.m - m), fb = factor(b.m - m);
-    return {a.o * fa + b.o * fb, a.l * fa + b.l * fb, m};
-}
 
 // grid (tiles, tile, dims / 128): T over the leaves of a query, a dim a thread; o / l.
 extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_constant__ ek_cuda_attn_args a)
@@ -367,8 +482,7 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = blockIdx.z * 128 + threadIdx.x;
     if (n >= t.n_q || d >= dim) return; // where rows are quantised: whole groups of threads
-    const int at = t.head + n, row = t.row + at / a.ratio;
-    const int leaves = (((const ek_cuda_attn_row *)a.rows)[row].end - 1) / SEGMENT - t.seg0 + 1;
+    const int row = row_of(a, t, n), leaves = leaves_of(a, t, n);
     const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * a.tile + n) * dim + d;
     const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * a.tile + n;
     const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * a.tile + n;
@@ -379,11 +493,7 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
         node x[8];
 #pragma unroll
         for (int k = 0; k < 8; k++) x[k] = read(i * 8 + k);
-#pragma unroll
-        for (int apart = 1; apart < 8; apart *= 2)
-#pragma unroll
-            for (int k = 0; k < 8; k += 2 * apart) x[k] = combine(x[k], x[k + apart]);
-        node up = x[0];
+        node up = join_up_to(x, 8);
         bool put = false;
 #pragma unroll
         for (int level = 0; level < LEVELS; level++) {
@@ -395,16 +505,11 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
     // what is left of less than 8, from the last leaf back; nodes of equal size first
     bool any = rest > 0;
     if (rest) {
-        node x[8];
+        node x[7];
 #pragma unroll
         for (int k = 0; k < 7; k++)
             if (k < rest) x[k] = read(eights * 8 + k);
-#pragma unroll
-        for (int apart = 1; apart < 8; apart *= 2)
-#pragma unroll
-            for (int k = 0; k + apart < 7; k += 2 * apart)
-                if (k + apart < rest) x[k] = combine(x[k], x[k + apart]);
-        sum = x[0];
+        sum = join_up_to(x, rest);
     }
 #pragma unroll
     for (int level = 0; level < LEVELS; level++) {
@@ -412,8 +517,8 @@ extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_cons
         sum = any ? combine(stack[level], sum) : stack[level];
         any = true;
     }
-    const float value = __fdiv_rn(sum.o + 0.0f, sum.l);
-    const int place = (t.kv_head * a.ratio + at % a.ratio) * dim + d;
+    const float value = finish(sum);
+    const int place = head_of(a, t, n) * dim + d;
     ((float *)a.o)[row * a.ldo + place] = value;
     if (!a.to.q) return;
     __shared__ float all[128];

@@ -1,6 +1,7 @@
-// Writing keys and values into pages (contract: ops/kv.h, definition: ops/kv_store.c): one block of threads
-// per token, KV head and part. A token is quantised alone and once.
+// Writing keys and values into pages (contract: ops/kv.h, definition: ops/kv_store.c), their norms and rotations first:
+// one block of threads per token, KV head and part. A token is quantised alone and once.
 #include "cuda/kernels/kv.cuh"
+#include "cuda/kernels/norm.cuh"
 
 using namespace ek;
 
@@ -63,6 +64,7 @@ __device__ __forceinline__ int quantize4(float x, bool in, unsigned short *scale
 extern "C" __global__ void __launch_bounds__(THREADS) ek_kv_store(const __grid_constant__ ek_cuda_store_args a)
 {
     __shared__ u32 warp_most[THREADS / 32];
+    __shared__ float finished[4 * THREADS], leaf[2];
     const ek_cuda_kv &kv = a.kv;
     let_next_start();
     wait_for_previous();
@@ -73,6 +75,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_kv_store(const __grid_c
     int slot = place.pos % PAGE, f = keys ? kv.k_format : kv.v_format;
     const float *in = keys ? (const float *)a.k + blockIdx.y * a.ldk : (const float *)a.v + blockIdx.y * a.ldv;
     in += (int64_t)head * dim;
+    if (a.head.norm) {
+        ek_cuda_head how = a.head;
+        if (!keys) how.norm = how.cos = 0;
+        for (int i = threadIdx.x; i < dim; i += THREADS) finished[i] = in[i];
+        __syncthreads();
+        finish_head(finished, how, blockIdx.y, dim, leaf);
+        in = finished;
+    }
     float x[4];
     u32 most = 0;
 #pragma unroll

@@ -2,69 +2,11 @@
 // src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
 #include <cuda_fp16.h>
 
+#include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;
-
-constexpr int MAX_LEAVES = 2048; // rows of up to 524,288 elements
-
-// T over leaf[0..n): one warp where they fit, which needs no further barriers. The result is everywhere.
-__device__ __forceinline__ float tree(float *leaf, int n)
-{
-    if (n > 32) {
-        block_tree(leaf, n);
-        float sum = leaf[0];
-        __syncthreads();
-        return sum;
-    }
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        const int i = threadIdx.x;
-        float v = i < n ? leaf[i] : 0;
-        for (int apart = 1; apart < n; apart *= 2) {
-            float other = __shfl_down_sync(~0u, v, apart);
-            if (i % (2 * apart) == 0 && i + apart < n) v = v + other;
-        }
-        __syncwarp();
-        if (i == 0) leaf[0] = v;
-    }
-    __syncthreads();
-    float sum = leaf[0];
-    __syncthreads();
-    return sum;
-}
-
-// Sum of squares of x[0..n) (SQUARE) or of its elements, everywhere in the block; x may be shared memory. The caller
-// has made x visible.
-template <bool SQUARE> __device__ __forceinline__ float row_sum(const float *x, int n, float *leaf)
-{
-    const int half = threadIdx.x / 16, lane = threadIdx.x % 16, halves = blockDim.x / 16, blocks = (n + 255) / 256;
-    for (int b0 = 0; b0 < blocks; b0 += halves) { // all threads alike: the shuffles need whole warps
-        const int b = b0 + half;
-        float sum = 0;
-        if ((b + 1) * 256 <= n) {
-#pragma unroll
-            for (int i = 0; i < 256; i += 16) {
-                float v = x[b * 256 + i + lane];
-                sum = SQUARE ? fma_(v, v, sum) : sum + v;
-            }
-        } else if (b < blocks) {
-            for (int at = b * 256 + lane; at < n; at += 16) {
-                float v = x[at];
-                sum = SQUARE ? fma_(v, v, sum) : sum + v;
-            }
-        }
-        sum = add_lanes(sum);
-        if (b < blocks && lane == 0) leaf[b] = sum;
-    }
-    return tree(leaf, blocks);
-}
-
-__device__ __forceinline__ float norm_factor(float ss, int n, float eps)
-{
-    return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
-}
 
 // --- between products
 
@@ -182,51 +124,20 @@ extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant_
     if (a.to.q) quantize_group(a.to, r, g, v);
 }
 
-// --- queries, keys, values
+// --- queries
 
 constexpr int HEAD_THREADS = 128, MAX_HEAD_DIM = 512;
-
-// Norms a head in shared memory; then, if cos, rotates it.
-__device__ __forceinline__ void finish_head(float *x, const float *w, const float *cos, const float *sin, int dim, int rotated, float eps, float *leaf)
-{
-    float f = norm_factor(row_sum<true>(x, dim, leaf), dim, eps);
-    for (int i = threadIdx.x; i < dim; i += HEAD_THREADS) {
-        float v = x[i] * f;
-        x[i] = w ? v * w[i] : v;
-    }
-    __syncthreads();
-    if (!cos) return;
-    const int half = dim / 2;
-    for (int j = threadIdx.x; j < rotated; j += HEAD_THREADS) {
-        float x0 = x[j], x1 = x[j + half];
-        x[j] = fma_(-x1, sin[j], x0 * cos[j]);
-        x[j + half] = fma_(x0, sin[j], x1 * cos[j]);
-    }
-    __syncthreads();
-}
 
 extern "C" __global__ void __launch_bounds__(HEAD_THREADS) ek_heads(const __grid_constant__ ek_cuda_heads_args a)
 {
     __shared__ float x[MAX_HEAD_DIM], leaf[MAX_HEAD_DIM / 256];
     const int r = blockIdx.y, dim = a.head_dim, tid = threadIdx.x;
-    const bool query = (int)blockIdx.x < a.n_heads;
-    const int64_t head = query ? blockIdx.x : blockIdx.x - a.n_heads;
-    const float *cos = (const float *)a.cos + r * a.ld_table, *sin = (const float *)a.sin + r * a.ld_table;
     let_next_start();
     wait_for_previous();
-    if (!query) {
-        const float *from = a.k_eq_v ? (const float *)a.k + r * a.ldk : (const float *)a.v + r * a.ldv;
-        float *v = (float *)a.v + r * a.ldv + head * dim;
-        for (int i = tid; i < dim; i += HEAD_THREADS) x[i] = from[head * dim + i];
-        __syncthreads();
-        finish_head(x, 0, 0, 0, dim, 0, a.eps, leaf);
-        for (int i = tid; i < dim; i += HEAD_THREADS) v[i] = x[i];
-        __syncthreads();
-    }
-    float *at = (query ? (float *)a.q + r * a.ldq : (float *)a.k + r * a.ldk) + head * dim;
+    float *at = (float *)a.q + r * a.ldq + (int64_t)blockIdx.x * dim;
     for (int i = tid; i < dim; i += HEAD_THREADS) x[i] = at[i];
     __syncthreads();
-    finish_head(x, (const float *)(query ? a.q_norm : a.k_norm), cos, sin, dim, a.rotated, a.eps, leaf);
+    finish_head(x, a.head, r, dim, leaf);
     for (int i = tid; i < dim; i += HEAD_THREADS) at[i] = x[i];
 }
 
