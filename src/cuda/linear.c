@@ -229,38 +229,72 @@ bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
     return rows <= 8 || leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
 }
 
+/* Panels of a turn for so many on so many slots, as long as its leaves fit. */
+static int leaf_turn(const ek_cuda_linear *l, int per_tile, int panels, int slots)
+{
+    const int leaves = (l->units + CHUNK_UNITS * LEAF_CHUNKS - 1) / (CHUNK_UNITS * LEAF_CHUNKS);
+    int turn = (panels + slots - 1) / slots;
+    const int most = LEAF_SUMS / (leaves * EK_PANEL * per_tile * 4);
+    if (turn > most) turn = most;
+    return turn < 1 ? 1 : turn;
+}
+
+/* Stages and shared memory of p's warps, with p's turn and `turns` per block. */
+static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int per_tile, int turns, int warps, size_t room)
+{
+    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
+    const int work = turns * p->turn * chunks, told = p->turn * leaves * (LEAF_CHUNKS - 1);
+    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
+                 sums = 2 * (size_t)p->turn * (size_t)(leaves * EK_PANEL * per_tile) * 4,
+                 fixed = (size_t)told * 8 + 256 + sums;
+    p->stages = (work + warps - 1) / warps;
+    if (p->stages > 4) p->stages = 4;
+    while (p->stages > 1 && fixed + (size_t)(warps * p->stages) * (chunk + 8) > room) p->stages--;
+    p->grid.threads = (unsigned)warps * 32;
+    p->grid.shared =
+        (size_t)((warps * p->stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p->stages) * chunk + sums;
+}
+
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
 {
     const int per_tile = gate || jobs ? 8 / l->limbs : leaf_rows(l, rows), oct = per_tile * l->limbs / 8;
     const int tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
-    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
-    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * LEAF_BLOCKS;
-    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
-                 sums = (size_t)(leaves * EK_PANEL * per_tile) * 4;
-    ek_cuda_product p = {0};
-    p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
-    if (gate == EK_CUDA_GATE_NONE) {
-        p.turn = (panels * tiles + slots - 1) / slots;
-        if (p.turn > panels) p.turn = panels;
-        if (p.turn > (int)(LEAF_SUMS / sums)) p.turn = (int)(LEAF_SUMS / sums);
-        if (p.turn < 1) p.turn = 1;
-    }
+    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, slots = multiprocessors * LEAF_BLOCKS;
+    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
+    ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .overlap = true}};
+    p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : gate ? 4 : leaf_turn(l, per_tile, panels * tiles, slots);
+    if (p.turn > panels && !gate) p.turn = panels;
     const int turns = (panels + p.turn - 1) / p.turn;
-    p.grid = (ek_cuda_grid){.y = (unsigned)tiles, .overlap = true};
     p.grid.x = even(turns, (slots + tiles - 1) / tiles);
-    /* chunks of a block, and warps for them: more where blocks are few */
-    const int work = (turns + (int)p.grid.x - 1) / (int)p.grid.x * p.turn * chunks;
-    const bool many = (int)p.grid.x * tiles <= multiprocessors && work > FEW_WARPS;
-    const int warps = many ? 2 * FEW_WARPS : FEW_WARPS, told = p.turn * leaves * (LEAF_CHUNKS - 1);
-    const size_t room = many ? 2 * LEAF_ROOM : LEAF_ROOM, fixed = (size_t)told * 8 + 256 + 2 * (size_t)p.turn * sums;
-    p.stages = (work + warps - 1) / warps;
-    if (p.stages > 4) p.stages = 4;
-    while (p.stages > 1 && fixed + (size_t)(warps * p.stages) * (chunk + 8) > room) p.stages--;
-    p.grid.threads = (unsigned)warps * 32;
-    p.grid.shared = (size_t)((warps * p.stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p.stages) * chunk +
-                    2 * (size_t)p.turn * sums;
+    /* more warps where blocks are few and have enough chunks */
+    const int each = (turns + (int)p.grid.x - 1) / (int)p.grid.x;
+    const bool many = (int)p.grid.x * tiles <= multiprocessors && each * p.turn * chunks > FEW_WARPS;
+    leaf_ring(&p, l, per_tile, each, many ? 2 * FEW_WARPS : FEW_WARPS, many ? 2 * LEAF_ROOM : LEAF_ROOM);
     snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
     return p;
+}
+
+bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
+                        int rows, int multiprocessors)
+{
+    if (!ek_cuda_leaf_wins(q, rows, multiprocessors) || !ek_cuda_leaf_wins(k, rows, multiprocessors) ||
+        (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 || k->bits != 4 || q->limbs != 1 || k->limbs != 2)
+        return false;
+    const int k_rows = leaf_rows(k, rows), tiles = rows <= 4 ? 1 : (rows + 7) / 8;
+    const int slots = (multiprocessors * LEAF_BLOCKS + tiles - 1) / tiles, parts = v ? 2 : 1;
+    const int panels = q->n_panels + parts * k->n_panels;
+    *out = (ek_cuda_heads){.q.turn = leaf_turn(q, 8, panels, slots), .k.turn = leaf_turn(k, k_rows, panels, slots)};
+    const int q_turns = (q->n_panels + out->q.turn - 1) / out->q.turn,
+              k_turns = (k->n_panels + out->k.turn - 1) / out->k.turn, turns = q_turns + parts * k_turns;
+    const int each = (turns + slots - 1) / slots; /* turns of a block */
+    out->q_blocks = (q_turns + each - 1) / each, out->k_blocks = (k_turns + each - 1) / each;
+    leaf_ring(&out->q, q, 8, each, FEW_WARPS, LEAF_ROOM);
+    leaf_ring(&out->k, k, k_rows, each, FEW_WARPS, LEAF_ROOM);
+    ek_cuda_grid *grid = &out->q.grid;
+    if (grid->shared < out->k.grid.shared) grid->shared = out->k.grid.shared;
+    grid->x = (unsigned)(out->q_blocks + parts * out->k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
+    snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_q4_o%d", k_rows == 4 ? 1 : 2);
+    return true;
 }
 
 static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multiprocessors)

@@ -63,6 +63,15 @@ bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
+/* q, k and v (v NULL: values are keys) for the same rows in one launch by leaves: false where the kernels do not fit or
+ * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. */
+typedef struct ek_cuda_heads {
+    ek_cuda_product q, k;
+    int q_blocks, k_blocks;
+} ek_cuda_heads;
+bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
+                        int rows, int multiprocessors);
+
 /* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the
  * matrices one by one. */

@@ -129,6 +129,14 @@ typedef struct ek_cuda_leaf_args {
     int64_t ldu, expert_bytes;
 } ek_cuda_leaf_args;
 
+/* ek_product_heads_*: the products of product_leaf.cu for q, and for k and v, which have one shape, in a launch: blocks
+ * [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid (blocks, tiles of rows). */
+typedef struct ek_cuda_leaf_heads_args {
+    ek_cuda_linear_args q, k;
+    ek_cuda_ptr v_codes, v_scales, v;
+    int32_t q_blocks, k_blocks;
+} ek_cuda_leaf_heads_args;
+
 /* ek_soft_cap_check: x = cap * tanh(x / cap) with cap; bad[row] = 1 if the row then holds NaN or infinity. grid
  * (any, rows), 256 threads. */
 typedef struct ek_cuda_cap_args {

@@ -373,6 +373,25 @@ static ek_gpu_input drop_rows(ek_gpu_run *x, int i)
     return stage_to_x(x, (ek_cuda_stage_args){0}, w->input_norm, &w->q, x->n_want);
 }
 
+/* q, k and v in one launch. False: it cannot, and nothing was queued. */
+static bool project_together(ek_gpu_run *x, int i, ek_gpu_input *in, int64_t ldq, int64_t ldk)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    ek_cuda_heads p;
+    if (!ek_cuda_heads_plan(&p, &w->q.l, &w->k.l, w->v.l.n ? &w->v.l : NULL, in->n, ek_cuda_multiprocessors(x->g->c)))
+        return false;
+    ek_gpu_quantize(x, in, &w->q);
+    ek_cuda_leaf_heads_args a = {.q = linear_args(x, &w->q, in, &p.q, x->q, ldq),
+                                 .k = linear_args(x, &w->k, in, &p.k, x->k, ldk),
+                                 .v_codes = w->v.at,
+                                 .v_scales = w->v.at + w->v.l.code_bytes,
+                                 .v = x->v,
+                                 .q_blocks = p.q_blocks,
+                                 .k_blocks = p.k_blocks};
+    ek_gpu_launch(x->g, p.q.name, p.q.grid, &a);
+    return true;
+}
+
 /* q, k and v of the rows in `in`; of the last owner q only for rows that go on, which set then names. */
 static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_set **set)
 {
@@ -381,9 +400,11 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     const ek_layer_config *l = &c->layer[i];
     const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
     const bool last = i == ek_prompt_layers(c) && x->n_want < x->all.n;
-    if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
-    if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
-    else if (l->owns_kv) ek_gpu_project(x, &w->k, in, x->k, ldk);
+    if (last || !l->owns_kv || !project_together(x, i, in, ldq, ldk)) {
+        if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
+        if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
+        else if (l->owns_kv) ek_gpu_project(x, &w->k, in, x->k, ldk);
+    }
     if (l->owns_kv) store(x, i, *set);
     if (last && !x->n_want) return;
     if (last) {

@@ -9,13 +9,13 @@ using namespace ek;
     {                                                                                                                 \
         ek_cuda_leaf_args p = {};                                                                                     \
         p.a = a;                                                                                                      \
-        leaves<BITS, LIMBS, OCT>(p);                                                                                  \
+        leaves<BITS, LIMBS, OCT>(p, blockIdx.x, gridDim.x);                                                                                \
     }
 #define SEVERAL(BITS, LIMBS)                                                                                          \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
         ek_products_leaf_q##BITS##_l##LIMBS##_o1(const __grid_constant__ ek_cuda_leaf_args p)                         \
     {                                                                                                                 \
-        leaves<BITS, LIMBS, 1>(p);                                                                                    \
+        leaves<BITS, LIMBS, 1>(p, blockIdx.x, gridDim.x);                                                                                  \
     }
 ONE(4, 1, 1)
 ONE(4, 2, 1)
@@ -26,3 +26,28 @@ SEVERAL(4, 1)
 SEVERAL(4, 2)
 SEVERAL(8, 1)
 SEVERAL(8, 2)
+
+// q with one limb, k and v with two.
+template <int OCT> __device__ __forceinline__ void heads(const ek_cuda_leaf_heads_args &h)
+{
+    ek_cuda_leaf_args p = {};
+    int block = blockIdx.x - h.q_blocks;
+    if (block < 0) {
+        p.a = h.q;
+        leaves<4, 1, 1>(p, blockIdx.x, h.q_blocks);
+        return;
+    }
+    p.a = h.k;
+    if (block >= h.k_blocks) block -= h.k_blocks, p.a.codes = h.v_codes, p.a.scales = h.v_scales, p.a.y = h.v;
+    leaves<4, 2, OCT>(p, block, h.k_blocks);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) ek_product_heads_q4_o1(const __grid_constant__ ek_cuda_leaf_heads_args h)
+{
+    heads<1>(h);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) ek_product_heads_q4_o2(const __grid_constant__ ek_cuda_leaf_heads_args h)
+{
+    heads<2>(h);
+}

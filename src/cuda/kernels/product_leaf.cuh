@@ -22,6 +22,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
     // the matrices
     u64 codes, scales, codes2, scales2;
     int units, chunks, leaves, panels, turn, turns, half; // half: panels of a turn that the first matrix has
+    int blocks;                                           // that share the turns
     // the warp's ring
     int lane, g, t, w, warps, stages, slot;
     u32 phase;
@@ -36,7 +37,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
 
     __device__ __forceinline__ void begin(cursor &at, int turn_number) const
     {
-        for (;; turn_number += gridDim.x) {
+        for (;; turn_number += blocks) {
             at.turn = turn_number;
             if (turn_number >= turns) return;
             at.panels = min(turn, panels - turn_number * turn);
@@ -68,7 +69,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
             copy_piece(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
             copy_piece(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
-        if (!step(next)) begin(next, next.turn + gridDim.x);
+        if (!step(next)) begin(next, next.turn + blocks);
     }
 
     __device__ __forceinline__ void next_slot()
@@ -173,7 +174,8 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
     return (r / PER * 16 + o) * PER + r % PER;
 }
 
-template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p)
+// By block number `block` of `blocks`.
+template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks)
 {
     typedef leaf_product<BITS, LIMBS, OCT> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
@@ -185,7 +187,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     m.units = a.x.k / 64, m.chunks = (m.units + CHUNK_UNITS - 1) / CHUNK_UNITS, m.leaves = (m.chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
     m.turn = a.turn, m.half = p.codes2 ? a.turn / 2 : a.turn;
     m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
-    m.stages = a.stages, m.slot = 0, m.phase = 0;
+    m.stages = a.stages, m.slot = 0, m.phase = 0, m.blocks = blocks;
     m.arrived = (u64 *)base + m.w * m.stages;
     const int n_told = m.turn * m.leaves * (LEAF_CHUNKS - 1);
     u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
@@ -210,7 +212,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
         row0 = job.first, rows = job.n, index = (const int32_t *)p.index;
     }
     typename product::cursor at;
-    m.begin(at, blockIdx.x);
+    m.begin(at, block);
     m.next = at;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
     if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
@@ -227,7 +229,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     }
     const float zero = (float)a.zero;
     const int room = m.turn * m.leaves * product::SUMS;
-    for (int turn = blockIdx.x, count = 0; turn < m.turns; turn += gridDim.x, count++) {
+    for (int turn = block, count = 0; turn < m.turns; turn += blocks, count++) {
         const int n = min(m.turn, m.panels - turn * m.turn);
         float *const mine = sums + (count & 1) * room;
         if (at.turn == turn) {
@@ -239,7 +241,7 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
                 more = m.step(at);
                 m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
             }
-            m.begin(at, turn + gridDim.x);
+            m.begin(at, turn + blocks);
         }
         __syncthreads();
         auto result = [&](int j, int o, int r) {
