@@ -134,21 +134,38 @@ __device__ __forceinline__ void add_values(const shared &sm, int j0, int first, 
     }
 }
 
+// The same of PLANES for 16 slots at once: what is needed in between is computed anew, because no registers are left.
+__device__ __forceinline__ void bring_planes(float *to, const uint8_t *v, const kv_codec &c, int slice, int slot)
+{
+    const int lane = thread_again() % 32, groups = c.groups();
+    const lane_dims<PLANES> l = lane_dims_of<PLANES>(c, slice, lane);
+    const unsigned short *s = (const unsigned short *)(v + v_codes(PLANES, c)) + slot * groups + l.group;
+#pragma unroll 1
+    for (int i = 0; i < 16; i += chunk<PLANES>::ROWS) {
+        chunk<PLANES> raw;
+        raw.load_v(v, l, slot + i);
+#pragma unroll
+        for (int k = 0; k < chunk<PLANES>::ROWS; k++, s += groups)
+            *(float2 *)(to + (i + k) * COLS + lane * 2) = raw.value(k, half_f32(__ldg(s)), half_f32(__ldg(s + groups * PAGE)), l);
+    }
+}
+
 // acc[i][j] += chain over keys [from, to) of query 8 warp + i and dims d0 + 4 lane.. and d0 + 128 + 4 lane..
 template <int F>
 __device__ __forceinline__ void values(shared &sm, const uint8_t *const (&v)[4], const kv_codec &c, int d0, int from, int to, int common_from,
                                        int common_to, float (&acc)[OWN][8])
 {
+    constexpr bool EARLY = F != PLANES; // as for keys
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slice = warp % 4, half = warp / 4;
     const lane_dims<F> dims = lane_dims_of<F>(c, d0 / 64 + slice, lane);
     half_stage<F> raw;
     int j = from / ROWS * ROWS;
-    constexpr bool EARLY = F != PLANES; // as for keys
     if (EARLY) raw.load_v(pick(v, j / PAGE), c, dims, j % PAGE + half * 16);
     for (; j < to; j += ROWS) {
         __syncthreads();
-        if (!EARLY) raw.load_v(pick(v, j / PAGE), c, dims, j % PAGE + half * 16);
-        raw.put_v(&sm.stage[half * 16][slice * 64], lane, dims);
+        float *const to_stage = &sm.stage[half * 16][slice * 64];
+        if (EARLY) raw.put_v(to_stage, lane, dims);
+        else bring_planes(to_stage, pick(v, j / PAGE), c, d0 / 64 + slice, j % PAGE + half * 16);
         int next = j + ROWS;
         if (EARLY && next < to) raw.load_v(pick(v, next / PAGE), c, dims, next % PAGE + half * 16);
         __syncthreads();
