@@ -3,6 +3,8 @@
 #ifndef EK_CUDA_ATTN_WORK_H
 #define EK_CUDA_ATTN_WORK_H
 
+#include <stdbool.h>
+
 #include "cuda/args.h"
 #include "ops/attn.h"
 
@@ -27,18 +29,25 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
                         int tile);
 
-/* Dynamic shared memory and threads of ek_attn_leaf_N. */
-size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format);
+/* The kernel of leaves for a tile, ek_attn_half_N where it fits (all of a layer in f16), else ek_attn_leaf_N; its threads
+ * and dynamic shared memory. start: the first
+ * positions have formats of their own. */
+typedef struct ek_cuda_attn_leaf {
+    const char *name;
+    unsigned threads;
+    size_t shared;
+} ek_cuda_attn_leaf;
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool start);
+size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);
 
-/* "ek_attn_prompt_bf16": the kernel for keys in this format; NULL without one. */
+/* "ek_attn_prompt_bf16": the kernel for keys in this format. */
 const char *ek_cuda_attn_prompt_name(ek_kv_format k_format);
 
-/* EUNSUPPORTED names a format that the device's kernels lack: they have f32, f16, bf16, 16, 8 and 4. An executor asks
- * when it opens, before it takes memory. */
-ek_err ek_cuda_kv_check(ek_kv_format k_format, ek_kv_format v_format);
+/* Fills the fields of kv that the formats and the head's dims decide. */
+void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head_dim);
 
 #endif

@@ -26,6 +26,7 @@ ek_cuda_built_with:
     image rows
     image kv_store
     image attn
+    image attn_half
     image attn_prompt
     image sample
     image product
@@ -50,6 +51,7 @@ ek_cuda_modules:
     entry rows
     entry kv_store
     entry attn
+    entry attn_half
     entry attn_prompt
     entry sample
     entry product

@@ -244,20 +244,20 @@ static void per_layer_inputs(ek_gpu_run *x)
 
 /* --- attention */
 
-static ek_cuda_kv kv_of(const ek_gpu_run *x, int i)
+/* Layer i in pages of its kind, or of the kind of the first positions. */
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
 {
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
-    return (ek_cuda_kv){.pages = x->table[l->kind],
-                        .base = x->pages[l->kind] + m->kv_offset[i],
-                        .stride = (int64_t)m->layout.page_bytes[l->kind],
-                        .ld_pages = x->ld_table,
-                        .k_bytes = (int64_t)ek_kv_k_bytes(m->k_format, l->head_dim),
-                        .v_bytes = (int64_t)ek_kv_v_bytes(m->v_format, l->head_dim),
-                        .k_format = ek_gpu_kv_format(m->k_format),
-                        .v_format = ek_gpu_kv_format(m->v_format),
-                        .head_dim = l->head_dim,
-                        .n_kv_heads = l->n_kv_heads};
+    const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
+    ek_cuda_kv kv = {.pages = x->table[l->kind],
+                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
+                     .stride = (int64_t)m->layout.page_bytes[kind],
+                     .ld_pages = x->ld_table,
+                     .n_kv_heads = l->n_kv_heads};
+    if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
+    else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
+    return kv;
 }
 
 /* How rows of `set` become queries or keys of layer i. */
@@ -292,7 +292,9 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
     const ek_layer_config *l = &x->g->m->config.layer[i];
     const int64_t ldk = (int64_t)l->n_kv_heads * l->head_dim;
-    ek_cuda_store_args a = {.kv = kv_of(x, i),
+    ek_cuda_store_args a = {.kv = kv_of(x, i, false),
+                            .start = kv_of(x, i, true),
+                            .n_start = x->g->m->layout.n_start,
                             .place = set->place,
                             .k = x->k,
                             .v = l->k_eq_v ? x->k : x->v,
@@ -307,20 +309,18 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
 {
-    static const char *const name[] = {[2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"};
     const ek_model *m = x->g->m;
+    const ek_cuda_attn_leaf p =
+        ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->k_format, m->v_format, a.n_start > 0);
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
     a.leaf_o = x->leaves;
     a.leaf_l = a.leaf_o + sizeof(float) * max_leaves * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_leaves;
     a.ended = list->joined ? x->ended : 0;
-    ek_gpu_launch(x->g, name[list->tile],
-                  (ek_cuda_grid){.x = (unsigned)wave->n_items,
-                                 .threads = (unsigned)ek_cuda_attn_leaf_threads(a.kv.head_dim),
-                                 .shared = ek_cuda_attn_leaf_shared(list->tile, a.kv.head_dim, m->v_format),
-                                 .overlap = true},
-                  &a);
+    ek_gpu_launch(
+        x->g, p.name,
+        (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
     if (list->joined) return;
     ek_gpu_launch(x->g, "ek_attn_join",
                   (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
@@ -338,7 +338,9 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
     const ek_layer_config *l = &m->config.layer[i];
     const ek_gpu_list *list = &set->list[l->kind];
     const int64_t ldq = (int64_t)m->config.n_heads * l->head_dim;
-    ek_cuda_attn_args a = {.kv = kv_of(x, i),
+    ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
+                           .start = kv_of(x, i, true),
+                           .n_start = m->layout.n_start,
                            .rows = list->rows,
                            .q = x->q,
                            .o = x->o,

@@ -6,13 +6,11 @@
 // into weights, and a warp takes a slice of 64 dims of the values (two per lane) over the segment's keys. Every
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
 // Where leaves are few, the last block of a tile joins them. Tiles, chunks and prefetching change no bit.
-#include "cuda/kernels/kv.cuh"
-#include "cuda/kernels/norm.cuh"
-#include "cuda/kernels/quantize.cuh"
+#include "cuda/kernels/attn.cuh"
 
 using namespace ek;
 
-constexpr int CHAIN = 256, FEW_BLOCKS = 2 * 132;
+constexpr int CHAIN = 256;
 
 template <int N> struct smem {
     float *q;       // [dim][N]
@@ -31,19 +29,6 @@ template <int N> struct smem {
         scale = seen + SEGMENT;
     }
 };
-
-template <int N> __device__ __forceinline__ void load_queries(float (&x)[N], const float *at)
-{
-    if (N == 2) {
-        float2 v = *(const float2 *)at;
-        x[0] = v.x, x[1] = v.y;
-    }
-#pragma unroll
-    for (int i = 0; i + 4 <= N; i += 4) {
-        float4 v = *(const float4 *)(at + i);
-        x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
-    }
-}
 
 template <int F, int N, bool EDGE>
 __device__ __forceinline__ void add_keys(float (&s)[N][2], const chunk<F> &c, const float *q, int left)
@@ -64,21 +49,21 @@ __device__ __forceinline__ void add_keys(float (&s)[N][2], const chunk<F> &c, co
 
 // Scores of the warp's page over dims [d0, end): one chain, ascending.
 template <int F, int N>
-__device__ __forceinline__ void scores(const uint8_t *k, int dim, int d0, int end, int lane, const float *q, float *out)
+__device__ __forceinline__ void scores(const uint8_t *k, const kv_codec &c, int d0, int end, int lane, const float *q, float *out)
 {
     constexpr int ROWS = chunk<F>::K_ROWS;
     float s[N][2] = {};
     chunk<F> now, next;
     int d = d0, whole = d0 + (end - d0) / ROWS * ROWS;
-    if (d < whole) now.template load_k<false>(k, dim, d, lane);
+    if (d < whole) now.template load_k<false>(k, c, d, lane);
 #pragma unroll 1
     for (; d < whole; d += ROWS) {
-        if (d + ROWS < whole) next.template load_k<false>(k, dim, d + ROWS, lane);
+        if (d + ROWS < whole) next.template load_k<false>(k, c, d + ROWS, lane);
         add_keys<F, N, false>(s, now, q + d * N, ROWS);
         now = next;
     }
     if (d < end) {
-        now.template load_k<true>(k, dim, d, lane);
+        now.template load_k<true>(k, c, d, lane);
         add_keys<F, N, true>(s, now, q + d * N, end - d);
     }
 #pragma unroll
@@ -93,6 +78,7 @@ template <int F, int N> struct value_sum {
     const unsigned short *scale, *bias;
     const uint8_t *seen;
     int groups;
+    lane_dims<F> dims;
 
     // slots [j, j + ROWS) of the segment; MASKED: not every query sees all of them
     template <bool MASKED> __device__ __forceinline__ void add(const chunk<F> &c, int j)
@@ -103,9 +89,9 @@ template <int F, int N> struct value_sum {
             if (MASKED && mask == 0) continue;
             float x[N], s = 0, b = 0;
             load_queries<N>(x, w + (j + i) * N);
-            if (F == Q8 || F == Q4) s = half_f32(scale[(j + i) * groups]);
-            if (F == Q4) b = half_f32(bias[(j + i) * groups]);
-            float2 v = c.value(i, s, b);
+            if (grouped(F)) s = half_f32(scale[(j + i) * groups]);
+            if (affine(F)) b = half_f32(bias[(j + i) * groups]);
+            float2 v = c.value(i, s, b, dims);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 if (MASKED && !(mask >> n & 1)) continue;
@@ -118,25 +104,26 @@ template <int F, int N> struct value_sum {
 
 // The warp's slice of dims over keys [from, to) of the segment, ascending.
 template <int F, int N>
-__device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (&v)[4], int dim, int slice, int lane, int from, int to,
+__device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (&v)[4], const kv_codec &c, int slice, int lane, int from, int to,
                        int common_from, int common_to, float *out, int n_q)
 {
     constexpr int ROWS = chunk<F>::ROWS;
-    int d0, d1, group;
-    int64_t at = lane_dims<F>(dim, slice, lane, &d0, &d1, &group);
+    const int dim = c.dim;
     value_sum<F, N> sum = {};
-    sum.groups = (dim + GROUP - 1) / GROUP;
+    sum.dims = lane_dims_of<F>(c, slice, lane);
+    const int d0 = sum.dims.d0, d1 = sum.dims.d1;
+    sum.groups = c.groups();
     sum.w = F == I16 ? sm.b : sm.a;
     sum.seen = sm.seen;
-    sum.scale = (const unsigned short *)sm.scale + group;
+    sum.scale = (const unsigned short *)sm.scale + sum.dims.group;
     sum.bias = sum.scale + SEGMENT * sum.groups;
-    auto page = [&](int j) { return (j & 128 ? j & 64 ? v[3] : v[2] : j & 64 ? v[1] : v[0]) + at; };
+    auto page = [&](int j) { return j & 128 ? j & 64 ? v[3] : v[2] : j & 64 ? v[1] : v[0]; };
     chunk<F> now, next;
     int j = from / ROWS * ROWS;
-    now.load_v(page(j), dim, j % PAGE);
+    now.load_v(page(j), sum.dims, j % PAGE);
 #pragma unroll 1
     for (; j < to; j += ROWS) {
-        if (j + ROWS < to) next.load_v(page(j + ROWS), dim, (j + ROWS) % PAGE);
+        if (j + ROWS < to) next.load_v(page(j + ROWS), sum.dims, (j + ROWS) % PAGE);
         if (j >= common_from && j + ROWS <= common_to) sum.template add<false>(now, j);
         else sum.template add<true>(now, j);
         now = next;
@@ -153,136 +140,16 @@ __device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (
     }
 }
 
-__device__ __forceinline__ int clamp_key(int x)
-{
-    return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
-}
-
-// A node of T for one dim: sum of e v relative to 2^m, and of e.
-struct node {
-    float o, l;
-    int m;
-};
-
-__device__ __forceinline__ node combine(const node &a, const node &b)
-{
-    int m = max(a.m, b.m);
-    float fa = factor(a.m - m), fb = factor(b.m - m);
-    return {a.o * fa + b.o * fb, a.l * fa + b.l * fb, m};
-}
-
-// T over n of up to COUNT leaves: neighbours level by level, a last one without a neighbour waits.
-template <int COUNT> __device__ __forceinline__ node join_up_to(node (&x)[COUNT], int n)
-{
-#pragma unroll
-    for (int apart = 1; apart < COUNT; apart *= 2)
-#pragma unroll
-        for (int k = 0; k + apart < COUNT; k += 2 * apart)
-            if (k + apart < n) x[k] = combine(x[k], x[k + apart]);
-    return x[0];
-}
-
-__device__ __forceinline__ float finish(const node &sum)
-{
-    return __fdiv_rn(sum.o + 0.0f, sum.l);
-}
-
-// Where query n of a tile stands.
-__device__ __forceinline__ int row_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
-{
-    return t.row + (t.head + n) / a.ratio;
-}
-
-__device__ __forceinline__ int head_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
-{
-    return t.kv_head * a.ratio + (t.head + n) % a.ratio;
-}
-
-__device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
-{
-    return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
-}
-
-// Norms and rotates the tile's queries in shared memory ([dim][N]), which are there; a thread stays with one query.
-template <int N> __device__ __forceinline__ void finish_queries(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *q)
-{
-    __shared__ float sums[2 * N];
-    const ek_cuda_head &head = a.head;
-    const int tid = threadIdx.x, dim = a.kv.head_dim, blocks = (dim + 255) / 256, halves = blockDim.x / 16;
-    for (int u0 = 0; u0 < N * blocks; u0 += halves) { // a block of 256 dims of a query by half a warp
-        const int u = u0 + tid / 16, n = u % N, b = u / N;
-        float sum = 0;
-        if (u < N * blocks)
-            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + n], q[d * N + n], sum);
-        sum = add_lanes(sum);
-        if (u < N * blocks && tid % 16 == 0) sums[u] = sum;
-    }
-    __syncthreads();
-    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1));
-    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps), *w = (const float *)head.norm;
-    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
-    for (int j = tid / N; j < half; j += blockDim.x / N) {
-        const float x0 = q[j * N + n] * f * w[j], x1 = q[(j + half) * N + n] * f * w[j + half];
-        const bool turns = j < head.rotated;
-        q[j * N + n] = turns ? fma_(-x1, sin[j], x0 * cos[j]) : x0;
-        q[(j + half) * N + n] = turns ? fma_(x0, sin[j], x1 * cos[j]) : x1;
-    }
-    __syncthreads();
-}
-
-// The last block of a tile joins its few leaves: a query's dim per thread and turn.
-template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
-{
-    __shared__ float all[256];
-    __shared__ int before;
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim;
-    if (t.n_seg > 1) {
-        __threadfence();
-        __syncthreads();
-        if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
-        __syncthreads();
-        if (before + 1 < t.n_seg) return;
-        if (tid == 0) ((int *)a.ended)[tile] = 0;
-        __threadfence();
-    } else {
-        __syncthreads();
-    }
-    for (int base = 0; base < t.n_q * dim; base += blockDim.x) {
-        const int n = (base + tid) / dim, d = (base + tid) % dim;
-        float value = 0;
-        if (n < t.n_q) {
-            const int leaves = leaves_of(a, t, n);
-            const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
-            const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
-            const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
-            node x[EK_CUDA_ATTN_JOINED];
-#pragma unroll
-            for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
-                if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
-            value = finish(join_up_to(x, leaves));
-            ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
-        }
-        if (!a.to.q) continue;
-        all[tid] = value;
-        __syncthreads();
-        const int first = base + warp * 64, query = first / dim;
-        if (warp * 64 < (int)blockDim.x && query < t.n_q) {
-            const float v[2] = {all[warp * 64 + lane], all[warp * 64 + lane + 32]};
-            quantize_group(a.to, row_of(a, t, query), (head_of(a, t, query) * dim + first % dim) / 64, v);
-        }
-        __syncthreads();
-    }
-}
-
 // The leaf of a segment for a tile.
 template <int N>
 __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N];
-    const ek_cuda_kv &kv = a.kv;
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = a.kv.head_dim;
     smem<N> sm(base, dim);
+    const ek_cuda_kv kv = kv_at(a, item.seg * 4);
+    const kv_codec kc = keys_of(kv), vc = values_of(kv);
     if (tid < N) {
         from[tid] = to[tid] = 0;
         if (tid < t.n_q) {
@@ -320,10 +187,10 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
     if (gridDim.x <= FEW_BLOCKS) { // a chain of reads would take its latency for every chunk: all lines come at once
         const int p = warp % 4, d0 = warp / 4 * CHAIN, end = min(dim, d0 + CHAIN);
         const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
-        const int64_t from = k_codes(kv.k_format, dim) * d0 / dim, to_byte = k_codes(kv.k_format, dim) * end / dim;
+        const int64_t from = (int64_t)k_codes(kv.k_format, kc) * d0 / dim, to_byte = (int64_t)k_codes(kv.k_format, kc) * end / dim;
         if (at)
             for (int64_t i = from + lane * 128; i < to_byte; i += 32 * 128) touch_line(k + i);
-        const int64_t row = v_codes(kv.v_format, dim) / PAGE;
+        const int64_t row = v_codes(kv.v_format, vc) / PAGE;
         const int slice = (int)(row * warp * 64 / dim);
         if (warp * 64 < dim)
 #pragma unroll
@@ -337,12 +204,13 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
         if (at && d0 < end) {
             float *out = (c ? sm.b : sm.a) + p * PAGE * N;
             switch (kv.k_format) {
-            case F32: scores<F32, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case F16: scores<F16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case BF16: scores<BF16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case I16: scores<I16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case Q8: scores<Q8, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case Q4: scores<Q4, N>(k, dim, d0, end, lane, sm.q, out); break;
+            case F32: scores<F32, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case F16: scores<F16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case BF16: scores<BF16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case I16: scores<I16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case Q8: scores<Q8, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case Q4: scores<Q4, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case PLANES: scores<PLANES, N>(k, kc, d0, end, lane, sm.q, out); break;
             }
         }
     }
@@ -364,7 +232,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
             sm.seen[j] = (uint8_t)mask[i];
             float key_scale = 1;
             const uint8_t *at = page & 2 ? page & 1 ? v[3] : v[2] : page & 1 ? v[1] : v[0];
-            if (kv.k_format == I16 && mask[i]) key_scale = ((const float *)(at - kv.k_bytes + kv_code_bytes(I16, dim)))[j % PAGE];
+            if (kv.k_format == I16 && mask[i]) key_scale = ((const float *)(at - kv.k_bytes + k_codes(I16, kc)))[j % PAGE];
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float s = sm.a[j * N + n];
@@ -391,7 +259,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
             if (i >= keys) break;
             float value_scale = 0;
             const uint8_t *at = page & 2 ? page & 1 ? v[3] : v[2] : page & 1 ? v[1] : v[0];
-            if (kv.v_format == I16 && mask[i]) value_scale = ((const float *)(at + kv_code_bytes(I16, dim)))[j % PAGE];
+            if (kv.v_format == I16 && mask[i]) value_scale = ((const float *)(at + k_codes(I16, kc)))[j % PAGE];
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float e = mask[i] >> n & 1 ? p[i][n] * factor(n_of[i][n] - most[n]) : 0.0f;
@@ -399,10 +267,10 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
                 if (kv.v_format == I16) sm.b[j * N + n] = e * value_scale;
             }
         }
-        if (kv.v_format == Q8 || kv.v_format == Q4) { // scales, and biases behind them, of the pages seen
-            int groups = (dim + GROUP - 1) / GROUP, words = PAGE * groups / 2;
-            int64_t codes = v_codes(kv.v_format, dim);
-            for (int part = 0; part < (kv.v_format == Q4 ? 2 : 1); part++)
+        if (grouped(kv.v_format)) { // scales, and biases behind them, of the pages seen
+            int groups = vc.groups(), words = PAGE * groups / 2;
+            int64_t codes = v_codes(kv.v_format, vc);
+            for (int part = 0; part < (affine(kv.v_format) ? 2 : 1); part++)
 #pragma unroll
                 for (int pg = 0; pg < 4; pg++) {
                     if (!v[pg]) continue;
@@ -434,30 +302,18 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
     if (warp * 64 >= dim) return;
     float *out = (float *)a.leaf_o + number * N * dim;
 #define VALUES(F) \
-    case F: values<F, N>(sm, v, dim, warp, lane, all_from, all_to, common_from, common_to, out, t.n_q); break;
+    case F: values<F, N>(sm, v, vc, warp, lane, all_from, all_to, common_from, common_to, out, t.n_q); break;
     switch (kv.v_format) {
-        VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4)
+        VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4) VALUES(PLANES)
     }
 }
 
 template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a)
 {
-    const ek_cuda_kv &kv = a.kv;
-    const int tid = threadIdx.x, threads = blockDim.x;
-    ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
-    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
+    const ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
     let_next_start();
-    if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
-        const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
-        const int64_t bytes = kv.k_bytes + kv.v_bytes;
-        for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
-            if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
-            const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
-            if (!page) continue;
-            page += t.kv_head * bytes;
-            for (int64_t i = tid * 128; i < bytes; i += threads * 128) prefetch_line(page + i);
-        }
-    }
+    fetch_ahead(kv_at(a, item.seg * 4), a, item, t);
     wait_for_previous();
     if (item.tile < 0) return; // a graph's launch has room for more items than there are
     leaf<N>(a, item, t);

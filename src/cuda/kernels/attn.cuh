@@ -1,0 +1,161 @@
+// What the kernels of attention of few queries share: a tile's queries, nodes of T, the join of few leaves.
+#pragma once
+
+#include "cuda/kernels/kv.cuh"
+#include "cuda/kernels/norm.cuh"
+#include "cuda/kernels/quantize.cuh"
+
+namespace ek {
+
+constexpr int FEW_BLOCKS = 2 * 132;
+
+// Few blocks wait for memory: the pages of an item come to the second-level cache while the kernels in front run.
+__device__ __forceinline__ void fetch_ahead(const ek_cuda_kv &kv, const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
+{
+    if (gridDim.x > FEW_BLOCKS || item.tile < 0) return;
+    const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
+    const int64_t bytes = kv.k_bytes + kv.v_bytes;
+    for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
+        if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
+        const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
+        if (!page) continue;
+        page += t.kv_head * bytes;
+        for (int64_t i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128) prefetch_line(page + i);
+    }
+}
+
+template <int N> __device__ __forceinline__ void load_queries(float (&x)[N], const float *at)
+{
+    if (N == 2) {
+        float2 v = *(const float2 *)at;
+        x[0] = v.x, x[1] = v.y;
+    }
+#pragma unroll
+    for (int i = 0; i + 4 <= N; i += 4) {
+        float4 v = *(const float4 *)(at + i);
+        x[i] = v.x, x[i + 1] = v.y, x[i + 2] = v.z, x[i + 3] = v.w;
+    }
+}
+
+__device__ __forceinline__ int clamp_key(int x)
+{
+    return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
+}
+
+// A node of T for one dim: sum of e v relative to 2^m, and of e.
+struct node {
+    float o, l;
+    int m;
+};
+
+__device__ __forceinline__ node combine(const node &a, const node &b)
+{
+    int m = max(a.m, b.m);
+    float fa = factor(a.m - m), fb = factor(b.m - m);
+    return {a.o * fa + b.o * fb, a.l * fa + b.l * fb, m};
+}
+
+// T over n of up to COUNT leaves: neighbours level by level, a last one without a neighbour waits.
+template <int COUNT> __device__ __forceinline__ node join_up_to(node (&x)[COUNT], int n)
+{
+#pragma unroll
+    for (int apart = 1; apart < COUNT; apart *= 2)
+#pragma unroll
+        for (int k = 0; k + apart < COUNT; k += 2 * apart)
+            if (k + apart < n) x[k] = combine(x[k], x[k + apart]);
+    return x[0];
+}
+
+__device__ __forceinline__ float finish(const node &sum)
+{
+    return __fdiv_rn(sum.o + 0.0f, sum.l);
+}
+
+// Where query n of a tile stands.
+__device__ __forceinline__ int row_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return t.row + (t.head + n) / a.ratio;
+}
+
+__device__ __forceinline__ int head_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return t.kv_head * a.ratio + (t.head + n) % a.ratio;
+}
+
+__device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
+{
+    return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
+}
+
+// Norms and rotates the tile's queries in shared memory ([dim][N]), which are there; a thread stays with one query.
+template <int N> __device__ __forceinline__ void finish_queries(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *q)
+{
+    __shared__ float sums[2 * N];
+    const ek_cuda_head &head = a.head;
+    const int tid = threadIdx.x, dim = a.kv.head_dim, blocks = (dim + 255) / 256, halves = blockDim.x / 16;
+    for (int u0 = 0; u0 < N * blocks; u0 += halves) { // a block of 256 dims of a query by half a warp
+        const int u = u0 + tid / 16, n = u % N, b = u / N;
+        float sum = 0;
+        if (u < N * blocks)
+            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + n], q[d * N + n], sum);
+        sum = add_lanes(sum);
+        if (u < N * blocks && tid % 16 == 0) sums[u] = sum;
+    }
+    __syncthreads();
+    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1));
+    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps), *w = (const float *)head.norm;
+    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
+    for (int j = tid / N; j < half; j += blockDim.x / N) {
+        const float x0 = q[j * N + n] * f * w[j], x1 = q[(j + half) * N + n] * f * w[j + half];
+        const bool turns = j < head.rotated;
+        q[j * N + n] = turns ? fma_(-x1, sin[j], x0 * cos[j]) : x0;
+        q[(j + half) * N + n] = turns ? fma_(x0, sin[j], x1 * cos[j]) : x1;
+    }
+    __syncthreads();
+}
+
+// The last block of a tile joins its few leaves: a query's dim per thread and turn.
+template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
+{
+    EK_DYNAMIC_SHARED(float, all); // the leaf has no use for it any more
+    __shared__ int before;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim;
+    if (t.n_seg > 1) {
+        __threadfence();
+        __syncthreads();
+        if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
+        __syncthreads();
+        if (before + 1 < t.n_seg) return;
+        if (tid == 0) ((int *)a.ended)[tile] = 0;
+        __threadfence();
+    } else {
+        __syncthreads();
+    }
+    for (int base = 0; base < t.n_q * dim; base += blockDim.x) {
+        const int n = (base + tid) / dim, d = (base + tid) % dim;
+        float value = 0;
+        if (n < t.n_q) {
+            const int leaves = leaves_of(a, t, n);
+            const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
+            const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
+            const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
+            node x[EK_CUDA_ATTN_JOINED];
+#pragma unroll
+            for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
+                if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
+            value = finish(join_up_to(x, leaves));
+            ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
+        }
+        if (!a.to.q) continue;
+        all[tid] = value;
+        __syncthreads();
+        const int first = base + warp * 64, query = first / dim;
+        if (warp * 64 < (int)blockDim.x && query < t.n_q) {
+            const float v[2] = {all[warp * 64 + lane], all[warp * 64 + lane + 32]};
+            quantize_group(a.to, row_of(a, t, query), (head_of(a, t, query) * dim + first % dim) / 64, v);
+        }
+        __syncthreads();
+    }
+}
+
+} // namespace ek
