@@ -223,10 +223,16 @@ static double leaf_us(const ek_cuda_linear *l, int rows)
     return 2 + (l->limbs == 1 ? 0.24e-6 : each == 4 ? 0.2e-6 : 0.34e-6) * (double)l->n * (double)l->k * passes;
 }
 
+static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices, int multiprocessors, size_t room,
+                                 double *us);
+
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
+    double wide;
     if (!ek_cuda_leaf_fits(l)) return false;
-    return rows <= 8 || leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    if (rows <= 8) return true;
+    plan_wide(l, rows, 1, multiprocessors, 0, &wide);
+    return leaf_us(l, rows) < wide && leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
 }
 
 /* Panels of a turn for so many on so many slots, as long as its leaves fit. */
@@ -346,6 +352,50 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
     p->stack = (size_t)p->grid.x * (size_t)p->levels * TILE_OUT * (size_t)(64 / l->limbs) * 4;
 }
 
+/* --- some dozens of rows (kernels/product_wide.cu) */
+
+enum { WIDE_ROWS = 128, WIDE_PANELS = 4, WIDE_PAIR = 2, WIDE_STAGES = 4 };
+
+/* The plan with the least time by estimate (us, on an H200), in parts where blocks are few; room 0: no parts. */
+static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices, int multiprocessors, size_t room,
+                                 double *us)
+{
+    const int columns = rows * l->limbs <= 32 ? 32 : 64, threads = columns * 4;
+    const int row_tiles = (rows * l->limbs + columns - 1) / columns;
+    const int jobs = (l->n_panels + WIDE_PANELS - 1) / WIDE_PANELS * row_tiles * matrices;
+    const size_t stage = (size_t)(WIDE_PANELS * WIDE_PAIR * (l->bits * 128 + UNIT_SCALES) + columns * 128 +
+                                  columns / l->limbs * 16);
+    const size_t level_bytes = (size_t)(16 / l->limbs * threads) * sizeof(float),
+                 part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
+    const double unit = columns == 64 ? 0.22 : 0.14, busy = columns == 64 ? 0.17 : 0.09; /* alone; of a full device */
+    ek_cuda_product p = {0};
+    *us = 1e30;
+    for (int split = 0; split < l->units; split = split ? 2 * split : LEAF_CHUNKS * CHUNK_UNITS) {
+        const int units = split ? split : l->units, parts = (l->units + units - 1) / units;
+        const int leaves = (units + LEAF_CHUNKS * CHUNK_UNITS - 1) / (LEAF_CHUNKS * CHUNK_UNITS);
+        int levels = 0;
+        while ((leaves - 1) >> levels) levels++;
+        const size_t shared = WIDE_STAGES * stage + (size_t)levels * level_bytes;
+        if (shared > (size_t)MEMORY || (parts > 1 && part_bytes * (size_t)parts > room)) continue;
+        int resident = (int)((size_t)(MEMORY + 4096) / (shared + 1024));
+        if (resident > 512 / threads) resident = 512 / threads;
+        const int slots = multiprocessors * resident, turns = (jobs * parts + slots - 1) / slots;
+        const double alone = turns * units * unit, full = (double)(jobs * parts) * units * busy / multiprocessors;
+        const double t = 2 + (alone > full ? alone : full) +
+                         (parts > 1 ? 3 + 2 * (double)part_bytes * parts / 3e6 : 0);
+        if (t >= *us) continue;
+        *us = t;
+        p.split = split, p.parts = parts > 1 ? parts : 0, p.stages = WIDE_STAGES;
+        p.grid = (ek_cuda_grid){.x = (unsigned)(jobs / matrices * parts),
+                                .z = (unsigned)matrices,
+                                .threads = (unsigned)threads,
+                                .shared = shared,
+                                .overlap = true};
+    }
+    snprintf(p.name, sizeof p.name, "ek_product_wide_q%d_l%d", l->bits, l->limbs);
+    return p;
+}
+
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
@@ -356,6 +406,11 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
+    if (leaves && rows <= WIDE_ROWS) {
+        double wide_us;
+        const ek_cuda_product wide = plan_wide(l, rows, 1, multiprocessors, room, &wide_us);
+        if (wide_us < us && wide_us < few) return wide;
+    }
     if (us < few) return tile;
     return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
                   : plan_few(l, rows, 0, 0, multiprocessors);
@@ -363,6 +418,8 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
 
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
+    double us;
+    if (by == EK_CUDA_BY_WIDE) return plan_wide(l, rows, 1, multiprocessors, (size_t)1 << 30, &us);
     if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
@@ -380,6 +437,11 @@ static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int mat
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     if (ek_wform_is_q(l->form)) {
+        if (!jobs && rows > 8 && rows <= WIDE_ROWS && ek_cuda_leaf_fits(l)) {
+            double us, tiles = matrices * tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+            const ek_cuda_product wide = plan_wide(l, rows, matrices, multiprocessors, 0, &us);
+            if (us < tiles) return wide;
+        }
         if (!jobs && wants_tiles(l, rows, multiprocessors)) return (ek_cuda_product){.name = ""};
         if (jobs && rows > FEW_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
         return plan_few(l, rows, jobs, matrices, multiprocessors);

@@ -42,7 +42,7 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
-    int turn, stages; /* ek_product_leaf_*, ek_products_leaf_* */
+    int turn, stages; /* ek_product_leaf_*, ek_products_leaf_*; ek_product_wide_*: stages */
     int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
                          adds */
 } ek_cuda_product;
@@ -52,7 +52,7 @@ typedef struct ek_cuda_product {
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room);
 
 /* Form Q, by one of its kernels: for measuring which wins. */
-typedef enum ek_cuda_by { EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_LEAVES } ek_cuda_by;
+typedef enum ek_cuda_by { EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_LEAVES, EK_CUDA_BY_WIDE } ek_cuda_by;
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by);
 
 /* Products by leaves (kernels/product_leaf.cuh), of a matrix, of experts (jobs above 0), or with a gate

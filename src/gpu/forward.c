@@ -58,8 +58,8 @@ void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUd
     ek_gpu_quantize(x, in, w);
     /* the leaves of attention have no use while a product runs */
     ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c), x->leaf_bytes);
-    ek_cuda_linear_args a = linear_args(x, w, in, &p, y, ldy);
-    if (p.parts) a.y = x->leaves, a.ldy = w->l.n, a.split = p.split;
+    ek_cuda_products_args a = {.a = linear_args(x, w, in, &p, y, ldy)}; /* most kernels take the first member alone */
+    if (p.parts) a.a.y = x->leaves, a.a.ldy = w->l.n, a.a.split = p.split;
     ek_gpu_launch(x->g, p.name, p.grid, &a);
     if (!p.parts) return;
     ek_cuda_join_args join = {.y = y, .parts = x->leaves, .ldy = ldy, .n = w->l.n, .rows = in->n, .n_parts = p.parts};
