@@ -367,7 +367,8 @@ static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices
                                   columns / l->limbs * 16);
     const size_t level_bytes = (size_t)(16 / l->limbs * threads) * sizeof(float),
                  part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
-    const double unit = columns == 64 ? 0.22 : 0.14, busy = columns == 64 ? 0.17 : 0.09; /* alone; of a full device */
+    /* of `device choice`: a unit alone, and of a full device per million weights */
+    const double unit = 0.75, busy = columns == 64 ? (l->limbs == 1 ? 0.95e-6 : 1.5e-6) : 0.52e-6;
     ek_cuda_product p = {0};
     *us = 1e30;
     for (int split = 0; split < l->units; split = split ? 2 * split : LEAF_CHUNKS * CHUNK_UNITS) {
@@ -380,7 +381,8 @@ static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices
         int resident = (int)((size_t)(MEMORY + 4096) / (shared + 1024));
         if (resident > 512 / threads) resident = 512 / threads;
         const int slots = multiprocessors * resident, turns = (jobs * parts + slots - 1) / slots;
-        const double alone = turns * units * unit, full = (double)(jobs * parts) * units * busy / multiprocessors;
+        const double alone = turns * units * unit,
+                     full = busy * (double)l->n * (double)l->k * row_tiles * matrices;
         const double t = 2 + (alone > full ? alone : full) +
                          (parts > 1 ? 3 + 2 * (double)part_bytes * parts / 3e6 : 0);
         if (t >= *us) continue;

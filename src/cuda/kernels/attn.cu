@@ -317,7 +317,7 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     wait_for_previous();
     if (item.tile < 0) return; // a graph's launch has room for more items than there are
     leaf<N>(a, item, t);
-    if (a.ended) join_few<N>(a, t, item.tile);
+    if (a.ended) join_few<N>(a, t, item.tile, 0);
 }
 
 #define LEAF(N)                                                                                                      \

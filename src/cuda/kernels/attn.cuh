@@ -93,33 +93,52 @@ template <int N> __device__ __forceinline__ void finish_queries(const ek_cuda_at
     __shared__ float sums[2 * N];
     const ek_cuda_head &head = a.head;
     const int tid = threadIdx.x, dim = a.kv.head_dim, blocks = (dim + 255) / 256, halves = blockDim.x / 16;
+    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1)), step = blockDim.x / N;
+    const float *w = (const float *)head.norm;
+    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
+    struct factors {
+        float w0, w1, cos, sin;
+    };
+    auto read = [&](int j) {
+        const bool turns = j < head.rotated;
+        return j < half ? factors{w[j], w[j + half], turns ? cos[j] : 1, turns ? sin[j] : 0} : factors{};
+    };
+    constexpr int AHEAD = 2;
+    factors first[AHEAD]; // on their way while the sums are made
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) first[i] = read(tid / N + i * step);
     for (int u0 = 0; u0 < N * blocks; u0 += halves) { // a block of 256 dims of a query by half a warp
-        const int u = u0 + tid / 16, n = u % N, b = u / N;
+        const int u = u0 + tid / 16, of = u % N, b = u / N;
         float sum = 0;
         if (u < N * blocks)
-            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + n], q[d * N + n], sum);
+#pragma unroll 16
+            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + of], q[d * N + of], sum);
         sum = add_lanes(sum);
         if (u < N * blocks && tid % 16 == 0) sums[u] = sum;
     }
     __syncthreads();
-    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1));
-    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps), *w = (const float *)head.norm;
-    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
-    for (int j = tid / N; j < half; j += blockDim.x / N) {
-        const float x0 = q[j * N + n] * f * w[j], x1 = q[(j + half) * N + n] * f * w[j + half];
+    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps);
+    auto finish_pair = [&](int j, const factors &by) {
+        if (j >= half) return;
+        const float x0 = q[j * N + n] * f * by.w0, x1 = q[(j + half) * N + n] * f * by.w1;
         const bool turns = j < head.rotated;
-        q[j * N + n] = turns ? fma_(-x1, sin[j], x0 * cos[j]) : x0;
-        q[(j + half) * N + n] = turns ? fma_(x0, sin[j], x1 * cos[j]) : x1;
-    }
+        q[j * N + n] = turns ? fma_(-x1, by.sin, x0 * by.cos) : x0;
+        q[(j + half) * N + n] = turns ? fma_(x0, by.sin, x1 * by.cos) : x1;
+    };
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) finish_pair(tid / N + i * step, first[i]);
+#pragma unroll 2
+    for (int j = tid / N + AHEAD * step; j < half; j += step) finish_pair(j, read(j));
     __syncthreads();
 }
 
-// The last block of a tile joins its few leaves: a query's dim per thread and turn.
-template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
+// The last block of a tile joins its few leaves: T over them, o / l, and the rows of o quantised. own: a tile's only leaf
+// lies in shared memory, o as [N][dim], and l in own[N]; 0: leaves lie in memory.
+template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile, const float *own)
 {
-    EK_DYNAMIC_SHARED(float, all); // the leaf has no use for it any more
+    EK_DYNAMIC_SHARED(float, all); // [n_q][dim]: the leaf has no other use for it any more
     __shared__ int before;
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim;
+    const int tid = threadIdx.x, lane = tid % 32, dim = a.kv.head_dim;
     if (t.n_seg > 1) {
         __threadfence();
         __syncthreads();
@@ -131,10 +150,12 @@ template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_arg
     } else {
         __syncthreads();
     }
-    for (int base = 0; base < t.n_q * dim; base += blockDim.x) {
-        const int n = (base + tid) / dim, d = (base + tid) % dim;
-        float value = 0;
-        if (n < t.n_q) {
+    for (int i = tid; i < t.n_q * dim; i += blockDim.x) {
+        const int n = i / dim, d = i % dim;
+        node sum;
+        if (own) {
+            sum = {all[i], own[n], 0};
+        } else {
             const int leaves = leaves_of(a, t, n);
             const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
             const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
@@ -143,18 +164,18 @@ template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_arg
 #pragma unroll
             for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
                 if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
-            value = finish(join_up_to(x, leaves));
-            ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
+            sum = join_up_to(x, leaves);
         }
-        if (!a.to.q) continue;
-        all[tid] = value;
-        __syncthreads();
-        const int first = base + warp * 64, query = first / dim;
-        if (warp * 64 < (int)blockDim.x && query < t.n_q) {
-            const float v[2] = {all[warp * 64 + lane], all[warp * 64 + lane + 32]};
-            quantize_group(a.to, row_of(a, t, query), (head_of(a, t, query) * dim + first % dim) / 64, v);
-        }
-        __syncthreads();
+        const float value = finish(sum);
+        ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
+        all[i] = value;
+    }
+    if (!a.to.q) return;
+    __syncthreads();
+    for (int i = tid / 32 * 64; i < t.n_q * dim; i += blockDim.x * 2) { // a group per warp
+        const int n = i / dim;
+        const float v[2] = {all[i + lane], all[i + lane + 32]};
+        quantize_group(a.to, row_of(a, t, n), (head_of(a, t, n) * dim + i % dim) / 64, v);
     }
 }
 

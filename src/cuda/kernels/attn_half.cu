@@ -2,13 +2,14 @@
 // ek_attn_leaf_N of attn.cu computes, in little code, because a kernel of a short step is as long as it takes to fetch it.
 //
 // A block of 256 threads is a segment of 256 keys. Its pages come in pieces of 8 KB, 64 dims of a page's keys or as many
-// values, by bulk copies into a ring: a step takes one piece of each page that is seen. Scores are a key per thread,
+// values, by bulk copies into a ring: a step takes one piece of each page that is seen, and as many steps are on their way
+// as the ring has room for. Scores are a key per thread,
 // values one or two dims per thread.
 #include "cuda/kernels/attn.cuh"
 
 using namespace ek;
 
-constexpr int PIECE = 8192, WIDE = 4, STEPS = 3; // pieces of a step at most; steps on their way
+constexpr int PIECE = 8192, SLOTS = 12; // pieces on their way
 
 template <int N> struct half_leaf {
     const ek_cuda_attn_args &a;
@@ -21,35 +22,43 @@ template <int N> struct half_leaf {
     int dim, shift, steps;  // 2^shift steps of keys, as many of values
     int first, some;        // pages that are seen
     int all_from, all_to;   // keys that are seen
+    int ahead;              // steps on their way
+    float *own;             // l of a tile's only leaf, which is joined at once; 0: leaves go to memory
 
-    // Pieces of a step, by one thread.
-    __device__ __forceinline__ void issue(int step) const
+    // Pieces of a step into its place of `ahead`, by one thread.
+    __device__ __forceinline__ void issue(int step, int place) const
     {
-        uint8_t *to = ring + step % STEPS * WIDE * PIECE;
-        u64 *const told = arrived + step % STEPS;
-        arrival_expect(told, some * PIECE);
+        uint8_t *to = ring + place * some * PIECE;
+        arrival_expect(arrived + place, some * PIECE);
         for (int r = 0; r < some; r++) {
             const int i = (step - steps) * some + r;
-            const u64 from = step < steps ? page[first + r] + step * PIECE : page[first + (i >> shift)] + a.kv.k_bytes + (i & (steps - 1)) * PIECE;
-            copy_piece(to + r * PIECE, (const uint8_t *)from, PIECE, told);
+            const u64 own_page = page[first + (step < steps ? r : i >> shift)], at = own_page ? own_page : page[first]; // absent: nobody sees it
+            const u64 from = at + (step < steps ? step * PIECE : a.kv.k_bytes + (i & (steps - 1)) * PIECE);
+            copy_piece(to + r * PIECE, (const uint8_t *)from, PIECE, arrived + place);
         }
     }
 
-    // All pieces of the step are there.
-    __device__ __forceinline__ void await(int step) const
+    // Where a step is: its place, and the phase in which all of its pieces are there.
+    struct cursor {
+        int place = 0;
+        u32 phase = 0;
+    };
+
+    __device__ __forceinline__ void await(const cursor &at) const
     {
-        arrival_wait(arrived + step % STEPS, step / STEPS & 1);
+        arrival_wait(arrived + at.place, at.phase);
     }
 
     // All threads have read the step's pieces: others may come in their place.
-    __device__ __forceinline__ void release(int step) const
+    __device__ __forceinline__ void release(int step, cursor &at) const
     {
         __syncthreads();
-        if (threadIdx.x == 0 && step + STEPS < 2 * steps) issue(step + STEPS);
+        if (threadIdx.x == 0 && step + ahead < 2 * steps) issue(step + ahead, at.place);
+        if (++at.place == ahead) at.place = 0, at.phase ^= 1;
     }
 
     // The thread's key: one chain over 256 dims, two for more.
-    __device__ __forceinline__ void scores(float (&s)[N]) const
+    __device__ __forceinline__ void scores(float (&s)[N], cursor &at) const
     {
         const int mine = threadIdx.x / PAGE - first;
         float before[N];
@@ -57,14 +66,14 @@ template <int N> struct half_leaf {
         for (int n = 0; n < N; n++) s[n] = before[n] = 0;
 #pragma unroll 1
         for (int step = 0; step < steps; step++) {
-            await(step);
+            await(at);
             if (step == 4)
 #pragma unroll
                 for (int n = 0; n < N; n++) before[n] = s[n], s[n] = 0;
             if (mine >= 0 && mine < some) {
-                const unsigned short *k = (const unsigned short *)(ring + (step % STEPS * WIDE + mine) * PIECE) + threadIdx.x % PAGE;
+                const unsigned short *k = (const unsigned short *)(ring + (at.place * some + mine) * PIECE) + threadIdx.x % PAGE;
                 const float *x = q + step * 64 * N;
-#pragma unroll 8
+#pragma unroll 64 / N // reads of shared memory in a row: few warps hide their latency from each other
                 for (int d = 0; d < 64; d++) {
                     const float key = half_f32(k[d * PAGE]);
                     float v[N];
@@ -73,16 +82,30 @@ template <int N> struct half_leaf {
                     for (int n = 0; n < N; n++) s[n] = fma_(v[n], key, s[n]);
                 }
             }
-            release(step);
+            release(step, at);
         }
         if (steps > 4)
 #pragma unroll
             for (int n = 0; n < N; n++) s[n] = before[n] + s[n];
     }
 
+    template <int D> __device__ __forceinline__ void add(float (&o)[N][D], const uint8_t *row, int j) const
+    {
+        const uint8_t *value = row + j * dim * 2;
+        const u32 two = D == 2 ? *(const u32 *)value : *(const unsigned short *)value;
+        float x[N], v[D];
+        load_queries<N>(x, e + j * N);
+        v[0] = half_f32(two & 0xffff);
+        if (D == 2) v[D - 1] = half_f32(two >> 16);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int k = 0; k < D; k++) o[n][k] = fma_(x[n], v[k], o[n][k]);
+    }
+
     // D dims of a thread over the keys that are seen, ascending. A key that one query sees and another does not has
     // weight 0 there, which adds nothing; what nobody sees may be anything.
-    template <int D> __device__ __forceinline__ void values(const uint8_t *seen, bool holes) const
+    template <int D> __device__ __forceinline__ void values(const uint8_t *seen, bool holes, cursor &at) const
     {
         const int per = PIECE / 2 / dim, d = threadIdx.x * D;
         float o[N][D];
@@ -92,31 +115,25 @@ template <int N> struct half_leaf {
             for (int i = 0; i < D; i++) o[n][i] = 0;
 #pragma unroll 1
         for (int step = steps; step < 2 * steps; step++) {
-            await(step);
+            await(at);
 #pragma unroll 1
             for (int r = 0; r < some && d < dim; r++) {
                 const int i = (step - steps) * some + r, j0 = (first + (i >> shift)) * PAGE + (i & (steps - 1)) * per;
-                const int end = min(j0 + per, all_to);
-                const uint8_t *at = ring + (step % STEPS * WIDE + r) * PIECE + d * 2;
-#pragma unroll 4
-                for (int j = max(j0, all_from); j < end; j++) {
-                    if (holes && !seen[j]) continue;
-                    float x[N], v[D];
-                    load_queries<N>(x, e + j * N);
-                    const uint8_t *value = at + (j - j0) * dim * 2;
-                    const u32 two = D == 2 ? *(const u32 *)value : *(const unsigned short *)value;
-                    v[0] = half_f32(two & 0xffff);
-                    if (D == 2) v[D - 1] = half_f32(two >> 16);
-#pragma unroll
-                    for (int n = 0; n < N; n++)
-#pragma unroll
-                        for (int k = 0; k < D; k++) o[n][k] = fma_(x[n], v[k], o[n][k]);
+                const int from = max(j0, all_from), end = min(j0 + per, all_to);
+                const uint8_t *row = ring + (at.place * some + r) * PIECE + d * 2 - j0 * dim * 2;
+                if (holes) {
+#pragma unroll 1
+                    for (int j = from; j < end; j++)
+                        if (seen[j]) add(o, row, j);
+                } else {
+#pragma unroll 8
+                    for (int j = from; j < end; j++) add(o, row, j);
                 }
             }
-            release(step);
+            release(step, at);
         }
         if (d >= dim) return;
-        float *out = (float *)a.leaf_o + (int64_t)(t.leaf0 + item.seg - t.seg0) * N * dim + d;
+        float *out = (own ? (float *)ring : (float *)a.leaf_o + (int64_t)(t.leaf0 + item.seg - t.seg0) * N * dim) + d;
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
@@ -156,6 +173,10 @@ template <int N> __device__ __forceinline__ void weights(const half_leaf<N> &h, 
     const u32 active = N >= 4 ? ~0u : 0xffffu; // the threads that came here
     for (int apart = 4; apart; apart /= 2) sum = sum + __shfl_down_sync(active, sum, apart, 8);
     if (l || from[n] >= to[n]) return;
+    if (h.own) {
+        h.own[n] = sum;
+        return;
+    }
     int m = most[0][n];
     for (int w = 1; w < 8; w++) m = max(m, most[w][n]);
     const int64_t leaf = (h.t.leaf0 + h.item.seg - h.t.seg0) * N + n;
@@ -163,14 +184,14 @@ template <int N> __device__ __forceinline__ void weights(const half_leaf<N> &h, 
     ((int *)h.a.leaf_m)[leaf] = m;
 }
 
-template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
+template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t, float *own)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N], holes;
-    __shared__ u64 arrived[STEPS], page[4];
+    __shared__ u64 arrived[SLOTS], page[4];
     __shared__ uint8_t seen[SEGMENT];
     const int tid = threadIdx.x, dim = a.kv.head_dim, shift = dim > 256 ? 3 : dim > 128 ? 2 : dim > 64 ? 1 : 0;
-    float *const q = (float *)(base + STEPS * WIDE * PIECE);
+    float *const q = (float *)(base + SLOTS * PIECE);
     if (tid < N) {
         from[tid] = to[tid] = 0;
         if (tid < t.n_q) {
@@ -183,7 +204,7 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
         page[tid - 32] = at ? at + t.kv_head * (a.kv.k_bytes + a.kv.v_bytes) : 0;
     }
     if (tid == 64) {
-        for (int i = 0; i < STEPS; i++) arrival_open(arrived + i);
+        for (int i = 0; i < SLOTS; i++) arrival_open(arrived + i);
         arrival_fence();
         holes = 0;
     }
@@ -198,14 +219,21 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     half_leaf<N> h = {a, item, t, base, q, q, arrived, page, dim, shift, 1 << shift};
     h.all_from = all_from, h.all_to = all_to;
     h.first = all_from / PAGE, h.some = (all_to - 1) / PAGE + 1 - h.first;
-    if (tid == 0) {
-        for (int i = 0; i < 4; i++)
-            if (!page[i]) page[i] = page[h.first]; // absent: nobody sees it
-        for (int i = 0; i < STEPS && i < 2 * h.steps; i++) h.issue(i);
-    }
-    for (int n = 0; n < N; n++) {
-        const float *x = (const float *)a.q + row_of(a, t, min(n, t.n_q - 1)) * a.ldq + (int64_t)head_of(a, t, min(n, t.n_q - 1)) * dim;
-        for (int d = tid; d < dim; d += 256) q[d * N + n] = n < t.n_q ? x[d] : 0;
+    h.ahead = min(SLOTS / h.some, 2 * h.steps), h.own = own;
+    if (tid < h.ahead) h.issue(tid, tid);
+    {
+        float x[N][2];
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            const float *from = (const float *)a.q + row_of(a, t, min(n, t.n_q - 1)) * a.ldq + (int64_t)head_of(a, t, min(n, t.n_q - 1)) * dim;
+#pragma unroll
+            for (int i = 0; i < 2; i++) x[n][i] = n < t.n_q && tid + i * 256 < dim ? from[tid + i * 256] : 0;
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (tid + i * 256 < dim) q[(tid + i * 256) * N + n] = x[n][i];
     }
     bool mine = false;
 #pragma unroll
@@ -215,23 +243,31 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     __syncthreads();
     if (a.head.norm) finish_queries<N>(a, t, q);
     float s[N];
-    h.scores(s);
+    typename half_leaf<N>::cursor at;
+    h.scores(s, at);
     weights<N>(h, s, from, to);
-    if (dim > 256) h.template values<2>(seen, holes);
-    else h.template values<1>(seen, holes);
+    if (dim > 256) h.template values<2>(seen, holes, at);
+    else h.template values<1>(seen, holes, at);
+}
+
+template <int N> __device__ __forceinline__ void item(const ek_cuda_attn_args &a)
+{
+    __shared__ float sums[N];
+    const ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
+    float *const own = a.ended && t.n_seg == 1 ? sums : 0;
+    let_next_start();
+    fetch_ahead(a.kv, a, item, t);
+    wait_for_previous();
+    if (item.tile < 0) return; // a graph's launch has room for more items than there are
+    segment<N>(a, item, t, own);
+    if (a.ended) join_few<N>(a, t, item.tile, own);
 }
 
 #define HALF(N)                                                                                                      \
     extern "C" __global__ void __launch_bounds__(256, 2) ek_attn_half_##N(const __grid_constant__ ek_cuda_attn_args a) \
     {                                                                                                                \
-        const ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];                             \
-        const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];                         \
-        let_next_start();                                                                                            \
-        fetch_ahead(a.kv, a, item, t);                                                                               \
-        wait_for_previous();                                                                                         \
-        if (item.tile < 0) return;                                                                                   \
-        segment<N>(a, item, t);                                                                                      \
-        if (a.ended) join_few<N>(a, t, item.tile);                                                                   \
+        item<N>(a);                                                                                                  \
     }
 HALF(2)
 HALF(4)

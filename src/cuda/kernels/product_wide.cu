@@ -24,7 +24,7 @@ template <int BITS, int LIMBS> struct wide_product {
 
     __device__ __forceinline__ const uint8_t *record(int r) const
     {
-        return (const uint8_t *)a.x.q + min(row0 + r, rows - 1) * a.x.ldq;
+        return (const uint8_t *)a.x.q + (row0 + r) * a.x.ldq;
     }
 
     __device__ __forceinline__ void fetch_weights(int u, uint8_t *to) const
@@ -46,10 +46,10 @@ template <int BITS, int LIMBS> struct wide_product {
     {
         for (int i = threadIdx.x; i < columns * 8; i += blockDim.x) {
             const int c = i / 8, half = i / 4 % 2, q = i % 4 * 16;
-            if (u + half < units)
+            if (u + half < units && row0 + c / LIMBS < rows) // columns of no row hold anything
                 copy_async<16>(to + WEIGHTS + (half * columns + c) * 64 + q, record(c / LIMBS) + c % LIMBS * a.x.low + (u + half) * 64 + q);
         }
-        if ((int)threadIdx.x < columns / LIMBS)
+        if ((int)threadIdx.x < columns / LIMBS && row0 + (int)threadIdx.x < rows)
             copy_async<16>(to + WEIGHTS + columns * 128 + threadIdx.x * 16, record(threadIdx.x) + a.x.groups[LIMBS - 1] + u * 8);
     }
 
