@@ -139,7 +139,8 @@ INLINE void fetch_next(const ek_linear *w, int to_row, const ek_weight_data *src
 {
     const size_t in = (size_t)(n / w->block) * src->type->block_bytes[0];
     const size_t out = (size_t)(n / w->block) * ek_planes_block_bytes(w) / EK_PANEL;
-    const uint8_t *from = ek_weight_plane_row(src, 0, row + EK_PANEL) + (size_t)(k / w->block) * src->type->block_bytes[0];
+    const uint8_t *from = ek_weight_plane_row(src, 0, row + EK_PANEL) +
+                          (size_t)(k / w->block) * src->type->block_bytes[0];
     const uint8_t *to = panel_of(w, to_row) + w->panel_bytes + (size_t)(k / w->block) * ek_planes_block_bytes(w) +
                         (size_t)(to_row % EK_PANEL) * out;
     for (size_t i = 0; i < in; i += 64) __builtin_prefetch(from + i);
