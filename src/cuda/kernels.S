@@ -34,6 +34,7 @@ ek_cuda_built_with:
     image products
     image product_leaf
     image stage
+    image planes
 
 .macro entry name
     .quad .Lname_\name, .Limage_\name, .Lend_\name - .Limage_\name
@@ -58,6 +59,7 @@ ek_cuda_modules:
     entry products
     entry product_leaf
     entry stage
+    entry planes
 #endif
     .quad 0, 0, 0
     .size ek_cuda_modules, . - ek_cuda_modules

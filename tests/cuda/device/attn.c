@@ -300,6 +300,10 @@ void speed_attn(dev *d)
     time_decode(d, EK_KV_F32, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q8, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q4, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q4_128, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q6, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q3_64, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q2, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_I16, 16, 8, 256, 16, 1024, two);
     time_decode(d, EK_KV_I16, 32, 16, 256, 1, 1024, two);
     time_decode(d, EK_KV_I16, 32, 4, 512, 16, 8192, eight);
@@ -338,4 +342,5 @@ void speed_prompt(dev *d)
     time_prompt(d, EK_KV_I16, 32, 4, 512, 8192, 0);
     time_prompt(d, EK_KV_I16, 32, 16, 256, 8192, 1024);
     time_prompt(d, EK_KV_Q8, 8, 1, 512, 2048, 0);
+    time_prompt(d, EK_KV_Q6, 8, 1, 512, 2048, 0);
 }
