@@ -124,12 +124,9 @@ void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head
 
 const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
 {
-    static const char *const name[] = {[KIND_F32] = "ek_attn_prompt_f32",
-                                       [KIND_F16] = "ek_attn_prompt_f16",
-                                       [KIND_BF16] = "ek_attn_prompt_bf16",
-                                       [KIND_I16] = "ek_attn_prompt_16",
-                                       [KIND_Q8] = "ek_attn_prompt_8",
-                                       [KIND_Q4] = "ek_attn_prompt_4",
-                                       [KIND_PLANES] = "ek_attn_prompt_planes"};
+    static const char *const name[] = {
+        [KIND_F32] = "ek_attn_prompt_f32",      [KIND_F16] = "ek_attn_prompt_f16", [KIND_BF16] = "ek_attn_prompt_bf16",
+        [KIND_I16] = "ek_attn_prompt_16",       [KIND_Q8] = "ek_attn_prompt_8",    [KIND_Q4] = "ek_attn_prompt_4",
+        [KIND_PLANES] = "ek_attn_prompt_planes"};
     return name[kind_of(k_format)];
 }

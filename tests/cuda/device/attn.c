@@ -168,7 +168,7 @@ void test_attn(dev *d)
     } c[] = {{8, 1, 256, 1300, 1}, {8, 1, 512, 1100, 0.5f}, {2, 1, 512, 530, 40}, {4, 2, 128, 2100, 30},
              {3, 1, 100, 400, 1},  {16, 1, 320, 300, 1},    {2, 2, 4, 700, 8},    {32, 16, 256, 300, 1},
              {5, 1, 36, 4400, 3},  {1, 1, 64, 1, 1}};
-    static const int formats[] = {EK_KV_I16, EK_KV_Q8,  EK_KV_Q4, EK_KV_BF16,  EK_KV_F32,   EK_KV_F16,
+    static const int formats[] = {EK_KV_I16, EK_KV_Q8,    EK_KV_Q4, EK_KV_BF16,   EK_KV_F32,   EK_KV_F16,
                                   EK_KV_Q6,  EK_KV_Q5_64, EK_KV_Q3, EK_KV_Q2_128, EK_KV_Q8_128};
     enum { N = sizeof formats / sizeof *formats };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)

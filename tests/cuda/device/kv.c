@@ -84,8 +84,8 @@ void test_kv(dev *d)
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
-            ek_attn_shape shape = {EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT), HEADS,
-                                   HEADS,   dims[i],         0};
+            ek_attn_shape shape = {
+                EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT), HEADS, HEADS, dims[i], 0};
             if (d->quick && i % 3) continue;
             scene s;
             scene_open(&s, d, &shape, 2, N, 1, 5);

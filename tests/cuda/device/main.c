@@ -1,6 +1,7 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | products | read | choice]. Exits 77 without a
- * driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). */
+ * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | products | read | choice]. Exits 77
+ * without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU
+ * (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +168,8 @@ int main(int argc, char **argv)
         section(&d, "sample", test_sample);
         section(&d, "linear", test_linear);
     }
-    if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") || products)
+    if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
+        products)
         section(&d, "stream", speed_stream);
     if (!strcmp(what, "decode")) section(&d, "decode", speed_attn);
     if (!strcmp(what, "choice")) section(&d, "choice", speed_choice);
