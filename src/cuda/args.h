@@ -138,10 +138,10 @@ typedef struct ek_cuda_attn_item {
 typedef struct ek_cuda_attn_args {
     ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
     int64_t n_start;      /* whole segments */
-    ek_cuda_ptr rows;  /* ek_cuda_attn_row */
-    ek_cuda_ptr tiles; /* ek_cuda_attn_tile */
-    ek_cuda_ptr items; /* ek_cuda_attn_item, one per block of attn_leaf */
-    ek_cuda_ptr q, o;  /* n_heads x head_dim per row */
+    ek_cuda_ptr rows;     /* ek_cuda_attn_row */
+    ek_cuda_ptr tiles;    /* ek_cuda_attn_tile */
+    ek_cuda_ptr items;    /* ek_cuda_attn_item, one per block of attn_leaf */
+    ek_cuda_ptr q, o;     /* n_heads x head_dim per row */
     int64_t ldq, ldo;
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
      * block of threads, o [block][level][64][head_dim], l and m unused */
