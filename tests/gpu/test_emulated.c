@@ -116,8 +116,8 @@ static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
 static void files_with_their_own_scales_too(void **state)
 {
     (void)state;
-    compare_gguf("Q1", GGUF_Q4_0, EK_ACT_AUTO, 20);
-    compare_gguf("Q2", GGUF_Q8_0, EK_ACT_8, 9);
+    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, 20);
+    compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, 9);
 }
 
 static void first_positions_may_have_a_format_of_their_own(void **state)
