@@ -129,7 +129,11 @@ size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group)
 void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights)
 {
     args->codes = weights, args->scales = weights + l->code_bytes;
-    args->n = l->n, args->x.k = l->k, args->group_shift = l->group == 16 ? 4 : l->group == 32 ? 5 : l->group == 64 ? 6 : 7;
+    args->n = l->n, args->x.k = l->k,
+    args->group_shift = l->group == 16   ? 4
+                        : l->group == 32 ? 5
+                        : l->group == 64 ? 6
+                                         : 7;
     args->zero = l->zero;
     args->biased = l->biased, args->f32_scales = l->f32_scales, args->f16_scales = l->f16_scales;
 }

@@ -25,8 +25,8 @@ typedef struct ek_cuda_linear {
     int group, a_group, bits;  /* bits as stored on the device: 4 or 8 */
     int limbs, zero;
     bool biased, f32_scales, f16_scales; /* scales: neither: bf16 */
-    size_t code_bytes, scale_bytes; /* of all panels, each a multiple of 64 */
-    size_t bytes;                   /* the scales begin behind the codes */
+    size_t code_bytes, scale_bytes;      /* of all panels, each a multiple of 64 */
+    size_t bytes;                        /* the scales begin behind the codes */
 } ek_cuda_linear;
 
 /* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q). */

@@ -15,7 +15,8 @@ ek_err ek_cuda_planes_plan(ek_cuda_linear *l, const ek_linear *w)
     case EK_SCALE_U8:
     case EK_SCALE_U4: l->f32_scales = true; break;
     default:
-        return ek_fail(EK_EUNSUPPORTED, "a matrix of %d-bit codes in groups of %d with scales of rule %d; the CUDA kernels lack them",
+        return ek_fail(EK_EUNSUPPORTED,
+                       "a matrix of %d-bit codes in groups of %d with scales of rule %d; the CUDA kernels lack them",
                        w->bits, w->group, (int)w->scale);
     }
     l->bits = w->bits <= 4 && w->group == 32 && !w->book ? 4 : 8;

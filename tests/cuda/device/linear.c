@@ -196,8 +196,8 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
     char name[120];
     open_weights(&w, s);
-    snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s",
-             gguf ? gguf : "", s->bits, s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
+    snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s", gguf ? gguf : "", s->bits,
+             s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
              s->biased ? " biased" : "");
     ek_linear_init(&ops, 0);
     float *x = make_rows(most, s->k, odd), *want = malloc((size_t)most * (size_t)(s->n + 3) * 4);
@@ -246,8 +246,8 @@ void test_linear(dev *d)
                     if (d->quick && variant != group / 32 % 4 && (group != 64 || variant)) continue;
                     compare(d, &s, d->quick ? quick : variant ? some : few, variant == 3);
                 }
-    static const char *const types[] = {"q4_0",  "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4",
-                                       "iq4_xs", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
+    static const char *const types[] = {"q4_0",   "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4",
+                                        "iq4_xs", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {.n = 70, .k = i < 7 ? 1376 : 1536, .limbs = limbs, .scales = EK_F16};
