@@ -19,7 +19,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     in->acts.q = 0;
-    if (w->l.units == 0) return in->acts;
+    if (w->l.units == 0 || w->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
     ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
     in->acts.q = x->acts;
     return in->acts;
@@ -29,7 +29,9 @@ void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     if (w->l.units == 0 || (in->acts.q && in->acts.a_group == w->l.a_group)) return;
     EK_ASSERT(in->f);
-    ek_cuda_quantize_args a = {.to = ek_gpu_acts_for(x, in, w), .x = in->f, .ldx = in->ld};
+    ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
+    in->acts.q = x->acts;
+    ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
     ek_gpu_launch(
         x->g, "ek_quantize",
         (ek_cuda_grid){.x = up(in->k, w->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
@@ -169,7 +171,8 @@ static void embed(ek_gpu_run *x, int n)
                             .group_shift = of.group_shift,
                             .zero = l->zero,
                             .biased = l->biased,
-                            .f32_scales = l->f32_scales};
+                            .f32_scales = l->f32_scales,
+                            .f16_scales = l->f16_scales};
     ek_gpu_launch(x->g, "ek_embed",
                   (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
 }
@@ -244,20 +247,20 @@ static void per_layer_inputs(ek_gpu_run *x)
 
 /* --- attention */
 
-static ek_cuda_kv kv_of(const ek_gpu_run *x, int i)
+/* Layer i in pages of its kind, or of the kind of the first positions. */
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
 {
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
-    return (ek_cuda_kv){.pages = x->table[l->kind],
-                        .base = x->pages[l->kind] + m->kv_offset[i],
-                        .stride = (int64_t)m->layout.page_bytes[l->kind],
-                        .ld_pages = x->ld_table,
-                        .k_bytes = (int64_t)ek_kv_k_bytes(m->k_format, l->head_dim),
-                        .v_bytes = (int64_t)ek_kv_v_bytes(m->v_format, l->head_dim),
-                        .k_format = ek_gpu_kv_format(m->k_format),
-                        .v_format = ek_gpu_kv_format(m->v_format),
-                        .head_dim = l->head_dim,
-                        .n_kv_heads = l->n_kv_heads};
+    const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
+    ek_cuda_kv kv = {.pages = x->table[l->kind],
+                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
+                     .stride = (int64_t)m->layout.page_bytes[kind],
+                     .ld_pages = x->ld_table,
+                     .n_kv_heads = l->n_kv_heads};
+    if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
+    else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
+    return kv;
 }
 
 static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, bool keys)
@@ -289,7 +292,14 @@ static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, boo
             .x = (unsigned)(a.n_heads + a.n_kv_heads), .y = (unsigned)set->n, .threads = 128, .overlap = true},
         &a);
     if (!keys) return;
-    ek_cuda_store_args s = {.kv = kv_of(x, i), .place = set->place, .k = x->k, .v = x->v, .ldk = ldk, .ldv = ldk};
+    ek_cuda_store_args s = {.kv = kv_of(x, i, false),
+                            .start = kv_of(x, i, true),
+                            .n_start = x->g->m->layout.n_start,
+                            .place = set->place,
+                            .k = x->k,
+                            .v = x->v,
+                            .ldk = ldk,
+                            .ldv = ldk};
     ek_gpu_launch(
         x->g, "ek_kv_store",
         (ek_cuda_grid){.x = (unsigned)l->n_kv_heads, .y = (unsigned)set->n, .z = 2, .threads = 128, .overlap = true},
@@ -327,7 +337,9 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
     const ek_layer_config *l = &m->config.layer[i];
     const ek_gpu_list *list = &set->list[l->kind];
     const int64_t ldq = (int64_t)m->config.n_heads * l->head_dim;
-    ek_cuda_attn_args a = {.kv = kv_of(x, i),
+    ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
+                           .start = kv_of(x, i, true),
+                           .n_start = m->layout.n_start,
                            .rows = list->rows,
                            .q = x->q,
                            .o = x->o,
