@@ -29,15 +29,14 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
                         int tile);
 
-/* The kernel of leaves for a tile, ek_attn_half_N where it fits (all of a layer in f16), else ek_attn_leaf_N; its threads
- * and dynamic shared memory. start: the first
- * positions have formats of their own. */
+/* The kernel of leaves for a tile, its threads and dynamic shared memory. few: ek_attn_half_N, where it fits (both
+ * formats f16), which is faster where a tile's leaves are few; else ek_attn_leaf_N. */
 typedef struct ek_cuda_attn_leaf {
     const char *name;
     unsigned threads;
     size_t shared;
 } ek_cuda_attn_leaf;
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool start);
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool few);
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 

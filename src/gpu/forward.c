@@ -19,7 +19,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     in->acts.q = 0;
-    if (w->l.units == 0) return in->acts;
+    if (w->l.units == 0 || w->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
     ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
     in->acts.q = x->acts;
     return in->acts;
@@ -29,7 +29,9 @@ void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     if (w->l.units == 0 || (in->acts.q && in->acts.a_group == w->l.a_group)) return;
     EK_ASSERT(in->f);
-    ek_cuda_quantize_args a = {.to = ek_gpu_acts_for(x, in, w), .x = in->f, .ldx = in->ld};
+    ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
+    in->acts.q = x->acts;
+    ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
     ek_gpu_launch(
         x->g, "ek_quantize",
         (ek_cuda_grid){.x = up(in->k, w->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
@@ -169,7 +171,8 @@ static void embed(ek_gpu_run *x, int n)
                             .group_shift = of.group_shift,
                             .zero = l->zero,
                             .biased = l->biased,
-                            .f32_scales = l->f32_scales};
+                            .f32_scales = l->f32_scales,
+                            .f16_scales = l->f16_scales};
     ek_gpu_launch(x->g, "ek_embed",
                   (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
 }
@@ -283,9 +286,9 @@ static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
                             .ldq = (int64_t)c->n_heads * l->head_dim,
                             .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
                             .head_dim = l->head_dim};
-    ek_gpu_launch(
-        x->g, "ek_heads",
-        (ek_cuda_grid){.x = (unsigned)c->n_heads, .y = (unsigned)set->n, .threads = 128, .overlap = true}, &a);
+    ek_gpu_launch(x->g, "ek_heads",
+                  (ek_cuda_grid){.x = (unsigned)c->n_heads, .y = (unsigned)set->n, .threads = 128, .overlap = true},
+                  &a);
 }
 
 static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
@@ -310,8 +313,8 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
 {
     const ek_model *m = x->g->m;
-    const ek_cuda_attn_leaf p =
-        ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->k_format, m->v_format, a.n_start > 0);
+    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->k_format, m->v_format,
+                                                       a.n_start > 0);
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
     a.leaf_o = x->leaves;

@@ -317,7 +317,9 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     wait_for_previous();
     if (item.tile < 0) return; // a graph's launch has room for more items than there are
     leaf<N>(a, item, t);
-    if (a.ended) join_few<N>(a, t, item.tile, 0);
+    if (!a.ended) return;
+    const int tile = ((const ek_cuda_attn_item *)a.items)[blockIdx.x].tile; // read again instead of kept in registers
+    join_few<N>(a, ((const ek_cuda_attn_tile *)a.tiles)[tile], tile, 0);
 }
 
 #define LEAF(N)                                                                                                      \

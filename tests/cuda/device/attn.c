@@ -68,14 +68,14 @@ typedef struct kernels {
     unsigned threads, blocks;
 } kernels;
 
-static kernels find_kernels(dev *d, const ek_attn_shape *shape, int tile)
+static kernels find_kernels(dev *d, const ek_attn_shape *shape, int tile, bool few)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
     if (tile == EK_CUDA_PROMPT_TILE) {
         k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
         return k;
     }
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->k_format, shape->v_format, false);
+    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->k_format, shape->v_format, few);
     k.shared = p.shared, k.threads = p.threads;
     k.leaf = find(d, p.name, k.shared);
     k.join = find(d, "ek_attn_join", 0);
@@ -139,7 +139,7 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
     static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4};
     for (int t = 0; t < (all_tiles ? 4 : 2); t++) {
-        kernels k = find_kernels(d, shape, tiles[t]);
+        kernels k = find_kernels(d, shape, tiles[t], true);
         call c;
         prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
         const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED;
@@ -286,7 +286,7 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
            depth, batch, bytes * 1e-6);
     double best = 1e30;
     for (; *tiles; tiles++) {
-        timed t = {d, find_kernels(d, &shape, *tiles), malloc(sizeof(call)), layers, s.block, s.mem};
+        timed t = {d, find_kernels(d, &shape, *tiles, depth <= 2048), malloc(sizeof(call)), layers, s.block, s.mem};
         prepare(t.c, &s, rows, batch, dq, *tiles, 0);
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
@@ -337,7 +337,7 @@ static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     float *q = malloc((size_t)(n_rows * heads * dim) * 4);
     for (int i = 0; i < n_rows * heads * dim; i++) q[i] = uniform(3, (uint64_t)i);
     must(ek_cuda_upload(d->c, dq, q, (size_t)(n_rows * heads * dim) * 4));
-    timed t = {d, find_kernels(d, &shape, EK_CUDA_PROMPT_TILE), malloc(sizeof(call)), 1, s.block, s.mem};
+    timed t = {d, find_kernels(d, &shape, EK_CUDA_PROMPT_TILE, false), malloc(sizeof(call)), 1, s.block, s.mem};
     prepare(t.c, &s, rows, n_rows, dq, EK_CUDA_PROMPT_TILE, (int)t.k.blocks);
     double us = time_us(d, queue_attention, &t, 1), flop = keys * heads * dim * 4;
     printf("prompt %-4s %2d on %2d heads of %d, %d rows, window %d: %.0f us, %.1f TFLOP/s\n", ek_kv_format_name(f),
