@@ -74,14 +74,15 @@ def judge(recorder):
 def main():
     with tempfile.TemporaryDirectory() as d:
         long_context(MODEL, f"{d}/pocket")
-        os.mkdir(f"{d}/work")
-        with open(f"{d}/work/notes.txt", "w") as f:
+        folder = f"{d}/files"
+        os.mkdir(folder)
+        with open(f"{folder}/notes.txt", "w") as f:
             f.write("A keel keeps a ship upright.\n")
         with Server(PROGRAM, "--model", f"{d}/pocket", "--max-requests", 4) as s:
             recorder = Recorder(s.port, {"max_tokens": 200})
             env = prepare(recorder, f"{d}/home")
-            turn(env, f"{d}/work", "Read the file notes.txt.")
-            turn(env, f"{d}/work", "Thank you. List the files.", "--continue")
+            turn(env, folder, "Read the file notes.txt.")
+            turn(env, folder, "Thank you. List the files.", "--continue")
             recorder.shutdown()
         judge(recorder)
     print(f"{passed} passed, {failed} failed")
