@@ -347,13 +347,16 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
                  ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->g->m->layout.page_bytes[kind]));
 }
 
-/* A page that cannot be read must not reach a disk: the process ends. */
+/* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
+ * the process ends. */
 static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
 {
     const ek_gpu_run *x = arg;
-    EK_ASSERT(ek_cuda_enter(x->g->c) == EK_OK);
-    EK_ASSERT(ek_cuda_download(x->g->c, out, page_at(x, kind, page), x->g->m->layout.page_bytes[kind]) == EK_OK);
-    EK_ASSERT(ek_cuda_sync(x->g->c) == EK_OK);
+    const size_t bytes = x->g->m->layout.page_bytes[kind];
+    ek_err err = ek_cuda_enter(x->g->c);
+    if (!err) err = ek_cuda_download(x->g->c, out, page_at(x, kind, page), bytes);
+    if (!err) err = ek_cuda_sync(x->g->c);
+    EK_ASSERT(!err || ek_cuda_broken(x->g->c));
 }
 
 static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const void *in)
@@ -369,6 +372,12 @@ static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
     note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->g->m->layout.page_bytes[kind]));
+}
+
+static const char *broken_run(void *arg)
+{
+    const ek_gpu_run *x = arg;
+    return ek_cuda_why(x->g->c);
 }
 
 ek_executor ek_gpu_executor(ek_gpu *g)
@@ -390,5 +399,6 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .read_page = read_page_run,
                          .write_page = write_page_run,
                          .poison_page = poison_page_run,
+                         .broken = broken_run,
                          .close = close_run};
 }
