@@ -170,7 +170,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     EK_TRY(pinned(x, &x->block.host, x->block.bytes));
     EK_TRY(pinned(x, &x->result, logits * 2 * sizeof(int32_t)));
     EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * f));
-    if (c->per_layer_size)
+    if (c->per_layer_size && !x->g->w.table.l.n)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * f));
     x->all.n = 0;
     for (int s = 0; s < 2; s++)
@@ -256,7 +256,7 @@ static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
     for (int r = 0; r < s->n_rows; r++)
         if (s->row[r].embedding)
             EK_TRY(ek_cuda_upload(x->g->c, x->h + hidden * (size_t)r, s->row[r].embedding, hidden));
-    if (!c->per_layer_size) return EK_OK;
+    if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
     embed_arg e = {.x = x, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
     e.behind = c->n_layers * c->per_layer_size - e.before;
     ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
