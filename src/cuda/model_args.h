@@ -30,13 +30,14 @@ typedef struct ek_cuda_pack_planes_args {
     int8_t book[16];
 } ek_cuda_pack_planes_args;
 
-/* ek_embed: h[r] = row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is negative stays
- * as it is. grid (ceil(k / 256), rows), 256 threads. */
+/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is
+ * negative stays as it is. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_embed_args {
     ek_cuda_ptr h, id, codes, scales;
     int64_t ldh;
     float factor;
-    int32_t k, form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
+    int32_t first, n; /* elements [first, first + n) of a row */
+    int32_t k, form;  /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 

@@ -147,21 +147,22 @@ static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr 
 
 /* --- before the layers */
 
-static void embed(ek_gpu_run *x, int n)
+/* to[r] = factor times elements [first, first + width) of row id[r] of w. */
+static void embed_rows(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int first, int width,
+                       float factor, int n)
 {
-    const ek_gpu *g = x->g;
-    const ek_gpu_matrix *w = &g->w.embed;
     const ek_cuda_linear *l = &w->l;
-    const int hidden = g->m->config.hidden_size;
     ek_cuda_linear_args of = {0};
     ek_cuda_linear_args_of(&of, l, w->at);
-    ek_cuda_embed_args a = {.h = x->h,
-                            .id = x->id,
+    ek_cuda_embed_args a = {.h = to,
+                            .id = id,
                             .codes = of.codes,
                             .scales = of.scales,
-                            .ldh = hidden,
-                            .factor = sqrtf((float)hidden),
-                            .k = hidden,
+                            .ldh = width,
+                            .factor = factor,
+                            .first = first,
+                            .n = width,
+                            .k = l->k,
                             .form = l->form == EK_W_F32    ? 0
                                     : l->form == EK_W_F16  ? 1
                                     : l->form == EK_W_BF16 ? 2
@@ -174,7 +175,13 @@ static void embed(ek_gpu_run *x, int n)
                             .f32_scales = l->f32_scales,
                             .f16_scales = l->f16_scales};
     ek_gpu_launch(x->g, "ek_embed",
-                  (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+                  (ek_cuda_grid){.x = up(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+}
+
+static void embed(ek_gpu_run *x, int n)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    embed_rows(x, &x->g->w.embed, x->id, x->h, 0, hidden, sqrtf((float)hidden), n);
 }
 
 static void rope_tables(ek_gpu_run *x, const ek_gpu_set *set)
@@ -235,13 +242,17 @@ static void per_layer_inputs(ek_gpu_run *x)
     const ek_config *c = &x->g->m->config;
     const int n = x->all.n, before = ek_prompt_layers(c), behind = c->n_layers - before;
     ek_gpu_input in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
+    const ek_gpu_matrix *table = &x->g->w.table;
+    const int width = before * c->per_layer_size, rest = behind * c->per_layer_size;
+    CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)width;
+    if (table->l.n && before) embed_rows(x, table, x->table_id, x->temp, 0, width, 1, n);
+    if (table->l.n && x->n_want) embed_rows(x, table, x->table_want, temp, width, rest, 1, x->n_want);
     if (before) per_layer_part(x, &x->g->w.per_layer_head, &in, x->per_layer_head, x->temp, before);
     if (!x->n_want) return;
     if (x->n_want < n) {
         gather(x, x->y, x->h, x->want, x->n_want);
         in = ek_gpu_rows(x->y, c->hidden_size, x->n_want, c->hidden_size);
     }
-    CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)(before * c->per_layer_size);
     per_layer_part(x, &x->g->w.per_layer_tail, &in, x->per_layer_tail, temp, behind);
 }
 

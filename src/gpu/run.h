@@ -67,7 +67,9 @@ typedef struct ek_gpu_run {
     /* of this step */
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
-    int64_t ld_table;                              /* entries */
+    CUdeviceptr table_id,
+        table_want;   /* rows of the table of per-layer embeddings, of all and of those that want logits */
+    int64_t ld_table; /* entries */
     bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
