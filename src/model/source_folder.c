@@ -210,6 +210,16 @@ static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
 
 /* ------------------------------------------------------------------ what is left over */
 
+/* Scales of activations, keys and values that were measured for other arithmetic: ours quantises them by what they are. */
+static bool activation_scale(const char *name)
+{
+    static const char *const last[] = {"input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale", "q_scale"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof last / sizeof *last; i++)
+        if (strcmp(dot + 1, last[i]) == 0) return true;
+    return false;
+}
+
 /* Tensors that a text model may leave aside: the towers of other senses, a head equal to the
  * embedding, and the keys and values that early files still hold for layers that share. */
 static bool ignorable(const char *name, const ek_config *c)
@@ -221,6 +231,7 @@ static bool ignorable(const char *name, const ek_config *c)
     const char *inner = starts(name, "model.") ? name + strlen("model.") : name;
     for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)
         if (starts(inner, tower[i])) return true;
+    if (activation_scale(name)) return true;
     const char *bare = ek_bare_name(name);
     if (sscanf(bare, "layers.%d.self_attn.%n", &layer, &at) != 1 || at == 0) return false;
     if (layer < c->first_shared || layer >= c->n_layers) return false;

@@ -125,6 +125,8 @@ static void test_quantised_types(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         compare(names[i], &(gguf_opts){.type = GGUF_Q4_0}, true);
         compare(names[i], &(gguf_opts){.type = GGUF_Q8_0}, true);
+        compare(names[i], &(gguf_opts){.type = GGUF_NVFP4}, true);
+        compare(names[i], &(gguf_opts){.type = GGUF_NVFP4, .gain = 0.03125f}, true);
     }
 }
 
