@@ -59,7 +59,7 @@ typedef struct ek_gpu_run {
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
     size_t leaf_bytes;
-    CUdeviceptr pages[EK_KIND_COUNT];
+    CUdeviceptr pages[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
     int32_t *result;                /* pinned: bad, then token */
