@@ -7,10 +7,20 @@
 
 const char *ek_part_suffix(int part)
 {
-    static const char *const suffix[EK_PART_COUNT] = {
-        ".weight",          ".scales",       ".biases",       ".weight_packed",       ".weight_scale",
-        ".weight_zero_point", ".weight_shape", ".weight_g_idx", ".weight_global_scale", ".weight_scale_2",
-        ".weight_scale_inv",  ".qweight",      ".qzeros",       ".g_idx"};
+    static const char *const suffix[EK_PART_COUNT] = {".weight",
+                                                      ".scales",
+                                                      ".biases",
+                                                      ".weight_packed",
+                                                      ".weight_scale",
+                                                      ".weight_zero_point",
+                                                      ".weight_shape",
+                                                      ".weight_g_idx",
+                                                      ".weight_global_scale",
+                                                      ".weight_scale_2",
+                                                      ".weight_scale_inv",
+                                                      ".qweight",
+                                                      ".qzeros",
+                                                      ".g_idx"};
     return suffix[part];
 }
 

@@ -7,7 +7,8 @@
  *   modelopt        .weight U8                the same                            .weight_scale_2, multiplies
  *   both, fp8       .weight F8_E4M3, F8_E5M2  .weight_scale, floats or U8 (MXFP8); .weight_scale_inv in tiles of 128
  *
- * Sources: compressed-tensors, compressors; modelopt, unified_export_hf; transformers, finegrained_fp8; vLLM, modelopt. */
+ * Sources: compressed-tensors, compressors; modelopt, unified_export_hf; transformers, finegrained_fp8; vLLM, modelopt.
+ */
 #include <string.h>
 
 #include "model/module.h"
@@ -40,8 +41,8 @@ static ek_err read_gain(const ek_tensor *t, bool divides, float *gain)
     for (int d = 0; d < t->n_dims; d++) n *= t->dim[d];
     EK_TRY(ek_module_type(t, EK_F32, "scales of a whole tensor"));
     if (n != 1)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s holds %lld numbers, a scale of a whole tensor is one", t->file, t->name,
-                       (long long)n);
+        return ek_fail(EK_EFORMAT, "%s: tensor %s holds %lld numbers, a scale of a whole tensor is one", t->file,
+                       t->name, (long long)n);
     float v = ek_load_float(t->data, EK_F32);
     *gain = divides ? 1 / v : v;
     if (*gain > 0x1p-100f && *gain < 0x1p100f) return EK_OK;
@@ -67,8 +68,8 @@ static ek_err read_fp4(const ek_module *m, int rows, int k, ek_weight_data *out)
     *out = (ek_weight_data){.type = ek_weight_type_minifloat(nv ? EK_MINI_NVFP4 : EK_MINI_MXFP4),
                             .plane = {codes->data, scales->data}};
     if (nv && !divisor && !factor)
-        return ek_fail(EK_EFORMAT, "%s: tensor %s needs %s.weight_global_scale or .weight_scale_2 beside it", codes->file,
-                       codes->name, m->name);
+        return ek_fail(EK_EFORMAT, "%s: tensor %s needs %s.weight_global_scale or .weight_scale_2 beside it",
+                       codes->file, codes->name, m->name);
     if (!nv) return EK_OK;
     return divisor ? read_gain(divisor, true, &out->gain) : read_gain(factor, false, &out->gain);
 }
@@ -104,9 +105,10 @@ static ek_err find_tiles(ek_weight_data *w, const ek_tensor *t, int rows, int k)
     }
     w->tile_rows = w->tile_k = TILE;
     if (shape[0] == (rows + TILE - 1) / TILE && shape[1] == (k + TILE - 1) / TILE) return EK_OK;
-    return ek_fail(EK_EFORMAT, "%s: tensor %s holds %lld x %lld scales; %d x %d weights have 1, %d x 1, as many in "
-                   "groups, or %d x %d", t->file,
-                   t->name, (long long)shape[0], (long long)shape[1], rows, k, rows, (rows + TILE - 1) / TILE,
+    return ek_fail(EK_EFORMAT,
+                   "%s: tensor %s holds %lld x %lld scales; %d x %d weights have 1, %d x 1, as many in "
+                   "groups, or %d x %d",
+                   t->file, t->name, (long long)shape[0], (long long)shape[1], rows, k, rows, (rows + TILE - 1) / TILE,
                    (k + TILE - 1) / TILE);
 }
 
@@ -118,7 +120,8 @@ static ek_err read_fp8(const ek_module *m, int rows, int k, ek_weight_data *out)
     EK_TRY(ek_module_shape(codes, 0, rows, k));
     if (is_byte(scales)) {
         if (k % 32)
-            return ek_fail(EK_EFORMAT, "%s: tensor %s: %d inputs are no whole groups of 32", codes->file, codes->name, k);
+            return ek_fail(EK_EFORMAT, "%s: tensor %s: %d inputs are no whole groups of 32", codes->file, codes->name,
+                           k);
         EK_TRY(ek_module_shape(scales, 0, rows, k / 32));
         *out = (ek_weight_data){.type = ek_weight_type_minifloat(e5 ? EK_MINI_MXFP8_E5M2 : EK_MINI_MXFP8)};
     } else {
@@ -141,18 +144,20 @@ static ek_err read_mlx(const ek_module *m, const ek_quant *quant, int outer, int
     ek_quant_find(quant, m->name, &bits, &group);
     const bool nv = bits == 4 && group == 16, fp4 = bits == 4 && group == 32, fp8 = bits == 8 && group == 32;
     if (!nv && !fp4 && !fp8)
-        return ek_fail(EK_EFORMAT,
-                       "%s: tensor %s has bytes for scales, config.json gives it %d bits in groups of %d; mxfp4, mxfp8 and "
-                       "nvfp4 are 4 in 32, 8 in 32 and 4 in 16",
-                       scales->file, scales->name, bits, group);
+        return ek_fail(
+            EK_EFORMAT,
+            "%s: tensor %s has bytes for scales, config.json gives it %d bits in groups of %d; mxfp4, mxfp8 and "
+            "nvfp4 are 4 in 32, 8 in 32 and 4 in 16",
+            scales->file, scales->name, bits, group);
     if (k % 32)
         return ek_fail(EK_EFORMAT, "%s: tensor %s: %d inputs are no whole groups of 32", codes->file, codes->name, k);
     EK_TRY(ek_module_type(codes, EK_U32, "quantised weights"));
     EK_TRY(ek_module_shape(codes, outer, rows, k / 32 * bits));
     EK_TRY(ek_module_shape(scales, outer, rows, k / group));
-    *out = (ek_weight_data){
-        .type = ek_weight_type_minifloat(nv ? EK_MINI_NVFP4_MLX : fp4 ? EK_MINI_MXFP4 : EK_MINI_MXFP8_MLX),
-        .plane = {codes->data, scales->data}};
+    *out = (ek_weight_data){.type = ek_weight_type_minifloat(nv    ? EK_MINI_NVFP4_MLX
+                                                             : fp4 ? EK_MINI_MXFP4
+                                                                   : EK_MINI_MXFP8_MLX),
+                            .plane = {codes->data, scales->data}};
     return EK_OK;
 }
 

@@ -29,8 +29,8 @@ static ek_err read_mx(const json_t *mode, const char *where, int *bits, int *gro
             return EK_OK;
         }
     return ek_fail(EK_EUNSUPPORTED,
-                   "config.json: quantization mode of %.150s is %.40s; affine, mxfp4, mxfp8 and nvfp4 can be run", where,
-                   name ? name : "no string");
+                   "config.json: quantization mode of %.150s is %.40s; affine, mxfp4, mxfp8 and nvfp4 can be run",
+                   where, name ? name : "no string");
 }
 
 static bool is_affine(const json_t *mode)
@@ -97,14 +97,14 @@ static bool is_one_of(const json_t *v, const char *const *names)
 
 static ek_err read_compressed(ek_quant *q, const json_t *section)
 {
-    static const char *const formats[] = {"pack-quantized",         "int-quantized",   "naive-quantized",
-                                          "float-quantized",        "dense",           "nvfp4-pack-quantized",
-                                          "mxfp4-pack-quantized",   "mxfp8-quantized", "mixed-precision",
-                                          NULL};
+    static const char *const formats[] = {
+        "pack-quantized",       "int-quantized",        "naive-quantized", "float-quantized", "dense",
+        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision", NULL};
     const json_t *format = json_object_get(section, "format");
     q->method = EK_QUANT_COMPRESSED;
     if (format && !is_one_of(format, formats))
-        return unsupported("compressed-tensors' format", format, "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
+        return unsupported("compressed-tensors' format", format,
+                           "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
                            "mxfp8-quantized, int-quantized and float-quantized");
     return EK_OK;
 }

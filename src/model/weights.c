@@ -23,7 +23,7 @@ typedef struct packer {
     const ek_pack_opts *o;
     piece *piece;
     int n_pieces, first;
-    uint8_t **temp; /* per thread: invented rows */
+    uint8_t **temp;    /* per thread: invented rows */
     atomic_int failed; /* a piece that could not be packed, plus one */
 } packer;
 

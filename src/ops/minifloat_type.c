@@ -118,10 +118,10 @@ static inline void load_fp8(const ek_weight_data *w, int row, int first, int n, 
     }
 }
 
-#define LOAD(NAME, FN, E)                                                                \
-    static void NAME(const ek_weight_data *w, int row, int first, int n, float *out)     \
-    {                                                                                    \
-        FN(w, row, first, n, out, E);                                                    \
+#define LOAD(NAME, FN, E)                                                            \
+    static void NAME(const ek_weight_data *w, int row, int first, int n, float *out) \
+    {                                                                                \
+        FN(w, row, first, n, out, E);                                                \
     }
 LOAD(load_mxfp8_torch, load_mxfp8, E4M3)
 LOAD(load_mxfp8_mlx, load_mxfp8, E4M3_MLX)
@@ -131,21 +131,21 @@ LOAD(load_fp8_e5m2, load_fp8, E5M2)
 
 /* ------------------------------------------------------------------ the table */
 
-#define NIBBLES(NAME, GROUP, RULE, UNPACK, SUBSCALES)                                                             \
-    {                                                                                                             \
-        .name = NAME, .form = EK_W_PLANES, .bits = 4, .group = (GROUP), .zero = 128, .book = ek_e2m1_doubled,     \
-        .stored = EK_U8, .scale_dtype = EK_F16, .scale = EK_SCALE_##RULE, .subscales = SUBSCALES, .block = 32,    \
-        .block_bytes = {16, 32 / (GROUP)}, .unpack = UNPACK,                                                      \
-    }
-#define MXFP8(NAME, LOAD)                                                                                      \
+#define NIBBLES(NAME, GROUP, RULE, UNPACK, SUBSCALES)                                                          \
     {                                                                                                          \
-        .name = NAME, .form = EK_W_BF16, .stored = EK_U8, .scale_dtype = EK_F8_E8M0, .block = 32, .load = LOAD, \
-        .block_bytes = {32, 1},                                                                                \
+        .name = NAME, .form = EK_W_PLANES, .bits = 4, .group = (GROUP), .zero = 128, .book = ek_e2m1_doubled,  \
+        .stored = EK_U8, .scale_dtype = EK_F16, .scale = EK_SCALE_##RULE, .subscales = SUBSCALES, .block = 32, \
+        .block_bytes = {16, 32 / (GROUP)}, .unpack = UNPACK,                                                   \
     }
-#define FP8(NAME, ELEMENT, SCALE, LOAD)                                                                           \
-    {                                                                                                             \
-        .name = NAME, .form = EK_W_BF16, .stored = EK_F8_##ELEMENT, .scale_dtype = EK_##SCALE, .block = 1,        \
-        .load = LOAD, .block_bytes = {1},                                                                         \
+#define MXFP8(NAME, LOAD)                                                                                       \
+    {                                                                                                           \
+        .name = NAME, .form = EK_W_BF16, .stored = EK_U8, .scale_dtype = EK_F8_E8M0, .block = 32, .load = LOAD, \
+        .block_bytes = {32, 1},                                                                                 \
+    }
+#define FP8(NAME, ELEMENT, SCALE, LOAD)                                                                    \
+    {                                                                                                      \
+        .name = NAME, .form = EK_W_BF16, .stored = EK_F8_##ELEMENT, .scale_dtype = EK_##SCALE, .block = 1, \
+        .load = LOAD, .block_bytes = {1},                                                                  \
     }
 
 const ek_weight_type ek_minifloat_types[EK_MINIFLOAT_TYPES] = {

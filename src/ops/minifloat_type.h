@@ -1,4 +1,5 @@
-/* Weights that are floats of 4 or 8 bits in safetensors, under scales. Blocks of GGUF are in the table of weight_type.c.
+/* Weights that are floats of 4 or 8 bits in safetensors, under scales. Blocks of GGUF are in the table of
+ * weight_type.c.
  *
  * Planes: 0 codes, row after row; 1 scales. Codes of 4 bits: element i of a row is a nibble, the low one first.
  *   NVFP4  E2M1, an E4M3 scale per 16 inputs, one float32 (ek_weight_data.gain) for all:

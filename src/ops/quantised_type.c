@@ -37,11 +37,11 @@ static void unpack_floats(const ek_weight_data *w, int row, int first, int n, ui
     }
 
 /* The planes are read through `of`; what a row takes of them is the bytes of its first block. */
-#define OF(I, NAME, BYTES, G)                                                                                    \
-    {                                                                                                            \
-        .name = NAME "@q8." #G, .form = EK_W_Q8, .bits = 8, .group = (G), .zero = 128, .stored = EK_U8,          \
-        .scale_dtype = EK_F32, .block = (G), .block_bytes = {(BYTES) * (G) / 32}, .unpack = unpack_floats,       \
-        .of = &ek_minifloat_types[I],                                                                            \
+#define OF(I, NAME, BYTES, G)                                                                              \
+    {                                                                                                      \
+        .name = NAME "@q8." #G, .form = EK_W_Q8, .bits = 8, .group = (G), .zero = 128, .stored = EK_U8,    \
+        .scale_dtype = EK_F32, .block = (G), .block_bytes = {(BYTES) * (G) / 32}, .unpack = unpack_floats, \
+        .of = &ek_minifloat_types[I],                                                                      \
     }
 #define BOTH(I, NAME, BYTES) OF(I, NAME, BYTES, 64), OF(I, NAME, BYTES, 32)
 

@@ -87,9 +87,9 @@ typedef struct ek_weight_data {
     int n, k;
     int64_t row;                            /* of the planes: where row 0 lies */
     const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
-    int groups; /* ops/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
-    int across; /* ops/packed_type.h: rows of the tensor where its words lie across rows */
-    float gain; /* NVFP4: what all scales are multiplied with; 0 is 1 */
+    int groups;            /* ops/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
+    int across;            /* ops/packed_type.h: rows of the tensor where its words lie across rows */
+    float gain;            /* NVFP4: what all scales are multiplied with; 0 is 1 */
     int tile_rows, tile_k; /* fp8: rows and inputs that share a scale; 0: all */
 } ek_weight_data;
 

@@ -290,8 +290,8 @@ static void test_quantised_tensors_against_the_configuration(void **state)
         {"\"bits\":8", "\"bits\":4", "mlp.down_proj.weight has shape [128, 80], config.json needs [128, 40]",
          EK_EFORMAT},
         {"\"quantization\":", "\"unread\":", "has .scales, but config.json gives no quantization bits", EK_EFORMAT},
-        {"\"bits\":4", "\"bits\":4,\"mode\":\"mxfp8\"", "quantization mode mxfp8 of the file has 8 bits in groups of 32",
-         EK_EFORMAT},
+        {"\"bits\":4", "\"bits\":4,\"mode\":\"mxfp8\"",
+         "quantization mode mxfp8 of the file has 8 bits in groups of 32", EK_EFORMAT},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char *dir = temp_dir(), *hf = temp_dir();

@@ -91,7 +91,8 @@ static void mxfp8_codes(void **state)
             unsigned c = j & 255;
             double x = kind == EK_MINI_MXFP8_E5M2 ? e5m2(c) : e4m3(c, kind == EK_MINI_MXFP8_MLX);
             double want = x * e8m0((unsigned)j / 256);
-            if (!same(got[j], bf16(want)) || (fabs(want) >= 0x1p-126 && fabs(want) < 0x1.fep127 && (double)got[j] != want))
+            if (!same(got[j], bf16(want)) ||
+                (fabs(want) >= 0x1p-126 && fabs(want) < 0x1.fep127 && (double)got[j] != want))
                 fail_msg("%s element %u, scale %d: %a, want %a", t->name, c, j / 256, (double)got[j], want);
         }
         for (int first = 0; first < 70; first++) { /* from anywhere */
@@ -126,7 +127,8 @@ static void fp8_codes(void **state)
                            ek_dtype_size(dtypes[d]));
                 }
                 for (int j = 0; j < N * K; j++) codes[j] = (uint8_t)(j * 37);
-                ek_weight_data w = {.type = t, .n = N, .k = K, .plane = {codes, scales}, .tile_rows = rows, .tile_k = wide};
+                ek_weight_data w = {
+                    .type = t, .n = N, .k = K, .plane = {codes, scales}, .tile_rows = rows, .tile_k = wide};
                 for (int r = 0; r < N; r++) {
                     ek_weight_row(&w, r, 0, K, got);
                     for (int j = 0; j < K; j++) {
@@ -195,7 +197,8 @@ static void scales_that_are_none(void **state)
         for (int at = 0; at < K / 32; at++) {
             ek_linear w;
             uint8_t codes[2 * K / 2] = {0}, scales[2 * K / 16] = {0};
-            ek_weight_data data = {.type = ek_weight_type_minifloat(kinds[i]), .n = 2, .k = K, .plane = {codes, scales}};
+            ek_weight_data data = {
+                .type = ek_weight_type_minifloat(kinds[i]), .n = 2, .k = K, .plane = {codes, scales}};
             scales[K / data.type->group + at] = kinds[i] == EK_MINI_NVFP4 ? 0x7f : 255;
             assert_int_equal(ek_linear_plan(&w, 0, 2, K, data.type), EK_OK);
             w.data = check_alloc(w.bytes);

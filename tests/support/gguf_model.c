@@ -181,7 +181,8 @@ static void one(void *arg, const char *name, int n_dims, const int64_t *dim)
     size_t n = 1;
     int layer = 0;
     const int block = w->o->type == GGUF_NVFP4 ? 64 : 32;
-    bool blocks = w->o->type == GGUF_Q4_0 || w->o->type == GGUF_Q8_0 || block == 64, scale = strstr(name, "per_expert_scale");
+    bool blocks = w->o->type == GGUF_Q4_0 || w->o->type == GGUF_Q8_0 || block == 64,
+         scale = strstr(name, "per_expert_scale");
     for (int d = 0; d < n_dims; d++) n *= (size_t)dim[d];
     uint32_t type = n_dims == 1 || (blocks && dim[n_dims - 1] % block) ? GGUF_F32 : w->o->type;
     float *v = ek_alloc(n * sizeof *v);

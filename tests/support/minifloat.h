@@ -23,8 +23,8 @@ typedef struct mini_opts {
     mini_layout layout;
     const char *scale_type; /* of fp8: "F32", "F16" or "BF16"; of MX: "U8" or "F8_E8M0" */
     bool single_experts;
-    float global;           /* of NVFP4: what multiplies, a power of two where both layouts shall hold the same */
-    int fault;              /* a code or scale of one module that is no number: 1 a scale, 2 an element */
+    float global; /* of NVFP4: what multiplies, a power of two where both layouts shall hold the same */
+    int fault;    /* a code or scale of one module that is no number: 1 a scale, 2 an element */
 } mini_opts;
 
 /* As write_twice (twice.h). */

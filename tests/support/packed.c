@@ -130,7 +130,7 @@ static void add_across(writer *t, const char *module, const numbers *x)
         for (int i = 0; i < x->k; i++) {
             size_t word = awq ? (size_t)(i * words + r / 8) : (size_t)(i * bits / 32 * x->rows + r);
             twice_bits(codes, word * 32 + (awq ? in_word : (size_t)(i * bits % 32)),
-                     x->code[(size_t)r * (size_t)x->k + (size_t)i], bits);
+                       x->code[(size_t)r * (size_t)x->k + (size_t)i], bits);
         }
         for (int g = 0; g < x->groups; g++) {
             unsigned z = x->zero[r * x->groups + g];
