@@ -121,6 +121,14 @@ __device__ __forceinline__ void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// the same over 16 inputs
+__device__ __forceinline__ void mma_half(int (&d)[4], const u32 *a, u32 b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
 // The thread's number, read anew where it is needed instead of kept, with all that is computed from it, in registers.
 __device__ __forceinline__ int thread_again()
 {

@@ -92,6 +92,12 @@ static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
     ek_emulated_mma(d, a, b0, b1);
 }
 
+static inline void mma_half(int (&d)[4], const u32 *a, u32 b)
+{
+    const u32 whole[4] = {a[0], a[1], 0, 0}; // inputs 16 and more are zeros
+    ek_emulated_mma(d, whole, b, 0);
+}
+
 static inline int thread_again()
 {
     return (int)threadIdx.x;
