@@ -29,7 +29,7 @@ bool ek_module_is_minifloat(const ek_module *m)
 {
     const ek_tensor *const *p = m->part, *codes = p[EK_PART_PACKED] ? p[EK_PART_PACKED] : p[EK_PART_WEIGHT];
     if (!codes || p[EK_PART_QWEIGHT] || p[EK_PART_BIASES]) return false;
-    if (p[EK_PART_SCALES]) return is_byte(p[EK_PART_SCALES]);
+    if (p[EK_PART_SCALES] && !p[EK_PART_PACKED]) return is_byte(p[EK_PART_SCALES]);
     return is_fp8(codes) || codes->dtype == EK_U8;
 }
 
@@ -114,7 +114,8 @@ static ek_err find_tiles(ek_weight_data *w, const ek_tensor *t, int rows, int k)
 
 static ek_err read_fp8(const ek_module *m, int rows, int k, ek_weight_data *out)
 {
-    const ek_tensor *codes = m->part[EK_PART_WEIGHT], *scales = m->part[EK_PART_SCALE];
+    const ek_tensor *codes = m->part[EK_PART_PACKED] ? m->part[EK_PART_PACKED] : m->part[EK_PART_WEIGHT];
+    const ek_tensor *scales = m->part[EK_PART_SCALE];
     const bool e5 = codes->dtype == EK_F8_E5M2;
     if (!scales) scales = m->part[EK_PART_SCALE_INV];
     EK_TRY(ek_module_shape(codes, 0, rows, k));
@@ -164,7 +165,7 @@ static ek_err read_mlx(const ek_module *m, const ek_quant *quant, int outer, int
 ek_err ek_module_minifloat(const ek_module *m, const ek_quant *quant, int outer, int rows, int k, ek_weight_data *out)
 {
     const ek_tensor *codes = m->part[EK_PART_PACKED] ? m->part[EK_PART_PACKED] : m->part[EK_PART_WEIGHT];
-    if (m->part[EK_PART_SCALES]) return read_mlx(m, quant, outer, rows, k, out);
+    if (m->part[EK_PART_SCALES] && !m->part[EK_PART_PACKED]) return read_mlx(m, quant, outer, rows, k, out);
     if (outer)
         return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s: experts in one tensor are read as floats or MLX's", codes->file,
                        codes->name);
