@@ -30,6 +30,7 @@ ek_cuda_built_with:
     image sample
     image product
     image product_tile
+    image product_wide
     image product_f
     image products
     image product_leaf
@@ -54,6 +55,7 @@ ek_cuda_modules:
     entry sample
     entry product
     entry product_tile
+    entry product_wide
     entry product_f
     entry products
     entry product_leaf

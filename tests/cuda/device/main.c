@@ -1,5 +1,5 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | linear | speed | products | read | choice]. Exits 77 without a
+ * Usage: device [emulated LIBRARY] [quick | bits | linear | speed | products | prompt | read | choice]. Exits 77 without a
  * driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
     if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear);
-    else if (strcmp(what, "speed") && strcmp(what, "read") && strcmp(what, "choice")) {
+    else if (strcmp(what, "speed") && strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "prompt")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -172,9 +172,9 @@ int main(int argc, char **argv)
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {
         section(&d, "decode", speed_attn);
-        section(&d, "prompt", speed_prompt);
         section(&d, "sampling", speed_sample);
     }
+    if (!strcmp(what, "speed") || !strcmp(what, "prompt")) section(&d, "prompt", speed_prompt);
     ek_pool_close(d.pool);
     ek_cuda_close(d.c);
     printf("%d passed, %d failed\n", d.passed, d.failed);
