@@ -1,8 +1,8 @@
 /* Masks of structured output: bench_grammar TOKENIZER.json
  *
- * Replies are made by random choice among the allowed tokens, as if a model wrote texts of some words. For each form:
- * what a token costs (a row and the step of the automaton) with the cache as it fills, the slowest row, and how often
- * the cache had it. */
+ * Replies are made by random choice among the allowed tokens, as if a model wrote texts of some words, eight at a time.
+ * For each form: what a row costs, what the rows of eight replies cost together, and how often the cache had one; first
+ * with the cache as it fills, then as it is for later requests with the same form. Then the same by kind of state. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,10 @@
 #include "base/rng.h"
 #include "text/grammar.h"
 #include "text/json.h"
-#include "text/reply.h"
+#include "text/utf8.h"
+#include "text/vocab_data.h"
 
-enum { REPLIES = 20, MAX_TOKENS = 400 };
+enum { REPLIES = 24, BATCH = 8, MAX_TOKENS = 400 };
 
 static uint64_t seed;
 
@@ -39,11 +40,67 @@ static int32_t choose(const uint64_t *row, int n_words, const int32_t *closers, 
     return -1;
 }
 
+/* What a row cost, by the kind of state that it was made for and by whether the cache had it. */
+enum { KINDS = 12 };
+static const char *const kinds[KINDS] = {
+    "thought", "free or done", "between calls", "name of a call", "enum or key", "string", "string at its limit",
+    "pattern", "escape",       "number",        "object",         "array"};
+typedef struct tally {
+    double sum, most;
+    int n;
+} tally;
+static tally by_kind[KINDS][2];
+
+static void count(tally *t, double took)
+{
+    t->sum += took;
+    t->n++;
+    if (took > t->most) t->most = took;
+}
+
+static int kind_of(const ek_grammar_state *s)
+{
+    const ek_frame *f = &s->frame[s->tops.at[0]];
+    if (f->node < 0)
+        return f->state == EK_AT_THOUGHT                          ? 0
+               : f->state == EK_AT_FREE || f->state == EK_AT_DONE ? 1
+               : f->state == EK_AT_NAME                           ? 3
+                                                                  : 2;
+    const ek_node *n = &s->g->graph.nodes[f->node];
+    switch ((ek_node_kind)n->kind) {
+    case EK_NODE_TEXTS: return 4;
+    case EK_NODE_STRING:
+        if (f->state >= EK_IN_ESCAPE) return 8;
+        if (n->pattern >= 0) return 7;
+        return n->max != UINT32_MAX && n->max - f->a < EK_VOCAB_CHARS ? 6 : 5;
+    case EK_NODE_NUMBER: return 9;
+    case EK_NODE_OBJECT: return f->state == EK_OBJECT_KEY || f->state == EK_OBJECT_OTHER ? 4 : 10;
+    default: return 11;
+    }
+}
+
+static void print_kinds(void)
+{
+    printf("\n%-20s %8s %10s %8s %8s %10s\n", "kind of state", "cached", "mean us", "new", "mean us", "slowest us");
+    for (int k = 0; k < KINDS; k++) {
+        const tally *hit = &by_kind[k][0], *miss = &by_kind[k][1];
+        if (hit->n + miss->n == 0) continue;
+        printf("%-20s %8d %10.2f %8d %8.1f %10.1f\n", kinds[k], hit->n, hit->n ? hit->sum / hit->n * 1e6 : 0, miss->n,
+               miss->n ? miss->sum / miss->n * 1e6 : 0, miss->most * 1e6);
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 static void run(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form, const json_t *tools,
                 bool thinking)
 {
     ek_grammar *g;
-    int n_words = (ek_tokenizer_size(t) + 63) / 64, n = 0;
+    int n_words = (ek_tokenizer_size(t) + 63) / 64;
     uint64_t *row = calloc((size_t)n_words, sizeof *row);
     double compile = ek_now();
     if (ek_grammar_open(&g, v, form, tools, true)) {
@@ -56,29 +113,43 @@ static void run(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_r
     int32_t closers[] = {ek_tokenizer_id(t, "\""), m.id[EK_MARK_QUOTE], m.id[EK_MARK_CHANNEL_CLOSE],
                          ek_tokenizer_id(t, "}"), m.id[EK_MARK_TURN_CLOSE]};
     ek_vocab_stats before = ek_vocab_stats_of(v);
-    double looks = 0, steps = 0, slowest = 0;
-    for (int i = 0; i < REPLIES; i++) {
-        ek_grammar_state *s = ek_grammar_state_open(g, v, NULL, 0, thinking);
-        for (int k = 0; k < MAX_TOKENS; k++, n++) {
-            bool all;
-            double at = ek_now();
-            ek_grammar_look(s, NULL, 0, n_words, row, &all);
-            double took = ek_now() - at;
-            looks += took;
-            if (took > slowest) slowest = took;
-            int32_t id = choose(row, n_words, closers, 5);
-            if (id < 0) break;
-            at = ek_now();
-            ek_grammar_accept(s, id);
-            steps += ek_now() - at;
-            if (id == m.id[EK_MARK_TURN_CLOSE] || id == m.id[EK_MARK_EOS] || id == m.id[EK_MARK_RESPONSE_OPEN]) break;
+    tally rows = {0}, steps = {0}, batches = {0};
+    static double batch[REPLIES / BATCH * MAX_TOKENS];
+    for (int i = 0; i < REPLIES; i += BATCH) {
+        ek_grammar_state *s[BATCH];
+        bool live[BATCH];
+        for (int r = 0; r < BATCH; r++) s[r] = ek_grammar_state_open(g, v, NULL, 0, thinking), live[r] = true;
+        for (int k = 0, n_live = BATCH; k < MAX_TOKENS && n_live > 0; k++) {
+            double sum = 0;
+            for (int r = 0; r < BATCH; r++) {
+                bool all;
+                if (!live[r]) continue;
+                uint64_t misses = ek_vocab_stats_of(v).misses;
+                double at = ek_thread_time();
+                ek_grammar_look(s[r], NULL, 0, n_words, row, &all);
+                double took = ek_thread_time() - at;
+                sum += took;
+                count(&rows, took);
+                count(&by_kind[kind_of(s[r])][ek_vocab_stats_of(v).misses > misses], took);
+                int32_t id = choose(row, n_words, closers, 5);
+                at = ek_thread_time();
+                if (id >= 0) ek_grammar_accept(s[r], id);
+                count(&steps, ek_thread_time() - at);
+                live[r] = id >= 0 && id != m.id[EK_MARK_TURN_CLOSE] && id != m.id[EK_MARK_EOS] &&
+                          id != m.id[EK_MARK_RESPONSE_OPEN];
+                n_live -= !live[r];
+            }
+            batch[batches.n] = sum;
+            count(&batches, sum);
         }
-        ek_grammar_state_close(s);
+        for (int r = 0; r < BATCH; r++) ek_grammar_state_close(s[r]);
     }
+    qsort(batch, (size_t)batches.n, sizeof *batch, ascending);
     ek_vocab_stats after = ek_vocab_stats_of(v);
     double hits = (double)(after.hits - before.hits), misses = (double)(after.misses - before.misses);
-    printf("%-12s %6d tokens  row %6.1f us  step %5.2f us  slowest %7.1f us  cached %5.1f %%  compiled in %.2f ms\n",
-           name, n, looks / n * 1e6, steps / n * 1e6, slowest * 1e6, 100 * hits / (hits + misses), compile * 1e3);
+    printf("%-14s %6d  %7.1f %8.1f  %7.1f %7.1f %8.1f  %6.2f  %5.1f %%  %6.2f\n", name, rows.n, rows.sum / rows.n * 1e6,
+           rows.most * 1e6, batches.sum / batches.n * 1e6, batch[batches.n * 99 / 100] * 1e6, batches.most * 1e6,
+           steps.sum / steps.n * 1e6, 100 * hits / (hits + misses), compile * 1e3);
     ek_grammar_close(g);
     free(row);
 }
@@ -93,6 +164,19 @@ static json_t *json(const char *text)
     return v;
 }
 
+static void forms(ek_vocab *v, const ek_tokenizer *t, json_t *record, json_t *forest, json_t *tools, json_t *patterns,
+                  json_t *counted, json_t *nested, json_t *choices)
+{
+    run("record", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = record}, NULL, false);
+    run("tree", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = forest}, NULL, false);
+    run("any object", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_OBJECT}, NULL, true);
+    run("patterns", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = patterns}, NULL, false);
+    run("counted", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = counted}, NULL, false);
+    run("nested", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = nested}, NULL, false);
+    run("5000 choices", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = choices}, NULL, false);
+    run("calls", v, t, &(ek_reply_form){.calls_required = true}, tools, true);
+}
+
 int main(int argc, char **argv)
 {
     ek_buf file = {0};
@@ -102,10 +186,10 @@ int main(int argc, char **argv)
         return 1;
     }
     ek_vocab *v = ek_vocab_open(t);
-    double at = ek_now();
+    double at = ek_thread_time();
     ek_vocab_ready(v);
     printf("%d tokens: tables of %.1f MiB in %.0f ms\n", ek_tokenizer_size(t),
-           (double)ek_vocab_stats_of(v).bytes / 1048576, (ek_now() - at) * 1e3);
+           (double)ek_vocab_stats_of(v).bytes / 1048576, (ek_thread_time() - at) * 1e3);
     json_t *record = json(
         "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":\"integer\",\"minimum\":0,"
         "\"maximum\":150},\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"red\",\"green\",\"blue\"]},\"maxItems\":4},"
@@ -125,12 +209,32 @@ int main(int argc, char **argv)
         "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\",\"format\":\"uuid\"},\"name\":{\"type\":\"string\","
         "\"pattern\":\"^[a-z][a-z0-9_-]{2,29}$\"},\"mail\":{\"type\":\"string\",\"pattern\":\"^[^\\\\s@]+@[^\\\\s@]+\\\\.[a-z]{2,}$\","
         "\"maxLength\":80},\"note\":{\"type\":\"string\",\"pattern\":\"\\\\S\"}},\"required\":[\"id\",\"name\",\"mail\",\"note\"]}");
-    for (int warm = 0; warm < 2; warm++) {
-        run("record", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = record}, NULL, false);
-        run("tree", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = forest}, NULL, false);
-        run("any object", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_OBJECT}, NULL, true);
-        run("patterns", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = patterns}, NULL, false);
-        run("calls", v, t, &(ek_reply_form){.calls_required = true}, tools, true);
+    json_t *counted = json(
+        "{\"type\":\"object\",\"properties\":{\"slug\":{\"type\":\"string\",\"pattern\":\"^[a-z][a-z0-9-]{2,62}$\"},"
+        "\"line\":{\"type\":\"string\",\"pattern\":\"^[^<>]*$\",\"maxLength\":60},\"code\":{\"type\":\"string\","
+        "\"pattern\":\"^[A-Z]{2,8}-[0-9]{3,12}$\"},\"words\":{\"type\":\"string\",\"pattern\":\"^(\\\\w+ ){2,9}\\\\w+$\"}},"
+        "\"required\":[\"slug\",\"line\",\"code\",\"words\"]}");
+    json_t *nested = json(
+        "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"anyOf\":[{\"$ref\":"
+        "\"#/$defs/n\"},{\"type\":\"object\",\"properties\":{\"in\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"in\"]},"
+        "{\"type\":\"string\",\"maxLength\":9}]}}}}");
+    json_t *list = json_array(), *names = json_object();
+    for (int i = 0; i < 5000; i++) {
+        size_t n;
+        char text[64];
+        const char *bytes = ek_tokenizer_bytes(t, (int32_t)(i * 50 % ek_tokenizer_size(t)), &n);
+        snprintf(text, sizeof text, "%.*s %d", n < 40 && ek_utf8_valid(bytes, n) ? (int)n : 0, bytes, i);
+        json_array_append_new(list, json_string(text));
     }
+    json_object_set_new(names, "enum", list);
+    json_t *choices = json_pack("{s:s,s:{s:O,s:O},s:[s,s]}", "type", "object", "properties", "a", names, "b", names,
+                                "required", "a", "b");
+    for (int warm = 0; warm < 2; warm++) {
+        printf("\n%s, microseconds of CPU\n%-14s %6s  %16s  %24s  %6s  %7s  %6s\n",
+               warm ? "again, as later requests see it" : "first", "form", "tokens", "row: mean  max",
+               "eight: mean  99 %   max", "step", "cached", "compiled in ms");
+        forms(v, t, record, forest, tools, patterns, counted, nested, choices);
+    }
+    print_kinds();
     return 0;
 }

@@ -110,6 +110,7 @@ typedef struct ek_cuda_kv {
     int64_t ld_pages;
     int64_t k_bytes, v_bytes; /* of one KV head in a page */
     int32_t k_format, v_format, head_dim, n_kv_heads;
+    int32_t k_bits, v_bits, k_shift, v_shift; /* of codes; log2 of the dims that share a scale */
 } ek_cuda_kv;
 
 typedef struct ek_cuda_place { /* where a row's token stands */
@@ -118,7 +119,8 @@ typedef struct ek_cuda_place { /* where a row's token stands */
 
 /* grid (n_kv_heads, rows, 2): z = 0 keys, 1 values. */
 typedef struct ek_cuda_store_args {
-    ek_cuda_kv kv;
+    ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
+    int64_t n_start;
     ek_cuda_ptr place; /* ek_cuda_place per row */
     ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
     int64_t ldk, ldv;
@@ -147,11 +149,12 @@ typedef struct ek_cuda_attn_item {
 } ek_cuda_attn_item;
 
 typedef struct ek_cuda_attn_args {
-    ek_cuda_kv kv;
-    ek_cuda_ptr rows;  /* ek_cuda_attn_row */
-    ek_cuda_ptr tiles; /* ek_cuda_attn_tile */
-    ek_cuda_ptr items; /* ek_cuda_attn_item, one per block of attn_leaf */
-    ek_cuda_ptr q, o;  /* n_heads x head_dim per row */
+    ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
+    int64_t n_start;      /* whole segments */
+    ek_cuda_ptr rows;     /* ek_cuda_attn_row */
+    ek_cuda_ptr tiles;    /* ek_cuda_attn_tile */
+    ek_cuda_ptr items;    /* ek_cuda_attn_item, one per block of attn_leaf */
+    ek_cuda_ptr q, o;     /* n_heads x head_dim per row */
     int64_t ldq, ldo;
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
      * block of threads, o [block][level][64][head_dim], l and m unused */

@@ -75,9 +75,8 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
-    size_t scales = 0; /* f16, and biases in 4 bits */
-    if (v_format == EK_KV_Q8 || v_format == EK_KV_Q4)
-        scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim) * (v_format == EK_KV_Q4 ? 2 : 1);
+    size_t scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim);
+    if (ek_kv_codecs[v_format].rule == EK_KV_AFFINE) scales *= 2; /* biases */
     return floats * sizeof(float) + EK_SEGMENT + scales;
 }
 
@@ -93,22 +92,41 @@ int ek_cuda_attn_levels(int max_segments)
     return levels;
 }
 
-const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
+/* The kinds of formats of cuda/kernels/kv.cuh. */
+enum { KIND_F32, KIND_F16, KIND_BF16, KIND_I16, KIND_Q8, KIND_Q4, KIND_PLANES };
+
+static int kind_of(ek_kv_format f)
 {
-    static const char *const name[EK_KV_FORMAT_COUNT] = {
-        [EK_KV_F32] = "ek_attn_prompt_f32", [EK_KV_F16] = "ek_attn_prompt_f16", [EK_KV_BF16] = "ek_attn_prompt_bf16",
-        [EK_KV_I16] = "ek_attn_prompt_16",  [EK_KV_Q8] = "ek_attn_prompt_8",    [EK_KV_Q4] = "ek_attn_prompt_4",
-    };
-    return name[k_format];
+    switch (ek_kv_codecs[f].rule) {
+    case EK_KV_FLOAT: return KIND_F32;
+    case EK_KV_HALF: return KIND_F16;
+    case EK_KV_BFLOAT: return KIND_BF16;
+    case EK_KV_TOKEN: return KIND_I16;
+    case EK_KV_SYMMETRIC: return KIND_Q8;
+    default: return ek_kv_codecs[f].bits == 4 ? KIND_Q4 : KIND_PLANES;
+    }
 }
 
-ek_err ek_cuda_kv_check(ek_kv_format k_format, ek_kv_format v_format)
+static int shift_of(ek_kv_format f)
 {
-    const ek_kv_format f = ek_cuda_attn_prompt_name(k_format) ? v_format : k_format;
-    if (ek_cuda_attn_prompt_name(f)) return EK_OK;
-    return ek_fail(
-        EK_EUNSUPPORTED,
-        "no GPU kernels for keys and values in %s; there are f32, f16, bf16, 16, 8 and 4, and two of them as "
-        "K:V",
-        ek_kv_format_name(f));
+    int shift = 5; /* formats without groups have no use for it */
+    while (1 << shift < ek_kv_codecs[f].group) shift++;
+    return shift;
+}
+
+void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head_dim)
+{
+    kv->k_bytes = (int64_t)ek_kv_k_bytes(k, head_dim), kv->v_bytes = (int64_t)ek_kv_v_bytes(v, head_dim);
+    kv->k_format = kind_of(k), kv->v_format = kind_of(v), kv->head_dim = head_dim;
+    kv->k_bits = ek_kv_codecs[k].bits, kv->v_bits = ek_kv_codecs[v].bits;
+    kv->k_shift = shift_of(k), kv->v_shift = shift_of(v);
+}
+
+const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
+{
+    static const char *const name[] = {
+        [KIND_F32] = "ek_attn_prompt_f32",      [KIND_F16] = "ek_attn_prompt_f16", [KIND_BF16] = "ek_attn_prompt_bf16",
+        [KIND_I16] = "ek_attn_prompt_16",       [KIND_Q8] = "ek_attn_prompt_8",    [KIND_Q4] = "ek_attn_prompt_4",
+        [KIND_PLANES] = "ek_attn_prompt_planes"};
+    return name[kind_of(k_format)];
 }

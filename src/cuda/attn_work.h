@@ -34,11 +34,10 @@ int ek_cuda_attn_leaf_threads(int head_dim);
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);
 
-/* "ek_attn_prompt_bf16": the kernel for keys in this format; NULL without one. */
+/* "ek_attn_prompt_bf16": the kernel for keys in this format. */
 const char *ek_cuda_attn_prompt_name(ek_kv_format k_format);
 
-/* EUNSUPPORTED names a format that the device's kernels lack: they have f32, f16, bf16, 16, 8 and 4. An executor asks
- * when it opens, before it takes memory. */
-ek_err ek_cuda_kv_check(ek_kv_format k_format, ek_kv_format v_format);
+/* Fills the fields of kv that the formats and the head's dims decide. */
+void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head_dim);
 
 #endif

@@ -158,7 +158,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     x->scratch_bytes = a.used;
     ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);
     x->block.bytes = ek_gpu_lists_bytes(x) + ek_gpu_samples_bytes(x);
-    for (int k = 0; k < EK_KIND_COUNT; k++) kv += layout->page_bytes[k] * (size_t)x->z.n_pages[k];
+    for (int k = 0; k < EK_PAGE_KINDS; k++) kv += layout->page_bytes[k] * (size_t)x->z.n_pages[k];
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
     const size_t need = kv + x->scratch_bytes + x->block.bytes;
     ek_log(EK_LOG_INFO,
@@ -174,7 +174,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     a = (arena){.base = x->scratch};
     lay_out(x, &a);
     EK_TRY(ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step"));
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t bytes = layout->page_bytes[k] * (size_t)x->z.n_pages[k];
         if (bytes) EK_TRY(ek_cuda_alloc(x->g->c, &x->pages[k], bytes, "keys and values"));
         if (bytes) EK_TRY(ek_cuda_fill(x->g->c, x->pages[k], 0, bytes));
@@ -237,7 +237,7 @@ static void close_run(void *arg)
     ek_cuda_sync(c);
     ek_gpu_graphs_fini(x);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
-    for (int k = 0; k < EK_KIND_COUNT; k++) ek_cuda_free(c, x->pages[k]);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) ek_cuda_free(c, x->pages[k]);
     ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
     ek_cuda_free_host(c, x->logits_host), ek_cuda_free_host(c, x->temp_host);
     for (int k = 0; k < EK_KIND_COUNT; k++) {

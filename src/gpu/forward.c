@@ -255,20 +255,20 @@ static void per_layer_inputs(ek_gpu_run *x)
 
 /* --- attention */
 
-static ek_cuda_kv kv_of(const ek_gpu_run *x, int i)
+/* Layer i in pages of its kind, or of the kind of the first positions. */
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
 {
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
-    return (ek_cuda_kv){.pages = x->table[l->kind],
-                        .base = x->pages[l->kind] + m->kv_offset[i],
-                        .stride = (int64_t)m->layout.page_bytes[l->kind],
-                        .ld_pages = x->ld_table,
-                        .k_bytes = (int64_t)ek_kv_k_bytes(m->k_format, l->head_dim),
-                        .v_bytes = (int64_t)ek_kv_v_bytes(m->v_format, l->head_dim),
-                        .k_format = ek_gpu_kv_format(m->k_format),
-                        .v_format = ek_gpu_kv_format(m->v_format),
-                        .head_dim = l->head_dim,
-                        .n_kv_heads = l->n_kv_heads};
+    const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
+    ek_cuda_kv kv = {.pages = x->table[l->kind],
+                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
+                     .stride = (int64_t)m->layout.page_bytes[kind],
+                     .ld_pages = x->ld_table,
+                     .n_kv_heads = l->n_kv_heads};
+    if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
+    else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
+    return kv;
 }
 
 static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, bool keys)
@@ -300,7 +300,14 @@ static void heads(ek_gpu_run *x, int i, const ek_gpu_set *set, bool queries, boo
             .x = (unsigned)(a.n_heads + a.n_kv_heads), .y = (unsigned)set->n, .threads = 128, .overlap = true},
         &a);
     if (!keys) return;
-    ek_cuda_store_args s = {.kv = kv_of(x, i), .place = set->place, .k = x->k, .v = x->v, .ldk = ldk, .ldv = ldk};
+    ek_cuda_store_args s = {.kv = kv_of(x, i, false),
+                            .start = kv_of(x, i, true),
+                            .n_start = x->g->m->layout.n_start,
+                            .place = set->place,
+                            .k = x->k,
+                            .v = x->v,
+                            .ldk = ldk,
+                            .ldv = ldk};
     ek_gpu_launch(
         x->g, "ek_kv_store",
         (ek_cuda_grid){.x = (unsigned)l->n_kv_heads, .y = (unsigned)set->n, .z = 2, .threads = 128, .overlap = true},
@@ -338,7 +345,9 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
     const ek_layer_config *l = &m->config.layer[i];
     const ek_gpu_list *list = &set->list[l->kind];
     const int64_t ldq = (int64_t)m->config.n_heads * l->head_dim;
-    ek_cuda_attn_args a = {.kv = kv_of(x, i),
+    ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
+                           .start = kv_of(x, i, true),
+                           .n_start = m->layout.n_start,
                            .rows = list->rows,
                            .q = x->q,
                            .o = x->o,

@@ -16,19 +16,6 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out)
     return ek_cuda_load(&out->api, "libcuda.so.1");
 }
 
-int ek_gpu_kv_format(ek_kv_format f)
-{
-    switch (f) { /* the numbers of cuda/kernels/kv.cuh */
-    case EK_KV_F32: return 0;
-    case EK_KV_F16: return 1;
-    case EK_KV_BF16: return 2;
-    case EK_KV_I16: return 3;
-    case EK_KV_Q8: return 4;
-    case EK_KV_Q4: return 5;
-    default: return -1;
-    }
-}
-
 void ek_gpu_note(ek_gpu *g, ek_err err)
 {
     if (!g->err) g->err = err;
@@ -66,9 +53,6 @@ static ek_err check(const ek_model *m)
 {
     enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
     const ek_config *c = &m->config;
-    EK_TRY(ek_cuda_kv_check(m->k_format, m->v_format));
-    if (m->kv_start > 0)
-        return ek_fail(EK_EUNSUPPORTED, "the CUDA kernels read one format per layer: no --kv-start %d", m->kv_start);
     if (c->vocab_size > MAX_VOCAB)
         return ek_fail(EK_EUNSUPPORTED, "a vocabulary of %d, the CUDA kernels take up to %d", c->vocab_size, MAX_VOCAB);
     if (c->hidden_size > MAX_ROW)

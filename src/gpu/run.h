@@ -61,7 +61,7 @@ typedef struct ek_gpu_run {
     uint64_t n_images; /* written so far */
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
     size_t leaf_bytes, stack_bytes, image_bytes;
-    CUdeviceptr pages[EK_KIND_COUNT];
+    CUdeviceptr pages[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
     int32_t *result;                /* pinned: bad, then token */

@@ -54,7 +54,4 @@ void ek_gpu_note(ek_gpu *g, ek_err err);
 /* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
 ek_err ek_gpu_upload(ek_gpu *g);
 
-/* The number of a KV format in the kernels; -1: they lack it. */
-int ek_gpu_kv_format(ek_kv_format f);
-
 #endif

@@ -33,7 +33,7 @@ enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE 
  *   group  neighbouring dims that share a scale; 0: no groups
  * A row is a format everywhere: names, sizes, storing, the definition of attention, kernels, tests. An instruction
  * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). GPU kernels
- * have the first six. */
+ * take a row's rule, bits and group (cuda/attn_work.h, ek_cuda_kv_formats). */
 #define EK_KV_FORMATS(X)                        \
     X(F32, "f32", EK_KV_FLOAT, 32, 0)           \
     X(F16, "f16", EK_KV_HALF, 16, 0)            \

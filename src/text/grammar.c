@@ -1,11 +1,11 @@
 /* Making a grammar from the form of a reply, the schema and the tools. */
 #include "text/grammar.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/sha256.h"
 #include "text/json.h"
 #include "text/schema.h"
 #include "text/vocab_data.h"
@@ -139,14 +139,45 @@ static ek_err check_marks(const ek_vocab *v, const ek_grammar *g)
     return EK_OK;
 }
 
+static void add_pattern(ek_sha256_state *s, const ek_pattern *p)
+{
+    const ek_regex *r = p->regex;
+    uint32_t n[] = {p->min, p->max, (uint32_t)r->n_states, (uint32_t)r->n_edges};
+    ek_sha256_add(s, n, sizeof n);
+    ek_sha256_add(s, r->first, sizeof *r->first * ((size_t)r->n_states + 1));
+    ek_sha256_add(s, r->edge, sizeof *r->edge * (size_t)r->n_edges);
+    ek_sha256_add(s, r->accepts, sizeof *r->accepts * (size_t)r->n_states);
+}
+
+/* All that rows depend on: what follows from it (depths, nearest matches) is left out. */
+static void identify(ek_grammar *g)
+{
+    const ek_graph *x = &g->graph;
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    int64_t head[] = {g->json,    g->free,    g->calls,   g->one_call,   g->first_name,       g->n_names,
+                      x->n_nodes, x->n_links, x->n_texts, x->n_patterns, (int64_t)x->blob.len};
+    ek_sha256_add(&s, head, sizeof head);
+    for (int i = 0; i < x->n_nodes; i++) {
+        const ek_node *n = &x->nodes[i];
+        int64_t node[] = {n->kind, n->gemma,   n->fraction, n->bounded, n->closed, n->first, n->n,
+                          n->rest, n->pattern, n->order,    n->min,     n->max,    n->lo,    n->hi};
+        ek_sha256_add(&s, node, sizeof node);
+        if (n->depth != EK_GRAPH_NEVER && n->depth > g->max_depth) g->max_depth = n->depth;
+    }
+    ek_sha256_add(&s, x->links, sizeof *x->links * (size_t)x->n_links);
+    ek_sha256_add(&s, x->texts, sizeof *x->texts * (size_t)x->n_texts);
+    ek_sha256_add(&s, x->blob.data, x->blob.len);
+    for (int i = 0; i < x->n_patterns; i++) add_pattern(&s, x->patterns[i]);
+    ek_sha256_end(&s, g->id);
+}
+
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call)
 {
-    static atomic_uint_fast64_t serial;
     *out = NULL;
     bool asked = is_asked(form, tools);
     if (!asked && json_array_size(tools) == 0) return EK_OK;
     ek_grammar *g = ek_alloc(sizeof *g);
-    g->serial = ++serial;
     g->one_call = one_call;
     maker m = {g, ek_schema_begin(&g->graph), form, tools, asked};
     ek_err err = make(&m);
@@ -156,6 +187,7 @@ ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form,
         ek_grammar_close(g);
         return asked ? err : EK_OK;
     }
+    identify(g);
     ek_vocab_ready(v);
     *out = g;
     return EK_OK;

@@ -1,10 +1,9 @@
 /* Following a reply token by token, and the rows of tokens that may come next. A row of a state is the union of the
- * rows of its stacks; a stack's row is a function of its frames, which are the key of the cache. */
+ * rows of its stacks; a stack's row is a function of the grammar and of its frames, which are the key of the cache. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
 #include "text/vocab_data.h"
 
 /* --- states --- */
@@ -77,171 +76,16 @@ static bool advance(ek_vocab *v, ek_grammar_state *s, int32_t token)
 
 /* --- rows --- */
 
-/* The nodes [i, end) of the trie, which are the nodes below `base` bytes that led to top. */
-static void walk_part(ek_walk *w, const ek_byte_trie *t, uint32_t i, uint32_t end, int base, int32_t top, uint64_t *row)
+static const ek_row_record *row_of(ek_vocab *v, int32_t top)
 {
-    ek_tops at[EK_VOCAB_TOKEN + 1];
-    int n[EK_VOCAB_TOKEN + 1]; /* frames of the arena that belong to the path down to this depth */
-    at[0] = (ek_tops){.n = 1, .at = {top}};
-    n[0] = w->n;
-    while (i < end) {
-        const ek_trie_node *node = &t->node[i];
-        int depth = node->depth - base;
-        w->n = n[depth - 1];
-        ek_walk_steps(w, &at[depth - 1], node->byte, &at[depth]);
-        n[depth] = w->n;
-        if (at[depth].n == 0) {
-            i = node->skip;
-            continue;
-        }
-        i++;
-        for (uint32_t k = node->token; k < t->node[i].token; k++) ek_row_set(row, t->token[k]);
-    }
-    w->n = n[0];
-}
-
-static void walk_trie(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *row)
-{
-    walk_part(w, t, 0, t->n_nodes, 0, top, row);
-}
-
-/* Whether everything below the node keeps the pattern in its state, with room for a match behind it. */
-static bool all_loop(const ek_pattern *p, const ek_string_at *s, const ek_trie_node *node)
-{
-    if (s->utf8 > 0 || node->kinds & ~p->loops[s->state]) return false;
-    if (p->max == UINT32_MAX) return true;
-    return node->height < 3 && s->n >= p->min && p->regex->least[s->state] + (4u << 2 * node->height) <= p->max - s->n;
-}
-
-/* The same from inside a string with a pattern: its characters need no frames; what closes the string or begins an
- * escape goes on with them. */
-static void walk_pattern(ek_walk *w, const ek_byte_trie *t, int32_t top, uint64_t *row)
-{
-    ek_string_at at[EK_VOCAB_TOKEN + 1];
-    ek_frame f = w->f[top];
-    const ek_node *n = &w->g->graph.nodes[f.node];
-    const ek_pattern *p = w->g->graph.patterns[n->pattern];
-    int first = w->n;
-    ek_string_load(&f, &at[0]);
-    for (uint32_t i = 0; i < t->n_nodes;) {
-        const ek_trie_node *node = &t->node[i];
-        int depth = node->depth;
-        at[depth] = at[depth - 1];
-        if (all_loop(p, &at[depth], node)) {
-            for (uint32_t k = node->token, end = t->node[node->skip].token; k < end; k++) ek_row_set(row, t->token[k]);
-            i = node->skip;
-        } else if (!n->gemma && at[depth].utf8 == 0 && (node->byte < 0x20 || node->byte == '"' || node->byte == '\\')) {
-            ek_string_store(n, &at[depth], &f);
-            if (node->byte >= 0x20) walk_part(w, t, i, node->skip, depth - 1, ek_walk_add(w, f), row);
-            w->n = first;
-            i = node->skip;
-        } else if (!ek_string_byte(p, &at[depth], node->byte)) {
-            i = node->skip;
-        } else {
-            i++;
-            for (uint32_t k = node->token; k < t->node[i].token; k++) ek_row_set(row, t->token[k]);
-        }
-    }
-}
-
-static uint32_t at_most(uint32_t x, uint32_t most)
-{
-    return x < most ? x : most;
-}
-
-/* Whether a pattern has a say in what comes next: not once it has found its match. */
-static const ek_pattern *holds_pattern(const ek_walk *w, const ek_frame *f)
-{
-    const ek_node *n = f->node < 0 ? NULL : &w->g->graph.nodes[f->node];
-    if (!n || n->kind != EK_NODE_STRING || n->pattern < 0) return NULL;
-    const ek_pattern *p = w->g->graph.patterns[n->pattern];
-    return ek_regex_is_free(p->regex, (int32_t)(f->v & UINT32_MAX)) ? NULL : p;
-}
-
-/* The set of text that may stand where the stack is, and the trie of the other tokens. */
-static const ek_byte_trie *begin_row(const ek_vocab *v, const ek_walk *w, const ek_frame *f, uint64_t *row)
-{
-    size_t words = (size_t)v->n_words, bytes = sizeof *row * words;
-    memset(row, 0, bytes);
-    if (f->node < 0) {
-        if (f->state == EK_AT_THOUGHT) memcpy(row, v->text, bytes);
-        return f->state == EK_AT_THOUGHT ? NULL : &v->all;
-    }
-    const ek_node *n = &w->g->graph.nodes[f->node];
-    bool string = n->kind == EK_NODE_STRING && f->state == EK_IN_BODY && !holds_pattern(w, f);
-    bool key = n->kind == EK_NODE_OBJECT && f->state == EK_OBJECT_OTHER && !n->gemma && (f->v & 255) == 0;
-    if (!string && !key) return &v->all;
-    ek_body body = n->gemma ? EK_BODY_GEMMA : EK_BODY_JSON;
-    uint32_t left = key || n->max == UINT32_MAX ? EK_VOCAB_CHARS : at_most(n->max - f->a, EK_VOCAB_CHARS);
-    memcpy(row, v->body[body] + left * words, bytes);
-    return &v->rest[body];
-}
-
-static void make_row(ek_vocab *v, int32_t top, uint64_t *row)
-{
-    ek_walk *w = &v->walk;
-    const ek_byte_trie *t = begin_row(v, w, &w->f[top], row);
-    if (t && holds_pattern(w, &w->f[top]) && w->f[top].state < EK_IN_ESCAPE) walk_pattern(w, t, top, row);
-    else if (t) walk_trie(w, t, top, row);
-    int n = w->n;
-    for (int m = EK_MARK_TEXT + 1; m < EK_MARK_OTHER; m++) {
-        ek_tops next = {0};
-        if (v->marks.id[m] < 0) continue;
-        ek_walk_step(w, top, EK_SYMBOL_MARK + m, &next);
-        w->n = n;
-        if (next.n > 0) ek_row_set(row, v->marks.id[m]);
-    }
-}
-
-/* Counts that no token can reach make no difference to a row: without this, each place in a long string would have a
- * row of its own. */
-static void make_key(const ek_walk *w, int32_t top, ek_row_key *key)
-{
-    key->g = w->g;
-    key->serial = w->g->serial;
-    key->n = 0;
-    for (int32_t at = top; at != EK_NO_FRAME; at = w->f[at].up) {
-        ek_frame f = w->f[at];
-        const ek_node *n = f.node < 0 ? NULL : &w->g->graph.nodes[f.node];
-        const ek_pattern *p = holds_pattern(w, &f);
-        f.up = 0;
-        if (p) { /* beyond the minimum no match is further away than the automaton has states */
-            uint32_t left = n->max == UINT32_MAX ? n->max : n->max - f.a;
-            f.a = n->min > f.a ? n->min - f.a : 0;
-            f.up = (int32_t)at_most(left, f.a + EK_VOCAB_TOKEN + (uint32_t)p->regex->n_states);
-        } else if (n && n->kind == EK_NODE_STRING)
-            f.a = at_most(n->max == UINT32_MAX ? EK_VOCAB_TOKEN : n->max - f.a, EK_VOCAB_TOKEN) << 16 |
-                  at_most(n->min > f.a ? n->min - f.a : 0, EK_VOCAB_TOKEN);
-        key->frame[key->n++] = f;
-    }
-    key->hash = ek_hash64(key->serial, key->frame, sizeof *key->frame * (uint64_t)key->n);
-}
-
-static bool is_key(const ek_row_key *a, const ek_row_key *b)
-{
-    return a->used && a->hash == b->hash && a->serial == b->serial && a->g == b->g && a->n == b->n &&
-           !memcmp(a->frame, b->frame, sizeof *a->frame * (size_t)a->n);
-}
-
-/* Borrowed until the next call. */
-static const uint64_t *row_of(ek_vocab *v, int32_t top)
-{
-    ek_row_key key = {0};
-    make_key(&v->walk, top, &key);
-    size_t set = key.hash % EK_VOCAB_SETS * EK_VOCAB_WAYS, oldest = set, words = (size_t)v->n_words;
-    for (size_t i = set; i < set + EK_VOCAB_WAYS; i++) {
-        if (is_key(&v->key[i], &key)) {
-            v->hits++;
-            v->key[i].used = ++v->clock;
-            return v->row + i * words;
-        }
-        if (v->key[i].used < v->key[oldest].used) oldest = i;
-    }
-    v->misses++;
-    key.used = ++v->clock;
-    v->key[oldest] = key;
-    make_row(v, top, v->row + oldest * words);
-    return v->row + oldest * words;
+    ek_row_key key;
+    ek_grammar_key(v, &v->walk, top, &key);
+    const ek_row_record *r = ek_rows_find(&v->rows, &key);
+    if (r) v->hits++;
+    else v->misses++;
+    if (r) return r;
+    const uint64_t *base = ek_grammar_make_row(v, top);
+    return ek_rows_put(&v->rows, &key, base, v->made);
 }
 
 static bool allows_all(const ek_grammar_state *s)
@@ -255,15 +99,10 @@ static bool allows_all(const ek_grammar_state *s)
 
 static void fill(ek_vocab *v, const ek_grammar_state *s, int n_words, uint64_t *row)
 {
-    size_t words = (size_t)(n_words < v->n_words ? n_words : v->n_words);
-    memset(row, 0, sizeof *row * (size_t)n_words);
+    if (n_words > v->n_words) memset(row + v->n_words, 0, sizeof *row * (size_t)(n_words - v->n_words));
     load(&v->walk, s);
-    for (int i = 0; i < s->tops.n; i++) {
-        const uint64_t *one = row_of(v, s->tops.at[i]);
-        if (i == 0) memcpy(row, one, sizeof *row * words);
-        else
-            for (size_t k = 0; k < words; k++) row[k] |= one[k];
-    }
+    for (int i = 0; i < s->tops.n; i++) ek_rows_get(&v->rows, row_of(v, s->tops.at[i]), i > 0, n_words, row);
+    if (s->tops.n == 0) memset(row, 0, sizeof *row * (size_t)n_words);
 }
 
 static void copy_state(ek_grammar_state *to, const ek_grammar_state *from)
@@ -335,7 +174,7 @@ static ek_frame start_of(const ek_grammar *g, const ek_vocab *v, const int32_t *
             f.a = 0;
             return f;
         }
-        f.a = at_most(f.a + (uint32_t)len, 7); /* the header's name; the newline is still to come */
+        f.a = f.a + len < 7 ? f.a + (uint32_t)len : 7; /* the header's name; the newline is still to come */
     }
     return f;
 }

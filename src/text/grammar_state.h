@@ -40,7 +40,8 @@ enum {
 
 struct ek_grammar {
     ek_graph graph;
-    uint64_t serial;             /* no two grammars of a process have the same */
+    char id[65];                 /* SHA-256 of all that follows and of graph: equal grammars share rows */
+    int max_depth;               /* of the graph's nodes that can end */
     int32_t json;                /* the node of the text; -1: none */
     bool free;                   /* text may be anything */
     bool calls, one_call;        /* calls are followed */
@@ -130,6 +131,8 @@ void ek_string_load(const ek_frame *f, ek_string_at *s);
 void ek_string_store(const ek_node *n, const ek_string_at *s, ek_frame *f);
 /* One byte further in the body, no escape; false if no match can follow. */
 bool ek_string_byte(const ek_pattern *p, ek_string_at *s, int byte);
+/* The same where no pattern has a say. */
+bool ek_string_free_byte(const ek_node *n, ek_string_at *s, int byte);
 
 enum { EK_IN_BODY = 0, EK_IN_ESCAPE = 16, EK_IN_HEX = 17 }; /* string: below 16 the state of ek_utf8_walk */
 

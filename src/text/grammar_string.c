@@ -171,6 +171,16 @@ static bool in_body(const ek_node *n, ek_frame *f, int symbol)
     return next >= 0;
 }
 
+bool ek_string_free_byte(const ek_node *n, ek_string_at *s, int byte)
+{
+    if (s->utf8 == 0) {
+        if (s->n == n->max) return false;
+        if (n->max < UINT32_MAX || s->n < n->min) s->n++;
+    }
+    s->utf8 = ek_utf8_walk(s->utf8, byte);
+    return s->utf8 >= 0;
+}
+
 bool ek_walk_in_string(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {
     const ek_node *n = &w->g->graph.nodes[f.node];

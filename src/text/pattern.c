@@ -59,19 +59,6 @@ int ek_chars_kind(int utf8, int byte, int kind)
     return EK_CHARS_ODD;
 }
 
-static void find_loops(ek_pattern *p)
-{
-    const ek_regex *r = p->regex;
-    for (int32_t s = 0; s < r->n_states; s++) {
-        uint16_t others = 0;
-        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-            const ek_regex_edge *e = ek_regex_edge_of(r, s, kinds[i].lo);
-            if (!e || e->to != s || e->hi < kinds[i].hi) others |= (uint16_t)(1 << kinds[i].kind);
-        }
-        p->loops[s] = (uint16_t)~others & (EK_CHARS_ODD - 1);
-    }
-}
-
 ek_err ek_pattern_open(ek_pattern **out, ek_regex *regex, uint32_t min, uint32_t max)
 {
     *out = NULL;
@@ -83,10 +70,8 @@ ek_err ek_pattern_open(ek_pattern **out, ek_regex *regex, uint32_t min, uint32_t
                        n_states);
     }
     ek_pattern *p = ek_alloc(sizeof *p);
-    *p = (ek_pattern){regex, min, max, ek_alloc(sizeof *p->reach * (size_t)(entries + 1)),
-                      ek_alloc(sizeof *p->loops * (size_t)regex->n_states)};
+    *p = (ek_pattern){regex, min, max, ek_alloc(sizeof *p->reach * (size_t)(entries + 1))};
     find_reach(p);
-    find_loops(p);
     if (!ek_pattern_can_end(p, 0, 0)) {
         ek_pattern_close(p);
         return ek_fail(EK_EINVAL, "no text of %u%s characters matches it", min, max == UINT32_MAX ? " and more" : "");
@@ -100,14 +85,12 @@ void ek_pattern_close(ek_pattern *p)
     if (!p) return;
     ek_regex_close(p->regex);
     free(p->reach);
-    free(p->loops);
     free(p);
 }
 
 size_t ek_pattern_bytes(const ek_pattern *p)
 {
-    return sizeof *p + ek_regex_bytes(p->regex) + sizeof *p->loops * (size_t)p->regex->n_states +
-           sizeof *p->reach * (size_t)p->min * (size_t)p->regex->n_states;
+    return sizeof *p + ek_regex_bytes(p->regex) + sizeof *p->reach * (size_t)p->min * (size_t)p->regex->n_states;
 }
 
 bool ek_pattern_can_end(const ek_pattern *p, int32_t state, uint32_t n)
@@ -129,6 +112,92 @@ bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32
     for (; from < r->first[state + 1] && r->edge[from].lo <= hi; from++)
         if (ek_pattern_can_end(p, r->edge[from].to, n)) return true;
     return false;
+}
+
+/* --- runs of characters of some kinds --- */
+
+enum { RUN_STATES = 8, RUN_EDGES = 1024 };
+
+typedef struct run {
+    const ek_pattern *p;
+    uint32_t n;             /* characters behind the one that comes */
+    bool all, any;          /* of the texts can follow */
+    int32_t to[RUN_STATES]; /* where they lead */
+    int n_to, budget;
+} run;
+
+static void run_range(run *r, int32_t state, uint32_t lo, uint32_t hi)
+{
+    const ek_regex *x = r->p->regex;
+    const ek_regex_edge *e = x->edge + x->first[state], *end = x->edge + x->first[state + 1];
+    for (; e < end && e->hi < lo && r->budget > 0; e++) r->budget--;
+    for (; e < end && e->lo <= hi && r->budget > 0; e++, r->budget--) {
+        bool can = ek_pattern_can_end(r->p, e->to, r->n);
+        r->any = r->any || can;
+        r->all = r->all && can && e->lo <= lo;
+        lo = e->hi < hi ? e->hi + 1 : hi + 1;
+        int i = 0;
+        while (i < r->n_to && r->to[i] != e->to) i++;
+        if (!can || i < r->n_to) continue;
+        if (i == RUN_STATES) r->budget = 0;
+        else r->to[r->n_to++] = e->to;
+    }
+    if (lo <= hi) r->all = false;
+}
+
+static bool has_state(const int32_t *set, int n, int32_t state)
+{
+    while (n > 0 && set[n - 1] != state) n--;
+    return n > 0;
+}
+
+/* Whether the characters lead from the states to the same ones, so that nothing changes for `more` characters. */
+static bool is_loop(const run *r, const int32_t *from, int n_from, uint32_t more)
+{
+    bool same = r->n_to == n_from && r->n >= r->p->min;
+    for (int i = 0; i < n_from && same; i++) {
+        same = has_state(r->to, r->n_to, from[i]);
+        if (r->p->max != UINT32_MAX) same = same && r->p->regex->least[from[i]] + more <= r->p->max - r->n;
+    }
+    return same;
+}
+
+/* Returns to how many characters all of them can follow; *ends: none can beyond that. */
+static int follow(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most, bool *ends)
+{
+    int32_t from[RUN_STATES] = {state};
+    int n_from = 1;
+    run r = {.p = p, .budget = RUN_EDGES};
+    *ends = true;
+    for (int i = 1; i <= most; i++) {
+        uint16_t k = kind[i < 3 ? i - 1 : 2];
+        r.n = n + (uint32_t)i;
+        r.all = true;
+        r.any = false;
+        r.n_to = 0;
+        for (int s = 0; s < n_from; s++)
+            for (size_t j = 0; j < sizeof kinds / sizeof *kinds; j++)
+                if (k >> kinds[j].kind & 1) run_range(&r, from[s], kinds[j].lo, kinds[j].hi);
+        *ends = r.budget > 0 && (r.all || !r.any);
+        if (!*ends || !r.any) return i - 1;
+        if (i >= 3 && is_loop(&r, from, n_from, (uint32_t)(most - i))) return most;
+        n_from = r.n_to;
+        memcpy(from, r.to, sizeof *from * (size_t)n_from);
+    }
+    return most;
+}
+
+int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most)
+{
+    bool ends;
+    int chars = follow(p, state, n, kind, most, &ends);
+    return ends ? chars : -1;
+}
+
+int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t some, int most)
+{
+    bool ends;
+    return follow(p, state, n, (uint16_t[]){some, some, some}, most, &ends);
 }
 
 /* --- formats --- */

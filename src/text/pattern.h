@@ -18,7 +18,6 @@ typedef struct ek_pattern {
     uint32_t min, max; /* characters; max UINT32_MAX: no limit */
     uint32_t *reach;   /* [min * states]: for n in 1..min, from each state the smallest number >= n of characters that
                         * lead to a match */
-    uint16_t *loops;   /* [states]: kinds whose characters all lead from the state to itself */
 } ek_pattern;
 
 /* Takes over regex, on failure too. EINVAL if no text of so many characters matches; ETOOLARGE. */
@@ -30,6 +29,13 @@ size_t ek_pattern_bytes(const ek_pattern *p);
 bool ek_pattern_can_end(const ek_pattern *p, int32_t state, uint32_t n);
 /* Whether it can after one more character of [lo, hi], which makes n. */
 bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32_t hi, uint32_t n);
+
+/* What holds for all texts of so many characters, the first one of the kinds kind[0], the second of kind[1], all
+ * further ones of kind[2]: the number, up to `most`, to which every one of them can follow and beyond which none can
+ * (at most: all can follow). -1 where that is not so, or not known without more work. */
+int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most);
+/* How many characters of these kinds, up to `most`, can follow whatever they are; perhaps more can. */
+int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int most);
 
 /* The pattern of a known `format` (date, time, date-time, uuid, ipv4), or NULL. */
 const char *ek_pattern_of_format(const char *format);

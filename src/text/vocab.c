@@ -7,83 +7,9 @@
 #include "text/utf8.h"
 #include "text/vocab_data.h"
 
-typedef struct entry {
-    const uint8_t *s;
-    uint32_t n;
-    int32_t id;
-} entry;
-
-static int by_bytes(const void *x, const void *y)
-{
-    const entry *a = x, *b = y;
-    int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
-    if (c) return c;
-    if (a->n != b->n) return a->n < b->n ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
-}
-
-static uint32_t common(const entry *a, const entry *b)
-{
-    uint32_t n = 0;
-    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
-    return n;
-}
-
-/* A path from the root, while the trie is built. */
-typedef struct path {
-    uint32_t node[EK_VOCAB_TOKEN + 1], depth;
-    int utf8[EK_VOCAB_TOKEN + 1], kind[EK_VOCAB_TOKEN + 1]; /* behind its bytes */
-    uint32_t height[EK_VOCAB_TOKEN + 2];
-} path;
-
-static void open_node(ek_byte_trie *t, path *p, uint32_t at, uint32_t token, uint8_t byte)
-{
-    uint32_t d = ++p->depth;
-    p->node[d] = at;
-    p->kind[d] = ek_chars_kind(p->utf8[d - 1], byte, p->kind[d - 1]);
-    p->utf8[d] = p->utf8[d - 1] < 0 ? -1 : ek_utf8_walk(p->utf8[d - 1], byte);
-    if (p->utf8[d] < 0) p->kind[d] = EK_CHARS_ODD;
-    p->height[d + 1] = 0;
-    t->node[at] = (ek_trie_node){
-        .token = token, .byte = byte, .depth = (uint8_t)d, .kinds = (uint32_t)p->kind[d] & 0x3fffu};
-}
-
-static void close_node(ek_byte_trie *t, path *p, uint32_t skip)
-{
-    uint32_t d = p->depth--, height = p->height[d + 1] + 1;
-    ek_trie_node *n = &t->node[p->node[d]];
-    n->skip = skip;
-    n->height = height <= 4 ? 0 : height <= 16 ? 1 : height <= 64 ? 2 : 3;
-    if (p->height[d] < height) p->height[d] = height;
-    if (d > 1) t->node[p->node[d - 1]].kinds |= n->kinds;
-}
-
-/* e is sorted. */
-static size_t build_trie(ek_byte_trie *t, const entry *e, uint32_t n)
-{
-    uint32_t n_nodes = 0;
-    path p = {0};
-    for (uint32_t i = 0; i < n; i++) n_nodes += e[i].n - (i ? common(&e[i - 1], &e[i]) : 0);
-    t->n_nodes = n_nodes;
-    t->n_tokens = n;
-    t->node = ek_alloc(sizeof *t->node * ((size_t)n_nodes + 1));
-    t->token = ek_alloc(sizeof *t->token * ((size_t)n + 1));
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t keep = i ? common(&e[i - 1], &e[i]) : 0;
-        while (p.depth > keep) close_node(t, &p, at);
-        for (; p.depth < e[i].n; at++) open_node(t, &p, at, i, e[i].s[p.depth]);
-        t->token[i] = e[i].id;
-    }
-    while (p.depth > 0) close_node(t, &p, at);
-    t->node[at].token = n;
-    EK_ASSERT(at == n_nodes);
-    return sizeof *t->node * ((size_t)n_nodes + 1) + sizeof *t->token * ((size_t)n + 1);
-}
-
 /* Characters of a token that is nothing but the body of a string; 0 if it is something else. *may: whether it may
  * at least begin in one. */
-static uint32_t body_chars(ek_body body, const entry *e, bool *may)
+static uint32_t body_chars(ek_body body, const ek_piece *e, bool *may)
 {
     uint32_t chars = 0;
     *may = true;
@@ -101,11 +27,11 @@ static uint32_t body_chars(ek_body body, const entry *e, bool *may)
     return chars <= EK_VOCAB_CHARS ? chars : 0;
 }
 
-static void build_body(ek_vocab *v, ek_body body, const entry *e, uint32_t n)
+static void build_body(ek_vocab *v, ek_body body, const ek_piece *e, uint32_t n)
 {
     size_t row = (size_t)v->n_words;
     uint64_t *set = v->body[body] = ek_alloc(sizeof *set * row * (EK_VOCAB_CHARS + 1));
-    entry *rest = ek_alloc(sizeof *rest * ((size_t)n + 1));
+    ek_piece *rest = ek_alloc(sizeof *rest * ((size_t)n + 1));
     uint32_t n_rest = 0;
     for (uint32_t i = 0; i < n; i++) {
         bool may;
@@ -115,14 +41,33 @@ static void build_body(ek_vocab *v, ek_body body, const entry *e, uint32_t n)
     }
     for (size_t chars = 1; chars <= EK_VOCAB_CHARS; chars++)
         for (size_t w = 0; w < row; w++) set[chars * row + w] |= set[(chars - 1) * row + w];
-    v->bytes += sizeof *set * row * (EK_VOCAB_CHARS + 1) + build_trie(&v->rest[body], rest, n_rest);
+    v->bytes += sizeof *set * row * (EK_VOCAB_CHARS + 1) + ek_trie_build(&v->rest[body], rest, n_rest);
     free(rest);
+}
+
+static int greater(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static void measure(ek_vocab *v, const ek_piece *e)
+{
+    int opening = 0, closing = 0, commas = 0;
+    for (uint32_t i = 0; i < e->n; i++) {
+        opening += e->s[i] == '{' || e->s[i] == '[';
+        closing += e->s[i] == '}' || e->s[i] == ']';
+        commas += e->s[i] == ',';
+    }
+    v->longest = greater(v->longest, (int)e->n);
+    v->opening = greater(v->opening, opening);
+    v->closing = greater(v->closing, closing);
+    v->commas = greater(v->commas, commas);
 }
 
 static void build(ek_vocab *v)
 {
     int size = ek_tokenizer_size(v->t);
-    entry *e = ek_alloc(sizeof *e * ((size_t)size + 1));
+    ek_piece *e = ek_alloc(sizeof *e * ((size_t)size + 1));
     uint32_t n = 0;
     v->n_words = (size + 63) / 64;
     v->text = ek_alloc(sizeof *v->text * (size_t)v->n_words);
@@ -130,19 +75,19 @@ static void build(ek_vocab *v)
         size_t len;
         const char *s = ek_tokenizer_bytes(v->t, id, &len);
         if (len == 0 || len > EK_VOCAB_TOKEN || ek_tokenizer_is_special(v->t, id)) continue;
-        e[n++] = (entry){(const uint8_t *)s, (uint32_t)len, id};
+        e[n++] = (ek_piece){(const uint8_t *)s, (uint32_t)len, id};
+        measure(v, &e[n - 1]);
         ek_row_set(v->text, id);
     }
-    qsort(e, n, sizeof *e, by_bytes);
-    v->bytes = sizeof *v->text * (size_t)v->n_words + build_trie(&v->all, e, n);
+    qsort(e, n, sizeof *e, ek_piece_order);
+    v->bytes = sizeof *v->text * (size_t)v->n_words + ek_trie_build(&v->all, e, n);
     for (int b = 0; b < EK_BODY_COUNT; b++) build_body(v, (ek_body)b, e, n);
+    ek_vocab_build_runs(v, e, n);
     free(e);
-    int rows = EK_VOCAB_WAYS * EK_VOCAB_SETS;
-    v->key = ek_alloc(sizeof *v->key * (size_t)rows);
-    v->row = ek_alloc(sizeof *v->row * (size_t)v->n_words * (size_t)rows);
-    v->bytes += (sizeof *v->key + sizeof *v->row * (size_t)v->n_words) * (size_t)rows;
+    v->bytes += ek_rows_init(&v->rows, v->n_words, EK_VOCAB_ROWS);
+    v->made = ek_alloc(sizeof *v->made * (size_t)v->n_words);
     ek_walk_init(&v->walk);
-    v->bytes += sizeof *v->walk.f * (size_t)v->walk.cap;
+    v->bytes += sizeof *v->walk.f * (size_t)v->walk.cap + sizeof *v->made * (size_t)v->n_words;
     v->ready = true;
 }
 
@@ -155,23 +100,22 @@ ek_vocab *ek_vocab_open(const ek_tokenizer *t)
     return v;
 }
 
-static void free_trie(ek_byte_trie *t)
-{
-    free(t->node);
-    free(t->token);
-}
-
 void ek_vocab_close(ek_vocab *v)
 {
     if (!v) return;
-    free_trie(&v->all);
+    ek_trie_free(&v->all);
     for (int b = 0; b < EK_BODY_COUNT; b++) {
-        free_trie(&v->rest[b]);
+        ek_trie_free(&v->rest[b]);
         free(v->body[b]);
     }
     free(v->text);
-    free(v->key);
-    free(v->row);
+    for (int r = 0; r < EK_RUNS; r++) {
+        ek_trie_free(&v->run[r].trie);
+        free(v->run[r].set);
+    }
+    ek_trie_free(&v->odd);
+    ek_rows_fini(&v->rows);
+    free(v->made);
     ek_walk_fini(&v->walk);
     pthread_mutex_destroy(&v->lock);
     free(v);

@@ -2,7 +2,7 @@
  * are text and nothing else, and a cache of rows of allowed tokens. It belongs to a model and serves all its requests.
  *
  * Threads: any; a lock is held while a row is made. Memory is taken by the first ek_vocab_ready, never later: about
- * 18 MiB for a vocabulary of 262,144 tokens, 8 of them the cache. */
+ * 30 MiB for a vocabulary of 262,144 tokens, 8 of them the cache. */
 #ifndef EK_TEXT_VOCAB_H
 #define EK_TEXT_VOCAB_H
 

@@ -41,14 +41,14 @@ static void run(const ek_executor *on, const ek_ask *ask, int n, ek_trace *out)
     ek_engine_close(e);
 }
 
-static void compare(const char *shape, int bits, ek_kv_format kv, int prompt)
+static void compare(const char *shape, int bits, ek_model_opts o, int prompt)
 {
     static ek_config c;
     static int32_t tokens[2][300];
     char where[256];
     ek_model *m;
     ek_gpu *g;
-    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv};
+    o.cpu = ek_cpu_detect();
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
     ek_ask ask[2];
@@ -84,13 +84,23 @@ static void compare(const char *shape, int bits, ek_kv_format kv, int prompt)
 static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
 {
     (void)state;
-    compare("Q1", 4, EK_KV_I16, 9);
-    compare("Q2", 4, EK_KV_F16, 9);
-    compare("T1", 0, EK_KV_Q8, 5);
+    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16}, 9);
+    compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 9);
+    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q5_128}, 5);
+}
+
+static void first_positions_may_have_a_format_of_their_own(void **state)
+{
+    (void)state;
+    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_Q6, .v_format = EK_KV_Q3_64, .kv_start = EK_SEGMENT}, 262);
+    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_F32, .v_format = EK_KV_Q4, .kv_start = EK_SEGMENT}, 258);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(requests_together_have_the_bits_of_the_cpu_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_together_have_the_bits_of_the_cpu_alone),
+        cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

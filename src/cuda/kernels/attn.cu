@@ -63,21 +63,21 @@ __device__ __forceinline__ void add_keys(float (&s)[N][2], const chunk<F> &c, co
 
 // Scores of the warp's page over dims [d0, end): one chain, ascending.
 template <int F, int N>
-__device__ __forceinline__ void scores(const uint8_t *k, int dim, int d0, int end, int lane, const float *q, float *out)
+__device__ __forceinline__ void scores(const uint8_t *k, const kv_codec &c, int d0, int end, int lane, const float *q, float *out)
 {
     constexpr int ROWS = chunk<F>::K_ROWS;
     float s[N][2] = {};
     chunk<F> now, next;
     int d = d0, whole = d0 + (end - d0) / ROWS * ROWS;
-    if (d < whole) now.template load_k<false>(k, dim, d, lane);
+    if (d < whole) now.template load_k<false>(k, c, d, lane);
 #pragma unroll 1
     for (; d < whole; d += ROWS) {
-        if (d + ROWS < whole) next.template load_k<false>(k, dim, d + ROWS, lane);
+        if (d + ROWS < whole) next.template load_k<false>(k, c, d + ROWS, lane);
         add_keys<F, N, false>(s, now, q + d * N, ROWS);
         now = next;
     }
     if (d < end) {
-        now.template load_k<true>(k, dim, d, lane);
+        now.template load_k<true>(k, c, d, lane);
         add_keys<F, N, true>(s, now, q + d * N, end - d);
     }
 #pragma unroll
@@ -92,6 +92,7 @@ template <int F, int N> struct value_sum {
     const unsigned short *scale, *bias;
     const uint8_t *seen;
     int groups;
+    lane_dims<F> dims;
 
     // slots [j, j + ROWS) of the segment; MASKED: not every query sees all of them
     template <bool MASKED> __device__ __forceinline__ void add(const chunk<F> &c, int j)
@@ -102,9 +103,9 @@ template <int F, int N> struct value_sum {
             if (MASKED && mask == 0) continue;
             float x[N], s = 0, b = 0;
             load_queries<N>(x, w + (j + i) * N);
-            if (F == Q8 || F == Q4) s = half_f32(scale[(j + i) * groups]);
-            if (F == Q4) b = half_f32(bias[(j + i) * groups]);
-            float2 v = c.value(i, s, b);
+            if (grouped(F)) s = half_f32(scale[(j + i) * groups]);
+            if (affine(F)) b = half_f32(bias[(j + i) * groups]);
+            float2 v = c.value(i, s, b, dims);
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 if (MASKED && !(mask >> n & 1)) continue;
@@ -117,25 +118,26 @@ template <int F, int N> struct value_sum {
 
 // The warp's slice of dims over keys [from, to) of the segment, ascending.
 template <int F, int N>
-__device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (&v)[4], int dim, int slice, int lane, int from, int to,
+__device__ __forceinline__ void values(const smem<N> &sm, const uint8_t *const (&v)[4], const kv_codec &c, int slice, int lane, int from, int to,
                        int common_from, int common_to, float *out, int n_q)
 {
     constexpr int ROWS = chunk<F>::ROWS;
-    int d0, d1, group;
-    int64_t at = lane_dims<F>(dim, slice, lane, &d0, &d1, &group);
+    const int dim = c.dim;
     value_sum<F, N> sum = {};
-    sum.groups = (dim + GROUP - 1) / GROUP;
+    sum.dims = lane_dims_of<F>(c, slice, lane);
+    const int d0 = sum.dims.d0, d1 = sum.dims.d1;
+    sum.groups = c.groups();
     sum.w = F == I16 ? sm.b : sm.a;
     sum.seen = sm.seen;
-    sum.scale = (const unsigned short *)sm.scale + group;
+    sum.scale = (const unsigned short *)sm.scale + sum.dims.group;
     sum.bias = sum.scale + SEGMENT * sum.groups;
-    auto page = [&](int j) { return (j & 128 ? j & 64 ? v[3] : v[2] : j & 64 ? v[1] : v[0]) + at; };
+    auto page = [&](int j) { return j & 128 ? j & 64 ? v[3] : v[2] : j & 64 ? v[1] : v[0]; };
     chunk<F> now, next;
     int j = from / ROWS * ROWS;
-    now.load_v(page(j), dim, j % PAGE);
+    now.load_v(page(j), sum.dims, j % PAGE);
 #pragma unroll 1
     for (; j < to; j += ROWS) {
-        if (j + ROWS < to) next.load_v(page(j + ROWS), dim, (j + ROWS) % PAGE);
+        if (j + ROWS < to) next.load_v(page(j + ROWS), sum.dims, (j + ROWS) % PAGE);
         if (j >= common_from && j + ROWS <= common_to) sum.template add<false>(now, j);
         else sum.template add<true>(now, j);
         now = next;
@@ -161,10 +163,11 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ int from[N], to[N];
-    const ek_cuda_kv &kv = a.kv;
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = kv.head_dim;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, threads = blockDim.x, dim = a.kv.head_dim;
     smem<N> sm(base, dim);
     ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    const ek_cuda_kv kv = kv_at(a, item.seg * 4);
+    const kv_codec kc = keys_of(kv), vc = values_of(kv);
     ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[max(item.tile, 0)];
     let_next_start();
     if (gridDim.x <= FEW_BLOCKS && item.tile >= 0) { // few blocks wait for memory: the pages come while the kernels in front run
@@ -216,10 +219,10 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     if (gridDim.x <= FEW_BLOCKS) { // a chain of reads would take its latency for every chunk: all lines come at once
         const int p = warp % 4, d0 = warp / 4 * CHAIN, end = min(dim, d0 + CHAIN);
         const uint8_t *at = p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0], *k = at - kv.k_bytes;
-        const int64_t from = k_codes(kv.k_format, dim) * d0 / dim, to_byte = k_codes(kv.k_format, dim) * end / dim;
+        const int64_t from = (int64_t)k_codes(kv.k_format, kc) * d0 / dim, to_byte = (int64_t)k_codes(kv.k_format, kc) * end / dim;
         if (at)
             for (int64_t i = from + lane * 128; i < to_byte; i += 32 * 128) touch_line(k + i);
-        const int64_t row = v_codes(kv.v_format, dim) / PAGE;
+        const int64_t row = v_codes(kv.v_format, vc) / PAGE;
         const int slice = (int)(row * warp * 64 / dim);
         if (warp * 64 < dim)
 #pragma unroll
@@ -233,12 +236,13 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
         if (at && d0 < end) {
             float *out = (c ? sm.b : sm.a) + p * PAGE * N;
             switch (kv.k_format) {
-            case F32: scores<F32, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case F16: scores<F16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case BF16: scores<BF16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case I16: scores<I16, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case Q8: scores<Q8, N>(k, dim, d0, end, lane, sm.q, out); break;
-            case Q4: scores<Q4, N>(k, dim, d0, end, lane, sm.q, out); break;
+            case F32: scores<F32, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case F16: scores<F16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case BF16: scores<BF16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case I16: scores<I16, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case Q8: scores<Q8, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case Q4: scores<Q4, N>(k, kc, d0, end, lane, sm.q, out); break;
+            case PLANES: scores<PLANES, N>(k, kc, d0, end, lane, sm.q, out); break;
             }
         }
     }
@@ -260,7 +264,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
             sm.seen[j] = (uint8_t)mask[i];
             float key_scale = 1;
             const uint8_t *at = page & 2 ? page & 1 ? v[3] : v[2] : page & 1 ? v[1] : v[0];
-            if (kv.k_format == I16 && mask[i]) key_scale = ((const float *)(at - kv.k_bytes + kv_code_bytes(I16, dim)))[j % PAGE];
+            if (kv.k_format == I16 && mask[i]) key_scale = ((const float *)(at - kv.k_bytes + k_codes(I16, kc)))[j % PAGE];
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float s = sm.a[j * N + n];
@@ -287,7 +291,7 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
             if (i >= keys) break;
             float value_scale = 0;
             const uint8_t *at = page & 2 ? page & 1 ? v[3] : v[2] : page & 1 ? v[1] : v[0];
-            if (kv.v_format == I16 && mask[i]) value_scale = ((const float *)(at + kv_code_bytes(I16, dim)))[j % PAGE];
+            if (kv.v_format == I16 && mask[i]) value_scale = ((const float *)(at + k_codes(I16, kc)))[j % PAGE];
 #pragma unroll
             for (int n = 0; n < N; n++) {
                 float e = mask[i] >> n & 1 ? p[i][n] * factor(n_of[i][n] - most[n]) : 0.0f;
@@ -295,10 +299,10 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
                 if (kv.v_format == I16) sm.b[j * N + n] = e * value_scale;
             }
         }
-        if (kv.v_format == Q8 || kv.v_format == Q4) { // scales, and biases behind them, of the pages seen
-            int groups = (dim + GROUP - 1) / GROUP, words = PAGE * groups / 2;
-            int64_t codes = v_codes(kv.v_format, dim);
-            for (int part = 0; part < (kv.v_format == Q4 ? 2 : 1); part++)
+        if (grouped(kv.v_format)) { // scales, and biases behind them, of the pages seen
+            int groups = vc.groups(), words = PAGE * groups / 2;
+            int64_t codes = v_codes(kv.v_format, vc);
+            for (int part = 0; part < (affine(kv.v_format) ? 2 : 1); part++)
 #pragma unroll
                 for (int pg = 0; pg < 4; pg++) {
                     if (!v[pg]) continue;
@@ -330,9 +334,9 @@ template <int N> __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a
     if (warp * 64 >= dim) return;
     float *out = (float *)a.leaf_o + number * N * dim;
 #define VALUES(F) \
-    case F: values<F, N>(sm, v, dim, warp, lane, all_from, all_to, common_from, common_to, out, t.n_q); break;
+    case F: values<F, N>(sm, v, vc, warp, lane, all_from, all_to, common_from, common_to, out, t.n_q); break;
     switch (kv.v_format) {
-        VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4)
+        VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4) VALUES(PLANES)
     }
 }
 

@@ -25,44 +25,44 @@ struct shared {
 
 // 16 rows of 64 elements as they lie in memory: what a warp brings to the stage.
 template <int F> struct half_stage {
-    static constexpr int PARTS = F == F32 ? 2 : 1;
+    static constexpr int K_PARTS = chunk<F>::K_ROWS < 16 ? 2 : 1, V_PARTS = 16 / chunk<F>::ROWS, PARTS = V_PARTS;
     chunk<F> c[PARTS];
-    static constexpr int SCALES = F == Q8 || F == Q4 ? 16 : 1;
+    static constexpr int SCALES = grouped(F) ? 16 : 1;
     u32 scale[SCALES]; // V: the row's scale, bias above it
 
-    __device__ __forceinline__ void load_k(const uint8_t *k, int dim, int d, int lane)
+    __device__ __forceinline__ void load_k(const uint8_t *k, const kv_codec &of, int d, int lane)
     {
 #pragma unroll
-        for (int i = 0; i < PARTS; i++) c[i].template load_k<true>(k, dim, d + i * 8, lane);
+        for (int i = 0; i < K_PARTS; i++) c[i].template load_k<true>(k, of, d + i * 8, lane);
     }
 
     // to: the stage at the warp's first row and column
     __device__ __forceinline__ void put_k(float *to, int lane) const
     {
 #pragma unroll
-        for (int i = 0; i < (F == Q4 ? 32 : 16); i++) *(float2 *)(to + i * COLS + lane * 2) = c[i / 8 % PARTS].key(PARTS == 2 ? i % 8 : i);
+        for (int i = 0; i < (F == Q4 ? 32 : 16); i++) *(float2 *)(to + i * COLS + lane * 2) = c[i / 8 % K_PARTS].key(K_PARTS == 2 ? i % 8 : i);
     }
 
-    __device__ __forceinline__ void load_v(const uint8_t *v, int64_t at, int dim, int slot, int group)
+    __device__ __forceinline__ void load_v(const uint8_t *v, const kv_codec &of, const lane_dims<F> &l, int slot)
     {
-        int groups = (dim + GROUP - 1) / GROUP;
+        const int groups = of.groups();
 #pragma unroll
-        for (int i = 0; i < PARTS; i++) c[i].load_v(v + at, dim, slot + i * 8);
-        if (F != Q8 && F != Q4) return;
-        const unsigned short *s = (const unsigned short *)(v + v_codes(F, dim)) + slot * groups + group;
+        for (int i = 0; i < V_PARTS; i++) c[i].load_v(v, l, slot + i * 8);
+        if (!grouped(F)) return;
+        const unsigned short *s = (const unsigned short *)(v + v_codes(F, of)) + slot * groups + l.group;
 #pragma unroll
         for (int i = 0; i < SCALES; i++) {
             scale[i] = __ldg(s + i * groups);
-            if (F == Q4) scale[i] |= (u32)__ldg(s + groups * PAGE + i * groups) << 16;
+            if (affine(F)) scale[i] |= (u32)__ldg(s + groups * PAGE + i * groups) << 16;
         }
     }
 
-    __device__ __forceinline__ void put_v(float *to, int lane) const
+    __device__ __forceinline__ void put_v(float *to, int lane, const lane_dims<F> &l) const
     {
 #pragma unroll
         for (int i = 0; i < 16; i++) {
-            float s = SCALES > 1 ? half_f32(scale[i % SCALES] & 0xffffu) : 0, b = F == Q4 ? half_f32(scale[i % SCALES] >> 16) : 0;
-            float2 v = c[i / 8 % PARTS].value(PARTS == 2 ? i % 8 : i, s, b);
+            float s = SCALES > 1 ? half_f32(scale[i % SCALES] & 0xffffu) : 0, b = affine(F) ? half_f32(scale[i % SCALES] >> 16) : 0;
+            float2 v = c[i / 8 % V_PARTS].value(V_PARTS == 2 ? i % 8 : i, s, b, l);
             if (F == Q4) {
                 float *at = to + i * COLS + lane / 16 * 32 + lane % 16;
                 at[0] = v.x, at[16] = v.y;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void add_rows(const float *x, int x_step, const float
 
 // acc[i][j] += chain over dims [d0, end) of query 8 warp + i and key j
 template <int F>
-__device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4], int64_t k_bytes, int dim, int d0, int end,
+__device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4], int64_t k_bytes, const kv_codec &c, int d0, int end,
                                        float (&acc)[OWN][8])
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, page = warp % 4, half = warp / 4;
@@ -113,13 +113,13 @@ __device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4],
     const bool first = v[0] || v[1], second = v[2] || v[3]; // halves of the segment that somebody sees
     half_stage<F> raw;
     constexpr bool EARLY = F != F32; // the next rows are fetched while these are added; f32 has no registers left
-    if (EARLY && brings) raw.load_k(at - k_bytes, dim, d0 + half * 16, lane);
+    if (EARLY && brings) raw.load_k(at - k_bytes, c, d0 + half * 16, lane);
     for (int d = d0; d < end; d += ROWS) {
         __syncthreads();
         if (brings) {
-            if (!EARLY) raw.load_k(at - k_bytes, dim, d + half * 16, lane);
+            if (!EARLY) raw.load_k(at - k_bytes, c, d + half * 16, lane);
             raw.put_k(&sm.stage[half * 16][page * PAGE], lane);
-            if (EARLY && d + ROWS < end) raw.load_k(at - k_bytes, dim, d + ROWS + half * 16, lane);
+            if (EARLY && d + ROWS < end) raw.load_k(at - k_bytes, c, d + ROWS + half * 16, lane);
         }
         __syncthreads();
         const float *x = &sm.q[d - d0][warp * OWN], *y = &sm.stage[0][lane * 4];
@@ -153,22 +153,40 @@ __device__ __forceinline__ void add_masked(const shared &sm, int j0, int first, 
     }
 }
 
+// The same of PLANES for 16 slots at once: what is needed in between is computed anew, because no registers are left.
+__device__ __forceinline__ void bring_planes(float *to, const uint8_t *v, const kv_codec &c, int slice, int slot)
+{
+    const int lane = thread_again() % 32, groups = c.groups();
+    const lane_dims<PLANES> l = lane_dims_of<PLANES>(c, slice, lane);
+    const unsigned short *s = (const unsigned short *)(v + v_codes(PLANES, c)) + slot * groups + l.group;
+#pragma unroll 1
+    for (int i = 0; i < 16; i += chunk<PLANES>::ROWS) {
+        chunk<PLANES> raw;
+        raw.load_v(v, l, slot + i);
+#pragma unroll
+        for (int k = 0; k < chunk<PLANES>::ROWS; k++, s += groups)
+            *(float2 *)(to + (i + k) * COLS + lane * 2) = raw.value(k, half_f32(__ldg(s)), half_f32(__ldg(s + groups * PAGE)), l);
+    }
+}
+
 // acc[i][j] += chain over keys [from, to) of query 8 warp + i and dims d0 + 4 lane.. and d0 + 128 + 4 lane..
 template <int F>
-__device__ __forceinline__ void values(shared &sm, const uint8_t *const (&v)[4], int dim, int d0, int from, int to, int common_from,
+__device__ __forceinline__ void values(shared &sm, const uint8_t *const (&v)[4], const kv_codec &c, int d0, int from, int to, int common_from,
                                        int common_to, float (&acc)[OWN][8])
 {
+    constexpr bool EARLY = F != PLANES; // as for keys
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, slice = warp % 4, half = warp / 4;
-    int da, db, group;
-    const int64_t at = lane_dims<F>(dim, d0 / 64 + slice, lane, &da, &db, &group);
+    const lane_dims<F> dims = lane_dims_of<F>(c, d0 / 64 + slice, lane);
     half_stage<F> raw;
     int j = from / ROWS * ROWS;
-    raw.load_v(pick(v, j / PAGE), at, dim, j % PAGE + half * 16, group);
+    if (EARLY) raw.load_v(pick(v, j / PAGE), c, dims, j % PAGE + half * 16);
     for (; j < to; j += ROWS) {
         __syncthreads();
-        raw.put_v(&sm.stage[half * 16][slice * 64], lane);
+        float *const to_stage = &sm.stage[half * 16][slice * 64];
+        if (EARLY) raw.put_v(to_stage, lane, dims);
+        else bring_planes(to_stage, pick(v, j / PAGE), c, d0 / 64 + slice, j % PAGE + half * 16);
         int next = j + ROWS;
-        if (next < to) raw.load_v(pick(v, next / PAGE), at, dim, next % PAGE + half * 16, group);
+        if (EARLY && next < to) raw.load_v(pick(v, next / PAGE), c, dims, next % PAGE + half * 16);
         __syncthreads();
         if (j >= common_from && next <= common_to) add_rows<3>(&sm.s[j][warp * OWN], S_STRIDE, &sm.stage[0][lane * 4], ROWS, acc);
         else add_masked(sm, j, max(0, from - j), min(ROWS, to - j), acc);
@@ -189,8 +207,9 @@ __device__ __forceinline__ int leaves_of(const shared &sm, int n, int seg0)
 template <int K>
 __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *stack)
 {
-    const ek_cuda_kv &kv = a.kv;
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = kv.head_dim;
+    __shared__ bool started; // the segment is one of the first positions; not in a register, of which there are none left
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim;
+#define KV(field) (started ? a.start.field : a.kv.field)
     auto query = [&](int n) {
         int at = t.head + n;
         return (const float *)a.q + (t.row + at / a.ratio) * a.ldq + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
@@ -217,6 +236,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
     for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
         const int count = seg - t.seg0;
         __syncthreads();
+        if (tid == 0) started = seg * 4 < a.n_start;
         if (tid < TILE) sm.from[tid] = clamp_key(sm.lo[tid] - seg * SEGMENT), sm.to[tid] = clamp_key(sm.end[tid] - seg * SEGMENT);
         __syncthreads();
         int all_from = SEGMENT, all_to = 0, common_from = 0, common_to = SEGMENT;
@@ -225,12 +245,12 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             common_from = max(common_from, from), common_to = min(common_to, to);
             if (from < to) all_from = min(all_from, from), all_to = max(all_to, to);
         }
-        const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes) + kv.k_bytes;
+        const int64_t mine = t.kv_head * (KV(k_bytes) + KV(v_bytes)) + KV(k_bytes);
         const uint8_t *v[4];
 #pragma unroll
         for (int p = 0; p < 4; p++) {
-            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(kv, t.view, seg * 4 + p) : 0;
-            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(kv, t.view, seg * 4 + all_from / PAGE); // absent: nobody sees it
+            u64 page = all_from < (p + 1) * PAGE && all_to > p * PAGE ? page_block(started ? a.start : a.kv, t.view, seg * 4 + p) : 0;
+            if (!page && all_from < p * PAGE && all_to > p * PAGE) page = page_block(started ? a.start : a.kv, t.view, seg * 4 + all_from / PAGE); // absent: nobody sees it
             v[p] = page ? (const uint8_t *)page + mine : 0;
         }
 
@@ -253,7 +273,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
 #pragma unroll
                 for (int j = 0; j < 8; j++) acc[n][j] = 0;
             int end = min(dim, d0 + CHAIN);
-            scores<K>(sm, v, kv.k_bytes, dim, d0, end, acc);
+            if (grouped(K) && KV(k_format) == BF16) scores<BF16>(sm, v, KV(k_bytes), keys_of(started ? a.start : a.kv), d0, end, acc);
+            else scores<K>(sm, v, KV(k_bytes), keys_of(started ? a.start : a.kv), d0, end, acc);
         }
         if (dim > CHAIN) {
 #pragma unroll
@@ -271,8 +292,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             int key = key_of(lane, j);
             const uint8_t *at = pick(v, key / PAGE);
             bool seen = key >= all_from && key < all_to;
-            key_scale[j] = K == I16 && seen ? ((const float *)(at - kv.k_bytes + kv_code_bytes(I16, dim)))[key % PAGE] : 1.0f;
-            if (kv.v_format == I16 && warp == 0) sm.value_scale[key] = seen ? ((const float *)(at + kv_code_bytes(I16, dim)))[key % PAGE] : 0.0f;
+            key_scale[j] = K == I16 && seen ? ((const float *)(at - KV(k_bytes) + k_codes(I16, keys_of(started ? a.start : a.kv))))[key % PAGE] : 1.0f;
+            if (KV(v_format) == I16 && warp == 0) sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, keys_of(started ? a.start : a.kv))))[key % PAGE] : 0.0f;
         }
 #pragma unroll
         for (int n = 0; n < OWN; n++) {
@@ -310,7 +331,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         }
         __syncthreads();
         if (tid < TILE) sm.leaf_l[tid] = (sm.part[0][tid] + sm.part[2][tid]) + (sm.part[1][tid] + sm.part[3][tid]);
-        if (kv.v_format == I16) {
+        if (KV(v_format) == I16) {
             for (int i = tid; i < SEGMENT * TILE; i += THREADS) sm.s[i / TILE][i % TILE] = sm.s[i / TILE][i % TILE] * sm.value_scale[i / TILE];
         }
         __syncthreads();
@@ -321,9 +342,9 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
 #pragma unroll
                 for (int d = 0; d < 8; d++) acc[n][d] = 0;
 #define VALUES(F) \
-    case F: values<F>(sm, v, dim, d0, all_from, all_to, common_from, common_to, acc); break;
-            switch (kv.v_format) {
-                VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4)
+    case F: values<F>(sm, v, values_of(started ? a.start : a.kv), d0, all_from, all_to, common_from, common_to, acc); break;
+            switch (KV(v_format)) {
+                VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4) VALUES(PLANES)
             }
             // push the leaf: this thread's elements of each query that saw something
 #pragma unroll
@@ -420,5 +441,6 @@ PROMPT(ek_attn_prompt_bf16, BF16)
 PROMPT(ek_attn_prompt_16, I16)
 PROMPT(ek_attn_prompt_8, Q8)
 PROMPT(ek_attn_prompt_4, Q4)
+PROMPT(ek_attn_prompt_planes, PLANES)
 
 static_assert(sizeof(shared) == EK_CUDA_PROMPT_SHARED, "args.h says what a launch must ask for");

@@ -10,9 +10,16 @@
 
 namespace ek {
 
-enum { F32, F16, BF16, I16, Q8, Q4 }; // ek_kv_format
+// Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits, whose number is known only at run time.
+enum { F32, F16, BF16, I16, Q8, Q4, PLANES };
 
-constexpr int PAGE = 64, SEGMENT = 256, GROUP = 32;
+constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes lie together
+
+// What describes the pages of entry i of a table: the first positions may have formats of their own.
+template <class A> __device__ __forceinline__ ek_cuda_kv kv_at(const A &a, int i)
+{
+    return i < a.n_start ? a.start : a.kv;
+}
 
 // The layer's block of page i of a view; 0: no page.
 __device__ __forceinline__ u64 page_block(const ek_cuda_kv &kv, int view, int i)
@@ -21,24 +28,62 @@ __device__ __forceinline__ u64 page_block(const ek_cuda_kv &kv, int view, int i)
     return number < 0 ? 0 : kv.base + (u64)kv.stride * (u32)number;
 }
 
-struct kv_page_shape {
-    int dim, groups;
+// A head's keys or values: dims, bits of a code, log2 of the dims that share a scale.
+struct kv_codec {
+    int dim, bits, shift;
+    __device__ __forceinline__ int groups() const
+    {
+        return (dim + (1 << shift) - 1) >> shift;
+    }
+    __device__ __forceinline__ int low() const // of two planes
+    {
+        return bits >= 4 ? 4 : 2;
+    }
 };
 
-__host__ __device__ __forceinline__ int64_t kv_code_bytes(int f, int dim)
+__device__ __forceinline__ kv_codec keys_of(const ek_cuda_kv &kv)
 {
-    return (int64_t)dim * PAGE * (f == F32 ? 4 : f == Q8 ? 1 : 2);
+    return {kv.head_dim, kv.k_bits, kv.k_shift};
+}
+
+__device__ __forceinline__ kv_codec values_of(const ek_cuda_kv &kv)
+{
+    return {kv.head_dim, kv.v_bits, kv.v_shift};
+}
+
+// 8 and 4 bits and PLANES have scales by groups; 4 bits and PLANES biases, too.
+__device__ __forceinline__ constexpr bool grouped(int f)
+{
+    return f >= Q8;
+}
+
+__device__ __forceinline__ constexpr bool affine(int f)
+{
+    return f >= Q4;
+}
+
+__device__ __forceinline__ int k_plane(int plane, int dim)
+{
+    return (dim * plane + 7) / 8 * PAGE;
+}
+
+__device__ __forceinline__ int v_plane_row(int plane, int dim)
+{
+    return (dim + BLOCK - 1) / BLOCK * BLOCK / 8 * plane;
 }
 
 // Bytes of codes in front of the scales.
-__device__ __forceinline__ int64_t k_codes(int f, int dim)
+__device__ __forceinline__ int k_codes(int f, const kv_codec &c)
 {
-    return f == Q4 ? (int64_t)dim * PAGE / 2 : kv_code_bytes(f, dim);
+    if (f < Q4) return c.dim * PAGE * (f == F32 ? 4 : f == Q8 ? 1 : 2);
+    if (f == Q4) return k_plane(4, c.dim);
+    return k_plane(c.low(), c.dim) + (c.bits > c.low() ? k_plane(c.bits - c.low(), c.dim) : 0);
 }
 
-__device__ __forceinline__ int64_t v_codes(int f, int dim)
+__device__ __forceinline__ int v_codes(int f, const kv_codec &c)
 {
-    return f == Q4 ? (int64_t)((dim + GROUP - 1) / GROUP) * 16 * PAGE : kv_code_bytes(f, dim);
+    if (f < Q4) return c.dim * PAGE * (f == F32 ? 4 : f == Q8 ? 1 : 2);
+    return PAGE * v_plane_row(f == Q4 ? 4 : c.bits, c.dim);
 }
 
 __device__ __forceinline__ float half_f32(u32 h)
@@ -75,17 +120,58 @@ __device__ __forceinline__ u32 load16(const uint8_t *p)
     return __ldg((const unsigned short *)p);
 }
 
+// Codes of less than 8 bits that lie in two bytes of x, as floats.
+__device__ __forceinline__ float2 two_codes(u32 x)
+{
+    return {bits(__byte_perm(x, 0x4B000000u, 0x7440)) - 8388608.0f, bits(__byte_perm(x, 0x4B000000u, 0x7441)) - 8388608.0f};
+}
+
+// A lane's two dims of slice number `slice` of 64: which they are, the group of their scale, and where their bytes
+// lie in a row of values. Lanes behind the head's last dim read the row's first bytes.
+template <int F> struct lane_dims {
+    int d0, d1, group;
+    int at, row;                     // bytes
+    int high, high_row, shift, bits; // PLANES: of the second plane, from the values' beginning; d0 where 4 bits have it
+};
+
+template <int F> __device__ __forceinline__ lane_dims<F> lane_dims_of(const kv_codec &c, int slice, int lane)
+{
+    lane_dims<F> l;
+    if (F == Q4) {
+        int g = slice * 2 + lane / 16;
+        l.d0 = g * BLOCK + lane % 16, l.d1 = l.d0 + 16;
+        if (g >= (c.dim + BLOCK - 1) / BLOCK) g = 0;
+        l.group = g * BLOCK >> c.shift;
+        l.at = g * 16 + lane % 16, l.row = v_plane_row(4, c.dim);
+        return l;
+    }
+    l.d0 = slice * 64 + lane * 2, l.d1 = l.d0 + 1;
+    const int d = l.d0 < c.dim ? l.d0 : 0;
+    l.group = d >> c.shift;
+    if (F == PLANES) {
+        const int low = c.low(), high = c.bits - low;
+        l.at = low == 4 ? d / BLOCK * 16 + d % 16 : d / 4, l.row = v_plane_row(low, c.dim);
+        l.high = PAGE * l.row + d * high / 8, l.high_row = v_plane_row(high, c.dim);
+        l.shift = d % 32, l.bits = c.bits;
+    } else {
+        const int size = F == F32 ? 4 : F == Q8 ? 1 : 2;
+        l.at = d * size, l.row = c.dim * size;
+    }
+    return l;
+}
+
 // A chunk: ROWS rows of 64 elements as they lie in memory, a lane's two of each.
 template <int F> struct chunk {
-    static constexpr int ROWS = F == F32 ? 8 : 16; // of V; K: as many dims, twice as many in 4 bits
-    static constexpr int K_ROWS = F == Q4 ? 32 : ROWS;
+    static constexpr int ROWS = F == F32 || F == PLANES ? 8 : 16;      // of V
+    static constexpr int K_ROWS = F == Q4 ? 32 : F == F32 ? 8 : 16;
     u32 r[16];
-    u32 scale, bias; // K in 8 and 4 bits: of the lane's two keys
+    u32 scale, bias; // K in groups: of the lane's two keys
+    int width;       // PLANES, K: bits
 
     // dims [d, d + K_ROWS) of the page's keys; k is the head's part of the page. Dims behind dim are not read.
-    template <bool EDGE> __device__ __forceinline__ void load_k(const uint8_t *k, int dim, int d, int lane)
+    template <bool EDGE> __device__ __forceinline__ void load_k(const uint8_t *k, const kv_codec &c, int d, int lane)
     {
-        int last = dim - 1;
+        int last = c.dim - 1;
         if (F == F32) {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
@@ -96,6 +182,12 @@ template <int F> struct chunk {
         } else if (F == Q4) {
 #pragma unroll
             for (int i = 0; i < 16; i++) r[i] = load16(k + (EDGE ? min(d / 2 + i, last / 2) : d / 2 + i) * 64 + lane * 2);
+        } else if (F == PLANES) {
+            width = c.bits;
+            if (width >= 4) load_plane<EDGE, 4>(r, k, c.dim, d, lane), k += k_plane(4, c.dim);
+            else load_plane<EDGE, 2>(r, k, c.dim, d, lane), k += k_plane(2, c.dim);
+            if (width == 6) load_plane<EDGE, 2>(r + 8, k, c.dim, d, lane), k += k_plane(2, c.dim);
+            else if (width != 2) load_plane<EDGE, 1>(r + 8, k, c.dim, d, lane), k += k_plane(1, c.dim);
         } else if (F == Q8) {
 #pragma unroll
             for (int i = 0; i < 16; i++) r[i] = load16(k + (EDGE ? min(d + i, last) : d + i) * 64 + lane * 2);
@@ -103,17 +195,34 @@ template <int F> struct chunk {
 #pragma unroll
             for (int i = 0; i < 16; i++) r[i] = load32(k + (EDGE ? min(d + i, last) : d + i) * 128 + lane * 4);
         }
-        if (F == Q8 || F == Q4) {
-            const uint8_t *at = k + k_codes(F, dim) + (d / GROUP) * 128 + lane * 4;
+        if (grouped(F)) {
+            const uint8_t *at = (F == PLANES ? k : k + k_codes(F, c)) + (d >> c.shift) * 128 + lane * 4;
             scale = load32(at);
-            if (F == Q4) bias = load32(at + (int64_t)((dim + GROUP - 1) / GROUP) * 128);
+            if (affine(F)) bias = load32(at + c.groups() * 128);
         }
+    }
+
+    // 16 dims of one plane
+    template <bool EDGE, int P> static __device__ __forceinline__ void load_plane(u32 *to, const uint8_t *k, int dim, int d, int lane)
+    {
+        const int last = (dim * P - 1) / 8;
+#pragma unroll
+        for (int i = 0; i < 2 * P; i++) to[i] = load16(k + (EDGE ? min(d * P / 8 + i, last) : d * P / 8 + i) * 64 + lane * 2);
+    }
+
+    // the codes of dim d + i
+    __device__ __forceinline__ u32 plane_codes(int i) const
+    {
+        const u32 low = width >= 4 ? r[i / 2] >> i % 2 * 4 & 0x0f0fu : r[i / 4] >> i % 4 * 2 & 0x0303u;
+        if (width == 2) return low;
+        if (width == 6) return low | (r[8 + i / 4] >> i % 4 * 2 & 0x0303u) << 4;
+        return low | (r[8 + i / 8] >> i % 8 & 0x0101u) << (width - 1);
     }
 
     // the two keys of dim d + i
     __device__ __forceinline__ float2 key(int i) const
     {
-        if (F == F32) return {bits(r[2 * i]), bits(r[2 * i + 1])};
+        if (F == F32) return {bits(r[2 * i % 16]), bits(r[(2 * i + 1) % 16])};
         if (F == F16) return __half22float2(*(const __half2 *)&r[i]);
         if (F == BF16) return {bits(r[i] << 16), bits(r[i] & 0xffff0000u)};
         if (F == I16) return two_i16(r[i]);
@@ -123,28 +232,38 @@ template <int F> struct chunk {
             return {s.x * c.x, s.y * c.y};
         }
         float2 b = __half22float2(*(const __half2 *)&bias);
+        if (F == PLANES) {
+            float2 c = two_codes(plane_codes(i));
+            return {fma_(s.x, c.x, b.x), fma_(s.y, c.y, b.y)};
+        }
         int shift = i % 2 * 4;
         return {fma_(s.x, nibble(r[i / 2], shift), b.x), fma_(s.y, nibble(r[i / 2], shift + 8), b.y)};
     }
 
-    // slots [slot, slot + ROWS) of the page's values at the lane's two dims, whose first byte is at v
-    __device__ __forceinline__ void load_v(const uint8_t *v, int dim, int slot)
+    // slots [slot, slot + ROWS) of the page's values at the lane's two dims; v is the head's part of the page
+    __device__ __forceinline__ void load_v(const uint8_t *v, const lane_dims<F> &l, int slot)
     {
+        const uint8_t *at = v + l.at + (int64_t)slot * l.row;
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i++, at += l.row) {
             if (F == F32) {
-                uint2 x = __ldg((const uint2 *)(v + (int64_t)(slot + i) * dim * 4));
-                r[2 * i] = x.x, r[2 * i + 1] = x.y;
-            } else if (F == Q8) r[i] = load16(v + (int64_t)(slot + i) * dim);
-            else if (F == Q4) r[i] = __ldg(v + (int64_t)(slot + i) * ((dim + GROUP - 1) / GROUP * 16));
-            else r[i] = load32(v + (int64_t)(slot + i) * dim * 2);
+                uint2 x = __ldg((const uint2 *)at);
+                r[2 * i % 16] = x.x, r[(2 * i + 1) % 16] = x.y;
+            } else if (F == Q8) r[i] = load16(at);
+            else if (F == Q4) r[i] = __ldg(at);
+            else if (F == PLANES) r[i] = l.bits >= 4 ? load16(at) : __ldg(at);
+            else r[i] = load32(at);
         }
+        if (F != PLANES || l.bits == 2) return;
+        at = v + l.high + (int64_t)slot * l.high_row;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++, at += l.high_row) r[(8 + i) % 16] = __ldg(at);
     }
 
     // the two values of slot + i; s and b: the row's scale and bias where the format has them
-    __device__ __forceinline__ float2 value(int i, float s, float b) const
+    __device__ __forceinline__ float2 value(int i, float s, float b, const lane_dims<F> &l) const
     {
-        if (F == F32) return {bits(r[2 * i]), bits(r[2 * i + 1])};
+        if (F == F32) return {bits(r[2 * i % 16]), bits(r[(2 * i + 1) % 16])};
         if (F == F16) return __half22float2(*(const __half2 *)&r[i]);
         if (F == BF16) return {bits(r[i] << 16), bits(r[i] & 0xffff0000u)};
         if (F == I16) return two_i16(r[i]);
@@ -152,26 +271,17 @@ template <int F> struct chunk {
             float2 c = two_i8(r[i]);
             return {s * c.x, s * c.y};
         }
+        if (F == PLANES) {
+            const u32 low = r[i], high = r[(8 + i) % 16];
+            const int two = l.shift % 4 * 2;
+            u32 x = l.bits >= 4 ? low >> l.shift / 16 * 4 & 0x0f0fu : (low >> two & 3u) | (low >> two << 6 & 0x300u);
+            if (l.bits == 6) x |= (high >> two & 3u) << 4 | (high >> two << 10 & 0x3000u);
+            else if (l.bits != 2) x |= ((high >> l.shift % 8 & 1u) | (high >> l.shift % 8 << 7 & 0x100u)) << (l.bits - 1);
+            float2 c = two_codes(x);
+            return {fma_(s, c.x, b), fma_(s, c.y, b)};
+        }
         return {fma_(s, nibble(r[i], 0), b), fma_(s, nibble(r[i], 4), b)};
     }
 };
-
-// A lane's two dims of slice number `slice` of 64: where their bytes begin in a row of values, and which they
-// are. Lanes behind the head's last dim read the row's first bytes.
-template <int F> __device__ __forceinline__ int64_t lane_dims(int dim, int slice, int lane, int *d0, int *d1, int *group)
-{
-    int groups = (dim + GROUP - 1) / GROUP;
-    if (F == Q4) {
-        int g = slice * 2 + lane / 16;
-        *d0 = g * GROUP + lane % 16, *d1 = *d0 + 16;
-        if (g >= groups) g = 0;
-        *group = g;
-        return g * 16 + lane % 16;
-    }
-    *d0 = slice * 64 + lane * 2, *d1 = *d0 + 1;
-    int d = *d0 < dim ? *d0 : 0;
-    *group = d / GROUP;
-    return (int64_t)d * (F == F32 ? 4 : F == Q8 ? 1 : 2);
-}
 
 } // namespace ek

@@ -156,10 +156,10 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
 
 void test_attn(dev *d)
 {
-    for (int k = 0; k <= EK_KV_Q4; k++) /* every pair of formats that the device has */
-        for (int v = 0; v <= EK_KV_Q4; v++) {
-            ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, 64, 0};
-            if (d->quick && k != v) continue;
+    for (int k = 0; k < EK_KV_FORMAT_COUNT; k++) /* every format, and every pair of kinds of kernels */
+        for (int v = 0; v < EK_KV_FORMAT_COUNT; v++) {
+            ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, k % 2 ? 64 : 160, 0};
+            if (k != v && (d->quick || ((k > EK_KV_Q4 || v > EK_KV_Q4) && (k * 7 + v) % 5))) continue;
             compare(d, &shape, d->quick ? 270 : 600, (k + v) % 2, 1, k == v && !d->quick);
         }
     static const struct {
@@ -168,10 +168,12 @@ void test_attn(dev *d)
     } c[] = {{8, 1, 256, 1300, 1}, {8, 1, 512, 1100, 0.5f}, {2, 1, 512, 530, 40}, {4, 2, 128, 2100, 30},
              {3, 1, 100, 400, 1},  {16, 1, 320, 300, 1},    {2, 2, 4, 700, 8},    {32, 16, 256, 300, 1},
              {5, 1, 36, 4400, 3},  {1, 1, 64, 1, 1}};
-    static const int formats[] = {EK_KV_I16, EK_KV_Q8, EK_KV_Q4, EK_KV_BF16, EK_KV_F32, EK_KV_F16};
+    static const int formats[] = {EK_KV_I16, EK_KV_Q8,    EK_KV_Q4, EK_KV_BF16,   EK_KV_F32,   EK_KV_F16,
+                                  EK_KV_Q6,  EK_KV_Q5_64, EK_KV_Q3, EK_KV_Q2_128, EK_KV_Q8_128};
+    enum { N = sizeof formats / sizeof *formats };
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int f = 0; f < (i < 2 ? 6 : 3); f++) {
-            ek_kv_format format = (ek_kv_format)(i < 2 ? formats[f] : formats[(i + (size_t)f) % 6]);
+        for (int f = 0; f < (i < 2 ? N : 3); f++) {
+            ek_kv_format format = (ek_kv_format)(i < 2 ? formats[f] : formats[(i + (size_t)f * 4) % N]);
             ek_attn_shape shape = {EK_SLIDING, format, format, c[i].heads, c[i].kv, c[i].dim, 0};
             if (d->quick && (i > 1 || f > 0)) continue;
             compare(d, &shape, d->quick ? 300 : c[i].keys, (int)i % 2, c[i].loud, f == 0);
@@ -298,6 +300,10 @@ void speed_attn(dev *d)
     time_decode(d, EK_KV_F32, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q8, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q4, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q4_128, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q6, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q3_64, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_Q2, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_I16, 16, 8, 256, 16, 1024, two);
     time_decode(d, EK_KV_I16, 32, 16, 256, 1, 1024, two);
     time_decode(d, EK_KV_I16, 32, 4, 512, 16, 8192, eight);
@@ -338,4 +344,5 @@ void speed_prompt(dev *d)
     time_prompt(d, EK_KV_Q8, 8, 1, 512, 2048, 0);
     time_prompt(d, EK_KV_F16, 32, 4, 512, 2048, 0);
     time_prompt(d, EK_KV_F16, 32, 16, 256, 2048, 1024);
+    time_prompt(d, EK_KV_Q6, 8, 1, 512, 2048, 0);
 }

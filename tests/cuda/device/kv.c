@@ -53,16 +53,13 @@ void scene_close(scene *s)
 
 ek_cuda_kv scene_kv(const scene *s)
 {
-    return (ek_cuda_kv){.pages = s->table,
-                        .base = s->mem + s->offset,
-                        .stride = (int64_t)s->page_bytes,
-                        .ld_pages = s->pages_per_view,
-                        .k_bytes = (int64_t)ek_kv_k_bytes(s->shape.k_format, s->shape.head_dim),
-                        .v_bytes = (int64_t)ek_kv_v_bytes(s->shape.v_format, s->shape.head_dim),
-                        .k_format = (int32_t)s->shape.k_format,
-                        .v_format = (int32_t)s->shape.v_format,
-                        .head_dim = s->shape.head_dim,
-                        .n_kv_heads = s->shape.n_kv_heads};
+    ek_cuda_kv kv = {.pages = s->table,
+                     .base = s->mem + s->offset,
+                     .stride = (int64_t)s->page_bytes,
+                     .ld_pages = s->pages_per_view,
+                     .n_kv_heads = s->shape.n_kv_heads};
+    ek_cuda_kv_formats(&kv, s->shape.k_format, s->shape.v_format, s->shape.head_dim);
+    return kv;
 }
 
 /* Rows that formats treat differently: ordinary, zeros, tiny, huge, with NaN and infinity, ties of rounding. */
@@ -86,9 +83,9 @@ void test_kv(dev *d)
     static const int dims[] = {4, 36, 64, 100, 128, 256, 320, 512};
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-        for (int f = 0; f <= EK_KV_Q4; f++) {
+        for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
             ek_attn_shape shape = {
-                EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % (EK_KV_Q4 + 1)), HEADS, HEADS, dims[i], 0};
+                EK_FULL, (ek_kv_format)f, (ek_kv_format)((f + (int)i) % EK_KV_FORMAT_COUNT), HEADS, HEADS, dims[i], 0};
             if (d->quick && i % 3) continue;
             scene s;
             scene_open(&s, d, &shape, 2, N, 1, 5);
