@@ -85,12 +85,11 @@ typedef struct ek_cuda_linear_args {
  * a multiprocessor takes, its columns, units of 64 inputs of a stage, stages, bytes of two units of activations. */
 enum { EK_CUDA_WIDE_GROUPS = 1, EK_CUDA_WIDE_TALL = 2, EK_CUDA_WIDE_PANELS = EK_CUDA_WIDE_GROUPS * EK_CUDA_WIDE_TALL * 4 };
 enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_STAGES = 2, EK_CUDA_WIDE_CONTROL = 512 };
-#define EK_CUDA_WIDE_COLUMNS(limbs)     ((limbs) == 1 ? 64 : 128)
-#define EK_CUDA_WIDE_UNITS(bits, limbs) ((bits) == 4 && (limbs) == 1 ? 4 : 2)
-#define EK_CUDA_WIDE_PAIR(limbs)        (EK_CUDA_WIDE_COLUMNS(limbs) * (128 + 16 / (limbs)))
-#define EK_CUDA_WIDE_SHARED(bits, limbs)                                                                               \
-    (EK_CUDA_WIDE_STAGES * EK_CUDA_WIDE_UNITS(bits, limbs) *                                                           \
-         (EK_CUDA_WIDE_PAIR(limbs) / 2 + EK_CUDA_WIDE_PANELS * ((bits) * 128 + 64)) +                                  \
+enum { EK_CUDA_WIDE_COLUMNS = 64, EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144 }; /* one limb's; of two a little is spare */
+#define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
+#define EK_CUDA_WIDE_SHARED(bits)                                                                                      \
+    (EK_CUDA_WIDE_STAGES * EK_CUDA_WIDE_UNITS(bits) *                                                                  \
+         (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits) * 128 + 64)) +                                  \
      EK_CUDA_WIDE_CONTROL)
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */

@@ -10,18 +10,18 @@ static int over(int n, int by)
 
 static int row_tiles(const ek_cuda_linear *l, int rows)
 {
-    return over(rows, EK_CUDA_WIDE_COLUMNS(l->limbs) / l->limbs);
+    return over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
 }
 
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
 {
     if (!ek_cuda_leaf_fits(l)) return 0;
-    return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR(l->limbs);
+    return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
-    const int images = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS(l->limbs);
+    const int images = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
     const int tiles = images * over(l->n_panels, EK_CUDA_WIDE_PANELS), leaves = over(l->k, EK_KBLOCK_Q);
     const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
     ek_cuda_product p = {.image = ek_cuda_wide_image(l, rows, jobs)};
@@ -29,7 +29,7 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
     p.grid = (ek_cuda_grid){.x = (unsigned)(tiles < blocks ? tiles : blocks),
                             .z = (unsigned)matrices,
                             .threads = EK_CUDA_WIDE_GROUPS * 128,
-                            .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits, l->limbs),
+                            .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits),
                             .overlap = true};
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
               (size_t)(columns / l->limbs) * sizeof(float);

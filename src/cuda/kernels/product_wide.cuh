@@ -16,7 +16,8 @@ namespace ek {
 template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES> struct wide_product {
     static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * TALL * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
     static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
-    static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = ACTS + 2 * SX; // of two units, as ek_arrange writes them
+    static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
+    static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
     static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE), STAGE = IMAGE + WARPS * WEIGHTS;
     static constexpr int LEAF = 16 / UNITS;
 
@@ -355,7 +356,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 // A thread writes a column's 64 bytes of a unit; grid.y: tiles of rows, or jobs.
 template <int LIMBS, int COLUMNS> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
 {
-    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = ACTS + 2 * SX;
+    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
     const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, n = i / units, u = i % units;
     let_next_start();
     wait_for_previous();
