@@ -314,7 +314,8 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
     if (!p->parts) return;
     const int blocks = (p->image ? EK_CUDA_WIDE_BLOCKS : 2) * multiprocessors;
     const size_t each = p->stack / p->grid.x;
-    const int jobs = p->image ? (int)p->arrange.y * ((l->n_panels + EK_CUDA_WIDE_PANELS - 1) / EK_CUDA_WIDE_PANELS) : tiles;
+    const int jobs = p->image ? (int)p->arrange.y * ((l->n_panels + EK_CUDA_WIDE_PANELS - 1) / EK_CUDA_WIDE_PANELS)
+                              : tiles;
     p->grid.x = (unsigned)(jobs * p->parts < blocks ? jobs * p->parts : blocks);
     p->stack = p->grid.x * each;
 }

@@ -42,7 +42,7 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
-    int turn, stages; /* ek_product_leaf_*, ek_products_leaf_* */
+    int turn, stages;     /* ek_product_leaf_*, ek_products_leaf_* */
     size_t image;         /* ek_product*_wide: bytes of scratch for args.image, */
     ek_cuda_grid arrange; /* which ek_arrange_l<limbs> writes first */
     int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
@@ -65,8 +65,8 @@ bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
-/* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs` jobs
- * of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
+/* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs`
+ * jobs of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
 /* Bytes of its image, 0 where it does not take l. */
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);

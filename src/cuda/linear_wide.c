@@ -33,19 +33,18 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
                             .overlap = true};
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
               (size_t)(columns / l->limbs) * sizeof(float);
-    p.arrange = (ek_cuda_grid){.x = (unsigned)over(columns * l->units, 256),
-                               .y = (unsigned)images,
-                               .threads = 256,
-                               .overlap = true};
+    p.arrange = (ek_cuda_grid){
+        .x = (unsigned)over(columns * l->units * 4, 256), .y = (unsigned)images, .threads = 256, .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product%s_q%d_l%d_wide", jobs ? "s" : "", l->bits, l->limbs);
     return p;
 }
 
-/* Fitted on an H200 (docs/CUDA.md). */
+/* Fitted on an H200 (docs/CUDA.md): what two launches take, and a unit of as many tiles as a multiprocessor has. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
 {
-    const int parts = units ? over(l->units, units) : 1;
+    const int parts = units ? over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     const int tiles = row_tiles(l, rows) * over(l->n_panels, EK_CUDA_WIDE_PANELS) * parts;
-    const int slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
-    return 10 + 0.9 * (units ? units : l->units) * over(tiles, slots);
+    const int last = over(tiles % slots, multiprocessors);
+    const double turns = 1.22 * (tiles / slots) + (last ? 0.3 + 0.31 * last : 0);
+    return 8 + (l->limbs == 1 ? 1 : 0.7) * turns * (units ? units : l->units);
 }

@@ -119,8 +119,8 @@ typedef struct ek_cuda_products_args {
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */
 } ek_cuda_products_args;
 
-/* ek_arrange_*: quantised rows as the tiles of products by wgmma read them (kernels/product_wide.cuh), whose number of
- * columns is in the name. grid (ceil(columns * units / 256), tiles of rows or jobs), 256 threads. */
+/* ek_arrange_l1, _l2: quantised rows as products by wgmma read them (kernels/product_wide.cuh). grid
+ * (ceil(EK_CUDA_WIDE_COLUMNS * units / 64), tiles of rows or jobs), 256 threads. */
 typedef struct ek_cuda_arrange_args {
     ek_cuda_acts x;
     ek_cuda_ptr image;

@@ -80,33 +80,6 @@ static size_t prompt_stack(const ek_gpu_run *x)
            EK_MAX_HEAD_DIM * sizeof(float);
 }
 
-/* What products of many rows need beside their rows. Two blocks of tiles in a multiprocessor have nodes of T, or
- * EK_CUDA_WIDE_BLOCKS of 128 outputs for 64 rows as well. */
-static void size_products(ek_gpu_run *x)
-{
-    const ek_config *c = &x->g->m->config;
-    const int blocks = EK_CUDA_WIDE_BLOCKS * ek_cuda_multiprocessors(x->g->c), rows = x->z.max_rows;
-    x->stack_bytes = (size_t)blocks * (size_t)x->g->levels * 128 * 64 * sizeof(float);
-    x->image_bytes = 0;
-    for (int i = 0; i < c->n_layers; i++) {
-        const ek_gpu_layer *w = &x->g->w.layer[i];
-        const ek_gpu_matrix *const dense[] = {&w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router,
-                                              &w->per_layer_gate, &w->per_layer_proj};
-        for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
-            x->image_bytes = larger(x->image_bytes, ek_cuda_wide_image(&dense[m]->l, rows, 0));
-        if (!c->n_experts) continue;
-        const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
-        for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
-            if (!ek_cuda_leaf_fits(&expert[m]->l)) continue;
-            int jobs = rows * c->top_k_experts / (64 / expert[m]->l.limbs) + c->n_experts;
-            x->image_bytes = larger(x->image_bytes, ek_cuda_wide_image(&expert[m]->l, rows, jobs));
-        }
-    }
-    const ek_gpu_matrix *const others[] = {&x->g->w.embed, &x->g->w.per_layer_head, &x->g->w.per_layer_tail};
-    for (size_t m = 0; m < sizeof others / sizeof *others; m++)
-        x->image_bytes = larger(x->image_bytes, ek_cuda_wide_image(&others[m]->l, rows, 0));
-}
-
 static void lay_out(ek_gpu_run *x, arena *a)
 {
     const ek_config *c = &x->g->m->config;
@@ -153,7 +126,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     size_t kv = 0, free, total;
     arena a = {0};
     x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
-    size_products(x);
+    ek_gpu_size_products(x);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
     ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);

@@ -54,15 +54,6 @@ static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
     return a;
 }
 
-void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
-                    ek_cuda_arrange_args with)
-{
-    if (!p->image || (in->image && in->image == x->n_images && in->image_limbs == w->l.limbs)) return;
-    in->image = ++x->n_images, in->image_limbs = w->l.limbs;
-    with.x = in->acts, with.image = x->image, with.rows = in->n;
-    ek_gpu_launch(x->g, w->l.limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2", p->arrange, &with);
-}
-
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
 {
     ek_gpu_quantize(x, in, w);

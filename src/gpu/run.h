@@ -124,6 +124,9 @@ void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUd
 /* Writes x->image for product p of w, unless it is there. with: jobs and index of experts, or nothing. */
 void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
                     ek_cuda_arrange_args with);
+/* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
+ * of 128 outputs by 64 rows. */
+void ek_gpu_size_products(ek_gpu_run *x);
 /* The row-wise stage of n rows by ek_stage. */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
 /* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times

@@ -329,9 +329,9 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 arrival_wait(&of().acts[slot], phase);
 #pragma unroll 1
                 for (; u < end; u++) {
-                    group(sum, d, codes, scales, acts + u % 2 * 64, acts + ACTS + u % 2 * SX + lane % 4 * (8 * PER));
+                    group(sum, d, codes, scales, acts + (u & 1) * 64, acts + ACTS + (u & 1) * SX + lane % 4 * (8 * PER));
                     codes += CODE, scales += SCALE;
-                    if (u % 2) acts += PAIR;
+                    if (u & 1) acts += PAIR;
                 }
                 __syncwarp();
                 if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == (int)blockIdx.x);
@@ -353,11 +353,11 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
 // Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
 // 128 bytes as wgmma wants them (cuda/kernels/device.cuh), then {sx, X} of ROWS rows for the first unit and the second.
-// A thread writes a column's 64 bytes of a unit; grid.y: tiles of rows, or jobs.
+// A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
 template <int LIMBS, int COLUMNS> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
 {
     constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
-    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, n = i / units, u = i % units;
+    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, q = i & 3, n = i / 4 / units, u = i / 4 - n * units;
     let_next_start();
     wait_for_previous();
     int first = blockIdx.y * ROWS, end = p.rows;
@@ -371,14 +371,9 @@ template <int LIMBS, int COLUMNS> __device__ __forceinline__ void arrange(const 
     if (p.index) r = ((const int32_t *)p.index)[r];
     const uint8_t *record = (const uint8_t *)p.x.q + r * p.x.ldq;
     uint8_t *to = (uint8_t *)p.image + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
-    const uint4 *from = (const uint4 *)(record + n % LIMBS * p.x.low + u * 64);
-    const uint4 v0 = from[0], v1 = from[1], v2 = from[2], v3 = from[3];
-    auto piece = [&](int q, u32 x, u32 y, u32 z, u32 w) { *(uint4 *)(to + n * 128 + ((u % 2 * 4 + q) ^ n % 8) * 16) = make_uint4(x, y, z, w); };
-    piece(0, v0.x, v1.x, v2.x, v3.x);
-    piece(1, v0.y, v1.y, v2.y, v3.y);
-    piece(2, v0.z, v1.z, v2.z, v3.z);
-    piece(3, v0.w, v1.w, v2.w, v3.w);
-    if (n % LIMBS == 0) *(uint2 *)(to + ACTS + u % 2 * SX + n / LIMBS * 8) = *(const uint2 *)(record + p.x.groups[LIMBS - 1] + u * 8);
+    const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) + q; // a word of each lane t of a fragment
+    *(uint4 *)(to + n * 128 + (((u & 1) * 4 + q) ^ n % 8) * 16) = make_uint4(from[0], from[4], from[8], from[12]);
+    if (q == 0 && n % LIMBS == 0) *(uint2 *)(to + ACTS + (u & 1) * SX + n / LIMBS * 8) = *(const uint2 *)(record + p.x.groups[LIMBS - 1] + u * 8);
 }
 
 } // namespace ek

@@ -110,7 +110,7 @@ typedef struct product {
     ek_cuda_linear_args a;
     ek_cuda_kernel kernel, join, arrange;
     ek_cuda_arrange_args r; /* image 0: none */
-    ek_cuda_join_args j; /* parts 0: none */
+    ek_cuda_join_args j;    /* parts 0: none */
     CUdeviceptr weights;
     size_t copies; /* of the weights, for timings */
 } product;
@@ -272,8 +272,8 @@ static void time_product(dev *d, const shape *s, const int *rows)
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
     printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   "}[by_kernel], s->bits, s->limbs, s->n,
-           s->k, (double)l.bytes * 1e-6);
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   "}[by_kernel], s->bits,
+           s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
