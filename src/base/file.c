@@ -41,6 +41,11 @@ void ek_map_close(ek_map *m)
     *m = (ek_map){0};
 }
 
+void ek_map_rest(const ek_map *m)
+{
+    if (m->data) madvise((void *)m->data, m->size, MADV_DONTNEED);
+}
+
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit)
 {
     char chunk[65536];

@@ -71,10 +71,10 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_ptr image;         /* ek_product_wide: what ek_arrange wrote */
     int64_t ldf, ldy;
     int32_t n, rows;
-    int32_t group_shift; /* log2 of the weights that share a scale */
-    int32_t zero, biased, f32_scales;
-    int32_t pass;   /* units of 64 inputs between two exchanges; a multiple of 16 */
-    int32_t levels; /* of a stack */
+    int32_t group_shift;                          /* log2 of the weights that share a scale */
+    int32_t zero, biased, f32_scales, f16_scales; /* scales: neither: bf16 */
+    int32_t pass;                                 /* units of 64 inputs between two exchanges; a multiple of 16 */
+    int32_t levels;                               /* of a stack */
     /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
      * nodes of T that ek_product_join adds. */
     int32_t split;

@@ -1,5 +1,6 @@
 /* The kernels as bytes of this program, and the table of them (cuda/driver.h). tools/make/cuda.mk defines
- * EK_CUDA_BUILT_WITH where nvcc built them, and the assembler's path leads to the fatbins. */
+ * EK_CUDA_BUILT_WITH where nvcc built them, and the assembler's path leads to the fatbins and to kernels.inc, which it
+ * writes: a line `kernel NAME` for each of them. */
 #ifndef EK_CUDA_BUILT_WITH
 #define EK_CUDA_BUILT_WITH 0
 #endif
@@ -14,7 +15,7 @@ ek_cuda_built_with:
     .size ek_cuda_built_with, 4
 
 #if EK_CUDA_BUILT_WITH
-.macro image name
+.macro kernel name
     .balign 64
 .Limage_\name:
     .incbin "\name\().fatbin"
@@ -23,20 +24,10 @@ ek_cuda_built_with:
 .Lname_\name:
     .asciz "\name"
 .endm
-    image rows
-    image kv_store
-    image attn
-    image attn_prompt
-    image sample
-    image product
-    image product_tile
-    image product_wide
-    image product_f
-    image products
-    image product_leaf
-    image stage
+#include "kernels.inc"
 
-.macro entry name
+    .purgem kernel
+.macro kernel name
     .quad .Lname_\name, .Limage_\name, .Lend_\name - .Limage_\name
 .endm
 #endif
@@ -48,18 +39,7 @@ ek_cuda_built_with:
     .balign 8
 ek_cuda_modules:
 #if EK_CUDA_BUILT_WITH
-    entry rows
-    entry kv_store
-    entry attn
-    entry attn_prompt
-    entry sample
-    entry product
-    entry product_tile
-    entry product_wide
-    entry product_f
-    entry products
-    entry product_leaf
-    entry stage
+#include "kernels.inc"
 #endif
     .quad 0, 0, 0
     .size ek_cuda_modules, . - ek_cuda_modules

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/planes.h"
 #include "ops/linear_layout.h"
 
 enum { UNIT = 64, FEW_ROWS = 16, FEW_WARPS = 8, FEW_STAGES = 4, TILE_STAGES = 3, TILE_OUT = 128 };
@@ -13,18 +14,27 @@ static size_t up64(size_t n)
     return (n + 63) / 64 * 64;
 }
 
-/* Of one output and group: s, or s and b. */
 static size_t scale_size(const ek_cuda_linear *l)
 {
     return (l->f32_scales ? 4u : 2u) << (l->biased ? 1 : 0);
 }
 
+size_t ek_cuda_linear_scale(const ek_cuda_linear *l)
+{
+    return scale_size(l);
+}
+
+ek_cuda_place_of_code ek_cuda_linear_place(const ek_cuda_linear *l, int o, int kk)
+{
+    const int a = l->a_group;
+    const int j = a == 64 ? kk / 8 % 2 : kk / 32, t = a == 64 ? kk / 16 : a == 32 ? kk % 32 / 8 : kk % 16 / 4;
+    const int upper = a == 16 ? kk / 16 % 2 : kk / 4 % 2, lane = o % 8 * 4 + t, i = o / 8;
+    if (l->bits == 8) return (ek_cuda_place_of_code){j * 512 + lane * 16 + (i + 2 * upper) * 4 + kk % 4, 0};
+    return (ek_cuda_place_of_code){lane * 16 + (j * 2 + i) * 4 + kk % 4, upper * 4};
+}
+
 ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w)
 {
-    if (w->form == EK_W_PLANES)
-        return ek_fail(EK_EUNSUPPORTED,
-                       "a matrix of %d-bit codes in planes (GGUF's types); the CUDA kernels take MLX's and floats",
-                       w->bits);
     const int block = ek_wform_is_q(w->form) ? EK_KBLOCK_Q : EK_KBLOCK;
     if (w->k > EK_CUDA_MAX_LEAVES * block)
         return ek_fail(EK_EUNSUPPORTED, "a matrix of %d inputs; the CUDA kernels take up to %d", w->k,
@@ -34,6 +44,7 @@ ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w)
         l.units = (w->k + UNIT - 1) / UNIT;
         l.group = w->group, l.a_group = w->a_group, l.bits = w->form == EK_W_Q4 ? 4 : 8;
         l.limbs = w->limbs, l.zero = w->zero, l.biased = w->biased, l.f32_scales = w->scale_dtype == EK_F32;
+        if (w->form == EK_W_PLANES) EK_TRY(ek_cuda_planes_plan(&l, w));
         l.code_bytes = (size_t)l.n_panels * (size_t)l.units * (size_t)l.bits * 128;
         l.scale_bytes = up64((size_t)l.n_panels * (size_t)(l.k / l.group) * EK_PANEL * scale_size(&l));
     } else {
@@ -86,6 +97,10 @@ void ek_cuda_linear_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *t
                (size_t)(p1 - p0) * w->panel_bytes);
         return;
     }
+    if (l->form == EK_W_PLANES) {
+        ek_cuda_planes_pack(l, w, to, p0, p1);
+        return;
+    }
     const int groups = l->k / l->group;
     const size_t unit_bytes = (size_t)l->bits * 128, group_bytes = EK_PANEL * scale_size(l);
     for (int p = p0; p < p1; p++) {
@@ -114,9 +129,13 @@ size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group)
 void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights)
 {
     args->codes = weights, args->scales = weights + l->code_bytes;
-    args->n = l->n, args->x.k = l->k, args->group_shift = l->group == 32 ? 5 : l->group == 64 ? 6 : 7;
+    args->n = l->n, args->x.k = l->k,
+    args->group_shift = l->group == 16   ? 4
+                        : l->group == 32 ? 5
+                        : l->group == 64 ? 6
+                                         : 7;
     args->zero = l->zero;
-    args->biased = l->biased, args->f32_scales = l->f32_scales;
+    args->biased = l->biased, args->f32_scales = l->f32_scales, args->f16_scales = l->f16_scales;
 }
 
 /* Blocks that take the panels in equal turns. */
@@ -213,7 +232,7 @@ static int leaf_rows(const ek_cuda_linear *l, int rows)
 
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l)
 {
-    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales;
+    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales && !l->f16_scales;
 }
 
 /* Fitted to `device choice` on an H200, us: what a launch takes, and 8 rows (or 4) of a million weights. */
@@ -381,5 +400,5 @@ bool ek_cuda_linear_alike(const ek_cuda_linear *a, const ek_cuda_linear *b)
 {
     return a->form == b->form && a->n == b->n && a->k == b->k && a->group == b->group && a->a_group == b->a_group &&
            a->bits == b->bits && a->limbs == b->limbs && a->zero == b->zero && a->biased == b->biased &&
-           a->f32_scales == b->f32_scales;
+           a->f32_scales == b->f32_scales && a->f16_scales == b->f16_scales;
 }

@@ -6,11 +6,12 @@
  *           32 (Q8) bytes for each of the 32 lanes of a warp, in the order of the fragments of two mma.sync
  *           m16n8k32: word i of step j of lane l holds output g + 8 (i & 1) and inputs
  *           k + 4 (i >> 1) + {0, 1, 2, 3}, where g = l / 4, t = l % 4 and k = 16 t + 8 j with activations in
- *           groups of 64, 32 j + 8 t in groups of 32. Q8: c in a byte, the first steps of all lanes, then the
+ *           groups of 64, 32 j + 8 t in groups of 32; in groups of 16 (four m16n8k16) inputs 32 j + 16 (i >> 1) + 4 t
+ *           + {0, 1, 2, 3}. Q8: c in a byte, the first steps of all lanes, then the
  *           second. Q4: c in two's complement, 4 words per lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
  *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
  *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16 or
- *           f32 as packed, without b where there are no biases. */
+ *           f32 as packed, without b where there are no biases. Of planes: cuda/planes.h. */
 #ifndef EK_CUDA_LINEAR_H
 #define EK_CUDA_LINEAR_H
 
@@ -23,15 +24,23 @@ typedef struct ek_cuda_linear {
     int n, k, n_panels, units; /* units of 64 inputs; Form F: 0 */
     int group, a_group, bits;  /* bits as stored on the device: 4 or 8 */
     int limbs, zero;
-    bool biased, f32_scales;
-    size_t code_bytes, scale_bytes; /* of all panels, each a multiple of 64 */
-    size_t bytes;                   /* the scales begin behind the codes */
+    bool biased, f32_scales, f16_scales; /* scales: neither: bf16 */
+    size_t code_bytes, scale_bytes;      /* of all panels, each a multiple of 64 */
+    size_t bytes;                        /* the scales begin behind the codes */
 } ek_cuda_linear;
 
 /* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q). */
 ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w);
 /* Writes panels [p0, p1) of w to `to`, which has room for l->bytes; panels in any order, by any threads. */
 void ek_cuda_linear_pack(const ek_cuda_linear *l, const ek_linear *w, uint8_t *to, int p0, int p1);
+
+/* Where input kk of a unit of output o lies in the unit; 4 bits: in a byte's half. */
+typedef struct ek_cuda_place_of_code {
+    int byte, shift;
+} ek_cuda_place_of_code;
+ek_cuda_place_of_code ek_cuda_linear_place(const ek_cuda_linear *l, int o, int kk);
+/* Bytes of s, or of s and b, of one output and group. */
+size_t ek_cuda_linear_scale(const ek_cuda_linear *l);
 
 /* Where a quantised row lies: fills all but q. Returns the bytes of a row, a multiple of 64. */
 size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);

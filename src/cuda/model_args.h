@@ -17,6 +17,19 @@ typedef struct ek_cuda_pack_args {
     int32_t biased;
 } ek_cuda_pack_args;
 
+/* ek_pack_planes: the same from planes (ops/planes.h, cuda/planes.h). */
+enum { EK_CUDA_SCALE_PLAIN, EK_CUDA_SCALE_E8M0, EK_CUDA_SCALE_I8, EK_CUDA_SCALE_U8, EK_CUDA_SCALE_U4 };
+
+typedef struct ek_cuda_pack_planes_args {
+    ek_cuda_ptr from, codes, scales;
+    int64_t panel_bytes, block_bytes; /* of the CPU's layout */
+    int32_t codes_at;                 /* in a block */
+    int32_t first, k, units, block, group;
+    int32_t from_bits, bits; /* of a code there and here */
+    int32_t zero, biased, rule, has_book;
+    int8_t book[16];
+} ek_cuda_pack_planes_args;
+
 /* ek_embed: h[r] = row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is negative stays
  * as it is. grid (ceil(k / 256), rows), 256 threads. */
 typedef struct ek_cuda_embed_args {
@@ -24,7 +37,7 @@ typedef struct ek_cuda_embed_args {
     int64_t ldh;
     float factor;
     int32_t k, form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
-    int32_t bits, a_group, group_shift, zero, biased, f32_scales;
+    int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 
 /* ek_rope_tables: cos and sin of the rows' positions (ops/rows.h, ek_rope_row). grid (ceil(rotated / 64), rows),

@@ -37,7 +37,7 @@ typedef struct widths {
 static size_t record(size_t rows, int k)
 {
     ek_cuda_acts a;
-    return k > 0 ? rows * ek_cuda_acts_plan(&a, k, 32) + 1024 : 0;
+    return k > 0 ? rows * ek_cuda_acts_plan(&a, k, 16) + 1024 : 0;
 }
 
 static widths widths_of(const ek_gpu_run *x)

@@ -19,7 +19,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     in->acts.q = 0, in->image = 0;
-    if (w->l.units == 0) return in->acts;
+    if (w->l.units == 0 || w->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
     ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
     in->acts.q = x->acts;
     return in->acts;
@@ -29,7 +29,9 @@ void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
     if (w->l.units == 0 || (in->acts.q && in->acts.a_group == w->l.a_group)) return;
     EK_ASSERT(in->f);
-    ek_cuda_quantize_args a = {.to = ek_gpu_acts_for(x, in, w), .x = in->f, .ldx = in->ld};
+    ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
+    in->acts.q = x->acts;
+    ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
     ek_gpu_launch(
         x->g, "ek_quantize",
         (ek_cuda_grid){.x = up(in->k, w->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
@@ -171,7 +173,8 @@ static void embed(ek_gpu_run *x, int n)
                             .group_shift = of.group_shift,
                             .zero = l->zero,
                             .biased = l->biased,
-                            .f32_scales = l->f32_scales};
+                            .f32_scales = l->f32_scales,
+                            .f16_scales = l->f16_scales};
     ek_gpu_launch(x->g, "ek_embed",
                   (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
 }

@@ -1,6 +1,7 @@
 /* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
  * Form F and vectors are copied as they are. */
 #include "base/log.h"
+#include "cuda/planes.h"
 #include "gpu/state.h"
 #include "ops/linear_layout.h"
 
@@ -34,6 +35,16 @@ static void vector(upload *u, CUdeviceptr *to, const float *from, int n)
     if (u->copies) note(u, ek_cuda_upload(u->g->c, *to, from, sizeof(float) * (size_t)n));
 }
 
+/* Panels of planes at the stage. */
+static void pack_planes(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to, int first, int n)
+{
+    ek_cuda_pack_planes_args a;
+    ek_cuda_planes_args(&a, l, w);
+    a.from = u->stage, a.codes = to, a.scales = to + l->code_bytes, a.first = first;
+    ek_gpu_launch(u->g, "ek_pack_planes", (ek_cuda_grid){.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32}, &a);
+    note(u, u->g->err);
+}
+
 static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to)
 {
     ek_gpu *g = u->g;
@@ -42,6 +53,8 @@ static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdevic
     for (int p = 0; p < w->n_panels && !u->err; p += step) {
         int n = w->n_panels - p < step ? w->n_panels - p : step;
         note(u, ek_cuda_upload(g->c, u->stage, w->data + (size_t)p * w->panel_bytes, (size_t)n * w->panel_bytes));
+        if (w->form == EK_W_PLANES && !u->err) pack_planes(u, l, w, to, p, n);
+        if (w->form == EK_W_PLANES) continue;
         ek_cuda_pack_args a = {.from = u->stage,
                                .codes = to,
                                .scales = to + l->code_bytes,

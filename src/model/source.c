@@ -42,6 +42,11 @@ ek_err ek_source_open(ek_source **out, const char *path)
     return ek_fail(EK_ENOTFOUND, "%s: there is no such file or folder", path);
 }
 
+void ek_source_rest(ek_source *s)
+{
+    s->ops->rest(s);
+}
+
 void ek_source_close(ek_source *s)
 {
     if (s) s->ops->close(s);

@@ -54,6 +54,7 @@ typedef struct ek_source_ops {
     ek_err (*finish)(ek_source *s, const ek_config *config);
     ek_err (*tokenizer)(ek_source *s, ek_source_tokenizer *out);
     ek_err (*chat)(ek_source *s, ek_source_chat *out); /* NULL: a folder */
+    void (*rest)(ek_source *s);
     void (*close)(ek_source *s);
 } ek_source_ops;
 
@@ -68,6 +69,8 @@ struct ek_source {
  * model. ENOTFOUND if there is nothing, EUNSUPPORTED by name for a path that is no model. */
 ek_err ek_source_open(ek_source **out, const char *path);
 void ek_source_close(ek_source *s); /* NULL is fine */
+/* When the weights are packed: its mapped pages leave the process until they are read again, ek_map_rest. */
+void ek_source_rest(ek_source *s);
 
 /* The checked configuration. Call it before the weights. */
 ek_err ek_source_config(ek_source *s, ek_config *out);

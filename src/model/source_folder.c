@@ -258,6 +258,12 @@ static ek_err find_tokenizer(ek_source *s, ek_source_tokenizer *out)
     return EK_OK;
 }
 
+static void rest_folder(ek_source *s)
+{
+    folder *f = (folder *)s;
+    if (f->files) ek_checkpoint_rest(f->files);
+}
+
 static void close_folder(ek_source *s)
 {
     folder *f = (folder *)s;
@@ -278,6 +284,7 @@ ek_source *ek_source_folder(const char *path)
                                       .ids = read_ids,
                                       .finish = check_unused,
                                       .tokenizer = find_tokenizer,
+                                      .rest = rest_folder,
                                       .close = close_folder};
     folder *f = ek_alloc(sizeof *f);
     f->source = (ek_source){.ops = &ops, .path = ek_strdup(path)};

@@ -242,6 +242,12 @@ static ek_err find_chat(ek_source *source, ek_source_chat *out)
     return EK_OK;
 }
 
+static void rest_gguf(ek_source *source)
+{
+    ek_gguf_source *s = (ek_gguf_source *)source;
+    if (s->g) ek_gguf_rest(s->g);
+}
+
 static void close_gguf(ek_source *source)
 {
     ek_gguf_source *s = (ek_gguf_source *)source;
@@ -262,6 +268,7 @@ ek_source *ek_source_gguf(const char *path)
                                       .finish = check_unused,
                                       .tokenizer = find_tokenizer,
                                       .chat = find_chat,
+                                      .rest = rest_gguf,
                                       .close = close_gguf};
     ek_gguf_source *s = ek_alloc(sizeof *s);
     s->source = (ek_source){.ops = &ops, .path = ek_strdup(path)};

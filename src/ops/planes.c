@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ops/inline.h"
 #include "ops/unpack_gguf.h"
 
 /* ------------------------------------------------------------------ plan */
@@ -100,6 +101,52 @@ static void pack_some(const ek_linear *w, int to_row, const ek_weight_data *src,
     }
 }
 
+/* Types whose block is scales, then 32 codes in 16 bytes: code i in the low half of byte i, 16 + i in the high one. */
+static bool has_nibble_blocks(const ek_weight_type *t)
+{
+    return t->unpack == ek_unpack_q4_0 || t->unpack == ek_unpack_q4_1 || t->unpack == ek_unpack_iq4_nl ||
+           t->unpack == ek_unpack_mxfp4;
+}
+
+/* The same as pack_some for these: the halves of bytes move four at a time, without a byte per code. */
+static void pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
+{
+    const size_t scales = src->type->block_bytes[0] - EK_UNIT / 2, block_bytes = ek_planes_block_bytes(w);
+    const int o = to_row % EK_PANEL;
+    const uint32_t low = 0x0f0f0f0f;
+    const uint8_t *from = ek_weight_plane_row(src, 0, row) + (size_t)(k / EK_UNIT) * (scales + EK_UNIT / 2);
+    const size_t codes = ek_planes_scale_bytes(w) + 4 * (size_t)o;
+    uint8_t *block = panel_of(w, to_row) + (size_t)(k / EK_UNIT) * block_bytes;
+    for (; n > 0; n -= EK_UNIT, block += block_bytes) {
+        if (scales == 1) block[o] = *from;
+        else memcpy(block + 2 * o, from, 2);
+        if (scales == 4) memcpy(block + 2 * (EK_PANEL + o), from + 2, 2);
+        uint32_t in[4], out[4];
+        memcpy(in, from += scales, sizeof in);
+        from += sizeof in;
+        for (int i = 0; i < 4; i += 2) {
+            out[i / 2] = (in[i] & low) | (in[i + 1] & low) << 4;
+            out[i / 2 + 2] = (in[i] >> 4 & low) | (in[i + 1] & ~low);
+        }
+        for (int i = 0; i < 4; i++) memcpy(block + codes + 64 * i, &out[i], 4);
+    }
+}
+
+/* Inlined, since gcc takes a function that only prefetches for one without effect and drops its calls.
+ * Asks for what the next panel's row in this one's place reads, and a 16th of what its 16 rows write: both are new to
+ * the caches, and a panel's rows are too many streams for the hardware to follow. */
+INLINE void fetch_next(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
+{
+    const size_t in = (size_t)(n / w->block) * src->type->block_bytes[0];
+    const size_t out = (size_t)(n / w->block) * ek_planes_block_bytes(w) / EK_PANEL;
+    const uint8_t *from = ek_weight_plane_row(src, 0, row + EK_PANEL) +
+                          (size_t)(k / w->block) * src->type->block_bytes[0];
+    const uint8_t *to = panel_of(w, to_row) + w->panel_bytes + (size_t)(k / w->block) * ek_planes_block_bytes(w) +
+                        (size_t)(to_row % EK_PANEL) * out;
+    for (size_t i = 0; i < in; i += 64) __builtin_prefetch(from + i);
+    for (size_t i = 0; i < out; i += 64) __builtin_prefetch(to + i, 1);
+}
+
 /* Zeros for an output past w->n, in the last panel. */
 static void clear_output(const ek_linear *w, int o)
 {
@@ -129,13 +176,18 @@ ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
         t->book != w->book || t->scale != w->scale || t->scale_dtype != w->scale_dtype || t->biased != w->biased)
         return ek_fail(EK_EINVAL, "%s weights cannot be packed into a %d x %d matrix of %d bits in groups of %d",
                        t->name, w->n, w->k, w->bits, w->group);
+    const bool nibbles = has_nibble_blocks(t);
     for (int end, r = row; r < row + src->n;
          r = end) { /* a panel's piece of K after the other: it stays in the cache */
         end = (r / EK_PANEL + 1) * EK_PANEL;
         if (end > row + src->n) end = row + src->n;
         for (int k = 0, n; k < w->k; k += n) {
             n = w->k - k < EK_UNPACK_WEIGHTS ? w->k - k : EK_UNPACK_WEIGHTS;
-            for (int i = r; i < end; i++) pack_some(w, i, src, i - row, k, n);
+            for (int i = r; i < end; i++) {
+                if (i + EK_PANEL < row + src->n) fetch_next(w, i, src, i - row, k, n);
+                if (nibbles) pack_nibbles(w, i, src, i - row, k, n);
+                else pack_some(w, i, src, i - row, k, n);
+            }
         }
     }
     clear_rest(w, row, src->n);

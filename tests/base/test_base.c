@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -208,6 +209,12 @@ static void files_say_what_is_wrong(void **state)
     assert_int_equal(ek_map_open(&m, path), EK_OK);
     assert_int_equal(m.size, 5);
     assert_memory_equal(m.data, "hello", 5);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    ek_map_rest(&m);
+    assert_memory_equal(m.data, "hello", 5);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_minflt > before.ru_minflt); /* the page had left the process */
     ek_map_close(&m);
     ek_buf b = {0};
     assert_int_equal(ek_file_read(&b, path, 4), EK_ETOOLARGE);

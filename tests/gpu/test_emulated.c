@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/files.h"
+#include "../support/gguf_model.h"
 #include "base/cpu.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"
@@ -41,16 +43,13 @@ static void run(const ek_executor *on, const ek_ask *ask, int n, ek_trace *out)
     ek_engine_close(e);
 }
 
-static void compare(const char *shape, int bits, ek_model_opts o, int prompt)
+/* m: opened for it, closed behind it. */
+static void compare_model(ek_model *m, const char *shape, int prompt)
 {
-    static ek_config c;
+    const ek_config c = *ek_model_config(m);
     static int32_t tokens[2][300];
     char where[256];
-    ek_model *m;
     ek_gpu *g;
-    o.cpu = ek_cpu_detect();
-    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
-    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
     ek_ask ask[2];
     ek_trace want[2], got[2];
     for (int i = 0; i < 2; i++) {
@@ -73,12 +72,37 @@ static void compare(const char *shape, int bits, ek_model_opts o, int prompt)
     run(&device, ask, 2, got);
     for (int i = 0; i < 2; i++) {
         bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
-        if (!same) print_message("%s, %d bits, request %d: %s\n", shape, bits, i, where);
+        if (!same) print_message("%s, request %d: %s\n", shape, i, where);
         assert_true(same);
         ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
     }
     ek_gpu_close(g);
     ek_model_close(m);
+}
+
+static void compare(const char *shape, int bits, ek_model_opts o, int prompt)
+{
+    static ek_config c;
+    ek_model *m;
+    o.cpu = ek_cpu_detect();
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    compare_model(m, shape, prompt);
+}
+
+static void compare_gguf(const char *shape, uint32_t type, ek_activations activations, int prompt)
+{
+    static ek_config c;
+    char *dir = temp_dir(), path[512];
+    ek_model *m;
+    ek_model_opts o = {
+        .cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .activations = activations};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    write_gguf(dir, "m.gguf", &c, &(gguf_opts){.type = type}, NULL);
+    snprintf(path, sizeof path, "%s/m.gguf", dir);
+    assert_int_equal(ek_model_open(&m, path, &o), EK_OK);
+    compare_model(m, shape, prompt);
+    remove_dir(dir);
 }
 
 static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
@@ -87,6 +111,13 @@ static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16}, 9);
     compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 9);
     compare("T1", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q5_128}, 5);
+}
+
+static void files_with_their_own_scales_too(void **state)
+{
+    (void)state;
+    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, 20);
+    compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, 9);
 }
 
 static void first_positions_may_have_a_format_of_their_own(void **state)
@@ -100,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_together_have_the_bits_of_the_cpu_alone),
+        cmocka_unit_test(files_with_their_own_scales_too),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,8 +175,17 @@ static void made_close(ek_source *s)
     m->n = 0;
 }
 
-static const ek_source_ops made_ops = {
-    .kind = "made", .config = made_config, .weight = made_weight, .finish = made_finish, .close = made_close};
+static void made_rest(ek_source *s)
+{
+    (void)s;
+}
+
+static const ek_source_ops made_ops = {.kind = "made",
+                                       .config = made_config,
+                                       .weight = made_weight,
+                                       .finish = made_finish,
+                                       .rest = made_rest,
+                                       .close = made_close};
 
 /* Binding to it gives the items that a folder of the same values gives, value by value. */
 static void test_binding_sees_the_source_only(void **state)

@@ -15,7 +15,7 @@ FATBINS  := $(if $(CUDA_ON),$(CU_SRC:src/cuda/kernels/%.cu=$(CUDA_DIR)/%.fatbin)
 
 # How the assembler finds them; kernels.S knows from the version that they are there.
 ifneq ($(CUDA_ON),)
-CUDA_AS := -Wa,-I$(CUDA_DIR) \
+CUDA_AS := -Wa,-I$(CUDA_DIR) -I$(CUDA_DIR) \
   -DEK_CUDA_BUILT_WITH=$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1000+\20/p')
 endif
 
@@ -25,7 +25,12 @@ $(CUDA_DIR)/%.fatbin: src/cuda/kernels/%.cu $(wildcard src/cuda/kernels/*.cuh) s
 	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
 	@mv $@.new $@
 
-$B/src/cuda/kernels.o: src/cuda/kernels.S $(FATBINS)
+# What kernels.S embeds.
+$(CUDA_DIR)/kernels.inc: $(CU_SRC)
+	@mkdir -p $(@D)
+	@printf 'kernel %s\n' $(notdir $(basename $(CU_SRC))) >$@
+
+$B/src/cuda/kernels.o: src/cuda/kernels.S $(FATBINS) $(if $(CUDA_ON),$(CUDA_DIR)/kernels.inc)
 	@mkdir -p $(@D)
 	$(if $(CUDA_ON),,@echo "  no CUDA kernels: $(if $(filter 0,$(CUDA)),CUDA=0,nvcc is not installed)")
 	$(call say,as $<)$(CC) -c -o $@ $(CUDA_AS) $<

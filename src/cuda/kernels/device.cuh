@@ -186,14 +186,12 @@ template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[64], const u3
     EK_WGMMA(128, EK_REGS64(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69");
 }
 
-// Whether this thread is the last of n to come here; the memory is then free for copies.
-__device__ __forceinline__ bool last_of(u32 *count, u32 n)
+// the same over 16 inputs
+__device__ __forceinline__ void mma_half(int (&d)[4], const u32 *a, u32 b)
 {
-    __threadfence_block();
-    if (atomicAdd(count, 1u) != n - 1) return false;
-    *count = 0;
-    __threadfence_block();
-    return true;
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
 // The thread's number, read anew where it is needed instead of kept, with all that is computed from it, in registers.

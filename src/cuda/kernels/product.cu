@@ -17,13 +17,13 @@ extern "C" __global__ void __launch_bounds__(256) ek_quantize(const __grid_const
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         int at = g * to.a_group + lane + i * 32;
-        v[i] = i * 32 < to.a_group && at < to.k ? x[at] : 0;
+        v[i] = lane + i * 32 < to.a_group && at < to.k ? x[at] : 0;
     }
     quantize_group(to, row, g, v);
 }
 
 #define FEW(BITS, LIMBS, A, OCT)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(A == 32 || OCT > 1 ? 512 : 768, 1)                                               \
+    extern "C" __global__ void __launch_bounds__(A < 64 || OCT > 1 ? 512 : 768, 1)                                               \
         ek_product_q##BITS##_l##LIMBS##_a##A##_o##OCT(const __grid_constant__ ek_cuda_linear_args a)                  \
     {                                                                                                                 \
         few<BITS, LIMBS, A, OCT>(a, blockIdx.y * (OCT * 8 / LIMBS), [&](int r) { return (const uint8_t *)a.x.q + r * a.x.ldq; });                                                                                  \
@@ -33,3 +33,4 @@ FEW_OF(4, 64)
 FEW_OF(8, 64)
 FEW_OF(4, 32)
 FEW_OF(8, 32)
+FEW_OF(8, 16)

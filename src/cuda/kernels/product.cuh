@@ -2,9 +2,11 @@
 //
 // A unit is 64 inputs of a panel of 16 outputs, as fragments of two mma.sync m16n8k32 (cuda/linear.h). The
 // inputs of a lane t = lane % 4 are 16 t .. 16 t + 15 of the unit with activations in groups of 64, and
-// 8 t .. 8 t + 7 of each half in groups of 32, so that a row of activations is read as it lies. Columns of
+// 8 t .. 8 t + 7 of each half in groups of 32, 4 t .. 4 t + 3 of each quarter in groups of 16, so that a row of activations is read as it lies. Columns of
 // the product are rows of activations, or with two limbs h and l of a row side by side.
 #pragma once
+
+#include <cuda_fp16.h>
 
 #include "cuda/args.h"
 #include "cuda/kernels/math.cuh"
@@ -32,7 +34,13 @@ __device__ __forceinline__ void read_scales(const ek_cuda_linear_args &a, const 
 {
     float zero = (float)a.zero;
     b[0] = b[1] = 0;
-    if (!a.f32_scales && a.biased) {
+    if (a.f16_scales) {
+        float2 x = __half22float2(*(const __half2 *)at);
+        s[0] = x.x, s[1] = x.y;
+        if (!a.biased) return;
+        float2 y = __half22float2(*(const __half2 *)(at + 4));
+        s[1] = y.x, b[0] = fma_(zero, x.x, x.y), b[1] = fma_(zero, y.x, y.y);
+    } else if (!a.f32_scales && a.biased) {
         uint2 v = *(const uint2 *)at;
         s[0] = bits(v.x << 16), b[0] = fma_(zero, s[0], bits(v.x & 0xffff0000u));
         s[1] = bits(v.y << 16), b[1] = fma_(zero, s[1], bits(v.y & 0xffff0000u));
@@ -69,12 +77,13 @@ template <int BITS, int LIMBS, int A> struct group_product {
     static constexpr int ROWS = LIMBS == 1 ? 2 : 1; // of a lane
     float i[2][ROWS];                               // (float)I
 
-    // sub: which half of the unit, where a group is half a unit
+    // sub: which part of the unit, where a group is less than a unit
     __device__ __forceinline__ void run(const u32 (&a)[8], const uint4 &b, int sub)
     {
         constexpr int START = LIMBS == 1 ? MAGIC : 0;
         int d[4] = {START, START, START, START};
         if (A == 64) mma(d, a, b.x, b.y), mma(d, a + 4, b.z, b.w);
+        else if (A == 16) mma_half(d, a + sub * 2, sub == 0 ? b.x : sub == 1 ? b.y : sub == 2 ? b.z : b.w);
         else if (sub == 0) mma(d, a, b.x, b.y);
         else mma(d, a + 4, b.z, b.w);
 #pragma unroll

@@ -44,7 +44,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
         if (BITS == 8) copy_async<16>(to + 512 + lane * 16, from + 512);
 #pragma unroll
         for (int s = 0; s < SUB; s++) {
-            int at = min((fetch_unit * 64 + s * 32) >> a.group_shift, groups - 1);
+            int at = min((fetch_unit * 64 + s * A) >> a.group_shift, groups - 1);
             copy_scales(to + CODE + (s * 32 + lane) * sb, (const uint8_t *)a.scales + (((int64_t)fetch_panel * groups + at) * 8 + g) * sb, sb);
         }
     };
@@ -54,7 +54,10 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
         for (int o = 0; o < OCT; o++) {
             if (!rec[o]) continue;
             if (A == 64) copy_shared16(to + o * 512, rec[o] + unit * 64 + t * 16);
-            else {
+            else if (A == 16) {
+#pragma unroll
+                for (int s = 0; s < 4; s++) copy_async<4>(to + o * 512 + s * 4, rec[o] + unit * 64 + s * 16 + t * 4);
+            } else {
                 copy_async<8>(to + o * 512, rec[o] + unit * 64 + t * 8);
                 copy_async<8>(to + o * 512 + 8, rec[o] + unit * 64 + 32 + t * 8);
             }

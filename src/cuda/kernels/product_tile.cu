@@ -53,14 +53,18 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
                 int c = tid / 4, q = tid % 4, r = PICK ? row_of[c / LIMBS] : min(row0 + c / LIMBS, rows - 1);
                 const uint8_t *from = (const uint8_t *)a.x.q + r * a.x.ldq + c % LIMBS * a.x.low + u * 64;
                 if (A == 64) copy_async<16>(to + acts_at + tid * 16, from + q * 16);
-                else copy_async<8>(to + acts_at + tid * 16, from + q * 8), copy_async<8>(to + acts_at + tid * 16 + 8, from + 32 + q * 8);
+                else if (A == 16) {
+#pragma unroll
+                    for (int s = 0; s < 4; s++) copy_async<4>(to + acts_at + tid * 16 + s * 4, from + s * 16 + q * 4);
+                } else copy_async<8>(to + acts_at + tid * 16, from + q * 8), copy_async<8>(to + acts_at + tid * 16 + 8, from + 32 + q * 8);
             }
             if (tid < SUB * ROWS) {
                 int s = tid / ROWS, r = PICK ? row_of[tid % ROWS] : min(row0 + tid % ROWS, rows - 1), at = min(u * SUB + s, k / A - 1);
                 copy_async<8>(to + sx_at + tid * 8, (const uint8_t *)a.x.q + r * a.x.ldq + a.x.groups[LIMBS - 1] + at * 8);
             }
-            if (tid >= 128 && tid < 128 + SUB * PANELS * 8) {
-                int i = tid - 128, s = i / (PANELS * 8), p = min(p0 + i / 8 % PANELS, panels - 1), at = min((u * 64 + s * 32) >> a.group_shift, groups - 1);
+            constexpr int FROM = SUB == 4 ? 0 : 128;
+            if (tid >= FROM && tid < FROM + SUB * PANELS * 8) {
+                int i = tid - FROM, s = i / (PANELS * 8), p = min(p0 + i / 8 % PANELS, panels - 1), at = min((u * 64 + s * A) >> a.group_shift, groups - 1);
                 copy_scales(to + scales_at + i * sb, (const uint8_t *)scales + (((int64_t)p * groups + at) * 8 + i % 8) * sb, sb);
             }
         };
@@ -97,7 +101,7 @@ template <int BITS, int LIMBS, int A, bool PICK> __device__ __forceinline__ void
             if (++slot == STAGES) slot = 0;
 #pragma unroll
             for (int s = 0; s < SUB; s++) {
-                if (SUB == 2 && (u * 2 + s) * 32 >= k) break;
+                if (SUB > 1 && (u * SUB + s) * A >= k) break;
 #pragma unroll
                 for (int p = 0; p < 2; p++) {
                     u32 code[8];
@@ -161,6 +165,8 @@ TILE(4, 1, 32)
 TILE(4, 2, 32)
 TILE(8, 1, 32)
 TILE(8, 2, 32)
+TILE(8, 1, 16)
+TILE(8, 2, 16)
 
 extern "C" __global__ void __launch_bounds__(256) ek_product_join(const __grid_constant__ ek_cuda_join_args a)
 {
@@ -187,3 +193,5 @@ TILES(4, 1, 32)
 TILES(4, 2, 32)
 TILES(8, 1, 32)
 TILES(8, 2, 32)
+TILES(8, 1, 16)
+TILES(8, 2, 16)

@@ -24,7 +24,7 @@ __device__ __forceinline__ int two_limbs(float v, float inv, int *high)
     return q;
 }
 
-// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 have only the first.
+// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 and 16 have only the first.
 __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
 {
     const int lane = threadIdx.x % 32;
@@ -40,8 +40,7 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
         if (i * 32 >= to.a_group) break;
         int high, q = two_limbs(v[i], inv, &high);
         int at = g * to.a_group + lane + i * 32;
-        h[at] = (int8_t)high;
-        l[at] = (int8_t)(q - 256 * high);
+        if (lane < to.a_group) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
         sum_h += high, sum_q += q;
     }
     sum_h = __reduce_add_sync(~0u, sum_h), sum_q = __reduce_add_sync(~0u, sum_q);

@@ -273,8 +273,8 @@ extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_con
 // Element (o of 16, k) of Form Q in the device's layout: its centred code.
 __device__ __forceinline__ int code_of(const uint8_t *unit, int o, int kk, int bits, int a_group)
 {
-    const int j = a_group == 64 ? kk / 8 % 2 : kk / 32, t = a_group == 64 ? kk / 16 : kk % 32 / 8;
-    const int upper = kk / 4 % 2, e = kk % 4, lane = o % 8 * 4 + t, i = o / 8;
+    const int j = a_group == 64 ? kk / 8 % 2 : kk / 32, t = a_group == 64 ? kk / 16 : a_group == 32 ? kk % 32 / 8 : kk % 16 / 4;
+    const int upper = a_group == 16 ? kk / 16 % 2 : kk / 4 % 2, e = kk % 4, lane = o % 8 * 4 + t, i = o / 8;
     if (bits == 8) return (int8_t)unit[j * 512 + lane * 16 + (i + 2 * upper) * 4 + e];
     int c = unit[lane * 16 + (j * 2 + i) * 4 + e];
     c = upper ? c >> 4 : c & 15;
@@ -311,8 +311,9 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
             if (a.biased) b = at[1];
         } else {
             const unsigned short *at = (const unsigned short *)a.scales + g * (a.biased ? 4 : 2) + o / 8 * (a.biased ? 2 : 1);
-            s = bits((u32)at[0] << 16);
-            if (a.biased) b = bits((u32)at[1] << 16);
+            auto value = [&](int i) { return a.f16_scales ? __half2float(__ushort_as_half(at[i])) : bits((u32)at[i] << 16); };
+            s = value(0);
+            if (a.biased) b = value(1);
         }
         v = a.biased ? fma_(s, (float)(c + a.zero), b) : s * (float)c;
     }

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
+#include "ops/x86/fetch.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/planes_vec.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, PREFETCH = 4096, FETCH_ROWS = 2 };
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, FETCH_ROWS = 2 };
 
 INLINE __m512i quad(const int8_t *q)
 {
@@ -52,7 +53,7 @@ INLINE void dot(__m512i *acc, const uint8_t *unit, const int q, const int8_t *co
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *block,
-                 __mmask16 mask, bool fetch, const int n, const int bits, const bool book, const int a_group,
+                 __mmask16 mask, bool ahead, const int n, const int bits, const bool book, const int a_group,
                  const int limbs)
 {
     const int8_t *row[TILE];
@@ -74,9 +75,8 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
             const uint8_t *unit = block + scale_bytes;
             const p_block scales = p_open(w, block, 0);
-            if (fetch)
-                for (size_t i = 0; i < block_bytes; i += 64)
-                    _mm_prefetch((const char *)block + PREFETCH + i, _MM_HINT_T0);
+            if (ahead)
+                for (size_t i = 0; i < block_bytes; i += 64) fetch(block + i, AHEAD);
             for (int g = 0; g < size / a_group; unit += unit_bytes) UNROLL for (int part = 0; part < per_unit; part++)
                 {
                     __m512i acc[SUMS];
@@ -108,7 +108,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *block,
-                     __mmask16 mask, bool fetch);
+                     __mmask16 mask, bool ahead);
 
 /* Rows of the tiles that there are, in both tables below. */
 static const int8_t sizes[2][7] = {{12, 8, 6, 4, 3, 2, 1}, {6, 4, 3, 2, 1, 0, 0}};
@@ -118,9 +118,9 @@ static const int8_t sizes[2][7] = {{12, 8, 6, 4, 3, 2, 1}, {6, 4, 3, 2, 1, 0, 0}
 #define TILE_FN(b, k, a, l, n)                                                                                    \
     static __attribute__((noinline)) void tile_##b##_##k##_##a##_##l##_##n(                                       \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *block,             \
-        __mmask16 mask, bool fetch)                                                                               \
+        __mmask16 mask, bool ahead)                                                                               \
     {                                                                                                             \
-        tile(w, x, row, y, ldy, block, mask, fetch, n, b, k, a, l);                                               \
+        tile(w, x, row, y, ldy, block, mask, ahead, n, b, k, a, l);                                               \
     }
 #define TILES(b, k, a)                                                                                            \
     TILE_FN(b, k, a, 1, 1) TILE_FN(b, k, a, 1, 2) TILE_FN(b, k, a, 1, 3) TILE_FN(b, k, a, 1, 4)                   \

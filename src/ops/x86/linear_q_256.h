@@ -88,7 +88,8 @@ INLINE void tile(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x
     const uint8_t *packed = u->packed, *fetch = u->fetch;
     for (int g = 0; g < u->n / group; g++, packed += group_bytes, fetch += lines) {
         __m256 s[2], centre[2] = {zero, zero};
-        for (ptrdiff_t i = 0; i < lines; i += 64) _mm_prefetch((const char *)fetch + i, _MM_HINT_T0);
+        for (ptrdiff_t i = 0; i < lines; i += 64)
+            _mm_prefetch((const char *)fetch + i, n == 1 ? _MM_HINT_T0 : _MM_HINT_T1);
         if (decoded) {
             UNROLL for (int h = 0; h < 2; h++)
             {
@@ -165,7 +166,7 @@ static void panel(const ek_linear *w, const ek_acts *x, const tiling *t, float *
             u.n = ek_min(step, end - u.k);
             const uint8_t *next = u.packed + (size_t)(u.n / w->group) * group_bytes;
             if (decoded) decode(codes, scale, centre, w, &u);
-            u.fetch = decoded ? next : u.packed + AHEAD;
+            u.fetch = decoded ? next : u.packed + (t->at[1] - t->at[0] == 1 ? AHEAD_1 : AHEAD);
             for (int i = 0; i < t->n; i++, u.fetch = NULL)
                 tiles[decoded][t->at[i + 1] - t->at[i] - 1](leaf[i], w, x, t->at[i], &u);
             u.packed = next;

@@ -17,7 +17,8 @@ enum {
     UNIT = 512,                       /* inputs decoded at a time */
     UNIT_GROUPS = UNIT / 32,          /* at most */
     UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of them, when a code takes two */
-    AHEAD = 4096                      /* bytes that a tile of packed codes fetches ahead */
+    AHEAD = 8192,                     /* bytes that a tile of packed codes fetches ahead, into the second-level cache */
+    AHEAD_1 = 4096                    /* one row's, into the first */
 };
 
 /* Inputs [k, k + n) of a panel, inside one K-block. */

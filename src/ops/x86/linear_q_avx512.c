@@ -7,11 +7,14 @@
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
+#include "ops/x86/fetch.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 4096, AHEAD_1 = 2048 /* bytes; for one row */ };
+/* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
+ * which their activations share, would lose it or them. */
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 2048 };
 
 INLINE __m512i quad(const int8_t *q)
 {
@@ -74,7 +77,7 @@ INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                 __mmask16 mask, bool fetch, const int n, const bool q8, const int a_group, const int limbs)
+                 __mmask16 mask, bool ahead, const int n, const bool q8, const int a_group, const int limbs)
 {
     const int8_t *row[TILE];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
@@ -93,9 +96,10 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            if (fetch)
-                for (size_t i = 0; i < code_bytes + rest; i += 64)
-                    _mm_prefetch((const char *)codes + (n == 1 ? AHEAD_1 : AHEAD) + i, _MM_HINT_T0);
+            for (size_t i = 0; ahead && i < code_bytes + rest; i += 64) {
+                if (n == 1) _mm_prefetch((const char *)codes + AHEAD_1 + i, _MM_HINT_T0);
+                else fetch(codes + i, AHEAD);
+            }
             if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++) {
                 __m512i acc[SUMS];
@@ -126,16 +130,16 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 }
 
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
-                     __mmask16 mask, bool fetch);
+                     __mmask16 mask, bool ahead);
 
 /* Its layout never settles on these. */
 /* clang-format off */
 #define TILE_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,             \
-        __mmask16 mask, bool fetch)                                                                               \
+        __mmask16 mask, bool ahead)                                                                               \
     {                                                                                                             \
-        tile(w, x, row, y, ldy, codes, mask, fetch, n, q8, a, l);                                                 \
+        tile(w, x, row, y, ldy, codes, mask, ahead, n, q8, a, l);                                                 \
     }
 #define TILES(q8, a)                                                                                              \
     TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                           \
@@ -161,13 +165,13 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 {
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
     const int max_rows = w->limbs == 1 ? TILE : TILE_2;
-    const bool fetch = w->form == EK_W_Q4 || r1 - r0 > 1; /* for one row of Q8 the hardware does better alone */
+    const bool ahead = w->form == EK_W_Q4 || r1 - r0 > 1; /* for one row of Q8 the hardware does better alone */
     for (int r = r0, n; r < r1; r += n) {
         n = ek_tile_rows(r1 - r, max_rows);
         for (int p = p0; p < p1; p++) {
             int left = w->n - p * EK_PANEL;
             __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && fetch);
+            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && ahead);
         }
     }
 }

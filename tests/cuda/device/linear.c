@@ -6,16 +6,18 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "cuda/linear.h"
 #include "cuda/model_args.h"
+#include "cuda/planes.h"
 #include "dev.h"
-#include "ops/linear_layout.h"
+#include "ops/planes.h"
 
 typedef struct shape {
     int n, k, bits, group, a_group, limbs; /* bits 0: float */
     ek_dtype scales;                       /* or the float type */
     bool biased;
 } shape;
+
+static const char *gguf; /* a type of GGUF, which decides bits, group, a_group and biased of a shape; NULL: MLX's */
 
 static void put(uint8_t *at, size_t i, ek_dtype t, float f)
 {
@@ -25,8 +27,31 @@ static void put(uint8_t *at, size_t i, ek_dtype t, float f)
     else memcpy(at + i * 2, t == EK_BF16 ? &b : &h, 2);
 }
 
-static void open_weights(ek_linear *w, const shape *s)
+/* Random codes and sub-scales, plain scales of both signs. */
+static void open_planes(ek_linear *w, shape *s)
 {
+    must(ek_linear_plan(w, 0, s->n, s->k, ek_weight_type_named(gguf)));
+    must(ek_linear_set_acts(w, (ek_act_form){s->limbs, w->a_group}));
+    s->bits = w->bits, s->group = w->group, s->a_group = w->a_group, s->biased = w->biased;
+    w->data = aligned_alloc(64, w->bytes);
+    for (size_t i = 0; i < w->bytes; i++) w->data[i] = (uint8_t)ek_mix64(i);
+    const size_t step = ek_planes_block_bytes(w), panels = (size_t)w->n_panels;
+    for (size_t p = 0; p < panels; p++)
+        for (size_t b = 0; b < (size_t)(w->k / w->block); b++) {
+            uint8_t *at = w->data + p * w->panel_bytes + b * step;
+            for (size_t i = 0; i < (w->biased ? 2 : 1) * (size_t)EK_PANEL; i++) {
+                if (w->scale == EK_SCALE_E8M0) at[i] = (uint8_t)(i % 5 ? 120 + at[i] % 8 : at[i] % 3);
+                else put(at, i, EK_F16, 0.01f * uniform(6, (p * 1000 + b) * 32 + i));
+            }
+        }
+}
+
+static void open_weights(ek_linear *w, shape *s)
+{
+    if (gguf) {
+        open_planes(w, s);
+        return;
+    }
     const ek_weight_type *type = NULL;
     if (s->bits) must(ek_weight_type_affine(&type, s->bits, s->group, s->scales, s->biased));
     else type = ek_weight_type_float(s->scales);
@@ -161,7 +186,21 @@ static void run_product(product *p)
                &p->j);
 }
 
-static void compare(dev *d, const shape *s, const int *rows, bool odd)
+/* What ek_pack_planes writes. */
+static void compare_planes(dev *d, const ek_cuda_linear *l, const ek_linear *w, const uint8_t *packed, const char *name)
+{
+    ek_cuda_pack_planes_args a;
+    ek_cuda_planes_args(&a, l, w);
+    CUdeviceptr from = up(d, w->data, w->bytes), to = up(d, packed, l->bytes);
+    must(ek_cuda_fill(d->c, to, 0xff, l->code_bytes));
+    a.from = from, a.codes = to, a.scales = to + l->code_bytes;
+    ek_cuda_kernel kernel = find(d, "ek_pack_planes", 0);
+    launch(d, &kernel, (ek_cuda_grid){.x = (unsigned)l->units, .y = (unsigned)l->n_panels, .threads = 32}, &a);
+    same(d, packed, down(d, to, l->bytes), l->bytes, false, "panels of %s", name);
+    drop(d, from), drop(d, to);
+}
+
+static void compare(dev *d, shape *s, const int *rows, bool odd)
 {
     ek_linear w;
     ek_cuda_linear l;
@@ -169,10 +208,10 @@ static void compare(dev *d, const shape *s, const int *rows, bool odd)
     int most = 0;
     for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
     char name[120];
-    snprintf(name, sizeof name, "%d bits %s group %d/%d limbs %d, %d x %d%s", s->bits,
+    open_weights(&w, s);
+    snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s", gguf ? gguf : "", s->bits,
              s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
              s->biased ? " biased" : "");
-    open_weights(&w, s);
     ek_linear_init(&ops, 0);
     float *x = make_rows(most, s->k, odd), *want = malloc((size_t)most * (size_t)(s->n + 3) * 4);
     memset(want, 0xff, (size_t)most * (size_t)(s->n + 3) * 4);
@@ -181,8 +220,9 @@ static void compare(dev *d, const shape *s, const int *rows, bool odd)
     ek_acts_bind(&acts, mem, x, s->k, most, s->k);
     ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
     must(ek_cuda_linear_plan(&l, &w));
-    uint8_t *packed = malloc(l.bytes);
+    uint8_t *packed = calloc(1, l.bytes);
     ek_cuda_linear_pack(&l, &w, packed, 0, l.n_panels);
+    if (gguf) compare_planes(d, &l, &w, packed, name);
     CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)most * (size_t)s->k * 4), q = 0;
     ek_cuda_acts device = {0};
     if (s->bits) {
@@ -222,6 +262,16 @@ void test_linear(dev *d)
                     if (d->quick && variant != group / 32 % 4 && (group != 64 || variant)) continue;
                     compare(d, &s, d->quick ? quick : variant ? some : few, variant == 3);
                 }
+    static const char *const types[] = {"q4_0",   "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4",
+                                        "iq4_xs", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            shape s = {.n = 70, .k = i < 7 ? 1376 : 1536, .limbs = limbs, .scales = EK_F16};
+            if (d->quick && limbs != 1 + (int)i % 2) continue;
+            gguf = types[i];
+            compare(d, &s, d->quick ? quick : few, i % 3 == 0);
+            gguf = NULL;
+        }
     static const ek_dtype floats[] = {EK_F32, EK_F16, EK_BF16};
     for (size_t f = 0; f < 3; f++)
         for (int k = 1; k < (d->quick ? 500 : 22000); k = k * 5 + 3) {
@@ -251,7 +301,7 @@ static void queue(void *arg, int i)
     run_product(p);
 }
 
-static void time_product(dev *d, const shape *s, const int *rows)
+static void time_product(dev *d, shape *s, const int *rows)
 {
     ek_linear w;
     ek_cuda_linear l;

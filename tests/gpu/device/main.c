@@ -60,8 +60,8 @@ static void check_matrix(const ek_gpu_matrix *m, const ek_linear *w, int number,
     ek_cuda_linear_pack(&m->l, w, want, 0, m->l.n_panels);
     must(ek_cuda_download(gpu->c, got, m->at + (size_t)number * m->l.bytes, m->l.bytes));
     must(ek_cuda_sync(gpu->c));
-    size_t used = m->l.code_bytes + (size_t)m->l.n_panels * (size_t)(m->l.k / m->l.group) * EK_PANEL *
-                                        ((m->l.f32_scales ? 4u : 2u) << (m->l.biased ? 1 : 0));
+    size_t used = m->l.code_bytes +
+                  (size_t)m->l.n_panels * (size_t)(m->l.k / m->l.group) * EK_PANEL * ek_cuda_linear_scale(&m->l);
     size_t at = 0;
     while (at < used && want[at] == got[at]) at++;
     char where[160];

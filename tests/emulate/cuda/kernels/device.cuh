@@ -114,12 +114,10 @@ template <int KEPT, int N> static inline void wgmma(int (&d)[N], const u32 *a, c
     ek_emulated_wgmma(d, 2 * N, KEPT, a, b);
 }
 
-static inline bool last_of(u32 *count, u32 n)
+static inline void mma_half(int (&d)[4], const u32 *a, u32 b)
 {
-    ek_emulated_pause();
-    if (++*count != n) return false;
-    *count = 0;
-    return true;
+    const u32 whole[4] = {a[0], a[1], 0, 0}; // inputs 16 and more are zeros
+    ek_emulated_mma(d, whole, b, 0);
 }
 
 static inline int thread_again()
