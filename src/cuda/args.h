@@ -68,6 +68,7 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_ptr f;             /* Form F: f32, ldf elements per row */
     ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
     ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB per block and level */
+    ek_cuda_ptr image;         /* ek_product_wide: what ek_arrange wrote */
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift;                          /* log2 of the weights that share a scale */
@@ -79,6 +80,24 @@ typedef struct ek_cuda_linear_args {
     int32_t split;
     int32_t turn, stages; /* ek_product_leaf_*: panels of a turn, chunks that a warp has on their way */
 } ek_cuda_linear_args;
+
+/* ek_product_*_wide (kernels/product_wide.cuh), what a launch must know: threads and panels of a block, how many blocks
+ * a multiprocessor takes, its columns, units of 64 inputs of a stage, stages, bytes of two units of activations. */
+enum {
+    EK_CUDA_WIDE_GROUPS = 1,
+    EK_CUDA_WIDE_TALL = 2,
+    EK_CUDA_WIDE_PANELS = EK_CUDA_WIDE_GROUPS * EK_CUDA_WIDE_TALL * 4
+};
+enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_STAGES = 2, EK_CUDA_WIDE_CONTROL = 512 };
+enum {
+    EK_CUDA_WIDE_COLUMNS = 64,
+    EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144
+}; /* one limb's; of two a little is spare */
+#define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
+#define EK_CUDA_WIDE_SHARED(bits)                                            \
+    (EK_CUDA_WIDE_STAGES * EK_CUDA_WIDE_UNITS(bits) *                        \
+         (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
+     EK_CUDA_WIDE_CONTROL)
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {

@@ -245,7 +245,10 @@ static double leaf_us(const ek_cuda_linear *l, int rows)
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     if (!ek_cuda_leaf_fits(l)) return false;
-    return rows <= 8 || leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    if (rows <= 8) return true;
+    const double tile = tile_us(l, tiles_of(l, rows), l->units, multiprocessors),
+                 wide = ek_cuda_wide_us(l, rows, 0, multiprocessors);
+    return leaf_us(l, rows) < (tile < wide ? tile : wide);
 }
 
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
@@ -320,15 +323,20 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
         const int parts = (l->units + units - 1) / units;
         const size_t bytes = part_bytes * (size_t)parts;
         if (bytes > room) continue;
-        double t = tile_us(l, tiles * parts, units, multiprocessors) + 4 + 2 * (double)bytes / 2.5e6;
+        double t = (p->image ? ek_cuda_wide_us(l, rows, units, multiprocessors)
+                             : tile_us(l, tiles * parts, units, multiprocessors)) +
+                   4 + 2 * (double)bytes / 2.5e6;
         if (t >= *us) continue;
         *us = t;
         p->split = units, p->parts = parts;
     }
     if (!p->parts) return;
-    const int blocks = 2 * multiprocessors, jobs = tiles * p->parts;
-    p->grid.x = (unsigned)(jobs < blocks ? jobs : blocks);
-    p->stack = (size_t)p->grid.x * (size_t)p->levels * TILE_OUT * (size_t)(64 / l->limbs) * 4;
+    const int blocks = (p->image ? EK_CUDA_WIDE_BLOCKS : 2) * multiprocessors;
+    const size_t each = p->stack / p->grid.x;
+    const int jobs = p->image ? (int)p->arrange.y * ((l->n_panels + EK_CUDA_WIDE_PANELS - 1) / EK_CUDA_WIDE_PANELS)
+                              : tiles;
+    p->grid.x = (unsigned)(jobs * p->parts < blocks ? jobs * p->parts : blocks);
+    p->stack = p->grid.x * each;
 }
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
@@ -341,6 +349,12 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
+    if (leaves) {
+        ek_cuda_product wide = ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+        double t = ek_cuda_wide_us(l, rows, 0, multiprocessors);
+        split(l, rows, multiprocessors, room, &wide, &t);
+        if (t < us) us = t, tile = wide;
+    }
     if (us < few) return tile;
     return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
                   : plan_few(l, rows, 0, 0, multiprocessors);
@@ -348,6 +362,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
 
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
+    if (by == EK_CUDA_BY_WIDE) return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
     if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
@@ -355,6 +370,7 @@ ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int m
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
 static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
 {
+    if (ek_cuda_leaf_fits(l)) return ek_cuda_wide_plan(l, 64 / l->limbs, jobs, matrices, multiprocessors);
     ek_cuda_product p = plan_tile(l, 64 / l->limbs, multiprocessors);
     int blocks = 2 * multiprocessors / matrices, tiles = jobs * ((l->n_panels + 7) / 8);
     p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;

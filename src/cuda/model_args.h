@@ -133,6 +133,16 @@ typedef struct ek_cuda_products_args {
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */
 } ek_cuda_products_args;
 
+/* ek_arrange_l1, _l2: quantised rows as products by wgmma read them (kernels/product_wide.cuh). grid
+ * (ceil(EK_CUDA_WIDE_COLUMNS * units / 64), tiles of rows or jobs), 256 threads. */
+typedef struct ek_cuda_arrange_args {
+    ek_cuda_acts x;
+    ek_cuda_ptr image;
+    ek_cuda_ptr jobs, n_jobs; /* 0: no experts */
+    ek_cuda_ptr index;        /* sorted pair -> row of x; 0: itself */
+    int32_t rows;
+} ek_cuda_arrange_args;
+
 /* ek_products_leaf_*: the products of product_leaf.cu for experts as above (jobs), or with a gate: a row's element i is
  * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a
  * turn of a block, which quantises them and writes nothing else. grid (any, tiles of rows or jobs). */

@@ -106,8 +106,8 @@ static void lay_out(ek_gpu_run *x, arena *a)
             set[i]->cos[k] = reserve(a, rows * rotated, f), set[i]->sin[k] = reserve(a, rows * rotated, f);
         }
     x->leaves = reserve(a, x->leaf_bytes, 1);
-    const size_t tile_stack = 2 * (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)x->g->levels * 128 * 64 * f;
-    x->stack = reserve(a, tile_stack, 1);
+    x->stack = reserve(a, x->stack_bytes, 1);
+    x->image = reserve(a, x->image_bytes, 1);
     x->logits = reserve(a, logits * vocab, f);
     x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
     x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
@@ -126,6 +126,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     size_t kv = 0, free, total;
     arena a = {0};
     x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
+    ek_gpu_size_products(x);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
     ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);

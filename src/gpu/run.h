@@ -57,8 +57,10 @@ typedef struct ek_gpu_run {
     CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, acts2, per_layer_head, per_layer_tail, temp; /* f32 rows; acts,
                                                                                            acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
+    CUdeviceptr image; /* rows as products by wgmma read them */
+    uint64_t n_images; /* written so far */
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
-    size_t leaf_bytes;
+    size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
@@ -112,6 +114,8 @@ typedef struct ek_gpu_input {
     int64_t ld;
     int n, k;
     ek_cuda_acts acts; /* q 0: not quantised yet */
+    uint64_t image;    /* x->n_images if x->image is of these rows, */
+    int image_limbs;   /* with that many limbs */
 } ek_gpu_input;
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
@@ -119,6 +123,12 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w);
 void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /* unless it is already */
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
+/* Writes x->image for product p of w, unless it is there. with: jobs and index of experts, or nothing. */
+void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
+                    ek_cuda_arrange_args with);
+/* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
+ * of 128 outputs by 64 rows. */
+void ek_gpu_size_products(ek_gpu_run *x);
 /* The row-wise stage of n rows by ek_stage. */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
 /* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times

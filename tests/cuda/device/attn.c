@@ -342,5 +342,7 @@ void speed_prompt(dev *d)
     time_prompt(d, EK_KV_I16, 32, 4, 512, 8192, 0);
     time_prompt(d, EK_KV_I16, 32, 16, 256, 8192, 1024);
     time_prompt(d, EK_KV_Q8, 8, 1, 512, 2048, 0);
+    time_prompt(d, EK_KV_F16, 32, 4, 512, 2048, 0);
+    time_prompt(d, EK_KV_F16, 32, 16, 256, 2048, 1024);
     time_prompt(d, EK_KV_Q6, 8, 1, 512, 2048, 0);
 }

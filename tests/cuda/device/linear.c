@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "cuda/model_args.h"
 #include "cuda/planes.h"
 #include "dev.h"
 #include "ops/planes.h"
@@ -132,8 +133,9 @@ typedef struct product {
     ek_cuda_linear l;
     ek_cuda_product plan;
     ek_cuda_linear_args a;
-    ek_cuda_kernel kernel, join;
-    ek_cuda_join_args j; /* parts 0: none */
+    ek_cuda_kernel kernel, join, arrange;
+    ek_cuda_arrange_args r; /* image 0: none */
+    ek_cuda_join_args j;    /* parts 0: none */
     CUdeviceptr weights;
     size_t copies; /* of the weights, for timings */
 } product;
@@ -156,6 +158,11 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
     ek_cuda_linear_args_of(&p->a, l, weights);
     p->a.stack = up(d, NULL, p->plan.stack);
     p->kernel = find(d, p->plan.name, p->plan.grid.shared);
+    if (p->plan.image) {
+        p->a.image = up(d, NULL, p->plan.image);
+        p->r = (ek_cuda_arrange_args){.x = *acts, .image = p->a.image, .rows = rows};
+        p->arrange = find(d, l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2", 0);
+    }
     if (!p->plan.parts) return;
     p->j = (ek_cuda_join_args){.y = y, .ldy = l->n + 3, .n = l->n, .rows = rows, .n_parts = p->plan.parts};
     p->j.parts = up(d, NULL, (size_t)p->plan.parts * (size_t)rows * (size_t)l->n * 4);
@@ -163,8 +170,14 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
     p->join = find(d, "ek_product_join", 0);
 }
 
+static void finish(dev *d, product *p)
+{
+    drop(d, p->a.stack), drop(d, p->j.parts), drop(d, p->a.image);
+}
+
 static void run_product(product *p)
 {
+    if (p->plan.image) launch(p->d, &p->arrange, p->plan.arrange, &p->r);
     launch(p->d, &p->kernel, p->plan.grid, &p->a);
     if (p->plan.parts)
         launch(p->d, &p->join,
@@ -218,16 +231,19 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         device_quantize(d, &device, dx, most);
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
-    for (const int *r = rows; *r; r++) {
-        size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
-        CUdeviceptr y = up(d, NULL, bytes);
-        product p;
-        prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
-        run_product(&p);
-        same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
-             p.plan.parts);
-        drop(d, y), drop(d, p.a.stack), drop(d, p.j.parts);
-    }
+    for (int wide = 0; wide <= ek_cuda_leaf_fits(&l); wide++)
+        for (const int *r = rows; *r; r++) {
+            size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
+            CUdeviceptr y = up(d, NULL, bytes);
+            product p;
+            by_kernel = wide ? EK_CUDA_BY_WIDE : -1;
+            prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
+            run_product(&p);
+            same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
+                 p.plan.parts);
+            drop(d, y), finish(d, &p);
+        }
+    by_kernel = -1;
     drop(d, weights), drop(d, dx), drop(d, q);
     free(packed), free(mem), free(want), free(x), free(w.data);
 }
@@ -306,8 +322,8 @@ static void time_product(dev *d, shape *s, const int *rows)
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
     printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves "}[by_kernel], s->bits, s->limbs, s->n,
-           s->k, (double)l.bytes * 1e-6);
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   "}[by_kernel], s->bits,
+           s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -325,7 +341,7 @@ static void time_product(dev *d, shape *s, const int *rows)
         if (*rows > 128) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
         else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
         fflush(stdout);
-        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.a.stack), drop(d, p.j.parts);
+        drop(d, dx), drop(d, y), drop(d, device.q), finish(d, &p);
         free(x);
     }
     printf("\n");
@@ -338,7 +354,8 @@ void speed_choice(dev *d)
 {
     static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
                                   [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
-                                  [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}};
+                                  [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0},
+                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -346,7 +363,7 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel < 3; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel < 4; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }
