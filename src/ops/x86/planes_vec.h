@@ -15,6 +15,7 @@
 #define P_HALF(op)    _mm256_##op
 #define P_HALF_AND    _mm256_and_si256
 #define P_TABLE(t)    _mm512_broadcast_i32x4(t)
+#define P_COUNT(n)    ((unsigned)(n)) /* the type that the 512-bit shifts declare */
 #else
 #define P_(op)        _mm256_##op
 #define P_LOAD(p)     _mm256_loadu_si256((const __m256i *)(const void *)(p))
@@ -25,12 +26,13 @@
 #define P_HALF(op)    _mm_##op
 #define P_HALF_AND    _mm_and_si128
 #define P_TABLE(t)    _mm256_broadcastsi128_si256(t)
+#define P_COUNT(n)    (n)
 #endif
 
 /* v moved by n bits to the left, or by -n to the right, in lanes of 16 bits: the caller masks. */
 INLINE vi p_shift(vi v, const int n)
 {
-    return n > 0 ? P_(slli_epi16)(v, n > 0 ? n : 0) : n < 0 ? P_(srli_epi16)(v, n < 0 ? -n : 0) : v;
+    return n > 0 ? P_(slli_epi16)(v, P_COUNT(n > 0 ? n : 0)) : n < 0 ? P_(srli_epi16)(v, P_COUNT(n < 0 ? -n : 0)) : v;
 }
 
 /* The operand of quad q of a unit: codes u, or of a codebook the bytes that table has. at: the unit, or its half for
