@@ -187,7 +187,7 @@ int main(int argc, char **argv)
     }
     ek_vocab *v = ek_vocab_open(t);
     double at = ek_thread_time();
-    ek_vocab_ready(v);
+    if (ek_vocab_ready(v)) return 1;
     printf("%d tokens: tables of %.1f MiB in %.0f ms\n", ek_tokenizer_size(t),
            (double)ek_vocab_stats_of(v).bytes / 1048576, (ek_thread_time() - at) * 1e3);
     json_t *record = json(

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Claude Code and Codex (tests/agents, pinned; 800 MB) against the server. Not part of `make check`. Usage: agents.sh BUILD_DIR
+# Claude Code, Codex and opencode (tests/agents, pinned; 1.1 GB) against the server. Not part of `make check`. Usage: agents.sh BUILD_DIR
 set -eu
 build=$1
 cd "$(dirname "$0")/.."
@@ -22,5 +22,6 @@ agent() { # test, program
 }
 agent claude_code.py @anthropic-ai/claude-code-linux-x64/claude
 agent codex.py @openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex
+agent opencode.py opencode-linux-x64-baseline/bin/opencode
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -79,6 +79,7 @@ static bool read_quantization(ek_about *a, const json_t *config)
     }
     const char *method = json_string_value(json_object_get(q, "quant_method"));
     const char *format = json_string_value(json_object_get(q, "format"));
+    if (!format) format = json_string_value(json_object_get(q, "quant_algo")); /* modelopt */
     if (!method) return false;
     snprintf(a->method, sizeof a->method, "%.40s", method);
     snprintf(a->format, sizeof a->format, "%.40s%s%.40s", method, format ? " " : "", format ? format : "");

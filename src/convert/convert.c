@@ -35,6 +35,7 @@ typedef struct job {
     ek_source_tokenizer tokenizer; /* json NULL: the source has none */
     ek_buf chat_template;
     const char *variant;
+    int32_t *order; /* a drafter's tokens by centroid */
     ek_meta_opts meta;
     ek_layout layout;
     ek_place place;
@@ -92,20 +93,34 @@ static ek_err read_chat(job *j)
     return EK_OK;
 }
 
+static ek_err read_order(job *j)
+{
+    const int n = j->config.vocab_size;
+    j->order = ek_alloc(sizeof *j->order * (size_t)n);
+    EK_TRY(ek_source_ids(j->weights.source, "masked_embedding.token_ordering", n, j->order));
+    for (int i = 0; i < n; i++)
+        if (j->order[i] < 0 || j->order[i] >= n)
+            return ek_fail(EK_EFORMAT, "%s: token_ordering has %d at %d, the vocabulary has %d tokens", j->o->from,
+                           j->order[i], i, n);
+    return EK_OK;
+}
+
 static ek_err read_source(job *j)
 {
     const char *from = j->o->from;
     EK_TRY(ek_source_open(&j->weights.source, from));
     EK_TRY(ek_source_config(j->weights.source, &j->config));
-    if (j->config.backbone_hidden_size)
-        return ek_fail(EK_EUNSUPPORTED, "%s is a drafter, which cannot be converted", from);
+    if (j->config.n_centroids) EK_TRY(read_order(j));
     EK_TRY(ek_items_bind(&j->items, &j->weights, &j->config, j->weights.source));
+    const bool drafter = j->config.backbone_hidden_size > 0;
     ek_err err = ek_source_tokenizer_of(j->weights.source, &j->tokenizer);
-    if (err == EK_ENOTFOUND) {
+    if (err == EK_ENOTFOUND && drafter) {
+        j->tokenizer = (ek_source_tokenizer){0}; /* it reads its model's tokens */
+    } else if (err == EK_ENOTFOUND) {
         ek_log(EK_LOG_WARN, "%s has no tokenizer; the result will have none", from);
         j->tokenizer = (ek_source_tokenizer){0};
     } else if (err) return err;
-    return read_chat(j);
+    return drafter ? EK_OK : read_chat(j);
 }
 
 static ek_err invent(job *j)
@@ -147,8 +162,10 @@ static ek_err plan_folder(job *j)
     for (int i = 0; i < N_TEXTS; i++) j->text[i].name = name[i];
     EK_TRY(ek_place_safetensors(&j->place, &j->layout, max));
     EK_TRY(ek_meta_config(&j->text[CONFIG].text, &j->meta, &j->layout));
-    ek_meta_generation(&j->text[GENERATION].text, &j->config);
-    ek_meta_tokenizer_config(&j->text[TOKENIZER_CONFIG].text, j->variant);
+    if (!j->config.backbone_hidden_size) {
+        ek_meta_generation(&j->text[GENERATION].text, &j->config);
+        ek_meta_tokenizer_config(&j->text[TOKENIZER_CONFIG].text, j->variant);
+    }
     ek_buf_add(&j->text[TEMPLATE].text, j->chat_template.data, j->chat_template.len);
     ek_buf_add(&j->text[INDEX].text, j->place.index.data, j->place.index.len);
     return EK_OK;
@@ -161,7 +178,8 @@ static ek_err plan(job *j)
                         .target = j->target,
                         .nested = invented,
                         .invented = invented && j->form == EK_FORM_MLX,
-                        .seed = j->o->seed};
+                        .seed = j->o->seed,
+                        .order = j->order};
     j->meta = (ek_meta_opts){.config = &j->config,
                              .target = j->target,
                              .name = model_name(j),
@@ -236,6 +254,7 @@ ek_err ek_convert_model(const ek_convert_opts *o, ek_convert_report *report)
     ek_items_fini(&j->items);
     ek_weights_fini(&j->weights);
     for (int i = 0; i < N_TEXTS; i++) ek_buf_fini(&j->text[i].text);
+    free(j->order);
     ek_buf_fini(&j->made);
     ek_buf_fini(&j->chat_template);
     free(j);

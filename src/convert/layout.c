@@ -7,6 +7,8 @@
 #include "base/alloc.h"
 #include "convert/names.h"
 
+#define ORDERING "masked_embedding.token_ordering"
+
 /* ------------------------------------------------------------------ formats */
 
 static bool wants_six(const ek_item *it)
@@ -85,6 +87,7 @@ static const ek_target *vector_target(const ek_item *it, uint64_t seed)
 
 static const ek_target *target_of(const ek_layout_opts *o, const ek_item *it)
 {
+    if (strcmp(it->name, ORDERING) == 0) return ek_target_find(o->form == EK_FORM_GGUF ? "i32" : "i64");
     if (o->form == EK_FORM_GGUF) return gguf_target(o->target, it);
     if (it->vector) return o->target->block == 1 && o->target->bytes[0] == 4 ? o->target : vector_target(it, o->seed);
     if (o->form == EK_FORM_HF) return o->target;
@@ -172,6 +175,13 @@ static int add_plain(ek_layout *l, const ek_layout_opts *o, const ek_item *it, c
     return taken;
 }
 
+static ek_err add_vector(ek_layout *l, const ek_layout_opts *o, const ek_item *it)
+{
+    ek_out *t = new_out(l, o, it);
+    add_part(l, t, it);
+    return name_planes(t, o, it, 0);
+}
+
 /* Full layers turn only a part of a head's pairs: the others' angles are divided by a huge number. */
 static ek_err add_rope(ek_layout *l, const ek_layout_opts *o, const ek_config *c)
 {
@@ -182,25 +192,35 @@ static ek_err add_rope(ek_layout *l, const ek_layout_opts *o, const ek_config *c
         if (c->rope_factor[k] != 0 && c->rope_factor[k] != 1)
             return ek_fail(EK_EUNSUPPORTED, "rope_parameters has a factor of %.9g, a GGUF file of Gemma 4 has none",
                            c->rope_factor[k]);
-    if (!full) return EK_OK;
+    if (!full || (c->backbone_hidden_size && c->rope_partial[EK_FULL] == 0.25)) return EK_OK; /* a drafter's default */
     int pairs = full->head_dim / 2, turned = (int)(c->rope_partial[EK_FULL] * full->head_dim / 2);
     l->rope_values = ek_alloc(sizeof(float) * (size_t)pairs);
     for (int i = 0; i < pairs; i++) l->rope_values[i] = i < turned ? 1.0f : 1e30f;
     l->rope = (ek_item){.name = "rope_freqs.weight", .vector = &l->rope_values};
     l->rope.data = (ek_weight_data){
         .type = ek_weight_type_float(EK_F32), .n = 1, .k = pairs, .plane = {(const uint8_t *)l->rope_values}};
-    ek_out *t = new_out(l, o, &l->rope);
-    add_part(l, t, &l->rope);
-    return name_planes(t, o, &l->rope, 0);
+    return add_vector(l, o, &l->rope);
+}
+
+/* First of all tensors: eight bytes to a number, so that they are aligned. */
+static ek_err add_order(ek_layout *l, const ek_layout_opts *o, int n)
+{
+    if (!o->order) return EK_OK;
+    l->order_values = ek_alloc(sizeof(float) * (size_t)n);
+    for (int i = 0; i < n; i++) l->order_values[i] = (float)o->order[i];
+    l->order = (ek_item){.name = ORDERING, .vector = &l->order_values};
+    l->order.data = (ek_weight_data){
+        .type = ek_weight_type_float(EK_F32), .n = 1, .k = n, .plane = {(const uint8_t *)l->order_values}};
+    return add_vector(l, o, &l->order);
 }
 
 ek_err ek_layout_make(ek_layout *l, const ek_layout_opts *o, const ek_config *c, const ek_items *items)
 {
     *l = (ek_layout){.form = o->form};
-    l->out = ek_alloc(sizeof *l->out * (size_t)(items->n + 1));
-    l->parts = ek_alloc(sizeof *l->parts * (size_t)(items->n + 1));
+    l->out = ek_alloc(sizeof *l->out * (size_t)(items->n + 2));
+    l->parts = ek_alloc(sizeof *l->parts * (size_t)(items->n + 2));
     const ek_item **first_part = l->parts, *it = items->item, *end = it + items->n;
-    ek_err err = EK_OK;
+    ek_err err = add_order(l, o, c->vocab_size);
     while (it < end && !err)
         it += is_expert(it) ? add_experts(l, o, it, c->n_experts, &err) : add_plain(l, o, it, end, &err);
     if (!err && o->form == EK_FORM_GGUF) err = add_rope(l, o, c);
@@ -216,6 +236,7 @@ void ek_layout_fini(ek_layout *l)
     free(l->out);
     free(l->parts);
     free(l->rope_values);
+    free(l->order_values);
     *l = (ek_layout){0};
 }
 

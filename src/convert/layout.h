@@ -40,6 +40,8 @@ typedef struct ek_layout {
     const ek_item **parts; /* of all tensors */
     ek_item rope;          /* rope_freqs.weight, which no checkpoint of other forms has */
     float *rope_values;
+    ek_item order; /* a drafter's masked_embedding.token_ordering, which is no weight */
+    float *order_values;
     double bytes; /* of all planes */
 } ek_layout;
 
@@ -49,6 +51,7 @@ typedef struct ek_layout_opts {
     bool nested;             /* names of a model with towers: model.language_model. */
     bool invented;           /* the items' own formats are the formats; MLX only */
     uint64_t seed;           /* of invented vectors */
+    const int32_t *order;    /* a drafter's tokens by centroid, vocab_size of them; NULL: none */
 } ek_layout_opts;
 
 /* items must outlive the layout. EUNSUPPORTED for what the form cannot hold. ek_layout_fini also after a failure. */

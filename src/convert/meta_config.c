@@ -46,7 +46,6 @@ static void add_ids(ek_buf *b, const char *key, const int32_t *id, int n)
 static ek_err check(const ek_config *c)
 {
     const int inter = c->layer[0].intermediate_size;
-    if (c->backbone_hidden_size) return ek_fail(EK_EUNSUPPORTED, "a drafter cannot be converted");
     bool wide = c->layer[c->n_layers - 1].intermediate_size != inter;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_config *l = &c->layer[i], *as = layer_of(c, l->kind);
@@ -118,17 +117,33 @@ static void add_quantization(ek_buf *b, const ek_layout *l, const ek_target *usu
     ek_buf_str(b, "}");
 }
 
+static void add_drafter(ek_buf *b, const ek_config *c)
+{
+    ek_buf_fmt(b,
+               "\"model_type\": \"gemma4_assistant\", \"backbone_hidden_size\": %d, \"use_ordered_embeddings\": %s, ",
+               c->backbone_hidden_size, c->n_centroids ? "true" : "false");
+    if (c->n_centroids)
+        ek_buf_fmt(b, "\"num_centroids\": %d, \"centroid_intermediate_top_k\": %d, ", c->n_centroids,
+                   c->top_k_centroids);
+    ek_buf_str(b, "\"text_config\": {");
+}
+
 ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
 {
     EK_TRY(check(o->config));
     const char *dtype = o->target->block > 1 || strcmp(o->target->name, "bf16") == 0 ? "bfloat16"
                         : strcmp(o->target->name, "f16") == 0                        ? "float16"
                                                                                      : "float32";
-    ek_buf_fmt(out, "{\"architectures\": [\"Gemma4For%s\"], \"dtype\": \"%s\", ",
-               o->nested ? "ConditionalGeneration" : "CausalLM", dtype);
-    if (o->nested) ek_buf_str(out, "\"model_type\": \"gemma4\", \"text_config\": {");
+    const bool drafter = o->config->backbone_hidden_size > 0;
+    ek_buf_fmt(out, "{\"architectures\": [\"Gemma4%s\"], \"dtype\": \"%s\", ",
+               drafter     ? "AssistantForCausalLM"
+               : o->nested ? "ForConditionalGeneration"
+                           : "ForCausalLM",
+               dtype);
+    if (drafter) add_drafter(out, o->config);
+    else if (o->nested) ek_buf_str(out, "\"model_type\": \"gemma4\", \"text_config\": {");
     add_text(out, o->config);
-    if (o->nested) ek_buf_str(out, "}, \"tie_word_embeddings\": true");
+    if (drafter || o->nested) ek_buf_str(out, "}, \"tie_word_embeddings\": true");
     for (int i = 0; o->target->bits && i < 2; i++) { /* mlx-lm writes both names */
         ek_buf_str(out, i ? ", \"quantization_config\": " : ", \"quantization\": ");
         add_quantization(out, l, o->target);

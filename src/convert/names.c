@@ -1,6 +1,8 @@
 /* Sources: transformers, modeling_gemma4.py; mlx-lm, gemma4_text.py; llama.cpp, conversion/gemma.py. */
 #include "convert/names.h"
 
+#include "model/source.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +14,10 @@ static const char *const gguf_model[][2] = {
     {"per_layer_model_projection", "per_layer_model_proj.weight"},
     {"per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
     {"rope_freqs.weight", "rope_freqs.weight"},
+    {"pre_projection", "nextn.pre_projection.weight"},
+    {"post_projection", "nextn.post_projection.weight"},
+    {"masked_embedding.centroids", "nextn.centroids.weight"},
+    {"masked_embedding.token_ordering", "nextn.token_ordering.weight"},
 };
 
 static const char *const gguf_layer[][2] = {
@@ -87,6 +93,10 @@ ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, con
     bool expert = it->matrix && it->role >= EK_ROLE_EXPERT_GATE && it->role <= EK_ROLE_EXPERT_DOWN;
     if (form == EK_FORM_MLX && expert) mlx_expert(inner, sizeof inner, name, it);
     else snprintf(inner, sizeof inner, "%s", name);
+    if (ek_source_stands_beside(name)) {
+        snprintf(out, room, "%s", name);
+        return EK_OK;
+    }
     const char *prefix = !nested ? "model." : form == EK_FORM_MLX ? "language_model.model." : "model.language_model.";
     snprintf(out, room, "%s%s", prefix, inner);
     return EK_OK;

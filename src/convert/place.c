@@ -114,10 +114,10 @@ static void add_entry(ek_buf *b, const ek_out *t, int plane, uint64_t at)
 
 static bool is_wide(const ek_out_plane *o)
 {
-    return strcmp(o->dtype, "F32") == 0 || strcmp(o->dtype, "U32") == 0;
+    return strcmp(o->dtype, "F32") == 0 || strcmp(o->dtype, "U32") == 0 || strcmp(o->dtype, "I64") == 0;
 }
 
-/* Elements of four bytes come first, so that all are aligned: readers map the files. */
+/* Elements of eight and four bytes come first, so that all are aligned: readers map the files. */
 static void place_safetensors_file(ek_place *p, ek_layout *l, int file)
 {
     ek_place_file *f = &p->file[file];

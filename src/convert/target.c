@@ -29,6 +29,19 @@ static void put_bf16(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANE
     put_floats(x, n, plane[0], EK_BF16);
 }
 
+/* Whole numbers below 2^24, which float32 holds. */
+static void put_i32(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
+{
+    (void)search;
+    for (int i = 0; i < n; i++) memcpy(plane[0] + 4 * i, &(int32_t){(int32_t)x[i]}, 4);
+}
+
+static void put_i64(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search)
+{
+    (void)search;
+    for (int i = 0; i < n; i++) memcpy(plane[0] + 8 * i, &(int64_t){(int64_t)x[i]}, 8);
+}
+
 #define AFFINE_PUT(B, G)                                                                                         \
     static void put_affine_##B##_##G(const float *x, int n, uint8_t *const plane[EK_TARGET_PLANES], bool search) \
     {                                                                                                            \
@@ -84,6 +97,8 @@ static const ek_target targets[] = {
     AFFINES(5),
     AFFINES(6),
     AFFINES(8),
+    {.name = "i32", .dtype = {"I32"}, .ggml = 26, .block = 1, .bytes = {4}, .put = put_i32},
+    {.name = "i64", .dtype = {"I64"}, .ggml = 27, .block = 1, .bytes = {8}, .put = put_i64},
 };
 
 const ek_target *ek_target_find(const char *name)
@@ -97,7 +112,8 @@ bool ek_target_holds(const ek_target *t, const ek_weight_data *w)
 {
     const ek_weight_type *type = w->type;
     if (!w->plane[0] || strcmp(type->name, t->name) != 0) return false;
-    const ek_weight_type *mlx = type; /* the name says nothing of the type of scales */
-    if (t->bits && ek_weight_type_affine(&mlx, t->bits, t->group, EK_BF16, true)) return false;
-    return mlx == type;
+    /* The name says nothing of where the bytes lie, nor of the type of scales. */
+    const ek_weight_type *own = ek_weight_type_named(t->name);
+    if (t->bits && ek_weight_type_affine(&own, t->bits, t->group, EK_BF16, true)) return false;
+    return own == type;
 }

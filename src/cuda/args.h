@@ -68,6 +68,7 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_ptr f;             /* Form F: f32, ldf elements per row */
     ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
     ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB per block and level */
+    ek_cuda_ptr image;         /* ek_product_wide: what ek_arrange wrote */
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift;                          /* log2 of the weights that share a scale */
@@ -79,6 +80,24 @@ typedef struct ek_cuda_linear_args {
     int32_t split;
     int32_t turn, stages; /* ek_product_leaf_*: panels of a turn, chunks that a warp has on their way */
 } ek_cuda_linear_args;
+
+/* ek_product_*_wide (kernels/product_wide.cuh), what a launch must know: threads and panels of a block, how many blocks
+ * a multiprocessor takes, its columns, units of 64 inputs of a stage, stages, bytes of two units of activations. */
+enum {
+    EK_CUDA_WIDE_GROUPS = 1,
+    EK_CUDA_WIDE_TALL = 2,
+    EK_CUDA_WIDE_PANELS = EK_CUDA_WIDE_GROUPS * EK_CUDA_WIDE_TALL * 4
+};
+enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_STAGES = 2, EK_CUDA_WIDE_CONTROL = 512 };
+enum {
+    EK_CUDA_WIDE_COLUMNS = 64,
+    EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144
+}; /* one limb's; of two a little is spare */
+#define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
+#define EK_CUDA_WIDE_SHARED(bits)                                            \
+    (EK_CUDA_WIDE_STAGES * EK_CUDA_WIDE_UNITS(bits) *                        \
+         (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
+     EK_CUDA_WIDE_CONTROL)
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {
@@ -162,8 +181,8 @@ typedef struct ek_cuda_attn_args {
     int32_t tile;    /* queries of a tile */
     int32_t levels;  /* attn_prompt: levels of a stack */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
-    ek_cuda_head head; /* attn_leaf: how rows of q become queries */
-    /* attn_leaf: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
+    ek_cuda_head head; /* attn_half: how rows of q become queries */
+    /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
      * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own */
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;

@@ -85,17 +85,23 @@ int ek_cuda_attn_leaf_threads(int head_dim)
     return head_dim > 256 ? 256 : 128;
 }
 
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool few)
+bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v)
+{
+    const bool fits = head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
+    return fits && k == EK_KV_F16 && v == EK_KV_F16;
+}
+
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half)
 {
     static const char *const name[] = {[2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"},
-                             *const half[] = {[2] = "ek_attn_half_2", [4] = "ek_attn_half_4", [8] = "ek_attn_half_8"};
+                             *const half_name[] = {
+                                 [2] = "ek_attn_half_2", [4] = "ek_attn_half_4", [8] = "ek_attn_half_8"};
     enum { RING = 3 * 4 * 8192 };
-    const bool fits = head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
-    if (!fits || k != EK_KV_F16 || v != EK_KV_F16 || !few)
+    if (!half)
         return (ek_cuda_attn_leaf){name[tile], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
                                    ek_cuda_attn_leaf_shared(tile, head_dim, v)};
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
-    return (ek_cuda_attn_leaf){half[tile], 256, RING + (size_t)(tile * floats) * sizeof(float)};
+    return (ek_cuda_attn_leaf){half_name[tile], 256, RING + (size_t)(tile * floats) * sizeof(float)};
 }
 
 int ek_cuda_attn_levels(int max_segments)

@@ -29,14 +29,17 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
                         int tile);
 
-/* The kernel of leaves for a tile, its threads and dynamic shared memory. few: ek_attn_half_N, where it fits (both
- * formats f16), which is faster where a tile's leaves are few; else ek_attn_leaf_N. */
+/* Whether ek_attn_half_N takes these (both formats f16): it finishes its queries and joins its leaves itself, which is
+ * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
+bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
+/* The kernel of leaves for a tile, its threads and dynamic shared memory. half: ek_attn_half_N, which must fit; else
+ * ek_attn_leaf_N, whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
 typedef struct ek_cuda_attn_leaf {
     const char *name;
     unsigned threads;
     size_t shared;
 } ek_cuda_attn_leaf;
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool few);
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half);
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 

@@ -58,7 +58,8 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
 /* After these the driver refuses every call in this context. */
 static bool is_sticky(CUresult r)
 {
-    return r == EK_CU_ECC || r == 220 || r == 226 ||
+    /* 4, 46, 201: the driver shuts down, the device is gone, the context is */
+    return r == 4 || r == 46 || r == 201 || r == EK_CU_ECC || r == 220 || r == 226 ||
            (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 708) || r == 911 || r == EK_CU_UNKNOWN;
 }
 
@@ -86,6 +87,11 @@ ek_err ek_cuda_check(ek_cuda *c, CUresult r, const char *doing)
     return ek_fail(EK_EINTERNAL, "%s", c->first);
 }
 
+const char *ek_cuda_why(const ek_cuda *c)
+{
+    return c->broken ? c->first : NULL;
+}
+
 bool ek_cuda_broken(const ek_cuda *c)
 {
     return c->broken;
@@ -107,21 +113,25 @@ static ek_err find_device(ek_cuda *c, int built_with)
     if (r != EK_CU_OK)
         return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(f, r, why, sizeof why));
     int version = 0, count = 0, major = 0, minor = 0;
-    f->cuDriverGetVersion(&version);
+    EK_TRY(ek_cuda_check(c, f->cuDriverGetVersion(&version), "asking the driver for its version"));
     if (built_with == 0) return ek_fail(EK_EUNSUPPORTED, "this program was built without CUDA kernels (no nvcc)");
     if (version / 1000 < built_with / 1000)
         return ek_fail(EK_EUNSUPPORTED, "the CUDA driver is too old: it is %d.%d, the kernels need %d.0",
                        version / 1000, version % 1000 / 10, built_with / 1000);
-    if (f->cuDeviceGetCount(&count) != EK_CU_OK || count == 0)
-        return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
+    EK_TRY(ek_cuda_check(c, f->cuDeviceGetCount(&count), "counting devices"));
+    if (count == 0) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
     if (c->ordinal < 0 || c->ordinal >= count)
         return ek_fail(EK_ENOTFOUND, "there is no device cuda:%d, the driver has %d (from cuda:0)", c->ordinal, count);
     EK_TRY(ek_cuda_check(c, f->cuDeviceGet(&c->device, c->ordinal), "opening the device"));
     char name[96] = "?";
     f->cuDeviceGetName(name, sizeof name, c->device);
-    f->cuDeviceGetAttribute(&major, EK_CU_ATTR_MAJOR, c->device);
-    f->cuDeviceGetAttribute(&minor, EK_CU_ATTR_MINOR, c->device);
-    f->cuDeviceGetAttribute(&c->multiprocessors, EK_CU_ATTR_MULTIPROCESSORS, c->device);
+    const struct {
+        int id, *to;
+    } asked[] = {
+        {EK_CU_ATTR_MAJOR, &major}, {EK_CU_ATTR_MINOR, &minor}, {EK_CU_ATTR_MULTIPROCESSORS, &c->multiprocessors}};
+    for (int i = 0; i < 3; i++)
+        EK_TRY(ek_cuda_check(c, f->cuDeviceGetAttribute(asked[i].to, asked[i].id, c->device),
+                             "asking what the device is"));
     if (major * 10 + minor != CAPABILITY)
         return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, the kernels are for %d.%d",
                        c->ordinal, name, major, minor, CAPABILITY / 10, CAPABILITY % 10);

@@ -44,6 +44,7 @@ CUstream ek_cuda_stream(const ek_cuda *c);
 /* EK_OK, or what result means as a sentence that begins with doing. Notes a broken device. */
 ek_err ek_cuda_check(ek_cuda *c, CUresult result, const char *doing);
 bool ek_cuda_broken(const ek_cuda *c);
+const char *ek_cuda_why(const ek_cuda *c); /* the first sentence; NULL unless it is broken */
 
 /* Makes this device the calling thread's: for the thread that uses it from now on. */
 ek_err ek_cuda_enter(ek_cuda *c);

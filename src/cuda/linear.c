@@ -242,16 +242,13 @@ static double leaf_us(const ek_cuda_linear *l, int rows)
     return 2 + (l->limbs == 1 ? 0.24e-6 : each == 4 ? 0.2e-6 : 0.34e-6) * (double)l->n * (double)l->k * passes;
 }
 
-static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices, int multiprocessors, size_t room,
-                                 double *us);
-
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
-    double wide;
     if (!ek_cuda_leaf_fits(l)) return false;
     if (rows <= 8) return true;
-    plan_wide(l, rows, 1, multiprocessors, 0, &wide);
-    return leaf_us(l, rows) < wide && leaf_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
+    const double tile = tile_us(l, tiles_of(l, rows), l->units, multiprocessors),
+                 wide = ek_cuda_wide_us(l, rows, 0, multiprocessors);
+    return leaf_us(l, rows) < (tile < wide ? tile : wide);
 }
 
 /* Panels of a turn for so many on so many slots, as long as its leaves fit. */
@@ -360,59 +357,20 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
         const int parts = (l->units + units - 1) / units;
         const size_t bytes = part_bytes * (size_t)parts;
         if (bytes > room) continue;
-        double t = tile_us(l, tiles * parts, units, multiprocessors) + 4 + 2 * (double)bytes / 2.5e6;
+        double t = (p->image ? ek_cuda_wide_us(l, rows, units, multiprocessors)
+                             : tile_us(l, tiles * parts, units, multiprocessors)) +
+                   4 + 2 * (double)bytes / 2.5e6;
         if (t >= *us) continue;
         *us = t;
         p->split = units, p->parts = parts;
     }
     if (!p->parts) return;
-    const int blocks = 2 * multiprocessors, jobs = tiles * p->parts;
-    p->grid.x = (unsigned)(jobs < blocks ? jobs : blocks);
-    p->stack = (size_t)p->grid.x * (size_t)p->levels * TILE_OUT * (size_t)(64 / l->limbs) * 4;
-}
-
-/* --- some dozens of rows (kernels/product_wide.cu) */
-
-enum { WIDE_ROWS = 128, WIDE_PANELS = 4, WIDE_PAIR = 2, WIDE_STAGES = 4 };
-
-/* The plan with the least time by estimate (us, on an H200), in parts where blocks are few; room 0: no parts. */
-static ek_cuda_product plan_wide(const ek_cuda_linear *l, int rows, int matrices, int multiprocessors, size_t room,
-                                 double *us)
-{
-    const int columns = rows * l->limbs <= 32 ? 32 : 64, threads = columns * 4;
-    const int row_tiles = (rows * l->limbs + columns - 1) / columns;
-    const int jobs = (l->n_panels + WIDE_PANELS - 1) / WIDE_PANELS * row_tiles * matrices;
-    const size_t stage = (size_t)(WIDE_PANELS * WIDE_PAIR * (l->bits * 128 + UNIT_SCALES) + columns * 128 +
-                                  columns / l->limbs * 16);
-    const size_t level_bytes = (size_t)(16 / l->limbs * threads) * sizeof(float),
-                 part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
-    /* of `device choice`: a unit alone, and of a full device per million weights */
-    const double unit = 0.75, busy = columns == 64 ? (l->limbs == 1 ? 0.95e-6 : 1.5e-6) : 0.52e-6;
-    ek_cuda_product p = {0};
-    *us = 1e30;
-    for (int split = 0; split < l->units; split = split ? 2 * split : LEAF_CHUNKS * CHUNK_UNITS) {
-        const int units = split ? split : l->units, parts = (l->units + units - 1) / units;
-        const int leaves = (units + LEAF_CHUNKS * CHUNK_UNITS - 1) / (LEAF_CHUNKS * CHUNK_UNITS);
-        int levels = 0;
-        while ((leaves - 1) >> levels) levels++;
-        const size_t shared = WIDE_STAGES * stage + (size_t)levels * level_bytes;
-        if (shared > (size_t)MEMORY || (parts > 1 && part_bytes * (size_t)parts > room)) continue;
-        int resident = (int)((size_t)(MEMORY + 4096) / (shared + 1024));
-        if (resident > 512 / threads) resident = 512 / threads;
-        const int slots = multiprocessors * resident, turns = (jobs * parts + slots - 1) / slots;
-        const double alone = turns * units * unit, full = busy * (double)l->n * (double)l->k * row_tiles * matrices;
-        const double t = 2 + (alone > full ? alone : full) + (parts > 1 ? 3 + 2 * (double)part_bytes * parts / 3e6 : 0);
-        if (t >= *us) continue;
-        *us = t;
-        p.split = split, p.parts = parts > 1 ? parts : 0, p.stages = WIDE_STAGES;
-        p.grid = (ek_cuda_grid){.x = (unsigned)(jobs / matrices * parts),
-                                .z = (unsigned)matrices,
-                                .threads = (unsigned)threads,
-                                .shared = shared,
-                                .overlap = true};
-    }
-    snprintf(p.name, sizeof p.name, "ek_product_wide_q%d_l%d", l->bits, l->limbs);
-    return p;
+    const int blocks = (p->image ? EK_CUDA_WIDE_BLOCKS : 2) * multiprocessors;
+    const size_t each = p->stack / p->grid.x;
+    const int jobs = p->image ? (int)p->arrange.y * ((l->n_panels + EK_CUDA_WIDE_PANELS - 1) / EK_CUDA_WIDE_PANELS)
+                              : tiles;
+    p->grid.x = (unsigned)(jobs * p->parts < blocks ? jobs * p->parts : blocks);
+    p->stack = p->grid.x * each;
 }
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
@@ -425,10 +383,11 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
-    if (leaves && rows <= WIDE_ROWS) {
-        double wide_us;
-        const ek_cuda_product wide = plan_wide(l, rows, 1, multiprocessors, room, &wide_us);
-        if (wide_us < us && wide_us < few) return wide;
+    if (leaves) {
+        ek_cuda_product wide = ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+        double t = ek_cuda_wide_us(l, rows, 0, multiprocessors);
+        split(l, rows, multiprocessors, room, &wide, &t);
+        if (t < us) us = t, tile = wide;
     }
     if (us < few) return tile;
     return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
@@ -437,8 +396,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
 
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
-    double us;
-    if (by == EK_CUDA_BY_WIDE) return plan_wide(l, rows, 1, multiprocessors, (size_t)1 << 30, &us);
+    if (by == EK_CUDA_BY_WIDE) return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
     if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);
 }
@@ -446,6 +404,7 @@ ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int m
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
 static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
 {
+    if (ek_cuda_leaf_fits(l)) return ek_cuda_wide_plan(l, 64 / l->limbs, jobs, matrices, multiprocessors);
     ek_cuda_product p = plan_tile(l, 64 / l->limbs, multiprocessors);
     int blocks = 2 * multiprocessors / matrices, tiles = jobs * ((l->n_panels + 7) / 8);
     p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;
@@ -456,11 +415,6 @@ static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int mat
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     if (ek_wform_is_q(l->form)) {
-        if (!jobs && rows > 8 && rows <= WIDE_ROWS && ek_cuda_leaf_fits(l)) {
-            double us, tiles = matrices * tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
-            const ek_cuda_product wide = plan_wide(l, rows, matrices, multiprocessors, 0, &us);
-            if (us < tiles) return wide;
-        }
         if (!jobs && wants_tiles(l, rows, multiprocessors)) return (ek_cuda_product){.name = ""};
         if (jobs && rows > FEW_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
         return plan_few(l, rows, jobs, matrices, multiprocessors);

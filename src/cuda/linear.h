@@ -51,7 +51,9 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
-    int turn, stages; /* ek_product_leaf_*, ek_products_leaf_*; ek_product_wide_*: stages */
+    int turn, stages;     /* ek_product_leaf_*, ek_products_leaf_* */
+    size_t image;         /* ek_product*_wide: bytes of scratch for args.image, */
+    ek_cuda_grid arrange; /* which ek_arrange_l<limbs> writes first */
     int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
                          adds */
 } ek_cuda_product;
@@ -80,6 +82,14 @@ typedef struct ek_cuda_heads {
 } ek_cuda_heads;
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, int multiprocessors);
+
+/* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs`
+ * jobs of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
+ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
+/* Bytes of its image, 0 where it does not take l. */
+size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);
+/* Time in us of a matrix in parts of that many units, 0: whole. */
+double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
 
 /* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the

@@ -30,13 +30,14 @@ typedef struct ek_cuda_pack_planes_args {
     int8_t book[16];
 } ek_cuda_pack_planes_args;
 
-/* ek_embed: h[r] = row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is negative stays
- * as it is. grid (ceil(k / 256), rows), 256 threads. */
+/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is
+ * negative stays as it is. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_embed_args {
     ek_cuda_ptr h, id, codes, scales;
     int64_t ldh;
     float factor;
-    int32_t k, form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
+    int32_t first, n; /* elements [first, first + n) of a row */
+    int32_t k, form;  /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 
@@ -128,6 +129,16 @@ typedef struct ek_cuda_products_args {
     ek_cuda_ptr index;               /* sorted pair -> row of x; 0: itself. y has a row per sorted pair */
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */
 } ek_cuda_products_args;
+
+/* ek_arrange_l1, _l2: quantised rows as products by wgmma read them (kernels/product_wide.cuh). grid
+ * (ceil(EK_CUDA_WIDE_COLUMNS * units / 64), tiles of rows or jobs), 256 threads. */
+typedef struct ek_cuda_arrange_args {
+    ek_cuda_acts x;
+    ek_cuda_ptr image;
+    ek_cuda_ptr jobs, n_jobs; /* 0: no experts */
+    ek_cuda_ptr index;        /* sorted pair -> row of x; 0: itself */
+    int32_t rows;
+} ek_cuda_arrange_args;
 
 /* ek_products_leaf_*: the products of product_leaf.cu for experts as above (jobs), or with a gate: a row's element i is
  * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a

@@ -91,6 +91,8 @@ static bool agrees(ek_engine *e, int i)
         ek_layer_kind pages = ek_kv_page_kind(e->on.layout, kind, i);
         e->on.read_page(e->on.arg, pages, page, a->bytes[k][0]);
         e->on.read_page(e->on.arg, pages, a->table.page[k][i], a->bytes[k][1]);
+        ek_engine_note_broken(e);
+        if (e->broken[0]) return true; /* nothing was read */
         if (memcmp(a->bytes[k][0], a->bytes[k][1], e->on.layout->page_bytes[pages]) != 0) return false;
     }
     return true;

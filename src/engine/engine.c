@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,9 +221,29 @@ int ek_engine_room(const ek_engine *e)
     return e->opts.max_requests + e->opts.max_queue;
 }
 
+void ek_engine_note_broken(ek_engine *e)
+{
+    const char *why = e->on.broken ? e->on.broken(e->on.arg) : NULL;
+    if (!why) return;
+    pthread_mutex_lock(&e->lock);
+    snprintf(e->broken, sizeof e->broken, "%s", why);
+    pthread_mutex_unlock(&e->lock);
+}
+
+bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
+{
+    ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */
+    pthread_mutex_lock(&open->lock);
+    const bool is = e->broken[0] != 0;
+    if (is) snprintf(why, room, "%s", e->broken);
+    pthread_mutex_unlock(&open->lock);
+    return is;
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {
+    if (e->broken[0]) return ek_fail(EK_ESHUTDOWN, "no new requests: %s", e->broken);
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
     int room = ek_engine_room(e);
     if (e->n_live >= room)

@@ -206,4 +206,8 @@ typedef struct ek_engine_stats {
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 
+/* Whether the executor can compute nothing any more, and why (any thread). Running requests have then ended with an
+ * error or will in the next step, and ek_engine_submit refuses new ones. */
+bool ek_engine_broken(const ek_engine *e, char *why, size_t room);
+
 #endif

@@ -88,6 +88,10 @@ typedef struct ek_executor {
     void (*write_page)(void *arg, ek_layer_kind kind, int32_t page, const void *in);
     /* Fills a page with NaN, for tests. */
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
+    /* The sentence of an error after which no step can succeed any more (a device that is lost); NULL while there is
+     * none. NULL: it never happens. The engine asks after a step that failed, and after read_page, which then read
+     * nothing. */
+    const char *(*broken)(void *arg);
     void (*close)(void *arg);
     /* for tests */
     int n_pages[EK_PAGE_KINDS]; /* exactly these if any is set; the context shrinks to fit */

@@ -23,7 +23,8 @@ static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
         ek_layer_kind kind = ek_kv_page_kind(e->on.layout, (ek_layer_kind)k, u->depth);
         if (p->has[k]) e->on.read_page(e->on.arg, kind, u->page[k], p->bytes[k]);
     }
-    ek_store_save(e->store);
+    ek_engine_note_broken(e);
+    if (!e->broken[0]) ek_store_save(e->store); /* else nothing was read */
 }
 
 /* A page leaves memory before it was written: now or never. */

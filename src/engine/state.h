@@ -72,12 +72,16 @@ struct ek_engine {
     pthread_mutex_t lock;
     pthread_cond_t wake; /* the engine thread has work */
     bool poked;
-    bool closed; /* no more submits */
+    bool closed;      /* no more submits */
+    char broken[256]; /* why the executor can compute nothing any more; "": it can. Written by the engine's thread */
     ek_request *inbox, **inbox_end;
     ek_request *live; /* every request that is not finished */
     int n_live;
     ek_request_id last_id;
     ek_engine_stats stats;
 };
+
+/* Notes a broken executor, if it is. */
+void ek_engine_note_broken(ek_engine *e);
 
 #endif

@@ -94,6 +94,7 @@ static void run(ek_engine *e)
         else check_draw(p, s);
         if (!s->err) ek_draft_settle(p, s);
     }
+    if (err) ek_engine_note_broken(e);
 }
 
 static void send_prompt_logits(ek_engine *e, const ek_scheduled *s)

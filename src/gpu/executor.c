@@ -107,8 +107,8 @@ static void lay_out(ek_gpu_run *x, arena *a)
         }
     x->leaves = reserve(a, x->leaf_bytes, 1);
     x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
-    const size_t tile_stack = 2 * (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)x->g->levels * 128 * 64 * f;
-    x->stack = reserve(a, tile_stack, 1);
+    x->stack = reserve(a, x->stack_bytes, 1);
+    x->image = reserve(a, x->image_bytes, 1);
     x->logits = reserve(a, logits * vocab, f);
     x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
     x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
@@ -128,6 +128,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     arena a = {0};
     x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
     ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);
+    ek_gpu_size_products(x);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
     x->block.bytes = ek_gpu_lists_bytes(x) + ek_gpu_samples_bytes(x);
@@ -172,7 +173,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     EK_TRY(pinned(x, &x->block.host, x->block.bytes));
     EK_TRY(pinned(x, &x->result, logits * 2 * sizeof(int32_t)));
     EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * f));
-    if (c->per_layer_size)
+    if (c->per_layer_size && !x->g->w.table.l.n)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * f));
     x->all.n = 0;
     for (int s = 0; s < 2; s++)
@@ -258,7 +259,7 @@ static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
     for (int r = 0; r < s->n_rows; r++)
         if (s->row[r].embedding)
             EK_TRY(ek_cuda_upload(x->g->c, x->h + hidden * (size_t)r, s->row[r].embedding, hidden));
-    if (!c->per_layer_size) return EK_OK;
+    if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
     embed_arg e = {.x = x, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
     e.behind = c->n_layers * c->per_layer_size - e.before;
     ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
@@ -349,13 +350,16 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
                  ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->g->m->layout.page_bytes[kind]));
 }
 
-/* A page that cannot be read must not reach a disk: the process ends. */
+/* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
+ * the process ends. */
 static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
 {
     const ek_gpu_run *x = arg;
-    EK_ASSERT(ek_cuda_enter(x->g->c) == EK_OK);
-    EK_ASSERT(ek_cuda_download(x->g->c, out, page_at(x, kind, page), x->g->m->layout.page_bytes[kind]) == EK_OK);
-    EK_ASSERT(ek_cuda_sync(x->g->c) == EK_OK);
+    const size_t bytes = x->g->m->layout.page_bytes[kind];
+    ek_err err = ek_cuda_enter(x->g->c);
+    if (!err) err = ek_cuda_download(x->g->c, out, page_at(x, kind, page), bytes);
+    if (!err) err = ek_cuda_sync(x->g->c);
+    EK_ASSERT(!err || ek_cuda_broken(x->g->c));
 }
 
 static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const void *in)
@@ -371,6 +375,12 @@ static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
     note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->g->m->layout.page_bytes[kind]));
+}
+
+static const char *broken_run(void *arg)
+{
+    const ek_gpu_run *x = arg;
+    return ek_cuda_why(x->g->c);
 }
 
 ek_executor ek_gpu_executor(ek_gpu *g)
@@ -392,5 +402,6 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .read_page = read_page_run,
                          .write_page = write_page_run,
                          .poison_page = poison_page_run,
+                         .broken = broken_run,
                          .close = close_run};
 }

@@ -64,13 +64,15 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
                                      .rows = c->tile,
                                      .pass = p.pass,
                                      .levels = p.levels,
-                                     .stack = x->stack},
+                                     .stack = x->stack,
+                                     .image = x->image},
                                .jobs = x->jobs,
                                .n_jobs = x->n_jobs,
                                .index = c->index,
                                .expert_bytes = (int64_t)w->l.bytes};
     ek_cuda_linear_args_of(&a.a, &w->l, w->at);
     if (w2) a.codes2 = w2->at, a.scales2 = w2->at + w2->l.code_bytes, a.y2 = y2;
+    ek_gpu_arrange(x, w, in, &p, (ek_cuda_arrange_args){.jobs = x->jobs, .n_jobs = x->n_jobs, .index = c->index});
     ek_gpu_launch(x->g, p.name, p.grid, &a);
 }
 

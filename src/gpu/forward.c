@@ -18,7 +18,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
-    in->acts.q = 0;
+    in->acts.q = 0, in->image = 0;
     if (w->l.units == 0 || w->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
     ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
     in->acts.q = x->acts;
@@ -46,6 +46,7 @@ static ek_cuda_linear_args linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
                              .y = y,
                              .ldy = ldy,
                              .stack = x->stack,
+                             .image = x->image,
                              .rows = in->n,
                              .pass = p->pass,
                              .levels = p->levels,
@@ -60,8 +61,9 @@ void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUd
     ek_gpu_quantize(x, in, w);
     /* the leaves of attention have no use while a product runs */
     ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c), x->leaf_bytes);
-    ek_cuda_products_args a = {.a = linear_args(x, w, in, &p, y, ldy)}; /* most kernels take the first member alone */
-    if (p.parts) a.a.y = x->leaves, a.a.ldy = w->l.n, a.a.split = p.split;
+    ek_cuda_linear_args a = linear_args(x, w, in, &p, y, ldy);
+    if (p.parts) a.y = x->leaves, a.ldy = w->l.n, a.split = p.split;
+    ek_gpu_arrange(x, w, in, &p, (ek_cuda_arrange_args){0});
     ek_gpu_launch(x->g, p.name, p.grid, &a);
     if (!p.parts) return;
     ek_cuda_join_args join = {.y = y, .parts = x->leaves, .ldy = ldy, .n = w->l.n, .rows = in->n, .n_parts = p.parts};
@@ -147,21 +149,22 @@ static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr 
 
 /* --- before the layers */
 
-static void embed(ek_gpu_run *x, int n)
+/* to[r] = factor times elements [first, first + width) of row id[r] of w. */
+static void embed_rows(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int first, int width,
+                       float factor, int n)
 {
-    const ek_gpu *g = x->g;
-    const ek_gpu_matrix *w = &g->w.embed;
     const ek_cuda_linear *l = &w->l;
-    const int hidden = g->m->config.hidden_size;
     ek_cuda_linear_args of = {0};
     ek_cuda_linear_args_of(&of, l, w->at);
-    ek_cuda_embed_args a = {.h = x->h,
-                            .id = x->id,
+    ek_cuda_embed_args a = {.h = to,
+                            .id = id,
                             .codes = of.codes,
                             .scales = of.scales,
-                            .ldh = hidden,
-                            .factor = sqrtf((float)hidden),
-                            .k = hidden,
+                            .ldh = width,
+                            .factor = factor,
+                            .first = first,
+                            .n = width,
+                            .k = l->k,
                             .form = l->form == EK_W_F32    ? 0
                                     : l->form == EK_W_F16  ? 1
                                     : l->form == EK_W_BF16 ? 2
@@ -174,7 +177,13 @@ static void embed(ek_gpu_run *x, int n)
                             .f32_scales = l->f32_scales,
                             .f16_scales = l->f16_scales};
     ek_gpu_launch(x->g, "ek_embed",
-                  (ek_cuda_grid){.x = up(hidden, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+                  (ek_cuda_grid){.x = up(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
+}
+
+static void embed(ek_gpu_run *x, int n)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    embed_rows(x, &x->g->w.embed, x->id, x->h, 0, hidden, sqrtf((float)hidden), n);
 }
 
 static void rope_tables(ek_gpu_run *x, const ek_gpu_set *set)
@@ -235,13 +244,17 @@ static void per_layer_inputs(ek_gpu_run *x)
     const ek_config *c = &x->g->m->config;
     const int n = x->all.n, before = ek_prompt_layers(c), behind = c->n_layers - before;
     ek_gpu_input in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
+    const ek_gpu_matrix *table = &x->g->w.table;
+    const int width = before * c->per_layer_size, rest = behind * c->per_layer_size;
+    CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)width;
+    if (table->l.n && before) embed_rows(x, table, x->table_id, x->temp, 0, width, 1, n);
+    if (table->l.n && x->n_want) embed_rows(x, table, x->table_want, temp, width, rest, 1, x->n_want);
     if (before) per_layer_part(x, &x->g->w.per_layer_head, &in, x->per_layer_head, x->temp, before);
     if (!x->n_want) return;
     if (x->n_want < n) {
         gather(x, x->y, x->h, x->want, x->n_want);
         in = ek_gpu_rows(x->y, c->hidden_size, x->n_want, c->hidden_size);
     }
-    CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)(before * c->per_layer_size);
     per_layer_part(x, &x->g->w.per_layer_tail, &in, x->per_layer_tail, temp, behind);
 }
 
@@ -276,12 +289,12 @@ static ek_cuda_head head_of(const ek_gpu_run *x, int i, const ek_gpu_set *set, C
                           .rotated = x->g->m->n_rotated[kind]};
 }
 
-/* Queries that a prompt's kernel reads; ek_attn_leaf finishes its own. */
+/* Queries, for all kernels of attention but ek_attn_half, which finishes its own. */
 static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
-    if (!set->list[l->kind].n_prompt) return;
+    if (set->list[l->kind].joined && !set->list[l->kind].n_prompt) return;
     ek_cuda_heads_args a = {.q = x->q,
                             .ldq = (int64_t)c->n_heads * l->head_dim,
                             .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
@@ -313,8 +326,7 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
 {
     const ek_model *m = x->g->m;
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->k_format, m->v_format,
-                                                       a.n_start > 0);
+    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->v_format, list->joined);
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
     a.leaf_o = x->leaves;
@@ -352,7 +364,7 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
                            .ratio = m->config.n_heads / l->n_kv_heads};
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
-    if (!list->n_prompt) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
+    if (list->joined && !list->n_prompt) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
     for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);

@@ -71,7 +71,8 @@ static ek_err start(ek_gpu *g, const ek_gpu_driver *driver, int ordinal)
     EK_TRY(check(g->m));
     EK_TRY(ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal));
     ek_log(EK_LOG_INFO, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
-    return ek_gpu_upload(g);
+    EK_TRY(ek_gpu_upload(g));
+    return ek_gpu_table_upload(g);
 }
 
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal)
@@ -92,7 +93,7 @@ void ek_gpu_close(ek_gpu *g)
     if (!g) return;
     if (g->c) {
         ek_cuda_enter(g->c);
-        ek_cuda_free(g->c, g->block);
+        ek_cuda_free(g->c, g->block), ek_cuda_free(g->c, g->w.table.at);
     }
     ek_cuda_close(g->c);
     free(g);

@@ -89,7 +89,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
-    size_t bytes = rows * (4 + 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
+    size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
@@ -173,7 +173,8 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         if ((end - r) * ratio < PROMPT_QUERIES) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
-    list->joined = few.w.max_segments <= EK_CUDA_ATTN_JOINED;
+    list->joined = few.w.max_segments <= EK_CUDA_ATTN_JOINED && !x->g->m->layout.n_start &&
+                   ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     if (n_few == n) return EK_OK;
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {
@@ -226,6 +227,20 @@ static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
     return EK_OK;
 }
 
+/* A row that is a vector itself has the per-layer embeddings of the padding token. */
+static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
+{
+    void *all = NULL, *wanted = NULL;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &all, &x->table_id));
+    for (int r = 0; r < s->n_rows; r++)
+        ((int32_t *)all)[r] = s->row[r].embedding ? x->g->m->config.pad : s->row[r].token;
+    x->table_want = x->table_id;
+    if (x->n_want == s->n_rows) return EK_OK;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)x->n_want, &wanted, &x->table_want));
+    for (int i = 0; i < x->n_want; i++) ((int32_t *)wanted)[i] = ((int32_t *)all)[x->want_host[i]];
+    return EK_OK;
+}
+
 ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
 {
     void *id = NULL, *want = NULL;
@@ -236,6 +251,7 @@ ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
     for (int r = 0; r < s->n_rows; r++) ((int32_t *)id)[r] = s->row[r].embedding ? -1 : s->row[r].token;
     memcpy(want, x->want_host, sizeof(int32_t) * (size_t)x->n_want);
+    if (x->g->w.table.l.n) EK_TRY(make_table_ids(x, s));
     EK_TRY(make_tables(x, s));
     EK_TRY(make_set(x, &x->all, x->row[0], s, NULL, s->n_rows));
     x->tail.n = 0;

@@ -16,7 +16,7 @@ typedef struct ek_gpu_list {
     CUdeviceptr rows;
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
-    bool joined;        /* leaves are joined by the kernel that computes them */
+    bool joined;        /* by ek_attn_half_N, which joins leaves and, without prompts, finishes queries itself */
     CUdeviceptr prompt; /* tiles */
     int n_prompt, levels;
 } ek_gpu_list;
@@ -59,8 +59,10 @@ typedef struct ek_gpu_run {
                                                                                            acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
     CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
+    CUdeviceptr image; /* rows as products by wgmma read them */
+    uint64_t n_images; /* written so far */
     CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
-    size_t leaf_bytes;
+    size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
@@ -69,7 +71,9 @@ typedef struct ek_gpu_run {
     /* of this step */
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
-    int64_t ld_table;                              /* entries */
+    CUdeviceptr table_id,
+        table_want;   /* rows of the table of per-layer embeddings, of all and of those that want logits */
+    int64_t ld_table; /* entries */
     bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
@@ -112,6 +116,8 @@ typedef struct ek_gpu_input {
     int64_t ld;
     int n, k;
     ek_cuda_acts acts; /* q 0: not quantised yet */
+    uint64_t image;    /* x->n_images if x->image is of these rows, */
+    int image_limbs;   /* with that many limbs */
 } ek_gpu_input;
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
@@ -119,6 +125,12 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w);
 void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /* unless it is already */
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
+/* Writes x->image for product p of w, unless it is there. with: jobs and index of experts, or nothing. */
+void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
+                    ek_cuda_arrange_args with);
+/* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
+ * of 128 outputs by 64 rows. */
+void ek_gpu_size_products(ek_gpu_run *x);
 /* The row-wise stage of n rows by ek_stage. */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
 /* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times

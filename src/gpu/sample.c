@@ -12,10 +12,17 @@ static size_t mask_bytes(const ek_gpu_run *x)
     return sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size) + 64;
 }
 
+/* Of a step: what all rows of logits can have. */
+static int most_counts(const ek_gpu_run *x)
+{
+    const int64_t all = (int64_t)x->z.max_logits * x->z.max_ctx;
+    return all < MAX_COUNTS ? (int)all : MAX_COUNTS;
+}
+
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x)
 {
     return (size_t)x->z.max_logits * sizeof(ek_cuda_sample) + MAX_BIAS * sizeof(ek_cuda_bias) +
-           MAX_COUNTS * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
+           (size_t)most_counts(x) * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
 }
 
 static bool has_penalties(const ek_sampling *o)
@@ -63,7 +70,7 @@ static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int b
     if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
     if (cut > EK_CUDA_MAX_CANDIDATES && cut < x->g->m->config.vocab_size) return false;
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
-    return !has_penalties(d->sampling) || d->n_tokens <= MAX_COUNTS - counts;
+    return !has_penalties(d->sampling) || d->n_tokens <= most_counts(x) - counts;
 }
 
 static bool limited(const ek_sampling *o, int vocab)

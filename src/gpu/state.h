@@ -23,6 +23,7 @@ typedef struct ek_gpu_layer {
 
 typedef struct ek_gpu_weights {
     ek_gpu_matrix embed, per_layer_head, per_layer_tail;
+    ek_gpu_matrix table; /* per-layer embeddings, in memory of their own; n 0: they stay on the host */
     CUdeviceptr norm, per_layer_norm, rope[EK_KIND_COUNT], suppress;
     ek_gpu_layer layer[EK_MAX_LAYERS];
 } ek_gpu_weights;
@@ -53,5 +54,11 @@ void ek_gpu_note(ek_gpu *g, ek_err err);
 
 /* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
 ek_err ek_gpu_upload(ek_gpu *g);
+/* Then the table of per-layer embeddings, if it takes at most a quarter of what is left (gpu/table.c). */
+ek_err ek_gpu_table_upload(ek_gpu *g);
+/* Queues the kernel that lays out n panels of w, of Form Q, which lie at `stage`, as panels [first, first + n) of the
+ * matrix at `to`. */
+ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr stage, CUdeviceptr to, int first,
+                   int n);
 
 #endif

@@ -35,14 +35,32 @@ static void vector(upload *u, CUdeviceptr *to, const float *from, int n)
     if (u->copies) note(u, ek_cuda_upload(u->g->c, *to, from, sizeof(float) * (size_t)n));
 }
 
-/* Panels of planes at the stage. */
-static void pack_planes(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to, int first, int n)
+ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr stage, CUdeviceptr to, int first,
+                   int n)
 {
-    ek_cuda_pack_planes_args a;
-    ek_cuda_planes_args(&a, l, w);
-    a.from = u->stage, a.codes = to, a.scales = to + l->code_bytes, a.first = first;
-    ek_gpu_launch(u->g, "ek_pack_planes", (ek_cuda_grid){.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32}, &a);
-    note(u, u->g->err);
+    const ek_cuda_grid grid = {.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32};
+    if (w->form == EK_W_PLANES) {
+        ek_cuda_pack_planes_args a;
+        ek_cuda_planes_args(&a, l, w);
+        a.from = stage, a.codes = to, a.scales = to + l->code_bytes, a.first = first;
+        ek_gpu_launch(g, "ek_pack_planes", grid, &a);
+        return g->err;
+    }
+    ek_cuda_pack_args a = {.from = stage,
+                           .codes = to,
+                           .scales = to + l->code_bytes,
+                           .panel_bytes = (int64_t)w->panel_bytes,
+                           .group_bytes = (int64_t)ek_linear_group_bytes(w),
+                           .first = first,
+                           .k = l->k,
+                           .units = l->units,
+                           .group = l->group,
+                           .a_group = l->a_group,
+                           .bits = l->bits,
+                           .scale_bytes = l->f32_scales ? 4 : 2,
+                           .biased = l->biased};
+    ek_gpu_launch(g, "ek_pack_q", grid, &a);
+    return g->err;
 }
 
 static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to)
@@ -53,24 +71,7 @@ static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdevic
     for (int p = 0; p < w->n_panels && !u->err; p += step) {
         int n = w->n_panels - p < step ? w->n_panels - p : step;
         note(u, ek_cuda_upload(g->c, u->stage, w->data + (size_t)p * w->panel_bytes, (size_t)n * w->panel_bytes));
-        if (w->form == EK_W_PLANES && !u->err) pack_planes(u, l, w, to, p, n);
-        if (w->form == EK_W_PLANES) continue;
-        ek_cuda_pack_args a = {.from = u->stage,
-                               .codes = to,
-                               .scales = to + l->code_bytes,
-                               .panel_bytes = (int64_t)w->panel_bytes,
-                               .group_bytes = (int64_t)ek_linear_group_bytes(w),
-                               .first = p,
-                               .k = l->k,
-                               .units = l->units,
-                               .group = l->group,
-                               .a_group = l->a_group,
-                               .bits = l->bits,
-                               .scale_bytes = l->f32_scales ? 4 : 2,
-                               .biased = l->biased};
-        if (!u->err)
-            ek_gpu_launch(g, "ek_pack_q", (ek_cuda_grid){.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32}, &a);
-        note(u, g->err);
+        if (!u->err) note(u, ek_gpu_pack(g, l, w, u->stage, to, p, n));
     }
 }
 

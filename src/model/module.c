@@ -7,9 +7,20 @@
 
 const char *ek_part_suffix(int part)
 {
-    static const char *const suffix[EK_PART_COUNT] = {
-        ".weight",       ".scales",       ".biases",  ".weight_packed", ".weight_scale", ".weight_zero_point",
-        ".weight_shape", ".weight_g_idx", ".qweight", ".qzeros",        ".g_idx"};
+    static const char *const suffix[EK_PART_COUNT] = {".weight",
+                                                      ".scales",
+                                                      ".biases",
+                                                      ".weight_packed",
+                                                      ".weight_scale",
+                                                      ".weight_zero_point",
+                                                      ".weight_shape",
+                                                      ".weight_g_idx",
+                                                      ".weight_global_scale",
+                                                      ".weight_scale_2",
+                                                      ".weight_scale_inv",
+                                                      ".qweight",
+                                                      ".qzeros",
+                                                      ".g_idx"};
     return suffix[part];
 }
 
@@ -21,7 +32,7 @@ const char *ek_module_missing(const ek_module *m)
     if (p[EK_PART_PACKED]) return p[EK_PART_SCALE] ? NULL : ".weight_scale";
     if (!p[EK_PART_WEIGHT]) return "";
     if (p[EK_PART_BIASES] && !p[EK_PART_SCALES]) return ".scales";
-    if (p[EK_PART_SCALES] && !p[EK_PART_BIASES]) return ".biases";
+    if (p[EK_PART_SCALES] && !p[EK_PART_BIASES] && !ek_module_is_minifloat(m)) return ".biases";
     return NULL;
 }
 
@@ -51,7 +62,7 @@ ek_err ek_module_shape(const ek_tensor *t, int outer, int rows, int k)
     return ek_fail(EK_EFORMAT, "%s: tensor %s has shape %s, config.json needs %s", t->file, t->name, has, needs);
 }
 
-static ek_err check_type(const ek_tensor *t, ek_dtype want, const char *what)
+ek_err ek_module_type(const ek_tensor *t, ek_dtype want, const char *what)
 {
     if (t->dtype == want) return EK_OK;
     return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, %s are %s", t->file, t->name, ek_dtype_name(t->dtype), what,
@@ -83,7 +94,7 @@ static ek_err read_affine(ek_weight_data *w, const ek_module *m, const ek_quant 
                        "%s: tensor %s has .scales, but config.json gives no quantization bits and "
                        "group_size for it",
                        codes->file, codes->name);
-    EK_TRY(check_type(codes, EK_U32, "quantised weights"));
+    EK_TRY(ek_module_type(codes, EK_U32, "quantised weights"));
     if (!ek_weight_type_float(scales->dtype) || biases->dtype != scales->dtype)
         return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, its biases %s; both must be the same of F32, F16, BF16",
                        scales->file, scales->name, ek_dtype_name(scales->dtype), ek_dtype_name(biases->dtype));
@@ -133,7 +144,7 @@ static ek_err find_groups(const ek_tensor *scales, int rows, int k, int *groups,
 static ek_err check_order(const ek_tensor *order, int k, int group)
 {
     if (!order) return EK_OK;
-    EK_TRY(check_type(order, EK_I32, "group indices"));
+    EK_TRY(ek_module_type(order, EK_I32, "group indices"));
     EK_TRY(ek_module_shape(order, 0, k, 0));
     for (int i = 0; i < k; i++) {
         int32_t g;
@@ -158,7 +169,7 @@ static ek_err check_stated_shape(const ek_tensor *t, int rows, int k)
 {
     int64_t stated[2];
     if (!t) return EK_OK;
-    EK_TRY(check_type(t, EK_I64, "shapes"));
+    EK_TRY(ek_module_type(t, EK_I64, "shapes"));
     EK_TRY(ek_module_shape(t, 0, 2, 0));
     memcpy(stated, t->data, sizeof stated);
     if (stated[0] == rows && stated[1] == k) return EK_OK;
@@ -171,7 +182,7 @@ static ek_err read_packed(ek_weight_data *w, const ek_module *m, int rows, int k
     const ek_tensor *codes = m->part[EK_PART_PACKED], *scales = m->part[EK_PART_SCALE],
                     *zeros = m->part[EK_PART_ZERO_POINT];
     int groups, group;
-    EK_TRY(check_type(codes, EK_I32, "packed weights"));
+    EK_TRY(ek_module_type(codes, EK_I32, "packed weights"));
     EK_TRY(check_stated_shape(m->part[EK_PART_SHAPE], rows, k));
     int64_t words = codes->n_dims == 2 ? codes->dim[1] : 0, bits = words * 32 / k;
     if (words < 1 || bits < 1 || bits > 8 || words * 32 != bits * k)
@@ -181,7 +192,7 @@ static ek_err read_packed(ek_weight_data *w, const ek_module *m, int rows, int k
     EK_TRY(find_groups(scales, rows, k, &groups, &group));
     EK_TRY(check_order(m->part[EK_PART_CT_ORDER], k, groups > 1 ? group : k));
     if (zeros) {
-        EK_TRY(check_type(zeros, EK_I32, "packed zero points"));
+        EK_TRY(ek_module_type(zeros, EK_I32, "packed zero points"));
         EK_TRY(ek_module_shape(zeros, 0, (int)((rows * bits + 31) / 32), groups > 1 ? groups : 1));
     }
     EK_TRY(choose(w, codes, scales, EK_PACK_BITS, (int)bits, group, zeros != NULL));
@@ -217,8 +228,8 @@ static ek_err read_across(ek_weight_data *w, const ek_module *m, const ek_quant 
                        codes->name);
     const int bits = quant->bits, words = rows / 32 * bits + rows % 32 * bits / 32;
     int64_t groups = scales->n_dims == 2 ? scales->dim[0] : 0;
-    EK_TRY(check_type(codes, EK_I32, "packed weights"));
-    EK_TRY(check_type(zeros, EK_I32, "packed zero points"));
+    EK_TRY(ek_module_type(codes, EK_I32, "packed weights"));
+    EK_TRY(ek_module_type(zeros, EK_I32, "packed zero points"));
     if (groups < 1 || k % groups || rows % 32 || (bits != 4 && bits != 8) || k % (32 / bits))
         return ek_fail(EK_EFORMAT, "%s: tensor %s: %d outputs of %d inputs at %d bits in %lld groups cannot be stored",
                        codes->file, codes->name, rows, k, bits, (long long)groups);
@@ -240,6 +251,7 @@ ek_err ek_module_read(const ek_module *m, const ek_quant *quant, int outer, int 
                                                        : m->part[EK_PART_WEIGHT];
     const bool bytes = codes == m->part[EK_PART_WEIGHT] && m->part[EK_PART_SCALE];
     *out = (ek_weight_data){0};
+    if (ek_module_is_minifloat(m)) return ek_module_minifloat(m, quant, outer, rows, k, out);
     if (outer && (bytes || codes != m->part[EK_PART_WEIGHT]))
         return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s: experts in one tensor are read as floats or MLX's", codes->file,
                        codes->name);
@@ -247,7 +259,7 @@ ek_err ek_module_read(const ek_module *m, const ek_quant *quant, int outer, int 
     if (m->part[EK_PART_PACKED]) return read_packed(out, m, rows, k);
     if (bytes && codes->dtype == EK_I8) return read_bytes(out, m, rows, k);
     if (bytes)
-        return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type %s and a scale; I8 can be read", codes->file,
+        return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type %s and a scale; I8 and F8 can be read", codes->file,
                        codes->name, ek_dtype_name(codes->dtype));
     if (m->part[EK_PART_SCALES]) return read_affine(out, m, quant, outer, rows, k);
     return ek_module_floats(out, codes, outer, rows, k);

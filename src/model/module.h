@@ -15,7 +15,10 @@ typedef enum ek_module_part {
     EK_PART_ZERO_POINT,
     EK_PART_SHAPE,
     EK_PART_CT_ORDER,
-    EK_PART_QWEIGHT, /* GPTQ, AWQ */
+    EK_PART_GLOBAL_SCALE, /* NVFP4 of compressed-tensors */
+    EK_PART_SCALE_2,      /* of modelopt */
+    EK_PART_SCALE_INV,    /* fp8 in tiles */
+    EK_PART_QWEIGHT,      /* GPTQ, AWQ */
     EK_PART_QZEROS,
     EK_PART_ORDER,
     EK_PART_COUNT
@@ -32,10 +35,16 @@ typedef struct ek_module {
 /* The suffix of a tensor without which the others mean nothing; "" for the weight itself, NULL if none is missing. */
 const char *ek_module_missing(const ek_module *m);
 
+/* Modules of floats of 4 and 8 bits (module_minifloat.c): what ek_module_read asks first. */
+bool ek_module_is_minifloat(const ek_module *m);
+ek_err ek_module_minifloat(const ek_module *m, const ek_quant *quant, int outer, int rows, int k, ek_weight_data *out);
+
 /* n, k and the row stay the caller's. rows x k; outer: leading dimension of fused experts, 0 without. EFORMAT and
  * EUNSUPPORTED name tensor and file. */
 ek_err ek_module_read(const ek_module *m, const ek_quant *quant, int outer, int rows, int k, ek_weight_data *out);
 
+/* EFORMAT unless t has the type; what: "shapes". */
+ek_err ek_module_type(const ek_tensor *t, ek_dtype want, const char *what);
 /* A tensor of floats, of ek_module_shape. */
 ek_err ek_module_floats(ek_weight_data *out, const ek_tensor *t, int outer, int rows, int k);
 /* EFORMAT unless t is [outer, rows, k]; outer 0: without that dimension; k 0: a vector of rows. */

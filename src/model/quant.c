@@ -14,18 +14,43 @@ const char *ek_bare_name(const char *name)
     return name;
 }
 
+/* Modes of floats have one width and one group each; which of them a module is stored in is seen from those and from
+ * its tensors. */
+static ek_err read_mx(const json_t *mode, const char *where, int *bits, int *group)
+{
+    static const struct {
+        const char *name;
+        int bits, group;
+    } known[] = {{"affine", 0, 0}, {"mxfp4", 4, 32}, {"mxfp8", 8, 32}, {"nvfp4", 4, 16}};
+    const char *name = json_string_value(mode);
+    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0) {
+            if (known[i].bits) *bits = known[i].bits, *group = known[i].group;
+            return EK_OK;
+        }
+    return ek_fail(EK_EUNSUPPORTED,
+                   "config.json: quantization mode of %.150s is %.40s; affine, mxfp4, mxfp8 and nvfp4 can be run",
+                   where, name ? name : "no string");
+}
+
+static bool is_affine(const json_t *mode)
+{
+    return strcmp(json_string_value(mode), "affine") == 0;
+}
+
 static ek_err read_mode(const json_t *v, const char *where, int *bits, int *group)
 {
     const json_t *mode = json_object_get(v, "mode"), *b = json_object_get(v, "bits"),
                  *g = json_object_get(v, "group_size");
-    if (mode && (!json_is_string(mode) || strcmp(json_string_value(mode), "affine") != 0))
-        return ek_fail(EK_EUNSUPPORTED, "config.json: quantization mode of %.150s is %.40s, affine can be run", where,
-                       json_is_string(mode) ? json_string_value(mode) : "no string");
+    if (mode) EK_TRY(read_mx(mode, where, bits, group));
     json_int_t nb = json_integer_value(b), ng = json_integer_value(g);
     if (b && !(json_is_integer(b) && nb >= 2 && nb <= 8 && nb != 7))
         return ek_fail(EK_EFORMAT, "config.json: quantization bits of %.150s must be 2, 3, 4, 5, 6 or 8", where);
-    if (g && !(json_is_integer(g) && (ng == 32 || ng == 64 || ng == 128)))
-        return ek_fail(EK_EFORMAT, "config.json: quantization group_size of %.150s must be 32, 64 or 128", where);
+    if (g && !(json_is_integer(g) && (ng == 16 || ng == 32 || ng == 64 || ng == 128)))
+        return ek_fail(EK_EFORMAT, "config.json: quantization group_size of %.150s must be 16, 32, 64 or 128", where);
+    if (mode && !is_affine(mode) && ((b && nb != *bits) || (g && ng != *group)))
+        return ek_fail(EK_EFORMAT, "config.json: quantization mode %s of %.150s has %d bits in groups of %d",
+                       json_string_value(mode), where, *bits, *group);
     if (b) *bits = (int)nb;
     if (g) *group = (int)ng;
     return EK_OK;
@@ -72,11 +97,15 @@ static bool is_one_of(const json_t *v, const char *const *names)
 
 static ek_err read_compressed(ek_quant *q, const json_t *section)
 {
-    static const char *const formats[] = {"pack-quantized", "int-quantized", "naive-quantized", "dense", NULL};
+    static const char *const formats[] = {
+        "pack-quantized",       "int-quantized",        "naive-quantized", "float-quantized", "dense",
+        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision", NULL};
     const json_t *format = json_object_get(section, "format");
     q->method = EK_QUANT_COMPRESSED;
     if (format && !is_one_of(format, formats))
-        return unsupported("compressed-tensors' format", format, "pack-quantized and int-quantized");
+        return unsupported("compressed-tensors' format", format,
+                           "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
+                           "mxfp8-quantized, int-quantized and float-quantized");
     return EK_OK;
 }
 
@@ -106,7 +135,12 @@ static ek_err read_method(ek_quant *q, const json_t *section, const json_t *meth
     q->any = true;
     if (name && !strcmp(name, "compressed-tensors")) return read_compressed(q, section);
     if (name && (!strcmp(name, "gptq") || !strcmp(name, "awq"))) return read_across(q, section, *name == 'a');
-    return unsupported("weights quantised by", method, "MLX affine, compressed-tensors, GPTQ and AWQ");
+    static const char *const floats[] = {"modelopt", "modelopt_fp4", "modelopt_mixed", "fp8", "fbgemm_fp8", NULL};
+    if (is_one_of(method, floats)) {
+        q->method = EK_QUANT_FLOATS;
+        return EK_OK;
+    }
+    return unsupported("weights quantised by", method, "MLX, compressed-tensors, GPTQ, AWQ, modelopt and fp8");
 }
 
 ek_err ek_quant_parse(ek_quant *q, const char *config_json)

@@ -11,8 +11,14 @@ typedef struct ek_quant_entry {
     int bits, group; /* bits 0: the entry says that the module is not quantised */
 } ek_quant_entry;
 
-/* Who quantised the file. Of compressed-tensors the tensors say all that is needed. */
-typedef enum ek_quant_method { EK_QUANT_MLX, EK_QUANT_COMPRESSED, EK_QUANT_GPTQ, EK_QUANT_AWQ } ek_quant_method;
+/* Who quantised the file. Of compressed-tensors, modelopt and fp8 the tensors say all that is needed. */
+typedef enum ek_quant_method {
+    EK_QUANT_MLX,
+    EK_QUANT_COMPRESSED,
+    EK_QUANT_GPTQ,
+    EK_QUANT_AWQ,
+    EK_QUANT_FLOATS /* NVIDIA's modelopt; transformers' fp8 and fbgemm_fp8 */
+} ek_quant_method;
 
 typedef struct ek_quant {
     bool any; /* the file has the section */
@@ -23,8 +29,7 @@ typedef struct ek_quant {
     int n_own;
 } ek_quant;
 
-/* Modes of MLX other than affine, methods other than these and their formats that are not integers are EUNSUPPORTED by
- * name. */
+/* Modes of MLX, methods and formats that cannot be read are EUNSUPPORTED by name. */
 ek_err ek_quant_parse(ek_quant *q, const char *config_json);
 void ek_quant_fini(ek_quant *q);
 

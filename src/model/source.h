@@ -89,6 +89,10 @@ ek_err ek_source_finish(ek_source *s, const ek_config *config);
 ek_err ek_source_tokenizer_of(ek_source *s, ek_source_tokenizer *out);
 ek_err ek_source_chat_of(ek_source *s, ek_source_chat *out);
 
+/* Whether safetensors call a weight by its name alone, without the model's prefix: a drafter's projections and its
+ * ordered embeddings. */
+bool ek_source_stands_beside(const char *name);
+
 /* The containers; each takes the path over. */
 ek_source *ek_source_folder(const char *path); /* source_folder.c */
 ek_source *ek_source_gguf(const char *path);   /* source_gguf.c: a file, or a folder with one model */

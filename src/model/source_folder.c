@@ -69,8 +69,7 @@ static bool starts(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* A drafter's projections and its ordered embeddings stand beside the model, whose prefix they do not have. */
-static bool stands_beside(const char *name)
+bool ek_source_stands_beside(const char *name)
 {
     return starts(name, "pre_projection") || starts(name, "post_projection") || starts(name, "masked_embedding.");
 }
@@ -78,7 +77,7 @@ static bool stands_beside(const char *name)
 static const ek_tensor *find_tensor(folder *f, const char *name, const char *suffix)
 {
     char full[256];
-    snprintf(full, sizeof full, "%s%s%s", stands_beside(name) ? "" : f->prefix, name, suffix);
+    snprintf(full, sizeof full, "%s%s%s", ek_source_stands_beside(name) ? "" : f->prefix, name, suffix);
     const ek_tensor *t = ek_checkpoint_find(f->files, full);
     if (t) f->used[t - ek_checkpoint_at(f->files, 0)] = true;
     return t;
@@ -86,8 +85,8 @@ static const ek_tensor *find_tensor(folder *f, const char *name, const char *suf
 
 static ek_err missing(const folder *f, const char *name, const char *suffix)
 {
-    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", stands_beside(name) ? "" : f->prefix, name, suffix,
-                   ek_checkpoint_at(f->files, 0)->file);
+    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", ek_source_stands_beside(name) ? "" : f->prefix, name,
+                   suffix, ek_checkpoint_at(f->files, 0)->file);
 }
 
 static ek_err find_prefix(folder *f)
@@ -210,6 +209,18 @@ static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
 
 /* ------------------------------------------------------------------ what is left over */
 
+/* Scales of activations, keys and values that were measured for other arithmetic: ours quantises them by what they are.
+ */
+static bool activation_scale(const char *name)
+{
+    static const char *const last[] = {"input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale",
+                                       "q_scale"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof last / sizeof *last; i++)
+        if (strcmp(dot + 1, last[i]) == 0) return true;
+    return false;
+}
+
 /* Tensors that a text model may leave aside: the towers of other senses, a head equal to the
  * embedding, and the keys and values that early files still hold for layers that share. */
 static bool ignorable(const char *name, const ek_config *c)
@@ -221,6 +232,7 @@ static bool ignorable(const char *name, const ek_config *c)
     const char *inner = starts(name, "model.") ? name + strlen("model.") : name;
     for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)
         if (starts(inner, tower[i])) return true;
+    if (activation_scale(name)) return true;
     const char *bare = ek_bare_name(name);
     if (sscanf(bare, "layers.%d.self_attn.%n", &layer, &at) != 1 || at == 0) return false;
     if (layer < c->first_shared || layer >= c->n_layers) return false;

@@ -94,6 +94,26 @@ static bool folded_scale(ek_gguf_source *s, const ek_weight_query *q, ek_weight_
     return true;
 }
 
+/* What NVFP4 weights are multiplied with beside their blocks' scales: blk.0.ffn_up.scale, one number or one per expert.
+ * Those of
+ * ffn_down_exps and ffn_gate_inp are router.per_expert_scale and router.scale, which the layer multiplies with. */
+static ek_err read_gain(ek_gguf_source *s, const ek_gguf_tensor *w, const ek_weight_query *q, float *gain)
+{
+    char full[160];
+    const int experts = q->shape == EK_WEIGHT_EXPERT ? q->n_experts : 1;
+    snprintf(full, sizeof full, "%.*s.scale", (int)(strlen(w->name) - strlen(".weight")), w->name);
+    const ek_gguf_tensor *t = ends_with(w->name, ".weight") ? ek_gguf_tensor_find(s->g, full) : NULL;
+    if (!t || strstr(full, "ffn_down_exps") || strstr(full, "ffn_gate_inp")) return EK_OK;
+    s->used[t - ek_gguf_tensor_at(s->g, 0)] = true;
+    int64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+    if (t->type != 0 || (n != 1 && n != experts))
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %u and %lld numbers, f32 and %d are needed", t->file,
+                       t->name, t->type, (long long)n, experts);
+    memcpy(gain, t->data + (n > 1 ? sizeof *gain * (size_t)q->expert : 0), sizeof *gain);
+    if (*gain > 0x1p-100f && *gain < 0x1p100f) return EK_OK;
+    return ek_fail(EK_EFORMAT, "%s: tensor %s has %g, which is no scale of weights", t->file, t->name, (double)*gain);
+}
+
 static ek_err read_weight(ek_source *source, const ek_weight_query *q, ek_weight_data *out)
 {
     ek_gguf_source *s = (ek_gguf_source *)source;
@@ -115,7 +135,7 @@ static ek_err read_weight(ek_source *source, const ek_weight_query *q, ek_weight
                             .k = q->k,
                             .row = q->shape == EK_WEIGHT_EXPERT ? (int64_t)q->expert * rows + first : 0,
                             .plane = {t->data}};
-    return EK_OK;
+    return type->scale == EK_SCALE_E4M3 ? read_gain(s, t, q, &out->gain) : EK_OK;
 }
 
 /* ------------------------------------------------------------------ a drafter's tokens by centroid */
@@ -180,6 +200,7 @@ static bool ignorable(const char *name, const ek_config *c)
     int layer, at = 0;
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0) return true;
+    if (ends_with(name, ".input_scale")) return true; /* of activations, for other arithmetic */
     if (c->backbone_hidden_size && (strstr(name, "centroids.weight") || strstr(name, "token_ordering.weight")))
         return true;
     if (sscanf(name, "blk.%d.%n", &layer, &at) != 1 || !at || layer < 0 || layer >= c->n_layers) return false;

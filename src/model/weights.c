@@ -23,8 +23,8 @@ typedef struct packer {
     const ek_pack_opts *o;
     piece *piece;
     int n_pieces, first;
-    uint8_t **temp; /* per thread: invented rows */
-    atomic_int failed;
+    uint8_t **temp;    /* per thread: invented rows */
+    atomic_int failed; /* a piece that could not be packed, plus one */
 } packer;
 
 static size_t up(size_t n)
@@ -59,8 +59,7 @@ static void run_piece(void *arg, int task, int worker)
     const ek_item *it = one->item;
     ek_weight_data rows = it->data.plane[0] ? ek_weight_rows(&it->data, one->row, one->n)
                                             : ek_invent_rows(it, p->o->seed, one->row, one->n, p->temp[worker]);
-    ek_err err = ek_linear_pack(it->matrix, one->row, &rows);
-    if (err) atomic_store(&p->failed, (int)err);
+    if (ek_linear_pack(it->matrix, one->row, &rows)) atomic_store(&p->failed, p->first + task + 1);
 }
 
 /* Pieces start at multiples of a panel, so that two threads never write one panel. */
@@ -90,6 +89,16 @@ static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
     p->n_pieces = n;
 }
 
+/* A message belongs to the thread that failed: this thread fails once more. */
+static ek_err fail_again(packer *p)
+{
+    const piece *one = &p->piece[p->failed - 1];
+    ek_weight_data rows = ek_weight_rows(&one->item->data, one->row, one->n);
+    ek_err err = ek_linear_pack(one->item->matrix, one->row, &rows);
+    EK_ASSERT(err);
+    return ek_fail_in(err, "tensor %s", one->item->name);
+}
+
 static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
 {
     packer p = {.o = o};
@@ -104,10 +113,11 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
         ek_pool_run(o->pool, run_piece, &p, left < SLICE ? left : SLICE);
     }
     ek_progress("packing weights", p.n_pieces, p.n_pieces);
+    ek_err err = p.failed ? fail_again(&p) : EK_OK;
     for (int i = 0; i < threads; i++) free(p.temp[i]);
     free(p.temp);
     free(p.piece);
-    return p.failed ? ek_fail((ek_err)p.failed, "a weight could not be packed") : EK_OK;
+    return err;
 }
 
 void ek_items_quantise(ek_items *list)

@@ -92,6 +92,7 @@ static int plan_tasks(ek_linear_job *job, int before, int threads)
     int by_bytes = at_least_1((job->rows <= FEW_ROWS ? TASK_BYTES : TASK_BYTES_ROWS) / w->panel_bytes);
     int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_PER_THREAD)));
     job->panels = by_bytes < by_threads ? by_bytes : by_threads;
+    if (job->rows >= FEW_ROWS && job->panels > 1) job->panels &= ~1; /* AMX takes two at a time */
     return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
 }
 

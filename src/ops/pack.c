@@ -30,6 +30,17 @@ static void put_row_4(float *panel, const ek_weight_data *src, int row)
     }
 }
 
+/* Values that are bf16 by their type, but not stored as such. */
+static void put_row_bf16(ek_bf16 *panel, const ek_weight_data *src, int row)
+{
+    float values[EK_UNPACK_WEIGHTS];
+    for (int k = 0, n; k < src->k; k += n, panel += (size_t)n * EK_PANEL) {
+        n = src->k - k < EK_UNPACK_WEIGHTS ? src->k - k : EK_UNPACK_WEIGHTS;
+        ek_weight_row(src, row, k, n, values);
+        for (int i = 0; i < n; i++) panel[(size_t)i * EK_PANEL] = (ek_bf16)(ek_f32_bits(values[i]) >> 16);
+    }
+}
+
 /* The outputs past n of the last panel, and what lies behind the elements of every panel. */
 static void clear_rest_f(const ek_linear *w)
 {
@@ -49,6 +60,7 @@ static ek_err pack_f(ek_linear *w, int row, const ek_weight_data *src)
     for (int r = 0; r < src->n; r++) {
         uint8_t *to = panel_of(w, row + r) + (size_t)((row + r) % EK_PANEL) * element_bytes(w);
         if (w->form == EK_W_F32) put_row_4((float *)to, src, r);
+        else if (w->form == EK_W_BF16 && src->type->stored != EK_BF16) put_row_bf16((ek_bf16 *)(void *)to, src, r);
         else put_row_2((uint16_t *)to, ek_weight_plane_row(src, 0, r), w->k);
     }
     if (row + src->n == w->n) clear_rest_f(w);

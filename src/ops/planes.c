@@ -22,7 +22,7 @@ ek_err ek_planes_plan(ek_linear *w, const ek_weight_type *type)
                        "%s weights have codes of %d bits and a scale per %d; there are no kernels for that", type->name,
                        type->bits, type->group);
     w->block = type->block, w->scale = type->scale, w->book = type->book;
-    w->panel_bytes = ((size_t)(w->k / w->block) * ek_planes_block_bytes(w) + 63) / 64 * 64;
+    w->panel_bytes = ((size_t)(w->k / w->block) * ek_planes_block_bytes(w) + 63) / 64 * 64 + ek_planes_tail_bytes(w);
     return EK_OK;
 }
 
@@ -60,24 +60,30 @@ static inline void put_unit(uint8_t *to, const uint8_t *u, int bits)
     }
 }
 
-/* Scales and biases of output o in a block, which begins at input `first` of the source's row. */
-static inline void put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first)
+/* Scales and biases of output o in a block, which begins at input `first` of the source's row. False where one is no
+ * number. */
+static inline bool put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first)
 {
     ek_f16 d[2];
     uint8_t sc[EK_UNPACK_WEIGHTS / 16], m[EK_UNPACK_WEIGHTS / 16];
     src->type->subscales(src, row, first, d, sc, m);
-    if (w->scale == EK_SCALE_E8M0) {
-        block[o] = sc[0];
-        return;
+    if (w->scale == EK_SCALE_E8M0 || w->scale == EK_SCALE_E4M3) {
+        bool finite = true;
+        for (int g = 0; g < w->block / w->group; g++) {
+            block[EK_PANEL * g + o] = sc[g];
+            finite &= sc[g] != 255;
+        }
+        return finite;
     }
     const int halves = w->biased ? 2 : 1, per_group = w->scale == EK_SCALE_U8 ? 2 : 1;
     for (int i = 0; i < halves; i++) memcpy(block + 2 * (EK_PANEL * i + o), &d[i], 2);
-    if (w->scale == EK_SCALE_PLAIN) return;
+    if (w->scale == EK_SCALE_PLAIN) return true;
     uint8_t *to = block + 2 * EK_PANEL * halves + o;
     for (int g = 0; g < w->block / w->group; g++, to += EK_PANEL * per_group) {
         to[0] = sc[g];
         if (per_group == 2) to[EK_PANEL] = m[g];
     }
+    return true;
 }
 
 static uint8_t *panel_of(const ek_linear *w, int row)
@@ -85,20 +91,28 @@ static uint8_t *panel_of(const ek_linear *w, int row)
     return w->data + (size_t)(row / EK_PANEL) * w->panel_bytes;
 }
 
-/* Up to EK_UNPACK_WEIGHTS inputs from k on of one output, whole blocks. */
-static void pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
+static float *factors_of(const ek_linear *w, const uint8_t *panel)
+{
+    return (float *)(void *)(panel + w->panel_bytes - ek_planes_tail_bytes(w));
+}
+
+/* Up to EK_UNPACK_WEIGHTS inputs from k on of one output, whole blocks. False where a scale is no number. */
+static bool pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     uint8_t u[EK_UNPACK_WEIGHTS + 8];
     const int o = to_row % EK_PANEL, size = w->block, bits = w->bits;
     const size_t block_bytes = ek_planes_block_bytes(w), unit_bytes = ek_planes_unit_bytes(w);
     const size_t codes = ek_planes_scale_bytes(w) + 4 * (size_t)o;
-    uint8_t *block = panel_of(w, to_row) + (size_t)(k / size) * block_bytes;
+    uint8_t *panel = panel_of(w, to_row), *block = panel + (size_t)(k / size) * block_bytes;
+    bool finite = true;
+    if (k == 0 && w->scale == EK_SCALE_E4M3) factors_of(w, panel)[o] = ek_e4m3_factor(src);
     src->type->unpack(src, row, k, n, u, NULL, NULL);
     for (int at = 0; at < n; at += size, block += block_bytes) {
-        put_scales(w, block, o, src, row, k + at);
+        finite &= put_scales(w, block, o, src, row, k + at);
         uint8_t *unit = block + codes;
         for (int i = 0; i < size; i += EK_UNIT, unit += unit_bytes) put_unit(unit, u + at + i, bits);
     }
+    return finite;
 }
 
 /* Types whose block is scales, then 32 codes in 16 bytes: code i in the low half of byte i, 16 + i in the high one. */
@@ -109,7 +123,7 @@ static bool has_nibble_blocks(const ek_weight_type *t)
 }
 
 /* The same as pack_some for these: the halves of bytes move four at a time, without a byte per code. */
-static void pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
+static bool pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     const size_t scales = src->type->block_bytes[0] - EK_UNIT / 2, block_bytes = ek_planes_block_bytes(w);
     const int o = to_row % EK_PANEL;
@@ -117,8 +131,9 @@ static void pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *s
     const uint8_t *from = ek_weight_plane_row(src, 0, row) + (size_t)(k / EK_UNIT) * (scales + EK_UNIT / 2);
     const size_t codes = ek_planes_scale_bytes(w) + 4 * (size_t)o;
     uint8_t *block = panel_of(w, to_row) + (size_t)(k / EK_UNIT) * block_bytes;
+    bool finite = true;
     for (; n > 0; n -= EK_UNIT, block += block_bytes) {
-        if (scales == 1) block[o] = *from;
+        if (scales == 1) block[o] = *from, finite &= *from != 255;
         else memcpy(block + 2 * o, from, 2);
         if (scales == 4) memcpy(block + 2 * (EK_PANEL + o), from + 2, 2);
         uint32_t in[4], out[4];
@@ -130,6 +145,7 @@ static void pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *s
         }
         for (int i = 0; i < 4; i++) memcpy(block + codes + 64 * i, &out[i], 4);
     }
+    return finite;
 }
 
 /* Inlined, since gcc takes a function that only prefetches for one without effect and drops its calls.
@@ -153,8 +169,10 @@ static void clear_output(const ek_linear *w, int o)
     const size_t block_bytes = ek_planes_block_bytes(w), scale_bytes = ek_planes_scale_bytes(w);
     uint8_t *block = panel_of(w, w->n);
     static const uint8_t none[EK_PANEL * 4];
+    const bool bytes = w->scale == EK_SCALE_E8M0 || w->scale == EK_SCALE_E4M3;
+    if (w->scale == EK_SCALE_E4M3) factors_of(w, block)[o] = 0;
     for (int k = 0; k < w->k; k += w->block, block += block_bytes) {
-        size_t at = 0, halves = w->scale == EK_SCALE_E8M0 ? 0 : 2 * EK_PANEL * (w->biased ? 2 : 1);
+        size_t at = 0, halves = bytes ? 0 : 2 * EK_PANEL * (w->biased ? 2 : 1);
         for (; at < halves; at += 2 * EK_PANEL) memcpy(block + at + (size_t)o * 2, none, 2);
         for (; at < scale_bytes; at += EK_PANEL) block[at + (size_t)o] = 0;
         for (at = scale_bytes; at < block_bytes; at += 64) memcpy(block + at + (size_t)o * 4, none, 4);
@@ -166,7 +184,7 @@ static void clear_rest(const ek_linear *w, int row, int n)
 {
     const size_t used = (size_t)(w->k / w->block) * ek_planes_block_bytes(w);
     for (int p = row / EK_PANEL; p <= (row + n - 1) / EK_PANEL; p++)
-        memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used);
+        memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used - ek_planes_tail_bytes(w));
 }
 
 ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
@@ -185,8 +203,8 @@ ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
             n = w->k - k < EK_UNPACK_WEIGHTS ? w->k - k : EK_UNPACK_WEIGHTS;
             for (int i = r; i < end; i++) {
                 if (i + EK_PANEL < row + src->n) fetch_next(w, i, src, i - row, k, n);
-                if (nibbles) pack_nibbles(w, i, src, i - row, k, n);
-                else pack_some(w, i, src, i - row, k, n);
+                if (!(nibbles ? pack_nibbles : pack_some)(w, i, src, i - row, k, n))
+                    return ek_fail(EK_EFORMAT, "row %d has a %s scale that is no number", i, t->name);
             }
         }
     }
@@ -231,7 +249,7 @@ static float half_at(const uint8_t *p, int i)
 }
 
 /* Scale and bias of output o in group g of a block. */
-static void take_scale(const ek_linear *w, const uint8_t *block, int o, int g, float *s, float *b)
+static void take_scale(const ek_linear *w, const uint8_t *panel, const uint8_t *block, int o, int g, float *s, float *b)
 {
     const uint8_t *subs = block + 2 * EK_PANEL * (w->biased ? 2 : 1) + o;
     switch (w->scale) {
@@ -240,6 +258,7 @@ static void take_scale(const ek_linear *w, const uint8_t *block, int o, int g, f
         if (w->biased) *b = half_at(block, EK_PANEL + o);
         return;
     case EK_SCALE_E8M0: *s = ek_e8m0_half(block[o]); return;
+    case EK_SCALE_E4M3: *s = factors_of(w, panel)[o] * ek_e4m3_half(block[EK_PANEL * g + o]); return;
     case EK_SCALE_I8: *s = half_at(block, o) * (float)(int8_t)subs[EK_PANEL * g]; return;
     case EK_SCALE_U8:
         *s = half_at(block, o) * (float)subs[EK_PANEL * 2 * g];
@@ -256,7 +275,7 @@ void ek_planes_read(const ek_linear *w, const uint8_t *panel, int o, int k, int 
     const size_t block_bytes = ek_planes_block_bytes(w), unit_bytes = ek_planes_unit_bytes(w);
     const uint8_t *block = panel + (size_t)(k / w->block) * block_bytes;
     for (int at = 0; at < n; at += w->block, block += block_bytes) {
-        for (int g = 0; g < w->block / w->group; g++) take_scale(w, block, o, g, s++, b++);
+        for (int g = 0; g < w->block / w->group; g++) take_scale(w, panel, block, o, g, s++, b++);
         const uint8_t *unit = block + ek_planes_scale_bytes(w) + 4 * o;
         for (int i = 0; i < w->block; i += EK_UNIT, unit += unit_bytes, c += EK_UNIT) {
             uint8_t u[EK_UNIT];

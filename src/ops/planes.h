@@ -9,6 +9,7 @@
  *            SCALE_I8     16 f16 d; per group 16 sc
  *            SCALE_U8     16 f16 d, 16 f16 dmin; per group 16 sc, 16 m
  *            SCALE_U4     16 f16 d, 16 f16 dmin; per group 16 bytes, sc in the low half
+ *            SCALE_E4M3   per group 16 bytes; the panel's last 64 bytes are 16 f32 d
  *   units    of 32 inputs: planes of bits of the codes u (of a codebook: of the index)
  * Byte 4 o + j of a plane's vector of 64 bytes belongs to output o and inputs j of quads of inputs, so that what is
  * shifted down and masked is the operand of a multiply-add of 4-byte lanes:
@@ -35,6 +36,7 @@ static inline size_t ek_planes_scale_bytes(const ek_linear *w) /* of a block */
     switch (w->scale) {
     case EK_SCALE_PLAIN: return 2 * one;
     case EK_SCALE_E8M0: return EK_PANEL;
+    case EK_SCALE_E4M3: return EK_PANEL * groups;
     case EK_SCALE_U4: return 2 * one + EK_PANEL * groups;
     default: return one * (2 + groups);
     }
@@ -43,6 +45,12 @@ static inline size_t ek_planes_scale_bytes(const ek_linear *w) /* of a block */
 static inline size_t ek_planes_block_bytes(const ek_linear *w)
 {
     return ek_planes_scale_bytes(w) + (size_t)(w->block / EK_UNIT) * ek_planes_unit_bytes(w);
+}
+
+/* Behind the blocks of a panel: factors of SCALE_E4M3. */
+static inline size_t ek_planes_tail_bytes(const ek_linear *w)
+{
+    return w->scale == EK_SCALE_E4M3 ? EK_PANEL * sizeof(float) : 0;
 }
 
 /* Bits of the low plane: 8, 4 or 2. */

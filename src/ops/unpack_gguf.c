@@ -50,6 +50,12 @@ static inline void fifth_bits(uint8_t *u, const uint8_t *qh)
     }
 }
 
+/* An unsigned E4M3 as ggml reads it: the sign is no part of it, and 0x7f is 0. */
+static inline uint8_t scale_nvfp4(uint8_t byte)
+{
+    return byte == 0x7f ? 0 : byte & 0x7f;
+}
+
 static inline void look_up(uint8_t *u, int n, const int8_t *values)
 {
     for (int i = 0; i < n; i++) u[i] = (uint8_t)(values[u[i]] + 128);
@@ -236,6 +242,22 @@ void ek_unpack_iq4_xs(const ek_weight_data *w, int row, int first, int n, uint8_
     if (s) look_up(u, n, ek_iq4_values);
 }
 
+/* {u8 d[4]; u8 qs[32]}: four groups of 16, a byte of codes is elements j and j + 8 of its group. NVFP4. */
+void ek_unpack_nvfp4(const ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b)
+{
+    const float d = ek_e4m3_factor(w);
+    (void)b;
+    for (int at = 0; at < n; at += 64) {
+        const uint8_t *p = block_at(w, row, first + at);
+        for (int g = 0; g < 4; g++) {
+            if (s) *s++ = d * ek_e4m3_half(scale_nvfp4(p[g]));
+            take(u + at + 16 * g, p + 4 + 8 * g, 8, 0, 15);
+            take(u + at + 16 * g + 8, p + 4 + 8 * g, 8, 4, 15);
+        }
+    }
+    if (s) look_up(u, n, ek_e2m1_doubled);
+}
+
 /* ------------------------------------------------------------------ what is packed of their scales */
 
 static inline ek_f16 half_at(const uint8_t *p)
@@ -294,4 +316,11 @@ void ek_subscales_iq4_xs(const ek_weight_data *w, int row, int first, ek_f16 *d,
     const uint8_t *p = block_at(w, row, first);
     *d = half_at(p);
     for (int t = 0; t < 8; t++) sc[t] = (uint8_t)(scale_iq4_xs(p, t) - 32);
+}
+
+void ek_subscales_nvfp4(const ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m)
+{
+    (void)d, (void)m;
+    const uint8_t *p = block_at(w, row, first);
+    for (int g = 0; g < 4; g++) sc[g] = scale_nvfp4(p[g]);
 }

@@ -137,6 +137,7 @@ static const ek_weight_type types[] = {
     {BLOCKS_BOOK(iq4_nl, ek_iq4_values, 32, 18), SUBSCALES(PLAIN, 32)},
     {BLOCKS_BOOK(iq4_xs, ek_iq4_values, 256, 136), SUBSCALES(I8, iq4_xs)},
     {BLOCKS_BOOK(mxfp4, ek_e2m1_doubled, 32, 17), SUBSCALES(E8M0, mxfp4)},
+    {BLOCKS_OF(nvfp4, 4, 16, 64, 36), .zero = 128, .book = ek_e2m1_doubled, SUBSCALES(E4M3, nvfp4)},
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 

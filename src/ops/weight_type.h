@@ -14,8 +14,9 @@
  *     Q3_K, Q6_K         symmetric, block 256, group 16, s = d * sc
  *     IQ4_NL, IQ4_XS     codebook, group 32, s = d, d * sc
  *     MXFP4              codebook of doubled E2M1, group 32, s = 2^(e - 128)
+ *     NVFP4              codebook of doubled E2M1, group 16, s = d * sc / 256
  *     GPTQ, AWQ, pack-quantized  biased, b = -(z * s), or symmetric: ops/packed_type.h
- *     fp8 *              a float format: a load function
+ *     NVFP4, MXFP4, MXFP8 and fp8 of safetensors  ops/minifloat_type.h
  * Sources: MLX, quantized.h; ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
 #ifndef EK_OPS_WEIGHT_TYPE_H
 #define EK_OPS_WEIGHT_TYPE_H
@@ -30,13 +31,14 @@
 /* The form of a packed matrix: decides its kernel. */
 typedef enum ek_wform { EK_W_F32, EK_W_F16, EK_W_BF16, EK_W_Q4, EK_W_Q8, EK_W_PLANES, EK_WFORM_COUNT } ek_wform;
 
-/* How form PLANES stores scales and biases: ops/planes.h. All rules give exact float32 s and b. */
+/* How form PLANES stores scales and biases: ops/planes.h. All rules but the last give exact float32 s and b. */
 typedef enum ek_wscale {
     EK_SCALE_PLAIN, /* f16 s, and b if biased */
     EK_SCALE_E8M0,  /* s = 2^(e - 128) */
     EK_SCALE_I8,    /* s = d * sc: f16 d per block, int8 sc per group */
     EK_SCALE_U8,    /* s = d * sc, b = -(dmin * m): f16 d and dmin per block, uint8 sc and m per group */
     EK_SCALE_U4,    /* the same, sc and m in the low and high half of a byte */
+    EK_SCALE_E4M3,  /* s = d * h, rounded once: float32 d per output, h = E4M3 byte per group / 256, a binary16 */
     EK_SCALE_COUNT
 } ek_wscale;
 
@@ -52,7 +54,8 @@ struct ek_weight_data;
  * with s NULL: the codes alone, of a codebook its indices. */
 typedef void ek_unpack_fn(const struct ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b);
 /* The scales that form PLANES stores, of the block that weight `first` lies in: d[0] and, if biased, d[1] as f16 (d and
- * dmin, or s and b of SCALE_PLAIN); of each group a byte to sc (e of E8M0) and, of U8 alone, one to m. */
+ * dmin, or s and b of SCALE_PLAIN); of each group a byte to sc (e of E8M0, the byte of E4M3; 255 is no number) and, of
+ * U8 alone, one to m. */
 typedef void ek_subscales_fn(const struct ek_weight_data *w, int row, int first, ek_f16 *d, uint8_t *sc, uint8_t *m);
 /* The same as ek_unpack_fn for a float format, any range of n <= EK_UNPACK_WEIGHTS: the values, widened exactly. */
 typedef void ek_load_fn(const struct ek_weight_data *w, int row, int first, int n, float *out);
@@ -71,6 +74,7 @@ typedef struct ek_weight_type {
     uint16_t block_bytes[EK_WEIGHT_PLANES]; /* of a block in each plane */
     ek_unpack_fn *unpack;                   /* exactly one of these two */
     ek_load_fn *load;
+    const struct ek_weight_type *of; /* ops/quantised_type.h: the float type that is stored; NULL: by `stored` */
 } ek_weight_type;
 
 /* n rows of k weights in a type's layout, in a mapped file or in memory: borrowed, at any
@@ -83,8 +87,10 @@ typedef struct ek_weight_data {
     int n, k;
     int64_t row;                            /* of the planes: where row 0 lies */
     const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
-    int groups; /* ops/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
-    int across; /* ops/packed_type.h: rows of the tensor where its words lie across rows */
+    int groups;            /* ops/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
+    int across;            /* ops/packed_type.h: rows of the tensor where its words lie across rows */
+    float gain;            /* NVFP4: what all scales are multiplied with; 0 is 1 */
+    int tile_rows, tile_k; /* fp8: rows and inputs that share a scale; 0: all */
 } ek_weight_data;
 
 /* All rows of the table. */

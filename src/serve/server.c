@@ -32,10 +32,21 @@ static void note_memory(ek_server *s)
     ek_log(EK_LOG_WARN, "event=out_of_memory reserve_spent=%zu refilled=%d", spent, err == EK_OK);
 }
 
+/* A device that is lost answers nothing any more: what runs has ended with an error, and the process ends, so that
+ * whoever supervises it starts another one. */
+static void note_broken(ek_server *s)
+{
+    if (s->n_signals || !ek_engine_broken(s->engine, s->broken, sizeof s->broken)) return;
+    ek_log(EK_LOG_ERROR, "event=broken running=%d: the server ends: %s", ek_http_busy(s->http), s->broken);
+    s->n_signals = 1, s->signalled = ek_now();
+    ek_http_drain(s->http);
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     ek_server *s = arg;
     (void)fd, (void)what;
+    note_broken(s);
     ek_ready_tick(s);
     ek_sessions_tick(s);
     note_memory(s);
@@ -182,6 +193,7 @@ ek_err ek_server_run(ek_server *s)
     ek_engine_stop(s->engine, false);
     ek_mailbox_deliver(s->mailbox);
     ek_ready_close(s);
+    if (s->broken[0]) return ek_fail(EK_EIO, "%s", s->broken);
     return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
 }
 

@@ -35,7 +35,8 @@ struct ek_server {
     uint64_t nonce;       /* random number of this process, for ids */
     ek_session *sessions; /* the open ones */
     struct event *signals[2], *hangup, *tick;
-    int n_signals;         /* SIGTERM and SIGINT received */
+    int n_signals;         /* SIGTERM and SIGINT received, or 1 once the device is lost */
+    char broken[256];      /* why; "" while it is not */
     double signalled;      /* ek_now() of the first */
     double run_since;      /* ek_now() of ek_server_run */
     double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */

@@ -4,9 +4,12 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[EK_DTYPE_COUNT] = {
-    [EK_F32] = {"F32", 4}, [EK_F16] = {"F16", 2}, [EK_BF16] = {"BF16", 2}, [EK_F64] = {"F64", 8}, [EK_U8] = {"U8", 1},
-    [EK_I8] = {"I8", 1},   [EK_U16] = {"U16", 2}, [EK_I16] = {"I16", 2},   [EK_U32] = {"U32", 4}, [EK_I32] = {"I32", 4},
-    [EK_U64] = {"U64", 8}, [EK_I64] = {"I64", 8}, [EK_BOOL] = {"BOOL", 1},
+    [EK_F32] = {"F32", 4},         [EK_F16] = {"F16", 2},         [EK_BF16] = {"BF16", 2},
+    [EK_F64] = {"F64", 8},         [EK_U8] = {"U8", 1},           [EK_I8] = {"I8", 1},
+    [EK_U16] = {"U16", 2},         [EK_I16] = {"I16", 2},         [EK_U32] = {"U32", 4},
+    [EK_I32] = {"I32", 4},         [EK_U64] = {"U64", 8},         [EK_I64] = {"I64", 8},
+    [EK_BOOL] = {"BOOL", 1},       [EK_F8_E4M3] = {"F8_E4M3", 1}, [EK_F8_E5M2] = {"F8_E5M2", 1},
+    [EK_F8_E8M0] = {"F8_E8M0", 1},
 };
 
 size_t ek_dtype_size(ek_dtype t)

@@ -182,13 +182,13 @@ ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form,
     maker m = {g, ek_schema_begin(&g->graph), form, tools, asked};
     ek_err err = make(&m);
     if (!err) err = check_marks(v, g);
+    if (!err && !(g->free && !g->calls)) err = ek_vocab_ready(v);
     ek_schema_end(m.work);
     if (err || (g->free && !g->calls)) {
         ek_grammar_close(g);
-        return asked ? err : EK_OK;
+        return asked || err == EK_ENOMEM ? err : EK_OK;
     }
     identify(g);
-    ek_vocab_ready(v);
     *out = g;
     return EK_OK;
 }

@@ -27,8 +27,8 @@ typedef struct ek_grammar ek_grammar;
  * the prompt, NULL if none may be called; a call of a tool that says "strict": true has arguments by its parameters,
  * and so has every call that is required, unless its tool says "strict": false. Other calls are well-formed, with any
  * arguments, so that a stream may send what is written of a call before its end is known. one_call: at most one call.
- * EINVAL names the tool, the place in the schema and the keyword that is not supported; ETOOLARGE. Builds v's tables
- * (ek_vocab_ready), so not on a thread that may not wait. */
+ * EINVAL names the tool, the place in the schema and the keyword that is not supported; ETOOLARGE; ENOMEM. Builds v's
+ * tables (ek_vocab_ready), so not on a thread that may not wait. */
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call);
 void ek_grammar_close(ek_grammar *g);         /* NULL is fine */
 size_t ek_grammar_bytes(const ek_grammar *g); /* memory it holds; 0 for NULL */

@@ -121,11 +121,24 @@ void ek_vocab_close(ek_vocab *v)
     free(v);
 }
 
-void ek_vocab_ready(ek_vocab *v)
+/* The tables are more than the reserve holds, so they are not begun where they would not fit. */
+static ek_err check_room(const ek_vocab *v)
 {
+    size_t most = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
+    void *room = malloc(most);
+    free(room);
+    return room ? EK_OK
+                : ek_fail(EK_ENOMEM, "no memory for the tables of structured output, up to %zu MiB", most >> 20);
+}
+
+ek_err ek_vocab_ready(ek_vocab *v)
+{
+    ek_err err = EK_OK;
     pthread_mutex_lock(&v->lock);
-    if (!v->ready) build(v);
+    if (!v->ready) err = check_room(v);
+    if (!v->ready && !err) build(v);
     pthread_mutex_unlock(&v->lock);
+    return err;
 }
 
 ek_vocab_stats ek_vocab_stats_of(ek_vocab *v)

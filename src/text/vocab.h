@@ -6,6 +6,7 @@
 #ifndef EK_TEXT_VOCAB_H
 #define EK_TEXT_VOCAB_H
 
+#include "base/err.h"
 #include "text/tokenizer.h"
 
 typedef struct ek_vocab ek_vocab;
@@ -13,8 +14,9 @@ typedef struct ek_vocab ek_vocab;
 /* t is borrowed until ek_vocab_close (NULL is fine). */
 ek_vocab *ek_vocab_open(const ek_tokenizer *t);
 void ek_vocab_close(ek_vocab *v);
-/* Builds the trie unless it is there; about 0.2 s for 262,144 tokens. */
-void ek_vocab_ready(ek_vocab *v);
+/* Builds the tables unless they are there; about 0.2 s for 262,144 tokens. ENOMEM if the system has no memory for them
+ * now: a later request may find some. */
+ek_err ek_vocab_ready(ek_vocab *v);
 
 /* For tests and metrics. */
 typedef struct ek_vocab_stats {

@@ -71,7 +71,7 @@ def long_context(model, folder):
         json.dump(o, open(path, "w"))
 
 
-def documented(language):
-    """The first block of docs/AGENTS.md in a language."""
+def documented(language, heading=""):
+    """The first block of docs/AGENTS.md in a language, behind a heading."""
     page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "AGENTS.md"), encoding="utf-8").read()
-    return page.split(f"```{language}\n")[1].split("```")[0]
+    return page[page.index(heading):].split(f"```{language}\n")[1].split("```")[0]

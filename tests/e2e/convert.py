@@ -100,7 +100,23 @@ def interrupted(top):
 
 
 def killed(top):
-    """What a killed one left behind is no obstacle."""
+    """A killed one leaves its part and nothing under the name; the next gives what an undisturbed one gives."""
+    for name, kind in (("file.gguf", "q2_k"), ("folder", "mlx4")):
+        dst, clean = os.path.join(top, name), os.path.join(top, "clean-" + name)
+        slow = [PROGRAM, "convert", "--synthetic", "e2b", "--layers", "2", "--type", kind, "--threads", "1", dst]
+        p = subprocess.Popen(slow, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.time() + 60
+        while time.time() < deadline and not os.path.exists(dst + ".part"):
+            time.sleep(0.005)
+        time.sleep(0.05)
+        p.kill()
+        p.wait(timeout=60)
+        check(f"{name}: killed in the middle", os.path.exists(dst + ".part") and not os.path.exists(dst), os.listdir(top))
+        for to in (dst, clean):
+            r = convert(MODEL, to, "--type", "q8_0" if kind == "q2_k" else kind)
+            check(f"{name}: it starts again", r.returncode == 0 and not os.path.exists(to + ".part"), r.stderr)
+        bytes_of = lambda d: [(f, open(os.path.join(d, f), "rb").read()) for f in sorted(os.listdir(d))] if os.path.isdir(d) else open(d, "rb").read()
+        check(f"{name}: the same bytes", bytes_of(dst) == bytes_of(clean))
     dst = os.path.join(top, "again.gguf")
     with open(dst + ".part", "wb") as f:
         f.write(b"half a file" * 1000)

@@ -98,7 +98,7 @@ def weight_cases(m):
                               ("10^20", [begin, 10 ** 20]), ("short", [begin, end - 2])):
             words = ("header",) if name == "10^20" else (t,)
             yield entry(f"offsets {name}", t, words, data_offsets=offsets)
-        for name, dtype in (("unknown", "Q9"), ("number", 5), ("empty", ""), ("8-bit float", "F8_E4M3")):
+        for name, dtype in (("unknown", "Q9"), ("number", 5), ("empty", ""), ("8-bit float", "F8_E4M3FNUZ")):
             yield entry(f"type {name}", t, dtype=dtype)
         for name, dims in (("transposed", shape[::-1] if len(shape) > 1 and shape[0] != shape[1] else [1, *shape]),
                            ("flat", [-1]), ("huge", [1 << 40, 1 << 40]), ("too many", [1] * 70),

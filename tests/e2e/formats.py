@@ -3,9 +3,12 @@
 
 Converts it, compares tokens, and takes the Kullback-Leibler divergence of the logits (exact arithmetic on both sides, so
 that it is the weights' alone) at the last positions of the prompts of tests/golden/pocket-ids.txt. Fails where one is
-above its bound. --table prints the rows of docs/MODELS.md, over more positions, with the speed of each file. Closes with
+above its bound. --table prints the rows of docs/MODELS.md, over more positions, with the speed of each file; --minifloats leaves the formats of convert out. Closes with
 `N passed, N failed`."""
-import array, json, math, os, subprocess, sys, tempfile
+import array, json, math, os, shutil, subprocess, sys, tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import minifloats
 
 PROGRAM, MODEL = sys.argv[1:3]
 TABLE = "--table" in sys.argv
@@ -21,6 +24,11 @@ BOUND = {
     "mlx3": 0.5, "mlx2": 2,
 }
 FOLDERS = ("f32", "bf16", "f16")  # also written as GGUF
+# floats of 4 and 8 bits, which convert reads alone: their bounds, and those whose kernels must give the bits of another
+MINI = {"nvfp4": 0.04, "nvfp4-modelopt": 0.04, "nvfp4-mlx": 0.2, "mxfp4": 0.09, "mxfp4-mlx": 0.09, "mxfp8": 0.008, "mxfp8-mlx": 0.008,
+        "fp8-row": 0.008, "fp8-tensor": 0.008, "fp8-tiles": 0.008, "fp8-e5m2": 0.03}
+TWINS = {"nvfp4-modelopt": "nvfp4", "mxfp4-mlx": "mxfp4", "mxfp8-mlx": "mxfp8"}
+MINI_CHECKED = ("nvfp4", "nvfp4-modelopt", "mxfp4", "mxfp4-mlx", "mxfp8", "fp8-row", "fp8-tiles")
 
 
 def run(*args, **more):
@@ -58,13 +66,47 @@ def speed(model):
     return r["prompt"][0]["tokens_per_second"], r["generate"][0]["tokens_per_second"]
 
 
+def bits_of(model, work, *args):
+    out = os.path.join(work, "bits")
+    run("logits", "--model", model, "--ids", IDS[-1], "--last", "4", "--out", out, *args)
+    return open(out, "rb").read()
+
+
+def small_floats(work, text, tokens, want):
+    """Each against the values that its own definition gives, in exact arithmetic, and one layout against another."""
+    source, own = os.path.join(work, "bf16-source"), {}
+    failed = passed = 0
+    run("convert", MODEL, source, "--type", "bf16")
+    for kind in MINI if TABLE else MINI_CHECKED:
+        path, twin = os.path.join(work, kind), os.path.join(work, kind + "-values")
+        minifloats.write(source, path, twin, kind, None if TABLE else 1)
+        own[kind] = bits_of(path, work)
+        got = [row for ids in IDS for row in logits(path, ids, work)]
+        kl = divergence(want, got)
+        about = json.loads(run("inspect", path, "--json"))
+        section = minifloats.KINDS[kind][1]
+        named = about["runs"] and all(section.get(k, "") in about["format"] for k in ("mode", "quant_method", "format", "quant_algo"))
+        checks = {"values": bits_of(path, work, "--weights", "exact") == bits_of(twin, work, "--weights", "exact"),
+                  "the other layout's bits": own[kind] == own.get(TWINS.get(kind), own[kind]),
+                  "tokens": run("tokenize", "--model", path, input=text) == tokens, "inspect": named, f"divergence {kl:.3g}": kl <= MINI[kind]}
+        for name, good in checks.items():
+            passed, failed = passed + bool(good), failed + (not good)
+            if not good:
+                print(f"FAIL {kind}: {name}")
+        if TABLE:
+            prompt, generate = speed(path)
+            print(f"| {kind} | {size_of(path) / 1e6:.1f} | {kl:.2g} | {prompt:.0f} | {generate:.0f} |", flush=True)
+        shutil.rmtree(path), shutil.rmtree(twin)
+    return passed, failed
+
+
 def main():
     failed = passed = 0
     text = "Hello <|turn>user\nWhat's the weather in Oslo?  42\t\u00e9\u4e2d\u2581x"
     with tempfile.TemporaryDirectory() as work:
         tokens = run("tokenize", "--model", MODEL, input=text)
         want = [log_softmax(row) for ids in IDS for row in logits(MODEL, ids, work)]
-        for kind in [*BOUND, *(f + " folder" for f in FOLDERS)]:
+        for kind in [*BOUND, *(f + " folder" for f in FOLDERS)] if "--minifloats" not in sys.argv else []:
             name = kind.split()[0]
             if not TABLE and name not in CHECKED:
                 continue
@@ -84,6 +126,8 @@ def main():
                 except subprocess.CalledProcessError as e:
                     speeds = f"{e.stderr.strip().splitlines()[-1]} |"
                 print(f"| {kind} | {size_of(path) / 1e6:.1f} | {kl:.2g} | {speeds} |", flush=True)
+        more = small_floats(work, text, tokens, want)
+        passed, failed = passed + more[0], failed + more[1]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -170,6 +170,16 @@ def drafter(dir):
         write_drafter(path, arch, source, tensors)
         got = draft(path)
         check(f"{arch}: the same guesses and logits", got == want, got[0])
+    for name, kind in (("f32", "f32"), ("f32.gguf", "f32"), ("f16.gguf", "f16"), ("q8_0.gguf", "q8_0"), ("mlx8", "mlx8")):
+        there, back = (os.path.join(dir, f"draft-{n}") for n in (name, "back-" + name))
+        good("convert", source, there, "--type", kind)
+        got = draft(there)
+        if kind == "f32":
+            check(f"a drafter as {name}: the same guesses and logits", got == want, got[0])
+        good("convert", there, back, "--type", "f32")
+        check(f"a drafter as {name} and back: the same guesses and logits", draft(back) == got, got[0])
+    with Server(PROGRAM, "--model", MODEL, "--drafter", there) as s:
+        check("a converted drafter serves", s.chat({**CHAT, "max_tokens": 4})["usage"]["completion_tokens"] > 0)
     refused("a drafter is no model", "is a drafter", "logits", "--model", path, "--ids", "2", "--out", out)
 
 

@@ -344,6 +344,25 @@ void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1)
     }
 }
 
+// A warp's 16 outputs of the warpgroup's 64: its product needs no other warp. Element k of column n of b lies where the
+// 128-byte swizzle puts it (src/cuda/kernels/device.cuh).
+void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b)
+{
+    const ek_emulated_words *all = ek_emulated_share(~0u, a, 4 * sizeof *a);
+    const int lane = running % 32, g = lane / 4, t = lane % 4;
+    for (int i = 0; i < columns / 2; i++) {
+        const int n = i / 4 * 8 + 2 * t + i % 2, half = i / 2 % 2;
+        int sum = kept ? d[i] : 0;
+        for (int k = 0; k < 32; k++) {
+            uintptr_t at = (uintptr_t)b + (uintptr_t)(n / 8 * 1024 + n % 8 * 128 + k);
+            at ^= (at >> 7 & 7) << 4;
+            const int8_t *x = (const int8_t *)&all[g * 4 + k % 16 / 4][half + k / 16 * 2];
+            sum += x[k % 4] * *(const int8_t *)at;
+        }
+        d[i] = sum;
+    }
+}
+
 // --- launches
 
 void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, size_t shared, const uint8_t *a)

@@ -238,6 +238,40 @@ static void many_requests_on_a_small_pool(void **state)
     assert_true(preempted > 0);
 }
 
+/* Short of pages, the index gives up what nobody uses, however recent, before what a request uses: the latter's pages
+ * would stay where they are, and prompts that begin like it would no longer find them. */
+static void pages_in_use_stay_known(void **state)
+{
+    (void)state;
+    enum { LONG = 320, OTHERS = 6, OTHER = 200, AGAIN = 300 };
+    fake f;
+    memset(asks, 0, sizeof asks[0] * (OTHERS + 2));
+    fake_init(&f, 100, true, false);
+    ek_engine *e = open_engine(&f, 12, 0, 3, 64);
+    fill(asks[0].prompt, LONG, 1);
+    make(&asks[0], &f, LONG, 100);
+    submit(e, &asks[0]);
+    while (asks[0].n_got == 0) ek_engine_step(e);
+    for (int i = 1; i <= OTHERS + 1; i++) {
+        if (i <= OTHERS) fill(asks[i].prompt, OTHER, 1 + (uint64_t)i);
+        else memcpy(asks[i].prompt, asks[0].prompt, sizeof asks[0].prompt);
+        make(&asks[i], &f, i <= OTHERS ? OTHER : AGAIN, 2);
+        submit(e, &asks[i]);
+        while (asks[i].finish == EK_FINISH_NONE) ek_engine_step(e);
+        check_cache(e, &f);
+        check(&asks[i]);
+    }
+    assert_int_equal(asks[0].finish, EK_FINISH_NONE);
+    assert_true(asks[0].n_got < 64); /* it filled no page since, which would have made all of them known again */
+    assert_int_equal(asks[OTHERS + 1].n_cached, AGAIN - 1);
+    run_all(e, &f);
+    check(&asks[0]);
+    ek_engine_stats stats;
+    ek_engine_stats_read(e, &stats);
+    assert_true(stats.cache_evicted_pages > OTHERS && stats.preempted == 0);
+    ek_engine_close(e);
+}
+
 /* --- the audit */
 
 /* A cached page of a kind that belongs to position 64 of asks[0]'s prompt, and what it holds. */
@@ -552,7 +586,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prompt_logits_are_never_cached),  cmocka_unit_test(failed_requests_leave_nothing),
         cmocka_unit_test(a_corrupted_page_is_found),       cmocka_unit_test(prefixes_survive_a_restart),
         cmocka_unit_test(a_cancelled_load_ends),           cmocka_unit_test(many_requests_on_a_small_pool),
-        cmocka_unit_test(reuse_does_not_matter),
+        cmocka_unit_test(pages_in_use_stay_known),         cmocka_unit_test(reuse_does_not_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

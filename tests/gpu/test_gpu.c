@@ -22,7 +22,8 @@ static struct {
     int blocks, host_blocks, graphs, graph_launches; /* live objects; launches */
     int launches, fail_at;                           /* launch number fail_at returns fail_with */
     CUresult fail_with, sync;
-    bool broken; /* every further call fails, as a driver does */
+    bool broken;          /* every further call fails, as a driver does */
+    int calls, fail_call; /* call number fail_call of any function fails with fail_with; 0: none */
 } fake;
 
 static int thing;
@@ -36,61 +37,91 @@ static CUresult said(CUresult r)
 {
     return fake.broken ? 700 : r;
 }
+
+/* At the beginning of every function. */
+static CUresult next_call(void)
+{
+    if (fake.broken || ++fake.calls != fake.fail_call) return said(0);
+    fake.broken = fake.fail_with == 700;
+    return fake.fail_with;
+}
+
 static CUresult fake_cuInit(unsigned flags)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)flags;
     return 0;
 }
 static CUresult fake_cuDriverGetVersion(int *version)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     *version = 13000;
     return 0;
 }
 static CUresult fake_cuDeviceGetCount(int *count)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     *count = 1;
     return 0;
 }
 static CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     *device = ordinal;
     return 0;
 }
 static CUresult fake_cuDeviceGetName(char *name, int room, CUdevice device)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)device;
     snprintf(name, (size_t)room, "Fake H");
     return 0;
 }
 static CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)device;
     *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 4;
     return 0;
 }
 static CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)device;
     *context = (CUcontext)&thing;
     return 0;
 }
 static CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
 {
+    if (!fake.broken) fake.calls++;
     (void)device;
     return 0;
 }
 static CUresult fake_cuCtxSetCurrent(CUcontext context)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)context;
     return 0;
 }
 static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     *free = fake.free - fake.used, *total = fake.free;
     return said(0);
 }
 static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     if (bytes > fake.free - fake.used) return said(EK_CU_OUT_OF_MEMORY);
     block *b = calloc(1, sizeof *b + bytes);
     b->bytes = bytes;
@@ -101,6 +132,7 @@ static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
 }
 static CUresult fake_cuMemFree(CUdeviceptr p)
 {
+    if (!fake.broken) fake.calls++;
     block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
     fake.used -= b->bytes;
     fake.blocks--;
@@ -109,6 +141,8 @@ static CUresult fake_cuMemFree(CUdeviceptr p)
 }
 static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)flags;
     *p = malloc(bytes);
     fake.host_blocks++;
@@ -116,75 +150,98 @@ static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
 }
 static CUresult fake_cuMemFreeHost(void *p)
 {
+    if (!fake.broken) fake.calls++;
     free(p);
     fake.host_blocks--;
     return said(0);
 }
 static CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     memcpy((void *)(uintptr_t)to, from, bytes);
     return said(0);
 }
 static CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return said(0);
 }
 static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
     return said(0);
 }
 static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     memset((void *)(uintptr_t)p, value, n);
     return said(0);
 }
 static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)flags;
     *stream = (CUstream)&thing;
     return 0;
 }
 static CUresult fake_cuStreamDestroy(CUstream stream)
 {
+    if (!fake.broken) fake.calls++;
     (void)stream;
     return 0;
 }
 static CUresult fake_cuStreamSynchronize(CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     if (fake.sync == 700) fake.broken = true;
     return said(fake.sync);
 }
 static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)image;
     *module = (CUmodule)&thing;
     return 0;
 }
 static CUresult fake_cuModuleUnload(CUmodule module)
 {
+    if (!fake.broken) fake.calls++;
     (void)module;
     return 0;
 }
 static CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)module;
     *function = (CUfunction)(uintptr_t)name;
     return said(0);
 }
 static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)function, (void)attribute, (void)value;
     return said(0);
 }
 static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)f, (void)args, (void)extra;
     assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
     assert_true(config->sharedMemBytes <= 232448);
@@ -196,11 +253,15 @@ static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
 }
 static CUresult fake_cuStreamBeginCapture(CUstream stream, int mode)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream, (void)mode;
     return said(0);
 }
 static CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)stream;
     *graph = (CUgraph)&thing;
     fake.graphs++;
@@ -208,6 +269,8 @@ static CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 }
 static CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)graph, (void)flags;
     *exec = (CUgraphExec)&thing;
     fake.graphs++;
@@ -215,18 +278,22 @@ static CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph grap
 }
 static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)exec, (void)stream;
     fake.graph_launches++;
     return said(0);
 }
 static CUresult fake_cuGraphDestroy(CUgraph graph)
 {
+    if (!fake.broken) fake.calls++;
     (void)graph;
     fake.graphs--;
     return said(0);
 }
 static CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
 {
+    if (!fake.broken) fake.calls++;
     (void)exec;
     fake.graphs--;
     return said(0);
@@ -306,7 +373,7 @@ static ek_engine *open_engine(ek_gpu *g)
     return e;
 }
 
-static void ask(ek_engine *e, ek_trace out[2])
+static ek_err try(ek_engine *e, ek_trace out[2])
 {
     static const int32_t tokens[] = {2, 5, 9, 11, 3};
     ek_ask a[2] = {{.tokens = tokens,
@@ -318,7 +385,12 @@ static void ask(ek_engine *e, ek_trace out[2])
     a[1] = a[0];
     a[1].n_tokens = 3, a[1].prompt_logits_from = 3;
     a[1].sampling.temperature = 1, a[1].sampling.repetition_penalty = 1.5f;
-    assert_int_equal(ek_trace_run(e, a, 2, out), EK_OK);
+    return ek_trace_run(e, a, 2, out);
+}
+
+static void ask(ek_engine *e, ek_trace out[2])
+{
+    assert_int_equal(try(e, out), EK_OK);
 }
 
 static void nothing_is_left(void)
@@ -404,7 +476,8 @@ static void every_format_of_keys_and_values_opens(void **state)
     }
 }
 
-/* The driver's error is sticky: requests of this step and every later one end with its sentence, without a token. */
+/* The driver's error is sticky: requests of this step end with its sentence, without a token, and later ones are
+ * refused with it. */
 static void a_broken_device_never_answers(void **state)
 {
     (void)state;
@@ -417,18 +490,98 @@ static void a_broken_device_never_answers(void **state)
         ek_engine *e = open_engine(g);
         if (way == 2) fake.sync = 700; /* the kernel's error shows at the end of the step */
         fake.fail_at = way < 2 ? fake.launches + (way ? 300 : 7) : 0, fake.fail_with = 700;
-        for (int again = 0; again < 2; again++) {
-            ask(e, out);
-            for (int k = 0; k < 2; k++) {
-                assert_int_equal(out[k].finish, EK_FINISH_ERROR);
-                assert_non_null(strstr(out[k].text, "an illegal memory access was encountered"));
-                assert_non_null(strstr(out[k].text, "the device cannot be used any more"));
-                if (again || way != 1) assert_int_equal(out[k].n_reply, 0);
-                ek_trace_fini(&out[k]);
-            }
+        ask(e, out);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(out[k].finish, EK_FINISH_ERROR);
+            assert_non_null(strstr(out[k].text, "an illegal memory access was encountered"));
+            assert_non_null(strstr(out[k].text, "the device cannot be used any more"));
+            if (way != 1) assert_int_equal(out[k].n_reply, 0);
+            ek_trace_fini(&out[k]);
         }
+        assert_int_equal(try(e, out), EK_ESHUTDOWN);
+        assert_non_null(strstr(ek_err_text(), "an illegal memory access was encountered"));
         ek_engine_close(e);
         ek_gpu_close(g);
+        ek_model_close(m);
+    }
+}
+
+/* Opens a model and asks; false if it could not be opened, which one clear line explains. */
+static bool asked(ek_model *m, const ek_gpu_driver *d, ek_trace out[2], bool *refused, int *from, int *to)
+{
+    ek_gpu *g = NULL;
+    ek_engine *e = NULL;
+    ek_engine_opts o = ek_engine_defaults();
+    char why[256] = "";
+    o.max_requests = 2, o.chunk = 16, o.ctx_tokens = 40;
+    ek_err err = ek_gpu_open(&g, d, m, 0);
+    if (!err) {
+        ek_executor on = ek_gpu_executor(g);
+        err = ek_engine_open_on(&e, &on, &o);
+    }
+    if (err) {
+        assert_true(strlen(ek_err_text()) > 20);
+        assert_null(strchr(ek_err_text(), '\n'));
+    } else {
+        *from = fake.calls;
+        ask(e, out);
+        *to = fake.calls;
+        *refused = ek_engine_broken(e, why, sizeof why);
+        assert_true(*refused == (strstr(why, "cannot be used any more") != NULL));
+        static const int32_t token = 3;
+        ek_request_opts one = {.tokens = &token, .n_tokens = 1, .max_tokens = 1, .sampling = ek_sampling_greedy()};
+        if (*refused) assert_int_equal(ek_engine_submit(e, &one, NULL), EK_ESHUTDOWN);
+    }
+    if (e) ek_engine_close(e);
+    ek_gpu_close(g);
+    return !err;
+}
+
+/* Every single call of the driver fails once: nothing crashes, a request either has the reply it has without the
+ * failure or ends with the sentence, and after an error that stays none is accepted any more. */
+static void any_call_may_fail(void **state)
+{
+    (void)state;
+    static const CUresult errors[] = {700, 701, EK_CU_OUT_OF_MEMORY};
+    static const char *const shapes[] = {"T1", "Q2"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        ek_model *m = open_model(shapes[i], shapes[i][0] == 'Q' ? 4 : 0, EK_KV_Q8);
+        ek_gpu_driver d = good();
+        ek_trace whole[2], out[2];
+        bool refused;
+        int from = 0, to = 0, a, b, answered = 0, failed = 0;
+        assert_true(asked(m, &d, whole, &refused, &from, &to));
+        const int calls = fake.calls;
+        assert_true(calls > 500);
+        for (int n = 1; n <= calls; n++)
+            for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
+                if (n > from && n % 4 != (int)k && (k || i == 0)) continue; /* steps are alike */
+                d = good();
+                fake.fail_call = n, fake.fail_with = errors[k];
+                if (!asked(m, &d, out, &refused, &a, &b)) {
+                    assert_true(n <= from);
+                    continue;
+                }
+                assert_true(n > from || !fake.broken);
+                bool error = false;
+                for (int r = 0; r < 2; r++) {
+                    if (out[r].finish == EK_FINISH_ERROR) {
+                        error = true;
+                        assert_true(strlen(out[r].text) > 20);
+                    } else {
+                        assert_int_equal(out[r].finish, EK_FINISH_LENGTH);
+                        assert_int_equal(out[r].n_reply, REPLY);
+                    }
+                    ek_trace_fini(&out[r]);
+                }
+                if (fake.broken && n <= to) assert_true(error && refused);
+                if (errors[k] == 700 && !fake.broken) assert_true(!error && !refused); /* a call that gives back */
+                answered += !error, failed += error;
+            }
+        assert_true(answered > 0 && failed > 0);
+        print_message("%s: each of %d calls, %d runs answered, %d ended with errors\n", shapes[i], calls, answered,
+                      failed);
+        for (int r = 0; r < 2; r++) ek_trace_fini(&whole[r]);
         ek_model_close(m);
     }
 }
@@ -521,6 +674,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused_with_numbers),
         cmocka_unit_test(every_format_of_keys_and_values_opens),
         cmocka_unit_test(a_broken_device_never_answers),
+        cmocka_unit_test(any_call_may_fail),
         cmocka_unit_test(an_error_that_passes_costs_a_step),
         cmocka_unit_test(released_weights_compute_nothing),
         cmocka_unit_test(pages_go_to_the_host_and_back),

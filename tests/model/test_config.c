@@ -289,9 +289,9 @@ static void test_quantization_section(void **state)
         ek_err err;
         const char *says;
     } wrong[] = {
-        {"{\"quantization\":{\"bits\":4,\"group_size\":32,\"mode\":\"mxfp4\"}}", EK_EUNSUPPORTED, "mxfp4"},
-        {"{\"quantization\":{\"bits\":4,\"group_size\":64,\"a.b\":{\"mode\":\"nvfp4\"}}}", EK_EUNSUPPORTED,
-         "a.b is nvfp4"},
+        {"{\"quantization\":{\"bits\":4,\"group_size\":32,\"mode\":\"mxfp5\"}}", EK_EUNSUPPORTED, "mxfp5"},
+        {"{\"quantization\":{\"bits\":4,\"group_size\":64,\"a.b\":{\"mode\":\"nvfp3\"}}}", EK_EUNSUPPORTED,
+         "a.b is nvfp3"},
         {"{\"quantization_config\":{\"quant_method\":\"hqq\"}}", EK_EUNSUPPORTED, "hqq"},
         {"{\"quantization\":{\"bits\":7,\"group_size\":64}}", EK_EFORMAT, "bits of the file"},
         {"{\"quantization\":{\"bits\":4,\"group_size\":48}}", EK_EFORMAT, "group_size of the file"},

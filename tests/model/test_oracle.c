@@ -107,7 +107,7 @@ static void default_arithmetic_is_near(void **state)
     };
     ek_model_opts opts = {.k_format = EK_KV_I16, .v_format = EK_KV_I16, .cpu = ek_cpu_detect()};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        mlx_opts mlx = {row[i].bits, row[i].group, "model.", "BF16", row[i].other, row[i].other_bits, 32, false};
+        mlx_opts mlx = {row[i].bits, row[i].group, "model.", "BF16", row[i].other, row[i].other_bits, 32, false, NULL};
         ek_config *c = tiny(row[i].config);
         if (row[i].vocab) c->vocab_size = c->vocab_size_per_layer = row[i].vocab;
         for (int way = 0; way < 2; way++) {

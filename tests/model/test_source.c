@@ -78,7 +78,7 @@ static void test_tokenizer(void **state)
 static void test_experts_fused_and_split(void **state)
 {
     (void)state;
-    static const mlx_opts o = {8, 64, "language_model.model.", "BF16", NULL, 0, 0, false};
+    static const mlx_opts o = {8, 64, "language_model.model.", "BF16", NULL, 0, 0, false, NULL};
     char *mlx = temp_dir(), *hf = temp_dir();
     ek_config *c = tiny("Q2"), read;
     ek_source *s[2];

@@ -57,7 +57,7 @@ static void names(void **state)
 {
     (void)state;
     for (int t = 0; t < EK_DTYPE_COUNT; t++) assert_int_equal(ek_dtype_parse(ek_dtype_name((ek_dtype)t)), t);
-    assert_int_equal(ek_dtype_parse("F8_E4M3"), -1);
+    assert_int_equal(ek_dtype_parse("F8_E4M3FNUZ"), -1);
     assert_int_equal(ek_dtype_size(EK_BF16), 2);
 }
 

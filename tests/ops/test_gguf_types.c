@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/linear.h"
+#include "type_product.h"
 
 static double f16_at(const uint8_t *p)
 {
@@ -117,6 +117,14 @@ static double mxfp4(const uint8_t *p, int j)
     return ldexp(q & 8 ? -e2m1[q & 7] : e2m1[q & 7], p[0] - 127);
 }
 
+static double nvfp4(const uint8_t *p, int j)
+{
+    static const double e2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    int g = j / 16, q = p[4 + 8 * g + j % 8] >> j % 16 / 8 * 4 & 15, e = p[g] >> 3 & 15, m = p[g] & 7;
+    double scale = p[g] == 0x7f ? 0 : e ? ldexp(8 + m, e - 10) : ldexp(m, -9);
+    return (q & 8 ? -e2m1[q & 7] : e2m1[q & 7]) * scale;
+}
+
 static const struct {
     const char *name;
     int block, bytes, halves[2]; /* where f16 scales lie; -1: none */
@@ -126,7 +134,7 @@ static const struct {
     {"q5_1", 32, 24, {0, 2}, q5_1},      {"q8_0", 32, 34, {0, -1}, q8_0},     {"q2_k", 256, 84, {80, 82}, q2_k},
     {"q3_k", 256, 110, {108, -1}, q3_k}, {"q4_k", 256, 144, {0, 2}, q4_k},    {"q5_k", 256, 176, {0, 2}, q5_k},
     {"q6_k", 256, 210, {208, -1}, q6_k}, {"iq4_nl", 32, 18, {0, -1}, iq4_nl}, {"iq4_xs", 256, 136, {0, -1}, iq4_xs},
-    {"mxfp4", 32, 17, {-1, -1}, mxfp4},
+    {"mxfp4", 32, 17, {-1, -1}, mxfp4},  {"nvfp4", 64, 36, {-1, -1}, nvfp4},
 };
 enum { FORMATS = sizeof formats / sizeof *formats, N = 19, K = 1280 };
 
@@ -217,59 +225,15 @@ static void random_blocks(void **state)
         }
 }
 
-/* y in float64 against the product of a planned matrix, float or quantised, on every ISA. */
-static void check_product(int f, const ek_weight_data *data, const ek_weight_type *as)
-{
-    ek_linear w;
-    enum { ROWS = 3 };
-    float *x = check_alloc(sizeof *x * ROWS * K), y[ROWS * N], first[ROWS * N], row[K];
-    void *mem = check_alloc(ek_acts_bytes(ROWS, K));
-    check_fill(x, ROWS * K, 5, 1);
-    if (ek_linear_plan(&w, 0, N, K, as) != EK_OK) fail_msg("%s", ek_err_text());
-    if (as->unpack) assert_int_equal(ek_linear_set_acts(&w, (ek_act_form){2, w.a_group}), EK_OK);
-    w.data = check_alloc(w.bytes);
-    memset(w.data, 0xa5, w.bytes); /* packing must not rely on zeroed memory */
-    for (int r = N; r-- > 0;) {    /* one by one, backwards */
-        ek_weight_data one = ek_weight_rows(data, r, 1);
-        if (ek_linear_pack(&w, r, &one) != EK_OK) fail_msg("%s", ek_err_text());
-    }
-    for (int n = 0; n < N; n++) {
-        ek_linear_row(&w, n, row);
-        for (int k = 0; k < K; k++) assert_true(row[k] == value_of(f, data, n, k));
-    }
-    CHECK_ISAS(isa, cpu)
-    {
-        ek_linear_ops ops;
-        ek_acts a;
-        ek_linear_init(&ops, cpu);
-        ek_acts_bind(&a, mem, x, K, ROWS, K);
-        w.run = ops.run[w.form];
-        ek_linear_forward(&ops, NULL, &w, &a, y, N);
-        if (!cpu) memcpy(first, y, sizeof y);
-        check_bits(as->name, isa, first, y, ROWS * N, "%s", data->type->name);
-    }
-    for (int r = 0; r < ROWS; r++)
-        for (int n = 0; n < N; n++) {
-            double sum = 0, size = 0;
-            for (int k = 0; k < K; k++) {
-                sum += (double)value_of(f, data, n, k) * (double)x[r * K + k];
-                size += fabs((double)value_of(f, data, n, k));
-            }
-            check_near(as->name, "scalar", &sum, &y[r * N + n], 1, &(double){size / 60000 + 1e-30}, "%s [%d][%d]",
-                       data->type->name, r, n);
-        }
-    check_free(w.data, w.bytes);
-    check_free(mem, ek_acts_bytes(ROWS, K));
-    check_free(x, sizeof *x * ROWS * K);
-}
-
 static void products(void **state)
 {
     (void)state;
+    static float values[N * K];
     for (int f = 0; f < FORMATS; f++) {
         ek_weight_data w = random_matrix(f, N, K, 77);
-        check_product(f, &w, ek_weight_type_float(EK_F32)); /* exact mode */
-        check_product(f, &w, w.type);
+        for (int i = 0; i < N * K; i++) values[i] = value_of(f, &w, i / K, i % K);
+        check_type_product(&w, values, ek_weight_type_float(EK_F32)); /* exact mode */
+        check_type_product(&w, values, w.type);
         close_matrix(&w);
     }
 }

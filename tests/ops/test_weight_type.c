@@ -92,7 +92,7 @@ static void every_row_of_the_table(void **state)
             check_free(plane[p], (size_t)(N * K / t->block) * t->block_bytes[p]);
     }
     assert_int_equal(count - blocks, 3 + 6 * 3 * 3 * 2);
-    assert_int_equal(blocks, 13);
+    assert_int_equal(blocks, 14);
     assert_null(ek_weight_type_named("q4_2"));
 }
 

@@ -49,6 +49,14 @@ ek_server *start_server(ek_engine *engine, const ek_server_opts *opts)
     return server;
 }
 
+ek_err await_server(void)
+{
+    void *err;
+    pthread_join(thread, &err);
+    ek_server_close(server);
+    return (ek_err)(uintptr_t)err;
+}
+
 double stop_server(void)
 {
     void *err;

@@ -18,6 +18,7 @@
 ek_server *start_server(ek_engine *engine, const ek_server_opts *opts);
 /* Ends it with SIGTERM and closes it; fails the test unless it ended without an error. Returns the longest turn of its
  * event loop. */
+ek_err await_server(void); /* until it ends by itself: what ek_server_run returned */
 double stop_server(void);
 
 /* A random model that reads with the tokenizer of models/pocket; a context of 512 tokens. */

@@ -14,13 +14,22 @@ static ek_engine *engine;
 static ek_server *server;
 static int32_t poison; /* a row with this token fails */
 static ek_executor real;
+static bool dies, lost, ended; /* the device is lost with the next poisoned row; it is; the server has ended */
 
 static ek_err step(void *arg, const ek_step *s)
 {
+    for (int i = 0; i < s->n_rows; i++) lost |= dies && s->row[i].token == poison;
+    if (lost) return ek_fail(EK_EINTERNAL, "the device fell off the bus");
     for (int i = 0; i < s->n_rows; i++)
         if (s->row[i].token == poison)
             return ek_fail(EK_EINTERNAL, "the row of position %d is poisoned", s->row[i].pos);
     return real.step(arg, s);
+}
+
+static const char *broken(void *arg)
+{
+    (void)arg;
+    return lost ? "the device fell off the bus" : NULL;
 }
 
 static int start(void **state)
@@ -35,7 +44,7 @@ static int start(void **state)
     model = tiny_model();
     real = ek_executor_cpu(model);
     ek_executor x = real;
-    x.step = step;
+    x.step = step, x.broken = broken;
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
     assert_int_equal(ek_engine_open_on(&engine, &x, &eo), EK_OK);
@@ -47,7 +56,7 @@ static int start(void **state)
 static int stop(void **state)
 {
     (void)state;
-    stop_server();
+    if (!ended) stop_server();
     ek_engine_close(engine);
     ek_model_close(model);
     return 0;
@@ -131,12 +140,33 @@ static void test_no_other(void **state)
     free(alone);
 }
 
+/* Whoever supervises the process has to start another one. */
+static void a_lost_device_ends_the_server(void **state)
+{
+    (void)state;
+    int running = post(GOOD);
+    dies = true;
+    ek_buf r = reply_of(post("{\"messages\":[{\"role\":\"user\",\"content\":\"~\"}]}"));
+    assert_memory_equal(r.data, "HTTP/1.1 50", 11);
+    assert_non_null(strstr(r.data, "fell off the bus"));
+    ek_buf_fini(&r);
+    r = reply_of(running); /* it may have been quicker */
+    assert_true(strstr(r.data, "fell off the bus") || strstr(r.data, "\"finish_reason\":\"length\""));
+    ek_buf_fini(&r);
+    ended = true;
+    assert_int_equal(await_server(), EK_EIO);
+    char why[64];
+    assert_true(ek_engine_broken(engine, why, sizeof why));
+    assert_string_equal(why, "the device fell off the bus");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_before_the_first_byte),
         cmocka_unit_test(test_inside_a_stream),
         cmocka_unit_test(test_no_other),
+        cmocka_unit_test(a_lost_device_ends_the_server),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

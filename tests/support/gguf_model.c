@@ -97,11 +97,33 @@ static void quantise(uint32_t type, float *v, uint8_t *block)
     }
 }
 
+/* 64 values with codes by hash. */
+static void quantise_nvfp4(float *v, uint8_t *block, float gain)
+{
+    static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    for (int g = 0; g < 4; g++) {
+        uint32_t bits = ek_f32_bits(v[16 * g]) >> 16;
+        int e = 3 + (int)(bits & 1), m = (int)(bits >> 1 & 7);
+        block[g] = (uint8_t)(e << 3 | m);
+        for (int i = 0; i < 16; i++) {
+            float *x = &v[16 * g + i];
+            unsigned c = ek_f32_bits(*x) >> 17 & 7;
+            block[4 + 8 * g + i % 8] |= (uint8_t)((c | (*x < 0 ? 8u : 0)) << i / 8 * 4);
+            *x = ldexpf((float)(8 + m), e - 10) * gain * (*x < 0 ? -e2m1[c] : e2m1[c]);
+        }
+    }
+}
+
 /* Values to bytes of a type; v becomes what they stand for. */
-static size_t encode(uint32_t type, float *v, size_t n, uint8_t *out)
+static size_t encode(uint32_t type, float *v, size_t n, uint8_t *out, float gain, size_t per_expert)
 {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
+        if (type == GGUF_NVFP4) {
+            float s = gain > 0 ? gain * (float)(1 + i / per_expert) : 1;
+            if (i % 64 == 0) quantise_nvfp4(v + i, out + at, s), at += 36;
+            continue;
+        }
         if (type == GGUF_Q4_0 || type == GGUF_Q8_0) {
             if (i % 32 == 0) quantise(type, v + i, out + at), at += type == GGUF_Q4_0 ? 18 : 34;
             continue;
@@ -139,22 +161,40 @@ static void put_half(writer *w, int layer, const char *name, uint32_t type, cons
     free(out);
 }
 
+/* Beside blk.0.ffn_up.weight, blk.0.ffn_up.scale. */
+static void put_gains(writer *w, const char *weight, int n, float gain)
+{
+    char name[96];
+    float v[64];
+    const int64_t dim = n;
+    for (int i = 0; i < n; i++) v[i] = gain * (float)(1 + i);
+    snprintf(name, sizeof name, "%.*s.scale", (int)(strlen(weight) - strlen(".weight")), weight);
+    put(w, name, GGUF_F32, 1, &dim, v, sizeof *v * (size_t)n);
+    snprintf(name, sizeof name, "%.*s.input_scale", (int)(strlen(weight) - strlen(".weight")), weight);
+    put(w, name, GGUF_F32, 1, &dim, v, sizeof *v * (size_t)n);
+}
+
 static void one(void *arg, const char *name, int n_dims, const int64_t *dim)
 {
     writer *w = arg;
     char full[96];
     size_t n = 1;
     int layer = 0;
-    bool blocks = w->o->type == GGUF_Q4_0 || w->o->type == GGUF_Q8_0, scale = strstr(name, "per_expert_scale");
+    const int block = w->o->type == GGUF_NVFP4 ? 64 : 32;
+    bool blocks = w->o->type == GGUF_Q4_0 || w->o->type == GGUF_Q8_0 || block == 64,
+         scale = strstr(name, "per_expert_scale");
     for (int d = 0; d < n_dims; d++) n *= (size_t)dim[d];
-    uint32_t type = n_dims == 1 || (blocks && dim[n_dims - 1] % 32) ? GGUF_F32 : w->o->type;
+    uint32_t type = n_dims == 1 || (blocks && dim[n_dims - 1] % block) ? GGUF_F32 : w->o->type;
     float *v = ek_alloc(n * sizeof *v);
     uint8_t *bytes = ek_alloc(n * sizeof *v + 64);
     for (size_t i = 0; i < n; i++) v[i] = scale && w->o->no_expert_scale ? 1 : hashed_weight(name, i);
-    size_t size = encode(type, v, n, bytes);
+    const bool other = strstr(name, "experts.down_proj") || strstr(name, "router."); /* that name is taken */
+    const float gain = other ? 0 : w->o->gain;
+    size_t size = encode(type, v, n, bytes, gain, n / (size_t)(n_dims == 3 ? dim[0] : 1));
     st_add(&w->hf, name, "F32", n_dims, dim, v, n * sizeof *v);
     gguf_name(full, sizeof full, name, w->o->scheme);
     sscanf(full, "blk.%d.", &layer);
+    if (type == GGUF_NVFP4 && gain > 0) put_gains(w, full, n_dims == 3 ? (int)dim[0] : 1, gain);
     if (strstr(full, "ffn_gate_up_exps") && w->o->split_experts) {
         put_half(w, layer, "ffn_gate_exps.weight", type, dim, bytes, size, 0);
         put_half(w, layer, "ffn_up_exps.weight", type, dim, bytes, size, 1);

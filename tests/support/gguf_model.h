@@ -7,7 +7,7 @@
 #include "gguf.h"
 #include "model/config.h"
 
-enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q8_0 = 8, GGUF_BF16 = 30 };
+enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q8_0 = 8, GGUF_BF16 = 30, GGUF_NVFP4 = 40 };
 
 /* Whose names a drafter has. */
 typedef enum gguf_scheme { GGUF_LLAMA, GGUF_IK, GGUF_ATOMIC } gguf_scheme;
@@ -16,6 +16,7 @@ typedef struct gguf_opts {
     uint32_t type;        /* of matrices; of rows that its blocks do not divide: f32 */
     bool scalars;         /* one number where all layers have the same, instead of arrays */
     bool period;          /* the pattern of layers as a period; the configuration must have one */
+    float gain;           /* of NVFP4: in a tensor beside each, times 1, 2, … per expert; 0: none */
     bool split_experts;   /* gate and up of their own */
     bool no_expert_scale; /* and with it, no ffn_down_exps.scale */
     bool shared;          /* keys and values that layers which share do not use */

@@ -7,6 +7,7 @@
 
 #include "checkpoint.h"
 #include "hashed.h"
+#include "minifloat.h"
 #include "tensor/dtype.h"
 #include "base/alloc.h"
 
@@ -80,6 +81,24 @@ static void mlx_quantise(mlx_writer *t, const char *module, int n_dims, const in
     free(codes), free(scales), free(biases);
 }
 
+/* The same in a mode of floats. */
+static void mlx_minifloat(mlx_writer *t, const char *module, int n_dims, const int64_t *dim, float *w)
+{
+    const int bits = t->o->bits, group = t->o->group;
+    int64_t k = dim[n_dims - 1], n = k, shape[3];
+    char name[200];
+    for (int d = 0; d < n_dims - 1; d++) n *= shape[d] = dim[d];
+    uint8_t *codes = ek_alloc((size_t)(n * bits / 8)), *scales = ek_alloc((size_t)(n / group));
+    mini_mlx(t->o->mode, module, (size_t)n, codes, scales, w);
+    shape[n_dims - 1] = k * bits / 32;
+    snprintf(name, sizeof name, "%s.weight", module);
+    st_add(&t->mlx, name, "U32", n_dims, shape, codes, (size_t)(n * bits / 8));
+    shape[n_dims - 1] = k / group;
+    snprintf(name, sizeof name, "%s.scales", module);
+    st_add(&t->mlx, name, "U8", n_dims, shape, scales, (size_t)(n / group));
+    free(codes), free(scales);
+}
+
 /* One matrix (or stack of them) under the path of its module. */
 static void mlx_module(mlx_writer *t, const char *bare, int n_dims, const int64_t *dim, float *w, size_t n)
 {
@@ -91,7 +110,8 @@ static void mlx_module(mlx_writer *t, const char *bare, int n_dims, const int64_
     if (other && bits) ek_buf_fmt(&t->overrides, ",\"%s\":{\"group_size\":%d,\"bits\":%d}", module, group, bits);
     if (other && !bits) ek_buf_fmt(&t->overrides, ",\"%s\":false", module);
     if (bits && dim[n_dims - 1] % group == 0) {
-        mlx_quantise(t, module, n_dims, dim, w, bits, group);
+        if (o->mode && !other) mlx_minifloat(t, module, n_dims, dim, w);
+        else mlx_quantise(t, module, n_dims, dim, w, bits, group);
         return;
     }
     snprintf(name, sizeof name, "%s.weight", module);
@@ -156,8 +176,8 @@ void write_mlx_values(const char *mlx_dir, const char *hf_dir, const ek_config *
     ek_buf_char(&text, '}');
     put_text(hf_dir, "config.json", text.data);
     text.data[--text.len] = '\0';
-    ek_buf_fmt(&text, ",\"quantization\":{\"group_size\":%d,\"bits\":%d%s}}", o->group, o->bits,
-               ek_buf_text(&t.overrides));
+    ek_buf_fmt(&text, ",\"quantization\":{\"group_size\":%d,\"bits\":%d%s%s%s%s}}", o->group, o->bits,
+               o->mode ? ",\"mode\":\"" : "", o->mode ? o->mode : "", o->mode ? "\"" : "", ek_buf_text(&t.overrides));
     put_text(mlx_dir, "config.json", text.data);
     ek_buf_fini(&text);
     ek_buf_fini(&t.overrides);

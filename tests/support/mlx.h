@@ -13,6 +13,7 @@ typedef struct mlx_opts {
     const char *other;           /* modules whose path holds this text … */
     int other_bits, other_group; /* … are stored so; 0: not quantised and "false" in config.json */
     bool f32_rest;               /* what is not quantised is F32 */
+    const char *mode;            /* of all but `other`, which is affine; NULL: affine; "mxfp4" */
 } mlx_opts;
 
 /* Writes one set of weights twice: quantised into mlx_dir, and into hf_dir as the F32 values that the codes

@@ -1,19 +1,17 @@
 #include "packed.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "checkpoint.h"
 #include "hashed.h"
-#include "safetensors.h"
+#include "twice.h"
 #include "tensor/dtype.h"
 
 typedef struct writer {
     const packed_opts *o;
-    st_file packed, hf;
+    st_file *packed;
 } writer;
 
 /* A module of rows x k: codes, zero points and scales as numbers, before they are packed. */
@@ -53,18 +51,10 @@ static void values(const numbers *x, float *w)
         }
 }
 
-static void put_bits(uint8_t *to, size_t bit, unsigned v, int bits)
-{
-    for (int b = 0; b < bits; b++, bit++) to[bit / 8] |= (uint8_t)((v >> b & 1) << bit % 8);
-}
-
 static void add(writer *t, const char *module, const char *suffix, const char *type, int64_t a, int64_t b,
                 const void *data, size_t bytes)
 {
-    char name[240];
-    int64_t dim[] = {a, b};
-    snprintf(name, sizeof name, "%s%s", module, suffix);
-    st_add(&t->packed, name, type, b ? 2 : 1, dim, data, bytes);
+    twice_add(t->packed, module, suffix, type, a, b, data, bytes);
 }
 
 static void add_scales(writer *t, const char *module, const char *suffix, const numbers *x)
@@ -106,7 +96,7 @@ static void add_rows(writer *t, const char *module, const numbers *x)
         for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)(int8_t)((int)x->code[i] - 128);
         add(t, module, ".weight", "I8", x->rows, x->k, codes, n);
     } else {
-        for (size_t i = 0; i < n; i++) put_bits(codes, i * (size_t)bits, x->code[i], bits);
+        for (size_t i = 0; i < n; i++) twice_bits(codes, i * (size_t)bits, x->code[i], bits);
         add(t, module, ".weight_packed", "I32", x->rows, (int64_t)x->k * bits / 32, codes, n * (size_t)bits / 8);
         add(t, module, ".weight_shape", "I64", 2, 0, shape, sizeof shape);
     }
@@ -118,7 +108,7 @@ static void add_rows(writer *t, const char *module, const numbers *x)
         for (int r = 0; r < x->rows; r++)
             for (int g = 0; g < x->groups; g++) {
                 size_t word = (size_t)(r * bits / 32 * x->groups + g);
-                put_bits(zeros, word * 32 + (size_t)(r * bits % 32), x->zero[r * x->groups + g], bits);
+                twice_bits(zeros, word * 32 + (size_t)(r * bits % 32), x->zero[r * x->groups + g], bits);
             }
         add(t, module, ".weight_zero_point", "I32", words, x->groups, zeros, (size_t)(words * x->groups) * 4);
         free(zeros);
@@ -139,13 +129,13 @@ static void add_across(writer *t, const char *module, const numbers *x)
         size_t in_word = awq ? (size_t)(4 * nibble[r % 8]) : (size_t)(r * bits % 32);
         for (int i = 0; i < x->k; i++) {
             size_t word = awq ? (size_t)(i * words + r / 8) : (size_t)(i * bits / 32 * x->rows + r);
-            put_bits(codes, word * 32 + (awq ? in_word : (size_t)(i * bits % 32)),
-                     x->code[(size_t)r * (size_t)x->k + (size_t)i], bits);
+            twice_bits(codes, word * 32 + (awq ? in_word : (size_t)(i * bits % 32)),
+                       x->code[(size_t)r * (size_t)x->k + (size_t)i], bits);
         }
         for (int g = 0; g < x->groups; g++) {
             unsigned z = x->zero[r * x->groups + g];
             if (o->packing == EK_PACK_GPTQ) z = (z - 1) & top;
-            put_bits(zeros, (size_t)(g * words + r * bits / 32) * 32 + in_word, z, bits);
+            twice_bits(zeros, (size_t)(g * words + r * bits / 32) * 32 + in_word, z, bits);
         }
     }
     if (awq) add(t, module, ".qweight", "I32", x->k, words, codes, n * (size_t)bits / 8);
@@ -157,8 +147,9 @@ static void add_across(writer *t, const char *module, const numbers *x)
 }
 
 /* Packs rows x k and replaces w by what the codes stand for; false where the shape does not allow it. */
-static bool pack(writer *t, const char *module, int rows, int k, float *w)
+static bool pack(void *arg, st_file *out, const char *module, int rows, int k, float *w)
 {
+    writer own = {.o = arg, .packed = out}, *t = &own;
     const packed_opts *o = t->o;
     int group = o->group > 0 ? o->group : k;
     if (k % group || k % 64 || rows % 32) return false;
@@ -171,60 +162,14 @@ static bool pack(writer *t, const char *module, int rows, int k, float *w)
     return true;
 }
 
-/* gate_up_proj [experts, 2 n, k], down_proj [experts, n, k]: a module for each of the three of an expert. */
-static void pack_experts(writer *t, const char *name, const int64_t *dim, float *w)
-{
-    static const char *const gate_up[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
-    const char *last = strrchr(name, '.') + 1;
-    const bool two = !strcmp(last, "gate_up_proj");
-    const int parts = two ? 2 : 1, rows = (int)dim[1] / parts, k = (int)dim[2];
-    for (int e = 0; e < dim[0]; e++)
-        for (int p = 0; p < parts; p++) {
-            char module[200];
-            float *at = w + ((size_t)(e * parts + p) * (size_t)rows) * (size_t)k;
-            snprintf(module, sizeof module, "%.*s%d.%s", (int)(last - name), name, e, (two ? gate_up : down)[p]);
-            if (pack(t, module, rows, k, at)) continue;
-            add(t, module, ".weight", "F32", rows, k, at, (size_t)rows * (size_t)k * 4);
-        }
-}
-
-static void one_tensor(void *arg, const char *name, int n_dims, const int64_t *dim)
-{
-    writer *t = arg;
-    size_t n = 1;
-    char module[200];
-    for (int d = 0; d < n_dims; d++) n *= (size_t)dim[d];
-    float *w = ek_alloc(n * 4);
-    for (size_t i = 0; i < n; i++) w[i] = hashed_weight(name, i);
-    snprintf(module, sizeof module, "%s", name);
-    char *weight = strstr(module, ".weight");
-    if (weight) *weight = '\0';
-    /* Embeddings and routers stay floats, as they do in published files. */
-    bool packs = n_dims == 2 && !strstr(name, "embed") && !strstr(name, "router");
-    if (n_dims == 3 && t->o->single_experts) pack_experts(t, name, dim, w);
-    else if (!packs || !pack(t, module, (int)dim[0], (int)dim[1], w))
-        st_add(&t->packed, name, "F32", n_dims, dim, w, n * 4);
-    st_add(&t->hf, name, "F32", n_dims, dim, w, n * 4);
-    free(w);
-}
-
 void write_packed(const char *dir, const char *hf_dir, const ek_config *c, const packed_opts *o)
 {
     static const char *const method[] = {"compressed-tensors\",\"format\":\"pack-quantized",
                                          "compressed-tensors\",\"format\":\"int-quantized", "gptq",
                                          "gptq\",\"checkpoint_format\":\"gptq_v2", "awq\",\"version\":\"gemm"};
-    writer t = {.o = o};
     ek_buf text = {0};
-    each_tensor(c, one_tensor, &t);
-    st_save(&t.packed, dir, "model.safetensors");
-    st_save(&t.hf, hf_dir, "model.safetensors");
-    ek_buf_char(&text, '{');
-    config_fields(&text, c);
-    ek_buf_char(&text, '}');
-    put_text(hf_dir, "config.json", text.data);
-    text.data[--text.len] = '\0';
-    ek_buf_fmt(&text, ",\"quantization_config\":{\"quant_method\":\"%s\",\"bits\":%d,\"group_size\":%d}}",
+    ek_buf_fmt(&text, "\"quantization_config\":{\"quant_method\":\"%s\",\"bits\":%d,\"group_size\":%d}",
                method[o->packing], o->bits, o->group);
-    put_text(dir, "config.json", text.data);
+    write_twice(dir, hf_dir, c, o->single_experts, pack, (void *)(uintptr_t)o, text.data);
     ek_buf_fini(&text);
 }

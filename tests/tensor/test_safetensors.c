@@ -77,7 +77,7 @@ static const struct {
     {"{" T("a", "F32", "[1]", 4, 8) "}", 8, EK_EFORMAT, "tensor a: starts at byte 4, the tensor before it ends at 0"},
     {"{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 4, 12) "}", 12, EK_EFORMAT, "tensor b: starts at byte 4"},
     {"{" T("a", "F32", "[3]", 0, 8) "}", 8, EK_EFORMAT, "has 8 bytes, 3 elements of F32 need 12"},
-    {"{" T("a", "F8_E4M3", "[8]", 0, 8) "}", 8, EK_EUNSUPPORTED, "element type F8_E4M3 is not supported"},
+    {"{" T("a", "F6_E2M3", "[8]", 0, 8) "}", 8, EK_EUNSUPPORTED, "element type F6_E2M3 is not supported"},
     {"{" T("a", "F32", "[-1]", 0, 0) "}", 0, EK_EFORMAT, "size 0 of its shape is not a count"},
     {"{" T("a", "F32", "[1.5]", 0, 0) "}", 0, EK_EFORMAT, "size 0 of its shape is not a count"},
     {"{" T("a", "F32", "2", 0, 8) "}", 8, EK_EFORMAT, "shape must be a list"},

@@ -18,7 +18,7 @@ part() { # title, seconds, command...
 {
   date -u
   part "kernels against the CPU" 90 "$build/tests/cuda/device/device" bits
-  part "requests against the CPU: tiny models, alone" 90 "$build/tests/gpu/device/device" 35 0 alone
+  part "requests against the CPU: tiny models, alone" 90 "$build/tests/gpu/device/device" 38 0 alone
   part "requests against the CPU: tiny models, in company" 120 "$build/tests/gpu/device/device" 6
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
@@ -26,6 +26,17 @@ part() { # title, seconds, command...
         "$build/tests/cuda/device/device" quick
     done
   fi
+  folder=$(mktemp -d)
+  for type in q4_0 q4_k; do # GGUF: files made here, requests against the CPU, speed
+    part "E2B's first layers as $type" 60 "$build/evenkeel" convert --synthetic e2b --layers 6 --type $type "$folder/$type.gguf"
+    part "requests against the CPU: $type" 60 "$build/evenkeel" selftest --device cuda --model "$folder/$type.gguf"
+    part "requests against the CPU: $type, keys 6, values 3, the first positions in bf16" 60 "$build/evenkeel" selftest \
+      --device cuda --model "$folder/$type.gguf" --kv 6:3.64 --kv-start 256
+    part "speed of $type" 60 "$build/evenkeel" bench --device cuda --model "$folder/$type.gguf" --prompt 2048 --chunk 2048 \
+      --batch 1,8,64 --generate 32 --runs 2 --json
+    rm -f "$folder/$type.gguf"
+  done
+  rm -rf "$folder"
   for model in e2b e4b 26b 31b; do
     part "speed of $model" 90 "$build/evenkeel" bench --device cuda --synthetic $model --prompt 2048 --chunk 2048 \
       --batch 1,8,64 --generate 64 --runs 3 --json

@@ -5,6 +5,9 @@ $B/bench/bench_%: $B/bench/bench_%.o $(call libs,ops)
 $B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,text)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
+$B/bench/bench_steps: $B/bench/bench_steps.o $(call libs,engine)
+	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+
 bench-grammar: $B/bench/bench_grammar ## masks of structured output, on TOKENIZER
 	@$< $(or $(TOKENIZER),models/pocket/tokenizer.json)
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak
@@ -13,3 +16,7 @@ bench-attn: $B/bench/bench_attn ## attention against memory bandwidth and float3
 	@$<
 bench-rows: $B/bench/bench_rows ## row operators in each instruction set
 	@$<
+bench-kv: KV ?= f16,bf16,8,4
+bench-kv: $B/bench/bench_kv $B/bench/bench_steps ## --kv formats side by side: attention, and steps of SHAPE, N_LAYERS, DEPTH
+	@$B/bench/bench_kv $(KV)
+	@$B/bench/bench_steps $(or $(SHAPE),e2b) $(or $(N_LAYERS),10) $(or $(DEPTH),8192) $(or $(THREADS),1) $(KV)

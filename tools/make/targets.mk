@@ -9,9 +9,12 @@ setup-checks: ## also install what optional checks need: a browser, proxies
 check-built: $B/evenkeel $(TEST_BINS)
 	@tools/check/run.sh $B $(TEST_BINS)
 
-check-clients: setup ## the official SDKs and Claude Code against the server (npm gets them)
+check-clients: setup ## the official SDKs and coding agents against the server (npm gets them)
 	@$(MAKE) --no-print-directory $B/evenkeel
 	@CHECKS="tools/check/check_clients.sh tools/agents.sh" tools/check/run.sh $B
+
+check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
+	@CHECKS=tools/container.sh tools/check/run.sh $B
 
 quick: $B/evenkeel $(TEST_BINS) ## tests without set-up
 	@tools/check/run.sh $B $(TEST_BINS)
@@ -44,7 +47,7 @@ clean: ## remove this configuration's build
 distclean: ## remove every build
 	rm -rf build
 
-.PHONY: format load check-arm
+.PHONY: format load check-arm check-container
 
 include tools/make/same.mk
 include tools/make/bench.mk

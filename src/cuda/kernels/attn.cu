@@ -5,7 +5,7 @@
 // dims: per dim it reads 64 adjacent elements and uses them for all queries. Then all threads turn scores
 // into weights, and a warp takes a slice of 64 dims of the values (two per lane) over the segment's keys. Every
 // load of keys and values is a row of 64 elements; the next 8 to 32 rows are under way while a chunk is added.
-// Where leaves are few, the last block of a tile joins them. Tiles, chunks and prefetching change no bit.
+// Blocks do not communicate. Tiles, chunks and prefetching change no bit.
 #include "cuda/kernels/attn.cuh"
 
 using namespace ek;
@@ -174,7 +174,6 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
         all_from = min(all_from, from[n]), all_to = max(all_to, to[n]);
     }
     if (all_from >= all_to) return;
-    if (a.head.norm) finish_queries<N>(a, t, sm.q);
     const int64_t mine = t.kv_head * (kv.k_bytes + kv.v_bytes);
     const uint8_t *v[4];
 #pragma unroll
@@ -317,9 +316,6 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     wait_for_previous();
     if (item.tile < 0) return; // a graph's launch has room for more items than there are
     leaf<N>(a, item, t);
-    if (!a.ended) return;
-    const int tile = ((const ek_cuda_attn_item *)a.items)[blockIdx.x].tile; // read again instead of kept in registers
-    join_few<N>(a, ((const ek_cuda_attn_tile *)a.tiles)[tile], tile, 0);
 }
 
 #define LEAF(N)                                                                                                      \

@@ -76,7 +76,33 @@ __device__ __forceinline__ const uint8_t *pick(const uint8_t *const (&v)[4], int
     return p & 2 ? p & 1 ? v[3] : v[2] : p & 1 ? v[1] : v[0];
 }
 
-// acc[i][j] += chain over dims [d0, end) of query 8 warp + i and key lane + 32 j
+// Key j of a lane: four adjacent ones in each half of the segment.
+__device__ __forceinline__ int key_of(int lane, int j)
+{
+    return j / 4 * 128 + lane * 4 + j % 4;
+}
+
+// Rows [0, rows) of the stage: acc[n][j] += x[n] y[j], x 8 queries, y 8 columns, of which HALVES (bits 0 and 1) are wanted.
+// x: of row 0, x_step floats apart.
+template <int HALVES>
+__device__ __forceinline__ void add_rows(const float *x, int x_step, const float *y, int rows, float (&acc)[OWN][8])
+{
+#pragma unroll 4
+    for (int i = 0; i < rows; i++) {
+        float a[OWN], b[8];
+        *(float4 *)a = *(const float4 *)(x + i * x_step);
+        *(float4 *)(a + 4) = *(const float4 *)(x + i * x_step + 4);
+        if (HALVES & 1) *(float4 *)b = *(const float4 *)(y + i * COLS);
+        if (HALVES & 2) *(float4 *)(b + 4) = *(const float4 *)(y + i * COLS + 128);
+#pragma unroll
+        for (int n = 0; n < OWN; n++)
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (HALVES >> j / 4 & 1) acc[n][j] = fma_(a[n], b[j], acc[n][j]);
+    }
+}
+
+// acc[i][j] += chain over dims [d0, end) of query 8 warp + i and key j
 template <int F>
 __device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4], int64_t k_bytes, const kv_codec &c, int d0, int end,
                                        float (&acc)[OWN][8])
@@ -84,6 +110,7 @@ __device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4],
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, page = warp % 4, half = warp / 4;
     const uint8_t *at = pick(v, page);
     const bool brings = at && (F != Q4 || half == 0);
+    const bool first = v[0] || v[1], second = v[2] || v[3]; // halves of the segment that somebody sees
     half_stage<F> raw;
     constexpr bool EARLY = F != F32; // the next rows are fetched while these are added; f32 has no registers left
     if (EARLY && brings) raw.load_k(at - k_bytes, c, d0 + half * 16, lane);
@@ -95,30 +122,22 @@ __device__ __forceinline__ void scores(shared &sm, const uint8_t *const (&v)[4],
             if (EARLY && d + ROWS < end) raw.load_k(at - k_bytes, c, d + ROWS + half * 16, lane);
         }
         __syncthreads();
+        const float *x = &sm.q[d - d0][warp * OWN], *y = &sm.stage[0][lane * 4];
         const int rows = min(ROWS, end - d);
-#pragma unroll(F == F32 ? 1 : 2)
-        for (int i = 0; i < rows; i++) {
-            float x[OWN], k[8];
-            *(float4 *)x = *(const float4 *)&sm.q[d - d0 + i][warp * OWN];
-            *(float4 *)(x + 4) = *(const float4 *)&sm.q[d - d0 + i][warp * OWN + 4];
-#pragma unroll
-            for (int j = 0; j < 8; j++) k[j] = sm.stage[i][lane + 32 * j];
-#pragma unroll
-            for (int n = 0; n < OWN; n++)
-#pragma unroll
-                for (int j = 0; j < 8; j++) acc[n][j] = fma_(x[n], k[j], acc[n][j]);
-        }
+        if (first && second) add_rows<3>(x, TILE, y, rows, acc);
+        else if (first) add_rows<1>(x, TILE, y, rows, acc);
+        else add_rows<2>(x, TILE, y, rows, acc);
     }
 }
 
-template <bool MASKED>
-__device__ __forceinline__ void add_values(const shared &sm, int j0, int first, int rows, float (&acc)[OWN][8])
+// Where some queries see a key and others do not.
+__device__ __forceinline__ void add_masked(const shared &sm, int j0, int first, int rows, float (&acc)[OWN][8])
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int from[OWN], to[OWN];
 #pragma unroll
-    for (int n = 0; n < OWN; n++) from[n] = MASKED ? sm.from[warp * OWN + n] : 0, to[n] = MASKED ? sm.to[warp * OWN + n] : 0;
-#pragma unroll(MASKED ? 1 : 4)
+    for (int n = 0; n < OWN; n++) from[n] = sm.from[warp * OWN + n], to[n] = sm.to[warp * OWN + n];
+#pragma unroll 1
     for (int i = first; i < rows; i++) {
         float x[OWN], v[8];
         *(float4 *)x = *(const float4 *)&sm.s[j0 + i][warp * OWN];
@@ -127,7 +146,7 @@ __device__ __forceinline__ void add_values(const shared &sm, int j0, int first, 
         *(float4 *)(v + 4) = *(const float4 *)&sm.stage[i][128 + lane * 4];
 #pragma unroll
         for (int n = 0; n < OWN; n++) {
-            if (MASKED && !(j0 + i >= from[n] && j0 + i < to[n])) continue;
+            if (!(j0 + i >= from[n] && j0 + i < to[n])) continue;
 #pragma unroll
             for (int d = 0; d < 8; d++) acc[n][d] = fma_(x[n], v[d], acc[n][d]);
         }
@@ -169,8 +188,8 @@ __device__ __forceinline__ void values(shared &sm, const uint8_t *const (&v)[4],
         int next = j + ROWS;
         if (EARLY && next < to) raw.load_v(pick(v, next / PAGE), c, dims, next % PAGE + half * 16);
         __syncthreads();
-        if (j >= common_from && next <= common_to) add_values<false>(sm, j, 0, ROWS, acc);
-        else add_values<true>(sm, j, max(0, from - j), min(ROWS, to - j), acc);
+        if (j >= common_from && next <= common_to) add_rows<3>(&sm.s[j][warp * OWN], S_STRIDE, &sm.stage[0][lane * 4], ROWS, acc);
+        else add_masked(sm, j, max(0, from - j), min(ROWS, to - j), acc);
     }
 }
 
@@ -196,9 +215,13 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         return (const float *)a.q + (t.row + at / a.ratio) * a.ldq + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
     };
     auto load_q = [&](int d0) {
-        for (int i = tid; i < TILE * CHAIN; i += THREADS) {
-            int n = i % TILE, d = i / TILE;
-            sm.q[d][n] = n < t.n_q && d0 + d < dim ? query(n)[d0 + d] : 0.0f;
+        const int n = tid % TILE;
+        const float *from = n < t.n_q ? query(n) + d0 : 0;
+#pragma unroll 4
+        for (int d = tid / TILE * 4; d < CHAIN; d += THREADS / TILE * 4) {
+            float4 v = make_float4(0, 0, 0, 0);
+            if (from && d0 + d < dim) v = *(const float4 *)(from + d);
+            sm.q[d][n] = v.x, sm.q[d + 1][n] = v.y, sm.q[d + 2][n] = v.z, sm.q[d + 3][n] = v.w;
         }
     };
     __syncthreads();
@@ -240,7 +263,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             if (d0) { // the first chain waits where its scores will be
 #pragma unroll
                 for (int j = 0; j < 8; j++) {
-                    float *s = &sm.s[lane + 32 * j][warp * OWN];
+                    float *s = &sm.s[key_of(lane, j)][warp * OWN];
                     *(float4 *)s = make_float4(acc[0][j], acc[1][j], acc[2][j], acc[3][j]);
                     *(float4 *)(s + 4) = make_float4(acc[4][j], acc[5][j], acc[6][j], acc[7][j]);
                 }
@@ -256,7 +279,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         if (dim > CHAIN) {
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const float *s = &sm.s[lane + 32 * j][warp * OWN];
+                const float *s = &sm.s[key_of(lane, j)][warp * OWN];
 #pragma unroll
                 for (int n = 0; n < OWN; n++) acc[n][j] = s[n] + acc[n][j];
             }
@@ -266,8 +289,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         float key_scale[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            int key = lane + 32 * j;
-            const uint8_t *at = v[j / 2];
+            int key = key_of(lane, j);
+            const uint8_t *at = pick(v, key / PAGE);
             bool seen = key >= all_from && key < all_to;
             key_scale[j] = K == I16 && seen ? ((const float *)(at - KV(k_bytes) + k_codes(I16, keys_of(started ? a.start : a.kv))))[key % PAGE] : 1.0f;
             if (KV(v_format) == I16 && warp == 0) sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, keys_of(started ? a.start : a.kv))))[key % PAGE] : 0.0f;
@@ -277,7 +300,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             int from = sm.from[warp * OWN + n], to = sm.to[warp * OWN + n], most = INT32_MIN, n_of[8];
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                int key = lane + 32 * j;
+                int key = key_of(lane, j);
                 float s = acc[n][j];
                 if (K == I16) s = s * key_scale[j];
                 acc[n][j] = exp_split(s, &n_of[j]);
@@ -287,13 +310,13 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             if (lane == 0) sm.leaf_m[warp * OWN + n] = most;
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                int key = lane + 32 * j;
+                int key = key_of(lane, j);
                 acc[n][j] = key >= from && key < to ? acc[n][j] * factor(n_of[j] - most) : 0.0f;
             }
         }
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            float *s = &sm.s[lane + 32 * j][warp * OWN];
+            float *s = &sm.s[key_of(lane, j)][warp * OWN];
             *(float4 *)s = make_float4(acc[0][j], acc[1][j], acc[2][j], acc[3][j]);
             *(float4 *)(s + 4) = make_float4(acc[4][j], acc[5][j], acc[6][j], acc[7][j]);
         }

@@ -194,10 +194,10 @@ __device__ __forceinline__ int code_of(const uint8_t *unit, int o, int kk, int b
 
 extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant__ ek_cuda_embed_args a)
 {
-    const int k = blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
+    const int at = blockIdx.x * 256 + threadIdx.x, k = a.first + at, r = blockIdx.y;
     let_next_start();
     wait_for_previous();
-    if (k >= a.k) return;
+    if (at >= a.n) return;
     const int64_t id = ((const int32_t *)a.id)[r];
     if (id < 0) return;
     const int o = id % 16;
@@ -228,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
         }
         v = a.biased ? fma_(s, (float)(c + a.zero), b) : s * (float)c;
     }
-    ((float *)a.h)[r * a.ldh + k] = v * a.factor;
+    ((float *)a.h)[r * a.ldh + at] = v * a.factor;
 }
 
 extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)

@@ -7,26 +7,24 @@
 
 enum { CHAIN_BLOCKS = EK_CHAIN / TILE_DIMS }; /* of dims with one scale */
 
-/* A dot product with one byte of four picks a code and puts it behind the mantissa of 1.5 2^23, which the fma takes
- * away again. s times either is exact: a scale has 11 bits, a code 7, the number 2.
- *
- * acc[i][key] = q[i] . key for nq queries, a chain of n dims, and cols vectors of keys from vector `first` of the row
+/* Codes of vector c of a row as floats: shifts and the conversion leave the multipliers of a Zen 4 alone, which a
+ * dot product with one byte of four does not. */
+INLINE vf key_codes(vi row, const int c)
+{
+    const vi high = c < 3 ? vi_shl(row, 24 - 8 * c) : row;
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(high, 24));
+}
+
+/* acc[i][key] = q[i] . key for nq queries, a chain of n dims, and cols vectors of keys from vector `first` of the row
  * on, in the order of a tile's row. s: the scales of each TILE_DIMS dims, as page_scales made them. */
-INLINE void score_pass_8(const int nq, const int cols, int first, const float *q, const uint8_t *row, int n,
+INLINE void score_pass_8(const int nq, const int cols, const int first, const float *q, const uint8_t *row, int n,
                          const float *s, float *acc, stream *ahead)
 {
-    const vi base = v_bits(v_set1(0x1.8p23f));
     vf a[EK_TILE][EK_PAGE_TOKENS / W];
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int c = 0; c < cols; c++) a[i][c] = v_zero();
     for (int block = 0; block < n; block += TILE_DIMS, s += EK_PAGE_TOKENS) {
-        vf scale[EK_PAGE_TOKENS / W], back[EK_PAGE_TOKENS / W];
-        vi one[EK_PAGE_TOKENS / W];
-        UNROLL for (int c = 0; c < cols; c++)
-        {
-            scale[c] = v_load(s + (first + c) * W);
-            back[c] = v_mul(scale[c], v_set1(-0x1.8p23f));
-            one[c] = vi_set1((int)(1u << 8 * (first + c)));
-        }
+        vf scale[EK_PAGE_TOKENS / W];
+        UNROLL for (int c = 0; c < cols; c++) scale[c] = v_load(s + (first + c) * W);
         const int end = n - block < TILE_DIMS ? n - block : TILE_DIMS;
         for (int d = 0; d < end; d += SCORE_DIMS, q += SCORE_DIMS) {
             if (ahead) stream_next(ahead);
@@ -34,8 +32,7 @@ INLINE void score_pass_8(const int nq, const int cols, int first, const float *q
             {
                 const vi x = _mm512_loadu_si512(row);
                 vf key[EK_PAGE_TOKENS / W];
-                UNROLL for (int c = 0; c < cols; c++)
-                    key[c] = v_fma(v_as_float(_mm512_dpbusd_epi32(base, one[c], x)), scale[c], back[c]);
+                UNROLL for (int c = 0; c < cols; c++) key[c] = v_mul(scale[c], key_codes(x, first + c));
                 UNROLL for (int i = 0; i < nq; i++)
                 {
                     const vf qi = v_set1(q[i * EK_Q_STRIDE + h]);
@@ -51,7 +48,7 @@ INLINE void score_pass_8(const int nq, const int cols, int first, const float *q
 INLINE void score_chain_8_for(const int nq, const float *q, const uint8_t *row, int n, const float *s, float *acc,
                               stream *ahead)
 {
-    for (int c = 0; c < EK_PAGE_TOKENS / W; c += GROUP_COLS(nq))
+    UNROLL for (int c = 0; c < EK_PAGE_TOKENS / W; c += GROUP_COLS(nq))
         score_pass_8(nq, GROUP_COLS(nq), c, q, row, n, s, acc, ahead);
 }
 

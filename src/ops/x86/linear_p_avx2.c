@@ -91,6 +91,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
     const int size = w->block, per_unit = EK_UNIT / a_group;
     const bool biased = w->biased;
     const __m256 zero = _mm256_set1_ps((float)w->zero);
+    const float *factors = (const float *)(const void *)(block + w->panel_bytes - EK_PANEL * sizeof(float));
 
     __m256 node[2][EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
@@ -98,7 +99,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         __m256 sum[2][TILE];
         UNROLL for (int r = 0; r < n; r++) sum[0][r] = sum[1][r] = _mm256_setzero_ps();
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
-            const p_block scales[2] = {p_open(w, block, 0), p_open(w, block, HALF)};
+            const p_block scales[2] = {p_open(w, block, factors, 0), p_open(w, block, factors, HALF)};
             const uint8_t *unit = block + scale_bytes;
             for (int g = 0; g < size / a_group; unit += EK_UNIT * 2 * bits)
                 UNROLL for (int part = 0; part < per_unit; part++, g++)

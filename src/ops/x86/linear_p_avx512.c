@@ -66,6 +66,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
     const bool biased = w->biased;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
     const __m512i table = p_table(w->book);
+    const float *factors = (const float *)(const void *)(block + w->panel_bytes - EK_PANEL * sizeof(float));
 
     __m512 node[EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
@@ -74,7 +75,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
             const uint8_t *unit = block + scale_bytes;
-            const p_block scales = p_open(w, block, 0);
+            const p_block scales = p_open(w, block, factors, 0);
             if (ahead)
                 for (size_t i = 0; i < block_bytes; i += 64) fetch(block + i, AHEAD);
             for (int g = 0; g < size / a_group; unit += unit_bytes) UNROLL for (int part = 0; part < per_unit; part++)

@@ -89,7 +89,8 @@ INLINE void tile(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x
     for (int g = 0; g < u->n / group; g++, packed += group_bytes, fetch += lines) {
         __m256 s[2], centre[2] = {zero, zero};
         for (ptrdiff_t i = 0; i < lines; i += 64)
-            _mm_prefetch((const char *)fetch + i, n == 1 ? _MM_HINT_T0 : _MM_HINT_T1);
+            if (n == 1) _mm_prefetch((const char *)fetch + i, _MM_HINT_T0);
+            else _mm_prefetch((const char *)fetch + i, _MM_HINT_T1);
         if (decoded) {
             UNROLL for (int h = 0; h < 2; h++)
             {

@@ -1,25 +1,31 @@
-/* Form Q on AMX: one tile product is one A-group of 64 inputs, 16 rows and 16 outputs.
+/* Form Q on AMX: one tile product is one A-group of 64 inputs, 16 rows and 16 outputs, I exactly: codes are unpacked to
+ * signed bytes, whose layout, vector t of a group with inputs 4 t .. 4 t + 3 of 16 outputs, is the one TDPBSSD wants.
  *
- * A panel's codes of a K-block are unpacked once to signed bytes (c itself, so no offset has to be taken off) and
- * serve up to 8 tiles of rows; vector t of a group holds inputs 4 t .. 4 t + 3 of 16 outputs, which is the layout
- * TDPBSSD wants. I is exact, and the float part is the definition's chain, one vector lane per output. It bounds
- * the kernel (4 vector operations per row against 16 cycles of the tile unit), so the next product runs while it works.
+ * A product with its loads and its store takes 14 ns on one core of a Xeon, its float part (4 vector operations per
+ * row) 11, and the two hardly overlap: 25, where AVX-512 takes 75. What is in reach of that needs everything in the
+ * first-level cache, so work is cut into stages: a tile of 16 rows by two panels by STAGE groups. A step of a stage
+ * issues one product and adds one group of 8 rows by both panels of the stage before, whose X and sx are broadcast once
+ * for both panels. Codes and scales of a stage are unpacked once for up to TILES tiles of rows, and fetched before.
  * Few rows and A-groups of 32 are AVX-512's: the bits are the same. */
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
+#include "ops/x86/fetch.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum {
     ROWS = 16,
+    HALF = 8, /* rows whose sums for two panels fit the registers */
     GROUP = 64,
-    TILES = 8,       /* of rows, that share unpacked codes */
-    MIN_ROWS = 32,   /* fewer leave most of a tile empty, or unpack for too few */
-    MIN_ROWS_2 = 16, /* of two limbs */
-    BLOCK_BYTES = EK_KBLOCK_Q * EK_PANEL,
-    SETS = 4, /* of sums in tile registers: as many products of one limb run ahead, half as many of two */
+    PANELS = 2,
+    STAGE = 2, /* groups */
+    STEPS = PANELS * STAGE,
+    LAG = 2,   /* steps from a product to its store */
+    TILES = 8, /* of rows, that share unpacked codes */
+    MIN_ROWS = ROWS,
+    AHEAD = 4096, /* bytes of packed weights */
     PALETTE = 1
 };
 
@@ -29,91 +35,57 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums 0 to 3: n x 16 int32. Rows 4, low limbs 5: n x 64 bytes. Codes 6. */
-static void configure(int n)
+/* Sums 0 to 3, rows 4 and 5, codes 6 and 7: 16 rows of 64 bytes each. */
+static void configure(void)
 {
     tile_config c = {.palette = PALETTE};
-    for (int i = 0; i < 7; i++) c.row_bytes[i] = 64, c.rows[i] = i == 6 ? 16 : (uint8_t)n;
+    for (int i = 0; i < 8; i++) c.row_bytes[i] = 64, c.rows[i] = 16;
     _tile_loadconfig(&c);
 }
 
-/* Up to 16 rows whose addresses are one distance apart, or rows of a view, which are gathered group by group. */
+/* Weights of a stage: signed codes, s and b'. */
+typedef struct weights {
+    _Alignas(64) int8_t codes[STAGE][PANELS][GROUP * EK_PANEL];
+    _Alignas(64) float scale[STAGE][PANELS][2][EK_PANEL];
+} weights;
+
+/* 16 rows: those that tiles share come out the same twice. */
 typedef struct row_tile {
-    const int8_t *record[ROWS]; /* past the last row: that row again */
-    ptrdiff_t ldq;              /* 0: gather */
-    int row;                    /* of y */
+    const int8_t *record[ROWS];
+    ptrdiff_t ldq; /* between records; 0: rows of a view, which are gathered */
+    int row;       /* of y */
 } row_tile;
 
-static void find_rows(row_tile *t, const ek_acts *x, int row, int n)
+/* A tile of rows and a stage of the weights. */
+typedef struct stage {
+    const weights *w;
+    const int8_t *rows;
+    ptrdiff_t ldq;
+    int groups;
+    _Alignas(64) ek_act_group act[ROWS][STAGE];
+    _Alignas(64) int8_t gathered[2][ROWS][STAGE * GROUP];
+    _Alignas(64) int32_t sum[2 * STAGE * PANELS][ROWS * EK_PANEL]; /* of two limbs two each */
+} stage;
+
+static void find_rows(row_tile *t, const ek_acts *x, int row)
 {
-    for (int r = 0; r < ROWS; r++) t->record[r] = ek_acts_record(x, row + (r < n ? r : n - 1));
+    for (int r = 0; r < ROWS; r++) t->record[r] = ek_acts_record(x, row + r);
     t->ldq = x->index ? 0 : x->ldq;
     t->row = row;
 }
 
-/* The signed codes of weights [0, n) of a panel's K-block, a group after the other; returns the codes behind. */
-static const uint8_t *unpack(int8_t *out, const uint8_t *codes, const ek_linear *w, int n)
+static void unpack_codes(int8_t *out, const uint8_t *codes, int n, const bool q8)
 {
-    const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w);
     const __m512i low = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(8), sign = _mm512_set1_epi8(-128);
-    for (int k = 0; k < n; k += w->group, codes += rest) {
-        if (w->form == EK_W_Q8) {
-            for (int v = 0; v < w->group / 4; v++, codes += 64, out += 64)
-                _mm512_store_si512(out, _mm512_xor_si512(_mm512_load_si512(codes), sign));
-            continue;
-        }
-        for (int v = 0; v < w->group / 8; v++, codes += 64, out += 128) {
-            __m512i both = _mm512_load_si512(codes);
-            _mm512_store_si512(out, _mm512_sub_epi8(_mm512_and_si512(both, low), eight));
-            _mm512_store_si512(out + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), low), eight));
-        }
-    }
-    return codes;
-}
-
-INLINE void load_rows(const row_tile *t, ptrdiff_t at, int8_t *space, const bool low)
-{
-    const int8_t *from = t->record[0] + at;
-    ptrdiff_t ld = t->ldq;
-    if (!ld) {
-        for (int r = 0; r < ROWS; r++) _mm512_store_si512(space + r * GROUP, _mm512_loadu_si512(t->record[r] + at));
-        from = space, ld = GROUP;
-    }
-    if (low) _tile_loadd(5, from, ld);
-    else _tile_loadd(4, from, ld);
-}
-
-/* Tile registers are named by constants. */
-#define MULTIPLY(c, rows, to)     \
-    do {                          \
-        _tile_zero(c);            \
-        _tile_dpbssd(c, rows, 6); \
-        _tile_stored(c, to, 64);  \
-    } while (0)
-
-/* sum = rows x codes over one A-group at `at` of the records; of two limbs sum[1] is the low one's. set: which tiles
- * take the sums, so that products run ahead while the sums before them are still stored. */
-INLINE void multiply(int32_t (*sum)[ROWS * EK_PANEL], const row_tile *t, ptrdiff_t at, ptrdiff_t low,
-                     const int8_t *codes, int8_t *space, const int limbs, int set)
-{
-    _tile_loadd(6, codes, 64);
-    load_rows(t, at, space, false);
-    if (limbs == 1) {
-        switch (set) {
-        case 0: MULTIPLY(0, 4, sum[0]); break;
-        case 1: MULTIPLY(1, 4, sum[0]); break;
-        case 2: MULTIPLY(2, 4, sum[0]); break;
-        default: MULTIPLY(3, 4, sum[0]); break;
-        }
+    if (q8) {
+        for (int i = 0; i < n; i += 4, codes += 64, out += 64)
+            _mm512_store_si512(out, _mm512_xor_si512(_mm512_load_si512(codes), sign));
         return;
     }
-    load_rows(t, at + low, space + ROWS * GROUP, true);
-    if (set) {
-        MULTIPLY(0, 4, sum[0]);
-        MULTIPLY(1, 5, sum[1]);
-    } else {
-        MULTIPLY(2, 4, sum[0]);
-        MULTIPLY(3, 5, sum[1]);
+    for (int i = 0; i < n; i += 8, codes += 64, out += 128) {
+        __m512i both = _mm512_load_si512(codes);
+        _mm512_store_si512(out, _mm512_sub_epi8(_mm512_and_si512(both, low), eight));
+        _mm512_store_si512(out + 64, _mm512_sub_epi8(_mm512_and_si512(_mm512_srli_epi16(both, 4), low), eight));
     }
 }
 
@@ -124,104 +96,248 @@ INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-INLINE void add_group(__m512 *a, const row_tile *t, ptrdiff_t at, const int32_t (*sum)[ROWS * EK_PANEL], __m512 s,
-                      __m512 centre, const bool biased, const int limbs)
+/* The stage of `groups` A-groups from input k. */
+static void unpack(weights *out, const ek_linear *w, const uint8_t *const *panel, int k, int groups)
 {
-    UNROLL for (int r = 0; r < ROWS; r++)
-    {
-        const ek_act_group *of = (const ek_act_group *)(const void *)(t->record[r] + at);
-        __m512i i = _mm512_load_si512(sum[0] + r * EK_PANEL);
-        if (limbs == 2) i = _mm512_add_epi32(_mm512_slli_epi32(i, 8), _mm512_load_si512(sum[1] + r * EK_PANEL));
-        __m512 v = _mm512_mul_ps(s, _mm512_cvtepi32_ps(i));
-        if (biased) v = _mm512_fmadd_ps(centre, _mm512_set1_ps(of->sum), v);
-        a[r] = _mm512_fmadd_ps(v, _mm512_set1_ps(of->sx), a[r]);
-    }
-}
-
-/* Where a K-block of a panel begins. */
-typedef struct block {
-    const int8_t *codes;   /* unpacked */
-    const uint8_t *packed; /* for scales and biases */
-    int first, n;          /* inputs */
-} block;
-
-/* The leaf of one K-block: 16 rows x 16 outputs. */
-INLINE void leaf(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b, const bool biased,
-                 const int limbs)
-{
-    const int ahead = limbs == 1 ? SETS - 1 : SETS / 2 - 1, sets = ahead + 1;
-    _Alignas(64) int32_t sum[SETS][2][ROWS * EK_PANEL];
-    _Alignas(64) int8_t space[SETS][2 * ROWS * GROUP];
+    const int per_scale = w->group / GROUP;
     const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const int groups = b->n / GROUP, per_scale = w->group / GROUP;
-    const ek_dtype scale_dtype = w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
-    ptrdiff_t q = b->first, at = x->groups[limbs - 1] + (ptrdiff_t)sizeof(ek_act_group) * (b->first / GROUP);
-    __m512 s = zero, centre = zero;
-    UNROLL for (int r = 0; r < ROWS; r++) a[r] = _mm512_setzero_ps();
-    int done = 0;
-    for (int g = 0; g < groups; g++, at += (ptrdiff_t)sizeof(ek_act_group)) {
-        for (; done < groups && done <= g + ahead; done++, q += GROUP)
-            multiply(sum[done % sets], t, q, x->low, b->codes + (size_t)done * GROUP * EK_PANEL, space[done % sets],
-                     limbs, done % sets);
-        if (g % per_scale == 0) {
-            const uint8_t *from = b->packed + (size_t)(g / per_scale) * group_bytes + code_bytes;
-            s = scales(from, scale_dtype, 0);
-            if (biased) centre = _mm512_fmadd_ps(zero, s, scales(from, scale_dtype, 1));
+    for (int p = 0; p < PANELS; p++) {
+        const uint8_t *from = panel[p] + (size_t)(k / w->group) * group_bytes;
+        for (int g = 0; g < groups; g++) {
+            const int part = (k / GROUP + g) % per_scale;
+            for (size_t i = 0; part == 0 && i < group_bytes; i += 64) fetch(from + i, AHEAD);
+            unpack_codes(out->codes[g][p], from + code_bytes / (size_t)per_scale * (size_t)part, GROUP,
+                         w->form == EK_W_Q8);
+            __m512 s = scales(from + code_bytes, w->scale_dtype, 0);
+            _mm512_store_ps(out->scale[g][p][0], s);
+            if (w->biased)
+                _mm512_store_ps(out->scale[g][p][1],
+                                _mm512_fmadd_ps(zero, s, scales(from + code_bytes, w->scale_dtype, 1)));
+            if (part == per_scale - 1) from += group_bytes;
         }
-        add_group(a, t, at, (const int32_t(*)[ROWS * EK_PANEL]) sum[g % sets], s, centre, biased, limbs);
     }
 }
 
-typedef void leaf_fn(__m512 *a, const ek_linear *w, const ek_acts *x, const row_tile *t, const block *b);
-
-#define LEAF(biased, limbs)                                                                                        \
-    static __attribute__((noinline)) void leaf_##biased##_##limbs(__m512 *a, const ek_linear *w, const ek_acts *x, \
-                                                                  const row_tile *t, const block *b)               \
-    {                                                                                                              \
-        leaf(a, w, x, t, b, biased, limbs);                                                                        \
-    }
-LEAF(0, 1)
-LEAF(0, 2)
-LEAF(1, 1)
-LEAF(1, 2)
-
-/* One panel for up to TILES tiles of n rows each. */
-static void panel(const ek_linear *w, const ek_acts *x, const row_tile *tiles, int n_tiles, int n, float *y,
-                  ptrdiff_t ldy, int p)
+/* Rows of tile t over `groups` groups from input k on. */
+static void open_stage(stage *s, const weights *w, const ek_acts *x, const row_tile *t, int k, int groups, int limbs)
 {
-    static leaf_fn *const leaf_of[2][2] = {{leaf_0_1, leaf_0_2}, {leaf_1_1, leaf_1_2}};
-    leaf_fn *fn = leaf_of[w->biased][w->limbs - 1];
-    _Alignas(64) int8_t codes[BLOCK_BYTES];
-    __m512 node[TILES][EK_LINEAR_LEVELS][ROWS], a[ROWS];
-    unsigned leaves = 0;
-    const uint8_t *packed = w->data + (size_t)p * w->panel_bytes;
-    for (int k = 0; k < w->k; k += EK_KBLOCK_Q, leaves++) {
-        block b = {codes, packed, k, ek_min(EK_KBLOCK_Q, w->k - k)};
-        packed = unpack(codes, packed, w, b.n);
-        for (int i = 0; i < n_tiles; i++) {
-            fn(a, w, x, &tiles[i], &b);
-            v_tree_push(*node[i], ROWS, leaves, a, ROWS);
-        }
-    }
-    const int left = w->n - p * EK_PANEL;
-    const __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-    for (int i = 0; i < n_tiles; i++)
-        for (int r = 0; r < n; r++)
-            _mm512_mask_storeu_ps(y + (tiles[i].row + r) * ldy + p * EK_PANEL, mask,
-                                  v_tree_sum(*node[i], ROWS, leaves, r));
+    const ptrdiff_t at = x->groups[limbs - 1] + (ptrdiff_t)sizeof(ek_act_group) * (k / GROUP);
+    s->w = w, s->groups = groups, s->ldq = t->ldq, s->rows = t->record[0] + k;
+    for (int r = 0; r < ROWS; r++) /* a record has room behind its groups */
+        memcpy(s->act[r], t->record[r] + at, sizeof s->act[r]);
+    if (t->ldq) return;
+    for (int l = 0; l < limbs; l++)
+        for (int r = 0; r < ROWS; r++) memcpy(s->gathered[l][r], t->record[r] + k + l * x->low, (size_t)groups * GROUP);
+    s->rows = s->gathered[0][0];
 }
 
-/* The last tile ends with the last row: rows that two tiles share come out the same twice. */
+/* Tile registers are named by constants. Step i of a stage: group i / 2, panel i % 2. */
+INLINE void load(const stage *s, int i, ptrdiff_t low, const int limbs)
+{
+    const int8_t *codes = s->w->codes[i / PANELS][i % PANELS], *rows = s->rows + i / PANELS * GROUP;
+    const ptrdiff_t ld = s->ldq ? s->ldq : STAGE * GROUP;
+    if (!s->ldq) low = ROWS * STAGE * GROUP;
+    if (i % PANELS == 0) {
+        if (limbs == 2) {
+            _tile_loadd(4, rows, ld);
+            _tile_loadd(5, rows + low, ld);
+        } else if (i / PANELS % 2) {
+            _tile_loadd(5, rows, ld);
+        } else {
+            _tile_loadd(4, rows, ld);
+        }
+        _tile_loadd(6, codes, 64);
+    } else {
+        _tile_loadd(7, codes, 64);
+    }
+}
+
+#define MULTIPLY(c, rows, codes)      \
+    do {                              \
+        _tile_zero(c);                \
+        _tile_dpbssd(c, rows, codes); \
+    } while (0)
+
+INLINE void multiply(int i, const int limbs)
+{
+    if (limbs == 2) {
+        if (i % 2 == 0) {
+            MULTIPLY(0, 4, 6);
+            MULTIPLY(1, 5, 6);
+        } else {
+            MULTIPLY(2, 4, 7);
+            MULTIPLY(3, 5, 7);
+        }
+        return;
+    }
+    switch (i % 4) {
+    case 0: MULTIPLY(0, 4, 6); break;
+    case 1: MULTIPLY(1, 4, 7); break;
+    case 2: MULTIPLY(2, 5, 6); break;
+    default: MULTIPLY(3, 5, 7);
+    }
+}
+
+INLINE void store(stage *s, int i, const int limbs)
+{
+    int32_t(*to)[ROWS * EK_PANEL] = s->sum + i * limbs;
+    if (limbs == 2) {
+        if (i % 2 == 0) {
+            _tile_stored(0, to[0], 64);
+            _tile_stored(1, to[1], 64);
+        } else {
+            _tile_stored(2, to[0], 64);
+            _tile_stored(3, to[1], 64);
+        }
+        return;
+    }
+    switch (i % 4) {
+    case 0: _tile_stored(0, to[0], 64); break;
+    case 1: _tile_stored(1, to[0], 64); break;
+    case 2: _tile_stored(2, to[0], 64); break;
+    default: _tile_stored(3, to[0], 64);
+    }
+}
+
+/* Step i of the products. Of one limb, what is loaded is multiplied a step later and stored two after that; two limbs
+ * have no registers to spare, and are faster at once. */
+INLINE void product(stage *s, int i, ptrdiff_t low, const int limbs, const bool full)
+{
+    const int n = full ? STEPS : s->groups * PANELS;
+    if (limbs == 2) {
+        if (i >= n) return;
+        load(s, i, low, limbs);
+        multiply(i, limbs);
+        store(s, i, limbs);
+        return;
+    }
+    if (i == 0) load(s, 0, low, limbs);
+    if (i >= LAG && i - LAG < n) store(s, i - LAG, limbs);
+    if (i < n) multiply(i, limbs);
+    if (i + 1 < STEPS && i + 1 < n) load(s, i + 1, low, limbs);
+    if (i < STEPS - 1) return;
+    for (int j = STEPS - LAG; j < STEPS; j++)
+        if (j < n) store(s, j, limbs);
+}
+
+/* a += group g of rows [first, first + 8) by two panels. */
+INLINE void add_group(__m512 a[PANELS][HALF], const stage *s, int g, int first, const bool biased, const int limbs)
+{
+    __m512 scale[PANELS], centre[PANELS];
+    UNROLL for (int p = 0; p < PANELS; p++)
+    {
+        scale[p] = _mm512_load_ps(s->w->scale[g][p][0]);
+        if (biased) centre[p] = _mm512_load_ps(s->w->scale[g][p][1]);
+    }
+    UNROLL for (int r = 0; r < HALF; r++)
+    {
+        const ek_act_group *of = &s->act[first + r][g];
+        const __m512 x = _mm512_set1_ps(of->sum), sx = _mm512_set1_ps(of->sx);
+        UNROLL for (int p = 0; p < PANELS; p++)
+        {
+            const int32_t *sum = s->sum[(g * PANELS + p) * limbs] + (first + r) * EK_PANEL;
+            __m512i i = _mm512_load_si512(sum);
+            if (limbs == 2) i = _mm512_add_epi32(_mm512_slli_epi32(i, 8), _mm512_load_si512(sum + ROWS * EK_PANEL));
+            __m512 t = _mm512_mul_ps(scale[p], _mm512_cvtepi32_ps(i));
+            if (biased) t = _mm512_fmadd_ps(centre[p], x, t);
+            a[p][r] = _mm512_fmadd_ps(t, sx, a[p][r]);
+        }
+    }
+}
+
+/* The products of `next`, and leaf += those of `now`; either may be NULL. */
+INLINE void run_stage(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdiff_t low, const bool biased,
+                      const int limbs, const bool full)
+{
+    for (int half = 0; half < 2; half++) {
+        __m512 a[PANELS][HALF];
+        if (now)
+            UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < HALF; r++)
+                a[p][r] = leaf[p][half * HALF + r];
+        UNROLL for (int g = 0; g < STAGE; g++)
+        {
+            if (next) {
+                if (half) product(next, STAGE + g, low, limbs, full);
+                else product(next, g, low, limbs, full);
+            }
+            if (now && (full || g < now->groups)) add_group(a, now, g, half * HALF, biased, limbs);
+        }
+        if (now)
+            UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < HALF; r++)
+                leaf[p][half * HALF + r] = a[p][r];
+    }
+}
+
+typedef void stage_fn(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdiff_t low);
+
+#define STAGE_FN(biased, limbs)                                                                                        \
+    static __attribute__((noinline)) void stage_##biased##_##limbs(__m512(*leaf)[ROWS], const stage *now, stage *next, \
+                                                                   ptrdiff_t low)                                      \
+    {                                                                                                                  \
+        const bool full = now && next && now->groups == STAGE && next->groups == STAGE;                                \
+        if (full) run_stage(leaf, now, next, low, biased, limbs, true);                                                \
+        else if (now && next) run_stage(leaf, now, next, low, biased, limbs, false);                                   \
+        else if (now) run_stage(leaf, now, NULL, low, biased, limbs, false);                                           \
+        else run_stage(leaf, NULL, next, low, biased, limbs, false);                                                   \
+    }
+STAGE_FN(0, 1)
+STAGE_FN(0, 2)
+STAGE_FN(1, 1)
+STAGE_FN(1, 2)
+
+/* Two panels (of an odd number the last twice) for up to TILES tiles of rows. */
+static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, int n_tiles, float *y, ptrdiff_t ldy,
+                   int p, int p1)
+{
+    static stage_fn *const stage_of[2][2] = {{stage_0_1, stage_0_2}, {stage_1_1, stage_1_2}};
+    stage_fn *fn = stage_of[w->biased][w->limbs - 1];
+    weights codes[2];
+    stage stages[2], *now = NULL;
+    __m512 leaf[TILES][PANELS][ROWS], node[TILES][PANELS][EK_LINEAR_LEVELS][ROWS];
+    unsigned leaves[TILES] = {0};
+    const uint8_t *panel[PANELS];
+    for (int i = 0; i < PANELS; i++) panel[i] = w->data + (size_t)ek_min(p + i, p1 - 1) * w->panel_bytes;
+    const int n_stages = (w->k / GROUP + STAGE - 1) / STAGE, per_leaf = EK_KBLOCK_Q / GROUP / STAGE;
+    for (int n = 0; n <= n_stages * n_tiles; n++) {
+        stage *next = NULL;
+        if (n < n_stages * n_tiles) {
+            const int k = n / n_tiles * STAGE * GROUP, groups = ek_min(STAGE, (w->k - k) / GROUP);
+            weights *of = &codes[n / n_tiles % 2];
+            next = &stages[n % 2];
+            if (n % n_tiles == 0) unpack(of, w, panel, k, groups);
+            open_stage(next, of, x, &tiles[n % n_tiles], k, groups, w->limbs);
+        }
+        const int of = (n - 1) % n_tiles, done = (n - 1) / n_tiles;
+        if (now && done % per_leaf == 0)
+            for (int i = 0; i < PANELS; i++)
+                for (int r = 0; r < ROWS; r++) leaf[of][i][r] = _mm512_setzero_ps();
+        fn(now ? leaf[of] : NULL, now, next, x->low);
+        if (now && (done % per_leaf == per_leaf - 1 || done == n_stages - 1)) {
+            for (int i = 0; i < PANELS; i++) v_tree_push(*node[of][i], ROWS, leaves[of], leaf[of][i], ROWS);
+            leaves[of]++;
+        }
+        now = next;
+    }
+    for (int j = 0; j < PANELS && p + j < p1; j++) {
+        const int left = w->n - (p + j) * EK_PANEL;
+        const __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
+        for (int i = 0; i < n_tiles; i++)
+            for (int r = 0; r < ROWS; r++)
+                _mm512_mask_storeu_ps(y + (tiles[i].row + r) * ldy + (p + j) * EK_PANEL, mask,
+                                      v_tree_sum(*node[i][j], ROWS, leaves[i], r));
+    }
+}
+
+/* The last tile ends with the last row. */
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    const int n = ek_min(r1 - r0, ROWS);
     row_tile tiles[TILES];
-    configure(n);
+    configure();
     for (int r = r0; r < r1;) {
         int n_tiles = 0;
-        for (; r < r1 && n_tiles < TILES; r += n) find_rows(&tiles[n_tiles++], x, ek_min(r, r1 - n), n);
-        for (int p = p0; p < p1; p++) panel(w, x, tiles, n_tiles, n, y, ldy, p);
+        for (; r < r1 && n_tiles < TILES; r += ROWS) find_rows(&tiles[n_tiles++], x, ek_min(r, r1 - ROWS));
+        for (int p = p0; p < p1; p += PANELS) panels(w, x, tiles, n_tiles, y, ldy, p, p1);
     }
     _tile_release();
 }
@@ -229,7 +345,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 /* Speed only: AVX-512 gives the same bits. */
 static bool worth_it(const ek_linear *w, int rows)
 {
-    return w->a_group == GROUP && rows >= (w->limbs == 1 ? MIN_ROWS : MIN_ROWS_2);
+    return w->a_group == GROUP && rows >= MIN_ROWS;
 }
 
 void ek_linear_q4_amx(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)

@@ -12,7 +12,10 @@
 #define P_OR(a, b, m) _mm512_ternarylogic_epi32(a, b, m, 0xf8) /* a | (b & m) */
 #define P_16(p)       _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define P_BYTES(p)    _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define P_HALF(op)    _mm256_##op
+#define P_HALF_AND    _mm256_and_si256
 #define P_TABLE(t)    _mm512_broadcast_i32x4(t)
+#define P_COUNT(n)    ((unsigned)(n)) /* the type that the 512-bit shifts declare */
 #else
 #define P_(op)        _mm256_##op
 #define P_LOAD(p)     _mm256_loadu_si256((const __m256i *)(const void *)(p))
@@ -20,13 +23,16 @@
 #define P_OR(a, b, m) _mm256_or_si256(a, _mm256_and_si256(b, m))
 #define P_16(p)       _mm_loadu_si128((const __m128i *)(const void *)(p))
 #define P_BYTES(p)    _mm_loadl_epi64((const __m128i *)(const void *)(p))
+#define P_HALF(op)    _mm_##op
+#define P_HALF_AND    _mm_and_si128
 #define P_TABLE(t)    _mm256_broadcastsi128_si256(t)
+#define P_COUNT(n)    (n)
 #endif
 
 /* v moved by n bits to the left, or by -n to the right, in lanes of 16 bits: the caller masks. */
 INLINE vi p_shift(vi v, const int n)
 {
-    return n > 0 ? P_(slli_epi16)(v, n > 0 ? n : 0) : n < 0 ? P_(srli_epi16)(v, n < 0 ? -n : 0) : v;
+    return n > 0 ? P_(slli_epi16)(v, P_COUNT(n > 0 ? n : 0)) : n < 0 ? P_(srli_epi16)(v, P_COUNT(n < 0 ? -n : 0)) : v;
 }
 
 /* The operand of quad q of a unit: codes u, or of a codebook the bytes that table has. at: the unit, or its half for
@@ -64,10 +70,15 @@ typedef struct p_block {
     vf d, dmin;
 } p_block;
 
-INLINE p_block p_open(const ek_linear *w, const uint8_t *block, int out)
+/* factors: the panel's last 64 bytes. */
+INLINE p_block p_open(const ek_linear *w, const uint8_t *block, const float *factors, int out)
 {
     p_block b = {block, block + 2 * EK_PANEL * (w->biased ? 2 : 1) + out, P_(setzero_ps)(), P_(setzero_ps)()};
     if (w->scale <= EK_SCALE_E8M0) return b;
+    if (w->scale == EK_SCALE_E4M3) {
+        b.d = P_(loadu_ps)(factors + out);
+        return b;
+    }
     b.d = p_half(block, 0, out);
     if (w->biased) b.dmin = p_half(block, 1, out);
     return b;
@@ -103,6 +114,11 @@ INLINE void p_scales(const ek_linear *w, const p_block *b, int g, int out, vf ze
         *s = P_(mul_ps)(b->d, p_u8(at));
         *centre = P_(fmsub_ps)(zero, *s, P_(mul_ps)(b->dmin, p_u8(at + EK_PANEL)));
         return;
+    case EK_SCALE_E4M3: { /* sign and seven bits, where a binary16 has them */
+        __auto_type h = P_HALF(slli_epi16)(P_HALF(cvtepi8_epi16)(P_BYTES(b->at + EK_PANEL * g + out)), 7);
+        *s = P_(mul_ps)(b->d, P_(cvtph_ps)(P_HALF_AND(h, P_HALF(set1_epi16)((short)0xbfff))));
+        return;
+    }
     default: {
         vi both = P_(cvtepu8_epi32)(P_BYTES(b->subs + EK_PANEL * g));
         *s = P_(mul_ps)(b->d, P_(cvtepi32_ps)(P_AND(both, P_(set1_epi32)(15))));

@@ -68,14 +68,14 @@ typedef struct kernels {
     unsigned threads, blocks;
 } kernels;
 
-static kernels find_kernels(dev *d, const ek_attn_shape *shape, int tile, bool few)
+static kernels find_kernels(dev *d, const ek_attn_shape *shape, int tile, bool half)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
     if (tile == EK_CUDA_PROMPT_TILE) {
         k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
         return k;
     }
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->k_format, shape->v_format, few);
+    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->v_format, half);
     k.shared = p.shared, k.threads = p.threads;
     k.leaf = find(d, p.name, k.shared);
     k.join = find(d, "ek_attn_join", 0);
@@ -139,14 +139,16 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
     static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4};
     for (int t = 0; t < (all_tiles ? 4 : 2); t++) {
-        kernels k = find_kernels(d, shape, tiles[t], true);
+        kernels k = find_kernels(d, shape, tiles[t], false);
         call c;
         prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
-        const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED;
+        const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED &&
+                              ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
         int32_t *zero = calloc((size_t)c.w.n_tiles, sizeof *zero);
         CUdeviceptr ended = up(d, zero, (size_t)c.w.n_tiles * sizeof *zero);
-        for (int join = 0; join <= may_join; join++) { /* by a kernel of its own, by the last block */
+        for (int join = 0; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
             c.a.ended = join ? ended : 0;
+            if (join) k = find_kernels(d, shape, tiles[t], true);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             run(d, &k, &c);
             same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
@@ -286,7 +288,12 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
            depth, batch, bytes * 1e-6);
     double best = 1e30;
     for (; *tiles; tiles++) {
-        timed t = {d, find_kernels(d, &shape, *tiles, depth <= 2048), malloc(sizeof(call)), layers, s.block, s.mem};
+        timed t = {d,
+                   find_kernels(d, &shape, *tiles, depth <= 2048 && ek_cuda_attn_half_fits(dim, f, f)),
+                   malloc(sizeof(call)),
+                   layers,
+                   s.block,
+                   s.mem};
         prepare(t.c, &s, rows, batch, dq, *tiles, 0);
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
@@ -355,5 +362,7 @@ void speed_prompt(dev *d)
     time_prompt(d, EK_KV_I16, 32, 4, 512, 8192, 0);
     time_prompt(d, EK_KV_I16, 32, 16, 256, 8192, 1024);
     time_prompt(d, EK_KV_Q8, 8, 1, 512, 2048, 0);
+    time_prompt(d, EK_KV_F16, 32, 4, 512, 2048, 0);
+    time_prompt(d, EK_KV_F16, 32, 16, 256, 2048, 1024);
     time_prompt(d, EK_KV_Q6, 8, 1, 512, 2048, 0);
 }

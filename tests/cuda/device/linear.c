@@ -132,9 +132,10 @@ typedef struct product {
     dev *d;
     ek_cuda_linear l;
     ek_cuda_product plan;
-    ek_cuda_products_args all; /* most kernels take the first member alone */
-    ek_cuda_kernel kernel, join;
-    ek_cuda_join_args j; /* parts 0: none */
+    ek_cuda_linear_args a;
+    ek_cuda_kernel kernel, join, arrange;
+    ek_cuda_arrange_args r; /* image 0: none */
+    ek_cuda_join_args j;    /* parts 0: none */
     CUdeviceptr weights;
     size_t copies; /* of the weights, for timings */
 } product;
@@ -150,23 +151,34 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
                    .weights = weights};
     if (by_kernel >= 0)
         p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
-    p->all.a = (ek_cuda_linear_args){
+    p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
-    p->all.a.turn = p->plan.turn, p->all.a.stages = p->plan.stages;
-    if (acts) p->all.a.x = *acts;
-    ek_cuda_linear_args_of(&p->all.a, l, weights);
-    p->all.a.stack = up(d, NULL, p->plan.stack);
+    p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
+    if (acts) p->a.x = *acts;
+    ek_cuda_linear_args_of(&p->a, l, weights);
+    p->a.stack = up(d, NULL, p->plan.stack);
     p->kernel = find(d, p->plan.name, p->plan.grid.shared);
+    if (p->plan.image) {
+        p->a.image = up(d, NULL, p->plan.image);
+        p->r = (ek_cuda_arrange_args){.x = *acts, .image = p->a.image, .rows = rows};
+        p->arrange = find(d, l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2", 0);
+    }
     if (!p->plan.parts) return;
     p->j = (ek_cuda_join_args){.y = y, .ldy = l->n + 3, .n = l->n, .rows = rows, .n_parts = p->plan.parts};
     p->j.parts = up(d, NULL, (size_t)p->plan.parts * (size_t)rows * (size_t)l->n * 4);
-    p->all.a.y = p->j.parts, p->all.a.ldy = l->n, p->all.a.split = p->plan.split;
+    p->a.y = p->j.parts, p->a.ldy = l->n, p->a.split = p->plan.split;
     p->join = find(d, "ek_product_join", 0);
+}
+
+static void finish(dev *d, product *p)
+{
+    drop(d, p->a.stack), drop(d, p->j.parts), drop(d, p->a.image);
 }
 
 static void run_product(product *p)
 {
-    launch(p->d, &p->kernel, p->plan.grid, &p->all);
+    if (p->plan.image) launch(p->d, &p->arrange, p->plan.arrange, &p->r);
+    launch(p->d, &p->kernel, p->plan.grid, &p->a);
     if (p->plan.parts)
         launch(p->d, &p->join,
                (ek_cuda_grid){
@@ -219,19 +231,19 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         device_quantize(d, &device, dx, most);
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
-    for (const int *r = rows; *r; r++)
-        for (int wide = 0; wide <= (s->bits && ek_cuda_leaf_fits(&l)); wide++) { /* what the plan chooses; wide */
+    for (int wide = 0; wide <= ek_cuda_leaf_fits(&l); wide++)
+        for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
             CUdeviceptr y = up(d, NULL, bytes);
             product p;
             by_kernel = wide ? EK_CUDA_BY_WIDE : -1;
             prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
-            by_kernel = -1;
             run_product(&p);
             same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
                  p.plan.parts);
-            drop(d, y), drop(d, p.all.a.stack), drop(d, p.j.parts);
+            drop(d, y), finish(d, &p);
         }
+    by_kernel = -1;
     drop(d, weights), drop(d, dx), drop(d, q);
     free(packed), free(mem), free(want), free(x), free(w.data);
 }
@@ -285,7 +297,7 @@ void test_linear(dev *d)
 static void queue(void *arg, int i)
 {
     product *p = arg;
-    ek_cuda_linear_args_of(&p->all.a, &p->l, p->weights + (size_t)i % p->copies * p->l.bytes);
+    ek_cuda_linear_args_of(&p->a, &p->l, p->weights + (size_t)i % p->copies * p->l.bytes);
     run_product(p);
 }
 
@@ -329,7 +341,7 @@ static void time_product(dev *d, shape *s, const int *rows)
         if (*rows > 128) printf(" %d rows %.0f us %.1f T", *rows, us, (double)*rows * s->n * s->k / us * 1e-6);
         else printf(" %d: %.1f us %.0f %%", *rows, us, (double)l.bytes / us * 1e-3 / stream_gbs * 100);
         fflush(stdout);
-        drop(d, dx), drop(d, y), drop(d, device.q), drop(d, p.all.a.stack), drop(d, p.j.parts);
+        drop(d, dx), drop(d, y), drop(d, device.q), finish(d, &p);
         free(x);
     }
     printf("\n");
@@ -343,7 +355,7 @@ void speed_choice(dev *d)
     static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
                                   [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
                                   [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0},
-                                  [EK_CUDA_BY_WIDE] = {9, 16, 24, 32, 48, 64, 128, 0}};
+                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -351,7 +363,7 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel <= EK_CUDA_BY_WIDE; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel < 4; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }

@@ -1,6 +1,6 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | products | read | choice]. Exits 77
- * without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU
+ * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | products | prompt | read | choice].
+ * Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU
  * (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,7 +160,8 @@ int main(int argc, char **argv)
     bool products = !strcmp(what, "products");
     if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
-    else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "read") && strcmp(what, "choice")) {
+    else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "prompt") && strcmp(what, "read") &&
+             strcmp(what, "choice")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -176,9 +177,9 @@ int main(int argc, char **argv)
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {
         section(&d, "decode", speed_attn);
-        section(&d, "prompt", speed_prompt);
         section(&d, "sampling", speed_sample);
     }
+    if (!strcmp(what, "speed") || !strcmp(what, "prompt")) section(&d, "prompt", speed_prompt);
     ek_pool_close(d.pool);
     ek_cuda_close(d.c);
     printf("%d passed, %d failed\n", d.passed, d.failed);

@@ -14,6 +14,7 @@ void ek_emulated_tell(uint64_t *arrived);
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
 void ek_emulated_await(uint64_t *arrived, uint32_t phase);
 void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
+void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b);
 
 namespace ek {
 
@@ -90,6 +91,27 @@ static inline void arrival_tell(u64 *arrived)
 static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
 {
     ek_emulated_mma(d, a, b0, b1);
+}
+
+static inline void wgmma_fence()
+{
+}
+
+static inline void wgmma_commit()
+{
+}
+
+template <int LEFT> static inline void wgmma_wait()
+{
+}
+
+template <class T, int N> static inline void wgmma_pin(T (&)[N])
+{
+}
+
+template <int KEPT, int N> static inline void wgmma(int (&d)[N], const u32 *a, const void *b)
+{
+    ek_emulated_wgmma(d, 2 * N, KEPT, a, b);
 }
 
 static inline void mma_half(int (&d)[4], const u32 *a, u32 b)

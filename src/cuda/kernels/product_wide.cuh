@@ -1,0 +1,379 @@
+// Products of Form Q for many rows by wgmma, with bf16 scales and biases and groups of 64 (contract: ops/linear.h).
+//
+// A block computes GROUPS x TALL x 64 outputs for COLUMNS columns (rows of activations, or with two limbs half as many
+// rows). A warpgroup has TALL x 64 outputs: codes of weights go from shared memory to its registers, activations lie
+// there as ek_arrange wrote them. Of each group of 64 inputs it computes CHUNK columns while it adds the floats
+// of the CHUNK columns before. Chains stay in registers, nodes of T lie in scratch memory.
+// Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of all
+// into another, across the tiles of a block.
+#pragma once
+
+#include "cuda/kernels/product.cuh"
+#include "cuda/model_args.h"
+
+namespace ek {
+
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES> struct wide_product {
+    static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * TALL * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
+    static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
+    static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
+    static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
+    static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE), STAGE = IMAGE + WARPS * WEIGHTS;
+    static constexpr int LEAF = 16 / UNITS;
+
+    // Where the next chunk that a warp copies comes from: of weights its own, of activations warp 0's.
+    struct feed {
+        u64 codes[TALL], scales[TALL], acts;
+        int number, left; // tile, units of it
+    };
+
+    // What is needed between chunks only lies in shared memory: registers are for sums.
+    struct control {
+        u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all warps
+        feed feeds[WARPS + 1];                                  // the last: activations
+        int number[WARPS], mine[WARPS];                         // a warp's tile and its units
+        int units, split, parts, panels, columns, row_tiles, tiles; // split: units of a part but the last
+    };
+    static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
+
+    const ek_cuda_linear_args &a;
+    const ek_cuda_products_args *pick;
+    uint8_t *ring; // activations of all slots, then each warp's slots of weights, then the control
+
+    __device__ __forceinline__ control &of() const
+    {
+        return *(control *)(ring + STAGES * STAGE);
+    }
+
+    __device__ __forceinline__ uint8_t *weights_at(int warp, int slot) const
+    {
+        return ring + STAGES * IMAGE + (warp * STAGES + slot) * WEIGHTS;
+    }
+
+    struct place {
+        u64 codes, scales;
+        int p0, image, row0, end; // panel and row tile; rows of x, or of y with jobs
+    };
+
+    __device__ __forceinline__ place tile_at(int number) const
+    {
+        place at = {a.codes, a.scales, 0, 0, 0, a.rows};
+        const int job = number / of().parts, columns = of().columns, row_tiles = of().row_tiles;
+        if (pick) {
+            const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[job / columns];
+            at.codes = (blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
+            at.scales = (blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
+            at.p0 = job % columns * PANELS, at.image = job / columns, at.row0 = one.first, at.end = one.first + one.n;
+        } else {
+            at.p0 = job / row_tiles * PANELS, at.image = job % row_tiles, at.row0 = at.image * ROWS;
+        }
+        return at;
+    }
+
+    __device__ __forceinline__ int units_of(int number) const
+    {
+        const int part = number % of().parts;
+        return min(of().split, of().units - part * of().split);
+    }
+
+    static __device__ __forceinline__ int panel_of(int warp, int m)
+    {
+        return warp / 4 * TALL * 4 + m * 4 + warp % 4;
+    }
+
+    __device__ __forceinline__ void begin(feed &f, int number, int warp) const
+    {
+        f.number = number;
+        if (number >= of().tiles) return;
+        const place at = tile_at(number);
+        const int units = of().units, first = number % of().parts * of().split;
+        f.left = units_of(number);
+        f.acts = a.image + ((int64_t)at.image * ((units + 1) / 2) + first / 2) * PAIR;
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            const int64_t unit = (int64_t)min(at.p0 + panel_of(warp, m), of().panels - 1) * units + first;
+            f.codes[m] = at.codes + unit * CODE, f.scales[m] = at.scales + unit * SCALE;
+        }
+    }
+
+    // Copies the next chunk into a slot: one thread.
+    __device__ __forceinline__ void feed_weights(int warp, int slot) const
+    {
+        feed &f = of().feeds[warp];
+        if (f.number >= of().tiles) return;
+        const int some = min(UNITS, f.left);
+        uint8_t *to = weights_at(warp, slot);
+        u64 *arrived = &of().weights[warp][slot];
+        arrival_expect(arrived, TALL * some * (CODE + SCALE));
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            copy_piece(to + m * UNITS * CODE, (const void *)f.codes[m], some * CODE, arrived);
+            copy_piece(to + TALL * UNITS * CODE + m * UNITS * SCALE, (const void *)f.scales[m], some * SCALE, arrived);
+            f.codes[m] += UNITS * CODE, f.scales[m] += UNITS * SCALE;
+        }
+        if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, warp);
+    }
+
+    __device__ __forceinline__ void feed_acts(int slot) const
+    {
+        feed &f = of().feeds[WARPS];
+        if (f.number >= of().tiles) return;
+        const int some = min(UNITS, f.left), bytes = (some + 1) / 2 * PAIR;
+        arrival_expect(&of().acts[slot], bytes);
+        copy_piece(ring + slot * IMAGE, (const void *)f.acts, bytes, &of().acts[slot]);
+        f.acts += IMAGE;
+        if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
+    }
+
+    __device__ __forceinline__ float4 *node(int level) const
+    {
+        const int block = blockIdx.z * gridDim.x + blockIdx.x;
+        return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS / 4) * THREADS + thread_again();
+    }
+
+    static __device__ __forceinline__ void clear(float (&sum)[SUMS])
+    {
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) sum[i] = 0;
+    }
+
+    __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
+    {
+        const float4 *from = node(level);
+#pragma unroll
+        for (int i = 0; i < SUMS / 4; i++) {
+            const float4 v = from[i * THREADS];
+            sum[i * 4] = v.x + sum[i * 4], sum[i * 4 + 1] = v.y + sum[i * 4 + 1];
+            sum[i * 4 + 2] = v.z + sum[i * 4 + 2], sum[i * 4 + 3] = v.w + sum[i * 4 + 3];
+        }
+    }
+
+    __device__ __forceinline__ void put(const float (&sum)[SUMS], int level) const
+    {
+        float4 *to = node(level);
+#pragma unroll
+        for (int i = 0; i < SUMS / 4; i++) to[i * THREADS] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
+    }
+
+    typedef int accumulators[TALL][CHUNK / 2];
+
+    static __device__ __forceinline__ void issue(accumulators &d, const u32 (&code)[TALL][8], const uint8_t *b)
+    {
+#pragma unroll
+        for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+        wgmma_fence();
+#pragma unroll
+        for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m], b), wgmma<1>(d[m], code[m] + 4, b + 32);
+        wgmma_commit();
+    }
+
+    // The floats of chunk i of a group: x: {sx, X} of the lane's columns.
+    static __device__ __forceinline__ void floats(float (&sum)[SUMS], accumulators &d, int i, const float (&s)[TALL][2], const float (&b)[TALL][2],
+                                                  const uint8_t *x)
+    {
+#pragma unroll
+        for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+#pragma unroll
+        for (int o = 0; o < CHUNK / 8; o++) {
+            const int octet = i * (CHUNK / 8) + o;
+            float sx[2], X[2];
+            if (LIMBS == 1) {
+                const float4 v = *(const float4 *)(x + octet * 64);
+                sx[0] = v.x, X[0] = v.y, sx[1] = v.z, X[1] = v.w;
+            } else {
+                const float2 v = *(const float2 *)(x + octet * 32);
+                sx[0] = v.x, X[0] = v.y;
+            }
+#pragma unroll
+            for (int m = 0; m < TALL; m++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+#pragma unroll
+                    for (int c = 0; c < PER; c++) {
+                        const int *v = &d[m][o * 4 + h * 2];
+                        const float whole = __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
+                        float &to = sum[((m * OCTETS + octet) * 2 + h) * PER + c];
+                        to = fma_(fma_(b[m][h], X[c], __fmul_rn(s[m][h], whole)), sx[c], to);
+                    }
+        }
+    }
+
+    // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
+    __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes, const uint8_t *scales,
+                                          const uint8_t *acts, const uint8_t *x) const
+    {
+        const float zero = (float)a.zero;
+        u32 code[TALL][8];
+        float s[TALL][2], b[TALL][2];
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1; // codes of 4 bits come as 16 c; s / 16 is exact in bf16's range
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
+            wgmma_pin(code[m]);
+        }
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            const uint2 v = *(const uint2 *)(scales + m * UNITS * SCALE);
+            s[m][0] = bits(v.x << 16), b[m][0] = fma_(zero, s[m][0], bits(v.x & 0xffff0000u));
+            s[m][1] = bits(v.y << 16), b[m][1] = fma_(zero, s[m][1], bits(v.y & 0xffff0000u));
+            s[m][0] *= UNIT, s[m][1] *= UNIT;
+        }
+        constexpr int CHUNKS = COLUMNS / CHUNK;
+        issue(d[0], code, acts);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            if (i + 1 < CHUNKS) {
+                issue(d[(i + 1) % 2], code, acts + (i + 1) * CHUNK * 128);
+                wgmma_wait<1>();
+            } else {
+                wgmma_wait<0>();
+            }
+            floats(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x);
+        }
+    }
+
+    __device__ __forceinline__ void store(const float (&sum)[SUMS], int number) const
+    {
+        const place at = tile_at(number);
+        const int lane = thread_again() % 32, warp = thread_again() / 32;
+        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + (int64_t)(number % of().parts) * a.rows * a.ldy;
+#pragma unroll
+        for (int m = 0; m < TALL; m++)
+#pragma unroll
+            for (int o = 0; o < OCTETS; o++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+#pragma unroll
+                    for (int c = 0; c < PER; c++) {
+                        const int out = (at.p0 + panel_of(warp, m)) * 16 + lane / 4 + h * 8, r = at.row0 + (o * 4 + lane % 4) * PER + c;
+                        if (out < a.n && r < at.end) y[(int64_t)r * a.ldy + out] = sum[((m * OCTETS + o) * 2 + h) * PER + c];
+                    }
+    }
+
+    __device__ __forceinline__ void open() const
+    {
+        const int warp = threadIdx.x / 32;
+        control &is = of();
+        if (threadIdx.x == 0) {
+            is.units = a.x.k / 64, is.panels = (a.n + 15) / 16, is.columns = (is.panels + PANELS - 1) / PANELS;
+            is.row_tiles = (a.rows + ROWS - 1) / ROWS;
+            is.split = !pick && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
+            for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], WARPS);
+        }
+        if (threadIdx.x % 32 == 0)
+            for (int i = 0; i < STAGES; i++) arrival_open(&is.weights[warp][i]);
+        arrival_fence();
+        let_next_start();
+        wait_for_previous();
+        if (threadIdx.x == 0) is.tiles = (pick ? *(const int *)pick->n_jobs : is.row_tiles) * is.columns * is.parts;
+        __syncthreads();
+        if (threadIdx.x % 32) return;
+        begin(is.feeds[warp], blockIdx.x, warp);
+        if (warp == 0) begin(is.feeds[WARPS], blockIdx.x, 0);
+        for (int i = 0; i < STAGES; i++) {
+            feed_weights(warp, i);
+            if (warp == 0) feed_acts(i);
+        }
+    }
+
+    __device__ __forceinline__ int number() const
+    {
+        return of().number[thread_again() / 32];
+    }
+
+    __device__ __forceinline__ int mine() const
+    {
+        return of().mine[thread_again() / 32];
+    }
+
+    // The warp's next tile.
+    __device__ __forceinline__ void turn(int next) const
+    {
+        const int warp = thread_again() / 32;
+        __syncwarp(); // all have read the one before
+        if (thread_again() % 32 == 0) of().number[warp] = next, of().mine[warp] = units_of(next);
+        __syncwarp();
+    }
+
+    // After a chunk, one thread of each warp: its own slot again; of activations this slot where one warpgroup reads them
+    // in step, else the slot before, which all will have read.
+    __device__ __forceinline__ void refill(int slot, u32 phase, bool first) const
+    {
+        const int warp = thread_again() / 32;
+        arrival_tell(&of().read[slot]);
+        feed_weights(warp, slot);
+        if (warp || (GROUPS > 1 && first)) return;
+        if (GROUPS > 1) phase ^= slot == 0, slot = slot ? slot - 1 : STAGES - 1;
+        arrival_wait(&of().read[slot], phase);
+        feed_acts(slot);
+    }
+
+    __device__ __forceinline__ void run() const
+    {
+        open();
+        float sum[SUMS];
+        accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
+        for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
+            for (int m = 0; m < TALL; m++)
+                for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
+        int slot = 0;
+        u32 phase = 0;
+        for (turn(blockIdx.x); number() < of().tiles; turn(number() + gridDim.x)) {
+            clear(sum);
+#pragma unroll 1
+            for (int u = 0; u < mine();) {
+                const int lane = thread_again() % 32, warp = thread_again() / 32, end = min(u + UNITS, mine());
+                const uint8_t *codes = weights_at(warp, slot) + lane * 16, *scales = weights_at(warp, slot) + TALL * UNITS * CODE + lane / 4 * 8;
+                const uint8_t *acts = ring + slot * IMAGE;
+                arrival_wait(&of().weights[warp][slot], phase);
+                arrival_wait(&of().acts[slot], phase);
+#pragma unroll 1
+                for (; u < end; u++) {
+                    group(sum, d, codes, scales, acts + (u & 1) * 64, acts + ACTS + (u & 1) * SX + lane % 4 * (8 * PER));
+                    codes += CODE, scales += SCALE;
+                    if (u & 1) acts += PAIR;
+                }
+                __syncwarp();
+                if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == (int)blockIdx.x);
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+                if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
+                    int level = 0;
+                    for (int count = u / 16 - 1; count >> level & 1; level++) add(sum, level);
+                    put(sum, level);
+                    clear(sum);
+                }
+            }
+            const int before = (mine() - 1) / 16; // leaves in the stack
+            for (int level = 0; before >> level; level++)
+                if (before >> level & 1) add(sum, level);
+            store(sum, number());
+        }
+    }
+};
+
+// Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
+// 128 bytes as wgmma wants them (cuda/kernels/device.cuh), then {sx, X} of ROWS rows for the first unit and the second.
+// A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
+template <int LIMBS, int COLUMNS> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
+{
+    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
+    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, q = i & 3, n = i / 4 / units, u = i / 4 - n * units;
+    let_next_start();
+    wait_for_previous();
+    int first = blockIdx.y * ROWS, end = p.rows;
+    if (p.jobs) {
+        if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
+        const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
+        first = job.first, end = job.first + job.n;
+    }
+    if (n >= COLUMNS) return;
+    int r = min(first + n / LIMBS, end - 1);
+    if (p.index) r = ((const int32_t *)p.index)[r];
+    const uint8_t *record = (const uint8_t *)p.x.q + r * p.x.ldq;
+    uint8_t *to = (uint8_t *)p.image + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
+    const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) + q; // a word of each lane t of a fragment
+    *(uint4 *)(to + n * 128 + (((u & 1) * 4 + q) ^ n % 8) * 16) = make_uint4(from[0], from[4], from[8], from[12]);
+    if (q == 0 && n % LIMBS == 0) *(uint2 *)(to + ACTS + (u & 1) * SX + n / LIMBS * 8) = *(const uint2 *)(record + p.x.groups[LIMBS - 1] + u * 8);
+}
+
+} // namespace ek

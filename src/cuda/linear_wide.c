@@ -1,0 +1,50 @@
+/* How products by wgmma are launched (kernels/product_wide.cuh), and how long they take. */
+#include <stdio.h>
+
+#include "cuda/linear.h"
+
+static int over(int n, int by)
+{
+    return (n + by - 1) / by;
+}
+
+static int row_tiles(const ek_cuda_linear *l, int rows)
+{
+    return over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
+}
+
+size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
+{
+    if (!ek_cuda_leaf_fits(l)) return 0;
+    return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
+}
+
+ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+{
+    const int images = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
+    const int tiles = images * over(l->n_panels, EK_CUDA_WIDE_PANELS), leaves = over(l->k, EK_KBLOCK_Q);
+    const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
+    ek_cuda_product p = {.image = ek_cuda_wide_image(l, rows, jobs)};
+    while (leaves >> p.levels) p.levels++;
+    p.grid = (ek_cuda_grid){.x = (unsigned)(tiles < blocks ? tiles : blocks),
+                            .z = (unsigned)matrices,
+                            .threads = EK_CUDA_WIDE_GROUPS * 128,
+                            .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits),
+                            .overlap = true};
+    p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
+              (size_t)(columns / l->limbs) * sizeof(float);
+    p.arrange = (ek_cuda_grid){
+        .x = (unsigned)over(columns * l->units * 4, 256), .y = (unsigned)images, .threads = 256, .overlap = true};
+    snprintf(p.name, sizeof p.name, "ek_product%s_q%d_l%d_wide", jobs ? "s" : "", l->bits, l->limbs);
+    return p;
+}
+
+/* Fitted on an H200 (docs/CUDA.md): what two launches take, and a unit of as many tiles as a multiprocessor has. */
+double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
+{
+    const int parts = units ? over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    const int tiles = row_tiles(l, rows) * over(l->n_panels, EK_CUDA_WIDE_PANELS) * parts;
+    const int last = over(tiles % slots, multiprocessors);
+    const double turns = 1.22 * (tiles / slots) + (last ? 0.3 + 0.31 * last : 0);
+    return 8 + (l->limbs == 1 ? 1 : 0.7) * turns * (units ? units : l->units);
+}

@@ -1,0 +1,185 @@
+/* A session's beginning: from the body that was read to the turns that the engine has. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "serve/reply.h"
+#include "serve/session_state.h"
+
+enum { MAX_MODEL_NAME = 256 };
+
+static void on_more(evutil_socket_t fd, short what, void *arg);
+
+static ek_err open_turns(ek_session *s)
+{
+    ek_turn_opts opts = s->req.turn;
+    opts.record = ek_journal_mode(s->server->journal);
+    opts.digest |= opts.record != EK_RECORD_NONE;
+    for (int i = 0; i < s->req.n; i++) {
+        ek_session_choice *c = &s->choices[i];
+        *c = (ek_session_choice){.session = s, .index = i};
+        opts.choice = i % (s->req.n / (1 + s->req.n_more));
+        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts,
+                            ek_session_on_reply, c));
+        s->results[i] = ek_turn_result_of(c->turn);
+        s->n_opened++;
+    }
+    return EK_OK;
+}
+
+/* Submits choices for at most a few milliseconds: each copies the prompt, which for many choices and a long prompt
+ * would stop the event loop. The rest follows in its next turns. */
+static ek_err submit_turns(ek_session *s)
+{
+    static const double MAX_SECONDS = 1e-3;
+    double begin = ek_thread_time();
+    while (s->n_submitted < s->req.n) {
+        int i = s->n_submitted++;
+        ek_session_choice *c = &s->choices[i];
+        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i), ek_mailbox_post,
+                              s->server->mailbox, c));
+        if (s->n_submitted == s->req.n || ek_thread_time() - begin < MAX_SECONDS) continue;
+        struct timeval now = {0, 0};
+        if (!s->more) s->more = event_new(s->server->base, -1, 0, on_more, s);
+        event_add(s->more, &now);
+        return EK_OK;
+    }
+    ek_turn_prompt_fini(&s->prompt);
+    return EK_OK;
+}
+
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+    ek_session *s = arg;
+    (void)fd, (void)what;
+    if (!s->x) return; /* those that were submitted end it */
+    int i = s->n_submitted;
+    ek_err err = submit_turns(s);
+    if (!err) return;
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    ek_session_failed(s, i, err, text, EK_OUTCOME_FAILED);
+    ek_session_free_when_done(s);
+}
+
+/* Fills in what follows from a body that was read. */
+static void set_up(ek_session *s, ek_prepared *p)
+{
+    ek_server *server = s->server;
+    uint64_t number = ek_exchange_number(s->x);
+    ek_api_request *req = &s->req;
+    bool draws = !p->req.has_seed &&
+                 p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
+    *req = p->req;
+    req->turn.tools = req->tools;
+    if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
+    s->held = p->held;
+    s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
+    s->results = ek_alloc((size_t)req->n * sizeof *s->results);
+    if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
+    s->reply = (ek_api_reply){.id = s->id,
+                              .model = req->model && *req->model ? req->model : server->model_name,
+                              .fingerprint = server->fingerprint,
+                              .created = ek_unix_time(),
+                              .stream = req->stream,
+                              .n = req->n,
+                              .n_open = req->n,
+                              .n_prompts = 1 + req->n_more,
+                              .seed = draws ? &s->req.turn.sampling.seed : NULL,
+                              .choices = s->results,
+                              .own = req->own,
+                              .tokenizer = server->chat.tokenizer,
+                              .turn = &s->req.turn};
+}
+
+/* The whole reply of a path that generates nothing. */
+static void answer(ek_session *s, ek_buf *body)
+{
+    ek_exchange *x = s->x;
+    s->x = NULL;
+    ek_exchange_on_gone(x, NULL, NULL);
+    ek_reply_json(x, 200, body);
+    s->server->metrics.outcome[EK_OUTCOME_DONE]++;
+    ek_log(EK_LOG_INFO, "event=request id=%s outcome=done total_s=%.3f", s->id, ek_now() - s->opened);
+}
+
+static void on_prepared(void *user, ek_prepared *p)
+{
+    ek_session *s = user;
+    int room = ek_engine_room(s->server->engine);
+    s->preparing = NULL;
+    s->prepared = ek_now();
+    ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
+    ek_err err = p->err;
+    const char *param = p->req.param;
+    if (err) {
+        ek_fail(err, "%s", p->text);
+    } else if (p->req.model && strlen(p->req.model) > MAX_MODEL_NAME) { /* every chunk repeats it */
+        err = ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", strlen(p->req.model),
+                      MAX_MODEL_NAME);
+        param = "model";
+    } else if (p->req.n > room) {
+        err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
+        param = "n";
+    }
+    if (err) {
+        ek_prepare_release(s->server, &p->req, p->held);
+    } else if (s->dialect->answer) {
+        answer(s, &p->req.answer);
+        ek_prepare_release(s->server, &p->req, p->held);
+    } else {
+        set_up(s, p);
+        s->prompt = p->prompt;
+        p->prompt = (ek_turn_prompt){0};
+        err = open_turns(s);
+        if (!err) err = submit_turns(s);
+        if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? s->dialect->prompt_param : NULL;
+    }
+    ek_turn_prompt_fini(&p->prompt);
+    if (err) ek_session_refuse(s, err, NULL, param);
+    else if (s->dialect->answer) ek_session_free(s);
+}
+
+ek_api_limits ek_session_limits(const ek_server *server)
+{
+    const ek_config *config = server->config;
+    ek_api_limits l = {.defaults = ek_sampling_greedy(),
+                       .n_vocab = config->vocab_size,
+                       .ctx_tokens = ek_engine_ctx(server->engine),
+                       .responses = server->responses};
+    l.defaults.temperature = config->temperature;
+    l.defaults.top_p = config->top_p;
+    l.defaults.top_k = config->top_k;
+    return l;
+}
+
+static void link_session(ek_session *s)
+{
+    ek_server *server = s->server;
+    s->next = server->sessions;
+    if (s->next) s->next->link = &s->next;
+    s->link = &server->sessions;
+    server->sessions = s;
+}
+
+void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)
+{
+    ek_session *s = ek_alloc(sizeof *s);
+    uint64_t number = ek_exchange_number(x), secret;
+    /* Who knows the id of a stored response can read it: ids do not follow from each other. */
+    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = ek_mix64(server->nonce ^ number);
+    s->server = server;
+    s->x = x;
+    s->dialect = d;
+    s->salt = salt;
+    s->opened = s->last_sent = ek_now();
+    snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)secret,
+             (unsigned long long)(number & 0xffffffff));
+    link_session(s);
+    ek_exchange_on_gone(x, ek_session_on_gone, s);
+    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt);
+    if (err) ek_session_refuse(s, err, NULL, NULL);
+}

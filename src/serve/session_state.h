@@ -1,0 +1,51 @@
+/* A session's insides, for the files that carry it. Event thread only. Inside src/serve. */
+#ifndef EK_SERVE_SESSION_STATE_H
+#define EK_SERVE_SESSION_STATE_H
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "serve/journal.h"
+#include "serve/prepare.h"
+#include "serve/session.h"
+
+typedef struct ek_session_choice {
+    ek_session *session;
+    int index;
+    bool begun;        /* its part of a stream */
+    double last_token; /* ek_now() */
+    ek_turn *turn;
+} ek_session_choice;
+
+struct ek_session {
+    ek_server *server;
+    ek_exchange *x; /* NULL once the reply is out or the client is gone */
+    ek_session *next, **link;
+    const ek_dialect *dialect;
+    ek_preparation *preparing; /* until the prompt is made; nothing below is valid before */
+    ek_api_request req;
+    size_t held; /* of the server's request memory */
+    uint64_t salt;
+    ek_api_reply reply;
+    char id[64], digest[20];
+    ek_session_choice *choices;
+    const ek_turn_result **results;
+    int n_opened; /* choices that have a turn */
+    int n_submitted;
+    ek_turn_prompt prompt; /* until all are submitted */
+    struct event *more;    /* submits the rest */
+    ek_buf out;
+    double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
+};
+
+/* In session.c. */
+void ek_session_free(ek_session *s);
+void ek_session_free_when_done(ek_session *s); /* once no news of it can come */
+/* The failure of one choice ends the whole reply: with a status while that is possible. */
+void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, ek_outcome how);
+/* Ends a session whose reply has not begun: with text, or the last error's sentence. */
+void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param);
+void ek_session_on_reply(void *arg, const ek_reply_event *e); /* arg: the choice */
+void ek_session_on_gone(void *user);
+
+#endif
