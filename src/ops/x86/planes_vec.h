@@ -15,7 +15,11 @@
 #define P_HALF(op)    _mm256_##op
 #define P_HALF_AND    _mm256_and_si256
 #define P_TABLE(t)    _mm512_broadcast_i32x4(t)
-#define P_COUNT(n)    ((unsigned)(n)) /* the type that the 512-bit shifts declare */
+#ifdef __clang__
+#define P_COUNT(n) ((unsigned)(n)) /* as clang declares the 512-bit shifts; gcc says int */
+#else
+#define P_COUNT(n) (n)
+#endif
 #else
 #define P_(op)        _mm256_##op
 #define P_LOAD(p)     _mm256_loadu_si256((const __m256i *)(const void *)(p))
