@@ -120,10 +120,10 @@ static void check_others(const ek_server *s, int fd, const char *status, const c
     assert_true(served > 0 || ek_now() - begin < 1 * SLOW);
 }
 
-/* Times of a machine that others load are too long now and then: what the loop does itself is so in each of three. */
 static void nothing_stops_the_loop(void **state)
 {
     (void)state;
+    ek_server *s = start((ek_server_limits){0});
     const struct {
         ek_buf body;
         const char *status, *says;
@@ -136,17 +136,14 @@ static void nothing_stops_the_loop(void **state)
         {body_of("{\"messages\":[", "{\"role\":\"user\",\"content\":\"x\"}", 70000, "]}"), "413", "70000 objects"},
         {body_of(ASK ",{\"role\":\"user\",\"content\":\"", "some words", 2500000, "\"}]}"), "400", "context_length"},
     };
-    double turn = 1;
-    for (int tries = 0; tries < 3 && turn >= 5e-3 * SLOW; tries++) {
-        ek_server *s = start((ek_server_limits){0});
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            check_others(s, post_to(ek_server_port(s), CHAT, cases[i].body.data), cases[i].status, cases[i].says);
-        turn = stop_server();
-        restart();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_others(s, post_to(ek_server_port(s), CHAT, cases[i].body.data), cases[i].status, cases[i].says);
+        ek_buf_fini((ek_buf *)&cases[i].body);
     }
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) ek_buf_fini((ek_buf *)&cases[i].body);
+    double turn = stop_server();
     print_message("measured: longest turn of the event loop %.2f ms\n", turn * 1e3);
     assert_true(turn < 5e-3 * SLOW);
+    restart();
 }
 
 /* Waits until no request holds memory. */
