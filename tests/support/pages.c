@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/err.h"
 
 test_seq seq_open(const ek_model *m, int n_tokens)
 {
@@ -48,4 +49,16 @@ ek_err run_tokens(const ek_model *m, const int32_t *ids, int n, const int *steps
     seq_close(&q);
     ek_scratch_close(s);
     return err;
+}
+
+float *logits_of_tokens(const ek_model *m, int n)
+{
+    const int vocab = ek_model_config(m)->vocab_size;
+    int32_t *ids = ek_alloc(sizeof *ids * (size_t)n);
+    float *out = ek_alloc(sizeof *out * (size_t)n * (size_t)vocab);
+    for (int i = 0; i < n; i++) ids[i] = (i * 37 + 5) % vocab;
+    ek_err err = run_tokens(m, ids, n, NULL, out);
+    EK_ASSERT(!err);
+    free(ids);
+    return out;
 }

@@ -20,4 +20,7 @@ void seq_close(test_seq *s);
  * each forward pass takes, ended by 0 and then repeated; NULL: all tokens in one pass. */
 ek_err run_tokens(const ek_model *m, const int32_t *ids, int n, const int *steps, float *logits);
 
+/* Those of n tokens that differ from each other, in one pass. Freed by the caller. */
+float *logits_of_tokens(const ek_model *m, int n);
+
 #endif
