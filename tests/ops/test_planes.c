@@ -47,8 +47,9 @@ static void judge(const ek_weight_data *data, const ek_linear *w, const ek_acts 
     }
 }
 
-/* The kernels of AMX with tiles in memory, on any machine with AVX-512: planes_amx_avx512.c. */
-ek_linear_fn check_linear_planes_amx;
+/* The kernel of AMX with tiles in memory, and that of AVX-VNNI in another encoding, on any machine with AVX-512:
+ * planes_amx_avx512.c, planes_vnni_avx512.c. */
+ek_linear_fn check_linear_planes_amx, check_linear_planes_vnni;
 
 static void pieces_by(ek_linear_fn *run, const char *isa, const ek_linear *w, const ek_acts *a, const char *name,
                       const float *want, float *got)
@@ -72,8 +73,9 @@ static void pieces(const ek_linear *w, const ek_acts *a, const char *name, const
         if (ops.run[EK_W_PLANES] != w->run) pieces_by(ops.run[EK_W_PLANES], isa, w, a, name, want, got);
     }
 #ifdef __x86_64__
-    if (ek_cpu_detect() & EK_CPU_AVX512)
-        pieces_by(check_linear_planes_amx, "amx, tiles in memory", w, a, name, want, got);
+    if (!(ek_cpu_detect() & EK_CPU_AVX512)) return;
+    pieces_by(check_linear_planes_amx, "amx, tiles in memory", w, a, name, want, got);
+    pieces_by(check_linear_planes_vnni, "avxvnni, as avx512", w, a, name, want, got);
 #endif
 }
 
