@@ -1,6 +1,7 @@
 /* Form PLANES in vectors of 8 outputs, for the instruction sets that have 256 bits. A file of one of them includes this
  * after linear_q_256.h and a
  *
+ *   TILE                              rows that read packed codes, at most
  *   planes_table, planes_table_of()   a codebook as planes_dot() wants it
  *   planes_dot()                      adds the exact products of an A-group from packed codes to 16 outputs by n rows
  *
@@ -11,8 +12,6 @@
 
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
-
-enum { TILE = 4 }; /* rows of packed codes */
 
 /* ------------------------------------------------------------------ packed codes */
 
@@ -128,7 +127,7 @@ typedef struct planes_kind {
     planes_fn *packed[2][TILE];
     decode_fn *decode;
     tile_fn *const (*decoded)[2][TILE_ROWS];
-    int packed_rows; /* at most, for which codes are not decoded first */
+    int packed_rows[2]; /* by limbs: at most that many do not decode codes first */
 } planes_kind;
 
 /* Its layout never settles on these. */
@@ -140,41 +139,57 @@ typedef struct planes_kind {
     {                                                                                                  \
         planes_tile(w, x, row, y, ldy, panel, last, n, b, k, a, l);                                    \
     }
-#define PLANES_OF(kind, b, k, a, rows)                                                                 \
-    PLANES_FN(b, k, a, 1, 1) PLANES_FN(b, k, a, 1, 2) PLANES_FN(b, k, a, 1, 3) PLANES_FN(b, k, a, 1, 4) \
-    PLANES_FN(b, k, a, 2, 1) PLANES_FN(b, k, a, 2, 2) PLANES_FN(b, k, a, 2, 3) PLANES_FN(b, k, a, 2, 4) \
-    static void decode_##kind##_##b##_##k##_##a(uint8_t *codes, float *scale, float *centre,           \
-                                                const ek_linear *w, const unit *u)                     \
+#define PLANES_FNS(b, k, a)                                                                            \
+    PLANES_FN(b, k, a, 1, 1) PLANES_FN(b, k, a, 1, 2) PLANES_FN(b, k, a, 1, 3)                         \
+    PLANES_FN(b, k, a, 2, 1) PLANES_FN(b, k, a, 2, 2)
+#define PLANES_KIND(name, kind, b, k, a, r1, r2)                                                        \
+    static void decode_##name(uint8_t *codes, float *scale, float *centre, const ek_linear *w,         \
+                              const unit *u)                                                           \
     {                                                                                                  \
         decode_planes(codes, scale, centre, w, u, b, k, a, kind);                                      \
     }                                                                                                  \
-    static const planes_kind kind_##kind##_##b##_##k##_##a = {                                         \
-        {{planes_##b##_##k##_##a##_1_1, planes_##b##_##k##_##a##_1_2, planes_##b##_##k##_##a##_1_3,    \
-          planes_##b##_##k##_##a##_1_4},                                                               \
-         {planes_##b##_##k##_##a##_2_1, planes_##b##_##k##_##a##_2_2, planes_##b##_##k##_##a##_2_3,    \
-          planes_##b##_##k##_##a##_2_4}},                                                              \
-        decode_##kind##_##b##_##k##_##a, tiles_##kind, rows};
+    static const planes_kind name = {                                                                  \
+        {{planes_##b##_##k##_##a##_1_1, planes_##b##_##k##_##a##_1_2, planes_##b##_##k##_##a##_1_3},   \
+         {planes_##b##_##k##_##a##_2_1, planes_##b##_##k##_##a##_2_2}},                                \
+        decode_##name, tiles_##kind, {r1, r2}};
+
+PLANES_FNS(2, 0, 16)
+PLANES_FNS(3, 0, 16)
+PLANES_FNS(6, 0, 16)
+PLANES_FNS(4, 1, 16)
+PLANES_FNS(4, 0, 32)
+PLANES_FNS(5, 0, 32)
+PLANES_FNS(8, 0, 32)
+PLANES_FNS(4, 1, 32)
+PLANES_KIND(bits2, CODES_4, 2, 0, 16, 3, 2)
+PLANES_KIND(bits3, CODES_4, 3, 0, 16, 3, 2)
+PLANES_KIND(bits6, CODES_6, 6, 0, 16, 3, 2)
+PLANES_KIND(book_of_16, CODES_5, 4, 1, 16, 1, 1)
+PLANES_KIND(bits4, CODES_4, 4, 0, 32, 3, 2)
+PLANES_KIND(bits5, CODES_5, 5, 0, 32, 3, 2)
+PLANES_KIND(bits8, CODES_8, 8, 0, 32, 3, 1)
+PLANES_KIND(large_book, CODES_8, 4, 1, 32, 2, 1)
+PLANES_KIND(book_of_32, CODES_5, 4, 1, 32, 1, 1)
 /* clang-format on */
 
-PLANES_OF(CODES_4, 2, 0, 16, 4)
-PLANES_OF(CODES_4, 3, 0, 16, 4)
-PLANES_OF(CODES_6, 6, 0, 16, 4)
-PLANES_OF(CODES_5, 4, 1, 16, 4)
-PLANES_OF(CODES_4, 4, 0, 32, 4)
-PLANES_OF(CODES_5, 5, 0, 32, 4)
-PLANES_OF(CODES_8, 8, 0, 32, 4)
-PLANES_OF(CODES_8, 4, 1, 32, 4)
+/* Whether c + 16 is a code of 5 bits: of E2M1, not of IQ4_NL. */
+static bool is_small(const int8_t *book)
+{
+    bool small = true;
+    for (int i = 0; i < 16; i++) small &= book[i] >= -16 && book[i] < 16;
+    return small;
+}
 
 static const planes_kind *planes_kind_of(const ek_linear *w)
 {
-    if (w->book) return w->a_group == 16 ? &kind_CODES_5_4_1_16 : &kind_CODES_8_4_1_32;
+    if (w->book) return !is_small(w->book) ? &large_book : w->a_group == 16 ? &book_of_16 : &book_of_32;
     switch (w->bits) {
-    case 2: return &kind_CODES_4_2_0_16;
-    case 3: return &kind_CODES_4_3_0_16;
-    case 4: return &kind_CODES_4_4_0_32;
-    case 5: return &kind_CODES_5_5_0_32;
-    case 6: return &kind_CODES_6_6_0_16;
-    default: return &kind_CODES_8_8_0_32;
+    case 2: return &bits2;
+    case 3: return &bits3;
+    case 4: return &bits4;
+    case 5: return &bits5;
+    case 6: return &bits6;
+    default: return &bits8;
     }
 }
 
@@ -189,8 +204,8 @@ static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, flo
                       .block_bytes = block_bytes,
                       .lines = block_bytes / (size_t)(w->block / w->group)};
     for (int r = r0, end; r < r1; r = end) {
-        if (r1 - r <= kind->packed_rows) {
-            end = r + ek_tile_rows(r1 - r, TILE);
+        if (r1 - r <= kind->packed_rows[w->limbs - 1]) {
+            end = r1;
             for (int p = p0; p < p1; p++)
                 kind->packed[w->limbs - 1][end - r - 1](w, x, r, y + p * EK_PANEL, ldy,
                                                         w->data + (size_t)p * w->panel_bytes,

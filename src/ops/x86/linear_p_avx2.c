@@ -12,6 +12,8 @@
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
 
+enum { TILE = 3 }; /* rows that read packed codes; more are faster with decoded ones */
+
 /* The halves of a codebook's values + 128, by index. */
 typedef struct planes_table {
     __m256i low, high;
@@ -25,7 +27,7 @@ INLINE planes_table planes_table_of(const int8_t *book)
 
 /* acc[h][r] += codes of half panel h * the limb of row r at k, over quads [q, q + a_group / 4) of a unit. A broadcast
  * of four activation bytes serves both halves. */
-INLINE void planes_dot(__m256i acc[2][4], const uint8_t *at, const int q, const int8_t *const *row, ptrdiff_t k,
+INLINE void planes_dot(__m256i acc[2][TILE], const uint8_t *at, const int q, const int8_t *const *row, ptrdiff_t k,
                        const planes_table *table, const int n, const int bits, const bool book, const int a_group)
 {
     const bool halves = book || bits == 8;
@@ -33,7 +35,7 @@ INLINE void planes_dot(__m256i acc[2][4], const uint8_t *at, const int q, const 
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     UNROLL for (int t0 = 0; t0 < quads; t0 += fit)
     {
-        __m256i pairs[2][2][4];
+        __m256i pairs[2][2][TILE];
         UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
             pairs[h][0][r] = pairs[h][1][r] = _mm256_setzero_si256();
         UNROLL for (int t = t0; t < t0 + fit; t++)

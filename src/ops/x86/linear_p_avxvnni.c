@@ -4,6 +4,8 @@
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
 
+enum { TILE = 3 }; /* rows that read packed codes; more are faster with decoded ones */
+
 typedef __m256i planes_table;
 
 INLINE planes_table planes_table_of(const int8_t *book)
@@ -12,11 +14,11 @@ INLINE planes_table planes_table_of(const int8_t *book)
 }
 
 /* acc[h][r] += codes of half panel h * the limb of row r at k, over quads [q, q + a_group / 4) of a unit. */
-INLINE void planes_dot(__m256i acc[2][4], const uint8_t *at, const int q, const int8_t *const *row, ptrdiff_t k,
+INLINE void planes_dot(__m256i acc[2][TILE], const uint8_t *at, const int q, const int8_t *const *row, ptrdiff_t k,
                        const planes_table *table, const int n, const int bits, const bool book, const int a_group)
 {
     const int chains = chains_of(n);
-    __m256i part[4][2][4];
+    __m256i part[4][2][TILE];
     UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
     {
         part[0][h][r] = acc[h][r];
