@@ -132,9 +132,8 @@ void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
 {
     const ek_config *c = &x->g->m->config;
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    const unsigned halves = up(c->hidden_size, 256);
     ek_gpu_launch(x->g, "ek_stage",
-                  (ek_cuda_grid){.x = (unsigned)n, .threads = (halves + halves % 2) * 16, .overlap = true}, a);
+                  (ek_cuda_grid){.x = (unsigned)n, .threads = up(c->hidden_size, 256) * 32, .overlap = true}, a);
 }
 
 /* x = norm(h), ready for w, after what a says. */

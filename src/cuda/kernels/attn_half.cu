@@ -29,6 +29,7 @@ template <int N> struct half_leaf {
     int dim, shift, steps;         // 2^shift steps of keys, as many of values
     int first, some;               // pages that are seen
     int all_from, all_to, fresh;   // keys that are seen; the new one, or -1
+    const int *row, *column;       // [N] of the queries, and their first element there
     int ahead;                     // steps on their way
     bool alone;                    // the tile has no other leaf
 
@@ -37,6 +38,7 @@ template <int N> struct half_leaf {
     {
         uint8_t *to = ring + place * some * PIECE;
         arrival_expect(arrived + place, some * PIECE);
+#pragma unroll 1
         for (int r = 0; r < some; r++) {
             const int i = (step - steps) * some + r;
             const u64 own_page = page[first + (step < steps ? r : i >> shift)], at = own_page ? own_page : page[first]; // absent: nobody sees it
@@ -229,10 +231,10 @@ template <int N> struct half_leaf {
 #pragma unroll
         for (int n = 0; n < N; n++) {
             if (n >= t.n_q) break;
-            const int row = row_of(a, t, n), at = head_of(a, t, n) * dim + d;
+            const int at = column[n] + d;
             const float v[2] = {finish({o[n][0], sum[n], 0}), finish({o[n][1], sum[n], 0})};
-            *(float2 *)((float *)a.o + row * a.ldo + at) = make_float2(v[0], v[1]);
-            if (a.to.q) quantize_pairs(a.to, row, at / 64, v);
+            *(float2 *)((float *)a.o + row[n] * a.ldo + at) = make_float2(v[0], v[1]);
+            if (a.to.q) quantize_pairs(a.to, row[n], at / 64, v);
         }
     }
 
@@ -247,102 +249,96 @@ template <int N> struct half_leaf {
     }
 };
 
-// Heads of a tile: its queries, and where this block has the new token, its key and value; each by half a warp, or by a
-// warp for more than 256 dims. A lane has elements 16 apart of a block of 256, which is its chain in the sum of squares.
-template <int N> struct tile_heads {
-    const half_leaf<N> &h;
-    float *norm; // [2][MAX_DIM] weights for queries and for the key, whose place the key takes
-    int lanes, lane, count;
-
-    __device__ __forceinline__ int element(int i) const
-    {
-        return lane / 16 * 256 + i * 16 + lane % 16;
-    }
-
-    __device__ __forceinline__ void run(bool writes)
-    {
-        const ek_cuda_attn_args &a = h.a;
-        const int dim = h.dim, half = dim / 2;
-        for (int round = 0; round * (THREADS / lanes) < count; round++) {
-            const int u = round * (THREADS / lanes) + (int)threadIdx.x / lanes, n = min(u, h.t.n_q - 1), row = row_of(a, h.t, u < N ? n : 0);
-            const bool some = u < count, turns = a.head.cos && u <= N;
-            const float *from = u < N ? (const float *)a.q + row * a.ldq + (int64_t)head_of(a, h.t, n) * dim
-                                      : (const float *)(u == N ? a.k : a.v) + row * a.ldk + (int64_t)h.t.kv_head * dim;
-            const float *cos = (const float *)a.head.cos + row * a.head.ld_table, *sin = (const float *)a.head.sin + row * a.head.ld_table;
-            float x[16];
+// Heads of a tile: its queries, and where this block has the new token (`new_token`), its key and value; each by half a
+// warp, or by a warp for more than 256 dims. A lane has elements 16 apart of a block of 256, which is its chain in the sum
+// of squares. norm: [3][MAX_DIM], weights for queries and the key; the second and third become key and value.
+template <int N> __device__ __forceinline__ void finish_heads(const half_leaf<N> &h, float *norm, bool new_token)
+{
+    constexpr int PART = N / 2;
+    const ek_cuda_attn_args &a = h.a;
+    const int dim = h.dim, half = dim / 2, count = new_token ? N + 2 : N, lane = threadIdx.x % 16;
+    const bool wide = dim > 256;
+    const int lanes = wide ? 32 : 16, first = wide ? threadIdx.x % 32 / 16 * 256 + lane : lane;
+    for (int u0 = 0; u0 < count; u0 += THREADS / lanes) {
+        const int u = u0 + (int)threadIdx.x / lanes, n = u < N ? u : 0, row = h.row[n];
+        const bool some = u < (u < N ? h.t.n_q : count), turns = a.head.cos && u <= N;
+        const float *from = u < N ? (const float *)a.q + row * a.ldq + h.column[n] : (const float *)(u == N ? a.k : a.v) + row * a.ldk + h.t.kv_head * dim;
+        const float *cos = (const float *)a.head.cos + row * a.head.ld_table, *sin = (const float *)a.head.sin + row * a.head.ld_table;
+        float x[16];
 #pragma unroll
-            for (int i = 0; i < 16; i++) x[i] = some && (u >= N || u < h.t.n_q) && element(i) < dim ? from[element(i)] : 0;
-            if (some && turns && lane % 8 * 32 < a.head.rotated) touch_line((lane / 8 % 2 ? sin : cos) + lane % 8 * 32); // all at once
-            float *const to = u < N ? h.q + (u / h.PART * dim) * h.PART + u % h.PART : norm + MAX_DIM;
-            const float *const w = norm + (u < N ? 0 : MAX_DIM);
-            const int step = u < N ? h.PART : 1;
-            if (a.head.norm) {
-                float ss = 0;
+        for (int i = 0; i < 16; i++) x[i] = some && (i < 4 || (i < 8 ? dim > 64 : dim > 128)) ? from[first + i * 16] : 0;
+        if (some && turns && lane % 8 * 32 < a.head.rotated) touch_line((lane / 8 ? sin : cos) + lane % 8 * 32); // all at once
+        float *const to = u < N ? h.q + u / PART * dim * PART + u % PART : norm + MAX_DIM * (u - N + 1);
+        const int step = u < N ? PART : 1;
+        if (a.head.norm) {
+            float ss = 0;
 #pragma unroll
-                for (int i = 0; i < 16; i++) ss = fma_(x[i], x[i], ss);
-                ss = add_lanes(ss);
-                const float lower = __shfl_sync(~0u, ss, 0, 16), upper = __shfl_sync(~0u, lower, 16); // for more than 256 dims
-                const float f = norm_factor(lanes == 32 ? __shfl_sync(~0u, lower, 0) + upper : lower, dim, a.head.eps);
+            for (int i = 0; i < 16; i++) ss = fma_(x[i], x[i], ss);
+            ss = __shfl_sync(~0u, add_lanes(ss), 0, 16);
+            const float upper = __shfl_down_sync(~0u, ss, 16); // lower lanes: the sum of the second block
+            if (wide) ss = __shfl_sync(~0u, ss + upper, 0);
+            const float f = norm_factor(ss, dim, a.head.eps);
+            const float *const w = norm + (u < N ? 0 : MAX_DIM) + first;
 #pragma unroll
-                for (int i = 0; i < 16; i++) x[i] = u <= N ? x[i] * f * w[element(i) % MAX_DIM] : x[i] * f;
+            for (int i = 0; i < 16; i++)
+                if (u <= N && (i < 4 || (i < 8 ? dim > 64 : dim > 128))) x[i] = x[i] * f * w[i * 16];
+                else x[i] = x[i] * f;
+        }
+        if (turns && half >= 128) { // pairs are 8 elements apart in a lane, or lie in the lane 16 apart
+            const float sign = wide && threadIdx.x & 16 ? 1 : -1;
+            const int back = wide ? 0 : 128;
+            float other[16];
+#pragma unroll
+            for (int i = 0; i < 16; i++) other[i] = wide ? __shfl_xor_sync(~0u, x[i], 16) : x[i ^ 8];
+#pragma unroll
+            for (int i = 0; i < 16; i++) {
+                const int j = lane + i * 16 - (i < 8 ? 0 : back);
+                if (j >= a.head.rotated) continue;
+                const float by = i >= 8 && !wide ? other[i] : sign * other[i];
+                x[i] = fma_(by, sin[j], x[i] * cos[j]);
             }
-            if (some && u <= N)
+        }
+        if (u < count)
 #pragma unroll
-                for (int i = 0; i < 16; i++)
-                    if (element(i) < dim) to[element(i) * step] = x[i];
-            __syncwarp();
-            if (some && u <= N && a.head.norm)
+            for (int i = 0; i < 16; i++)
+                if (i < 4 || (i < 8 ? dim > 64 : dim > 128)) to[(first + i * 16) * step] = x[i];
+        __syncwarp();
+        if (some && turns && half < 128)
+#pragma unroll 1
+            for (int j = lane; j < a.head.rotated; j += 16) {
+                const float x0 = to[j * step], x1 = to[(j + half) * step];
+                to[j * step] = fma_(-x1, sin[j], x0 * cos[j]), to[(j + half) * step] = fma_(x0, sin[j], x1 * cos[j]);
+            }
+        if (!some || u < N) continue;
+        unsigned short *const copy = u == N ? h.new_k : h.new_v, *const place = (unsigned short *)h.page[h.fresh / PAGE];
+        unsigned short *const out = u == N ? place + h.fresh % PAGE : place + a.kv.k_bytes / 2 + h.fresh % PAGE * dim;
+        const int apart = u == N ? PAGE : 1;
 #pragma unroll 4
-                for (int j = lane; j < half; j += lanes) {
-                    const float x0 = to[j * step], x1 = to[(j + half) * step];
-                    const bool turn = turns && j < a.head.rotated;
-                    const float c = turn ? cos[j] : 1, s = turn ? sin[j] : 0;
-                    const float y0 = turn ? fma_(-x1, s, x0 * c) : x0, y1 = turn ? fma_(x0, s, x1 * c) : x1;
-                    to[j * step] = y0, to[(j + half) * step] = y1;
-                }
-            if (some && u == N)
-#pragma unroll 2
-                for (int j = lane; j < dim; j += lanes) store_key(j, to_half(to[j]), writes);
-            if (some && u == N + 1)
-#pragma unroll
-                for (int i = 0; i < 16; i++)
-                    if (element(i) < dim) store_value(element(i), to_half(x[i]), writes);
+        for (int j = threadIdx.x % lanes; j < dim; j += lanes) {
+            const unsigned short y = to_half(to[j]);
+            copy[j] = y;
+            if (h.t.head == 0) out[j * apart] = y;
         }
     }
-
-    __device__ __forceinline__ unsigned short *place() const
-    {
-        return (unsigned short *)h.page[h.fresh / PAGE];
-    }
-
-    __device__ __forceinline__ void store_key(int d, unsigned short x, bool writes) const
-    {
-        h.new_k[d] = x;
-        if (writes) place()[d * PAGE + h.fresh % PAGE] = x;
-    }
-
-    __device__ __forceinline__ void store_value(int d, unsigned short x, bool writes) const
-    {
-        h.new_v[d] = x;
-        if (writes) place()[h.a.kv.k_bytes / 2 + h.fresh % PAGE * h.dim + d] = x;
-    }
-};
+}
 
 // False: nobody sees a key of the segment.
 template <int N> __device__ __forceinline__ bool segment(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
-    __shared__ int from[N], to[N], holes, most[5][N];
+    __shared__ int from[N], to[N], rows[N], columns[N], holes, most[5][N];
     __shared__ u64 arrived[SLOTS], page[4];
     __shared__ uint8_t seen[SEGMENT];
-    __shared__ float sum[N], norm[2 * MAX_DIM];
+    __shared__ float sum[N], norm[3 * MAX_DIM];
     __shared__ __align__(16) unsigned short new_k[MAX_DIM], new_v[MAX_DIM];
     const int tid = threadIdx.x, dim = a.kv.head_dim, shift = dim > 256 ? 3 : dim > 128 ? 2 : dim > 64 ? 1 : 0;
     float *const q = (float *)(base + SLOTS * PIECE);
     if (tid < N) {
         from[tid] = to[tid] = 0;
+        const int n = min(tid, t.n_q - 1);
+        rows[tid] = row_of(a, t, n), columns[tid] = head_of(a, t, n) * dim;
         if (tid < t.n_q) {
-            const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[row_of(a, t, tid)];
+            const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[rows[tid]];
             from[tid] = clamp_key(row.lo - item.seg * SEGMENT), to[tid] = clamp_key(row.end - item.seg * SEGMENT);
         }
     }
@@ -358,6 +354,7 @@ template <int N> __device__ __forceinline__ bool segment(const ek_cuda_attn_args
     half_leaf<N> h = {a, item, t, base, q, q, new_k, new_v, sum, arrived, page, dim, shift, 1 << shift};
     const int last = ((const ek_cuda_attn_row *)a.rows)[t.row].end - 1; // of a.single: the row's own token
     h.fresh = a.single && last / SEGMENT == item.seg ? last % SEGMENT : -1;
+    h.row = rows, h.column = columns;
     h.alone = a.ended && t.n_seg == 1;
     __syncthreads();
     int all_from = SEGMENT, all_to = 0;
@@ -374,11 +371,11 @@ template <int N> __device__ __forceinline__ bool segment(const ek_cuda_attn_args
     h.first = all_from / PAGE, h.some = (all_to - 1) / PAGE + 1 - h.first;
     h.ahead = min(SLOTS / h.some, 2 * h.steps);
     if (a.single && tid < h.ahead) h.issue(tid, tid);
-    tile_heads<N> heads = {h, norm, dim > 256 ? 32 : 16};
-    heads.lane = tid % heads.lanes, heads.count = N + (a.k && h.fresh >= 0 ? 2 : 0);
+    if (2 * h.steps * h.some > SLOTS) fetch_ahead(a.kv, a, item, t);
+    const bool new_token = a.k && h.fresh >= 0;
     for (int d = tid; d < dim && a.head.norm; d += THREADS) {
         norm[d] = ((const float *)a.head.norm)[d];
-        if (heads.count > N) norm[MAX_DIM + d] = ((const float *)a.k_norm)[d];
+        if (new_token) norm[MAX_DIM + d] = ((const float *)a.k_norm)[d];
     }
     bool mine = false;
     if (tid < SEGMENT) {
@@ -399,7 +396,7 @@ template <int N> __device__ __forceinline__ bool segment(const ek_cuda_attn_args
         const unsigned short *at = (const unsigned short *)page[h.fresh / PAGE];
         stored[i][0] = at[d * PAGE + h.fresh % PAGE], stored[i][1] = at[a.kv.k_bytes / 2 + h.fresh % PAGE * dim + d];
     }
-    heads.run(t.head == 0);
+    finish_heads(h, norm, new_token);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int d = tid + i * THREADS;
@@ -429,7 +426,6 @@ template <int N> __device__ __forceinline__ void item(const ek_cuda_attn_args &a
         return;
     }
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[item.tile];
-    fetch_ahead(a.kv, a, item, t);
     segment<N>(a, item, t);
     if (a.ended && t.n_seg > 1) join_few<N>(a, t, item.tile);
 }

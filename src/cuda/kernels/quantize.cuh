@@ -70,10 +70,23 @@ __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t r
     *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));
 }
 
-// By half a warp: v are elements 16 i + lane of block b of 256; those past n are 0. Groups of A.
-template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[16], int n)
+// x[i % N], by a tree of choices.
+template <int N, class T> __device__ __forceinline__ T pick(const T (&x)[N], int i)
 {
-    constexpr int GROUPS = 256 / A, EACH = A / 16;
+    T left[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) left[k] = x[k];
+#pragma unroll
+    for (int bit = 1; bit < N; bit *= 2)
+#pragma unroll
+        for (int k = 0; k < N; k += 2 * bit) left[k] = i & bit ? left[k + bit] : left[k];
+    return left[0];
+}
+
+// By half a warp: v are elements 16 i + lane of block b of 128; those past n are 0. Groups of A.
+template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[8], int n)
+{
+    constexpr int GROUPS = 128 / A, EACH = A / 16;
     const int lane = threadIdx.x % 16;
     u32 top[GROUPS];
 #pragma unroll
@@ -86,10 +99,7 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
     for (int apart = 8; apart; apart /= 2)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) top[g] = max(top[g], __shfl_xor_sync(~0u, top[g], apart, 16));
-    u32 mine = top[0]; // a lane divides for one group, all lanes take the quotient
-#pragma unroll
-    for (int g = 1; g < GROUPS; g++)
-        if (lane % GROUPS == g) mine = top[g];
+    const u32 mine = pick(top, lane); // a lane divides for one group, all lanes take the quotient
     float inv_mine, sx, sx256;
     group_scales(mine, &inv_mine, &sx, &sx256);
     int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
@@ -100,9 +110,9 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
         sums[g] = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const int at = b * 256 + (g * EACH + i) * 16 + lane;
+            const int at = b * 128 + (g * EACH + i) * 16 + lane;
             int high, q = two_limbs(v[g * EACH + i], inv, &high);
-            if (b * 256 + g * A < n) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
+            if (b * 128 + g * A < n) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
             sums[g] += high * 65536 + (q - 256 * high);
         }
     }
@@ -110,11 +120,8 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
     for (int apart = 8; apart; apart /= 2)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) sums[g] += __shfl_xor_sync(~0u, sums[g], apart, 16);
-    int sum = sums[0];
-#pragma unroll
-    for (int g = 1; g < GROUPS; g++)
-        if (lane % GROUPS == g) sum = sums[g];
-    if (lane >= GROUPS || b * 256 + lane * A >= n) return;
+    const int sum = pick(sums, lane);
+    if (lane >= GROUPS || b * 128 + lane * A >= n) return;
     const int low = (int16_t)sum, high = (sum - low) >> 16, g = b * GROUPS + lane;
     *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)high);
     *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)(256 * high + low));
