@@ -184,6 +184,11 @@ typedef struct ek_cuda_attn_args {
     int32_t levels;  /* attn_prompt: levels of a stack */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
     ek_cuda_head head; /* attn_half: how rows of q become queries */
+    /* attn_half, where every view has one row in the step, whose last visible key is its own (single): the new keys
+     * and values as ek_kv_store reads them, which the kernel then stores itself; 0: they are in their pages */
+    ek_cuda_ptr k, v, k_norm;
+    int64_t ldk;
+    int32_t single;
     /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
      * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own */
     ek_cuda_ptr ended;

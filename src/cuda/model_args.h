@@ -64,8 +64,8 @@ typedef struct ek_cuda_heads_args {
     int32_t head_dim;
 } ek_cuda_heads_args;
 
-/* ek_stage: what lies between two linear layers, for a row by a block of 16 threads per 256 elements, rounded up
- * to whole warps; n up to EK_CUDA_STAGE_WIDTH.
+/* ek_stage: what lies between two linear layers, for a row by a block of 32 threads per 256 elements; n up to
+ * EK_CUDA_STAGE_WIDTH.
  *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
  * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
  * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */

@@ -141,9 +141,8 @@ void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
 {
     const ek_config *c = &x->g->m->config;
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    const unsigned halves = up(c->hidden_size, 256);
     ek_gpu_launch(x->g, "ek_stage",
-                  (ek_cuda_grid){.x = (unsigned)n, .threads = (halves + halves % 2) * 16, .overlap = true}, a);
+                  (ek_cuda_grid){.x = (unsigned)n, .threads = up(c->hidden_size, 256) * 32, .overlap = true}, a);
 }
 
 /* x = norm(h), ready for w, after what a says. */
@@ -298,12 +297,23 @@ static ek_cuda_head head_of(const ek_gpu_run *x, int i, const ek_gpu_set *set, C
                           .rotated = x->g->m->n_rotated[kind]};
 }
 
-/* Queries, for all kernels of attention but ek_attn_half, which finishes its own. */
+/* Whether rows that want no logits end at layer i, the last that owns keys. */
+static bool drops(const ek_gpu_run *x, int i)
+{
+    return i == ek_prompt_layers(&x->g->m->config) && x->n_want < x->all.n;
+}
+
+/* By ek_attn_half, which finishes its queries itself. */
+static bool finishes(const ek_gpu_list *list)
+{
+    return list->joined && !list->n_prompt;
+}
+
 static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
-    if (set->list[l->kind].joined && !set->list[l->kind].n_prompt) return;
+    if (finishes(&set->list[l->kind])) return;
     ek_cuda_heads_args a = {.q = x->q,
                             .ldq = (int64_t)c->n_heads * l->head_dim,
                             .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
@@ -313,8 +323,17 @@ static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
                   &a);
 }
 
+/* Whether the attention of the rows that layer i makes keys of stores these, too. */
+static bool stores(const ek_gpu_run *x, int i, const ek_gpu_set *set)
+{
+    const ek_config *c = &x->g->m->config;
+    const ek_gpu_list *list = &set->list[c->layer[i].kind];
+    return c->layer[i].owns_kv && set == &x->all && !drops(x, i) && finishes(list) && list->single;
+}
+
 static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
+    if (stores(x, i, set)) return;
     const ek_layer_config *l = &x->g->m->config.layer[i];
     const int64_t ldk = (int64_t)l->n_kv_heads * l->head_dim;
     ek_cuda_store_args a = {.kv = kv_of(x, i, false),
@@ -373,7 +392,11 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
                            .ratio = m->config.n_heads / l->n_kv_heads};
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
-    if (list->joined && !list->n_prompt) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
+    if (finishes(list)) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm), a.single = list->single;
+    if (stores(x, i, set)) {
+        a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = (int64_t)l->n_kv_heads * l->head_dim;
+        a.k_norm = x->g->w.layer[i].k_norm;
+    }
     for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);
@@ -425,7 +448,7 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
     const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
-    const bool last = i == ek_prompt_layers(c) && x->n_want < x->all.n;
+    const bool last = drops(x, i);
     if (last || !l->owns_kv || !project_together(x, i, in, ldq, ldk)) {
         if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
         if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);

@@ -151,6 +151,17 @@ static int run_end(const ek_attn_row *rows, int row, int n)
     return end;
 }
 
+/* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
+static bool single_rows(const ek_step *s)
+{
+    for (int r = 0; r < s->n_rows; r++) {
+        if (r && s->row[r].seq == s->row[r - 1].seq) return false;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            if (s->row[r].visible[k].end != s->row[r].pos + 1) return false;
+    }
+    return true;
+}
+
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
 {
     const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
@@ -205,6 +216,7 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (l) EK_TRY(make_list(x, &set->list[k], l, row[k], n));
+        set->list[k].single = single_rows(s);
     }
     return EK_OK;
 }
