@@ -12,6 +12,7 @@
 #define EK_ENGINE_EXECUTOR_H
 
 #include "engine/engine.h"
+#include "engine/masks.h"
 
 typedef struct ek_executor_sizes {
     int max_rows;               /* of a step */
@@ -47,6 +48,7 @@ typedef struct ek_step {
     const bool *shown; /* of each row of the logits buffer: the engine will read it. Others need not leave a device */
     ek_draw *draw;
     int n_draws;
+    ek_masks *masks; /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
 } ek_step;
 
 /* Tokens that a drafter proposes to follow tokens[0..n_tokens). Drafts of one call are apart from each other. */

@@ -293,6 +293,7 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
     if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
+    ek_masks_wait(s->masks); /* their rows go into the step's block */
     EK_TRY(ek_gpu_samples(x, s, x->shown));
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
     EK_TRY(upload_embeddings(x, s));
