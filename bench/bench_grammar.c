@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "chat/bounds.h"
 #include "engine/executor.h"
@@ -19,7 +20,8 @@
 #include "text/utf8.h"
 #include "text/vocab_data.h"
 
-enum { REPLIES = 24, BATCH = 8, MAX_TOKENS = 400, MAX_STEPS = 4 * MAX_TOKENS };
+enum { REPLIES = 24, BATCH = 8, MAX_TOKENS = 400 };
+enum { RUNS = 16, RUN_TOKENS = 150, MAX_STEPS = RUNS * RUN_TOKENS }; /* in an engine */
 #define STEP_SECONDS 2e-3
 
 static uint64_t seed;
@@ -213,7 +215,7 @@ static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, con
     static double added[MAX_STEPS];
     ek_chat_model m = {.vocab = v};
     ek_marks_find(&m.marks, t);
-    device d = {.layout = {.page_bytes = {64}, .sliding_window = 0},
+    device d = {.layout = {.page_bytes = {[EK_FULL] = 64}},
                 .closers = {ek_tokenizer_id(t, "\""), m.marks.id[EK_MARK_QUOTE], m.marks.id[EK_MARK_CHANNEL_CLOSE],
                             ek_tokenizer_id(t, "}"), m.marks.id[EK_MARK_TURN_CLOSE]}};
     d.config = (ek_config){.vocab_size = ek_tokenizer_size(t), .hidden_size = 1, .max_position_embeddings = 4096};
@@ -231,12 +233,12 @@ static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, con
     o.max_requests = BATCH, o.cache_bytes = 0;
     ek_engine *e;
     ek_grammar *g = NULL;
-    engine_run run[REPLIES];
+    engine_run run[RUNS];
     if (ek_engine_open_on(&e, &x, &o) || (form && ek_grammar_open(&g, v, form, tools, true))) {
         printf("%s: %s\n", name, ek_err_text());
         exit(1);
     }
-    for (int i = 0; i < REPLIES; i++) {
+    for (int i = 0; i < RUNS; i++) {
         ek_bounds_init(&run[i].bounds, &m, g, 0, NULL, 0, thinking);
         run[i].bounds.n_vocab = d.config.vocab_size;
         ek_mask mask = ek_bounds_mask(&run[i].bounds);
@@ -244,7 +246,7 @@ static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, con
         int32_t prompt = 2;
         ek_request_opts r = {.tokens = &prompt,
                              .n_tokens = 1,
-                             .max_tokens = MAX_TOKENS,
+                             .max_tokens = RUN_TOKENS,
                              .sampling = ek_sampling_greedy(),
                              .mask = g ? &mask : NULL};
         if (ek_engine_submit(e, &r, &run[i].id)) exit(1);
@@ -259,7 +261,7 @@ static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, con
     printf("%-14s %-8s %6d  %8.1f %8.1f %8.1f %8.1f  %6.2f %%\n", name, beside ? "beside" : "before", n, sum / n * 1e6,
            added[n / 2] * 1e6, added[n * 99 / 100] * 1e6, added[n - 1] * 1e6, sum / n / STEP_SECONDS * 100);
     ek_engine_close(e);
-    for (int i = 0; i < REPLIES; i++) ek_bounds_fini(&run[i].bounds);
+    for (int i = 0; i < RUNS; i++) ek_bounds_fini(&run[i].bounds);
     ek_grammar_close(g);
 }
 
@@ -307,6 +309,8 @@ int main(int argc, char **argv)
 {
     ek_buf file = {0};
     ek_tokenizer *t;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    ek_log_set(EK_LOG_WARN);
     if (argc != 2 || ek_file_read(&file, argv[1], (size_t)1 << 30) || ek_tokenizer_parse(&t, file.data, file.len)) {
         printf("usage: bench_grammar TOKENIZER.json (%s)\n", ek_err_text());
         return 1;
