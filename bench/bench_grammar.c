@@ -223,6 +223,7 @@ static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, con
     d.config.n_stop = 2;
     ek_executor x = {.config = &d.config,
                      .layout = &d.layout,
+                     .leaves_host = beside,
                      .arg = &d,
                      .open = open_device,
                      .step = step_device,

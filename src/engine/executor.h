@@ -65,8 +65,10 @@ typedef struct ek_draft {
 typedef struct ek_executor {
     const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
     const ek_kv_layout *layout;
-    ek_model *model; /* for ek_engine_model; NULL in tests */
-    double room;     /* bytes that pages can take in the executor's memory; 0: half of what the host has available */
+    ek_model *model;  /* for ek_engine_model; NULL in tests */
+    bool leaves_host; /* a step leaves the host's processors to others most of its time: masks are made there meanwhile
+                       */
+    double room;      /* bytes that pages can take in the executor's memory; 0: half of what the host has available */
     void *arg;
     /* Allocates all memory, or ENOMEM with the numbers. Called once. */
     ek_err (*open)(void *arg, const ek_executor_sizes *sizes);

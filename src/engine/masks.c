@@ -56,14 +56,14 @@ static void *work(void *arg)
     return NULL;
 }
 
-ek_masks *ek_masks_open(int max)
+ek_masks *ek_masks_open(int max, bool beside)
 {
     ek_masks *m = ek_alloc(sizeof *m);
     *m = (ek_masks){.job = ek_alloc(sizeof *m->job * (size_t)max), .max = max, .waited = -1};
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
     pthread_cond_init(&m->done, NULL);
-    m->has_thread = pthread_create(&m->thread, NULL, work, m) == 0;
+    m->has_thread = beside && pthread_create(&m->thread, NULL, work, m) == 0;
     return m;
 }
 

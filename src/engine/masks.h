@@ -1,6 +1,7 @@
-/* The rows of allowed tokens of a step (ek_mask), made on a thread of their own while the executor computes the
- * forward pass: the draws alone need them. Who waits for rows that nobody has begun makes them, so a thread that the
- * system does not run delays nothing. */
+/* The rows of allowed tokens of a step (ek_mask), made while a device computes the forward pass, by a thread of their
+ * own: the draws alone need them. Who waits for rows that nobody has begun makes them. Where the forward pass has the
+ * processors itself there is no such thread: one that the system puts aside in the middle of a row would hold the step
+ * up for milliseconds, to save a tenth of one. */
 #ifndef EK_ENGINE_MASKS_H
 #define EK_ENGINE_MASKS_H
 
@@ -8,8 +9,9 @@
 
 typedef struct ek_masks ek_masks;
 
-/* max: requests of a step. Without the thread, where it cannot be started, whoever waits makes all rows. */
-ek_masks *ek_masks_open(int max);
+/* max: requests of a step. beside: start the thread. Without it, also where it cannot be started, whoever waits makes
+ * all rows. */
+ek_masks *ek_masks_open(int max, bool beside);
 void ek_masks_close(ek_masks *m); /* NULL is fine */
 
 /* --- on the engine's thread, between a plan and the end of its step --- */

@@ -273,6 +273,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
 {
     return (ek_executor){.config = &f->config,
                          .layout = &f->layout,
+                         .leaves_host = full_pages % 2,
                          .arg = f,
                          .open = fake_open,
                          .step = fake_step,
