@@ -77,8 +77,10 @@ static void run(ek_engine *e)
                    .n_seqs = p->n_scheduled,
                    .shown = p->shown,
                    .draw = p->draw,
-                   .n_draws = p->n_draws};
+                   .n_draws = p->n_draws,
+                   .masks = p->masks};
     ek_err err = e->on.step(e->on.arg, &all);
+    ek_masks_wait(p->masks); /* a step that failed did not, and the masks' states are about to change */
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
@@ -156,8 +158,10 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
+    double waited = ek_masks_waited(p->masks);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
+    if (waited >= 0) ek_histogram_add(&e->stats.mask_seconds, EK_HISTOGRAM_MICRO, waited);
     ek_histogram_add(&e->stats.step_seconds, EK_HISTOGRAM_SECONDS, seconds);
     ek_histogram_add(&e->stats.step_requests, EK_HISTOGRAM_COUNTS, p->n_scheduled);
     for (int i = 0; i < p->n_scheduled; i++) {

@@ -186,6 +186,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     x->items = ek_alloc(sizeof *x->items * (size_t)x->max_items);
     x->want_host = ek_alloc(sizeof *x->want_host * n);
     x->on_device = ek_alloc(sizeof *x->on_device * logits);
+    x->mask_at = ek_alloc(sizeof *x->mask_at * logits);
     x->shown = ek_alloc(sizeof *x->shown * logits * 2);
     x->seen = ek_alloc(sizeof *x->seen * (size_t)c->vocab_size);
     x->spare = ek_alloc(f * (size_t)c->vocab_size);
@@ -219,8 +220,8 @@ static void close_run(void *arg)
         free(x->all.list[k].wave), free(x->tail.list[k].wave);
         free(x->row[0][k]), free(x->row[1][k]);
     }
-    free(x->tiles), free(x->items), free(x->want_host), free(x->on_device), free(x->shown), free(x->seen),
-        free(x->spare);
+    free(x->tiles), free(x->items), free(x->want_host), free(x->on_device), free(x->mask_at), free(x->shown),
+        free(x->seen), free(x->spare);
     ek_sampler_close(x->sampler);
     free(x);
 }
@@ -277,16 +278,35 @@ static ek_err download_shown(ek_gpu_run *x)
     return EK_OK;
 }
 
-/* All that a step queues behind its copies. */
-static ek_err queue_kernels(ek_gpu_run *x)
+static ek_err queue_forward(ek_gpu_run *x)
 {
     EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 32));
     ek_gpu_forward(x);
     EK_TRY(x->g->err);
-    EK_TRY(download_shown(x));
+    return download_shown(x);
+}
+
+static ek_err queue_draws(ek_gpu_run *x)
+{
     ek_gpu_draw(x);
     EK_TRY(x->g->err);
     return ek_cuda_download(x->g->c, x->result, x->bad, (size_t)x->z.max_logits * 8);
+}
+
+static ek_err queue_all(ek_gpu_run *x)
+{
+    EK_TRY(queue_forward(x));
+    return queue_draws(x);
+}
+
+/* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
+static ek_err queue_kernels(ek_gpu_run *x, const ek_step *s)
+{
+    if (!x->masks) return ek_gpu_replay(x, queue_all, EK_GPU_ALL);
+    EK_TRY(ek_gpu_replay(x, queue_forward, EK_GPU_FORWARD));
+    ek_masks_wait(s->masks);
+    EK_TRY(ek_gpu_put_masks(x, s));
+    return ek_gpu_replay(x, queue_draws, EK_GPU_DRAWS);
 }
 
 static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
@@ -294,9 +314,9 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
     EK_TRY(ek_gpu_lists(x, s));
     if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
     EK_TRY(ek_gpu_samples(x, s, x->shown));
-    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
+    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
     EK_TRY(upload_embeddings(x, s));
-    return ek_gpu_replay(x, queue_kernels);
+    return queue_kernels(x, s);
 }
 
 static ek_err step_run(void *arg, const ek_step *s)
@@ -320,6 +340,7 @@ static ek_err step_run(void *arg, const ek_step *s)
         return ek_fail(err, "%s", text);
     }
     EK_TRY(ek_cuda_sync(x->g->c));
+    ek_masks_wait(s->masks); /* of draws that the device does not make */
     return ek_gpu_deliver(x, s);
 }
 
@@ -392,6 +413,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
     return (ek_executor){.config = &g->m->config,
                          .layout = &g->m->layout,
                          .model = g->m,
+                         .leaves_host = true,
                          .room = (double)free * 0.8, /* the rest for a step */
                          .arg = x,
                          .open = open_run,

@@ -22,7 +22,7 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
 }
 
 /* False: a step that is queued kernel by kernel. */
-static bool form_of(const ek_gpu_run *x, ek_gpu_form *f)
+static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
 {
     memset(f, 0, sizeof *f);
     if (x->all.n > MAX_ROWS || x->n_want != x->all.n) return false;
@@ -36,6 +36,7 @@ static bool form_of(const ek_gpu_run *x, ek_gpu_form *f)
     for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = x->table[k];
     f->value[f->n++] = (uint64_t)x->first_logits << 32 | (uint64_t)x->n_draws;
     f->value[f->n++] = (uint64_t)(x->masks | x->edits << 1 | x->weighs << 2 | x->chooses << 3 | x->draws_all << 4);
+    f->value[f->n++] = (uint64_t)part;
     EK_ASSERT(f->n <= EK_GPU_FORM);
     return true;
 }
@@ -79,10 +80,10 @@ static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
     return err;
 }
 
-ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body)
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part)
 {
     ek_gpu_form form;
-    if (!form_of(x, &form)) return body(x);
+    if (!form_of(x, part, &form)) return body(x);
     ek_gpu_graph *graph = find(x, &form);
     bool seen = graph->used > 0;
     graph->used = ++x->n_steps;

@@ -82,7 +82,8 @@ typedef struct ek_gpu_run {
     ek_cuda_attn_tile *tiles; /* of a list while it is made */
     ek_cuda_attn_item *items;
     int max_tiles, max_items;
-    int *want_host, *on_device; /* rows that want logits; the draw of each device sample */
+    int *want_host, *on_device;  /* rows that want logits; the draw of each device sample */
+    size_t *mask_at, first_mask; /* in the block: the mask of each device sample that has one; the first of all */
     ek_sampler *sampler;
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
     bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
@@ -145,12 +146,15 @@ ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ld
 
 /* Queues what body queues, by a graph where one was made of a step of this form (gpu/graph.c). */
 typedef ek_err ek_gpu_body(ek_gpu_run *x);
-ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body);
+typedef enum ek_gpu_part { EK_GPU_ALL, EK_GPU_FORWARD, EK_GPU_DRAWS } ek_gpu_part; /* of a step, that body queues */
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part);
 void ek_gpu_graphs_fini(ek_gpu_run *x);
 
 /* Sampling (gpu/sample.c): samples into the block, kernels, tokens from what came back. */
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x);
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown);
+ek_err ek_gpu_put_masks(ek_gpu_run *x,
+                        const ek_step *s); /* once they are made: into the places that samples gave them */
 void ek_gpu_draw(ek_gpu_run *x);
 ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s);
 

@@ -87,6 +87,22 @@ static void note_kernels(ek_gpu_run *x, const ek_sampling *o, int vocab)
     x->draws_all |= greedy || !limited(o, vocab);
 }
 
+/* Room for the masks, behind all that the forward pass needs: they may not be made yet. */
+static ek_err place_masks(ek_gpu_run *x, const ek_step *s, ek_cuda_sample *row)
+{
+    const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
+    void *at = NULL;
+    CUdeviceptr where = 0;
+    x->first_mask = x->block.used;
+    for (int i = 0; i < x->n_draws; i++) {
+        if (!s->draw[x->on_device[i]].allowed) continue;
+        EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
+        row[i].allowed = where;
+        x->mask_at[i] = (size_t)((uint8_t *)at - x->block.host);
+    }
+    return EK_OK;
+}
+
 /* x->on_device[i] is the draw of sample i; rows of draws left to the CPU are marked as shown. */
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
 {
@@ -119,13 +135,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
                               .frequency = o->frequency_penalty,
                               .top_k = o->top_k,
                               .pos = d->n_tokens};
-        if (d->allowed) {
-            size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(vocab);
-            EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
-            memcpy(at, d->allowed, bytes);
-            row.allowed = where;
-            x->masks = true;
-        }
+        x->masks |= d->allowed != NULL;
         if (o->n_bias) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_bias) * (size_t)o->n_bias, &at, &where));
             put_bias(at, o);
@@ -142,7 +152,17 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
         ((ek_cuda_sample *)to)[x->n_draws] = row;
         x->on_device[x->n_draws++] = i;
     }
-    return EK_OK;
+    return place_masks(x, s, to);
+}
+
+ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s)
+{
+    const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
+    for (int i = 0; i < x->n_draws; i++)
+        if (s->draw[x->on_device[i]].allowed)
+            memcpy(x->block.host + x->mask_at[i], s->draw[x->on_device[i]].allowed, bytes);
+    return ek_cuda_upload(x->g->c, x->block.device + x->first_mask, x->block.host + x->first_mask,
+                          x->block.used - x->first_mask);
 }
 
 void ek_gpu_draw(ek_gpu_run *x)

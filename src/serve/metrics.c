@@ -104,6 +104,8 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
               &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
     histogram(b, "evenkeel_step_seconds", "Time of a step.", &st->step_seconds, EK_HISTOGRAM_SECONDS,
               EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_mask_seconds", "Time that a step waited for the masks of structured output.",
+              &st->mask_seconds, EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
     histogram(b, "evenkeel_step_requests", "Requests that shared a step.", &st->step_requests, EK_HISTOGRAM_COUNTS, 11);
 }
 
