@@ -8,14 +8,8 @@
 #include "base/rng.h"
 #include "cuda/model_args.h"
 #include "cuda/planes.h"
-#include "dev.h"
 #include "ops/planes.h"
-
-typedef struct shape {
-    int n, k, bits, group, a_group, limbs; /* bits 0: float */
-    ek_dtype scales;                       /* or the float type */
-    bool biased;
-} shape;
+#include "product.h"
 
 static const char *gguf; /* a type of GGUF, which decides bits, group, a_group and biased of a shape; NULL: MLX's */
 
@@ -46,7 +40,7 @@ static void open_planes(ek_linear *w, shape *s)
         }
 }
 
-static void open_weights(ek_linear *w, shape *s)
+void open_weights(ek_linear *w, shape *s, uint64_t seed)
 {
     if (gguf) {
         open_planes(w, s);
@@ -59,7 +53,7 @@ static void open_weights(ek_linear *w, shape *s)
     if (s->bits) must(ek_linear_set_acts(w, (ek_act_form){s->limbs, s->a_group}));
     w->data = aligned_alloc(64, w->bytes);
     for (size_t i = 0; i + 8 <= w->bytes; i += 8) {
-        uint64_t r = ek_mix64(i);
+        uint64_t r = ek_mix64(i + seed);
         memcpy(w->data + i, &r, 8);
     }
     if (!s->bits) {
@@ -78,8 +72,7 @@ static void open_weights(ek_linear *w, shape *s)
         }
 }
 
-/* Ordinary rows with outliers, a group of zeros, a tiny one; odd: infinities and NaN as well. */
-static float *make_rows(int rows, int k, bool odd)
+float *make_rows(int rows, int k, bool odd)
 {
     float *x = malloc((size_t)rows * (size_t)k * 4);
     for (int r = 0; r < rows; r++)
@@ -96,7 +89,7 @@ static float *make_rows(int rows, int k, bool odd)
     return x;
 }
 
-static void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int rows)
+void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int rows)
 {
     ek_cuda_kernel kernel = find(d, "ek_quantize", 0);
     ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = to->k};
@@ -105,7 +98,7 @@ static void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int r
            (ek_cuda_grid){.x = (unsigned)(groups + 7) / 8, .y = (unsigned)rows, .threads = 256, .overlap = true}, &a);
 }
 
-static void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int rows, const char *name)
+void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int rows, const char *name)
 {
     uint8_t *mem = down(d, acts->q, (size_t)acts->ldq * (size_t)rows);
     for (int r = 0; r < rows; r++) {
@@ -150,7 +143,8 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
                    .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
                    .weights = weights};
     if (by_kernel >= 0)
-        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
+        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30,
+                                          (ek_cuda_by)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
@@ -208,7 +202,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     int most = 0;
     for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
     char name[120];
-    open_weights(&w, s);
+    open_weights(&w, s, 0);
     snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s", gguf ? gguf : "", s->bits,
              s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
              s->biased ? " biased" : "");
@@ -231,12 +225,13 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         device_quantize(d, &device, dx, most);
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
-    for (int wide = 0; wide <= ek_cuda_leaf_fits(&l); wide++)
+    const int by[] = {-1, EK_CUDA_BY_WIDE, EK_CUDA_BY_MID};
+    for (int i = 0; i <= ek_cuda_leaf_fits(&l) + ek_cuda_mid_fits(&l); i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
             CUdeviceptr y = up(d, NULL, bytes);
             product p;
-            by_kernel = wide ? EK_CUDA_BY_WIDE : -1;
+            by_kernel = by[i];
             prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
             run_product(&p);
             same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
@@ -305,7 +300,7 @@ static void time_product(dev *d, shape *s, const int *rows)
 {
     ek_linear w;
     ek_cuda_linear l;
-    open_weights(&w, s);
+    open_weights(&w, s, 0);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = malloc(l.bytes);
     ek_cuda_linear_pack(&l, &w, packed, 0, 1);
@@ -322,8 +317,8 @@ static void time_product(dev *d, shape *s, const int *rows)
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
     printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   "}[by_kernel], s->bits,
-           s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   ", "mid    "}[by_kernel],
+           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -355,7 +350,8 @@ void speed_choice(dev *d)
     static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
                                   [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
                                   [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0},
-                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0}};
+                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0},
+                                  [EK_CUDA_BY_MID] = {8, 16, 24, 32, 48, 64, 128, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -363,7 +359,7 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel < 4; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel <= EK_CUDA_BY_MID; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }
