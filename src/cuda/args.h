@@ -106,6 +106,8 @@ enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8,
 #define EK_CUDA_MID_STAGE(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
 #define EK_CUDA_MID_NODE(oct, limbs)  (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
 
+enum { EK_CUDA_PLANE_GROUPS = 8 }; /* ek_product_plane_*: groups of a chunk */
+
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {
     ek_cuda_ptr y, parts; /* parts: [n_parts][rows][n] */

@@ -86,16 +86,16 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
 }
 
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
-                        int multiprocessors)
+                        const ek_cuda_linear *next, int multiprocessors)
 {
-    if (!ek_cuda_leaf_fits(l) || l->n % 64) return false;
-    if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_fits(l)) {
+    if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_fits(l) && l->n % 64 == 0 && next->units &&
+        next->a_group == 64) {
         double us, leaf = 4.5 + 0.28e-6 * 2 * (double)l->n * (double)l->k * ((rows + 7) / 8);
         *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
         if (us < leaf) return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
     }
-    if (jobs ? rows * l->limbs > 8 : !ek_cuda_leaf_wins(l, rows, multiprocessors)) return false;
-    *out = ek_cuda_leaf_plan(l, rows, jobs, gate, multiprocessors);
+    if (!ek_cuda_gate_fits(l, rows, jobs, next, multiprocessors)) return false;
+    *out = ek_cuda_few_plan(l, rows, jobs, gate, multiprocessors);
     return true;
 }
 
