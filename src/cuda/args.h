@@ -102,7 +102,7 @@ enum {
 /* ek_product_mid_* (kernels/product_mid.cuh): units of a stage, threads, panels, stages, bytes of a stage and of a node
  * of T of a block with oct x 8 columns: 1, 2 or 4. */
 enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8, EK_CUDA_MID_MAX_OCT = 4 };
-#define EK_CUDA_MID_STAGES(oct)       ((oct) == 1 ? 7 : (oct) == 2 ? 5 : 4)
+#define EK_CUDA_MID_STAGES(oct)       ((oct) == 1 ? 7 : 4)
 #define EK_CUDA_MID_STAGE(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
 #define EK_CUDA_MID_NODE(oct, limbs)  (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
 

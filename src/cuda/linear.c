@@ -393,7 +393,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     const bool leaves = ek_cuda_leaf_fits(l), planes = ek_cuda_plane_fits(l);
     double mid_us = 0;
     if (leaves || planes) {
-        if (rows <= 8 && ek_cuda_mid_fits(l)) {
+        if (rows <= 8 && ek_cuda_mid_may(l, rows)) {
             ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &mid_us);
             if (mid_us < leaf_us(l, rows)) return mid;
         }

@@ -117,6 +117,7 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multipr
  * 64, with the gate of a second matrix: in the parts that take the shortest time, `us`. Fits: bf16 scales and biases,
  * groups of 64, 4 bits. */
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
+bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows); /* and may win, where rows are 8 and fewer */
 ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, int multiprocessors, size_t room,
                                  double *us);
 /* In one part, by blocks of oct x 8 columns. */

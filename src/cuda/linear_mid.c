@@ -16,6 +16,11 @@ bool ek_cuda_mid_fits(const ek_cuda_linear *l)
     return ek_cuda_leaf_fits(l) && l->bits == 4;
 }
 
+bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows)
+{
+    return ek_cuda_mid_fits(l) && (rows >= 8 || (double)l->n * l->k > 100e6);
+}
+
 /* units: of a part. */
 static size_t shared_bytes(const ek_cuda_linear *l, int oct, int units)
 {
@@ -34,7 +39,7 @@ static int groups(const ek_cuda_linear *l, ek_cuda_gate gate)
  * once. A block's unit takes `alone`, or where several share a multiprocessor `each`. */
 static double blocks_us(int blocks, int units, int oct, int most, int multiprocessors)
 {
-    const double alone = 0.19 + 0.046 * oct, each = 0.11 + 0.055 * oct;
+    const double alone = 0.2 + 0.05 * oct, each = 0.04 + 0.07 * oct;
     double us = 1;
     if (most > MAX_BLOCKS) most = MAX_BLOCKS;
     for (; blocks > 0; blocks -= most * multiprocessors) {
@@ -50,7 +55,7 @@ static double part_us(const ek_cuda_linear *l, int rows, int oct, int units, ek_
     const int n_parts = over(l->units, units), blocks = groups(l, gate) * n_parts * over(rows * l->limbs, oct * 8);
     double us = blocks_us(blocks, units, oct, (int)(MEMORY / (shared_bytes(l, oct, units) + 1024)), multiprocessors);
     if (n_parts > 1) us += 1.5 + 2 * (double)n_parts * rows * l->n * 4 / 2.5e6;
-    return us + (gate ? 1 + 1.2 * oct : 0);
+    return us + (gate ? 1 + 0.7 * oct : 0);
 }
 
 static ek_cuda_product plan_of(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate)
@@ -88,8 +93,8 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, int multiprocessors)
 {
-    if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_fits(l) && l->n % 64 == 0 && next->units &&
-        next->a_group == 64) {
+    if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_may(l, rows) && l->n % 64 == 0 &&
+        next->units && next->a_group == 64) {
         double us, leaf = 4.5 + 0.28e-6 * 2 * (double)l->n * (double)l->k * ((rows + 7) / 8);
         *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
         if (us < leaf) return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
@@ -106,7 +111,7 @@ bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const e
         k->limbs != 2)
         return false;
     const int parts = v ? 2 : 1;
-    double best = 2.5 + (0.24e-6 * q->n + 0.34e-6 * parts * k->n) * q->k * ((rows + 7) / 8); /* by leaves */
+    double best = 2.5 + 0.24e-6 * ((double)q->n + 2.0 * parts * k->n) * q->k * ((rows + 7) / 8); /* by leaves */
     bool any = false;
     for (int oct = MIN_OCT; oct <= MAX_OCT; oct *= 2) { /* one width for all */
         ek_cuda_heads p = {.q = plan_of(q, rows, oct, q->units, EK_CUDA_GATE_NONE),

@@ -30,25 +30,15 @@ template <int LIMBS, int OCT> struct mid_product {
     int first, units, row0, rows; // units of the part; rows of the tile, of which some may not exist
     int lane, w;
 
-    // Where the thread's pieces of the next chunk come from.
-    struct feed {
-        const uint8_t *code[PANELS], *scale;
-        const uint8_t *acts, *sx; // of the tile's first row; of the thread's row
-        int left, left_acts;      // units to copy
-    };
-
-    __device__ __forceinline__ feed begin(const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
+    __device__ __forceinline__ const uint8_t *record(int r) const
     {
-        const int tid = w * 32 + lane, row = min(tid % ROWS, rows - 1);
-        const uint8_t *x = (const uint8_t *)a.x.q + row0 * a.x.ldq;
-        feed f = {};
-#pragma unroll
-        for (int p = 0; p < PANELS; p++) f.code[p] = (const uint8_t *)code[p] + (int64_t)first * CODE + lane * 16;
-        f.scale = (const uint8_t *)(lane < CHUNK * 4 ? scale[0] : scale[1]) + (int64_t)first * SCALE + lane % (CHUNK * 4) * 16;
-        f.acts = x + first * 64 + lane * 4;
-        f.sx = x + row * a.x.ldq + a.x.groups[LIMBS - 1] + (first + tid / ROWS) * 8;
-        f.left = f.left_acts = units;
-        return f;
+        return (const uint8_t *)a.x.q + (row0 + min(r, rows - 1)) * a.x.ldq;
+    }
+
+    // Unit u of the part, or its last: what lies behind is copied twice and not read.
+    __device__ __forceinline__ int unit(int u) const
+    {
+        return first + min(u, units - 1);
     }
 
     __device__ __forceinline__ uint8_t *scales_of_rows(int slot) const
@@ -56,52 +46,33 @@ template <int LIMBS, int OCT> struct mid_product {
         return ring + STAGES * STAGE + slot * SX;
     }
 
-    // Copies the next chunk into a slot, of which the second unit may not exist.
-    __device__ __forceinline__ void fetch_weights(feed &f, int slot) const
+    __device__ __forceinline__ void fetch_weights(int c, int slot, const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
     {
-        if (f.left <= 0) return;
-        uint8_t *to = ring + slot * STAGE + ACTS + w * WEIGHTS + lane * 16;
+        uint8_t *to = ring + slot * STAGE + ACTS + w * WEIGHTS;
 #pragma unroll
-        for (int p = 0; p < PANELS; p++) {
-            copy_async<16>(to + p * CHUNK * CODE, f.code[p]);
-            if (f.left > 1) copy_async<16>(to + (p * CHUNK + 1) * CODE, f.code[p] + CODE);
-            f.code[p] += CHUNK * CODE;
-        }
-        if (lane < PANELS * CHUNK * 4 && (f.left > 1 || lane % (CHUNK * 4) < 4)) copy_async<16>(to + PANELS * CHUNK * CODE, f.scale);
-        f.scale += CHUNK * SCALE;
-        f.left -= CHUNK;
-    }
-
-    // What the first chunks leave of the warp's weights, so that they are in the second-level cache when it comes to them.
-    __device__ __forceinline__ void towards(const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
-    {
-        constexpr int LINE = 128, MOST = 48, BEGIN = (STAGES - 1) * CHUNK;
-        const int end = min(units, MOST);
+        for (int p = 0; p < PANELS; p++)
 #pragma unroll
-        for (int p = 0; p < PANELS; p++) {
-            for (int i = BEGIN * CODE / LINE + lane; i < end * CODE / LINE; i += 32) prefetch_line((const uint8_t *)code[p] + (int64_t)first * CODE + i * LINE);
-            for (int i = BEGIN * SCALE / LINE + lane; i < end * SCALE / LINE; i += 32) prefetch_line((const uint8_t *)scale[p] + (int64_t)first * SCALE + i * LINE);
-        }
+            for (int u = 0; u < CHUNK; u++)
+                copy_async<16>(to + (p * CHUNK + u) * CODE + lane * 16, (const uint8_t *)code[p] + (int64_t)unit(c * CHUNK + u) * CODE + lane * 16);
+        if (lane >= PANELS * CHUNK * 4) return;
+        const int p = lane / (CHUNK * 4), u = lane / 4 % CHUNK;
+        copy_async<16>(to + PANELS * CHUNK * CODE + lane * 16, (const uint8_t *)(p ? scale[1] : scale[0]) + (int64_t)unit(c * CHUNK + u) * SCALE + lane % 4 * 16);
     }
 
     // A warp takes a column's chunk at once: lane i its word i, of unit i / 16. Piece q of a unit has the words q, q + 4,
     // q + 8 and q + 12, as codes of lanes t = 0 .. 3 lie (cuda/linear.h).
-    __device__ __forceinline__ void fetch_acts(feed &f, int slot) const
+    __device__ __forceinline__ void fetch_acts(int c, int slot) const
     {
-        if (f.left_acts <= 0) return;
-        const int piece = lane / 16 * 4 + lane % 4, tid = w * 32 + lane;
-        uint8_t *to = ring + slot * STAGE + w * 128 + lane / 4 % 4 * 4;
-        uint8_t *const swizzled[2] = {to + (piece ^ w) * 16, to + (piece ^ (w + 4)) * 16};
-        if (f.left_acts > 1 || lane < 16) {
+        uint8_t *to = ring + slot * STAGE + lane / 4 % 4 * 4;
+        const int piece = lane / 16 * 4 + lane % 4;
+        const int64_t from = unit(c * CHUNK + lane / 16) * 64 + lane % 16 * 4;
 #pragma unroll
-            for (int i = 0; i < COLUMNS / WARPS; i++) {
-                const int column = w + i * WARPS, at = min(column / LIMBS, rows - 1) * (int)a.x.ldq + (LIMBS == 1 ? 0 : column % LIMBS * (int)a.x.low);
-                copy_async<4>(swizzled[i % 2] + i * WARPS * 128, f.acts + at);
-            }
+        for (int i = 0; i < COLUMNS / WARPS; i++) {
+            const int column = w + i * WARPS;
+            copy_async<4>(to + column * 128 + (piece ^ column % 8) * 16, record(column / LIMBS) + column % LIMBS * a.x.low + from);
         }
-        if (tid < (f.left_acts > 1 ? CHUNK : 1) * ROWS) copy_async<8>(scales_of_rows(slot) + tid * 8, f.sx);
-        f.acts += CHUNK * 64, f.sx += CHUNK * 8;
-        f.left_acts -= CHUNK;
+        const int tid = w * 32 + lane;
+        if (tid < CHUNK * ROWS) copy_async<8>(scales_of_rows(slot) + tid * 8, record(tid % ROWS) + a.x.groups[LIMBS - 1] + unit(c * CHUNK + tid / ROWS) * 8);
     }
 
     typedef int accumulators[OCT * 4];
@@ -199,13 +170,12 @@ template <int LIMBS, int OCT> struct mid_product {
     __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
     {
         const int chunks = (units + CHUNK - 1) / CHUNK;
-        feed f = begin(code, scale);
         let_next_start();
-        for (int s = 0; s < STAGES - 1; s++) fetch_weights(f, s);
-        if (row0 == 0) towards(code, scale);
+        for (int s = 0; s < STAGES - 1; s++)
+            if (s < chunks) fetch_weights(s, s, code, scale);
         wait_for_previous(); // weights do not depend on it, rows do
         for (int s = 0; s < STAGES - 1; s++) {
-            fetch_acts(f, s);
+            if (s < chunks) fetch_acts(s, s);
             copy_commit();
         }
         int slot = 0, filled = STAGES - 1;
@@ -218,7 +188,7 @@ template <int LIMBS, int OCT> struct mid_product {
             copy_wait<STAGES - 2>();
             wgmma_reads_fence();
             __syncthreads(); // all copies of the chunk are there, the chunk before is read
-            fetch_weights(f, filled), fetch_acts(f, filled);
+            if (c + STAGES - 1 < chunks) fetch_weights(c + STAGES - 1, filled, code, scale), fetch_acts(c + STAGES - 1, filled);
             copy_commit();
             if (++filled == STAGES) filled = 0;
             if (units - c * CHUNK > 1) chunk<2>(sum, d, slot);
