@@ -99,6 +99,13 @@ enum {
          (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
      EK_CUDA_WIDE_CONTROL)
 
+/* ek_product_mid_* (kernels/product_mid.cuh): units of a stage, threads, panels, stages, bytes of a stage and of a node
+ * of T of a block with oct x 8 columns: 1, 2 or 4. */
+enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8, EK_CUDA_MID_MAX_OCT = 4 };
+#define EK_CUDA_MID_STAGES(oct)       ((oct) == 1 ? 7 : 4)
+#define EK_CUDA_MID_STAGE(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
+#define EK_CUDA_MID_NODE(oct, limbs)  (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
+
 enum { EK_CUDA_PLANE_GROUPS = 8 }; /* ek_product_plane_*: groups of a chunk */
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */

@@ -147,9 +147,10 @@ typedef struct ek_cuda_arrange_args {
     int32_t rows;
 } ek_cuda_arrange_args;
 
-/* ek_products_leaf_*: the products of product_leaf.cu for experts as above (jobs), or with a gate: a row's element i is
- * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a
- * turn of a block, which quantises them and writes nothing else. grid (any, tiles of rows or jobs). */
+/* ek_products_leaf_*, and with a gate and codes2 ek_product_mid_gate_*: the products of product_leaf.cu for experts as
+ * above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix (codes2) or
+ * element i of u; 64 of them, a group of `to`, are a turn of a block, which quantises them and writes nothing else.
+ * grid (any, tiles of rows or jobs). */
 typedef struct ek_cuda_leaf_args {
     ek_cuda_linear_args a;       /* with a gate y is unused */
     ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */
@@ -161,8 +162,9 @@ typedef struct ek_cuda_leaf_args {
     ek_cuda_ptr y2; /* ek_products_plane_*: blocks z = 1 compute codes2 to y2, without a gate */
 } ek_cuda_leaf_args;
 
-/* ek_product_heads_*: the products of product_leaf.cu for q, and for k and v, which have one shape, in a launch: blocks
- * [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid (blocks, tiles of rows). */
+/* ek_product_heads_*, ek_product_mid_heads_*: the products of product_leaf.cu for q, and for k and v, which have one
+ * shape, in a launch: blocks [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid
+ * (blocks, tiles of rows). */
 typedef struct ek_cuda_leaf_heads_args {
     ek_cuda_linear_args q, k;
     ek_cuda_ptr v_codes, v_scales, v;

@@ -116,11 +116,11 @@ bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix 
 {
     const ek_cuda_linear *l = &gate->l;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
-    if (!ek_cuda_gate_fits(l, tile, jobs, &w->l, multiprocessors) || (upper && !ek_cuda_linear_alike(l, &upper->l)))
+    ek_cuda_product p;
+    if ((upper && !ek_cuda_linear_alike(l, &upper->l)) ||
+        !ek_cuda_gated_plan(&p, l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, &w->l, multiprocessors))
         return false;
     ek_gpu_quantize(x, in, gate);
-    ek_cuda_product p = ek_cuda_few_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
-                                         multiprocessors);
     with.a = linear_args(x, gate, in, &p, 0, 0);
     with.a.rows = tile;
     if (upper) with.codes2 = upper->at, with.scales2 = upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
