@@ -99,6 +99,8 @@ enum {
          (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
      EK_CUDA_WIDE_CONTROL)
 
+enum { EK_CUDA_PLANE_GROUPS = 8 }; /* ek_product_plane_*: groups of a chunk */
+
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {
     ek_cuda_ptr y, parts; /* parts: [n_parts][rows][n] */

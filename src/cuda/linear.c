@@ -200,12 +200,19 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int jobs, int
     return p;
 }
 
+/* How much longer the kernels of few rows and of tiles take with activations in groups of 32 or 16 (`device planes`).
+ */
+static double by_group(const ek_cuda_linear *l)
+{
+    return l->a_group == 64 ? 1 : l->a_group == 32 ? 1.45 : 2.4;
+}
+
 /* Times of a product by tiles of 128 outputs on an H100 in us, whatever the columns; a multiprocessor with two of them
  * takes less than twice as long. units: of a tile. */
 static double tile_us(const ek_cuda_linear *l, int tiles, int units, int multiprocessors)
 {
     const int turns = (tiles + multiprocessors - 1) / multiprocessors;
-    return units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
+    return by_group(l) * units * (turns == 1 ? 0.72 : (l->limbs == 1 ? 0.63 : 0.51) * turns);
 }
 
 static int tiles_of(const ek_cuda_linear *l, int rows)
@@ -249,6 +256,12 @@ bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
     const double tile = tile_us(l, tiles_of(l, rows), l->units, multiprocessors),
                  wide = ek_cuda_wide_us(l, rows, 0, multiprocessors);
     return leaf_us(l, rows) < (tile < wide ? tile : wide);
+}
+
+bool ek_cuda_plane_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    if (!ek_cuda_plane_fits(l)) return false;
+    return rows <= 8 || ek_cuda_plane_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
 }
 
 /* Panels of a turn for so many on so many slots, as long as its leaves fit. */
@@ -339,7 +352,7 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
 static double few_us(const ek_cuda_linear *l, int rows)
 {
     const int passes = (rows + FEW_ROWS - 1) / FEW_ROWS * l->limbs;
-    return (l->limbs == 1 ? 0.82e-6 : 0.52e-6) * (double)l->n * (double)l->k * passes;
+    return by_group(l) * (l->limbs == 1 ? 0.82e-6 : 0.52e-6) * (double)l->n * (double)l->k * passes;
 }
 
 static bool wants_tiles(const ek_cuda_linear *l, int rows, int multiprocessors)
@@ -376,11 +389,14 @@ static void split(const ek_cuda_linear *l, int rows, int multiprocessors, size_t
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
-    const bool leaves = ek_cuda_leaf_fits(l);
-    if (leaves && rows <= 8) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
-    if (!leaves && rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
+    const bool leaves = ek_cuda_leaf_fits(l), planes = ek_cuda_plane_fits(l);
+    if (leaves || planes) {
+        if (rows <= 8) return ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    } else if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
-    double few = leaves ? leaf_us(l, rows) : few_us(l, rows),
+    double few = leaves   ? leaf_us(l, rows)
+                 : planes ? ek_cuda_plane_us(l, rows)
+                          : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
     if (leaves) {
@@ -390,12 +406,13 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
         if (t < us) us = t, tile = wide;
     }
     if (us < few) return tile;
-    return leaves ? ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
-                  : plan_few(l, rows, 0, 0, multiprocessors);
+    return leaves || planes ? ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
+                            : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
 {
+    if (by == EK_CUDA_BY_PLANES) return ek_cuda_plane_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     if (by == EK_CUDA_BY_WIDE) return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
     if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     return by == EK_CUDA_BY_TILES ? plan_tile(l, rows, multiprocessors) : plan_few(l, rows, 0, 0, multiprocessors);

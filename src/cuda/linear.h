@@ -63,7 +63,13 @@ typedef struct ek_cuda_product {
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room);
 
 /* Form Q, by one of its kernels: for measuring which wins. */
-typedef enum ek_cuda_by { EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_LEAVES, EK_CUDA_BY_WIDE } ek_cuda_by;
+typedef enum ek_cuda_by {
+    EK_CUDA_BY_FEW,
+    EK_CUDA_BY_TILES,
+    EK_CUDA_BY_LEAVES,
+    EK_CUDA_BY_WIDE,
+    EK_CUDA_BY_PLANES
+} ek_cuda_by;
 ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by);
 
 /* Products by leaves (kernels/product_leaf.cuh), of a matrix, of experts (jobs above 0), or with a gate
@@ -73,6 +79,20 @@ typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MA
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
+
+/* Products by kernels/product_plane.cuh, the same for weights with their file's own scales: those that fit; and of two
+ * matrices alike in a launch, without a gate (ek_cuda_leaf_args.y2). */
+bool ek_cuda_plane_fits(const ek_cuda_linear *l);
+bool ek_cuda_plane_wins(const ek_cuda_linear *l, int rows, int multiprocessors); /* as ek_cuda_leaf_wins */
+double ek_cuda_plane_us(const ek_cuda_linear *l, int rows);
+ek_cuda_product ek_cuda_plane_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
+ek_cuda_product ek_cuda_plane_pair(const ek_cuda_linear *l, int rows, int multiprocessors);
+
+/* Of both, the one that takes l: whether it computes the rows of a job, or a call with its gate as the input of `next`.
+ */
+bool ek_cuda_job_fits(const ek_cuda_linear *l, int rows);
+bool ek_cuda_gate_fits(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_linear *next, int multiprocessors);
+ek_cuda_product ek_cuda_few_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
 /* q, k and v (v NULL: values are keys) for the same rows in one launch by leaves: false where the kernels do not fit or
  * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. */

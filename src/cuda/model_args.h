@@ -18,7 +18,14 @@ typedef struct ek_cuda_pack_args {
 } ek_cuda_pack_args;
 
 /* ek_pack_planes: the same from planes (ops/planes.h, cuda/planes.h). */
-enum { EK_CUDA_SCALE_PLAIN, EK_CUDA_SCALE_E8M0, EK_CUDA_SCALE_I8, EK_CUDA_SCALE_U8, EK_CUDA_SCALE_U4 };
+enum {
+    EK_CUDA_SCALE_PLAIN,
+    EK_CUDA_SCALE_E8M0,
+    EK_CUDA_SCALE_I8,
+    EK_CUDA_SCALE_U8,
+    EK_CUDA_SCALE_U4,
+    EK_CUDA_SCALE_E4M3
+};
 
 typedef struct ek_cuda_pack_planes_args {
     ek_cuda_ptr from, codes, scales;
@@ -149,8 +156,9 @@ typedef struct ek_cuda_leaf_args {
     ek_cuda_ptr u;               /* f32 */
     ek_cuda_ptr jobs, n_jobs;    /* 0: no experts */
     ek_cuda_ptr index;           /* sorted pair -> row of x; 0: itself */
-    ek_cuda_acts to;             /* groups of 64; q 0: no gate */
+    ek_cuda_acts to;             /* in groups of 64, by ek_products_plane_* of any size; q 0: no gate */
     int64_t ldu, expert_bytes;
+    ek_cuda_ptr y2; /* ek_products_plane_*: blocks z = 1 compute codes2 to y2, without a gate */
 } ek_cuda_leaf_args;
 
 /* ek_product_heads_*: the products of product_leaf.cu for q, and for k and v, which have one shape, in a launch: blocks

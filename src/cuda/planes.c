@@ -13,7 +13,8 @@ ek_err ek_cuda_planes_plan(ek_cuda_linear *l, const ek_linear *w)
     case EK_SCALE_E8M0: break;
     case EK_SCALE_I8:
     case EK_SCALE_U8:
-    case EK_SCALE_U4: l->f32_scales = true; break;
+    case EK_SCALE_U4:
+    case EK_SCALE_E4M3: l->f32_scales = true; break;
     default:
         return ek_fail(EK_EUNSUPPORTED,
                        "a matrix of %d-bit codes in groups of %d with scales of rule %d; the CUDA kernels lack them",
@@ -42,6 +43,7 @@ void ek_cuda_planes_args(ek_cuda_pack_planes_args *a, const ek_cuda_linear *l, c
     case EK_SCALE_E8M0: a->rule = EK_CUDA_SCALE_E8M0; break;
     case EK_SCALE_I8: a->rule = EK_CUDA_SCALE_I8; break;
     case EK_SCALE_U8: a->rule = EK_CUDA_SCALE_U8; break;
+    case EK_SCALE_E4M3: a->rule = EK_CUDA_SCALE_E4M3; break;
     default: a->rule = EK_CUDA_SCALE_U4;
     }
     if (w->book) memcpy(a->book, w->book, (size_t)1 << w->bits);

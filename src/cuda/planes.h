@@ -2,7 +2,7 @@
  * codes of up to 4 bits with groups of 32 in nibbles, all others in bytes, a codebook's as its values. Scales:
  *   SCALE_PLAIN  f16 s and b as they are
  *   SCALE_E8M0   bf16, which holds every power of two that there is
- *   others       the f32 that ops/planes.h makes of them, which is exact
+ *   others       the f32 that ops/planes.h makes of them
  * Panels come to the device as the CPU packed them, and ek_pack_planes writes them there; ek_cuda_planes_pack is the
  * same on the CPU, for tests. */
 #ifndef EK_CUDA_PLANES_H

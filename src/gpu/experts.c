@@ -43,8 +43,8 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
 {
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
     ek_gpu_quantize(x, in, w);
-    if (!w2 && ek_cuda_leaf_fits(&w->l) && c->tile * w->l.limbs <= 8) {
-        ek_cuda_product p = ek_cuda_leaf_plan(&w->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
+    if (!w2 && ek_cuda_job_fits(&w->l, c->tile)) {
+        ek_cuda_product p = ek_cuda_few_plan(&w->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
         ek_cuda_leaf_args a = {
             .a = {.x = in->acts, .y = y, .ldy = w->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
             .jobs = x->jobs,

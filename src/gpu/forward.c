@@ -76,6 +76,14 @@ static void project_two(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matr
                         CUdeviceptr y2, int64_t ldy)
 {
     ek_cuda_product p = {.name = ""};
+    if (ek_cuda_plane_wins(&w->l, in->n, ek_cuda_multiprocessors(x->g->c)) && ek_cuda_linear_alike(&w->l, &w2->l)) {
+        ek_gpu_quantize(x, in, w);
+        p = ek_cuda_plane_pair(&w->l, in->n, ek_cuda_multiprocessors(x->g->c));
+        ek_cuda_leaf_args a = {
+            .a = linear_args(x, w, in, &p, y, ldy), .codes2 = w2->at, .scales2 = w2->at + w2->l.code_bytes, .y2 = y2};
+        ek_gpu_launch(x->g, p.name, p.grid, &a);
+        return;
+    }
     if (ek_cuda_linear_alike(&w->l, &w2->l))
         p = ek_cuda_products_plan(&w->l, in->n, 0, 2, ek_cuda_multiprocessors(x->g->c));
     if (!p.name[0]) {
@@ -108,12 +116,11 @@ bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix 
 {
     const ek_cuda_linear *l = &gate->l;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
-    if (!(jobs ? ek_cuda_leaf_fits(l) && tile * l->limbs <= 8 : ek_cuda_leaf_wins(l, tile, multiprocessors)) ||
-        (upper && !ek_cuda_linear_alike(l, &upper->l)) || l->n % 64 || !w->l.units || w->l.a_group != 64)
+    if (!ek_cuda_gate_fits(l, tile, jobs, &w->l, multiprocessors) || (upper && !ek_cuda_linear_alike(l, &upper->l)))
         return false;
     ek_gpu_quantize(x, in, gate);
-    ek_cuda_product p = ek_cuda_leaf_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
-                                          multiprocessors);
+    ek_cuda_product p = ek_cuda_few_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
+                                         multiprocessors);
     with.a = linear_args(x, gate, in, &p, 0, 0);
     with.a.rows = tile;
     if (upper) with.codes2 = upper->at, with.scales2 = upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
@@ -121,7 +128,9 @@ bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix 
     CUdeviceptr read = x->acts;
     x->acts = x->acts2, x->acts2 = read;
     *out = ek_gpu_rows(0, 0, rows_out, l->n);
-    with.to = ek_gpu_acts_for(x, out, w);
+    ek_cuda_acts_plan(&out->acts, out->k, w->l.a_group);
+    out->acts.q = x->acts;
+    with.to = out->acts;
     ek_gpu_launch(x->g, p.name, p.grid, &with);
     return true;
 }

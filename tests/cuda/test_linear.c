@@ -149,6 +149,45 @@ static void test_plans(void **state)
                     }
 }
 
+/* Products of planes: as many leaves as they take fit into shared memory, whatever is in a launch. */
+static void test_plans_of_planes(void **state)
+{
+    (void)state;
+    static const struct {
+        int bits, group;
+        bool biased, f16;
+    } kinds[] = {{4, 32, false, true}, {8, 32, false, true}, {4, 32, true, false}, {8, 16, false, false}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int limbs = 1; limbs <= 2; limbs++)
+            for (int k = 64; k <= 128 * 1024; k += k < 8192 ? 7 * 64 : 13 * 1024) {
+                ek_cuda_linear l = {.form = EK_W_PLANES,
+                                    .n = 1024,
+                                    .k = k,
+                                    .n_panels = 64,
+                                    .units = k / 64,
+                                    .group = kinds[i].group,
+                                    .a_group = kinds[i].group,
+                                    .bits = kinds[i].bits,
+                                    .limbs = limbs,
+                                    .biased = kinds[i].biased,
+                                    .f32_scales = !kinds[i].f16,
+                                    .f16_scales = kinds[i].f16};
+                assert_true(ek_cuda_plane_fits(&l));
+                for (int rows = 1; rows <= 40; rows++)
+                    for (int gate = EK_CUDA_GATE_NONE; gate <= (k <= 8192 ? EK_CUDA_GATE_MATRIX : 0); gate++) {
+                        const int jobs = rows <= 4 ? rows % 3 * 7 : 0;
+                        const ek_cuda_product p = ek_cuda_few_plan(&l, rows, jobs, (ek_cuda_gate)gate, 132);
+                        assert_in_range(p.grid.shared, 1, 227 * 1024);
+                        assert_in_range(p.stages, 1, 4);
+                        assert_in_range(p.turn, 1, 64 * 2);
+                        assert_true((int)p.grid.y * (p.name[strlen(p.name) - 1] - '0') >= rows);
+                        assert_true(strlen(p.name) < 32);
+                    }
+                l.k = 128 * 1024 + 64;
+                assert_false(ek_cuda_plane_fits(&l));
+            }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -162,6 +201,6 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_plans),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_plans_of_planes), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

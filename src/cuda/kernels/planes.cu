@@ -54,14 +54,18 @@ extern "C" __global__ void __launch_bounds__(32) ek_pack_planes(const __grid_con
         const int64_t first = (panel * (a.k / a.group) + k / a.group) * 16 * parts;
         for (int i = lane; i < 16 * parts; i += 32) {
             const int o = i / (2 * parts) + i / parts % 2 * 8, bias = i % parts;
-            const float d = a.rule == EK_CUDA_SCALE_E8M0 ? 0 : half_at(block, bias * 16 + o);
+            const bool has_half = a.rule != EK_CUDA_SCALE_E8M0 && a.rule != EK_CUDA_SCALE_E4M3;
+            const float d = has_half ? half_at(block, bias * 16 + o) : 0;
             if (a.rule == EK_CUDA_SCALE_PLAIN) ((unsigned short *)a.scales)[first + i] = ((const unsigned short *)block)[bias * 16 + o];
             else if (a.rule == EK_CUDA_SCALE_E8M0) {
                 const u32 e = block[o], f32 = e < 2 ? 0x00200000u << e : (e - 1) << 23;
                 ((unsigned short *)a.scales)[first + i] = (unsigned short)(f32 >> 16);
             } else {
                 float x;
-                if (a.rule == EK_CUDA_SCALE_I8) x = d * (float)(int8_t)subs[16 * g + o];
+                if (a.rule == EK_CUDA_SCALE_E4M3) { // the panel's last 64 bytes times E4M3 / 256, which is a binary16
+                    const u32 byte = block[16 * g + o];
+                    x = ((const float *)(from + a.panel_bytes - 64))[o] * __half2float(__ushort_as_half((unsigned short)((byte & 0x80) << 8 | (byte & 0x7f) << 7)));
+                } else if (a.rule == EK_CUDA_SCALE_I8) x = d * (float)(int8_t)subs[16 * g + o];
                 else {
                     const u32 sub = a.rule == EK_CUDA_SCALE_U8 ? subs[16 * (2 * g + bias) + o] : subs[16 * g + o] >> 4 * bias & 15;
                     x = d * (float)sub;

@@ -40,10 +40,15 @@ static void open_planes(ek_linear *w, shape *s)
         for (size_t b = 0; b < (size_t)(w->k / w->block); b++) {
             uint8_t *at = w->data + p * w->panel_bytes + b * step;
             for (size_t i = 0; i < (w->biased ? 2 : 1) * (size_t)EK_PANEL; i++) {
+                if (w->scale == EK_SCALE_E4M3) break;
                 if (w->scale == EK_SCALE_E8M0) at[i] = (uint8_t)(i % 5 ? 120 + at[i] % 8 : at[i] % 3);
                 else put(at, i, EK_F16, 0.01f * uniform(6, (p * 1000 + b) * 32 + i));
             }
         }
+    if (w->scale != EK_SCALE_E4M3) return; /* bytes of all kinds, and factors whose products round */
+    for (size_t p = 0; p < panels; p++)
+        for (size_t o = 0; o < EK_PANEL; o++)
+            put(w->data + (p + 1) * w->panel_bytes - EK_PANEL * 4, o, EK_F32, 0.3f * uniform(8, p * EK_PANEL + o));
 }
 
 static void open_weights(ek_linear *w, shape *s)
@@ -231,12 +236,16 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         device_quantize(d, &device, dx, most);
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
-    for (int wide = 0; wide <= ek_cuda_leaf_fits(&l); wide++)
+    /* what the plan chooses, then kernels that it would not choose for all of these rows */
+    const int others[] = {-1, ek_cuda_leaf_fits(&l)    ? EK_CUDA_BY_WIDE
+                              : ek_cuda_plane_fits(&l) ? EK_CUDA_BY_PLANES
+                                                       : -1};
+    for (int i = 0; i <= (others[1] >= 0); i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
             CUdeviceptr y = up(d, NULL, bytes);
             product p;
-            by_kernel = wide ? EK_CUDA_BY_WIDE : -1;
+            by_kernel = others[i];
             prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
             run_product(&p);
             same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
@@ -248,10 +257,35 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     free(packed), free(mem), free(want), free(x), free(w.data);
 }
 
+static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, quick[] = {3, 16, 40, 0};
+
+/* GGUF's types. */
+void test_planes(dev *d)
+{
+    static const char *const types[] = {"q4_0",   "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4",
+                                        "iq4_xs", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k",   "nvfp4"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            shape s = {.n = 70, .k = i < 7 ? 1376 : 1536, .limbs = limbs, .scales = EK_F16};
+            if (d->quick && limbs != 1 + (int)i % 2) continue;
+            gguf = types[i];
+            compare(d, &s, d->quick ? quick : few, i % 3 == 0);
+            gguf = NULL;
+        }
+    static const char *const held[] = {"q4_0", "q8_0", "q4_k", "q6_k"}; /* leaves of several chunks, many panels */
+    for (size_t i = 0; i < (d->quick ? 0 : sizeof held / sizeof *held); i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            shape long_rows = {.n = 40, .k = 6400, .limbs = limbs, .scales = EK_F16}, tall = long_rows;
+            tall.n = 5000, tall.k = 768;
+            gguf = held[i];
+            compare(d, &long_rows, few, false), compare(d, &tall, few, false);
+            gguf = NULL;
+        }
+}
+
 void test_linear(dev *d)
 {
-    static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, some[] = {1, 7, 16, 70, 0},
-                     quick[] = {3, 16, 40, 0};
+    static const int some[] = {1, 7, 16, 70, 0};
     for (int bits = 4; bits <= 8; bits += 4)
         for (int group = 32; group <= 128; group *= 2)
             for (int limbs = 1; limbs <= 2; limbs++)
@@ -262,16 +296,6 @@ void test_linear(dev *d)
                     if (d->quick && variant != group / 32 % 4 && (group != 64 || variant)) continue;
                     compare(d, &s, d->quick ? quick : variant ? some : few, variant == 3);
                 }
-    static const char *const types[] = {"q4_0",   "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl", "mxfp4",
-                                        "iq4_xs", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        for (int limbs = 1; limbs <= 2; limbs++) {
-            shape s = {.n = 70, .k = i < 7 ? 1376 : 1536, .limbs = limbs, .scales = EK_F16};
-            if (d->quick && limbs != 1 + (int)i % 2) continue;
-            gguf = types[i];
-            compare(d, &s, d->quick ? quick : few, i % 3 == 0);
-            gguf = NULL;
-        }
     static const ek_dtype floats[] = {EK_F32, EK_F16, EK_BF16};
     for (size_t f = 0; f < 3; f++)
         for (int k = 1; k < (d->quick ? 500 : 22000); k = k * 5 + 3) {
@@ -321,9 +345,9 @@ static void time_product(dev *d, shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    printf("%s%d bits %d limbs %6d x %5d, %6.1f MB:",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   "}[by_kernel], s->bits,
-           s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
+    printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "",
+           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   ", "planes "}[by_kernel],
+           s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
         CUdeviceptr dx = up(d, x, (size_t)*rows * (size_t)s->k * 4),
@@ -355,7 +379,8 @@ void speed_choice(dev *d)
     static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
                                   [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
                                   [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0},
-                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0}};
+                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0},
+                                  [EK_CUDA_BY_PLANES] = {1, 2, 4, 8, 16, 32, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -366,6 +391,27 @@ void speed_choice(dev *d)
             for (by_kernel = 0; by_kernel < 4; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
+}
+
+/* Few rows of GGUF's types, by the kernels that the plan knows. */
+void speed_planes(dev *d)
+{
+    static const int rows[] = {1, 4, 8, 16, 32, 0};
+    static const struct {
+        const char *type;
+        int n, k, limbs;
+    } c[] = {{"q4_0", 2048, 1536, 1},  {"q4_0", 1536, 2048, 1},  {"q4_0", 6144, 1536, 1},  {"q4_0", 1536, 6144, 1},
+             {"q4_0", 10240, 2560, 1}, {"q4_0", 21504, 5376, 1}, {"q4_0", 5376, 21504, 1}, {"q4_k", 6144, 1536, 1},
+             {"q4_k", 1536, 6144, 1},  {"q4_k", 21504, 5376, 1}, {"q6_k", 256, 1536, 2},   {"q6_k", 1536, 6144, 1},
+             {"q6_k", 5376, 21504, 1}, {"q8_0", 1536, 256, 2},   {"q8_0", 256, 1536, 2},   {"q8_0", 6144, 1536, 2},
+             {"q8_0", 5376, 21504, 2}, {"q4_0", 256, 1536, 2},   {"q6_k", 262144, 1536, 2}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
+        for (int by = 0; by < 3; by++) {
+            shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
+            gguf = c[i].type, by_kernel = (const int[]){EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES}[by];
+            time_product(d, &s, rows);
+        }
+    gguf = NULL, by_kernel = -1;
 }
 
 void speed_linear(dev *d)

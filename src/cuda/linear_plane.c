@@ -1,0 +1,137 @@
+/* How products of few rows of weights with their file's own scales are launched (kernels/product_plane.cuh). */
+#include <stdio.h>
+
+#include "cuda/linear.h"
+
+enum {
+    MAX_ROWS = 8,
+    MAX_LEAVES = 128,
+    WARPS = 8,
+    BLOCKS = 2,            /* of a multiprocessor */
+    MAX_STAGES = 4,        /* chunks that a warp has on their way */
+    ROOM = 100 << 10,      /* of a block in shared memory */
+    MAX_SUMS = 24 << 10,   /* of a turn's leaves */
+    GATED = 64 / EK_PANEL, /* panels of a turn that is rounded to groups of activations */
+    UNIT = 64
+};
+
+static int over(int n, int by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Of the kernels' names; NULL: there is none, or the leaves of two panels do not fit into shared memory. */
+static const char *name_of(const ek_cuda_linear *l)
+{
+    if (l->form != EK_W_PLANES || l->group != l->a_group || l->k > MAX_LEAVES * EK_KBLOCK_Q) return NULL;
+    if (l->group == 32 && l->f16_scales && !l->biased) return l->bits == 4 ? "q4_32" : "q8_32";
+    if (l->group == 32 && l->f32_scales && l->biased && l->bits == 4) return "q4b_32";
+    if (l->group == 16 && l->f32_scales && !l->biased) return "q8_16";
+    return NULL;
+}
+
+bool ek_cuda_plane_fits(const ek_cuda_linear *l)
+{
+    return name_of(l) != NULL;
+}
+
+/* Rows that a block computes: biased scales, and groups of 16 with two limbs, leave registers for 4. */
+static int rows_of(const ek_cuda_linear *l, int rows)
+{
+    return rows <= MAX_ROWS / 2 || l->biased || (l->group == 16 && l->limbs == 2) ? MAX_ROWS / 2 : MAX_ROWS;
+}
+
+/* What a panel of a call is cut into. */
+typedef struct cut {
+    int chunks, leaves, leaf_chunks;
+    size_t chunk_bytes, leaf_bytes; /* sums of a leaf */
+} cut;
+
+static cut cut_of(const ek_cuda_linear *l, int per_tile)
+{
+    const int inputs = EK_CUDA_PLANE_GROUPS * l->group, leaf_chunks = EK_KBLOCK_Q / inputs;
+    const int chunks = over(l->units * UNIT, inputs);
+    return (cut){.chunks = chunks,
+                 .leaf_chunks = leaf_chunks,
+                 .leaves = over(chunks, leaf_chunks),
+                 .chunk_bytes = (size_t)(inputs / UNIT * l->bits * 128) +
+                                EK_CUDA_PLANE_GROUPS * EK_PANEL * ek_cuda_linear_scale(l),
+                 .leaf_bytes = sizeof(float) * EK_PANEL * (size_t)per_tile};
+}
+
+static int turn_of(const cut *c, int panels, int slots)
+{
+    const int turn = over(panels, slots), most = MAX_SUMS / (int)((size_t)c->leaves * c->leaf_bytes);
+    return turn > most ? (most ? most : 1) : turn;
+}
+
+/* Stages and shared memory of p's warps, with p's turn and `turns` per block. */
+static void ring(ek_cuda_product *p, const cut *c, int turns, int warps, size_t room)
+{
+    const int told = p->turn * c->leaves * (c->leaf_chunks - 1);
+    const size_t sums = 2 * (size_t)(p->turn * c->leaves) * c->leaf_bytes, fixed = (size_t)told * 8 + 256 + sums;
+    p->stages = over(turns * p->turn * c->chunks, warps);
+    if (p->stages > MAX_STAGES) p->stages = MAX_STAGES;
+    while (p->stages > 1 && fixed + (size_t)(warps * p->stages) * (c->chunk_bytes + 8) > room) p->stages--;
+    const size_t slots = (size_t)(warps * p->stages);
+    p->grid.threads = (unsigned)warps * 32;
+    p->grid.shared = ((slots + (size_t)told) * 8 + 127) / 128 * 128 + slots * c->chunk_bytes + sums;
+}
+
+/* matrices: alike, in a launch. */
+static ek_cuda_product plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
+                            int multiprocessors)
+{
+    const int per_tile = rows_of(l, rows), tiles = jobs ? jobs : over(rows, per_tile), layers = tiles * matrices;
+    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * BLOCKS;
+    const cut c = cut_of(l, per_tile);
+    ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .z = (unsigned)matrices, .overlap = true}};
+    p.turn = gate == EK_CUDA_GATE_MATRIX ? 2 * GATED : gate ? GATED : turn_of(&c, panels * layers, slots);
+    if (p.turn > panels && !gate) p.turn = panels;
+    const int turns = over(panels, p.turn), each = over(turns, over(slots, layers));
+    p.grid.x = (unsigned)over(turns, each);
+    /* more warps where blocks are few and have enough chunks */
+    const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.turn * c.chunks > WARPS;
+    ring(&p, &c, each, many ? 2 * WARPS : WARPS, many ? 2 * ROOM : ROOM);
+    snprintf(p.name, sizeof p.name, "ek_product%s_plane_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
+             name_of(l), l->limbs, per_tile);
+    return p;
+}
+
+ek_cuda_product ek_cuda_plane_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+{
+    return plan(l, rows, jobs, 1, gate, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_plane_pair(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    return plan(l, rows, 0, 2, EK_CUDA_GATE_NONE, multiprocessors);
+}
+
+/* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows. */
+double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
+{
+    const int passes = over(rows, rows_of(l, rows));
+    return 3 + (l->group == 16 ? 0.5e-6 : l->bits == 8 ? 0.36e-6 : 0.28e-6) * (double)l->n * (double)l->k * passes;
+}
+
+/* --- by leaves, whatever the scales */
+
+bool ek_cuda_job_fits(const ek_cuda_linear *l, int rows)
+{
+    return ek_cuda_plane_fits(l) ? rows <= rows_of(l, rows) : ek_cuda_leaf_fits(l) && rows * l->limbs <= 8;
+}
+
+bool ek_cuda_gate_fits(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_linear *next, int multiprocessors)
+{
+    if (l->n % 64 || !next->units) return false;
+    if (ek_cuda_plane_fits(l)) return jobs ? ek_cuda_job_fits(l, rows) : ek_cuda_plane_wins(l, rows, multiprocessors);
+    if (next->a_group != 64) return false;
+    return jobs ? ek_cuda_leaf_fits(l) && rows * l->limbs <= 8 : ek_cuda_leaf_wins(l, rows, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_few_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+{
+    return ek_cuda_plane_fits(l) ? plan(l, rows, jobs, 1, gate, multiprocessors)
+                                 : ek_cuda_leaf_plan(l, rows, jobs, gate, multiprocessors);
+}
