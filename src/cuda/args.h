@@ -206,7 +206,7 @@ enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHAR
 
 /* --- sampling (engine/sampler.h). */
 
-enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024 };
+enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024, EK_CUDA_SORTERS = 8 };
 
 typedef struct ek_cuda_bias { /* entries of one token are adjacent and in their order */
     int32_t token;
@@ -236,8 +236,9 @@ typedef struct ek_cuda_sample_args {
     ek_cuda_ptr draw;     /* 2 uint64 per row, zero before ek_sample_all */
     ek_cuda_ptr block;    /* f32 [row][ceil(vocab_size / 64)]: block maxima */
     ek_cuda_ptr leaf;     /* f32 [row][ceil(vocab_size / 256)]: sums of weights */
-    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: the host decides */
-    int32_t n_suppress, vocab_size;
+    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: ek_sample_sort decides */
+    ek_cuda_ptr sorted;   /* ek_sample_sort: 2 vocab_size uint64 for each of its blocks */
+    int32_t n_suppress, vocab_size, n_rows;
 } ek_cuda_sample_args;
 
 #endif

@@ -171,6 +171,18 @@ typedef struct ek_cuda_leaf_heads_args {
     int32_t q_blocks, k_blocks;
 } ek_cuda_leaf_heads_args;
 
+/* A drafter's step behind its layers (kernels/draft.cu). ek_draft_centroids: grid (rows), 1024 threads.
+ * ek_draft_ordered: grid (any, rows), 256 threads. ek_draft_next: one block of 1024 threads. */
+typedef struct ek_cuda_draft_args {
+    ek_cuda_ptr score, chosen; /* f32 [rows][n_centroids]; int32 [rows][top_k] */
+    ek_cuda_ptr ordering;      /* int32: the tokens of centroid c at [c per, (c + 1) per) */
+    ek_cuda_ptr y;             /* f32 [rows][head.k] */
+    ek_cuda_ptr best;          /* 2 uint64 per row: the best key, as of ek_argmax; zero before and after a step */
+    ek_cuda_ptr id, draft, n;  /* int32: the token fed next; [rows][max] tokens drafted; how many they are */
+    ek_cuda_embed_args head;   /* the matrix of the head; h, id, ldh, factor, first and n unused */
+    int32_t n_centroids, top_k, vocab_size, rows, max;
+} ek_cuda_draft_args;
+
 /* ek_soft_cap_check: x = cap * tanh(x / cap) with cap; bad[row] = 1 if the row then holds NaN or infinity. grid
  * (any, rows), 256 threads. */
 typedef struct ek_cuda_cap_args {

@@ -207,6 +207,8 @@ typedef struct ek_engine_stats {
     /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
      * could not be written; bytes now. */
     uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
+    /* The same in host memory. */
+    uint64_t host_written, host_read, host_evicted, host_bytes;
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */

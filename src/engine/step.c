@@ -189,6 +189,11 @@ static void publish(ek_engine *e)
         e->stats.disk_damaged = atomic_load(&c->damaged);
         e->stats.disk_failed = atomic_load(&c->failed);
         e->stats.disk_bytes = atomic_load(&c->bytes);
+        c = ek_store_host_counts_of(e->store);
+        e->stats.host_written = c ? atomic_load(&c->written) : 0;
+        e->stats.host_read = c ? atomic_load(&c->read) : 0;
+        e->stats.host_evicted = c ? atomic_load(&c->evicted) : 0;
+        e->stats.host_bytes = c ? atomic_load(&c->bytes) : 0;
     }
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
     for (int k = 0; k < EK_PAGE_KINDS; k++) {

@@ -88,14 +88,15 @@ static size_t most_few(const ek_gpu_run *x, int kind, int ratio)
 size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
+    const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
     size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
-        if (k == EK_SLIDING && (size_t)(c->sliding_window + x->z.max_rows) < seen)
-            seen = (size_t)(c->sliding_window + x->z.max_rows); /* spans that see each other are in one step */
+        if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
+            seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
         size_t items = most_few(x, k, c->n_heads / l->n_kv_heads) * one * (seen / EK_SEGMENT + 2);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * items * sizeof(ek_cuda_attn_item));
     }

@@ -62,9 +62,10 @@ typedef struct ek_gpu_run {
     CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
     CUdeviceptr image; /* rows as products by wgmma read them */
     uint64_t n_images; /* written so far */
-    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
+    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
+    size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
     int32_t *result;                /* pinned: bad, then token */
@@ -87,12 +88,24 @@ typedef struct ek_gpu_run {
     ek_sampler *sampler;
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
     bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
-    float *spare;  /* a row of logits */
     ek_gpu_graph graph[EK_GPU_GRAPHS];
     uint64_t n_steps;
     ek_err pending;
     char pending_text[512];
+    /* drafts */
+    struct ek_gpu_run *drafter; /* NULL: none */
+    CUdeviceptr hidden;         /* f32 [max_logits][hidden_size], with a drafter: the last x of the rows of logits */
+    struct ek_gpu_run *target;  /* of a drafter's run, whose rows are requests; NULL else. The rest is its own: */
+    CUdeviceptr fed, chosen;    /* f32 [rows][2 x backbone_hidden_size]: embedding and state; int32: centroids */
+    ek_row *rows;               /* [max_rows] */
+    ek_seq *seqs;
+    CUdeviceptr from, n_token; /* in the block: int32 per row: its row of `hidden`; tokens drafted so far */
 } ek_gpu_run;
+
+/* ek_executor.open and close (gpu/memory.c), and draft (gpu/draft.c). */
+ek_err ek_gpu_run_open(void *run, const ek_executor_sizes *z);
+void ek_gpu_run_close(void *run);
+ek_err ek_gpu_draft(void *run, ek_draft *draft, int n);
 
 /* --- the block */
 
@@ -109,6 +122,12 @@ size_t ek_gpu_leaf_bytes(const ek_gpu_run *x);
 
 /* Queues the forward pass of the rows in the block, up to the logits of the n_want rows (gpu/forward.c). */
 void ek_gpu_forward(ek_gpu_run *x);
+void ek_gpu_rope_tables(ek_gpu_run *x, const ek_gpu_set *set);
+/* to[r] = factor times elements [first, first + width) of row id[r] of w. */
+void ek_gpu_embed(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int64_t ld, int first,
+                  int width, float factor, int n);
+/* The fields of args that the matrix decides. */
+ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w);
 /* Experts of layer i for n rows: from h to pair_out, row_pair and weight (gpu/experts.c). */
 void ek_gpu_experts(ek_gpu_run *x, int i, int n);
 
@@ -121,6 +140,9 @@ typedef struct ek_gpu_input {
     uint64_t image;    /* x->n_images if x->image is of these rows, */
     int image_limbs;   /* with that many limbs */
 } ek_gpu_input;
+
+/* All layers of x->all.n rows, from h to the rows behind the last norm. */
+ek_gpu_input ek_gpu_layers(ek_gpu_run *x);
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 /* The record that a stage shall write for w: q 0 for Form F. Notes it in `in`. */

@@ -123,7 +123,7 @@ ek_err masked(const scene *s, company *base, check_fn *check, void *arg)
     memset(want, 0, sizeof want);
     ek_err err = EK_OK;
     ek_executor (*device)(ek_model * m) = scene_executor;
-    scene_executor = ek_executor_cpu; /* a device that forgot masks would agree with itself */
+    scene_executor = ek_executor_cpu; /* without drafts; a device that forgot masks would agree with itself */
     for (; n < s->n && rows < MAX_ROWS && !err; n++) {
         company c = {.ask = &ask[n], .n = 1, .max_requests = 1};
         rows += ask[n].n_tokens + ask[n].max_tokens;
