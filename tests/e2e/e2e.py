@@ -2,7 +2,7 @@
 """End-to-end tests of `evenkeel serve`: e2e.py PROGRAM MODEL [NAME...]
 
 MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import json, socket, sys, threading, time, traceback
+import json, os, socket, sys, threading, time, traceback
 
 from client import Server, assemble
 
@@ -224,6 +224,7 @@ def models(s):
     assert r["object"] == "list" and len(r["data"]) == 1, r
     m = r["data"][0]
     assert set(m) >= {"id", "object", "created", "owned_by"} and m["object"] == "model" and m["id"] == "a/b c", m
+    assert m["max_model_len"] == m["context_length"] == 512, m
     assert s.call("GET", "/v1/models/a/b%20c")[2] == m
     assert s.call("GET", "/health")[2]["status"] == "ok"
 
@@ -389,10 +390,29 @@ def two_keys():
         assert s.call("DELETE", path, None, as_("anna"))[0] == 200 and s.call("GET", path, None, as_("anna"))[0] == 404
 
 
+def refusals_in_the_log():
+    """A line for each, nothing of what the body said, and no more lines than somebody can read."""
+    with Server(PROGRAM, "--model", MODEL, "--ctx", 512, "--max-requests", 2) as s:
+        lines = lambda word: [l for l in open(os.path.join(s.dir.name, "log")) if f"event={word} " in l]
+        assert s.call("POST", "/v1/chat/completions", {"messages": "my secret"})[0] == 400
+        assert s.call("GET", "/v1/nothing")[0] == 404
+        first = lines("refused")
+        assert len(first) == 2 and 'status=400 path="/v1/chat/completions" reason="messages"' in first[0] and "status=404" in first[1], first
+        begin = time.time()
+        for _ in range(120):
+            assert s.call("POST", "/v1/chat/completions", {"messages": "my secret"})[0] == 400
+        assert 40 < len(lines("refused")) <= 51 + 10 * (time.time() - begin), len(lines("refused"))  # 50, then 10 a second
+        time.sleep(0.3)
+        s.call("GET", "/v1/nothing")
+        assert sum(int(l.split("lines=")[1]) for l in lines("refused_suppressed")) + len(lines("refused")) == 123
+        s.log.seek(0)
+        assert "secret" not in s.log.read()
+
+
 def main():
     shared = [plain, stream_is_plain, sampling, stop_strings, tools, tool_calls, company, vanishing, one_byte_at_a_time, errors, models, huge_body,
               raw_http, slow_reader]
-    own = [two_keys, queue_full, connections, sigterm, sigterm_twice]
+    own = [two_keys, refusals_in_the_log, queue_full, connections, sigterm, sigterm_twice]
     passed = failed = skipped = 0
 
     def run(test, *args):
