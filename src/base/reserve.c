@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/reserve.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@ enum { TRIES = 100 };
 static _Atomic(void *) kept;
 static size_t kept_bytes; /* set before other threads may allocate */
 static _Atomic size_t n_spent;
+static pthread_mutex_t giving = PTHREAD_MUTEX_INITIALIZER;
 
 bool ek_reserve_fill(size_t bytes)
 {
@@ -36,17 +38,20 @@ size_t ek_reserve_times_spent(void)
     return atomic_load(&n_spent);
 }
 
-/* True if another attempt may succeed. */
+/* True if another attempt may succeed. Who comes while another thread gives the reserve back waits until it is given:
+ * that thread may be asleep for longer than any number of attempts. */
 static bool spend(int tries)
 {
+    pthread_mutex_lock(&giving);
     void *p = atomic_exchange(&kept, NULL);
     if (p) {
         munmap(p, kept_bytes);
         atomic_fetch_add(&n_spent, 1);
-        return true;
     }
+    pthread_mutex_unlock(&giving);
+    if (p) return true;
     if (kept_bytes == 0 || tries >= TRIES) return false;
-    sched_yield(); /* another thread may be giving it back */
+    sched_yield(); /* others may free some of what they took */
     return true;
 }
 

@@ -160,6 +160,7 @@ void ek_gpu_draw(ek_gpu_run *x)
                              .n_suppress = c->n_suppress,
                              .vocab_size = c->vocab_size};
     const ek_cuda_grid each = {.x = wide, .y = rows, .threads = 256, .overlap = true};
+    if (x->masks) ek_gpu_launch(x->g, "ek_sample_mask", each, &a);
     if (x->edits) ek_gpu_launch(x->g, "ek_sample_edit", (ek_cuda_grid){.x = rows, .threads = 256, .overlap = true}, &a);
     ek_gpu_launch(x->g, "ek_sample_scale", each, &a);
     if (x->weighs) ek_gpu_launch(x->g, "ek_sample_weights", each, &a);

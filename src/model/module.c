@@ -119,17 +119,25 @@ static int64_t count_of(const ek_tensor *t)
     return n;
 }
 
+/* A scale of a whole row, or of more, is repeated for groups that divide it. */
+static ek_err repeat_scale(const ek_tensor *scales, int k, int *group)
+{
+    *group = k % 64 ? 32 : 64;
+    if (k % 32 == 0) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s: one scale for a row of %d inputs, which are no whole groups of 32",
+                   scales->file, scales->name, k);
+}
+
 /* Groups of a row by the scales there are: k / group of them, one, or 0 for one of the whole tensor. */
 static ek_err find_groups(const ek_tensor *scales, int rows, int k, int *groups, int *group)
 {
-    *group = 64; /* repeated */
     if (count_of(scales) == 1 && rows > 1) {
         *groups = 0;
-        return EK_OK;
+        return repeat_scale(scales, k, group);
     }
     if (count_of(scales) == rows) {
         *groups = 1;
-        return EK_OK;
+        return repeat_scale(scales, k, group);
     }
     int64_t columns = scales->n_dims == 2 && scales->dim[0] == rows ? scales->dim[1] : 0;
     if (columns < 1 || k % columns)
@@ -228,6 +236,7 @@ static ek_err read_across(ek_weight_data *w, const ek_module *m, const ek_quant 
                        codes->name);
     const int bits = quant->bits, words = rows / 32 * bits + rows % 32 * bits / 32;
     int64_t groups = scales->n_dims == 2 ? scales->dim[0] : 0;
+    int group;
     EK_TRY(ek_module_type(codes, EK_I32, "packed weights"));
     EK_TRY(ek_module_type(zeros, EK_I32, "packed zero points"));
     if (groups < 1 || k % groups || rows % 32 || (bits != 4 && bits != 8) || k % (32 / bits))
@@ -237,8 +246,10 @@ static ek_err read_across(ek_weight_data *w, const ek_module *m, const ek_quant 
     EK_TRY(ek_module_shape(scales, 0, (int)groups, rows));
     EK_TRY(ek_module_shape(zeros, 0, (int)groups, words));
     EK_TRY(check_order(m->part[EK_PART_ORDER], k, (int)(k / groups)));
+    if (groups > 1) group = (int)(k / groups);
+    else EK_TRY(repeat_scale(scales, k, &group));
     ek_packing packing = awq ? EK_PACK_AWQ : quant->zero_as_is ? EK_PACK_GPTQ2 : EK_PACK_GPTQ;
-    EK_TRY(choose(w, codes, scales, packing, bits, groups > 1 ? (int)(k / groups) : 64, true));
+    EK_TRY(choose(w, codes, scales, packing, bits, group, true));
     w->plane[0] = codes->data, w->plane[1] = scales->data, w->plane[2] = zeros->data;
     w->groups = (int)groups, w->across = rows;
     return EK_OK;

@@ -12,12 +12,19 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+static void take_file(ek_gguf_source *s, ek_gguf *g)
+{
+    s->g = g;
+    s->file = ek_gguf_part_name(g, 0);
+    s->used = ek_alloc((size_t)ek_gguf_tensor_count(g) + 1);
+}
+
 static ek_err open_file(ek_gguf_source *s)
 {
+    ek_gguf *g;
     if (s->g) return EK_OK;
-    EK_TRY(ek_gguf_open(&s->g, s->source.path));
-    s->file = ek_gguf_part_name(s->g, 0);
-    s->used = ek_alloc((size_t)ek_gguf_tensor_count(s->g) + 1);
+    EK_TRY(ek_gguf_open(&g, s->source.path));
+    take_file(s, g);
     return EK_OK;
 }
 
@@ -294,4 +301,11 @@ ek_source *ek_source_gguf(const char *path)
     ek_gguf_source *s = ek_alloc(sizeof *s);
     s->source = (ek_source){.ops = &ops, .path = ek_strdup(path)};
     return &s->source;
+}
+
+ek_source *ek_source_gguf_of(ek_gguf *g)
+{
+    ek_source *source = ek_source_gguf(ek_gguf_part_name(g, 0));
+    take_file((ek_gguf_source *)source, g);
+    return source;
 }

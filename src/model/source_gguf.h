@@ -16,6 +16,9 @@ typedef struct ek_gguf_source {
     ek_buf tokenizer; /* as JSON, once it was asked for */
 } ek_gguf_source;
 
+/* A source of open files, which it closes: for files in memory. */
+ek_source *ek_source_gguf_of(ek_gguf *g);
+
 /* Architectures of Gemma 4 and of its drafters. NULL for others, after EUNSUPPORTED by name. */
 const char *ek_gguf_architecture(const ek_gguf_source *s, bool *drafter);
 

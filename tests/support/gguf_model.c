@@ -385,25 +385,41 @@ static void save_hf(writer *w, const char *dir)
     ek_buf_fini(&text);
 }
 
+/* Up to four files: one, or the parts of a split model. */
+static void fill(writer *w)
+{
+    static const char *const archs[] = {"gemma4-assistant", "gemma4_mtp", "gemma4_assistant"};
+    const ek_config *c = w->c;
+    keys k = {.f = &w->file[0], .o = w->o, .c = c, .arch = c->backbone_hidden_size ? archs[w->o->scheme] : "gemma4"};
+    EK_ASSERT(w->o->parts <= 4);
+    metadata(&k);
+    each_tensor(c, one, w);
+    others(w);
+    if (c->n_centroids) ordering(w);
+    if (w->o->extra) w->o->extra(&w->file[0]);
+}
+
 void write_gguf(const char *dir, const char *name, const ek_config *c, const gguf_opts *o, const char *hf_dir)
 {
     static const gguf_opts plain;
-    static const char *const archs[] = {"gemma4-assistant", "gemma4_mtp", "gemma4_assistant"};
     gguf_file file[4];
     memset(file, 0, sizeof file);
-    if (!o) o = &plain;
-    writer w = {.c = c, .o = o, .file = file};
-    keys k = {.f = &file[0], .o = o, .c = c, .arch = c->backbone_hidden_size ? archs[o->scheme] : "gemma4"};
-    EK_ASSERT(o->parts <= 4);
-    metadata(&k);
-    each_tensor(c, one, &w);
-    others(&w);
-    if (c->n_centroids) ordering(&w);
-    if (o->extra) o->extra(&file[0]);
+    writer w = {.c = c, .o = o ? o : &plain, .file = file};
+    fill(&w);
     int total = 0;
     for (int i = 0; i < 4; i++) total += (int)file[i].n_tensors;
-    if (o->parts > 1) save_parts(&w, dir, name, total);
+    if (w.o->parts > 1) save_parts(&w, dir, name, total);
     else gguf_save(&file[0], dir, name);
     if (hf_dir) save_hf(&w, hf_dir);
+    ek_buf_fini(&w.hf.head), ek_buf_fini(&w.hf.data);
+}
+
+void gguf_model(ek_buf *out, const ek_config *c, const gguf_opts *o)
+{
+    gguf_file file = {0};
+    writer w = {.c = c, .o = o, .file = &file};
+    fill(&w);
+    gguf_bytes(&file, out);
+    gguf_fini(&file);
     ek_buf_fini(&w.hf.head), ek_buf_fini(&w.hf.data);
 }

@@ -37,5 +37,7 @@ void gguf_name(char *out, size_t room, const char *name, gguf_scheme scheme);
 /* Writes DIR/NAME; the values are those of write_hf. hf_dir, unless NULL, gets the values that the types can hold, in
  * the Hugging Face layout as F32. */
 void write_gguf(const char *dir, const char *name, const ek_config *c, const gguf_opts *o, const char *hf_dir);
+/* Appends such a file, of one part, to out. */
+void gguf_model(ek_buf *out, const ek_config *c, const gguf_opts *o);
 
 #endif

@@ -152,7 +152,7 @@ static bool pack(void *arg, st_file *out, const char *module, int rows, int k, f
     writer own = {.o = arg, .packed = out}, *t = &own;
     const packed_opts *o = t->o;
     int group = o->group > 0 ? o->group : k;
-    if (k % group || k % 64 || rows % 32) return false;
+    if (k % group || k % 32 || rows % 32) return false;
     numbers x = {.rows = rows, .k = k, .groups = k / group, .group = group};
     invent(&x, o, module);
     values(&x, w);
