@@ -29,7 +29,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     // What is needed between chunks only lies in shared memory: registers are for sums.
     struct control {
-        u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all warps
+        u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
         feed feeds[WARPS + 1];                                  // the last: activations
         int number[WARPS], mine[WARPS];                         // a warp's tile and its units
         int units, split, parts, panels, columns, row_tiles, tiles; // split: units of a part but the last
@@ -258,7 +258,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             is.units = a.x.k / 64, is.panels = (a.n + 15) / 16, is.columns = (is.panels + PANELS - 1) / PANELS;
             is.row_tiles = (a.rows + ROWS - 1) / ROWS;
             is.split = !pick && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
-            for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], WARPS);
+            for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
         }
         if (threadIdx.x % 32 == 0)
             for (int i = 0; i < STAGES; i++) arrival_open(&is.weights[warp][i]);
@@ -295,12 +295,11 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         __syncwarp();
     }
 
-    // After a chunk, one thread of each warp: its own slot again; of activations this slot where one warpgroup reads them
-    // in step, else the slot before, which all will have read.
+    // After a chunk, one thread of each warp, behind its warp: its own slot again; of activations this slot where one
+    // warpgroup reads them in step, else the slot before, which all will have read.
     __device__ __forceinline__ void refill(int slot, u32 phase, bool first) const
     {
         const int warp = thread_again() / 32;
-        arrival_tell(&of().read[slot]);
         feed_weights(warp, slot);
         if (warp || (GROUPS > 1 && first)) return;
         if (GROUPS > 1) phase ^= slot == 0, slot = slot ? slot - 1 : STAGES - 1;
@@ -333,6 +332,8 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;
                 }
+                // every lane tells: racecheck does not see that __syncwarp puts a warp's reads before one lane's arrival
+                arrival_tell(&of().read[slot]);
                 __syncwarp();
                 if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == (int)blockIdx.x);
                 if (++slot == STAGES) slot = 0, phase ^= 1;
