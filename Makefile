@@ -61,7 +61,9 @@ ISA_bf16   := $(ISA_avx512) -mavx512bf16
 ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-int8
 # Where prefetches stand between multiplications, they shall stay there: gcc's last scheduling pass gathers them.
 AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /dev/null 2>/dev/null && echo -fno-schedule-insns2)
-isa_x86_64 = $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
+# Checks of addresses as calls where kernels are large after inlining: as code they take gcc minutes per file.
+AS_CALLS := $(if $(filter asan,$(CONF)),$(shell echo | $(CC) -Werror --param asan-instrumentation-with-call-threshold=64 -c -x c - -o /dev/null 2>/dev/null && echo --param asan-instrumentation-with-call-threshold=64))
+isa_x86_64 = $(if $(filter $B/src/ops/x86/%,$1),$(AS_CALLS)) $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
 isa_aarch64 = $(if $(filter %_dotprod.o,$1),$(ISA_dotprod))$(if $(filter %_i8mm.o,$1),$(ISA_i8mm))
 isa = $(call isa_$(ARCH),$1)
 

@@ -2,20 +2,27 @@
  *
  * Replies are made by random choice among the allowed tokens, as if a model wrote texts of some words, eight at a time.
  * For each form: what a row costs, what the rows of eight replies cost together, and how often the cache had one; first
- * with the cache as it fills, then as it is for later requests with the same form. Then the same by kind of state. */
+ * with the cache as it fills, then as it is for later requests with the same form. Then the same by kind of state.
+ *
+ * At last the same replies in an engine whose step keeps one processor busy for 2 ms, as one that waits for a device
+ * does: what eight masks add to a step if it waits for their rows first, and if they are made beside it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rng.h"
-#include "text/grammar.h"
+#include "chat/bounds.h"
+#include "engine/executor.h"
 #include "text/json.h"
 #include "text/utf8.h"
 #include "text/vocab_data.h"
 
 enum { REPLIES = 24, BATCH = 8, MAX_TOKENS = 400 };
+enum { RUNS = 16, RUN_TOKENS = 150, MAX_STEPS = RUNS * RUN_TOKENS }; /* in an engine */
+#define STEP_SECONDS 2e-3
 
 static uint64_t seed;
 
@@ -96,8 +103,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void run(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form, const json_t *tools,
-                bool thinking)
+static void run_alone(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form,
+                      const json_t *tools, bool thinking)
 {
     ek_grammar *g;
     int n_words = (ek_tokenizer_size(t) + 63) / 64;
@@ -154,6 +161,125 @@ static void run(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_r
     free(row);
 }
 
+/* --- in an engine --- */
+
+typedef struct device {
+    ek_config config;
+    ek_kv_layout layout;
+    int32_t closers[5];
+    double busy; /* of the step: the device and the choice of tokens */
+} device;
+
+static ek_err open_device(void *arg, const ek_executor_sizes *sizes)
+{
+    (void)arg, (void)sizes;
+    return EK_OK;
+}
+
+static ek_err step_device(void *arg, const ek_step *s)
+{
+    device *d = arg;
+    double begin = ek_now();
+    while (ek_now() - begin < STEP_SECONDS) continue;
+    double ready = ek_now();
+    ek_masks_wait(s->masks);
+    double draws = ek_now();
+    for (int i = 0; i < s->n_draws; i++)
+        s->draw[i].token = s->draw[i].allowed
+                               ? choose(s->draw[i].allowed, ek_mask_words(d->config.vocab_size), d->closers, 5)
+                               : (int32_t)(1000 + roll(1000));
+    d->busy = ready - begin + (ek_now() - draws);
+    return EK_OK;
+}
+
+static const float *logits_device(void *arg, int row)
+{
+    (void)arg, (void)row;
+    return NULL;
+}
+
+static void close_device(void *arg)
+{
+    (void)arg;
+}
+
+typedef struct engine_run {
+    ek_bounds bounds;
+    ek_request_id id;
+} engine_run;
+
+/* What a step of eight takes beyond the device's time. */
+static void run_engine(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form,
+                       const json_t *tools, bool thinking, bool beside)
+{
+    static double added[MAX_STEPS];
+    ek_chat_model m = {.vocab = v};
+    ek_marks_find(&m.marks, t);
+    device d = {.layout = {.page_bytes = {[EK_FULL] = 64}},
+                .closers = {ek_tokenizer_id(t, "\""), m.marks.id[EK_MARK_QUOTE], m.marks.id[EK_MARK_CHANNEL_CLOSE],
+                            ek_tokenizer_id(t, "}"), m.marks.id[EK_MARK_TURN_CLOSE]}};
+    d.config = (ek_config){.vocab_size = ek_tokenizer_size(t), .hidden_size = 1, .max_position_embeddings = 4096};
+    d.config.stop[0] = m.marks.id[EK_MARK_TURN_CLOSE], d.config.stop[1] = m.marks.id[EK_MARK_RESPONSE_OPEN];
+    d.config.n_stop = 2;
+    ek_executor x = {.config = &d.config,
+                     .layout = &d.layout,
+                     .leaves_host = beside,
+                     .arg = &d,
+                     .open = open_device,
+                     .step = step_device,
+                     .logits = logits_device,
+                     .close = close_device,
+                     .n_pages = {[EK_FULL] = 1024}};
+    ek_engine_opts o = ek_engine_defaults();
+    o.max_requests = BATCH, o.cache_bytes = 0;
+    ek_engine *e;
+    ek_grammar *g = NULL;
+    engine_run run[RUNS];
+    if (ek_engine_open_on(&e, &x, &o) || (form && ek_grammar_open(&g, v, form, tools, true))) {
+        printf("%s: %s\n", name, ek_err_text());
+        exit(1);
+    }
+    for (int i = 0; i < RUNS; i++) {
+        ek_bounds_init(&run[i].bounds, &m, g, 0, NULL, 0, thinking);
+        run[i].bounds.n_vocab = d.config.vocab_size;
+        ek_mask mask = ek_bounds_mask(&run[i].bounds);
+        if (!beside) mask.peek = NULL;
+        int32_t prompt = 2;
+        ek_request_opts r = {.tokens = &prompt,
+                             .n_tokens = 1,
+                             .max_tokens = RUN_TOKENS,
+                             .sampling = ek_sampling_greedy(),
+                             .mask = g ? &mask : NULL};
+        if (ek_engine_submit(e, &r, &run[i].id)) exit(1);
+    }
+    int n = 0;
+    double sum = 0;
+    for (double at = ek_now(); ek_engine_step(e) && n < MAX_STEPS; at = ek_now()) {
+        added[n] = ek_now() - at - d.busy;
+        sum += added[n++];
+    }
+    qsort(added, (size_t)n, sizeof *added, ascending);
+    printf("%-14s %-8s %6d  %8.1f %8.1f %8.1f %8.1f  %6.2f %%\n", name, beside ? "beside" : "before", n, sum / n * 1e6,
+           added[n / 2] * 1e6, added[n * 99 / 100] * 1e6, added[n - 1] * 1e6, sum / n / STEP_SECONDS * 100);
+    ek_engine_close(e);
+    for (int i = 0; i < RUNS; i++) ek_bounds_fini(&run[i].bounds);
+    ek_grammar_close(g);
+}
+
+static void run_before(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form,
+                       const json_t *tools, bool thinking)
+{
+    run_engine(name, v, t, form, tools, thinking, false);
+}
+
+static void run_beside(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form,
+                       const json_t *tools, bool thinking)
+{
+    run_engine(name, v, t, form, tools, thinking, true);
+}
+
+/* --- forms --- */
+
 static json_t *json(const char *text)
 {
     json_t *v;
@@ -164,8 +290,11 @@ static json_t *json(const char *text)
     return v;
 }
 
-static void forms(ek_vocab *v, const ek_tokenizer *t, json_t *record, json_t *forest, json_t *tools, json_t *patterns,
-                  json_t *counted, json_t *nested, json_t *choices)
+typedef void run_fn(const char *name, ek_vocab *v, const ek_tokenizer *t, const ek_reply_form *form,
+                    const json_t *tools, bool thinking);
+
+static void forms(run_fn *run, ek_vocab *v, const ek_tokenizer *t, json_t *record, json_t *forest, json_t *tools,
+                  json_t *patterns, json_t *counted, json_t *nested, json_t *choices)
 {
     run("record", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = record}, NULL, false);
     run("tree", v, t, &(ek_reply_form){.text = EK_TEXT_JSON_SCHEMA, .schema = forest}, NULL, false);
@@ -181,6 +310,8 @@ int main(int argc, char **argv)
 {
     ek_buf file = {0};
     ek_tokenizer *t;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    ek_log_set(EK_LOG_WARN);
     if (argc != 2 || ek_file_read(&file, argv[1], (size_t)1 << 30) || ek_tokenizer_parse(&t, file.data, file.len)) {
         printf("usage: bench_grammar TOKENIZER.json (%s)\n", ek_err_text());
         return 1;
@@ -233,8 +364,18 @@ int main(int argc, char **argv)
         printf("\n%s, microseconds of CPU\n%-14s %6s  %16s  %24s  %6s  %7s  %6s\n",
                warm ? "again, as later requests see it" : "first", "form", "tokens", "row: mean  max",
                "eight: mean  99 %   max", "step", "cached", "compiled in ms");
-        forms(v, t, record, forest, tools, patterns, counted, nested, choices);
+        forms(run_alone, v, t, record, forest, tools, patterns, counted, nested, choices);
     }
     print_kinds();
+    printf("\na step of eight, microseconds beyond its %g ms\n%-14s %-8s %6s  %8s %8s %8s %8s\n", STEP_SECONDS * 1e3,
+           "form", "masks", "steps", "mean", "50 %", "99 %", "max");
+    run_engine("none", v, t, NULL, NULL, false, false);
+    for (int warm = 0; warm < 4; warm++) { /* a vocabulary of its own for each: first requests, then later ones */
+        ek_vocab *own = warm % 2 ? v : ek_vocab_open(t);
+        if (ek_vocab_ready(own)) return 1;
+        printf("%s\n", warm % 2 ? "later requests" : "first requests");
+        forms(warm < 2 ? run_before : run_beside, own, t, record, forest, tools, patterns, counted, nested, choices);
+        if (own != v) ek_vocab_close(own);
+    }
     return 0;
 }

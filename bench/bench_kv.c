@@ -1,6 +1,7 @@
-/* Formats of keys and values side by side: the time of attention alone, one thread. The formats take turns within a
- * round, and the least processor time of all rounds counts, so that neither a busy machine nor its changing clock
- * favours one. Usage: bench_kv [formats [isa [rounds]]], formats as `--kv` takes them, separated by commas. */
+/* Formats of keys and values side by side: the time of attention alone. The formats take turns within a round, and the
+ * least time of all rounds counts, processor time with one thread, so that neither a busy machine nor its changing
+ * clock favours one. Usage: bench_kv [formats [isa [rounds [threads]]]], formats as `--kv` takes them, separated by
+ * commas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,13 @@ static const bench_case cases[] = {
     {"prompt of 128 at 512, 8 on 1 of 256", 8, 1, 256, 0, 512, 128},
     {"prompt of 128 at 512, 8 on 1 of 512", 8, 1, 512, 0, 512, 128},
 };
+
+static int threads;
+
+static double clock_now(void)
+{
+    return threads == 1 ? ek_thread_time() : ek_now();
+}
 
 typedef struct side {
     const char *name;
@@ -58,12 +66,12 @@ static double run(const bench_case *c, side *s, ek_pool *pool, uint8_t *arena, c
         int end = c->depth - c->rows + i + 1;
         rows[i] = (ek_attn_row){0, c->window && end > c->window ? end - c->window : 0, end};
     }
-    const double start = ek_thread_time();
+    const double start = clock_now();
     for (int l = 0; l < s->layers; l++) {
         ek_kv_view view = {.base = arena + (size_t)l * s->block * (size_t)n_pages, .stride = s->block, .page = page};
         ek_attn_run(s->attn, pool, &view, rows, c->rows, q, c->heads * c->dim, o, c->heads * c->dim, s->scratch);
     }
-    return (ek_thread_time() - start) / s->layers;
+    return (clock_now() - start) / s->layers;
 }
 
 static void bench(const bench_case *c, side *sides, int n, int rounds, ek_pool *pool, unsigned cpu, uint8_t *arena,
@@ -75,7 +83,7 @@ static void bench(const bench_case *c, side *sides, int n, int rounds, ek_pool *
         fail_on(ek_attn_plan(&s->attn, cpu, &shape));
         s->block = ek_kv_block_bytes(s->k, s->v, c->kv_heads, c->dim);
         s->layers = (int)(arena_bytes / (s->block * (size_t)(c->depth / EK_PAGE_TOKENS)));
-        s->scratch_bytes = ek_attn_scratch_bytes(s->attn, c->rows, c->depth, 1);
+        s->scratch_bytes = ek_attn_scratch_bytes(s->attn, c->rows, c->depth, threads);
         s->scratch = ek_alloc_big(s->scratch_bytes);
         s->least = 1e9;
     }
@@ -102,6 +110,7 @@ int main(int argc, char **argv)
     unsigned cpu;
     const char *isa = argc > 2 ? argv[2] : "avx512";
     const int rounds = argc > 3 ? atoi(argv[3]) : 24;
+    threads = argc > 4 ? atoi(argv[4]) : 1;
     snprintf(list, sizeof list, "%s", argc > 1 ? argv[1] : "f16,bf16,16,8,4");
     fail_on(ek_cpu_mask(isa, &cpu));
     for (char *at = list, *name; (name = strsep(&at, ",")) && n < MAX_FORMATS; n++) {
@@ -109,7 +118,7 @@ int main(int argc, char **argv)
         fail_on(ek_kv_format_parse(name, &sides[n].k, &sides[n].v));
     }
     ek_pool *pool;
-    fail_on(ek_pool_open(&pool, 1));
+    fail_on(ek_pool_open(&pool, threads));
     uint8_t *arena = ek_alloc_big(arena_bytes);
     /* As 16-bit floats between 2^-4 and 2: a denormal costs some processors a hundred cycles, and models have none. */
     for (size_t i = 0; i < arena_bytes; i += 8)
@@ -117,7 +126,8 @@ int main(int argc, char **argv)
     const size_t floats = (size_t)MAX_ROWS * MAX_HEADS * EK_MAX_HEAD_DIM;
     float *q = ek_alloc_big(floats * sizeof *q), *o = ek_alloc_big(floats * sizeof *o);
     for (size_t i = 0; i < floats; i++) q[i] = (float)(int32_t)ek_mix64(i) * 0x1p-31f;
-    printf("%s, %s, least ms of %d rounds, one thread\n%-36s", ek_cpu_model(), isa, rounds, "");
+    printf("%s, %s, least ms of %d rounds, %d thread%s\n%-36s", ek_cpu_model(), isa, rounds, threads,
+           threads > 1 ? "s" : "", "");
     for (int i = 0; i < n; i++) printf(" %8s", sides[i].name);
     printf("\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

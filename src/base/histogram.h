@@ -7,6 +7,7 @@
 
 enum { EK_HISTOGRAM_BINS = 24 };
 #define EK_HISTOGRAM_SECONDS 1e-4 /* the first bound for times: 0.1 ms to 839 s */
+#define EK_HISTOGRAM_MICRO   1e-6 /* for short ones: 1 us to 8.4 s */
 #define EK_HISTOGRAM_COUNTS  1.0  /* and for counts */
 
 /* Zero-initialise. bin[i] counts values above the bound before and up to first * 2^i, the last all that are larger. */

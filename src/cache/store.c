@@ -256,3 +256,13 @@ const ek_store_counts *ek_store_counts_of(const ek_store *s)
 {
     return s->backend.counts;
 }
+
+const ek_store_counts *ek_store_host_counts_of(const ek_store *s)
+{
+    return s->backend.host;
+}
+
+bool ek_store_is_fleeting(const ek_store *s)
+{
+    return s->backend.fleeting;
+}

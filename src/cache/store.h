@@ -2,8 +2,8 @@
  *
  * The engine's thread copies a page into a free slot and goes on; the store's thread writes it. Loading works the
  * other way round: the engine gives a prompt and takes the pages as they come. All memory is taken at open. What
- * holds the pages is a backend (store_sqlite.h; tests bring their own). Every loss is silent for answers: a page that
- * is not written, not found or damaged is computed again. */
+ * holds the pages is a backend (store_sqlite.h, store_memory.h; tests bring their own). Every loss is silent for
+ * answers: a page that is not written, not found or damaged is computed again. */
 #ifndef EK_CACHE_STORE_H
 #define EK_CACHE_STORE_H
 
@@ -38,6 +38,8 @@ typedef struct ek_store_backend {
     void (*read)(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT]);
     void (*close)(void *arg);
     ek_store_counts *counts;
+    ek_store_counts *host; /* of what is kept in host memory besides; NULL: nothing is */
+    bool fleeting;         /* gone with the process: nothing needs to be written at its end */
 } ek_store_backend;
 
 typedef struct ek_store ek_store;
@@ -68,5 +70,7 @@ void ek_store_stop_load(ek_store *s);
 void ek_store_wait(ek_store *s, double seconds);
 
 const ek_store_counts *ek_store_counts_of(const ek_store *s);
+const ek_store_counts *ek_store_host_counts_of(const ek_store *s); /* may be NULL */
+bool ek_store_is_fleeting(const ek_store *s);
 
 #endif

@@ -32,6 +32,15 @@ void ek_record_begin(ek_record *r, const ek_request_opts *request)
         for (int i = 0; i < request->n_tokens; i++) ek_ids_add(&r->prompt, request->tokens[i]);
 }
 
+void ek_record_bounds(ek_record *r, const char *form, bool thinking, int max_thinking)
+{
+    if (r->mode != EK_RECORD_TOKENS) return;
+    r->has_bounds = true;
+    r->thinking = thinking;
+    r->max_thinking = max_thinking;
+    if (form) r->form = ek_strdup(form);
+}
+
 void ek_record_token(ek_record *r, int32_t token)
 {
     if (r->mode == EK_RECORD_TOKENS) ek_ids_add(&r->reply, token);
@@ -40,6 +49,7 @@ void ek_record_token(ek_record *r, int32_t token)
 void ek_record_fini(ek_record *r)
 {
     free((void *)(uintptr_t)r->sampling.bias);
+    free(r->form);
     ek_ids_fini(&r->prompt);
     ek_ids_fini(&r->reply);
     *r = (ek_record){0};

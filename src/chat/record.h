@@ -19,7 +19,12 @@ typedef struct ek_record {
     ek_ids prompt, reply; /* EK_RECORD_TOKENS: all of them; otherwise empty */
     ek_sampling sampling; /* as the engine got it: this turn's own seed, bias owned by the record */
     bool ignore_eos;
-    bool forced; /* more than logits, sampling and ignore_eos decided on the tokens (a grammar) */
+    bool forced; /* more than logits, sampling and ignore_eos decided on the tokens: a mask (chat/bounds.h) of the next
+                    three */
+    bool thinking;    /* the prompt has thinking on */
+    int max_thinking; /* 0: no limit */
+    char *form; /* EK_RECORD_TOKENS: what the grammar was made of (chat/form.h); owned; NULL: no grammar, or unknown */
+    bool has_bounds; /* EK_RECORD_TOKENS: the three are known, so that the mask can be made again */
 } ek_record;
 
 /* The digest of a reply chains the rows of logits (floats as they are in memory, little-endian) that its tokens
@@ -28,6 +33,8 @@ uint64_t ek_digest_row(uint64_t h, const float *logits, int n_vocab);
 uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens);
 /* Copies what r->mode asks for from a request that is about to be submitted. r: zeroed but for mode. */
 void ek_record_begin(ek_record *r, const ek_request_opts *request);
+/* The same of its mask. form: NULL where there is no grammar. */
+void ek_record_bounds(ek_record *r, const char *form, bool thinking, int max_thinking);
 void ek_record_token(ek_record *r, int32_t token); /* the next one of the reply */
 void ek_record_fini(ek_record *r);
 

@@ -57,3 +57,17 @@ int ek_thought_look(const ek_thought *t, const int32_t *draft, int n_draft, int 
     }
     return n_draft;
 }
+
+int ek_thought_peek(const ek_thought *t, const int32_t *draft, int n_draft, bool *all)
+{
+    ek_thought ahead = *t;
+    for (int i = 0; t->max > 0 && i <= n_draft; i++) {
+        bool spent = ahead.n >= ahead.max;
+        if (spent && ahead.inside) return -1; /* whether the closing marker may come is the row's to say */
+        if (spent) all[i] = false;
+        if (i == n_draft) break;
+        if (spent && draft[i] == ahead.open) return i;
+        ek_thought_accept(&ahead, draft[i]);
+    }
+    return n_draft;
+}

@@ -19,5 +19,7 @@ void ek_thought_accept(ek_thought *t, int32_t token);
  * marker, the limit waits. */
 int ek_thought_look(const ek_thought *t, const int32_t *draft, int n_draft, int n_words, int n_vocab, uint64_t *row,
                     bool *all);
+/* The same of all and of what may stand, without rows; -1 where only they tell. */
+int ek_thought_peek(const ek_thought *t, const int32_t *draft, int n_draft, bool *all);
 
 #endif

@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "chat/bounds.h"
 #include "chat/cache_note.h"
-#include "chat/thought.h"
 #include "text/utf8.h"
 
 struct ek_turn {
@@ -19,12 +19,11 @@ struct ek_turn {
     ek_reply_sink_fn *sink;
     void *sink_arg;
     ek_turn_result result;
-    ek_grammar_state *grammar; /* NULL without; the engine's thread has it while the turn is live */
-    ek_thought thought;        /* likewise */
+    ek_bounds bounds; /* the engine's while the turn is live */
     ek_record record;
-    bool stop_hit;
-    ek_utf8_stream utf8; /* of a plain reply */
-    ek_buf held;         /* visible text of the token being fed, until its log-probabilities are recorded */
+    bool stop_hit, thinking; /* thinking: on in the prompt */
+    ek_utf8_stream utf8;     /* of a plain reply */
+    ek_buf held;             /* visible text of the token being fed, until its log-probabilities are recorded */
     bool holding;
     size_t fed; /* bytes of content that were found so far, visible or not */
     int cap_logprobs;
@@ -139,10 +138,9 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     t->reply = ek_reply_open(m->tokenizer, &r);
     ek_reply_start(t->reply, prompt->ids.data, prompt->ids.len);
     t->result.n_prompt = t->n_prompt = (int)prompt->ids.len;
-    ek_thought_start(&t->thought, &m->marks, opts->plain ? 0 : opts->max_thinking, prompt->ids.data, prompt->ids.len);
-    if (opts->grammar)
-        t->grammar = ek_grammar_state_open(opts->grammar, m->vocab, prompt->ids.data, prompt->ids.len,
-                                           prompt->thinking);
+    ek_bounds_init(&t->bounds, m, opts->grammar, opts->plain ? 0 : opts->max_thinking, prompt->ids.data,
+                   prompt->ids.len, prompt->thinking);
+    t->thinking = prompt->thinking;
     *out = t;
     return EK_OK;
 }
@@ -152,7 +150,7 @@ void ek_turn_close(ek_turn *t)
     if (!t) return;
     EK_ASSERT(!t->live);
     ek_reply_close(t->reply);
-    ek_grammar_state_close(t->grammar);
+    ek_bounds_fini(&t->bounds);
     if (t->stop) ek_stop_close(t->stop);
     ek_answer_fini(&t->result.answer);
     ek_record_fini(&t->record);
@@ -214,22 +212,6 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_buf_fini(&line);
 }
 
-static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
-{
-    const ek_turn *t = arg;
-    int n_words = ek_mask_words(t->n_vocab);
-    if (t->grammar) n_draft = ek_grammar_look(t->grammar, draft, n_draft, n_words, row, all);
-    else memset(all, true, sizeof *all * ((size_t)n_draft + 1));
-    return ek_thought_look(&t->thought, draft, n_draft, n_words, t->n_vocab, row, all);
-}
-
-static void accept(void *arg, int32_t token)
-{
-    ek_turn *t = arg;
-    if (t->grammar) ek_grammar_accept(t->grammar, token);
-    ek_thought_accept(&t->thought, token);
-}
-
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
@@ -242,7 +224,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     s.bias = bias;
     if (t->opts.choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)t->opts.choice);
     t->engine = e;
-    t->n_vocab = ek_engine_vocab(e);
+    t->n_vocab = t->bounds.n_vocab = ek_engine_vocab(e);
     if (t->opts.prompt_logprobs) {
         t->prompt_logprobs = ek_alloc(prompt->ids.len * sizeof *t->prompt_logprobs);
         for (size_t i = 0; i < prompt->ids.len; i++) t->prompt_logprobs[i].self.token = prompt->ids.data[i];
@@ -252,9 +234,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->post_arg = arg;
     t->user = user;
     t->live = true; /* before the first news can come */
-    ek_mask mask = {.arg = t, .look = look, .accept = accept};
+    ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {
-        .mask = t->grammar || t->thought.max > 0 ? &mask : NULL,
+        .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
         .tokens = prompt->ids.data,
         .n_tokens = (int)prompt->ids.len,
         .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
@@ -270,6 +252,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);
+    if (r.mask && (!t->opts.grammar || t->opts.form))
+        ek_record_bounds(&t->record, t->opts.form, t->thinking, t->bounds.thought.max);
     ek_err err = ek_engine_submit(e, &r, &t->id);
     if (err) t->live = false;
     free(bias);

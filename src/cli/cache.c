@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
 #include "model/digest.h"
 
@@ -26,10 +27,19 @@ ek_err ek_cli_cache_opts(const ek_cli *cli, const ek_cli_model *m, ek_engine_opt
     char key[512];
     if (cli->has.cache_bytes) opts->cache_bytes = cli->cache_bytes;
     opts->cache_audit = cli->cache_audit;
-    if (!cli->has.cache_dir) return EK_OK;
-    if (opts->cache_bytes <= 0) return ek_fail(EK_EINVAL, "--cache-dir keeps what --cache-bytes 0 does not allow");
-    EK_TRY(make_key(key, sizeof key, m));
-    EK_TRY(ek_store_sqlite_open(store, cli->cache_dir, key, cli->cache_disk_bytes, ek_model_kv_layout(m->model)));
+    if (!cli->has.cache_dir && !cli->has.cache_host_bytes) return EK_OK;
+    if (opts->cache_bytes <= 0)
+        return ek_fail(EK_EINVAL, "%s keeps what --cache-bytes 0 does not allow",
+                       cli->has.cache_dir ? "--cache-dir" : "--cache-host-bytes");
+    const ek_kv_layout *layout = ek_model_kv_layout(m->model);
+    if (cli->has.cache_dir) {
+        EK_TRY(make_key(key, sizeof key, m));
+        EK_TRY(ek_store_sqlite_open(store, cli->cache_dir, key, cli->cache_disk_bytes, layout));
+    }
+    if (cli->has.cache_host_bytes) {
+        const ek_store_backend disk = *store;
+        EK_TRY(ek_store_memory_open(store, layout, cli->cache_host_bytes, cli->has.cache_dir ? &disk : NULL));
+    }
     opts->cache_store = store;
     return EK_OK;
 }

@@ -1,14 +1,17 @@
 /* replay: runs a journal again, in any order and company, and compares the digest of every reply.
  *
  * A reply is sampled again with its own options until it has as many tokens as the journal says; the digest then chains
- * the same rows of logits. Where more than these options decided on the tokens (record.forced), the reply's tokens are
- * appended to the prompt and the logits of their positions are compared: the same rows, computed as a prompt. */
+ * the same rows of logits. A mask that bound its tokens (record.forced) is made again from its form. Where the journal
+ * does not have that, the reply's tokens are appended to the prompt and the logits of their positions are compared: the
+ * same rows, computed as a prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "chat/bounds.h"
+#include "chat/form.h"
 #include "cli/open.h"
 #include "model/digest.h"
 #include "serve/journal_file.h"
@@ -20,7 +23,10 @@ typedef struct rerun {
     replay *r;
     struct rerun *next_free;
     ek_journal_line line;
-    int64_t number; /* of the line, from 1 */
+    int64_t number;      /* of the line, from 1 */
+    ek_grammar *grammar; /* of its form; NULL without */
+    ek_bounds bounds;
+    bool tokens_given; /* they are part of the prompt, and only logits are compared */
     uint64_t digest;
     int n_tokens, first_other; /* first_other: index of the first token that is not the journal's; -1: none */
     int32_t other;
@@ -30,12 +36,13 @@ typedef struct rerun {
 struct replay {
     const ek_cli *cli;
     ek_cli_model m;
+    ek_chat_model chat; /* for forms: opened with the first one */
     ek_journal_file *file;
     char model[17];
     int64_t *order; /* line numbers from 0 */
     rerun *runs, *free;
     int n_running;
-    int64_t agree, differ, skipped;
+    int64_t agree, differ, skipped, given; /* given: of those that ran, with tokens_given */
 };
 
 static void skip(replay *r, int64_t number, const char *why)
@@ -45,6 +52,14 @@ static void skip(replay *r, int64_t number, const char *why)
 }
 
 /* --- one reply --- */
+
+static void free_rerun(rerun *x)
+{
+    ek_bounds_fini(&x->bounds);
+    ek_grammar_close(x->grammar);
+    x->grammar = NULL;
+    ek_journal_line_fini(&x->line);
+}
 
 static void judge(rerun *x)
 {
@@ -65,7 +80,8 @@ static void judge(rerun *x)
             printf("digest %016llx, journal %016llx", (unsigned long long)x->digest, (unsigned long long)l->digest);
         putchar('\n');
     }
-    ek_journal_line_fini(&x->line);
+    r->given += x->tokens_given;
+    free_rerun(x);
     x->next_free = r->free;
     r->free = x;
     r->n_running--;
@@ -75,7 +91,7 @@ static void on_event(void *arg, const ek_event *e)
 {
     rerun *x = e->user;
     (void)arg;
-    if (!x->line.record.forced && e->token >= 0) {
+    if (!x->tokens_given && e->token >= 0) {
         const ek_ids *reply = &x->line.record.reply;
         int i = x->n_tokens++;
         x->digest = ek_digest_row(x->digest, e->logits, ek_engine_vocab(x->r->m.engine));
@@ -95,17 +111,34 @@ static void on_row(void *user, int pos, const float *logits)
     x->digest = ek_digest_row(x->digest, logits, ek_engine_vocab(x->r->m.engine));
 }
 
+/* What bound the tokens, again. */
+static ek_err make_bounds(rerun *x)
+{
+    replay *r = x->r;
+    const ek_record *rec = &x->line.record;
+    if (!r->chat.tokenizer) EK_TRY(ek_chat_model_open(&r->chat, r->m.dir));
+    if (rec->form) EK_TRY(ek_form_grammar(&x->grammar, r->chat.vocab, rec->form, strlen(rec->form)));
+    ek_bounds_init(&x->bounds, &r->chat, x->grammar, rec->max_thinking, rec->prompt.data, rec->prompt.len,
+                   rec->thinking);
+    x->bounds.n_vocab = ek_engine_vocab(r->m.engine);
+    return EK_OK;
+}
+
 static ek_err submit(rerun *x)
 {
     ek_record *rec = &x->line.record;
+    x->tokens_given = rec->forced && !rec->has_bounds;
+    if (rec->forced && rec->has_bounds) EK_TRY(make_bounds(x));
+    ek_mask mask = ek_bounds_mask(&x->bounds);
     ek_request_opts o = {.max_tokens = x->line.n_tokens,
                          .sampling = rec->sampling,
                          .ignore_eos = rec->ignore_eos,
+                         .mask = ek_bounds_any(&x->bounds) ? &mask : NULL,
                          .sink = on_event,
                          .user = x,
                          .reply_logits = true};
     o.prompt_logits_from = rec->n_prompt;
-    if (rec->forced) {
+    if (x->tokens_given) {
         for (int i = 0; i + 1 < x->line.n_tokens; i++) ek_ids_add(&rec->prompt, rec->reply.data[i]);
         o.max_tokens = 1;
         o.prompt_logits_from = rec->n_prompt - 1;
@@ -147,13 +180,13 @@ static void start(replay *r, int64_t i)
         printf("lost     line %lld: %lld lines before it could not be written\n", (long long)i + 1,
                (long long)x->line.lost);
         r->skipped += x->line.lost;
-        ek_journal_line_fini(&x->line);
+        free_rerun(x);
         return;
     } else why = obstacle(r, &x->line);
     if (!why && submit(x)) why = ek_err_text();
     if (why) {
         skip(r, i + 1, why);
-        ek_journal_line_fini(&x->line);
+        free_rerun(x);
         return;
     }
     r->free = x->next_free;
@@ -205,10 +238,14 @@ int ek_cmd_replay(const ek_cli *cli)
     replay r = {.cli = cli};
     ek_err err = replay_file(&r);
     int status = err ? ek_cli_failed(cli) : r.differ > 0 || r.agree == 0;
+    if (!err && r.given > 0)
+        printf("%lld of them by their logits alone: the journal does not say what bound their tokens\n",
+               (long long)r.given);
     if (!err)
         printf("%lld agree, %lld differ, %lld skipped\n", (long long)r.agree, (long long)r.differ,
                (long long)r.skipped);
     ek_journal_file_close(r.file);
+    ek_chat_model_close(&r.chat);
     ek_cli_close_model(&r.m);
     free(r.order);
     free(r.runs);

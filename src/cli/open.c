@@ -168,11 +168,23 @@ ek_err ek_cli_device_text(const ek_cli *cli, char *out, size_t room)
 static ek_err open_engine(ek_cli_model *m, const ek_cli *cli, const ek_engine_opts *with)
 {
     ek_engine_opts opts = *with;
-    ek_store_backend store;
+    ek_store_backend store = {0};
     if (cli->command == EK_CMD_run || cli->command == EK_CMD_serve) EK_TRY(ek_cli_cache_opts(cli, m, &opts, &store));
     if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
     ek_executor on = ek_gpu_executor(m->gpu);
     return ek_engine_open_on(&m->engine, &on, &opts);
+}
+
+static ek_err add_drafter(const ek_cli_model *m, const ek_engine_opts *opts)
+{
+    return opts->draft == EK_DRAFT_AUTO && m->drafter ? ek_gpu_add_drafter(m->gpu, m->drafter) : EK_OK;
+}
+
+/* What was copied to the device. */
+static void release_weights(const ek_cli_model *m)
+{
+    ek_model_release_weights(m->model);
+    if (m->drafter) ek_model_release_weights(ek_drafter_model(m->drafter));
 }
 
 /* On the device, or, with auto, on the CPU if the device has no room for the engine either. */
@@ -184,8 +196,13 @@ static ek_err open_engine_on_device(ek_cli_model *m, const ek_cli *cli, const ek
     EK_TRY(ek_cli_open_device(cli, m->model, &m->gpu, why, sizeof why));
     if (why[0]) ek_log(EK_LOG_INFO, "device cpu: %s", why);
     if (!m->gpu) return open_engine(m, cli, opts);
-    ek_err err = open_engine(m, cli, opts);
-    if (!err) ek_model_release_weights(m->model);
+    ek_err err = add_drafter(m, opts);
+    if (err && d.may_be_cpu) {
+        ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
+        err = EK_OK;
+    }
+    if (!err) err = open_engine(m, cli, opts);
+    if (!err) release_weights(m);
     if (!err || !d.may_be_cpu) return err;
     ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
     ek_gpu_close(m->gpu);

@@ -99,6 +99,13 @@ enum {
          (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
      EK_CUDA_WIDE_CONTROL)
 
+/* ek_product_mid_* (kernels/product_mid.cuh): units of a stage, threads, panels, stages, bytes of a stage and of a node
+ * of T of a block with oct x 8 columns: 1, 2 or 4. */
+enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8, EK_CUDA_MID_MAX_OCT = 4 };
+#define EK_CUDA_MID_STAGES(oct)       ((oct) == 1 ? 7 : 4)
+#define EK_CUDA_MID_STAGE(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
+#define EK_CUDA_MID_NODE(oct, limbs)  (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
+
 enum { EK_CUDA_PLANE_GROUPS = 8 }; /* ek_product_plane_*: groups of a chunk */
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
@@ -184,6 +191,11 @@ typedef struct ek_cuda_attn_args {
     int32_t levels;  /* attn_prompt: levels of a stack */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
     ek_cuda_head head; /* attn_half: how rows of q become queries */
+    /* attn_half, where every view has one row in the step, whose last visible key is its own (single): the new keys
+     * and values as ek_kv_store reads them, which the kernel then stores itself; 0: they are in their pages */
+    ek_cuda_ptr k, v, k_norm;
+    int64_t ldk;
+    int32_t single;
     /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
      * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own */
     ek_cuda_ptr ended;
@@ -194,7 +206,7 @@ enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHAR
 
 /* --- sampling (engine/sampler.h). */
 
-enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024 };
+enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024, EK_CUDA_SORTERS = 8 };
 
 typedef struct ek_cuda_bias { /* entries of one token are adjacent and in their order */
     int32_t token;
@@ -224,8 +236,9 @@ typedef struct ek_cuda_sample_args {
     ek_cuda_ptr draw;     /* 2 uint64 per row, zero before ek_sample_all */
     ek_cuda_ptr block;    /* f32 [row][ceil(vocab_size / 64)]: block maxima */
     ek_cuda_ptr leaf;     /* f32 [row][ceil(vocab_size / 256)]: sums of weights */
-    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: the host decides */
-    int32_t n_suppress, vocab_size;
+    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: ek_sample_sort decides */
+    ek_cuda_ptr sorted;   /* ek_sample_sort: 2 vocab_size uint64 for each of its blocks */
+    int32_t n_suppress, vocab_size, n_rows;
 } ek_cuda_sample_args;
 
 #endif

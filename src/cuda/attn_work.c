@@ -101,7 +101,7 @@ ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v,
         return (ek_cuda_attn_leaf){name[tile], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
                                    ek_cuda_attn_leaf_shared(tile, head_dim, v)};
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
-    return (ek_cuda_attn_leaf){half_name[tile], 256, RING + (size_t)(tile * floats) * sizeof(float)};
+    return (ek_cuda_attn_leaf){half_name[tile], 288, RING + (size_t)(tile * floats) * sizeof(float)};
 }
 
 int ek_cuda_attn_levels(int max_segments)

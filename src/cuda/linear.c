@@ -312,6 +312,7 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, int multiprocessors)
 {
+    if (rows > 8 && ek_cuda_mid_heads_plan(out, q, k, v, rows, multiprocessors)) return true;
     if (!ek_cuda_leaf_wins(q, rows, multiprocessors) || !ek_cuda_leaf_wins(k, rows, multiprocessors) ||
         (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 || k->bits != 4 || q->limbs != 1 || k->limbs != 2)
         return false;
@@ -391,7 +392,12 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
 {
     if (!ek_wform_is_q(l->form)) return plan_float(l, rows);
     const bool leaves = ek_cuda_leaf_fits(l), planes = ek_cuda_plane_fits(l);
+    double mid_us = 0;
     if (leaves || planes) {
+        if (rows <= 8 && ek_cuda_mid_may(l, rows)) {
+            ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &mid_us);
+            if (mid_us < leaf_us(l, rows)) return mid;
+        }
         if (rows <= 8) return ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     } else if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
@@ -406,13 +412,20 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
         split(l, rows, multiprocessors, room, &wide, &t);
         if (t < us) us = t, tile = wide;
     }
+    if (ek_cuda_mid_fits(l)) {
+        ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, room, &mid_us);
+        if (mid_us < us) us = mid_us, tile = mid;
+    }
     if (us < few) return tile;
     return leaves || planes ? ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
                             : plan_few(l, rows, 0, 0, multiprocessors);
 }
 
-ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by)
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+                                        ek_cuda_by by)
 {
+    double us;
+    if (by == EK_CUDA_BY_MID) return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, room, &us);
     if (by == EK_CUDA_BY_PLANES) return ek_cuda_plane_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     if (by == EK_CUDA_BY_WIDE) return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
     if (by == EK_CUDA_BY_LEAVES) return ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);

@@ -68,9 +68,11 @@ typedef enum ek_cuda_by {
     EK_CUDA_BY_TILES,
     EK_CUDA_BY_LEAVES,
     EK_CUDA_BY_WIDE,
-    EK_CUDA_BY_PLANES
+    EK_CUDA_BY_PLANES,
+    EK_CUDA_BY_MID
 } ek_cuda_by;
-ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, ek_cuda_by by);
+ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+                                        ek_cuda_by by);
 
 /* Products by leaves (kernels/product_leaf.cuh), of a matrix, of experts (jobs above 0), or with a gate
  * (cuda/model_args.h), for which n is whole groups of 64. Fits: bf16 scales and biases, groups of 64. Wins: faster than
@@ -96,7 +98,7 @@ bool ek_cuda_job_fits(const ek_cuda_linear *l, int rows);
 bool ek_cuda_gate_fits(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_linear *next, int multiprocessors);
 ek_cuda_product ek_cuda_few_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
-/* q, k and v (v NULL: values are keys) for the same rows in one launch by leaves: false where the kernels do not fit or
+/* q, k and v (v NULL: values are keys) for the same rows in one launch: false where the kernels do not fit or
  * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. */
 typedef struct ek_cuda_heads {
     ek_cuda_product q, k;
@@ -112,6 +114,23 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);
 /* Time in us of a matrix in parts of that many units, 0: whole. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
+
+/* Products of 9 rows and more by wgmma in narrow tiles (kernels/product_mid.cuh), alone or, where n is whole groups of
+ * 64, with the gate of a second matrix: in the parts that take the shortest time, `us`. Fits: bf16 scales and biases,
+ * groups of 64, 4 bits. */
+bool ek_cuda_mid_fits(const ek_cuda_linear *l);
+bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows); /* and may win, where rows are 8 and fewer */
+ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, int multiprocessors, size_t room,
+                                 double *us);
+/* In one part, by blocks of oct x 8 columns. */
+ek_cuda_product ek_cuda_mid_plan_by(const ek_cuda_linear *l, int rows, int oct, ek_cuda_gate gate);
+/* A product with its gate for that many rows, or jobs of experts, as the input of `next`: false where both matrices and
+ * ek_gate would be faster, or no kernel does it. */
+bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                        const ek_cuda_linear *next, int multiprocessors);
+/* q, k and v as for ek_cuda_heads_plan. */
+bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                            const ek_cuda_linear *v, int rows, int multiprocessors);
 
 /* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the

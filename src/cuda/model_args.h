@@ -64,8 +64,8 @@ typedef struct ek_cuda_heads_args {
     int32_t head_dim;
 } ek_cuda_heads_args;
 
-/* ek_stage: what lies between two linear layers, for a row by a block of 16 threads per 256 elements, rounded up
- * to whole warps; n up to EK_CUDA_STAGE_WIDTH.
+/* ek_stage: what lies between two linear layers, for a row by a block of 32 threads per 256 elements; n up to
+ * EK_CUDA_STAGE_WIDTH.
  *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
  * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
  * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */
@@ -147,9 +147,10 @@ typedef struct ek_cuda_arrange_args {
     int32_t rows;
 } ek_cuda_arrange_args;
 
-/* ek_products_leaf_*: the products of product_leaf.cu for experts as above (jobs), or with a gate: a row's element i is
- * gelu(product i) times the product i of a second matrix (codes2) or element i of u; 64 of them, a group of `to`, are a
- * turn of a block, which quantises them and writes nothing else. grid (any, tiles of rows or jobs). */
+/* ek_products_leaf_*, and with a gate and codes2 ek_product_mid_gate_*: the products of product_leaf.cu for experts as
+ * above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix (codes2) or
+ * element i of u; 64 of them, a group of `to`, are a turn of a block, which quantises them and writes nothing else.
+ * grid (any, tiles of rows or jobs). */
 typedef struct ek_cuda_leaf_args {
     ek_cuda_linear_args a;       /* with a gate y is unused */
     ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */
@@ -161,13 +162,26 @@ typedef struct ek_cuda_leaf_args {
     ek_cuda_ptr y2; /* ek_products_plane_*: blocks z = 1 compute codes2 to y2, without a gate */
 } ek_cuda_leaf_args;
 
-/* ek_product_heads_*: the products of product_leaf.cu for q, and for k and v, which have one shape, in a launch: blocks
- * [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid (blocks, tiles of rows). */
+/* ek_product_heads_*, ek_product_mid_heads_*: the products of product_leaf.cu for q, and for k and v, which have one
+ * shape, in a launch: blocks [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid
+ * (blocks, tiles of rows). */
 typedef struct ek_cuda_leaf_heads_args {
     ek_cuda_linear_args q, k;
     ek_cuda_ptr v_codes, v_scales, v;
     int32_t q_blocks, k_blocks;
 } ek_cuda_leaf_heads_args;
+
+/* A drafter's step behind its layers (kernels/draft.cu). ek_draft_centroids: grid (rows), 1024 threads.
+ * ek_draft_ordered: grid (any, rows), 256 threads. ek_draft_next: one block of 1024 threads. */
+typedef struct ek_cuda_draft_args {
+    ek_cuda_ptr score, chosen; /* f32 [rows][n_centroids]; int32 [rows][top_k] */
+    ek_cuda_ptr ordering;      /* int32: the tokens of centroid c at [c per, (c + 1) per) */
+    ek_cuda_ptr y;             /* f32 [rows][head.k] */
+    ek_cuda_ptr best;          /* 2 uint64 per row: the best key, as of ek_argmax; zero before and after a step */
+    ek_cuda_ptr id, draft, n;  /* int32: the token fed next; [rows][max] tokens drafted; how many they are */
+    ek_cuda_embed_args head;   /* the matrix of the head; h, id, ldh, factor, first and n unused */
+    int32_t n_centroids, top_k, vocab_size, rows, max;
+} ek_cuda_draft_args;
 
 /* ek_soft_cap_check: x = cap * tanh(x / cap) with cap; bad[row] = 1 if the row then holds NaN or infinity. grid
  * (any, rows), 256 threads. */

@@ -132,6 +132,7 @@ static ek_err open_step(ek_engine *e)
     }
     e->plan.allowed = ek_alloc(sizeof *e->plan.allowed * (size_t)ek_mask_words(e->rules.vocab_size) *
                                (requests + (size_t)e->max_draft_rows));
+    e->plan.masks = ek_masks_open(e->opts.max_requests, e->on.leaves_host);
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
@@ -195,6 +196,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.draft);
     free(e->plan.draft_token);
     free(e->plan.allowed);
+    ek_masks_close(e->plan.masks);
     ek_pages_close(e->pages);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -75,7 +75,7 @@ typedef struct ek_prompt_span {
 } ek_prompt_span;
 
 /* Which tokens may come next in one reply: a grammar's view of it (chat/turn.c makes one of text/grammar.h). The engine
- * asks on its own thread, between steps, and never for tokens that it did not sample or draft.
+ * asks between steps, on its own thread, and never for tokens that it did not sample or draft.
  *
  * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
 typedef struct ek_mask {
@@ -87,6 +87,10 @@ typedef struct ek_mask {
     int (*look)(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all);
     /* The token joined the reply. */
     void (*accept)(void *arg, int32_t token);
+    /* What look would return and say in all[], without rows, at once; -1 where only they tell. If it says which rows
+     * there are, look may be called for them on another thread before the next call of any of the three, while the
+     * step computes. NULL: look is always asked between steps. */
+    int (*peek)(void *arg, const int32_t *draft, int n_draft, bool *all);
 } ek_mask;
 
 static inline int ek_mask_words(int vocab_size)
@@ -194,6 +198,7 @@ typedef struct ek_engine_stats {
     ek_histogram queue_seconds; /* from a request's arrival to its first admission */
     ek_histogram step_seconds;  /* of the executor's work */
     ek_histogram step_requests; /* that shared a step */
+    ek_histogram mask_seconds;  /* of steps with masks: what they took longer because rows were still being made */
     /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
      * pages, the tokens that these did not compute, pages dropped for others. */
     uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
@@ -202,6 +207,8 @@ typedef struct ek_engine_stats {
     /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
      * could not be written; bytes now. */
     uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
+    /* The same in host memory. */
+    uint64_t host_written, host_read, host_evicted, host_bytes;
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */

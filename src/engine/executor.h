@@ -12,6 +12,7 @@
 #define EK_ENGINE_EXECUTOR_H
 
 #include "engine/engine.h"
+#include "engine/masks.h"
 
 typedef struct ek_executor_sizes {
     int max_rows;               /* of a step */
@@ -47,6 +48,7 @@ typedef struct ek_step {
     const bool *shown; /* of each row of the logits buffer: the engine will read it. Others need not leave a device */
     ek_draw *draw;
     int n_draws;
+    ek_masks *masks; /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
 } ek_step;
 
 /* Tokens that a drafter proposes to follow tokens[0..n_tokens). Drafts of one call are apart from each other. */
@@ -63,8 +65,10 @@ typedef struct ek_draft {
 typedef struct ek_executor {
     const ek_config *config; /* vocab_size, hidden_size, max_position_embeddings, stop, suppress */
     const ek_kv_layout *layout;
-    ek_model *model; /* for ek_engine_model; NULL in tests */
-    double room;     /* bytes that pages can take in the executor's memory; 0: half of what the host has available */
+    ek_model *model;  /* for ek_engine_model; NULL in tests */
+    bool leaves_host; /* a step leaves the host's processors to others most of its time: masks are made there meanwhile
+                       */
+    double room;      /* bytes that pages can take in the executor's memory; 0: half of what the host has available */
     void *arg;
     /* Allocates all memory, or ENOMEM with the numbers. Called once. */
     ek_err (*open)(void *arg, const ek_executor_sizes *sizes);

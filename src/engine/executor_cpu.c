@@ -111,6 +111,7 @@ static ek_err step_cpu(void *arg, const ek_step *step)
                             x->logits + step->first_logits * x->ld, x->ld));
     if (x->drafter) keep_hidden(x, step);
     draws all = {x, step->draw};
+    ek_masks_wait(step->masks);
     ek_pool_run(ek_model_pool(x->model), draw_task, &all, step->n_draws);
     return EK_OK;
 }

@@ -59,13 +59,19 @@ static void preempt_youngest(ek_engine *e)
 }
 
 /* What the draws of s may take: a row of allowed tokens for each that has one, behind those of the draws planned so
- * far. The draft ends before its first token that is not allowed. */
+ * far. The draft ends before its first token that is not allowed. The rows are made while the step computes, where the
+ * mask can say all else without them. */
 static const uint64_t *ask_mask(ek_engine *e, ek_scheduled *s, bool all[EK_DRAFT_MAX + 1])
 {
     const ek_request *r = s->req;
     if (!r->mask.look || s->n_rows < ek_request_rows_left(r)) return NULL;
     uint64_t *row = e->plan.allowed + (ptrdiff_t)e->plan.n_draws * ek_mask_words(e->rules.vocab_size);
-    s->n_draft = r->mask.look(r->mask.arg, r->tokens + r->n_tokens, s->n_draft, row, all);
+    const int32_t *draft = r->tokens + r->n_tokens;
+    int n = r->mask.peek ? r->mask.peek(r->mask.arg, draft, s->n_draft, all) : -1;
+    s->n_draft = n >= 0 ? n : r->mask.look(r->mask.arg, draft, s->n_draft, row, all);
+    bool rows = false;
+    for (int i = 0; i <= n; i++) rows |= !all[i];
+    if (rows) ek_masks_add(e->plan.masks, &r->mask, draft, n, row);
     return row;
 }
 
@@ -155,5 +161,6 @@ void ek_plan_make(ek_engine *e)
     }
     ek_draft_plan(e, e->sizes.max_logits - e->opts.max_requests - (e->rules.max_prompt_logits - room));
     for (int i = 0; i < p->n_scheduled; i++) lay_out(e, i);
+    ek_masks_begin(p->masks);
     EK_ASSERT(p->n_rows <= e->sizes.max_rows && p->n_logits <= e->sizes.max_logits);
 }

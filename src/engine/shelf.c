@@ -83,11 +83,12 @@ void ek_shelf_close(ek_engine *e)
     if (b) b->close(b->arg); /* opening failed before */
     e->opts.cache_store = NULL;
     if (!e->store) return;
-    for (double end = ek_now() + LAST_WRITES; ek_prefix_n_unsaved(e->prefix) > 0 && ek_now() < end;) {
+    const bool last = !ek_store_is_fleeting(e->store);
+    for (double end = ek_now() + LAST_WRITES; last && ek_prefix_n_unsaved(e->prefix) > 0 && ek_now() < end;) {
         ek_shelf_save(e);
         if (!ek_store_slot(e->store)) ek_store_wait(e->store, 0.1);
     }
-    if (ek_prefix_n_unsaved(e->prefix) > 0)
+    if (last && ek_prefix_n_unsaved(e->prefix) > 0)
         ek_log(EK_LOG_WARN, "cache on disk: %d pages were not written before the end", ek_prefix_n_unsaved(e->prefix));
     ek_prefix_set_saver(e->prefix, NULL, NULL);
     ek_store_close(e->store);

@@ -29,6 +29,7 @@ typedef struct ek_plan {
     ek_draw *draw;
     bool *shown;       /* [n_logits] */
     uint64_t *allowed; /* a row of ek_mask_words per draw */
+    ek_masks *masks;
     ek_draft *draft;
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;

@@ -77,8 +77,10 @@ static void run(ek_engine *e)
                    .n_seqs = p->n_scheduled,
                    .shown = p->shown,
                    .draw = p->draw,
-                   .n_draws = p->n_draws};
+                   .n_draws = p->n_draws,
+                   .masks = p->masks};
     ek_err err = e->on.step(e->on.arg, &all);
+    ek_masks_wait(p->masks); /* a step that failed did not, and the masks' states are about to change */
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
@@ -156,8 +158,10 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
+    double waited = ek_masks_waited(p->masks);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
+    if (waited >= 0) ek_histogram_add(&e->stats.mask_seconds, EK_HISTOGRAM_MICRO, waited);
     ek_histogram_add(&e->stats.step_seconds, EK_HISTOGRAM_SECONDS, seconds);
     ek_histogram_add(&e->stats.step_requests, EK_HISTOGRAM_COUNTS, p->n_scheduled);
     for (int i = 0; i < p->n_scheduled; i++) {
@@ -185,6 +189,11 @@ static void publish(ek_engine *e)
         e->stats.disk_damaged = atomic_load(&c->damaged);
         e->stats.disk_failed = atomic_load(&c->failed);
         e->stats.disk_bytes = atomic_load(&c->bytes);
+        c = ek_store_host_counts_of(e->store);
+        e->stats.host_written = c ? atomic_load(&c->written) : 0;
+        e->stats.host_read = c ? atomic_load(&c->read) : 0;
+        e->stats.host_evicted = c ? atomic_load(&c->evicted) : 0;
+        e->stats.host_bytes = c ? atomic_load(&c->bytes) : 0;
     }
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
     for (int k = 0; k < EK_PAGE_KINDS; k++) {

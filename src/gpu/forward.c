@@ -116,11 +116,11 @@ bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix 
 {
     const ek_cuda_linear *l = &gate->l;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
-    if (!ek_cuda_gate_fits(l, tile, jobs, &w->l, multiprocessors) || (upper && !ek_cuda_linear_alike(l, &upper->l)))
+    ek_cuda_product p;
+    if ((upper && !ek_cuda_linear_alike(l, &upper->l)) ||
+        !ek_cuda_gated_plan(&p, l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, &w->l, multiprocessors))
         return false;
     ek_gpu_quantize(x, in, gate);
-    ek_cuda_product p = ek_cuda_few_plan(l, tile, jobs, upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW,
-                                         multiprocessors);
     with.a = linear_args(x, gate, in, &p, 0, 0);
     with.a.rows = tile;
     if (upper) with.codes2 = upper->at, with.scales2 = upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
@@ -141,9 +141,8 @@ void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
 {
     const ek_config *c = &x->g->m->config;
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    const unsigned halves = up(c->hidden_size, 256);
     ek_gpu_launch(x->g, "ek_stage",
-                  (ek_cuda_grid){.x = (unsigned)n, .threads = (halves + halves % 2) * 16, .overlap = true}, a);
+                  (ek_cuda_grid){.x = (unsigned)n, .threads = up(c->hidden_size, 256) * 32, .overlap = true}, a);
 }
 
 /* x = norm(h), ready for w, after what a says. */
@@ -158,33 +157,32 @@ static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr 
 
 /* --- before the layers */
 
-/* to[r] = factor times elements [first, first + width) of row id[r] of w. */
-static void embed_rows(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int first, int width,
-                       float factor, int n)
+ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w)
 {
     const ek_cuda_linear *l = &w->l;
     ek_cuda_linear_args of = {0};
     ek_cuda_linear_args_of(&of, l, w->at);
-    ek_cuda_embed_args a = {.h = to,
-                            .id = id,
-                            .codes = of.codes,
-                            .scales = of.scales,
-                            .ldh = width,
-                            .factor = factor,
-                            .first = first,
-                            .n = width,
-                            .k = l->k,
-                            .form = l->form == EK_W_F32    ? 0
-                                    : l->form == EK_W_F16  ? 1
-                                    : l->form == EK_W_BF16 ? 2
-                                                           : 3,
-                            .bits = l->bits,
-                            .a_group = l->a_group,
-                            .group_shift = of.group_shift,
-                            .zero = l->zero,
-                            .biased = l->biased,
-                            .f32_scales = l->f32_scales,
-                            .f16_scales = l->f16_scales};
+    return (ek_cuda_embed_args){.codes = of.codes,
+                                .scales = of.scales,
+                                .k = l->k,
+                                .form = l->form == EK_W_F32    ? 0
+                                        : l->form == EK_W_F16  ? 1
+                                        : l->form == EK_W_BF16 ? 2
+                                                               : 3,
+                                .bits = l->bits,
+                                .a_group = l->a_group,
+                                .group_shift = of.group_shift,
+                                .zero = l->zero,
+                                .biased = l->biased,
+                                .f32_scales = l->f32_scales,
+                                .f16_scales = l->f16_scales};
+}
+
+void ek_gpu_embed(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int64_t ld, int first,
+                  int width, float factor, int n)
+{
+    ek_cuda_embed_args a = ek_gpu_rows_of(w);
+    a.h = to, a.id = id, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
     ek_gpu_launch(x->g, "ek_embed",
                   (ek_cuda_grid){.x = up(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
 }
@@ -192,10 +190,10 @@ static void embed_rows(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CU
 static void embed(ek_gpu_run *x, int n)
 {
     const int hidden = x->g->m->config.hidden_size;
-    embed_rows(x, &x->g->w.embed, x->id, x->h, 0, hidden, sqrtf((float)hidden), n);
+    ek_gpu_embed(x, &x->g->w.embed, x->id, x->h, hidden, 0, hidden, sqrtf((float)hidden), n);
 }
 
-static void rope_tables(ek_gpu_run *x, const ek_gpu_set *set)
+void ek_gpu_rope_tables(ek_gpu_run *x, const ek_gpu_set *set)
 {
     const ek_gpu *g = x->g;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -256,8 +254,8 @@ static void per_layer_inputs(ek_gpu_run *x)
     const ek_gpu_matrix *table = &x->g->w.table;
     const int width = before * c->per_layer_size, rest = behind * c->per_layer_size;
     CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)width;
-    if (table->l.n && before) embed_rows(x, table, x->table_id, x->temp, 0, width, 1, n);
-    if (table->l.n && x->n_want) embed_rows(x, table, x->table_want, temp, width, rest, 1, x->n_want);
+    if (table->l.n && before) ek_gpu_embed(x, table, x->table_id, x->temp, width, 0, width, 1, n);
+    if (table->l.n && x->n_want) ek_gpu_embed(x, table, x->table_want, temp, rest, width, rest, 1, x->n_want);
     if (before) per_layer_part(x, &x->g->w.per_layer_head, &in, x->per_layer_head, x->temp, before);
     if (!x->n_want) return;
     if (x->n_want < n) {
@@ -277,7 +275,7 @@ static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
     const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
     ek_cuda_kv kv = {.pages = x->table[l->kind],
                      .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
-                     .stride = (int64_t)m->layout.page_bytes[kind],
+                     .stride = (int64_t)x->page_bytes[kind],
                      .ld_pages = x->ld_table,
                      .n_kv_heads = l->n_kv_heads};
     if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
@@ -298,12 +296,23 @@ static ek_cuda_head head_of(const ek_gpu_run *x, int i, const ek_gpu_set *set, C
                           .rotated = x->g->m->n_rotated[kind]};
 }
 
-/* Queries, for all kernels of attention but ek_attn_half, which finishes its own. */
+/* Whether rows that want no logits end at layer i, the last that owns keys. */
+static bool drops(const ek_gpu_run *x, int i)
+{
+    return i == ek_prompt_layers(&x->g->m->config) && x->n_want < x->all.n;
+}
+
+/* By ek_attn_half, which finishes its queries itself. */
+static bool finishes(const ek_gpu_list *list)
+{
+    return list->joined && !list->n_prompt;
+}
+
 static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
-    if (set->list[l->kind].joined && !set->list[l->kind].n_prompt) return;
+    if (finishes(&set->list[l->kind])) return;
     ek_cuda_heads_args a = {.q = x->q,
                             .ldq = (int64_t)c->n_heads * l->head_dim,
                             .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
@@ -313,8 +322,17 @@ static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
                   &a);
 }
 
+/* Whether the attention of the rows that layer i makes keys of stores these, too. */
+static bool stores(const ek_gpu_run *x, int i, const ek_gpu_set *set)
+{
+    const ek_config *c = &x->g->m->config;
+    const ek_gpu_list *list = &set->list[c->layer[i].kind];
+    return c->layer[i].owns_kv && set == &x->all && !drops(x, i) && finishes(list) && list->single;
+}
+
 static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
+    if (stores(x, i, set)) return;
     const ek_layer_config *l = &x->g->m->config.layer[i];
     const int64_t ldk = (int64_t)l->n_kv_heads * l->head_dim;
     ek_cuda_store_args a = {.kv = kv_of(x, i, false),
@@ -373,7 +391,11 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
                            .ratio = m->config.n_heads / l->n_kv_heads};
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
-    if (list->joined && !list->n_prompt) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
+    if (finishes(list)) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm), a.single = list->single;
+    if (stores(x, i, set)) {
+        a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = (int64_t)l->n_kv_heads * l->head_dim;
+        a.k_norm = x->g->w.layer[i].k_norm;
+    }
     for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);
@@ -395,7 +417,7 @@ static ek_gpu_input drop_rows(ek_gpu_run *x, int i)
     const ek_gpu_layer *w = &x->g->w.layer[i];
     gather(x, x->y, x->h, x->want, x->n_want);
     gather(x, x->h, x->y, 0, x->n_want);
-    rope_tables(x, &x->tail);
+    ek_gpu_rope_tables(x, &x->tail);
     return stage_to_x(x, (ek_cuda_stage_args){0}, w->input_norm, &w->q, x->n_want);
 }
 
@@ -425,7 +447,7 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
     const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
-    const bool last = i == ek_prompt_layers(c) && x->n_want < x->all.n;
+    const bool last = drops(x, i);
     if (last || !l->owns_kv || !project_together(x, i, in, ldq, ldk)) {
         if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
         if (l->owns_kv && w->v.l.n) project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
@@ -441,13 +463,19 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     finish_queries(x, i, *set);
 }
 
-/* The row-wise end of layer i: the rows' h, and x for the matrix that reads it next. */
+/* The row-wise end of layer i: the rows' h, and x for the matrix that reads it next. The last x is kept for a drafter.
+ */
 static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
 {
     const ek_gpu_weights *w = &x->g->w;
-    const bool more = i + 1 < x->g->m->config.n_layers;
+    const ek_config *c = &x->g->m->config;
     a.scalar = w->layer[i].scalar;
-    return stage_to_x(x, a, more ? w->layer[i + 1].input_norm : w->norm, more ? &w->layer[i + 1].q : &w->embed, n);
+    if (i + 1 < c->n_layers) return stage_to_x(x, a, w->layer[i + 1].input_norm, &w->layer[i + 1].q, n);
+    const CUdeviceptr own = x->x;
+    if (x->hidden) x->x = x->hidden + sizeof(float) * (size_t)x->first_logits * (size_t)c->hidden_size;
+    ek_gpu_input in = stage_to_x(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, n);
+    x->x = own;
+    return in;
 }
 
 static ek_gpu_input per_layer(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
@@ -510,19 +538,25 @@ static void run_head(ek_gpu_run *x, ek_gpu_input *in)
                   (ek_cuda_grid){.x = in->n > 8 ? 32 : 128, .y = (unsigned)in->n, .threads = 256, .overlap = true}, &a);
 }
 
-void ek_gpu_forward(ek_gpu_run *x)
+ek_gpu_input ek_gpu_layers(ek_gpu_run *x)
 {
-    const ek_model *m = x->g->m;
+    const ek_config *c = &x->g->m->config;
     const ek_gpu_weights *w = &x->g->w;
     const ek_gpu_set *set = &x->all;
-    embed(x, set->n);
-    rope_tables(x, set);
-    if (m->config.per_layer_size) per_layer_inputs(x);
     ek_gpu_input in = stage_to_x(x, (ek_cuda_stage_args){0}, w->layer[0].input_norm, &w->layer[0].q, set->n);
-    for (int i = 0; i < m->config.n_layers; i++) {
+    for (int i = 0; i < c->n_layers; i++) {
         project_heads(x, i, &in, &set);
-        if (i == ek_prompt_layers(&m->config) && !x->n_want) return;
+        if (i == ek_prompt_layers(c) && !x->n_want) return in;
         in = run_layer(x, i, in, set);
     }
-    run_head(x, &in);
+    return in;
+}
+
+void ek_gpu_forward(ek_gpu_run *x)
+{
+    embed(x, x->all.n);
+    ek_gpu_rope_tables(x, &x->all);
+    if (x->g->m->config.per_layer_size) per_layer_inputs(x);
+    ek_gpu_input in = ek_gpu_layers(x);
+    if (x->n_want) run_head(x, &in);
 }

@@ -88,14 +88,44 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
     return EK_OK;
 }
 
+/* Time per time of a step of the target. A layer of few rows takes the device as long as its launches, so layers count
+ * where bytes do not. */
+static float draft_cost(const ek_drafter *d, const ek_model *own, const ek_model *target)
+{
+    const double layers = (double)(own->config.n_layers + 1) / (target->config.n_layers + 1);
+    const double bytes = ek_drafter_cost(d);
+    return (float)(bytes > layers ? bytes : layers);
+}
+
+static ek_err start_drafter(ek_gpu *own)
+{
+    EK_TRY(check(own->m));
+    EK_TRY(ek_cuda_enter(own->c));
+    return ek_gpu_upload(own);
+}
+
+ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
+{
+    ek_gpu *own = ek_alloc(sizeof *own);
+    EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
+    own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
+    own->position = ek_drafter_position(d);
+    own->draft_cost = draft_cost(d, own->m, g->m);
+    ek_err err = start_drafter(own);
+    if (err) ek_gpu_close(own);
+    else g->drafter = own;
+    return err;
+}
+
 void ek_gpu_close(ek_gpu *g)
 {
     if (!g) return;
+    ek_gpu_close(g->drafter);
     if (g->c) {
         ek_cuda_enter(g->c);
         ek_cuda_free(g->c, g->block), ek_cuda_free(g->c, g->w.table.at);
     }
-    ek_cuda_close(g->c);
+    if (!g->target) ek_cuda_close(g->c);
     free(g);
 }
 

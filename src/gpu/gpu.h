@@ -26,6 +26,10 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
+/* Copies d, a drafter for the model of g, to g's device: executors of g draft by it from then on. Once. d is borrowed
+ * as the model is; its packed weights may be released behind it. Without effect where it fails. */
+ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d);
+
 const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
 double ek_gpu_weight_bytes(const ek_gpu *g);
 

@@ -13,7 +13,8 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_gpu_list *l = &set->list[k];
         f->value[f->n++] = l->rows;
-        f->value[f->n++] = (uint64_t)l->n_waves << 16 | (uint64_t)l->joined << 8 | (uint64_t)l->tile;
+        f->value[f->n++] = (uint64_t)l->n_waves << 16 | (uint64_t)l->single << 9 | (uint64_t)l->joined << 8 |
+                           (uint64_t)l->tile;
         if (!l->n_waves) continue;
         f->value[f->n++] = l->wave[0].tiles, f->value[f->n++] = l->wave[0].items;
         f->value[f->n++] = (uint64_t)l->wave[0].n_tiles << 32 | (uint64_t)l->wave[0].n_items;
@@ -21,7 +22,7 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
 }
 
 /* False: a step that is queued kernel by kernel. */
-static bool form_of(const ek_gpu_run *x, ek_gpu_form *f)
+static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
 {
     memset(f, 0, sizeof *f);
     if (x->all.n > MAX_ROWS || x->n_want != x->all.n) return false;
@@ -35,6 +36,7 @@ static bool form_of(const ek_gpu_run *x, ek_gpu_form *f)
     for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = x->table[k];
     f->value[f->n++] = (uint64_t)x->first_logits << 32 | (uint64_t)x->n_draws;
     f->value[f->n++] = (uint64_t)(x->masks | x->edits << 1 | x->weighs << 2 | x->chooses << 3 | x->draws_all << 4);
+    f->value[f->n++] = (uint64_t)part;
     EK_ASSERT(f->n <= EK_GPU_FORM);
     return true;
 }
@@ -78,10 +80,10 @@ static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
     return err;
 }
 
-ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body)
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part)
 {
     ek_gpu_form form;
-    if (!form_of(x, &form)) return body(x);
+    if (!form_of(x, part, &form)) return body(x);
     ek_gpu_graph *graph = find(x, &form);
     bool seen = graph->used > 0;
     graph->used = ++x->n_steps;

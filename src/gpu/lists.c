@@ -88,14 +88,15 @@ static size_t most_few(const ek_gpu_run *x, int kind, int ratio)
 size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
+    const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
     size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
-        if (k == EK_SLIDING && (size_t)(c->sliding_window + x->z.max_rows) < seen)
-            seen = (size_t)(c->sliding_window + x->z.max_rows); /* spans that see each other are in one step */
+        if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
+            seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
         size_t items = most_few(x, k, c->n_heads / l->n_kv_heads) * one * (seen / EK_SEGMENT + 2);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * items * sizeof(ek_cuda_attn_item));
     }
@@ -149,6 +150,17 @@ static int run_end(const ek_attn_row *rows, int row, int n)
     int end = row + 1, seg = rows[row].lo / EK_SEGMENT;
     while (end < n && rows[end].view == rows[row].view && rows[end].lo / EK_SEGMENT == seg) end++;
     return end;
+}
+
+/* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
+static bool single_rows(const ek_step *s)
+{
+    for (int r = 0; r < s->n_rows; r++) {
+        if (r && s->row[r].seq == s->row[r - 1].seq) return false;
+        for (int k = 0; k < EK_KIND_COUNT; k++)
+            if (s->row[r].visible[k].end != s->row[r].pos + 1) return false;
+    }
+    return true;
 }
 
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
@@ -205,6 +217,7 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (l) EK_TRY(make_list(x, &set->list[k], l, row[k], n));
+        set->list[k].single = single_rows(s);
     }
     return EK_OK;
 }

@@ -17,6 +17,7 @@ typedef struct ek_gpu_list {
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
     bool joined;        /* by ek_attn_half_N, which joins leaves and, without prompts, finishes queries itself */
+    bool single;        /* every view has one row in the step: then it stores their keys, too */
     CUdeviceptr prompt; /* tiles */
     int n_prompt, levels;
 } ek_gpu_list;
@@ -61,9 +62,10 @@ typedef struct ek_gpu_run {
     CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
     CUdeviceptr image; /* rows as products by wgmma read them */
     uint64_t n_images; /* written so far */
-    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums;
+    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
+    size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
     int32_t *result;                /* pinned: bad, then token */
@@ -81,16 +83,29 @@ typedef struct ek_gpu_run {
     ek_cuda_attn_tile *tiles; /* of a list while it is made */
     ek_cuda_attn_item *items;
     int max_tiles, max_items;
-    int *want_host, *on_device; /* rows that want logits; the draw of each device sample */
+    int *want_host, *on_device;  /* rows that want logits; the draw of each device sample */
+    size_t *mask_at, first_mask; /* in the block: the mask of each device sample that has one; the first of all */
     ek_sampler *sampler;
     int32_t *seen; /* per token: its entry in the list of counts, + 1; zero between draws */
     bool *shown;   /* rows of logits to bring back; behind them, rows that a draw has */
-    float *spare;  /* a row of logits */
     ek_gpu_graph graph[EK_GPU_GRAPHS];
     uint64_t n_steps;
     ek_err pending;
     char pending_text[512];
+    /* drafts */
+    struct ek_gpu_run *drafter; /* NULL: none */
+    CUdeviceptr hidden;         /* f32 [max_logits][hidden_size], with a drafter: the last x of the rows of logits */
+    struct ek_gpu_run *target;  /* of a drafter's run, whose rows are requests; NULL else. The rest is its own: */
+    CUdeviceptr fed, chosen;    /* f32 [rows][2 x backbone_hidden_size]: embedding and state; int32: centroids */
+    ek_row *rows;               /* [max_rows] */
+    ek_seq *seqs;
+    CUdeviceptr from, n_token; /* in the block: int32 per row: its row of `hidden`; tokens drafted so far */
 } ek_gpu_run;
+
+/* ek_executor.open and close (gpu/memory.c), and draft (gpu/draft.c). */
+ek_err ek_gpu_run_open(void *run, const ek_executor_sizes *z);
+void ek_gpu_run_close(void *run);
+ek_err ek_gpu_draft(void *run, ek_draft *draft, int n);
 
 /* --- the block */
 
@@ -107,6 +122,12 @@ size_t ek_gpu_leaf_bytes(const ek_gpu_run *x);
 
 /* Queues the forward pass of the rows in the block, up to the logits of the n_want rows (gpu/forward.c). */
 void ek_gpu_forward(ek_gpu_run *x);
+void ek_gpu_rope_tables(ek_gpu_run *x, const ek_gpu_set *set);
+/* to[r] = factor times elements [first, first + width) of row id[r] of w. */
+void ek_gpu_embed(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdeviceptr to, int64_t ld, int first,
+                  int width, float factor, int n);
+/* The fields of args that the matrix decides. */
+ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w);
 /* Experts of layer i for n rows: from h to pair_out, row_pair and weight (gpu/experts.c). */
 void ek_gpu_experts(ek_gpu_run *x, int i, int n);
 
@@ -119,6 +140,9 @@ typedef struct ek_gpu_input {
     uint64_t image;    /* x->n_images if x->image is of these rows, */
     int image_limbs;   /* with that many limbs */
 } ek_gpu_input;
+
+/* All layers of x->all.n rows, from h to the rows behind the last norm. */
+ek_gpu_input ek_gpu_layers(ek_gpu_run *x);
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 /* The record that a stage shall write for w: q 0 for Form F. Notes it in `in`. */
@@ -144,12 +168,15 @@ ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ld
 
 /* Queues what body queues, by a graph where one was made of a step of this form (gpu/graph.c). */
 typedef ek_err ek_gpu_body(ek_gpu_run *x);
-ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body);
+typedef enum ek_gpu_part { EK_GPU_ALL, EK_GPU_FORWARD, EK_GPU_DRAWS } ek_gpu_part; /* of a step, that body queues */
+ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part);
 void ek_gpu_graphs_fini(ek_gpu_run *x);
 
 /* Sampling (gpu/sample.c): samples into the block, kernels, tokens from what came back. */
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x);
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown);
+ek_err ek_gpu_put_masks(ek_gpu_run *x,
+                        const ek_step *s); /* once they are made: into the places that samples gave them */
 void ek_gpu_draw(ek_gpu_run *x);
 ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s);
 

@@ -1,4 +1,4 @@
-/* Draws on the device (cuda/kernels/sample.cu), and on the CPU those that the kernels do not decide. */
+/* Draws on the device (cuda/kernels/sample.cu). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,9 +66,7 @@ static int put_counts(ek_gpu_run *x, ek_cuda_count *to, const ek_draw *d)
 
 static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int bias, int counts)
 {
-    int cut = d->sampling->top_k;
     if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
-    if (cut > EK_CUDA_MAX_CANDIDATES && cut < x->g->m->config.vocab_size) return false;
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
     return !has_penalties(d->sampling) || d->n_tokens <= most_counts(x) - counts;
 }
@@ -85,6 +83,22 @@ static void note_kernels(ek_gpu_run *x, const ek_sampling *o, int vocab)
     x->weighs |= !greedy && !cut_k && o->top_p < 1;
     x->chooses |= !greedy && limited(o, vocab);
     x->draws_all |= greedy || !limited(o, vocab);
+}
+
+/* Room for the masks, behind all that the forward pass needs: they may not be made yet. */
+static ek_err place_masks(ek_gpu_run *x, const ek_step *s, ek_cuda_sample *row)
+{
+    const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
+    void *at = NULL;
+    CUdeviceptr where = 0;
+    x->first_mask = x->block.used;
+    for (int i = 0; i < x->n_draws; i++) {
+        if (!s->draw[x->on_device[i]].allowed) continue;
+        EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
+        row[i].allowed = where;
+        x->mask_at[i] = (size_t)((uint8_t *)at - x->block.host);
+    }
+    return EK_OK;
 }
 
 /* x->on_device[i] is the draw of sample i; rows of draws left to the CPU are marked as shown. */
@@ -119,13 +133,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
                               .frequency = o->frequency_penalty,
                               .top_k = o->top_k,
                               .pos = d->n_tokens};
-        if (d->allowed) {
-            size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(vocab);
-            EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
-            memcpy(at, d->allowed, bytes);
-            row.allowed = where;
-            x->masks = true;
-        }
+        x->masks |= d->allowed != NULL;
         if (o->n_bias) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_bias) * (size_t)o->n_bias, &at, &where));
             put_bias(at, o);
@@ -142,23 +150,40 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
         ((ek_cuda_sample *)to)[x->n_draws] = row;
         x->on_device[x->n_draws++] = i;
     }
-    return EK_OK;
+    return place_masks(x, s, to);
+}
+
+ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s)
+{
+    const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
+    for (int i = 0; i < x->n_draws; i++)
+        if (s->draw[x->on_device[i]].allowed)
+            memcpy(x->block.host + x->mask_at[i], s->draw[x->on_device[i]].allowed, bytes);
+    return ek_cuda_upload(x->g->c, x->block.device + x->first_mask, x->block.host + x->first_mask,
+                          x->block.used - x->first_mask);
+}
+
+static ek_cuda_sample_args args_of(const ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    return (ek_cuda_sample_args){.rows = x->sample,
+                                 .suppress = x->g->w.suppress,
+                                 .best = x->best,
+                                 .draw = x->draw,
+                                 .block = x->block_max,
+                                 .leaf = x->leaf_sums,
+                                 .token = x->token,
+                                 .sorted = x->sorted,
+                                 .n_suppress = c->n_suppress,
+                                 .vocab_size = c->vocab_size,
+                                 .n_rows = x->n_draws};
 }
 
 void ek_gpu_draw(ek_gpu_run *x)
 {
-    const ek_config *c = &x->g->m->config;
     const unsigned rows = (unsigned)x->n_draws, wide = x->n_draws > 8 ? 16 : 64;
     if (!rows) return;
-    ek_cuda_sample_args a = {.rows = x->sample,
-                             .suppress = x->g->w.suppress,
-                             .best = x->best,
-                             .draw = x->draw,
-                             .block = x->block_max,
-                             .leaf = x->leaf_sums,
-                             .token = x->token,
-                             .n_suppress = c->n_suppress,
-                             .vocab_size = c->vocab_size};
+    const ek_cuda_sample_args a = args_of(x);
     const ek_cuda_grid each = {.x = wide, .y = rows, .threads = 256, .overlap = true};
     if (x->masks) ek_gpu_launch(x->g, "ek_sample_mask", each, &a);
     if (x->edits) ek_gpu_launch(x->g, "ek_sample_edit", (ek_cuda_grid){.x = rows, .threads = 256, .overlap = true}, &a);
@@ -169,17 +194,19 @@ void ek_gpu_draw(ek_gpu_run *x)
     if (x->draws_all) ek_gpu_launch(x->g, "ek_sample_all", each, &a);
 }
 
-/* The row's z as the kernels left it: after bias, penalties and temperature. */
-static ek_err decide(ek_gpu_run *x, ek_draw *d)
+/* Rows that need more candidates in order than ek_sample_choose takes. */
+static ek_err sort_undecided(ek_gpu_run *x)
 {
-    const ek_config *c = &x->g->m->config;
-    const size_t bytes = sizeof(float) * (size_t)c->vocab_size;
-    EK_TRY(ek_cuda_download(x->g->c, x->spare, x->logits + bytes * (size_t)d->logits, bytes));
-    EK_TRY(ek_cuda_sync(x->g->c));
-    ek_sampling o = *d->sampling;
-    o.temperature = 1, o.repetition_penalty = 1, o.presence_penalty = o.frequency_penalty = 0, o.n_bias = 0;
-    d->token = ek_sample(x->sampler, x->spare, &o, d->tokens, d->n_prompt, d->n_tokens);
-    return EK_OK;
+    int32_t *token = x->result + x->z.max_logits;
+    int undecided = 0;
+    for (int i = 0; i < x->n_draws; i++) undecided += token[i] == EK_CUDA_UNDECIDED;
+    if (!undecided) return EK_OK;
+    const ek_cuda_sample_args a = args_of(x);
+    const int blocks = x->n_draws < EK_CUDA_SORTERS ? x->n_draws : EK_CUDA_SORTERS;
+    ek_gpu_launch(x->g, "ek_sample_sort", (ek_cuda_grid){.x = (unsigned)blocks, .threads = 1024}, &a);
+    EK_TRY(x->g->err);
+    EK_TRY(ek_cuda_download(x->g->c, token, x->token, sizeof *token * (size_t)x->n_draws));
+    return ek_cuda_sync(x->g->c);
 }
 
 ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s)
@@ -187,13 +214,13 @@ ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s)
     const int vocab = x->g->m->config.vocab_size;
     const int32_t *bad = x->result, *token = x->result + x->z.max_logits;
     int next = 0;
+    EK_TRY(sort_undecided(x));
     for (int i = 0; i < s->n_draws; i++) {
         ek_draw *d = &s->draw[i];
         bool device = next < x->n_draws && x->on_device[next] == i;
-        int32_t drawn = device ? token[next++] : EK_CUDA_UNDECIDED;
+        int32_t drawn = device ? token[next++] : 0;
         if (bad[d->logits]) d->token = EK_DRAW_NOT_FINITE;
-        else if (drawn != EK_CUDA_UNDECIDED) d->token = drawn;
-        else if (device) EK_TRY(decide(x, d));
+        else if (device) d->token = drawn;
         else
             d->token = ek_sample_allowed(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
                                          d->sampling, d->tokens, d->n_prompt, d->n_tokens);

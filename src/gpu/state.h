@@ -24,6 +24,8 @@ typedef struct ek_gpu_layer {
 typedef struct ek_gpu_weights {
     ek_gpu_matrix embed, per_layer_head, per_layer_tail;
     ek_gpu_matrix table; /* per-layer embeddings, in memory of their own; n 0: they stay on the host */
+    ek_gpu_matrix pre_projection, post_projection, centroids; /* of a drafter */
+    CUdeviceptr ordering;
     CUdeviceptr norm, per_layer_norm, rope[EK_KIND_COUNT], suppress;
     ek_gpu_layer layer[EK_MAX_LAYERS];
 } ek_gpu_weights;
@@ -45,6 +47,10 @@ struct ek_gpu {
     int levels;                           /* of the stack of ek_product_*_tile */
     ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* by hash of the name */
     ek_err err;                           /* the first failure of what is being queued; later launches do nothing */
+    ek_gpu *drafter;                      /* NULL: none */
+    ek_gpu *target;                       /* of a drafter, on the same device */
+    ek_rope_position position;            /* of a drafter */
+    float draft_cost;
 };
 
 /* Queues a kernel unless g->err is set. */

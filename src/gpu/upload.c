@@ -136,6 +136,14 @@ static void all(upload *u)
     const ek_config *c = &m->config;
     matrix(u, &g->w.embed, &m->w.embed);
     matrix(u, &g->w.per_layer_head, &m->w.per_layer_head), matrix(u, &g->w.per_layer_tail, &m->w.per_layer_tail);
+    matrix(u, &g->w.pre_projection, &m->w.pre_projection);
+    matrix(u, &g->w.post_projection, &m->w.post_projection);
+    matrix(u, &g->w.centroids, &m->w.centroids);
+    if (c->n_centroids) {
+        const size_t bytes = sizeof(int32_t) * (size_t)c->vocab_size;
+        g->w.ordering = take(u, bytes);
+        if (u->copies) note(u, ek_cuda_upload(g->c, g->w.ordering, m->w.token_ordering, bytes));
+    }
     vector(u, &g->w.norm, m->w.norm, c->hidden_size);
     vector(u, &g->w.per_layer_norm, m->w.per_layer_norm, c->per_layer_size);
     for (int k = 0; k < EK_KIND_COUNT; k++) vector(u, &g->w.rope[k], m->rope[k], m->n_rotated[k]);
@@ -150,8 +158,9 @@ static ek_err take_memory(upload *u)
     size_t free, total;
     g->bytes = u->at;
     EK_TRY(ek_cuda_room(g->c, &free, &total));
-    ek_log(EK_LOG_INFO, "weights: %.2f GB of the device's memory, %.2f of %.2f GB are free", (double)g->bytes / 1e9,
-           (double)free / 1e9, (double)total / 1e9);
+    ek_log(EK_LOG_INFO, "%s: %.2f GB of the device's memory, %.2f of %.2f GB are free",
+           g->target ? "weights of the drafter" : "weights", (double)g->bytes / 1e9, (double)free / 1e9,
+           (double)total / 1e9);
     return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");
 }
 

@@ -34,7 +34,8 @@ void ek_gpu_size_products(ek_gpu_run *x)
             x->image_bytes = larger(x->image_bytes, ek_cuda_wide_image(&expert[m]->l, rows, jobs));
         }
     }
-    const ek_gpu_matrix *const others[] = {&x->g->w.embed, &x->g->w.per_layer_head, &x->g->w.per_layer_tail};
+    const ek_gpu_matrix *const others[] = {&x->g->w.embed,          &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
+                                           &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
     for (size_t m = 0; m < sizeof others / sizeof *others; m++)
         x->image_bytes = larger(x->image_bytes, ek_cuda_wide_image(&others[m]->l, rows, 0));
 }

@@ -172,13 +172,14 @@ static ek_err find(const binder *b, const rule *r, int layer, int expert, int n,
     return ek_source_weight(b->from, &q, out);
 }
 
-static void add_item(binder *b, const ek_weight_data *data, const rule *r, int layer, int expert, void *into)
+/* tail: rows behind those of the item before, of the same weight. */
+static void add_item(binder *b, const ek_weight_data *data, const rule *r, int layer, int expert, bool tail, void *into)
 {
     ek_item *it = new_item(b->list);
     char in_layer[32] = "", number[16] = "";
     if (layer >= 0) snprintf(in_layer, sizeof in_layer, "layers.%d.", layer);
     if (r->form == EXPERT) snprintf(number, sizeof number, ".%d", expert);
-    snprintf(it->name, sizeof it->name, "%s%s%s%s", in_layer, r->name, number, r->from ? ".tail" : "");
+    snprintf(it->name, sizeof it->name, "%s%s%s%s", in_layer, r->name, number, tail ? ".tail" : "");
     it->role = r->role;
     it->data = *data;
     if (r->form == VECTOR) it->vector = into;
@@ -199,7 +200,7 @@ static ek_err apply(binder *b, const rule *r, int layer, void *owner)
         EK_TRY(find(b, r, layer, e, total, k, &data));
         if (n == 0) continue;
         data = ek_weight_rows(&data, from, n);
-        add_item(b, &data, r, layer, e, r->form == EXPERT ? (void *)((ek_linear *)into + e) : into);
+        add_item(b, &data, r, layer, e, from > 0, r->form == EXPERT ? (void *)((ek_linear *)into + e) : into);
     }
     return EK_OK;
 }

@@ -59,6 +59,16 @@ void ek_drafter_set_position(ek_drafter *d, ek_rope_position position)
     d->position = position;
 }
 
+ek_rope_position ek_drafter_position(const ek_drafter *d)
+{
+    return d->position;
+}
+
+ek_model *ek_drafter_model(const ek_drafter *d)
+{
+    return d->m;
+}
+
 const ek_model *ek_drafter_target(const ek_drafter *d)
 {
     return d->target;

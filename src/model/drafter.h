@@ -28,7 +28,9 @@ ek_err ek_drafter_synthetic(ek_drafter **out, const ek_config *config, uint64_t 
 void ek_drafter_close(ek_drafter *d);
 
 void ek_drafter_set_position(ek_drafter *d, ek_rope_position position); /* first: EK_ROPE_N */
+ek_rope_position ek_drafter_position(const ek_drafter *d);
 const ek_model *ek_drafter_target(const ek_drafter *d);
+ek_model *ek_drafter_model(const ek_drafter *d); /* its own weights and shapes, for another device */
 /* The time of a step per time of a step of the target, of one row each: an estimate from the bytes they read. */
 double ek_drafter_cost(const ek_drafter *d);
 

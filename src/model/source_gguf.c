@@ -147,16 +147,18 @@ static ek_err read_weight(ek_source *source, const ek_weight_query *q, ek_weight
 
 /* ------------------------------------------------------------------ a drafter's tokens by centroid */
 
-static bool load_id(const ek_gguf_tensor *t, int i, int64_t *out)
+enum { I32 = 26, I64 = 27 }; /* the numbers of these types */
+
+static int64_t load_id(const ek_gguf_tensor *t, int i)
 {
     int32_t narrow;
-    if (t->type == 27) {
-        memcpy(out, t->data + sizeof *out * (size_t)i, sizeof *out);
-        return true;
+    int64_t wide;
+    if (t->type == I64) {
+        memcpy(&wide, t->data + sizeof wide * (size_t)i, sizeof wide);
+        return wide;
     }
     memcpy(&narrow, t->data + sizeof narrow * (size_t)i, sizeof narrow);
-    *out = narrow;
-    return t->type == 26;
+    return narrow;
 }
 
 /* Some files have each token's centroid in place of the tokens in the order of centroids: then no number reaches that
@@ -183,11 +185,11 @@ static ek_err read_ids(ek_source *source, const char *name, int n, int32_t *out)
     EK_TRY(open_file(s));
     EK_TRY(find_tensor(s, name, &t));
     EK_TRY(check_shape(t, 1, 1, n));
+    if (t->type != I32 && t->type != I64) /* others have fewer bytes */
+        return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %u, it must be i32 or i64", t->file, t->name,
+                       t->type);
     for (int i = 0; i < n; i++) {
-        int64_t id = 0;
-        if (!load_id(t, i, &id))
-            return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %u, it must be i32 or i64", t->file, t->name,
-                           t->type);
+        const int64_t id = load_id(t, i);
         if (id < INT32_MIN || id > INT32_MAX)
             return ek_fail(EK_EFORMAT, "%s: tensor %s has %lld at %d", t->file, t->name, (long long)id, i);
         out[i] = (int32_t)id;

@@ -11,7 +11,12 @@
 #include "model/weights.h"
 #include "ops/quantised_type.h"
 
-enum { ALIGN = 64, CHUNK = 1 << 18, SLICE = 256 }; /* elements a task packs; tasks between two progress lines */
+enum {
+    ALIGN = 64,
+    CHUNK = 1 << 18,       /* elements a task packs */
+    SLICE = 256,           /* tasks between two progress lines */
+    SLICE_BYTES = 32 << 20 /* and what they read: after that the file's pages leave the process */
+};
 
 /* Rows [row, row + n) of an item: one task. */
 typedef struct piece {
@@ -99,7 +104,21 @@ static ek_err fail_again(packer *p)
     return ek_fail_in(err, "tensor %s", one->item->name);
 }
 
-static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
+/* Pieces from the first on that are packed at once. */
+static int slice(const packer *p)
+{
+    size_t bytes = 0;
+    int n = 0;
+    for (; n < SLICE && bytes < SLICE_BYTES && p->first + n < p->n_pieces; n++) {
+        const piece *one = &p->piece[p->first + n];
+        bytes += (size_t)one->n * ek_weight_row_bytes(one->item->data.type, one->item->data.k);
+    }
+    return n;
+}
+
+/* from, unless NULL, is where the weights lie: what was packed of it leaves the process at once, so that a process that
+ * loads takes little more memory than one that has loaded. */
+static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *from)
 {
     packer p = {.o = o};
     size_t temp = 0;
@@ -107,10 +126,11 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o)
     cut(&p, list, &temp);
     p.temp = ek_alloc(sizeof *p.temp * (size_t)threads);
     for (int i = 0; i < threads; i++) p.temp[i] = ek_alloc(temp);
-    for (; p.first < p.n_pieces && !p.failed; p.first += SLICE) {
-        int left = p.n_pieces - p.first;
+    for (int n; p.first < p.n_pieces && !p.failed; p.first += n) {
+        n = slice(&p);
         ek_progress("packing weights", p.first, p.n_pieces);
-        ek_pool_run(o->pool, run_piece, &p, left < SLICE ? left : SLICE);
+        ek_pool_run(o->pool, run_piece, &p, n);
+        if (from) ek_source_rest(from);
     }
     ek_progress("packing weights", p.n_pieces, p.n_pieces);
     ek_err err = p.failed ? fail_again(&p) : EK_OK;
@@ -174,7 +194,7 @@ static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
     lay_out(list, w, o);
     for (int i = 0; i < list->n; i++)
         if (list->item[i].vector) fill_vector(&list->item[i], o->seed);
-    return pack_all(list, o);
+    return pack_all(list, o, w->source);
 }
 
 /* From the file if it is there; else packed, and the file written. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/form.h"
 #include "serve/field.h"
 #include "text/json.h"
 
@@ -13,7 +14,7 @@ const ek_dialect *const ek_dialects[] = {
 };
 
 /* A schema's own errors begin with a place in it, "#/…". */
-static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m)
+static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_form)
 {
     const json_t *tools = r->turn.tools_active ? r->tools : NULL;
     ek_reply_form *f = &r->form;
@@ -26,6 +27,10 @@ static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m)
         return ek_field_wrong(r, "continue_final_message", "a reply with a form cannot continue a message");
     ek_err err = ek_grammar_open(&r->grammar, m->vocab, f, tools, r->turn.one_call);
     r->turn.grammar = r->grammar;
+    if (!err && r->grammar && keep_form) {
+        ek_form_write(&r->form_text, f, tools, r->turn.one_call);
+        r->turn.form = ek_buf_text(&r->form_text);
+    }
     json_decref(r->schema);
     json_decref(r->only);
     r->schema = r->only = NULL;
@@ -44,7 +49,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     EK_TRY(d->parse(r, body, n, limits));
     r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
     r->turn.tools = r->tools;
-    if (!d->answer) EK_TRY(make_grammar(r, m));
+    if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->tools, &r->prompt);
     ek_conversation_fini(&r->conversation);
@@ -60,6 +65,7 @@ void ek_api_request_fini(ek_api_request *r)
     json_decref(r->schema);
     json_decref(r->only);
     ek_grammar_close(r->grammar);
+    ek_buf_fini(&r->form_text);
     free(r->bias);
     for (int i = 0; i < EK_STOP_MAX; i++) free(r->stop[i]);
     free(r->model);

@@ -20,6 +20,7 @@ typedef struct ek_api_request {
     json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
     const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
     ek_grammar *grammar;
+    ek_buf form_text; /* what it was made of (chat/form.h), where ek_api_limits.keep_forms and there is one */
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
     ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */
@@ -40,6 +41,7 @@ typedef struct ek_api_limits {
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
+    bool keep_forms;                     /* for a journal that can be replayed */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */

@@ -270,6 +270,7 @@ void ek_journal_add(ek_journal *j, const ek_journal_line *line)
     i->line.api = ek_strdup(line->api);
     /* Per token up to 8 bytes in the line and 4 in the record. */
     i->bytes = 1024 + 12 * (r->prompt.len + r->reply.len) + 32 * (size_t)r->sampling.n_bias;
+    if (r->form) i->bytes += 2 * strlen(r->form);
     if (!enqueue(j, i)) free_item(i);
 }
 

@@ -58,6 +58,9 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
                r->n_prompt, l->n_cached, (unsigned long long)r->prompt_hash);
     add_sampling(out, r);
     if (r->forced) ek_buf_str(out, ",\"forced\":true");
+    if (r->has_bounds)
+        ek_buf_fmt(out, ",\"thinking\":%s,\"max_thinking\":%d", r->thinking ? "true" : "false", r->max_thinking);
+    if (r->form) ek_buf_fmt(out, ",\"form\":%s", r->form);
     ek_buf_fmt(out, ",\"n_tokens\":%d", l->n_tokens);
     add_text(out, "finish", l->finish);
     ek_buf_fmt(out, ",\"digest\":\"%016llx\"", (unsigned long long)l->digest);
@@ -154,6 +157,23 @@ static ek_err get_bias(ek_sampling *s, const json_t *o)
     return EK_OK;
 }
 
+/* With max_thinking, all of them; forms are kept as compact text. */
+static ek_err get_bounds(ek_record *r, const json_t *o)
+{
+    const json_t *form = ek_json_get(o, "form");
+    EK_TRY(get_bool(&r->forced, o, "forced"));
+    EK_TRY(get_bool(&r->thinking, o, "thinking"));
+    r->has_bounds = r->forced && ek_json_get(o, "max_thinking");
+    if (!r->has_bounds) return EK_OK;
+    EK_TRY(get_int(&r->max_thinking, o, "max_thinking"));
+    if (form && !json_is_object(form)) return wrong("form", "an object");
+    ek_buf text = {0};
+    if (form) ek_json_write(&text, form);
+    if (form) r->form = ek_strdup(ek_buf_text(&text));
+    ek_buf_fini(&text);
+    return EK_OK;
+}
+
 static ek_err get_sampling(ek_record *r, const json_t *o)
 {
     ek_sampling *s = &r->sampling;
@@ -166,7 +186,7 @@ static ek_err get_sampling(ek_record *r, const json_t *o)
     EK_TRY(get_float(&s->frequency_penalty, o, "frequency_penalty"));
     EK_TRY(get_u64(&s->seed, o, "seed", 10));
     EK_TRY(get_bool(&r->ignore_eos, o, "ignore_eos"));
-    EK_TRY(get_bool(&r->forced, o, "forced"));
+    EK_TRY(get_bounds(r, o));
     return get_bias(s, o);
 }
 

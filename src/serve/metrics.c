@@ -99,11 +99,17 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
     counter(b, "evenkeel_cache_disk_read_pages_total", "Cached pages read from disk.", st->disk_read);
     counter(b, "evenkeel_cache_disk_damaged_total", "Damaged records and files dropped.", st->disk_damaged);
     counter(b, "evenkeel_cache_disk_failed_pages_total", "Pages that could not be written.", st->disk_failed);
+    counter(b, "evenkeel_cache_host_written_pages_total", "Cached pages copied to host memory.", st->host_written);
+    counter(b, "evenkeel_cache_host_read_pages_total", "Cached pages taken from host memory.", st->host_read);
+    counter(b, "evenkeel_cache_host_evicted_pages_total", "Pages in host memory dropped for others.", st->host_evicted);
+    gauge(b, "evenkeel_cache_host_bytes", "Bytes of cached pages in host memory.", (double)st->host_bytes);
     gauge(b, "evenkeel_kv_usage_ratio", "Used share of the fuller pool of pages.", kv_usage(st));
     histogram(b, "evenkeel_queue_seconds", "Time from a request's arrival at the engine to its first step.",
               &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
     histogram(b, "evenkeel_step_seconds", "Time of a step.", &st->step_seconds, EK_HISTOGRAM_SECONDS,
               EK_HISTOGRAM_BINS);
+    histogram(b, "evenkeel_mask_seconds", "Time that a step waited for the masks of structured output.",
+              &st->mask_seconds, EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
     histogram(b, "evenkeel_step_requests", "Requests that shared a step.", &st->step_requests, EK_HISTOGRAM_COUNTS, 11);
 }
 

@@ -57,7 +57,8 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t tools = r->req.tools ? ek_json_cost(size, n_body) : 0;
     size_t ids = r->prompt.ids.len;
     for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
-    return tools + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
+    size_t form = r->req.form_text.len * (n + 1);
+    return tools + form + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
 static ek_err prepare(ek_preparation *p)

@@ -45,6 +45,8 @@ void ek_grammar_state_close(ek_grammar_state *s);
 /* Rows of allowed tokens for the reply so far and along a draft: as ek_mask.look of engine/engine.h. n_words: words
  * of a row; ids beyond the tokenizer are not allowed. */
 int ek_grammar_look(ek_grammar_state *s, const int32_t *draft, int n_draft, int n_words, uint64_t *row, bool *all);
+/* What it returns and says in all, without rows. */
+int ek_grammar_peek(ek_grammar_state *s, const int32_t *draft, int n_draft, bool *all);
 /* The token joined the reply. One that was not allowed ends the automaton: nothing is allowed after it. */
 void ek_grammar_accept(ek_grammar_state *s, int32_t token);
 /* Whether the reply may end here. */

@@ -123,7 +123,7 @@ int ek_grammar_look(ek_grammar_state *s, const int32_t *draft, int n_draft, int 
     pthread_mutex_lock(&v->lock);
     for (;; i++) {
         all[i] = allows_all(at);
-        if (!all[i]) fill(v, at, n_words, row + (size_t)i * (size_t)n_words);
+        if (row && !all[i]) fill(v, at, n_words, row + (size_t)i * (size_t)n_words);
         if (i == n_draft) break;
         if (at == s) copy_state(s->ahead, s);
         at = s->ahead;
@@ -131,6 +131,11 @@ int ek_grammar_look(ek_grammar_state *s, const int32_t *draft, int n_draft, int 
     }
     pthread_mutex_unlock(&v->lock);
     return i;
+}
+
+int ek_grammar_peek(ek_grammar_state *s, const int32_t *draft, int n_draft, bool *all)
+{
+    return ek_grammar_look(s, draft, n_draft, 0, NULL, all);
 }
 
 void ek_grammar_accept(ek_grammar_state *s, int32_t token)

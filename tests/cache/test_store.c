@@ -20,6 +20,7 @@
 #include "../support/files.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
 
 static const ek_kv_layout layout = {.page_bytes = {[EK_FULL] = 40000, [EK_SLIDING] = 16384}, .sliding_window = 100};
@@ -368,6 +369,75 @@ static void pages_go_out_and_come_back(void **state)
     ek_store_close(s);
 }
 
+static ek_store_backend memory_of(double max_bytes, const ek_store_backend *below)
+{
+    ek_store_backend b;
+    assert_int_equal(ek_store_memory_open(&b, &layout, max_bytes, below), EK_OK);
+    return b;
+}
+
+static void memory_keeps_the_latest_pages(void **state)
+{
+    (void)state;
+    ek_store_backend b = memory_of(1e9, NULL);
+    assert_true(b.fleeting);
+    write_n(&b, 1, 5);
+    write_n(&b, 3, 4);
+    write_n(&b, 1, 5); /* twice is once */
+    assert_int_equal(atomic_load(&b.host->written), 18);
+    assert_int_equal(atomic_load(&b.counts->written), 0);
+    assert_int_equal(read_n(&b, 1, 6), 10);
+    assert_int_equal(read_n(&b, 3, 6), 8);
+    assert_int_equal(read_n(&b, 2, 6), 0);
+    ek_store_page page, *one = &page;
+    fill(&page, 1, 2);
+    page.has[0] = page.has[1] = false; /* forgotten */
+    b.write(b.arg, &one, 1);
+    assert_int_equal(read_n(&b, 1, 6), 8);
+    fill(&page, 2, 0);
+    page.token[63] ^= 1; /* a name that is not its tokens' */
+    b.write(b.arg, &one, 1);
+    assert_int_equal(read_n(&b, 2, 1), 0);
+    close_it(&b);
+    b = memory_of(600000, NULL); /* ten pages of both kinds */
+    for (uint64_t seed = 0; seed < 30; seed++) {
+        write_n(&b, seed, 3);
+        assert_int_equal(read_n(&b, 0, 3), 6); /* used again and again */
+        assert_true(atomic_load(&b.host->bytes) <= 600000);
+    }
+    assert_true(atomic_load(&b.host->evicted) > 100);
+    assert_int_equal(read_n(&b, 29, 3), 6);
+    assert_int_equal(read_n(&b, 2, 3), 0);
+    close_it(&b);
+    b = memory_of(20000, NULL); /* no room for a full page */
+    write_n(&b, 1, 2);
+    assert_int_equal(read_n(&b, 1, 2), 1);
+    assert_true(atomic_load(&b.host->failed) > 0);
+    close_it(&b);
+    assert_int_equal(ek_store_memory_open(&b, &layout, 1e15, NULL), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "MiB of memory are available"));
+}
+
+/* Pages of a disk below are kept here once they were read, and what is dropped here is still there. */
+static void memory_before_a_disk(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend below = open_with("key", 1e9), b = memory_of(250000, &below);
+    assert_false(b.fleeting);
+    write_n(&b, 1, 8);
+    assert_true(atomic_load(&b.host->evicted) > 0);
+    assert_int_equal(read_n(&b, 1, 8), 16);
+    close_it(&b);
+    below = open_with("key", 1e9), b = memory_of(1e9, &below);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(read_n(&b, 1, 8), 16);
+        assert_int_equal(atomic_load(&b.counts->read), 16);
+        assert_int_equal(atomic_load(&b.host->read), round ? 16 : 0);
+    }
+    close_it(&b);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -389,6 +459,7 @@ int main(void)
         cmocka_unit_test(pages_survive_a_restart),       cmocka_unit_test(a_record_under_a_wrong_name_is_not_read),
         cmocka_unit_test(the_oldest_go_at_the_limit),    cmocka_unit_test(two_processes_do_not_share_a_file),
         cmocka_unit_test(damage_never_reaches_a_reader), cmocka_unit_test(a_full_disk_loses_pages_and_nothing_else),
+        cmocka_unit_test(memory_keeps_the_latest_pages), cmocka_unit_test(memory_before_a_disk),
         cmocka_unit_test(a_kill_at_any_moment),          cmocka_unit_test(pages_go_out_and_come_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

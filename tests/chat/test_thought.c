@@ -36,6 +36,18 @@ static void check_row(const uint64_t *row, bool all, int max, bool open, const i
     if (!all) assert_int_equal(row[1] >> (VOCAB - 64), 0);
 }
 
+/* Without rows: the same, or the limit is reached in a channel, where only they tell. */
+static void check_peek(const ek_thought *t, const int32_t *draft, int k, const bool *all)
+{
+    bool peeked[AHEAD + 1] = {true, true, true, true, true};
+    int n = ek_thought_peek(t, draft, AHEAD, peeked);
+    ek_thought at = *t;
+    for (int i = 0; n < 0 && i < AHEAD && !(at.inside && at.n >= at.max); i++) ek_thought_accept(&at, draft[i]);
+    if (n < 0) assert_true(at.max > 0 && at.inside && at.n >= at.max);
+    else assert_int_equal(n, k);
+    for (int i = 0; i <= n; i++) assert_int_equal(peeked[i], all[i]);
+}
+
 static void the_limit_holds_along_drafts(void **state)
 {
     (void)state;
@@ -57,6 +69,7 @@ static void the_limit_holds_along_drafts(void **state)
             }
             int k = ek_thought_look(&t, reply + n, AHEAD, WORDS, VOCAB, row, all);
             for (int i = 0; i <= k; i++) check_row(row + (ptrdiff_t)i * WORDS, all[i], max, open, reply, n + i);
+            check_peek(&t, reply + n, k, all);
             if (k < AHEAD) assert_false(allowed(max, open, reply, n + k, reply[n + k]));
             n_cut += k < AHEAD;
             if (!allowed(max, open, reply, n, reply[n])) reply[n] = CLOSE;

@@ -189,6 +189,43 @@ static void test_plans_of_planes(void **state)
             }
 }
 
+/* Parts are nodes of T, their sums fit where they go, every tile of rows and panel has a block. */
+static void test_mid_plans(void **state)
+{
+    (void)state;
+    for (int limbs = 1; limbs <= 2; limbs++)
+        for (int k = 64; k <= 21504; k += 5 * 64)
+            for (int rows = 1; rows <= 300; rows += rows < 20 ? 1 : 57) {
+                const size_t room = (size_t)(rows % 4) << 20;
+                ek_cuda_linear l = {.form = EK_W_Q4,
+                                    .n = 1024,
+                                    .k = k,
+                                    .n_panels = 64,
+                                    .units = k / 64,
+                                    .group = 64,
+                                    .a_group = 64,
+                                    .bits = 4,
+                                    .limbs = limbs,
+                                    .biased = true};
+                double us;
+                assert_true(ek_cuda_mid_fits(&l));
+                for (int gate = 0; gate <= (limbs == 1); gate++) {
+                    ek_cuda_product p = ek_cuda_mid_plan(&l, rows, gate ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE, 132,
+                                                         room, &us);
+                    const int oct = p.name[strlen(p.name) - 1] - '0', parts = p.parts ? p.parts : 1;
+                    const int tiles = (rows * limbs + oct * 8 - 1) / (oct * 8);
+                    assert_in_range(p.grid.shared, 1, 227 * 1024);
+                    assert_int_equal(p.grid.x, (gate ? 16 : 8) * parts * tiles);
+                    if (parts == 1) continue;
+                    assert_false(gate);
+                    assert_int_equal(p.split % 16, 0);
+                    assert_int_equal(p.split / 16 & (p.split / 16 - 1), 0);
+                    assert_true((parts - 1) * p.split < l.units && l.units <= parts * p.split);
+                    assert_true((size_t)parts * (size_t)rows * (size_t)l.n * sizeof(float) <= room);
+                }
+            }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -202,6 +239,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_plans),
-                                       cmocka_unit_test(test_plans_of_planes), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_plans_of_planes), cmocka_unit_test(test_mid_plans),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,11 @@
 
 Wrong calls, what exists already, a full disk, a second writer, Ctrl-C, a damaged source: one line, and nothing left
 behind. Memory while a model larger than it is written. Closes with `N passed, N failed`."""
-import os, resource, shutil, signal, subprocess, sys, tempfile, time
+import array, json, math, os, random, resource, shutil, signal, subprocess, sys, tempfile, time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import minifloats, mlx_names, tiny_model
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 results = []
@@ -131,10 +135,54 @@ def memory(top):
     size = sum(os.path.getsize(os.path.join(dst, f)) for f in os.listdir(dst)) if r.returncode == 0 else 0
     check("memory", size > 250e6, f"{r.returncode} {size} {r.stderr[-300:]}")
     check("result", r.stdout.startswith(dst) and r.stdout.count("\n") == 1, r.stdout)
+    if r.returncode == 0:
+        check("mlx-lm's names of a model with towers", not mlx_names.problems(dst), mlx_names.problems(dst)[:5])
+        loading(dst)
+        shutil.rmtree(dst)
+    r = convert("--synthetic", "e2b", "--layers", "1", "--type", "q4_0", dst + ".gguf")
+    check("a GGUF file", r.returncode == 0, r.stderr)
+    loading(dst + ".gguf")
+
+
+def small_experts(folder):
+    """A tiny model with experts whose full layers have one projection for keys and values, in bf16."""
+    subprocess.run([sys.executable, os.path.join(HERE, "tiny_model.py"), folder], check=True)
+    config = dict(tiny_model.CONFIG, enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=64, attention_k_eq_v=True)
+    vectors, modules = mlx_names.plain(config)
+    shapes = dict(vectors, **{name + ".weight": shape for name, shape in modules.items() if ".switch_glu." not in name})
+    for i in range(config["num_hidden_layers"]):
+        at = f"model.layers.{i}.experts."
+        shapes[at + "gate_up_proj"], shapes[at + "down_proj"] = [4, 128, 64], [4, 64, 64]
+    values = [random.Random(1).choice((0x3d, 0xbd)) << 8 | i * 37 % 256 for i in range(4096)]
+    bits = lambda shape: array.array("H", [values[i % 4096] for i in range(math.prod(shape))] if len(shape) > 1 else [0x3f80] * shape[0]).tobytes()
+    minifloats.save(os.path.join(folder, "model.safetensors"), {name: ("BF16", shape, bits(shape)) for name, shape in shapes.items()})
+    json.dump(config, open(os.path.join(folder, "config.json"), "w"))
+
+
+def for_mlx(top):
+    """mlx-lm loads with strict=True: the names and shapes that its classes have, no more and no fewer."""
+    at = lambda n: os.path.join(top, n)
+    small_experts(at("experts"))
+    for source in (MODEL, at("experts")):
+        for kind in ("mlx4", "mlx3", "bf16"):
+            r = convert(source, at("out"), "--type", kind, "--force")
+            wrong = [r.stderr] if r.returncode else mlx_names.problems(at("out"))
+            check(f"mlx-lm's names of {os.path.basename(source)} as {kind}", not wrong, wrong[:5])
+
+
+def loading(path):
+    """What a file's pages take while they are packed leaves the process: at most 1.05 x the weights, and 40 MB of program and one step."""
+    need = json.loads(subprocess.run([PROGRAM, "inspect", path, "--json"], capture_output=True, text=True, timeout=120).stdout)["model"]["weight_bytes"]
+    p = subprocess.Popen([PROGRAM, "logits", "--model", path, "--ids", "2", "--last", "1", "--out", os.devnull], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    status, used = os.wait4(p.pid, 0)[1:]
+    p.returncode = os.waitstatus_to_exitcode(status)
+    peak = used.ru_maxrss * 1024
+    check(f"loading {os.path.basename(path)}", p.returncode == 0 and need > 200e6 and peak <= 1.05 * need + 40e6, f"{p.returncode}: {peak / 1e6:.0f} MB for {need / 1e6:.0f} MB of weights")
+    print(f"measured: loading {os.path.basename(path)} takes at most {peak / 1e6:.0f} MB, {need / 1e6:.0f} of them weights")
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for part in (wrong_calls, what_exists, trouble, interrupted, killed, memory):
+    for part in (wrong_calls, what_exists, trouble, interrupted, killed, for_mlx, memory):
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)

@@ -37,6 +37,7 @@ def bodies():
     yield ask("Two answers.", n=2, temperature=1, seed=5)
     yield ask("Count.", stop=["e"], temperature=0)
     yield ask("Think.", reasoning_effort="high", temperature=0)
+    yield ask("Think little.", reasoning_effort="high", thinking_budget=5, max_tokens=40, temperature=1, seed=11)
     yield ask("Biased.", logit_bias={"300": -100, "301": 5.5}, temperature=1, seed=3)
     yield ask("A city as JSON.", response_format={"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": {
         "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"], "additionalProperties": False}}}, seed=9)
@@ -126,16 +127,37 @@ def main():
         for args in (["--concurrency", "1"], ["--order", "reverse"], ["--order", "random", "--seed", "4", "--threads", "1"],
                      ["--order", "random", "--concurrency", "20", "--chunk", "7", *(["--isa", fast[0]] if fast else [])]):
             status, text, last = replay(journal, *args)
-            check(f"replay {' '.join(args)}", status == 0 and last == f"{n} agree, 0 differ, 0 skipped", text[-600:])
+            check(f"replay {' '.join(args)}", status == 0 and last == f"{n} agree, 0 differ, 0 skipped" and
+                  "logits alone" not in text, text[-600:])
 
         changed = os.path.join(d, "changed")
-        edit(journal, changed, lambda i, o: o.update(forced=True))
+        def without_bounds(i, o):  # as of a program that kept none
+            o.update(forced=True)
+            for member in ("form", "thinking", "max_thinking"):
+                o.pop(member, None)
+        edit(journal, changed, without_bounds)
         status, text, last = replay(changed, "--order", "random")
-        check("the replies' tokens as prompts", status == 0 and last == f"{n} agree, 0 differ, 0 skipped", text[-600:])
+        check("the replies' tokens as prompts", status == 0 and last == f"{n} agree, 0 differ, 0 skipped" and
+              f"{n} of them by their logits alone" in text, text[-600:])
 
         free = [i for i, l in enumerate(lines) if not l.get("forced")]
         bound = [i for i, l in enumerate(lines) if l.get("forced")]
-        check("replies under a grammar: tools, a schema, a forced call", len(bound) == 6, len(bound))
+        check("replies under a mask: tools, a schema, a forced call, a limit of thoughts", len(bound) == 8, len(bound))
+        check("each line says what bound its tokens", all("max_thinking" in lines[i] for i in bound) and
+              sum("form" in lines[i] for i in bound) == 6, [sorted(lines[i]) for i in bound])
+        of_schema = next(i for i in bound if "schema" in lines[i].get("form", {}))
+        of_limit = next(i for i in bound if lines[i]["max_thinking"])
+
+        def another_mask(i, o):  # the same logits to the first token; then the mask forces another one
+            if i == of_schema:
+                o["form"]["schema"]["properties"] = {"town": {"type": "string"}}
+                o["form"]["schema"]["required"] = ["town"]
+            if i == of_limit:
+                o["max_thinking"] += 1
+        edit(journal, changed, another_mask)
+        status, text, last = replay(changed)
+        check("another mask", status == 1 and last == f"{n - 2} agree, 2 differ, 0 skipped" and
+              all(f"line {i + 1}," in text for i in (of_schema, of_limit)), text[-600:])
 
         def tamper(i, o):
             if i == free[0]:

@@ -94,4 +94,5 @@ def main(folder):
     weights(os.path.join(folder, "model.safetensors"))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -132,6 +132,15 @@ template <class T> static inline T __reduce_add_sync(unsigned mask, T v)
 {
     return ek_emulated_reduce(mask, v, [](T a, T b) { return (T)(a + b); });
 }
+static inline unsigned __ballot_sync(unsigned mask, int v)
+{
+    const unsigned own = v ? 1u << threadIdx.x % 32 : 0;
+    return ek_emulated_reduce(mask, own, [](unsigned a, unsigned b) { return a | b; });
+}
+static inline int __popc(unsigned v)
+{
+    return __builtin_popcount(v);
+}
 static inline int __any_sync(unsigned mask, int v)
 {
     return ek_emulated_reduce(mask, (int)(v != 0), [](int a, int b) { return a | b; });

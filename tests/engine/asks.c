@@ -30,6 +30,15 @@ static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, boo
     return n_draft;
 }
 
+static int peek(void *arg, const int32_t *draft, int n_draft, bool *all)
+{
+    const ask *a = arg;
+    for (int i = 0;; i++) {
+        all[i] = false;
+        if (i == n_draft || !fake_allows(i > 0 ? draft[i - 1] : a->accepted, draft[i])) return i;
+    }
+}
+
 static void accept(void *arg, int32_t token)
 {
     ask *a = arg;
@@ -83,7 +92,7 @@ static void on_prompt(void *user, int pos, const float *logits)
 
 ek_request_opts opts_of(ask *a)
 {
-    a->mask = (ek_mask){a, look, accept};
+    a->mask = (ek_mask){a, look, accept, a->n_prompt % 3 ? peek : NULL};
     return (ek_request_opts){.mask = a->masked ? &a->mask : NULL,
                              .tokens = a->prompt,
                              .n_tokens = a->n_prompt,

@@ -181,6 +181,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
     f->steps++;
     f->rows += (uint64_t)s->n_rows;
     if (s->n_rows > f->max_rows) f->max_rows = s->n_rows;
+    if (f->steps % 2) ek_masks_wait(s->masks); /* an early wait is right too */
     for (int i = 0; i < s->n_rows; i++)
         if (s->row[i].token == FAKE_FAILS) return ek_fail(EK_EINTERNAL, "token %d cannot be computed", FAKE_FAILS);
     for (int i = 0; i < s->n_rows; i++) {
@@ -213,6 +214,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
         at++;
     }
     if (at - s->first_logits > f->max_logits) f->max_logits = at - s->first_logits;
+    ek_masks_wait(s->masks);
     for (int i = 0; i < s->n_draws; i++) {
         ek_draw *d = &s->draw[i];
         const float *row = f->logits + d->logits * FAKE_VOCAB;
@@ -271,6 +273,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
 {
     return (ek_executor){.config = &f->config,
                          .layout = &f->layout,
+                         .leaves_host = full_pages % 2,
                          .arg = f,
                          .open = fake_open,
                          .step = fake_step,

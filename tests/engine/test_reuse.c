@@ -18,6 +18,7 @@
 #include "asks.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cache/store_memory.h"
 
 static void run_all(ek_engine *e, const fake *f)
 {
@@ -454,7 +455,7 @@ static void a_cancelled_load_ends(void **state)
 /* --- everything at random */
 
 typedef struct tally {
-    uint64_t preempted, hits, tokens, evicted, read, audits, drafted, accepted;
+    uint64_t preempted, hits, tokens, evicted, read, host, audits, drafted, accepted;
 } tally;
 
 /* A prompt that begins like another's prompt and reply, cut anywhere, or like none. */
@@ -509,6 +510,12 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     o.max_requests = 1 + (int)((r >> 48) % 12);
     o.chunk = chunk;
     if (again || seed % 4 == 0) o.cache_store = &store;
+    if (seed % 4 == 1 || seed % 8 == 4) { /* host memory: alone, or before the disk */
+        const ek_store_backend below = store;
+        const double bytes = 4000 + (double)(ek_mix64(seed ^ 0x4057) % 200000);
+        assert_int_equal(ek_store_memory_open(&store, &f.layout, bytes, o.cache_store ? &below : NULL), EK_OK);
+        o.cache_store = &store;
+    }
     if (seed % 3 == 0) o.cache_audit = 0.7;
     if (r >> 55 & 1) o.cache_bytes = (double)((r >> 20) % 40) * EK_PAGE_TOKENS * sizeof(uint64_t) + 1;
     o.draft = (ek_draft_mode)(d % 3);
@@ -546,6 +553,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     t->tokens += stats.cache_tokens;
     t->evicted += stats.cache_evicted_pages;
     t->read += stats.disk_read;
+    t->host += stats.host_read;
     t->audits += stats.cache_audits;
     t->drafted += stats.drafted_tokens;
     t->accepted += stats.accepted_tokens;
@@ -565,13 +573,14 @@ static void reuse_does_not_matter(void **state)
         if (seed % 4 == 0) run_scene(seed, &t, true); /* after a restart */
     }
     printf(
-        "%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted, %llu pages from disk, %llu audits, "
+        "%llu scenes: %llu hits, %llu tokens, %llu pages evicted, %llu preempted, %llu pages from disk, %llu from host memory, %llu audits, "
         "%llu of %llu drafted tokens accepted\n",
         (unsigned long long)n_seeds, (unsigned long long)t.hits, (unsigned long long)t.tokens,
         (unsigned long long)t.evicted, (unsigned long long)t.preempted, (unsigned long long)t.read,
-        (unsigned long long)t.audits, (unsigned long long)t.accepted, (unsigned long long)t.drafted);
+        (unsigned long long)t.host, (unsigned long long)t.audits, (unsigned long long)t.accepted,
+        (unsigned long long)t.drafted);
     assert_true(t.accepted > 4 * n_seeds && t.drafted - t.accepted > 4 * n_seeds);
-    assert_true(t.read > n_seeds && t.audits > n_seeds / 4);
+    assert_true(t.read > n_seeds && t.host > n_seeds / 4 && t.audits > n_seeds / 4);
     assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted > n_seeds / 20);
 }
 

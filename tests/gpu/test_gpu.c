@@ -10,343 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/drafter.h"
+#include "../support/fake_cuda.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "engine/trace.h"
 #include "gpu/run.h"
 
-/* --- the driver */
-
-static struct {
-    size_t free, used, most;
-    int blocks, host_blocks, graphs, graph_launches; /* live objects; launches */
-    int launches, fail_at;                           /* launch number fail_at returns fail_with */
-    CUresult fail_with, sync;
-    bool broken;          /* every further call fails, as a driver does */
-    int calls, fail_call; /* call number fail_call of any function fails with fail_with; 0: none */
-} fake;
-
-static int thing;
-
-typedef struct block {
-    size_t bytes;
-    uint8_t data[];
-} block;
-
-static CUresult said(CUresult r)
-{
-    return fake.broken ? 700 : r;
-}
-
-/* At the beginning of every function. */
-static CUresult next_call(void)
-{
-    if (fake.broken || ++fake.calls != fake.fail_call) return said(0);
-    fake.broken = fake.fail_with == 700;
-    return fake.fail_with;
-}
-
-static CUresult fake_cuInit(unsigned flags)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)flags;
-    return 0;
-}
-static CUresult fake_cuDriverGetVersion(int *version)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    *version = 13000;
-    return 0;
-}
-static CUresult fake_cuDeviceGetCount(int *count)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    *count = 1;
-    return 0;
-}
-static CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    *device = ordinal;
-    return 0;
-}
-static CUresult fake_cuDeviceGetName(char *name, int room, CUdevice device)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)device;
-    snprintf(name, (size_t)room, "Fake H");
-    return 0;
-}
-static CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)device;
-    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 4;
-    return 0;
-}
-static CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)device;
-    *context = (CUcontext)&thing;
-    return 0;
-}
-static CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    if (!fake.broken) fake.calls++;
-    (void)device;
-    return 0;
-}
-static CUresult fake_cuCtxSetCurrent(CUcontext context)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)context;
-    return 0;
-}
-static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    *free = fake.free - fake.used, *total = fake.free;
-    return said(0);
-}
-static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    if (bytes > fake.free - fake.used) return said(EK_CU_OUT_OF_MEMORY);
-    block *b = calloc(1, sizeof *b + bytes);
-    b->bytes = bytes;
-    fake.used += bytes;
-    fake.blocks++;
-    *p = (CUdeviceptr)(uintptr_t)b->data;
-    return said(0);
-}
-static CUresult fake_cuMemFree(CUdeviceptr p)
-{
-    if (!fake.broken) fake.calls++;
-    block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
-    fake.used -= b->bytes;
-    fake.blocks--;
-    free(b);
-    return said(0);
-}
-static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)flags;
-    *p = malloc(bytes);
-    fake.host_blocks++;
-    return said(0);
-}
-static CUresult fake_cuMemFreeHost(void *p)
-{
-    if (!fake.broken) fake.calls++;
-    free(p);
-    fake.host_blocks--;
-    return said(0);
-}
-static CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    memcpy((void *)(uintptr_t)to, from, bytes);
-    return said(0);
-}
-static CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    memcpy(to, (void *)(uintptr_t)from, bytes);
-    return said(0);
-}
-static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
-    return said(0);
-}
-static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    memset((void *)(uintptr_t)p, value, n);
-    return said(0);
-}
-static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)flags;
-    *stream = (CUstream)&thing;
-    return 0;
-}
-static CUresult fake_cuStreamDestroy(CUstream stream)
-{
-    if (!fake.broken) fake.calls++;
-    (void)stream;
-    return 0;
-}
-static CUresult fake_cuStreamSynchronize(CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    if (fake.sync == 700) fake.broken = true;
-    return said(fake.sync);
-}
-static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)image;
-    *module = (CUmodule)&thing;
-    return 0;
-}
-static CUresult fake_cuModuleUnload(CUmodule module)
-{
-    if (!fake.broken) fake.calls++;
-    (void)module;
-    return 0;
-}
-static CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)module;
-    *function = (CUfunction)(uintptr_t)name;
-    return said(0);
-}
-static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)function, (void)attribute, (void)value;
-    return said(0);
-}
-static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)f, (void)args, (void)extra;
-    assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
-    assert_true(config->sharedMemBytes <= 232448);
-    if (++fake.launches == fake.fail_at) {
-        if (fake.fail_with == 700) fake.broken = true;
-        return fake.fail_with;
-    }
-    return said(0);
-}
-static CUresult fake_cuStreamBeginCapture(CUstream stream, int mode)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream, (void)mode;
-    return said(0);
-}
-static CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)stream;
-    *graph = (CUgraph)&thing;
-    fake.graphs++;
-    return said(0);
-}
-static CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)graph, (void)flags;
-    *exec = (CUgraphExec)&thing;
-    fake.graphs++;
-    return said(0);
-}
-static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
-{
-    CUresult failed = next_call();
-    if (failed) return failed;
-    (void)exec, (void)stream;
-    fake.graph_launches++;
-    return said(0);
-}
-static CUresult fake_cuGraphDestroy(CUgraph graph)
-{
-    if (!fake.broken) fake.calls++;
-    (void)graph;
-    fake.graphs--;
-    return said(0);
-}
-static CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
-{
-    if (!fake.broken) fake.calls++;
-    (void)exec;
-    fake.graphs--;
-    return said(0);
-}
-static CUresult fake_cuGetErrorName(CUresult error, const char **name)
-{
-    *name = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_X";
-    return 0;
-}
-static CUresult fake_cuGetErrorString(CUresult error, const char **text)
-{
-    *text = error == 700 ? "an illegal memory access was encountered" : "something";
-    return 0;
-}
-static CUresult fake_cuEventCreate(CUevent *event, unsigned flags)
-{
-    (void)event, (void)flags;
-    return 1;
-}
-static CUresult fake_cuEventDestroy(CUevent event)
-{
-    (void)event;
-    return 1;
-}
-static CUresult fake_cuEventRecord(CUevent event, CUstream stream)
-{
-    (void)event, (void)stream;
-    return 1;
-}
-static CUresult fake_cuEventSynchronize(CUevent event)
-{
-    (void)event;
-    return 1;
-}
-static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
-{
-    (void)ms, (void)from, (void)to;
-    return 1;
-}
-
 static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
 
 static ek_gpu_driver good(void)
 {
-    memset(&fake, 0, sizeof fake);
-    fake.free = (size_t)1 << 30;
-    return (ek_gpu_driver){.modules = modules,
-                           .built_with = 13000,
-                           .api = {
-#define CU(name, args) .name = fake_##name,
-                               EK_CUDA_FUNCTIONS(CU)
-#undef CU
-                           }};
+    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
+    fake_cuda_reset(&d.api);
+    return d;
 }
 
 /* --- models and requests */
@@ -359,6 +36,17 @@ static ek_model *open_model(const char *shape, int bits, ek_kv_format kv)
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
     return m;
+}
+
+/* Of m; centroids 0: a dense head. */
+static ek_drafter *open_drafter(const ek_model *m, int centroids)
+{
+    static ek_config c;
+    ek_drafter *d;
+    ek_model_opts o = {.cpu = ek_cpu_detect()};
+    drafter_config(&c, ek_model_config(m), centroids);
+    assert_int_equal(ek_drafter_synthetic(&d, &c, 5, m, &o), EK_OK);
+    return d;
 }
 
 enum { REPLY = 6 };
@@ -427,6 +115,72 @@ static void steps_are_queued_and_all_is_given_back(void **state)
         nothing_is_left();
         ek_model_close(m);
     }
+}
+
+/* Its kernels find nothing here, so drafts and samples are all token 0, which stands. */
+static void drafts_are_queued_and_all_is_given_back(void **state)
+{
+    (void)state;
+    for (int head = 0; head < 2; head++) {
+        ek_gpu_driver d = good();
+        ek_gpu *g;
+        ek_engine *e;
+        ek_trace out[2];
+        ek_engine_stats stats;
+        ek_engine_opts o = ek_engine_defaults();
+        ek_model *m = open_model("T1", 0, EK_KV_I16);
+        ek_drafter *drafter = open_drafter(m, head ? 11 : 0);
+        o.max_requests = 2, o.chunk = 64, o.ctx_tokens = 200, o.draft = EK_DRAFT_AUTO, o.draft_max = 3;
+        assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+        assert_int_equal(ek_gpu_add_drafter(g, drafter), EK_OK);
+        ek_model_release_weights(m), ek_model_release_weights(ek_drafter_model(drafter));
+        for (int round = 0; round < 2; round++) {
+            ek_executor on = ek_gpu_executor(g);
+            assert_true(on.draft_cost > 0 && on.draft_cost < 10);
+            on.row_cost = on.draft_cost = 0;
+            assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+            ask(e, out);
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+                assert_int_equal(out[k].n_reply, REPLY);
+                ek_trace_fini(&out[k]);
+            }
+            ek_engine_stats_read(e, &stats);
+            assert_true(stats.drafted_tokens > 0 && stats.accepted_tokens > 0);
+            ek_engine_close(e);
+        }
+        ek_gpu_close(g);
+        nothing_is_left();
+        ek_drafter_close(drafter);
+        ek_model_close(m);
+    }
+}
+
+/* A drafter without room leaves the model's device as it was. */
+static void a_drafter_may_not_fit(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_gpu *g;
+    ek_trace out[2];
+    ek_model *m = open_model("T1", 0, EK_KV_I16);
+    ek_drafter *drafter = open_drafter(m, 0);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    fake.free = fake.used + 1000;
+    assert_int_equal(ek_gpu_add_drafter(g, drafter), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "cuda:0 has no room for the weights"));
+    fake.free = (size_t)1 << 30;
+    ek_engine *e = open_engine(g);
+    ask(e, out);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+        ek_trace_fini(&out[k]);
+    }
+    ek_engine_close(e);
+    ek_gpu_close(g);
+    nothing_is_left();
+    ek_drafter_close(drafter);
+    ek_model_close(m);
 }
 
 static void what_does_not_fit_is_refused_with_numbers(void **state)
@@ -506,17 +260,21 @@ static void a_broken_device_never_answers(void **state)
     }
 }
 
-/* Opens a model and asks; false if it could not be opened, which one clear line explains. */
-static bool asked(ek_model *m, const ek_gpu_driver *d, ek_trace out[2], bool *refused, int *from, int *to)
+/* Opens a model, with a drafter or NULL, and asks; false if it could not be opened, which one clear line explains. */
+static bool asked(ek_model *m, const ek_drafter *drafter, const ek_gpu_driver *d, ek_trace out[2], bool *refused,
+                  int *from, int *to)
 {
     ek_gpu *g = NULL;
     ek_engine *e = NULL;
     ek_engine_opts o = ek_engine_defaults();
     char why[256] = "";
     o.max_requests = 2, o.chunk = 16, o.ctx_tokens = 40;
+    if (drafter) o.draft = EK_DRAFT_AUTO, o.draft_max = 2;
     ek_err err = ek_gpu_open(&g, d, m, 0);
+    if (!err && drafter) err = ek_gpu_add_drafter(g, drafter);
     if (!err) {
         ek_executor on = ek_gpu_executor(g);
+        on.row_cost = on.draft_cost = 0; /* all drafts that there are */
         err = ek_engine_open_on(&e, &on, &o);
     }
     if (err) {
@@ -543,14 +301,15 @@ static void any_call_may_fail(void **state)
 {
     (void)state;
     static const CUresult errors[] = {700, 701, EK_CU_OUT_OF_MEMORY};
-    static const char *const shapes[] = {"T1", "Q2"};
+    static const char *const shapes[] = {"T1", "Q2", "T2"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         ek_model *m = open_model(shapes[i], shapes[i][0] == 'Q' ? 4 : 0, EK_KV_Q8);
+        ek_drafter *drafter = i == 2 ? open_drafter(m, 0) : NULL;
         ek_gpu_driver d = good();
         ek_trace whole[2], out[2];
         bool refused;
         int from = 0, to = 0, a, b, answered = 0, failed = 0;
-        assert_true(asked(m, &d, whole, &refused, &from, &to));
+        assert_true(asked(m, drafter, &d, whole, &refused, &from, &to));
         const int calls = fake.calls;
         assert_true(calls > 500);
         for (int n = 1; n <= calls; n++)
@@ -558,7 +317,7 @@ static void any_call_may_fail(void **state)
                 if (n > from && n % 4 != (int)k && (k || i == 0)) continue; /* steps are alike */
                 d = good();
                 fake.fail_call = n, fake.fail_with = errors[k];
-                if (!asked(m, &d, out, &refused, &a, &b)) {
+                if (!asked(m, drafter, &d, out, &refused, &a, &b)) {
                     assert_true(n <= from);
                     continue;
                 }
@@ -582,6 +341,7 @@ static void any_call_may_fail(void **state)
         print_message("%s: each of %d calls, %d runs answered, %d ended with errors\n", shapes[i], calls, answered,
                       failed);
         for (int r = 0; r < 2; r++) ek_trace_fini(&whole[r]);
+        ek_drafter_close(drafter);
         ek_model_close(m);
     }
 }
@@ -671,6 +431,8 @@ int main(void)
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_queued_and_all_is_given_back),
+        cmocka_unit_test(drafts_are_queued_and_all_is_given_back),
+        cmocka_unit_test(a_drafter_may_not_fit),
         cmocka_unit_test(what_does_not_fit_is_refused_with_numbers),
         cmocka_unit_test(every_format_of_keys_and_values_opens),
         cmocka_unit_test(a_broken_device_never_answers),

@@ -7,10 +7,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "ops/planes.h"
 
 /* hidden_size, intermediate_size, moe_intermediate_size and heads x head_dim of E2B to 31B. */
-static const int depths[] = {256, 704, 1536, 2048, 2112, 2560, 2816, 3840, 5376, 15360, 21504};
+static const int depths[] = {96, 256, 704, 1536, 2048, 2112, 2560, 2816, 3840, 5376, 15360, 21504};
 enum { DEPTHS = sizeof depths / sizeof *depths, N = 21, ROWS = 25 };
 
 /* Blocks of random bytes whose 16-bit scales are of ordinary size: every code and sub-scale there is. */
@@ -46,22 +47,36 @@ static void judge(const ek_weight_data *data, const ek_linear *w, const ek_acts 
     }
 }
 
+/* The kernel of AMX with tiles in memory, and that of AVX-VNNI in another encoding, on any machine with AVX-512:
+ * planes_amx_avx512.c, planes_vnni_avx512.c. */
+ek_linear_fn check_linear_planes_amx, check_linear_planes_vnni;
+
+static void pieces_by(ek_linear_fn *run, const char *isa, const ek_linear *w, const ek_acts *a, const char *name,
+                      const float *want, float *got)
+{
+    for (int n = 1; n <= ROWS; n += n < 14 ? 1 : 11)
+        for (int pass = 0, r0 = 0; pass < 2; pass++, r0 = ROWS - n) {
+            size_t count = (size_t)(n * N), at = (size_t)(r0 * N);
+            memset(got, 0xff, sizeof *got * ROWS * N);
+            run(w, a, r0, r0 + n, got, N, 0, w->n_panels);
+            check_bits("planes", isa, want + at, got + at, count, "%s, %d limbs, k %d, rows %d..%d", name, w->limbs,
+                       w->k, r0, r0 + n);
+        }
+}
+
 static void pieces(const ek_linear *w, const ek_acts *a, const char *name, const float *want, float *got)
 {
     CHECK_ISAS(isa, cpu)
     {
         ek_linear_ops ops;
         ek_linear_init(&ops, cpu);
-        if (ops.run[EK_W_PLANES] == w->run) continue;
-        for (int n = 1; n <= ROWS; n += n < 14 ? 1 : 11)
-            for (int pass = 0, r0 = 0; pass < 2; pass++, r0 = ROWS - n) {
-                size_t count = (size_t)(n * N), at = (size_t)(r0 * N);
-                memset(got, 0xff, sizeof *got * ROWS * N);
-                ops.run[EK_W_PLANES](w, a, r0, r0 + n, got, N, 0, w->n_panels);
-                check_bits("planes", isa, want + at, got + at, count, "%s, %d limbs, k %d, rows %d..%d", name, w->limbs,
-                           w->k, r0, r0 + n);
-            }
+        if (ops.run[EK_W_PLANES] != w->run) pieces_by(ops.run[EK_W_PLANES], isa, w, a, name, want, got);
     }
+#ifdef __x86_64__
+    if (!(ek_cpu_detect() & EK_CPU_AVX512)) return;
+    pieces_by(check_linear_planes_amx, "amx, tiles in memory", w, a, name, want, got);
+    pieces_by(check_linear_planes_vnni, "avxvnni, as avx512", w, a, name, want, got);
+#endif
 }
 
 /* seed 0: the largest sums there are: codes of all ones and of zeros, limbs of -128 and -127 throughout. */

@@ -163,6 +163,9 @@ typedef struct drafter {
     const ek_trace *want;
     uint64_t drafts; /* made so far */
     ek_drafter *model;
+    ek_err (*draft)(void *draft_arg, ek_draft *draft, int n); /* of the model */
+    void *draft_arg;
+    uint64_t hash;
 } drafter;
 
 static ek_err open_wrapped(void *arg, const ek_executor_sizes *sizes)
@@ -247,6 +250,21 @@ static ek_err draft_from_want(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
+void (*scene_set_drafter)(ek_executor *x, ek_drafter *d) = ek_executor_cpu_set_drafter;
+
+static ek_err draft_from_model(void *arg, ek_draft *draft, int n)
+{
+    drafter *x = arg;
+    EK_TRY(x->draft(x->draft_arg, draft, n));
+    for (int i = 0; i < n; i++) {
+        uint64_t h = (uint64_t)draft[i].n;
+        for (int t = 0; t < draft[i].n_tokens; t++) h = ek_mix64(h ^ (uint64_t)draft[i].tokens[t] << 8);
+        for (int t = 0; t < draft[i].n; t++) h = ek_mix64(h ^ (uint64_t)draft[i].token[t] << 9);
+        x->hash += h;
+    }
+    return EK_OK;
+}
+
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
                           wrapped *w, drafter *x)
 {
@@ -265,12 +283,14 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
-    if (c->drafter && scene_executor == ek_executor_cpu) { /* other executors have no drafter models yet */
+    if (c->drafter) {
         static ek_config config;
         drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
         EK_TRY(ek_drafter_synthetic(&x->model, &config, s->seed, c->model ? c->model : s->model, &s->opts));
-        ek_executor_cpu_set_drafter(&on, x->model);
+        scene_set_drafter(&on, x->model);
         on.draft_cost = 0;
+        x->draft = on.draft, x->draft_arg = on.draft_arg;
+        on.draft = draft_from_model, on.draft_arg = x;
     }
     if (c->before) {
         *w = (wrapped){.inner = on, .company = c};
@@ -303,6 +323,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->waits += stats.cache_waits;
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
+    c->drafts += x.hash;
     ek_engine_close(e);
     ek_drafter_close(x.model);
     return err;

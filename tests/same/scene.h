@@ -52,7 +52,7 @@ typedef struct company {
     const ek_ask *ask;                       /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                                   /* of ask */
     int max_rows;                            /* leave out requests beyond this many rows together */
-    bool drafter;                            /* AUTO: from a random drafter model on the CPU instead */
+    bool drafter;                            /* AUTO: from a random drafter model instead */
     ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                    /* of every request of the scene, alone */
     void (*before)(const ek_step *step);     /* called before every step: gives a wrong kernel the step's rows */
@@ -60,11 +60,15 @@ typedef struct company {
     double cache_bytes;                      /* 0: no limit but the pool */
     uint64_t preempted, steps, hits, waits;  /* out */
     uint64_t drafted, accepted;              /* out */
+    uint64_t drafts;                         /* out, with `drafter`: a sum of hashes of its drafts */
     uint64_t masked_drafts, masked_accepted; /* sums of the case `masked` */
 } company;
 
 /* Makes the executors of all runs; ek_executor_cpu unless a test of a device sets another. */
 extern ek_executor (*scene_executor)(ek_model *m);
+
+/* Has drafts of an executor that scene_executor made come from d. */
+extern void (*scene_set_drafter)(ek_executor *x, ek_drafter *d);
 
 /* Runs the requests together; out[0..n) is to be freed with ek_trace_fini. */
 ek_err run_in_company(const scene *s, company *c, ek_trace *out);

@@ -53,6 +53,13 @@ static void random_line(ek_journal_line *l, uint64_t seed)
     }
     r->ignore_eos = draw(&s) % 2;
     r->forced = draw(&s) % 2;
+    r->has_bounds = r->forced && draw(&s) % 2;
+    if (r->has_bounds) {
+        r->thinking = draw(&s) % 2;
+        r->max_thinking = (int)(draw(&s) % 3);
+        if (draw(&s) % 2)
+            r->form = ek_strdup("{\"text\":\"json_schema\",\"schema\":{\"type\":\"a \\\" b\",\"maximum\":0.1}}");
+    }
     r->sampling = (ek_sampling){.temperature = some_float(&s),
                                 .top_k = (int)(draw(&s) % 1000),
                                 .top_p = some_float(&s),
@@ -90,6 +97,10 @@ static void same_lines(const ek_journal_line *a, const ek_journal_line *b)
         assert_true(s->bias[i].token == t->bias[i].token && s->bias[i].bias == t->bias[i].bias);
     assert_true(a->record.mode == b->record.mode && a->record.forced == b->record.forced &&
                 a->record.ignore_eos == b->record.ignore_eos);
+    assert_true(a->record.has_bounds == b->record.has_bounds && a->record.thinking == b->record.thinking);
+    assert_int_equal(a->record.max_thinking, b->record.max_thinking);
+    assert_true(!a->record.form == !b->record.form);
+    if (a->record.form) assert_string_equal(a->record.form, b->record.form);
     same_ids(&a->record.prompt, &b->record.prompt);
     same_ids(&a->record.reply, &b->record.reply);
 }

@@ -162,8 +162,11 @@ void simulate(reply *r, const ek_grammar *g, ek_vocab *v, const ek_tokenizer *t,
         bool spoil = roll(d, 2) && !seen_all[i + (size_t)wrong];
         if (spoil) /* any token that is not allowed there */
             for (draft[wrong] = 0; is_set(seen[i + (size_t)wrong], draft[wrong]); draft[wrong]++) continue;
+        bool peeked[AHEAD + 1];
         int k = ek_grammar_look(again, draft, n, WORDS, row, all);
         assert_int_equal(k, spoil ? wrong : n);
+        assert_int_equal(ek_grammar_peek(again, draft, n, peeked), k);
+        assert_memory_equal(peeked, all, sizeof *all * ((size_t)k + 1));
         for (int j = 0; j <= k && i + (size_t)j < r->ids.len; j++) {
             assert_int_equal(all[j], seen_all[i + (size_t)j]);
             if (!all[j]) assert_memory_equal(row + j * WORDS, seen[i + (size_t)j], sizeof seen[0]);

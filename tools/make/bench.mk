@@ -2,7 +2,7 @@
 $B/bench/bench_%: $B/bench/bench_%.o $(call libs,ops)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
-$B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,text)
+$B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,chat)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 $B/bench/bench_steps: $B/bench/bench_steps.o $(call libs,engine)

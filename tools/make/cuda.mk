@@ -48,7 +48,7 @@ check-built quick: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
-$(GPU_TEST): $B/tests/gpu/device/main.o $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
+$(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 check-built quick: $(GPU_TEST)

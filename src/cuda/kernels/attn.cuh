@@ -87,86 +87,29 @@ __device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cu
     return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
 }
 
-// Norms and rotates the tile's queries in shared memory ([dim][N]), which are there; a thread stays with one query.
-template <int N> __device__ __forceinline__ void finish_queries(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, float *q)
-{
-    __shared__ float sums[2 * N];
-    const ek_cuda_head &head = a.head;
-    const int tid = threadIdx.x, dim = a.kv.head_dim, blocks = (dim + 255) / 256, halves = blockDim.x / 16;
-    const int n = tid % N, half = dim / 2, row = row_of(a, t, min(n, t.n_q - 1)), step = blockDim.x / N;
-    const float *w = (const float *)head.norm;
-    const float *cos = (const float *)head.cos + row * head.ld_table, *sin = (const float *)head.sin + row * head.ld_table;
-    struct factors {
-        float w0, w1, cos, sin;
-    };
-    auto read = [&](int j) {
-        const bool turns = j < head.rotated;
-        return j < half ? factors{w[j], w[j + half], turns ? cos[j] : 1, turns ? sin[j] : 0} : factors{};
-    };
-    constexpr int AHEAD = 2;
-    factors first[AHEAD]; // on their way while the sums are made
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) first[i] = read(tid / N + i * step);
-    for (int u0 = 0; u0 < N * blocks; u0 += halves) { // a block of 256 dims of a query by half a warp
-        const int u = u0 + tid / 16, of = u % N, b = u / N;
-        float sum = 0;
-        if (u < N * blocks)
-#pragma unroll 16
-            for (int d = b * 256 + tid % 16; d < min(dim, b * 256 + 256); d += 16) sum = fma_(q[d * N + of], q[d * N + of], sum);
-        sum = add_lanes(sum);
-        if (u < N * blocks && tid % 16 == 0) sums[u] = sum;
-    }
-    __syncthreads();
-    const float f = norm_factor(blocks == 2 ? sums[n] + sums[N + n] : sums[n], dim, head.eps);
-    auto finish_pair = [&](int j, const factors &by) {
-        if (j >= half) return;
-        const float x0 = q[j * N + n] * f * by.w0, x1 = q[(j + half) * N + n] * f * by.w1;
-        const bool turns = j < head.rotated;
-        q[j * N + n] = turns ? fma_(-x1, by.sin, x0 * by.cos) : x0;
-        q[(j + half) * N + n] = turns ? fma_(x0, by.sin, x1 * by.cos) : x1;
-    };
-#pragma unroll
-    for (int i = 0; i < AHEAD; i++) finish_pair(tid / N + i * step, first[i]);
-#pragma unroll 2
-    for (int j = tid / N + AHEAD * step; j < half; j += step) finish_pair(j, read(j));
-    __syncthreads();
-}
-
-// The last block of a tile joins its few leaves: T over them, o / l, and the rows of o quantised. own: a tile's only leaf
-// lies in shared memory, o as [N][dim], and l in own[N]; 0: leaves lie in memory.
-template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile, const float *own)
+// The last block of a tile joins its few leaves: T over them, o / l, and the rows of o quantised.
+template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
 {
     EK_DYNAMIC_SHARED(float, all); // [n_q][dim]: the leaf has no other use for it any more
     __shared__ int before;
     const int tid = threadIdx.x, lane = tid % 32, dim = a.kv.head_dim;
-    if (t.n_seg > 1) {
-        __threadfence();
-        __syncthreads();
-        if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
-        __syncthreads();
-        if (before + 1 < t.n_seg) return;
-        if (tid == 0) ((int *)a.ended)[tile] = 0;
-        __threadfence();
-    } else {
-        __syncthreads();
-    }
+    __threadfence();
+    __syncthreads();
+    if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
+    __syncthreads();
+    if (before + 1 < t.n_seg) return;
+    if (tid == 0) ((int *)a.ended)[tile] = 0;
+    __threadfence();
     for (int i = tid; i < t.n_q * dim; i += blockDim.x) {
-        const int n = i / dim, d = i % dim;
-        node sum;
-        if (own) {
-            sum = {all[i], own[n], 0};
-        } else {
-            const int leaves = leaves_of(a, t, n);
-            const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
-            const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
-            const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
-            node x[EK_CUDA_ATTN_JOINED];
+        const int n = i / dim, d = i % dim, leaves = leaves_of(a, t, n);
+        const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
+        const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
+        const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
+        node x[EK_CUDA_ATTN_JOINED];
 #pragma unroll
-            for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
-                if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
-            sum = join_up_to(x, leaves);
-        }
-        const float value = finish(sum);
+        for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
+            if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
+        const float value = finish(join_up_to(x, leaves));
         ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
         all[i] = value;
     }

@@ -136,6 +136,12 @@ __device__ __forceinline__ void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
+// a thread's copies and writes to shared memory before it: wgmma, behind a barrier, reads them
+__device__ __forceinline__ void wgmma_reads_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // all but the last LEFT committed are done
 template <int LEFT> __device__ __forceinline__ void wgmma_wait()
 {
@@ -161,6 +167,7 @@ template <int N> __device__ __forceinline__ void wgmma_pin(u32 (&a)[N])
 }
 
 #define EK_REGS4(i)  "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
+#define EK_REGS8(i)  EK_REGS4(i), EK_REGS4(i + 4)
 #define EK_REGS16(i) EK_REGS4(i), EK_REGS4(i + 4), EK_REGS4(i + 8), EK_REGS4(i + 12)
 #define EK_REGS32(i) EK_REGS16(i), EK_REGS16(i + 16)
 #define EK_REGS64(i) EK_REGS32(i), EK_REGS32(i + 32)
@@ -171,6 +178,16 @@ template <int N> __device__ __forceinline__ void wgmma_pin(u32 (&a)[N])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(wgmma_operand(b)), "n"(KEPT))
 
 // d = (KEPT ? d : 0) + a b
+template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[4], const u32 *a, const void *b)
+{
+    EK_WGMMA(8, EK_REGS4(0), "%0,%1,%2,%3", "%4,%5,%6,%7", "%8", "%9");
+}
+
+template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[8], const u32 *a, const void *b)
+{
+    EK_WGMMA(16, EK_REGS8(0), "%0,%1,%2,%3,%4,%5,%6,%7", "%8,%9,%10,%11", "%12", "%13");
+}
+
 template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[16], const u32 *a, const void *b)
 {
     EK_WGMMA(32, EK_REGS16(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16,%17,%18,%19", "%20", "%21");

@@ -72,6 +72,16 @@ __device__ __forceinline__ int v_plane_row(int plane, int dim)
     return (dim + BLOCK - 1) / BLOCK * BLOCK / 8 * plane;
 }
 
+__device__ __forceinline__ float clamp_(float x, float least, float most)
+{
+    return x > least ? x < most ? x : most : least; // NaN: least
+}
+
+__device__ __forceinline__ unsigned short to_half(float x)
+{
+    return __half_as_ushort(__float2half_rn(clamp_(x, -65504.0f, 65504.0f)));
+}
+
 // Bytes of codes in front of the scales.
 __device__ __forceinline__ int k_codes(int f, const kv_codec &c)
 {

@@ -7,16 +7,6 @@ using namespace ek;
 
 constexpr int THREADS = 128, MAX_DIM = 512; // up to 4 dims a thread, dim = thread + 128 i
 
-__device__ __forceinline__ float clamp_(float x, float least, float most)
-{
-    return x > least ? x < most ? x : most : least; // NaN: least
-}
-
-__device__ __forceinline__ unsigned short to_half(float x)
-{
-    return __half_as_ushort(__float2half_rn(clamp_(x, -65504.0f, 65504.0f)));
-}
-
 __device__ __forceinline__ unsigned short to_bf16(float x)
 {
     u32 u = __float_as_uint(x);

@@ -50,10 +50,43 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
     }
 }
 
-// By half a warp: v are elements 16 i + lane of block b of 256; those past n are 0. Groups of A.
-template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[16], int n)
+// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1.
+__device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
 {
-    constexpr int GROUPS = 256 / A, EACH = A / 16;
+    const int lane = threadIdx.x % 32;
+    const u32 top = __reduce_max_sync(~0u, max(__float_as_uint(v[0]) & 0x7fffffffu, __float_as_uint(v[1]) & 0x7fffffffu));
+    float inv, sx, sx256;
+    group_scales(top, &inv, &sx, &sx256);
+    int high[2], low[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) low[i] = two_limbs(v[i], inv, &high[i]) - 256 * high[i];
+    int8_t *h = (int8_t *)to.q + row * to.ldq + g * 64 + lane * 2;
+    *(unsigned short *)h = (unsigned short)((high[0] & 255) | high[1] << 8);
+    *(unsigned short *)(h + to.low) = (unsigned short)((low[0] & 255) | low[1] << 8);
+    const int sum_h = __reduce_add_sync(~0u, high[0] + high[1]), sum_l = __reduce_add_sync(~0u, low[0] + low[1]);
+    if (lane) return;
+    h = (int8_t *)to.q + row * to.ldq + g * 8;
+    *(float2 *)(h + to.groups[0]) = make_float2(sx256, (float)sum_h);
+    *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));
+}
+
+// x[i % N], by a tree of choices.
+template <int N, class T> __device__ __forceinline__ T pick(const T (&x)[N], int i)
+{
+    T left[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) left[k] = x[k];
+#pragma unroll
+    for (int bit = 1; bit < N; bit *= 2)
+#pragma unroll
+        for (int k = 0; k < N; k += 2 * bit) left[k] = i & bit ? left[k + bit] : left[k];
+    return left[0];
+}
+
+// By half a warp: v are elements 16 i + lane of block b of 128; those past n are 0. Groups of A.
+template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[8], int n)
+{
+    constexpr int GROUPS = 128 / A, EACH = A / 16;
     const int lane = threadIdx.x % 16;
     u32 top[GROUPS];
 #pragma unroll
@@ -66,10 +99,7 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
     for (int apart = 8; apart; apart /= 2)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) top[g] = max(top[g], __shfl_xor_sync(~0u, top[g], apart, 16));
-    u32 mine = top[0]; // a lane divides for one group, all lanes take the quotient
-#pragma unroll
-    for (int g = 1; g < GROUPS; g++)
-        if (lane % GROUPS == g) mine = top[g];
+    const u32 mine = pick(top, lane); // a lane divides for one group, all lanes take the quotient
     float inv_mine, sx, sx256;
     group_scales(mine, &inv_mine, &sx, &sx256);
     int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;
@@ -80,9 +110,9 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
         sums[g] = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const int at = b * 256 + (g * EACH + i) * 16 + lane;
+            const int at = b * 128 + (g * EACH + i) * 16 + lane;
             int high, q = two_limbs(v[g * EACH + i], inv, &high);
-            if (b * 256 + g * A < n) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
+            if (b * 128 + g * A < n) h[at] = (int8_t)high, l[at] = (int8_t)(q - 256 * high);
             sums[g] += high * 65536 + (q - 256 * high);
         }
     }
@@ -90,11 +120,8 @@ template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_ac
     for (int apart = 8; apart; apart /= 2)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) sums[g] += __shfl_xor_sync(~0u, sums[g], apart, 16);
-    int sum = sums[0];
-#pragma unroll
-    for (int g = 1; g < GROUPS; g++)
-        if (lane % GROUPS == g) sum = sums[g];
-    if (lane >= GROUPS || b * 256 + lane * A >= n) return;
+    const int sum = pick(sums, lane);
+    if (lane >= GROUPS || b * 128 + lane * A >= n) return;
     const int low = (int16_t)sum, high = (sum - low) >> 16, g = b * GROUPS + lane;
     *(float2 *)((uint8_t *)h + to.groups[0] + g * 8) = make_float2(sx256, (float)high);
     *(float2 *)((uint8_t *)h + to.groups[1] + g * 8) = make_float2(sx, (float)(256 * high + low));

@@ -2,6 +2,7 @@
 // src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
 #include <cuda_fp16.h>
 
+#include "cuda/kernels/element.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
@@ -10,26 +11,29 @@ using namespace ek;
 
 // --- between products
 
-// A row by a block of threads, half a warp for 256 elements, which a lane has 16 apart: a lane's elements are those of
-// its chain in a sum of squares, so that a norm needs one barrier.
-constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 16;
+// A row by a block of threads, a warp for 256 elements: a lane has 8 of its half's 128, 16 apart, which are those of half a
+// chain in a sum of squares, so that a norm needs one barrier.
+constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
 struct stage_row {
-    float v[16];
+    float v[8];
+
+    static __device__ __forceinline__ int first()
+    {
+        return threadIdx.x / 16 * 128 + threadIdx.x % 16;
+    }
 
     __device__ __forceinline__ void read(const float *x, int n)
     {
-        const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
 #pragma unroll
-        for (int i = 0; i < 16; i++) v[i] = x && at + i * 16 < n ? x[at + i * 16] : 0;
+        for (int i = 0; i < 8; i++) v[i] = x && first() + i * 16 < n ? x[first() + i * 16] : 0;
     }
 
     __device__ __forceinline__ void write(float *x, int n) const
     {
-        const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
 #pragma unroll
-        for (int i = 0; i < 16; i++)
-            if (at + i * 16 < n) x[at + i * 16] = v[i];
+        for (int i = 0; i < 8; i++)
+            if (first() + i * 16 < n) x[first() + i * 16] = v[i];
     }
 
     // 1 / root mean square; leaf: 32 that nobody else uses
@@ -38,9 +42,12 @@ struct stage_row {
         const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < 16; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
+        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
+        sum = __shfl_up_sync(~0u, sum, 16); // the chains go on in the upper half
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum);
         sum = add_lanes(sum);
-        if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum;
+        if (lane == 16) leaf[threadIdx.x / 32] = sum;
         __syncthreads();
         float s = lane < blocks ? leaf[lane] : 0; // T, by every warp
         for (int apart = 1; apart < blocks; apart *= 2) {
@@ -51,59 +58,75 @@ struct stage_row {
     }
 };
 
+// A row is as long as its code takes to come: where rows are few, all of it runs once over norms before the kernels in
+// front have ended, and writes nothing.
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
 {
-    __shared__ float leaf[4][STAGE_THREADS / 16];
-    const int n = a.n, r = blockIdx.x;
-    stage_row h, y, w, x_norm;
+    __shared__ float leaf[4][STAGE_THREADS / 32], pair_weight[EK_CUDA_MAX_TOP_K];
+    __shared__ int32_t pair[EK_CUDA_MAX_TOP_K];
+    const int r = blockIdx.x, at = stage_row::first();
+    const float *const any = (const float *)(a.x_norm ? a.x_norm : a.y_norm);
+    stage_row h, y;
     let_next_start();
-    w.read((const float *)a.y_norm, n), x_norm.read((const float *)a.x_norm, n); // weights depend on nothing
     const float scalar = a.scalar ? *(const float *)a.scalar : 1;
-    wait_for_previous();
-    h.read((const float *)a.h + r * a.ld, n);
-    if (a.y) {
-        y.read((const float *)a.y + r * a.ld, n);
-        if (a.pair_out) {
-            const float *weight = (const float *)a.weight + r * a.top_k;
-            const int32_t *pair = (const int32_t *)a.row_pair + r * a.top_k;
-            const int at = threadIdx.x / 16 * 256 + threadIdx.x % 16;
-            stage_row sum, norm;
+    if (threadIdx.x < a.top_k) pair[threadIdx.x] = 0, pair_weight[threadIdx.x] = 0;
+#pragma unroll 1
+    for (int real = !any || gridDim.x > 16; real < 2; real++) {
+        const int n = a.n, n_written = real ? n : 0;
+        if (real) wait_for_previous();
+        if (real && a.pair_out && threadIdx.x < a.top_k) {
+            pair_weight[threadIdx.x] = ((const float *)a.weight)[r * a.top_k + threadIdx.x];
+            pair[threadIdx.x] = ((const int32_t *)a.row_pair)[r * a.top_k + threadIdx.x];
+        }
+        h.read(real ? (const float *)a.h + r * a.ld : any, n);
+        if (a.y) y.read(real ? (const float *)a.y + r * a.ld : any, n);
+        __syncthreads(); // sums of the pass before are read, pairs are there
+        if (a.y) {
+            if (a.pair_out) {
+                const float *const outs = (real ? (const float *)a.pair_out : any) + at;
+                stage_row sum, norm;
 #pragma unroll
-            for (int i = 0; i < 16; i++) sum.v[i] = 0;
-            for (int k = 0; k < a.top_k; k++) {
-                const float f = weight[k], *out = (const float *)a.pair_out + pair[k] * a.ld + at;
+                for (int i = 0; i < 8; i++) sum.v[i] = 0;
+#pragma unroll 2
+                for (int k = 0; k < a.top_k; k++) {
+                    const float f = pair_weight[k], *out = outs + pair[k] * a.ld;
 #pragma unroll
-                for (int i = 0; i < 16; i++)
-                    if (at + i * 16 < n) sum.v[i] = fma_(f, out[i * 16], sum.v[i]);
+                    for (int i = 0; i < 8; i++)
+                        if (at + i * 16 < n) sum.v[i] = fma_(f, out[i * 16], sum.v[i]);
+                }
+                const float f1 = y.factor(n, a.eps, leaf[0]), f2 = sum.factor(n, a.eps, leaf[1]);
+                norm.read((const float *)a.norm_1, n);
+#pragma unroll
+                for (int i = 0; i < 8; i++) y.v[i] = y.v[i] * f1 * norm.v[i];
+                norm.read((const float *)a.norm_2, n);
+#pragma unroll
+                for (int i = 0; i < 8; i++) y.v[i] = y.v[i] + sum.v[i] * f2 * norm.v[i];
             }
-            const float f1 = y.factor(n, a.eps, leaf[0]), f2 = sum.factor(n, a.eps, leaf[1]);
-            norm.read((const float *)a.norm_1, n);
+            stage_row w; // of the caches, in the second pass
+            w.read((const float *)a.y_norm, n);
+            const float f = y.factor(n, a.eps, leaf[2]);
 #pragma unroll
-            for (int i = 0; i < 16; i++) y.v[i] = y.v[i] * f1 * norm.v[i];
-            norm.read((const float *)a.norm_2, n);
-#pragma unroll
-            for (int i = 0; i < 16; i++) y.v[i] = y.v[i] + sum.v[i] * f2 * norm.v[i];
+            for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
         }
-        const float f = y.factor(n, a.eps, leaf[2]);
+        if (a.scalar)
 #pragma unroll
-        for (int i = 0; i < 16; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
-    }
-    if (a.scalar)
+            for (int i = 0; i < 8; i++) h.v[i] = h.v[i] * scalar;
+        if (a.y || a.scalar) h.write((float *)a.h + r * a.ld, n_written);
+        if (a.x_norm) {
+            stage_row norm;
+            norm.read((const float *)a.x_norm, n);
+            const float f = h.factor(n, a.eps, leaf[3]);
 #pragma unroll
-        for (int i = 0; i < 16; i++) h.v[i] = h.v[i] * scalar;
-    if (a.y || a.scalar) h.write((float *)a.h + r * a.ld, n);
-    if (a.x_norm) {
-        const float f = h.factor(n, a.eps, leaf[3]);
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            const float v = h.v[i] * f * x_norm.v[i];
-            h.v[i] = a.has_factor ? v * a.factor : v;
+            for (int i = 0; i < 8; i++) {
+                const float v = h.v[i] * f * norm.v[i];
+                h.v[i] = a.has_factor ? v * a.factor : v;
+            }
         }
+        if (a.x) h.write((float *)a.x + r * a.ld, n_written);
+        if (!a.to.q) continue;
+        if (a.to.a_group == 64) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n_written);
+        else quantize_block<32>(a.to, r, threadIdx.x / 16, h.v, n_written);
     }
-    if (a.x) h.write((float *)a.x + r * a.ld, n);
-    if (!a.to.q) return;
-    if (a.to.a_group == 64) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n);
-    else quantize_block<32>(a.to, r, threadIdx.x / 16, h.v, n);
 }
 
 extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant__ ek_cuda_gate_args a)
@@ -181,17 +204,6 @@ extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_con
 
 // --- embeddings
 
-// Element (o of 16, k) of Form Q in the device's layout: its centred code.
-__device__ __forceinline__ int code_of(const uint8_t *unit, int o, int kk, int bits, int a_group)
-{
-    const int j = a_group == 64 ? kk / 8 % 2 : kk / 32, t = a_group == 64 ? kk / 16 : a_group == 32 ? kk % 32 / 8 : kk % 16 / 4;
-    const int upper = a_group == 16 ? kk / 16 % 2 : kk / 4 % 2, e = kk % 4, lane = o % 8 * 4 + t, i = o / 8;
-    if (bits == 8) return (int8_t)unit[j * 512 + lane * 16 + (i + 2 * upper) * 4 + e];
-    int c = unit[lane * 16 + (j * 2 + i) * 4 + e];
-    c = upper ? c >> 4 : c & 15;
-    return c >= 8 ? c - 16 : c;
-}
-
 extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant__ ek_cuda_embed_args a)
 {
     const int at = blockIdx.x * 256 + threadIdx.x, k = a.first + at, r = blockIdx.y;
@@ -200,35 +212,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
     if (at >= a.n) return;
     const int64_t id = ((const int32_t *)a.id)[r];
     if (id < 0) return;
-    const int o = id % 16;
-    const int64_t panel = id / 16;
-    float v;
-    if (a.form < 3) {
-        const int size = a.form == 0 ? 4 : 2;
-        const uint8_t *at = (const uint8_t *)a.codes + panel * (((int64_t)a.k * 16 * size + 63) / 64 * 64) + ((int64_t)k * 16 + o) * size;
-        if (a.form == 0) v = *(const float *)at;
-        else {
-            unsigned short u = *(const unsigned short *)at;
-            v = a.form == 1 ? __half2float(__ushort_as_half(u)) : bits((u32)u << 16);
-        }
-    } else {
-        const int64_t units = (a.k + 63) / 64, groups = a.k >> a.group_shift;
-        const int c = code_of((const uint8_t *)a.codes + (panel * units + k / 64) * a.bits * 128, o, k % 64, a.bits, a.a_group);
-        const int64_t g = (panel * groups + (k >> a.group_shift)) * 8 + o % 8; // of pairs of outputs g and g + 8
-        float s, b = 0;
-        if (a.f32_scales) {
-            const float *at = (const float *)a.scales + g * (a.biased ? 4 : 2) + o / 8 * (a.biased ? 2 : 1);
-            s = at[0];
-            if (a.biased) b = at[1];
-        } else {
-            const unsigned short *at = (const unsigned short *)a.scales + g * (a.biased ? 4 : 2) + o / 8 * (a.biased ? 2 : 1);
-            auto value = [&](int i) { return a.f16_scales ? __half2float(__ushort_as_half(at[i])) : bits((u32)at[i] << 16); };
-            s = value(0);
-            if (a.biased) b = value(1);
-        }
-        v = a.biased ? fma_(s, (float)(c + a.zero), b) : s * (float)c;
-    }
-    ((float *)a.h)[r * a.ldh + at] = v * a.factor;
+    ((float *)a.h)[r * a.ldh + at] = element(a, id, k) * a.factor;
 }
 
 extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)
@@ -258,64 +242,50 @@ extern "C" __global__ void __launch_bounds__(256) ek_gather(const __grid_constan
 
 // --- experts
 
+// Probabilities of all experts, those of the largest over their sum, in ascending order of experts.
 extern "C" __global__ void __launch_bounds__(256) ek_route(const __grid_constant__ ek_cuda_route_args a)
 {
-    __shared__ float prob[EK_CUDA_MAX_EXPERTS], leaf[EK_CUDA_MAX_EXPERTS / 256];
-    __shared__ u64 key[EK_CUDA_MAX_EXPERTS];
-    __shared__ unsigned long long best;
-    __shared__ int32_t id[EK_CUDA_MAX_TOP_K];
-    __shared__ float weight[EK_CUDA_MAX_TOP_K];
+    __shared__ float prob[EK_CUDA_MAX_EXPERTS], scale[EK_CUDA_MAX_EXPERTS], leaf[EK_CUDA_MAX_EXPERTS / 256];
+    __shared__ u32 warp_best[8];
+    __shared__ int32_t id[EK_CUDA_MAX_TOP_K]; // by rank
     const int n = a.n_experts, tid = threadIdx.x, r = blockIdx.x;
     let_next_start();
+    for (int i = tid; i < n; i += 256) scale[i] = ((const float *)a.expert_scale)[i];
     wait_for_previous();
     const float *x = (const float *)a.route + r * a.ld;
-    if (tid == 0) best = 0;
-    __syncthreads();
-    u64 mine = 0;
+    const float x0 = x[0];
+    u32 best = 0;
     for (int i = tid; i < n; i += 256) {
-        float v = x[i];
-        if (v > bits(0xff800000u)) mine = max(mine, rank_key(v, (u32)i));
+        const float v = x[i];
+        prob[i] = v;
+        if (v > bits(0xff800000u)) best = max(best, ordered(v));
     }
-    mine = warp_max(mine);
-    if (tid % 32 == 0 && mine) atomicMax(&best, (unsigned long long)mine);
+    best = __reduce_max_sync(~0u, best);
+    if (tid % 32 == 0) warp_best[tid / 32] = best;
     __syncthreads();
-    const float top = x[best ? ~(u32)best : 0];
-    for (int i = tid; i < n; i += 256) prob[i] = exp_(x[i] - top);
+#pragma unroll
+    for (int w = 0; w < 8; w++) best = max(best, warp_best[w]);
+    const float top = best ? unordered(best) : x0;
+    for (int i = tid; i < n; i += 256) prob[i] = exp_(prob[i] - top);
     __syncthreads();
     const float total = row_sum<false>(prob, n, leaf);
-    for (int i = tid; i < n; i += 256) {
-        float p = __fdiv_rn(prob[i], total);
-        prob[i] = p;
-        key[i] = p == p ? rank_key(p, (u32)i) : 0;
+    for (int i = tid; i < n; i += 256) prob[i] = __fdiv_rn(prob[i], total); // NaN: all are, the answer is refused later
+    __syncthreads();
+    for (int i = tid; i < n; i += 256) { // how many are larger, or as large and in front
+        const float p = prob[i];
+        int rank = 0;
+#pragma unroll 8
+        for (int j = 0; j < n; j++) rank += j < i ? !(prob[j] < p) : prob[j] > p;
+        if (rank < a.top_k) id[rank] = i;
     }
     __syncthreads();
-    if (tid >= 32) return;
-    for (int k = 0; k < a.top_k; k++) { // the largest that is left
-        u64 most = 0;
-        for (int i = tid; i < n; i += 32) most = max(most, key[i]);
-        most = warp_max(most);
-        if (tid == 0) {
-            int32_t found = most ? (int32_t)~(u32)most : k; // NaN everywhere: any, the answer is refused later
-            id[k] = found, weight[k] = prob[found];
-            key[found] = 0;
-        }
-        __syncwarp();
-    }
-    if (tid) return;
+    if (tid >= a.top_k) return;
     float sum = 0;
-    for (int k = 0; k < a.top_k; k++) sum = sum + weight[k];
-    for (int k = 0; k < a.top_k; k++) weight[k] = __fdiv_rn(weight[k], sum) * ((const float *)a.expert_scale)[id[k]];
-    for (int i = 1; i < a.top_k; i++)
-        for (int j = i; j > 0 && id[j] < id[j - 1]; j--) {
-            int32_t t = id[j];
-            float u = weight[j];
-            id[j] = id[j - 1], weight[j] = weight[j - 1];
-            id[j - 1] = t, weight[j - 1] = u;
-        }
-    for (int k = 0; k < a.top_k; k++) {
-        ((int32_t *)a.expert)[r * a.top_k + k] = id[k];
-        ((float *)a.weight)[r * a.top_k + k] = weight[k];
-    }
+    int place = 0;
+    const int mine = id[tid];
+    for (int k = 0; k < a.top_k; k++) sum = sum + prob[id[k]], place += id[k] < mine;
+    ((int32_t *)a.expert)[r * a.top_k + place] = mine;
+    ((float *)a.weight)[r * a.top_k + place] = __fdiv_rn(prob[mine], sum) * scale[mine];
 }
 
 // Which place a pair gets among those of its expert decides no bit: a pair's product is its own.

@@ -15,17 +15,22 @@ enum {
     DECODE_TILES = 2, /* from that many on the codes are decoded once for all */
     DECODE_TILES_Q8 = 3,
     UNIT = 512,                       /* inputs decoded at a time */
-    UNIT_GROUPS = UNIT / 32,          /* at most */
+    UNIT_GROUPS = UNIT / 16,          /* at most */
     UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of them, when a code takes two */
     AHEAD = 8192,                     /* bytes that a tile of packed codes fetches ahead, into the second-level cache */
     AHEAD_1 = 4096                    /* one row's, into the first */
 };
 
+/* Codes once they are decoded: a byte c + 8, c + 16 or c + 32; CODES_8 as products() wants them. Also of packed ones,
+ * of which those of Q4 are CODES_4, those of Q8 CODES_8. */
+enum { CODES_4, CODES_8, CODES_5, CODES_6 };
+
 /* Inputs [k, k + n) of a panel, inside one K-block. */
 typedef struct unit {
-    const uint8_t *packed; /* its first group */
+    const uint8_t *panel, *packed; /* the panel; its first group, or block */
     int k, n;
-    const uint8_t *fetch; /* NULL, or bytes that are needed next: a group of them with every group of this unit */
+    const uint8_t *fetch; /* NULL, or bytes that are needed next: `lines` of them with every group of this unit */
+    ptrdiff_t lines;
     const uint8_t *codes; /* decoded, with scale and b' (centre) of group g at [g * EK_PANEL] */
     const float *scale, *centre;
 } unit;
@@ -51,10 +56,10 @@ INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
 }
 
 /* Bytes of the codes of n inputs. */
-INLINE ptrdiff_t code_stride(ptrdiff_t n, const bool q8, const bool decoded)
+INLINE ptrdiff_t code_stride(ptrdiff_t n, const int kind, const bool decoded)
 {
-    if (decoded) return n * EK_PANEL * (q8 && WIDE_Q8 ? 2 : 1);
-    return n * EK_PANEL / (q8 ? 1 : 2);
+    if (decoded) return n * EK_PANEL * (kind == CODES_8 && WIDE_Q8 ? 2 : 1);
+    return n * EK_PANEL / (kind == CODES_8 ? 1 : 2);
 }
 
 /* Codes c + 8 of half a vector of Q4: of quad 0 or 1. */

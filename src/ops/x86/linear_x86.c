@@ -11,6 +11,7 @@ void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu)
     if (cpu & EK_CPU_AVXVNNI) {
         ops->run[EK_W_Q4] = ek_linear_q4_avxvnni;
         ops->run[EK_W_Q8] = ek_linear_q8_avxvnni;
+        ops->run[EK_W_PLANES] = ek_linear_planes_avxvnni;
     }
     if (!(cpu & EK_CPU_AVX512)) return;
     *ops = (ek_linear_ops){ek_quantize_row_avx512,
@@ -19,4 +20,5 @@ void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu)
     if (!(cpu & EK_CPU_AMX)) return;
     ops->run[EK_W_Q4] = ek_linear_q4_amx;
     ops->run[EK_W_Q8] = ek_linear_q8_amx;
+    ops->run[EK_W_PLANES] = ek_linear_planes_amx;
 }

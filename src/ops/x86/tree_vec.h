@@ -9,6 +9,11 @@
  * n <= tile; n is a constant once inlined. The leaf is overwritten. */
 INLINE void v_tree_push(vf *node, int tile, unsigned count, vf *leaf, const int n)
 {
+#ifdef EK_FREE_ORDER /* a build of tools/bench/free_order.sh */
+    (void)tile;
+    UNROLL for (int i = 0; i < n; i++) node[i] = count ? v_add(node[i], leaf[i]) : leaf[i];
+    return;
+#endif
     const int level = ek_tree_level(count);
     for (int l = 0; l < level; l++, node += tile) UNROLL for (int i = 0; i < n; i++) leaf[i] = v_add(node[i], leaf[i]);
     UNROLL for (int i = 0; i < n; i++) node[i] = leaf[i];
@@ -17,6 +22,10 @@ INLINE void v_tree_push(vf *node, int tile, unsigned count, vf *leaf, const int 
 /* The sum of vector i over `count` leaves, at least one. */
 INLINE vf v_tree_sum(const vf *node, int tile, unsigned count, int i)
 {
+#ifdef EK_FREE_ORDER
+    (void)tile, (void)count;
+    return node[i];
+#endif
     int level = ek_tree_node(count, 0);
     vf sum = node[level * tile + i];
     while ((level = ek_tree_node(count, level + 1)) >= 0) sum = v_add(node[level * tile + i], sum);

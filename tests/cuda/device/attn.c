@@ -122,12 +122,14 @@ static int make_rows(ek_attn_row *rows, int n_keys, bool few)
     return n;
 }
 
-static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage, float loud, bool all_tiles)
+/* single: a row per view, whose last key is its own. */
+static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage, float loud, bool all_tiles,
+                    bool single)
 {
     scene s;
     scene_open(&s, d, shape, 2, n_keys, garbage, 11);
-    ek_attn_row rows[128];
-    const int n_rows = make_rows(rows, n_keys, d->quick), width = shape->n_heads * shape->head_dim;
+    ek_attn_row rows[128] = {{0, 0, n_keys}, {1, n_keys > 100 ? n_keys - 100 : 0, n_keys}};
+    const int n_rows = single ? 2 : make_rows(rows, n_keys, d->quick), width = shape->n_heads * shape->head_dim;
     float *q = malloc((size_t)(n_rows * width) * 4), *want = malloc((size_t)(n_rows * width) * 4);
     for (int i = 0; i < n_rows * width; i++) q[i] = uniform(21, (uint64_t)i) * loud;
     void *scratch =
@@ -147,7 +149,7 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
         int32_t *zero = calloc((size_t)c.w.n_tiles, sizeof *zero);
         CUdeviceptr ended = up(d, zero, (size_t)c.w.n_tiles * sizeof *zero);
         for (int join = 0; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
-            c.a.ended = join ? ended : 0;
+            c.a.ended = join ? ended : 0, c.a.single = join && single;
             if (join) k = find_kernels(d, shape, tiles[t], true);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             run(d, &k, &c);
@@ -171,7 +173,7 @@ void test_attn(dev *d)
         for (int v = 0; v < EK_KV_FORMAT_COUNT; v++) {
             ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, k % 2 ? 64 : 160, 0};
             if (k != v && (d->quick || ((k > EK_KV_Q4 || v > EK_KV_Q4) && (k * 7 + v) % 5))) continue;
-            compare(d, &shape, d->quick ? 270 : 600, (k + v) % 2, 1, k == v && !d->quick);
+            compare(d, &shape, d->quick ? 270 : 600, (k + v) % 2, 1, k == v && !d->quick, false);
         }
     static const struct {
         int heads, kv, dim, keys;
@@ -184,14 +186,15 @@ void test_attn(dev *d)
     enum { N = sizeof formats / sizeof *formats };
     for (int dim = 64; dim <= 512; dim *= 2) { /* ek_attn_half */
         ek_attn_shape shape = {EK_SLIDING, EK_KV_F16, EK_KV_F16, 8, dim == 128 ? 2 : 1, dim, 0};
-        compare(d, &shape, d->quick ? 300 : 1500, dim == 256, dim > 256 ? 0.5f : 1, true);
+        compare(d, &shape, d->quick ? 300 : 1500, dim == 256, dim > 256 ? 0.5f : 1, true, false);
+        for (int keys = 64; keys < 1500; keys = keys * 2 + 1) compare(d, &shape, keys, 0, 1, true, true);
     }
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int f = 0; f < (i < 2 ? N : 3); f++) {
             ek_kv_format format = (ek_kv_format)(i < 2 ? formats[f] : formats[(i + (size_t)f * 4) % N]);
             ek_attn_shape shape = {EK_SLIDING, format, format, c[i].heads, c[i].kv, c[i].dim, 0};
             if (d->quick && (i > 1 || f > 0)) continue;
-            compare(d, &shape, d->quick ? 300 : c[i].keys, (int)i % 2, c[i].loud, f == 0);
+            compare(d, &shape, d->quick ? 300 : c[i].keys, (int)i % 2, c[i].loud, f == 0, false);
         }
 }
 

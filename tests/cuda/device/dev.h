@@ -46,6 +46,7 @@ void test_kv(dev *d);
 void test_attn(dev *d);
 void test_sample(dev *d);
 void test_linear(dev *d);
+void test_gate(dev *d);
 void test_planes(dev *d);
 void speed_linear(dev *d);
 void speed_choice(dev *d);

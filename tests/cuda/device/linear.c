@@ -8,14 +8,8 @@
 #include "base/rng.h"
 #include "cuda/model_args.h"
 #include "cuda/planes.h"
-#include "dev.h"
 #include "ops/planes.h"
-
-typedef struct shape {
-    int n, k, bits, group, a_group, limbs; /* bits 0: float */
-    ek_dtype scales;                       /* or the float type */
-    bool biased;
-} shape;
+#include "product.h"
 
 static const char *gguf; /* a type of GGUF, which decides bits, group, a_group and biased of a shape; NULL: MLX's */
 
@@ -51,7 +45,7 @@ static void open_planes(ek_linear *w, shape *s)
             put(w->data + (p + 1) * w->panel_bytes - EK_PANEL * 4, o, EK_F32, 0.3f * uniform(8, p * EK_PANEL + o));
 }
 
-static void open_weights(ek_linear *w, shape *s)
+void open_weights(ek_linear *w, shape *s, uint64_t seed)
 {
     if (gguf) {
         open_planes(w, s);
@@ -64,7 +58,7 @@ static void open_weights(ek_linear *w, shape *s)
     if (s->bits) must(ek_linear_set_acts(w, (ek_act_form){s->limbs, s->a_group}));
     w->data = aligned_alloc(64, w->bytes);
     for (size_t i = 0; i + 8 <= w->bytes; i += 8) {
-        uint64_t r = ek_mix64(i);
+        uint64_t r = ek_mix64(i + seed);
         memcpy(w->data + i, &r, 8);
     }
     if (!s->bits) {
@@ -83,8 +77,7 @@ static void open_weights(ek_linear *w, shape *s)
         }
 }
 
-/* Ordinary rows with outliers, a group of zeros, a tiny one; odd: infinities and NaN as well. */
-static float *make_rows(int rows, int k, bool odd)
+float *make_rows(int rows, int k, bool odd)
 {
     float *x = malloc((size_t)rows * (size_t)k * 4);
     for (int r = 0; r < rows; r++)
@@ -101,7 +94,7 @@ static float *make_rows(int rows, int k, bool odd)
     return x;
 }
 
-static void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int rows)
+void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int rows)
 {
     ek_cuda_kernel kernel = find(d, "ek_quantize", 0);
     ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = to->k};
@@ -110,7 +103,7 @@ static void device_quantize(dev *d, const ek_cuda_acts *to, CUdeviceptr x, int r
            (ek_cuda_grid){.x = (unsigned)(groups + 7) / 8, .y = (unsigned)rows, .threads = 256, .overlap = true}, &a);
 }
 
-static void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int rows, const char *name)
+void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int rows, const char *name)
 {
     uint8_t *mem = down(d, acts->q, (size_t)acts->ldq * (size_t)rows);
     for (int r = 0; r < rows; r++) {
@@ -155,7 +148,8 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
                    .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
                    .weights = weights};
     if (by_kernel >= 0)
-        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (ek_cuda_by)by_kernel);
+        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30,
+                                          (ek_cuda_by)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
@@ -213,7 +207,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     int most = 0;
     for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
     char name[120];
-    open_weights(&w, s);
+    open_weights(&w, s, 0);
     snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s", gguf ? gguf : "", s->bits,
              s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
              s->biased ? " biased" : "");
@@ -237,15 +231,16 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
-    const int others[] = {-1, ek_cuda_leaf_fits(&l)    ? EK_CUDA_BY_WIDE
-                              : ek_cuda_plane_fits(&l) ? EK_CUDA_BY_PLANES
-                                                       : -1};
-    for (int i = 0; i <= (others[1] >= 0); i++)
+    int by[3] = {-1}, n_by = 1;
+    if (ek_cuda_leaf_fits(&l)) by[n_by++] = EK_CUDA_BY_WIDE;
+    if (ek_cuda_plane_fits(&l)) by[n_by++] = EK_CUDA_BY_PLANES;
+    if (ek_cuda_mid_fits(&l)) by[n_by++] = EK_CUDA_BY_MID;
+    for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
             CUdeviceptr y = up(d, NULL, bytes);
             product p;
-            by_kernel = others[i];
+            by_kernel = by[i];
             prepare(&p, d, &l, weights, s->bits ? &device : NULL, dx, *r, y);
             run_product(&p);
             same(d, want, down(d, y, bytes), bytes, odd, "%s, %d rows by %s in %d parts", name, *r, p.plan.name,
@@ -329,7 +324,7 @@ static void time_product(dev *d, shape *s, const int *rows)
 {
     ek_linear w;
     ek_cuda_linear l;
-    open_weights(&w, s);
+    open_weights(&w, s, 0);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = malloc(l.bytes);
     ek_cuda_linear_pack(&l, &w, packed, 0, 1);
@@ -345,8 +340,8 @@ static void time_product(dev *d, shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "",
-           by_kernel < 0 ? "" : (const char *[]){"few    ", "tiles  ", "leaves ", "wide   ", "planes "}[by_kernel],
+    static const char *const names[] = {"few    ", "tiles  ", "leaves ", "wide   ", "planes ", "mid    "};
+    printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "", by_kernel < 0 ? "" : names[by_kernel],
            s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
         float *x = make_rows(*rows, s->k, false);
@@ -376,11 +371,10 @@ static void time_product(dev *d, shape *s, const int *rows)
 /* One kernel against the others: what ek_cuda_product_plan decides. */
 void speed_choice(dev *d)
 {
-    static const int rows[][8] = {[EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},
-                                  [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
-                                  [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0},
-                                  [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0},
-                                  [EK_CUDA_BY_PLANES] = {1, 2, 4, 8, 16, 32, 0}};
+    static const int rows[][8] = {
+        [EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},    [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
+        [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}, [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0},
+        [EK_CUDA_BY_PLANES] = {1, 2, 4, 8, 16, 32, 0},     [EK_CUDA_BY_MID] = {8, 16, 24, 32, 48, 64, 128, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -388,7 +382,7 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel < 4; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel <= EK_CUDA_BY_MID; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }

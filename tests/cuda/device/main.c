@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
-    if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear);
+    if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear), section(&d, "gate", test_gate);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "prompt") && strcmp(what, "read") &&
@@ -169,6 +169,7 @@ int main(int argc, char **argv)
         section(&d, "attn", test_attn);
         section(&d, "sample", test_sample);
         section(&d, "linear", test_linear);
+        section(&d, "gate", test_gate);
         section(&d, "planes", test_planes);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||

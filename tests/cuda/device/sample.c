@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
 #include "dev.h"
 #include "engine/sampler.h"
 
-enum { MAX_ROWS = 32 };
+enum { MAX_ROWS = 32, SORTERS = 3 };
 
 typedef struct batch {
     int n_rows, vocab;
@@ -15,13 +16,14 @@ typedef struct batch {
     float *logits[MAX_ROWS];
     const int32_t *tokens[MAX_ROWS];
     int n_prompt[MAX_ROWS], n_tokens[MAX_ROWS];
+    const uint64_t *allowed[MAX_ROWS]; /* NULL: all */
 } batch;
 
 typedef struct queued {
     dev *d;
     ek_cuda_sample_args a;
     int n_rows;
-    CUdeviceptr held[4 + 3 * MAX_ROWS + 4];
+    CUdeviceptr held[8 + 4 * MAX_ROWS];
     int n_held;
     size_t best_bytes;
 } queued;
@@ -76,6 +78,7 @@ static ek_cuda_sample row_of(queued *s, const batch *b, int r)
                           .frequency = o->frequency_penalty,
                           .top_k = o->top_k,
                           .pos = b->n_tokens[r]};
+    if (b->allowed[r]) row.allowed = hold(s, b->allowed[r], sizeof(uint64_t) * (size_t)ek_mask_words(b->vocab));
     free(bias), free(count);
     return row;
 }
@@ -95,8 +98,10 @@ static void prepare(queued *s, dev *d, const batch *b, const int32_t *suppress, 
                                  .block = hold(s, NULL, n * blocks * 4),
                                  .leaf = hold(s, NULL, n * leaves * 4),
                                  .token = hold(s, NULL, n * 4),
+                                 .sorted = hold(s, NULL, SORTERS * 2 * 8 * (size_t)b->vocab),
                                  .n_suppress = n_suppress,
-                                 .vocab_size = b->vocab};
+                                 .vocab_size = b->vocab,
+                                 .n_rows = b->n_rows};
 }
 
 static void queue(void *arg, int i)
@@ -105,15 +110,31 @@ static void queue(void *arg, int i)
     dev *d = s->d;
     (void)i;
     unsigned rows = (unsigned)s->n_rows, wide = s->n_rows > 8 ? 16 : 64;
-    ek_cuda_kernel edit = find(d, "ek_sample_edit", 0), scale = find(d, "ek_sample_scale", 0),
-                   weights = find(d, "ek_sample_weights", 0), choose = find(d, "ek_sample_choose", 0),
-                   all = find(d, "ek_sample_all", 0);
+    ek_cuda_kernel mask = find(d, "ek_sample_mask", 0), edit = find(d, "ek_sample_edit", 0),
+                   scale = find(d, "ek_sample_scale", 0), weights = find(d, "ek_sample_weights", 0),
+                   choose = find(d, "ek_sample_choose", 0), all = find(d, "ek_sample_all", 0);
     must(ek_cuda_fill(d->c, s->a.best, 0, s->best_bytes));
+    launch(d, &mask, (ek_cuda_grid){.x = wide, .y = rows, .threads = 256}, &s->a);
     launch(d, &edit, (ek_cuda_grid){.x = rows, .threads = 256}, &s->a);
     launch(d, &scale, (ek_cuda_grid){.x = wide, .y = rows, .threads = 256, .overlap = true}, &s->a);
     launch(d, &weights, (ek_cuda_grid){.x = wide, .y = rows, .threads = 256, .overlap = true}, &s->a);
     launch(d, &choose, (ek_cuda_grid){.x = rows, .threads = 1024}, &s->a);
     launch(d, &all, (ek_cuda_grid){.x = wide, .y = rows, .threads = 256}, &s->a);
+}
+
+/* Behind queue: what it left undecided. */
+static void queue_sort(void *arg, int i)
+{
+    queued *s = arg;
+    (void)i;
+    ek_cuda_kernel sort = find(s->d, "ek_sample_sort", 0);
+    launch(s->d, &sort, (ek_cuda_grid){.x = SORTERS, .threads = 1024}, &s->a);
+}
+
+static void queue_both(void *arg, int i)
+{
+    queue(arg, i);
+    queue_sort(arg, i);
 }
 
 static void finish(queued *s)
@@ -132,20 +153,24 @@ static void make_logits(float *z, int n, int kind, uint64_t seed)
     if (kind == 3) z[n / 2] = 29;
 }
 
-static void compare(dev *d, int vocab, int *undecided)
+static void compare(dev *d, int vocab, int *sorted)
 {
     static const struct {
         float temperature;
         int top_k;
         float top_p, min_p;
-    } o[] = {{0, 0, 1, 0},        {1, 0, 1, 0},       {0.7f, 64, 0.95f, 0}, {1, 64, 1, 0},      {1.3f, 1, 1, 0},
-             {1, 1000, 1, 0.01f}, {1, 1024, 0.9f, 0}, {1, 0, 0.9f, 0},      {0.8f, 0, 0.5f, 0}, {1, 0, 1, 0.05f},
-             {2, 0, 0.99f, 0.1f}, {1, 50, 0, 0},      {1, 7, 0.3f, 0.5f},   {0.3f, 0, 1, 0},    {5, 20, 1, 0}};
+    } o[] = {{0, 0, 1, 0},        {1, 0, 1, 0},           {0.7f, 64, 0.95f, 0}, {1, 64, 1, 0},        {1.3f, 1, 1, 0},
+             {1, 1000, 1, 0.01f}, {1, 1024, 0.9f, 0},     {1, 0, 0.9f, 0},      {0.8f, 0, 0.5f, 0},   {1, 0, 1, 0.05f},
+             {2, 0, 0.99f, 0.1f}, {1, 50, 0, 0},          {1, 7, 0.3f, 0.5f},   {0.3f, 0, 1, 0},      {5, 20, 1, 0},
+             {1, 1025, 1, 0},     {1.5f, 3000, 0.97f, 0}, {2, 0, 0.9999f, 0},   {3, 4000, 1, 0.001f}, {9, 0, 1, 1e-6f}};
     enum { N = sizeof o / sizeof *o };
     ek_sampler *cpu;
     int32_t suppress[] = {0, 5, vocab - 1}, history[200];
     ek_sampler_open(&cpu, 0, vocab, suppress, 3);
     ek_logit_bias bias[] = {{7, 3}, {9, -INFINITY}, {7, 0.1f}, {vocab / 2, -4}, {7, -1}};
+    uint64_t *allowed = malloc(sizeof *allowed * (size_t)ek_mask_words(vocab));
+    for (int i = 0; i < ek_mask_words(vocab); i++)
+        allowed[i] = i % 3 ? ek_mix64((uint64_t)i) : ek_mix64((uint64_t)i) & ek_mix64(~(uint64_t)i) & 0xff00ff;
     for (int i = 0; i < 200; i++) history[i] = (int32_t)((i * i * 31 + i) % (vocab < 90 ? vocab : 90));
     for (int kind = 0; kind < 4; kind++)
         for (int variant = 0; variant < (d->quick ? 2 : 4); variant++) {
@@ -168,38 +193,34 @@ static void compare(dev *d, int vocab, int *undecided)
                 make_logits(b.logits[r], vocab, kind, (uint64_t)(100 * r + variant));
                 if (variant == 3 && r == 4)
                     for (int i = 0; i < vocab; i++) b.logits[r][i] = -INFINITY;
-                want[r] = ek_sample(cpu, b.logits[r], &b.opt[r], history, b.n_prompt[r], b.n_tokens[r]);
+                if (variant >= 2 && r % 3 == 0) b.allowed[r] = allowed;
+                want[r] = ek_sample_allowed(cpu, b.logits[r], b.allowed[r], &b.opt[r], history, b.n_prompt[r],
+                                            b.n_tokens[r]);
             }
             queued s;
             prepare(&s, d, &b, suppress, 3);
             queue(&s, 0);
             int32_t *got = down(d, s.a.token, sizeof want);
-            for (int r = 0; r < N; r++)
-                if (got[r] ==
-                    EK_CUDA_UNDECIDED) { /* its z is what the CPU goes on from: tested by sampling it plainly */
-                    ek_sampling plain = b.opt[r];
-                    plain.temperature = 1, plain.n_bias = 0, plain.repetition_penalty = 1,
-                    plain.presence_penalty = plain.frequency_penalty = 0;
-                    float *z = down(d, s.held[1 + 3 * r - 1], (size_t)vocab * 4);
-                    got[r] = ek_sample(cpu, z, &plain, history, b.n_prompt[r], b.n_tokens[r]);
-                    free(z);
-                    ++*undecided;
-                }
+            for (int r = 0; r < N; r++) *sorted += got[r] == EK_CUDA_UNDECIDED;
+            free(got);
+            queue_sort(&s, 0);
+            got = down(d, s.a.token, sizeof want);
             same(d, want, got, sizeof want, false, "sampling, vocabulary %d, logits %d, variant %d", vocab, kind,
                  variant);
             finish(&s);
             for (int r = 0; r < N; r++) free(b.logits[r]);
         }
+    free(allowed);
     ek_sampler_close(cpu);
 }
 
 void test_sample(dev *d)
 {
-    int undecided = 0;
-    compare(d, 300, &undecided);
-    compare(d, 5003, &undecided);
-    if (!d->quick) compare(d, 262144, &undecided);
-    printf("         %d rows were left to the CPU\n", undecided);
+    int sorted = 0;
+    compare(d, 300, &sorted);
+    compare(d, 5003, &sorted);
+    if (!d->quick) compare(d, 262144, &sorted);
+    printf("         %d rows were sorted\n", sorted);
 }
 
 void speed_sample(dev *d)
@@ -210,7 +231,12 @@ void speed_sample(dev *d)
         float temperature;
         int top_k;
         float top_p;
-    } o[] = {{"greedy", 0, 0, 1}, {"all", 1, 0, 1}, {"top_k 64, top_p .95", 1, 64, 0.95f}, {"top_p .9", 1, 0, 0.9f}};
+    } o[] = {{"greedy", 0, 0, 1},
+             {"all", 1, 0, 1},
+             {"top_k 64, top_p .95", 1, 64, 0.95f},
+             {"top_p .9", 1, 0, 0.9f},
+             {"top_k 4000, sorted", 1, 4000, 1},
+             {"top_p .9999, sorted", 9, 0, 0.9999f}};
     for (int n = 1; n <= 32; n *= 32)
         for (size_t i = 0; i < sizeof o / sizeof *o; i++) {
             batch b = {.n_rows = n, .vocab = VOCAB};
@@ -225,7 +251,8 @@ void speed_sample(dev *d)
             }
             queued s;
             prepare(&s, d, &b, NULL, 0);
-            printf("sampling %2d rows, %s: %.1f us\n", n, o[i].name, time_us(d, queue, &s, 8));
+            printf("sampling %2d rows, %s: %.1f us\n", n, o[i].name,
+                   time_us(d, strstr(o[i].name, "sorted") ? queue_both : queue, &s, 8));
             finish(&s);
             for (int r = 0; r < n; r++) free(b.logits[r]);
         }

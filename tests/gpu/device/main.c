@@ -1,8 +1,8 @@
 /* Models on a CUDA device against the CPU: the scenes of tests/same, whose requests run alone on the CPU, then on the
  * device alone and in company. Where a scene differs, its layers are gone through one by one, and the first stage whose
  * rows differ is printed.
- * Usage: device [scenes [first [alone]]]; alone: in no company. Exits 77 without a driver or device, 1 when bits
- * differ. */
+ * Usage: device [scenes [first [alone]]]; alone: in no company. device drafts MODEL [LAYERS]: times of its drafter.
+ * Exits 77 without a driver or device, 1 when bits differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "../../same/cases.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "drafts.h"
 #include "gpu/run.h"
 
 static ek_gpu_driver driver;
@@ -31,7 +32,9 @@ static bool few_leaves, only_alone;
 
 static ek_executor on_gpu(ek_model *m)
 {
-    (void)m; /* the scene's model, perhaps opened again */
+    (void)m;                    /* the scene's model, perhaps opened again */
+    ek_gpu_close(gpu->drafter); /* of the run before */
+    gpu->drafter = NULL;
     ek_executor on = ek_gpu_executor(gpu);
     open_whole = on.open;
     if (few_leaves) on.open = open_few_leaves;
@@ -43,6 +46,12 @@ static void must(ek_err err)
     if (err == EK_OK) return;
     printf("FAIL %s\n", ek_err_text());
     exit(2);
+}
+
+static void draft_on_gpu(ek_executor *on, ek_drafter *d)
+{
+    must(ek_gpu_add_drafter(gpu, d));
+    on->draft = ek_gpu_draft, on->draft_arg = on->arg;
 }
 
 static void count(bool good, const char *what, const char *where)
@@ -215,6 +224,25 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
     return true;
 }
 
+/* A drafter model's drafts, by both. */
+static void compare_drafts(const scene *s)
+{
+    ek_trace out[MAX_ASKS];
+    char where[160];
+    company cpu = {.ask = s->ask, .n = s->n, .draft = EK_DRAFT_AUTO, .drafter = true, .chunk = 60}, device = cpu;
+    scene_executor = ek_executor_cpu, scene_set_drafter = ek_executor_cpu_set_drafter;
+    must(run_in_company(s, &cpu, out));
+    for (int i = 0; i < s->n; i++) ek_trace_fini(&out[i]);
+    scene_executor = on_gpu, scene_set_drafter = draft_on_gpu;
+    must(run_in_company(s, &device, out));
+    for (int i = 0; i < s->n; i++) ek_trace_fini(&out[i]);
+    snprintf(where, sizeof where, "seed 0x%llx: %d tokens drafted, %d accepted; on the device %d and %d",
+             (unsigned long long)s->seed, (int)cpu.drafted, (int)cpu.accepted, (int)device.drafted,
+             (int)device.accepted);
+    count(cpu.drafts == device.drafts && cpu.drafted == device.drafted && cpu.accepted == device.accepted,
+          "drafts of a model", where);
+}
+
 static void run_scene(uint64_t seed)
 {
     scene s;
@@ -243,6 +271,7 @@ static void run_scene(uint64_t seed)
     check(&c, "on the device", got, which, s.n);
     for (int i = 0; i < s.n; i++) ek_trace_fini(&got[i]);
     if (!c.good) find_stage(&s);
+    else compare_drafts(&s);
     for (int k = 0; k < n_cases && c.good && !only_alone; k++) {
         if (!strcmp(cases[k].name, "threads") || !strcmp(cases[k].name, "isas")) continue;
         c.name = cases[k].name;
@@ -264,6 +293,7 @@ int main(int argc, char **argv)
     only_alone = argc > 3;
     ek_cuda *hold; /* keeps the driver's context alive between scenes */
     ek_log_set(EK_LOG_WARN);
+    if (argc > 2 && !strcmp(argv[1], "drafts")) return time_drafts(argv[2], argc > 3 ? atoi(argv[3]) : 0);
     if (ek_gpu_driver_load(&driver) || ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0)) {
         printf("%s\n", ek_err_text());
         return 77;

@@ -97,6 +97,10 @@ static inline void wgmma_fence()
 {
 }
 
+static inline void wgmma_reads_fence()
+{
+}
+
 static inline void wgmma_commit()
 {
 }

@@ -1,0 +1,331 @@
+#include "fake_cuda.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+fake_cuda fake;
+
+static int thing;
+
+typedef struct block {
+    size_t bytes;
+    uint8_t data[];
+} block;
+
+static CUresult said(CUresult r)
+{
+    return fake.broken ? 700 : r;
+}
+
+/* At the beginning of every function. */
+static CUresult next_call(void)
+{
+    if (fake.broken || ++fake.calls != fake.fail_call) return said(0);
+    fake.broken = fake.fail_with == 700;
+    return fake.fail_with;
+}
+
+static CUresult fake_cuInit(unsigned flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)flags;
+    return 0;
+}
+static CUresult fake_cuDriverGetVersion(int *version)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    *version = 13000;
+    return 0;
+}
+static CUresult fake_cuDeviceGetCount(int *count)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    *count = 1;
+    return 0;
+}
+static CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    *device = ordinal;
+    return 0;
+}
+static CUresult fake_cuDeviceGetName(char *name, int room, CUdevice device)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)device;
+    snprintf(name, (size_t)room, "Fake H");
+    return 0;
+}
+static CUresult fake_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)device;
+    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 4;
+    return 0;
+}
+static CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)device;
+    *context = (CUcontext)&thing;
+    return 0;
+}
+static CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    if (!fake.broken) fake.calls++;
+    (void)device;
+    return 0;
+}
+static CUresult fake_cuCtxSetCurrent(CUcontext context)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)context;
+    return 0;
+}
+static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    *free = fake.free - fake.used, *total = fake.free;
+    return said(0);
+}
+static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    if (bytes > fake.free - fake.used) return said(EK_CU_OUT_OF_MEMORY);
+    block *b = calloc(1, sizeof *b + bytes);
+    b->bytes = bytes;
+    fake.used += bytes;
+    fake.blocks++;
+    *p = (CUdeviceptr)(uintptr_t)b->data;
+    return said(0);
+}
+static CUresult fake_cuMemFree(CUdeviceptr p)
+{
+    if (!fake.broken) fake.calls++;
+    block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
+    fake.used -= b->bytes;
+    fake.blocks--;
+    free(b);
+    return said(0);
+}
+static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)flags;
+    *p = malloc(bytes);
+    fake.host_blocks++;
+    return said(0);
+}
+static CUresult fake_cuMemFreeHost(void *p)
+{
+    if (!fake.broken) fake.calls++;
+    free(p);
+    fake.host_blocks--;
+    return said(0);
+}
+static CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return said(0);
+}
+static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    memset((void *)(uintptr_t)p, value, n);
+    return said(0);
+}
+static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)flags;
+    *stream = (CUstream)&thing;
+    return 0;
+}
+static CUresult fake_cuStreamDestroy(CUstream stream)
+{
+    if (!fake.broken) fake.calls++;
+    (void)stream;
+    return 0;
+}
+static CUresult fake_cuStreamSynchronize(CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    if (fake.sync == 700) fake.broken = true;
+    return said(fake.sync);
+}
+static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)image;
+    *module = (CUmodule)&thing;
+    return 0;
+}
+static CUresult fake_cuModuleUnload(CUmodule module)
+{
+    if (!fake.broken) fake.calls++;
+    (void)module;
+    return 0;
+}
+static CUresult fake_cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)module;
+    *function = (CUfunction)(uintptr_t)name;
+    return said(0);
+}
+static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)function, (void)attribute, (void)value;
+    return said(0);
+}
+static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)f, (void)args, (void)extra;
+    assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
+    assert_true(config->sharedMemBytes <= 232448);
+    if (++fake.launches == fake.fail_at) {
+        if (fake.fail_with == 700) fake.broken = true;
+        return fake.fail_with;
+    }
+    return said(0);
+}
+static CUresult fake_cuStreamBeginCapture(CUstream stream, int mode)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream, (void)mode;
+    return said(0);
+}
+static CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *graph)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream;
+    *graph = (CUgraph)&thing;
+    fake.graphs++;
+    return said(0);
+}
+static CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)graph, (void)flags;
+    *exec = (CUgraphExec)&thing;
+    fake.graphs++;
+    return said(0);
+}
+static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)exec, (void)stream;
+    fake.graph_launches++;
+    return said(0);
+}
+static CUresult fake_cuGraphDestroy(CUgraph graph)
+{
+    if (!fake.broken) fake.calls++;
+    (void)graph;
+    fake.graphs--;
+    return said(0);
+}
+static CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
+{
+    if (!fake.broken) fake.calls++;
+    (void)exec;
+    fake.graphs--;
+    return said(0);
+}
+static CUresult fake_cuGetErrorName(CUresult error, const char **name)
+{
+    *name = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_X";
+    return 0;
+}
+static CUresult fake_cuGetErrorString(CUresult error, const char **text)
+{
+    *text = error == 700 ? "an illegal memory access was encountered" : "something";
+    return 0;
+}
+static CUresult fake_cuEventCreate(CUevent *event, unsigned flags)
+{
+    (void)event, (void)flags;
+    return 1;
+}
+static CUresult fake_cuEventDestroy(CUevent event)
+{
+    (void)event;
+    return 1;
+}
+static CUresult fake_cuEventRecord(CUevent event, CUstream stream)
+{
+    (void)event, (void)stream;
+    return 1;
+}
+static CUresult fake_cuEventSynchronize(CUevent event)
+{
+    (void)event;
+    return 1;
+}
+static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    (void)ms, (void)from, (void)to;
+    return 1;
+}
+
+void fake_cuda_reset(ek_cuda_api *api)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.free = (size_t)1 << 30;
+    *api = (ek_cuda_api){
+#define CU(name, args) .name = fake_##name,
+        EK_CUDA_FUNCTIONS(CU)
+#undef CU
+    };
+}
