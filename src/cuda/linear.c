@@ -346,6 +346,7 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     p.stack = (size_t)blocks * (size_t)p.levels * TILE_OUT * (size_t)per_tile * 4;
     p.grid = (ek_cuda_grid){.x = (unsigned)blocks, .threads = 256, .shared = TILE_STAGES * stage, .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product_q%d_l%d_a%d_tile", l->bits, l->limbs, l->a_group);
+    ek_cuda_plane_tile(&p, l);
     return p;
 }
 

@@ -87,6 +87,8 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
 bool ek_cuda_plane_fits(const ek_cuda_linear *l);
 bool ek_cuda_plane_wins(const ek_cuda_linear *l, int rows, int multiprocessors); /* as ek_cuda_leaf_wins */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows);
+/* Renames the plan of a product by tiles to a kernel of l's own scales, where there is one. */
+void ek_cuda_plane_tile(ek_cuda_product *p, const ek_cuda_linear *l);
 ek_cuda_product ek_cuda_plane_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 ek_cuda_product ek_cuda_plane_pair(const ek_cuda_linear *l, int rows, int multiprocessors);
 

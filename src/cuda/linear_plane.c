@@ -1,4 +1,4 @@
-/* How products of few rows of weights with their file's own scales are launched (kernels/product_plane.cuh). */
+/* How products of few rows in groups of 32 or 16 are launched (kernels/product_plane.cuh). */
 #include <stdio.h>
 
 #include "cuda/linear.h"
@@ -20,25 +20,43 @@ static int over(int n, int by)
     return (n + by - 1) / by;
 }
 
-/* Of the kernels' names; NULL: there is none, or the leaves of two panels do not fit into shared memory. */
-static const char *name_of(const ek_cuda_linear *l)
-{
-    if (l->form != EK_W_PLANES || l->group != l->a_group || l->k > MAX_LEAVES * EK_KBLOCK_Q) return NULL;
-    if (l->group == 32 && l->f16_scales && !l->biased) return l->bits == 4 ? "q4_32" : "q8_32";
-    if (l->group == 32 && l->f32_scales && l->biased && l->bits == 4) return "q4b_32";
-    if (l->group == 16 && l->f32_scales && !l->biased) return "q8_16";
-    return NULL;
-}
-
+/* Kernels take groups that activations have too, with leaves of two panels in shared memory. */
 bool ek_cuda_plane_fits(const ek_cuda_linear *l)
 {
-    return name_of(l) != NULL;
+    if (!l->units || l->group != l->a_group || l->k > MAX_LEAVES * EK_KBLOCK_Q) return false;
+    if (l->group == 16) return l->bits == 8 && l->f32_scales && !l->biased;
+    /* what no type has: 4 bits without biases but in f16 */
+    return l->group == 32 && (l->biased || l->f16_scales || l->bits == 8);
 }
 
-/* Rows that a block computes: biased scales, and groups of 16 with two limbs, leave registers for 4. */
+/* The part of kernels' names that says what scales they take (kernels/product_plane.cuh). */
+typedef struct kind {
+    char name[16];
+} kind;
+
+static kind kind_of(const ek_cuda_linear *l)
+{
+    kind k;
+    snprintf(k.name, sizeof k.name, "q%d%s%s_%d", l->bits,
+             l->f16_scales   ? "h"
+             : l->f32_scales ? "f"
+                             : "b",
+             l->biased ? "m" : "", l->group);
+    return k;
+}
+
+void ek_cuda_plane_tile(ek_cuda_product *p, const ek_cuda_linear *l)
+{
+    if (!ek_cuda_plane_fits(l)) return;
+    const bool held = l->group == 16 || (l->biased ? l->bits == 4 && !l->f16_scales : l->f16_scales);
+    if (held) snprintf(p->name, sizeof p->name, "ek_product_%s_l%d_tile", kind_of(l).name, l->limbs);
+}
+
+/* Rows that a block computes: others leave registers for 4. */
 static int rows_of(const ek_cuda_linear *l, int rows)
 {
-    return rows <= MAX_ROWS / 2 || l->biased || (l->group == 16 && l->limbs == 2) ? MAX_ROWS / 2 : MAX_ROWS;
+    const bool eight = l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales;
+    return eight && rows > MAX_ROWS / 2 ? MAX_ROWS : MAX_ROWS / 2;
 }
 
 /* What a panel of a call is cut into. */
@@ -94,7 +112,7 @@ static ek_cuda_product plan(const ek_cuda_linear *l, int rows, int jobs, int mat
     const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.turn * c.chunks > WARPS;
     ring(&p, &c, each, many ? 2 * WARPS : WARPS, many ? 2 * ROOM : ROOM);
     snprintf(p.name, sizeof p.name, "ek_product%s_plane_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
-             name_of(l), l->limbs, per_tile);
+             kind_of(l).name, l->limbs, per_tile);
     return p;
 }
 

@@ -156,7 +156,8 @@ static void test_plans_of_planes(void **state)
     static const struct {
         int bits, group;
         bool biased, f16;
-    } kinds[] = {{4, 32, false, true}, {8, 32, false, true}, {4, 32, true, false}, {8, 16, false, false}};
+    } kinds[] = {
+        {4, 32, false, true}, {8, 32, false, true}, {4, 32, true, false}, {8, 32, true, true}, {8, 16, false, false}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (int limbs = 1; limbs <= 2; limbs++)
             for (int k = 64; k <= 128 * 1024; k += k < 8192 ? 7 * 64 : 13 * 1024) {

@@ -168,6 +168,23 @@ TILE(8, 2, 32)
 TILE(8, 1, 16)
 TILE(8, 2, 16)
 
+// The same with scales that the compiler knows (cuda/linear_plane.c).
+#define TILE_OF(NAME, BITS, A, LIMBS, BIASED, F32, F16)                                                               \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                              \
+        ek_product_##NAME##_l##LIMBS##_tile(const __grid_constant__ ek_cuda_linear_args args)                         \
+    {                                                                                                                 \
+        ek_cuda_linear_args a = args;                                                                                 \
+        a.biased = BIASED, a.f32_scales = F32, a.f16_scales = F16, a.group_shift = A == 16 ? 4 : 5;                   \
+        tile<BITS, LIMBS, A, false>(a, 0);                                                                            \
+    }
+#define TILES_OF(NAME, BITS, A, BIASED, F32, F16)                                                                     \
+    TILE_OF(NAME, BITS, A, 1, BIASED, F32, F16) TILE_OF(NAME, BITS, A, 2, BIASED, F32, F16)
+TILES_OF(q4h_32, 4, 32, 0, 0, 1)
+TILES_OF(q8h_32, 8, 32, 0, 0, 1)
+TILES_OF(q4bm_32, 4, 32, 1, 0, 0)
+TILES_OF(q4fm_32, 4, 32, 1, 1, 0)
+TILES_OF(q8f_16, 8, 16, 0, 1, 0)
+
 extern "C" __global__ void __launch_bounds__(256) ek_product_join(const __grid_constant__ ek_cuda_join_args a)
 {
     const int i = blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;

@@ -390,7 +390,7 @@ void speed_choice(dev *d)
 /* Few rows of GGUF's types, by the kernels that the plan knows. */
 void speed_planes(dev *d)
 {
-    static const int rows[] = {1, 4, 8, 16, 32, 0};
+    static const int few_rows[] = {1, 4, 8, 16, 32, 64, 0}, all[] = {16, 32, 64, 128, 2048, 0};
     static const struct {
         const char *type;
         int n, k, limbs;
@@ -400,10 +400,10 @@ void speed_planes(dev *d)
              {"q6_k", 5376, 21504, 1}, {"q8_0", 1536, 256, 2},   {"q8_0", 256, 1536, 2},   {"q8_0", 6144, 1536, 2},
              {"q8_0", 5376, 21504, 2}, {"q4_0", 256, 1536, 2},   {"q6_k", 262144, 1536, 2}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int by = 0; by < 3; by++) {
+        for (int by = 0; by < 4; by++) {
             shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
-            gguf = c[i].type, by_kernel = (const int[]){EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES}[by];
-            time_product(d, &s, rows);
+            gguf = c[i].type, by_kernel = (const int[]){EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES, -1}[by];
+            time_product(d, &s, by == 3 ? all : few_rows);
         }
     gguf = NULL, by_kernel = -1;
 }
