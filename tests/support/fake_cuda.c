@@ -11,6 +11,17 @@
 
 fake_cuda fake;
 
+/* Dynamic shared memory that a kernel may use, by name: one for all that ask for the kernel. */
+static int *shared_of(const char *name)
+{
+    for (int i = 0; i < FAKE_KERNELS; i++) {
+        if (!fake.kernel[i].name[0]) snprintf(fake.kernel[i].name, sizeof fake.kernel[i].name, "%s", name);
+        if (strcmp(fake.kernel[i].name, name) == 0) return &fake.kernel[i].shared;
+    }
+    fail_msg("more than %d kernels", FAKE_KERNELS);
+    return NULL;
+}
+
 static int thing;
 
 typedef struct block {
@@ -220,14 +231,16 @@ static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int 
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)function, (void)attribute, (void)value;
+    (void)attribute;
+    *shared_of((const char *)function) = value;
     return said(0);
 }
 static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)f, (void)args, (void)extra;
+    (void)args, (void)extra;
+    assert_true((int)config->sharedMemBytes <= *shared_of((const char *)f));
     assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
     assert_true(config->sharedMemBytes <= 232448);
     if (++fake.launches == fake.fail_at) {

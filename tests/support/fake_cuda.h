@@ -8,12 +8,18 @@
 
 #include "cuda/api.h"
 
+enum { FAKE_KERNELS = 256 };
+
 typedef struct fake_cuda {
     size_t free, used, most;
     int blocks, host_blocks, graphs, graph_launches; /* live objects; launches */
     int launches, fail_at;                           /* launch number fail_at returns fail_with */
     CUresult fail_with, sync;
-    bool broken;          /* every further call fails, as a driver does */
+    bool broken; /* every further call fails, as a driver does */
+    struct {
+        char name[32];
+        int shared;
+    } kernel[FAKE_KERNELS];
     int calls, fail_call; /* call number fail_call of any function fails with fail_with; 0: none */
 } fake_cuda;
 
