@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 
-enum { MAX_MODULES = 16, CAPABILITY = 90 };
+enum { CAPABILITY = 90 };
 
 struct ek_cuda {
     ek_cuda_api f;
@@ -15,7 +15,7 @@ struct ek_cuda {
     CUdevice device;
     CUcontext context;
     CUstream stream;
-    CUmodule module[MAX_MODULES];
+    CUmodule *module; /* [n_modules] */
     int n_modules, multiprocessors;
     const char *last; /* the kernel queued last */
     bool broken;
@@ -142,8 +142,10 @@ static ek_err find_device(ek_cuda *c, int built_with)
 
 static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
 {
+    size_t n = 0;
+    while (m[n].name) n++;
+    c->module = ek_alloc(sizeof *c->module * (n + 1));
     for (; m->name; m++) {
-        EK_ASSERT(c->n_modules < MAX_MODULES);
         CUresult r = c->f.cuModuleLoadData(&c->module[c->n_modules], m->image);
         if (r != EK_CU_OK) {
             char doing[64];
@@ -191,6 +193,7 @@ void ek_cuda_close(ek_cuda *c)
         c->f.cuCtxSetCurrent(NULL);
         c->f.cuDevicePrimaryCtxRelease(c->device);
     }
+    free(c->module);
     free(c);
 }
 

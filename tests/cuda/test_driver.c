@@ -444,6 +444,21 @@ static void embedded_modules_are_fatbins(void **state)
     assert_int_equal(n > 0, ek_cuda_built_with > 0);
 }
 
+/* However many files of kernels there are. */
+static void any_number_of_modules_is_loaded(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    ek_cuda_module many[MANY + 1] = {{NULL, NULL, 0}};
+    for (int i = 0; i < MANY; i++) many[i] = (ek_cuda_module){"one", "kernel_a", 8};
+    const ek_cuda_api api = good();
+    ek_cuda *c;
+    assert_int_equal(ek_cuda_open(&c, &api, many, 13000, 1), EK_OK);
+    assert_int_equal(fake.modules, MANY);
+    ek_cuda_close(c);
+    nothing_is_left();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +469,7 @@ int main(void)
         cmocka_unit_test(kernels_are_found_and_launched),
         cmocka_unit_test(an_error_that_passes_leaves_the_device),
         cmocka_unit_test(a_broken_device_never_answers),
+        cmocka_unit_test(any_number_of_modules_is_loaded),
         cmocka_unit_test(embedded_modules_are_fatbins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
