@@ -42,6 +42,7 @@ typedef struct ek_api_limits {
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
     bool keep_forms;                     /* for a journal that can be replayed */
+    bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */

@@ -12,6 +12,7 @@
 /* Of a request, for its replies. */
 typedef struct own {
     bool include_usage;                    /* of a stream: every chunk then has a usage member */
+    bool whole_calls;                      /* of a stream: a call is one delta, once it has ended */
     int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
 } own;
 
@@ -91,13 +92,15 @@ static ek_err read_logprobs(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-static ek_err read_delivery(ek_api_request *r, const json_t *body)
+static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     own *o = r->own = ek_alloc(sizeof *o);
+    o->whole_calls = limits->whole_calls;
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
-    return ek_field_ours(r, body);
+    EK_TRY(ek_field_ours(r, body));
+    return ek_field_bool(r, ek_field(body, "evenkeel"), "whole_calls", &o->whole_calls);
 }
 
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
@@ -111,7 +114,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
     EK_TRY(read_logprobs(r, body));
-    return read_delivery(r, body);
+    return read_delivery(r, body, limits);
 }
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
@@ -200,20 +203,48 @@ static void call_id(char id[32], const ek_api_reply *r, int choice, int call)
 }
 
 /* Neither id nor name is repeated: accumulators that add strings up would double them. */
-static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+static void put_call(ek_buf *out, const ek_api_reply *r, int choice, int call, const char *name, size_t n,
+                     const ek_buf *args)
 {
     char id[32];
-    call_id(id, r, choice, e->call);
-    ek_buf_fmt(
-        out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", e->call, id);
-    ek_json_quote(out, e->text, e->n);
-    ek_buf_str(out, ",\"arguments\":\"\"}}]");
+    call_id(id, r, choice, call);
+    ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call,
+               id);
+    ek_json_quote(out, name, n);
+    ek_buf_str(out, ",\"arguments\":");
+    ek_json_quote(out, args ? ek_buf_text(args) : "", args ? args->len : 0);
+    ek_buf_str(out, "}}]");
+}
+
+static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    put_call(out, r, choice, e->call, e->text, e->n, NULL);
+}
+
+/* The call that e is of, in one delta once it has ended: for clients that need id, type and name in every delta. */
+static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    if (e->kind != EK_REPLY_CALL_END && e->kind != EK_REPLY_CALL_CUT) return;
+    const ek_answer *a = &r->choices[choice]->answer;
+    for (int i = 0; i < a->n_calls; i++) {
+        const ek_answer_call *call = &a->calls[i];
+        if (call->index != e->call) continue;
+        delta_open(out, r, choice);
+        put_call(out, r, choice, call->index, call->name, strlen(call->name), &call->args);
+        delta_close(out, r, NULL);
+        chunk_close(out);
+    }
 }
 
 /* Content, reasoning and calls; other events write nothing. */
 static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    bool text = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
+    const own *o = r->own;
+    const bool text = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
+    if (o->whole_calls && e->kind != EK_REPLY_CONTENT && e->kind != EK_REPLY_REASONING) {
+        whole_call(out, r, choice, e);
+        return;
+    }
     if (e->kind != EK_REPLY_CALL_START && !(text && e->n > 0)) return;
     delta_open(out, r, choice);
     switch (e->kind) {

@@ -146,6 +146,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->engine = engine;
     s->config = ek_model_config(opts->model);
     s->journal = opts->journal;
+    s->whole_calls = opts->whole_calls;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");

@@ -33,6 +33,7 @@ typedef struct ek_server_opts {
     const char *cors_origins;          /* serve/cors.h; copied. NULL: none */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
+    bool whole_calls;                  /* ek_api_limits.whole_calls */
 } ek_server_opts;
 
 /* Reads the tokenizer and listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,

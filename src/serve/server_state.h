@@ -21,6 +21,7 @@ struct ek_server {
     ek_mailbox *mailbox;
     struct ek_response_store *responses;
     ek_journal *journal; /* NULL: none */
+    bool whole_calls;
     ek_workers *workers;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;

@@ -150,7 +150,8 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .n_vocab = config->vocab_size,
                        .ctx_tokens = ek_engine_ctx(server->engine),
                        .responses = server->responses,
-                       .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS};
+                       .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
+                       .whole_calls = server->whole_calls};
     l.defaults.temperature = config->temperature;
     l.defaults.top_p = config->top_p;
     l.defaults.top_k = config->top_k;

@@ -19,12 +19,11 @@ typedef struct scene {
     ek_api_reply r;
 } scene;
 
-static void open_reply(scene *t, int n, bool stream, bool usage)
+static void open_with(scene *t, int n, bool stream, const char *more, bool whole_calls)
 {
     ek_buf body = {0};
-    ek_api_limits limits = {.n_vocab = 10};
-    ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\"}],\"stream_options\":{\"include_usage\":%s}}",
-               usage ? "true" : "false");
+    ek_api_limits limits = {.n_vocab = 10, .whole_calls = whole_calls};
+    ek_buf_fmt(&body, "{\"messages\":[{\"role\":\"user\"}],%s}", more);
     *t = (scene){0};
     assert_int_equal(d->parse(&t->req, body.data, body.len, &limits), EK_OK);
     for (int i = 0; i < 3; i++) t->choices[i] = &t->result[i];
@@ -38,6 +37,11 @@ static void open_reply(scene *t, int n, bool stream, bool usage)
                           .own = t->req.own,
                           .turn = &t->req.turn};
     ek_buf_fini(&body);
+}
+
+static void open_reply(scene *t, int n, bool stream, bool usage)
+{
+    open_with(t, n, stream, usage ? "\"stream_options\":{\"include_usage\":true}" : "\"stream_options\":{}", false);
 }
 
 static void close_reply(scene *t)
@@ -119,6 +123,53 @@ static void test_stream(void **state)
     assert_string_equal(json_string_value(json_array_get(f, 7)), "DONE");
     json_decref(f);
     ek_buf_fini(&b);
+}
+
+/* Two calls, the second cut by the token limit: a delta for each, with everything that it has. */
+static void whole_calls(const char *more, bool by_default)
+{
+    static const ek_reply_event events[] = {
+        {.kind = EK_REPLY_CALL_START, .text = "f", .n = 1},
+        {.kind = EK_REPLY_CALL_ARGS, .text = "{\"a\":", .n = 5},
+        {.kind = EK_REPLY_CALL_ARGS, .text = "1}", .n = 2},
+        {.kind = EK_REPLY_CALL_END, .text = ""},
+        {.kind = EK_REPLY_CONTENT, .text = "so", .n = 2},
+        {.kind = EK_REPLY_CALL_START, .text = "g", .n = 1, .call = 1},
+        {.kind = EK_REPLY_CALL_ARGS, .text = "{\"b", .n = 3, .call = 1},
+        {.kind = EK_REPLY_CALL_CUT, .text = "\":null}", .n = 7, .call = 1},
+    };
+    static const char *const name[] = {"f", "g"}, *const args[] = {"{\"a\":1}", "{\"b"};
+    ek_buf b = {0};
+    scene t;
+    open_with(&t, 1, true, more, by_default);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        ek_reply_collect(&t.result[0].answer, &events[i]);
+        d->event(&b, &t.r, 0, &events[i]);
+    }
+    json_t *f = frames(&b);
+    assert_int_equal(json_array_size(f), 3);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *list = ek_json_get(delta(json_array_get(f, 2 * i)), "tool_calls"),
+                     *call = json_array_get(list, 0);
+        const json_t *function = ek_json_get(call, "function");
+        assert_int_equal(json_array_size(list), 1);
+        assert_int_equal(json_integer_value(ek_json_get(call, "index")), i);
+        assert_int_equal(strlen(json_string_value(ek_json_get(call, "id"))), 29);
+        assert_string_equal(json_string_value(ek_json_get(call, "type")), "function");
+        assert_string_equal(json_string_value(ek_json_get(function, "name")), name[i]);
+        assert_string_equal(json_string_value(ek_json_get(function, "arguments")), args[i]);
+    }
+    assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 1)), "content")), "so");
+    json_decref(f);
+    close_reply(&t);
+    ek_buf_fini(&b);
+}
+
+static void test_whole_calls(void **state)
+{
+    (void)state;
+    whole_calls("\"evenkeel\":{\"whole_calls\":true}", false);
+    whole_calls("\"evenkeel\":{\"digest\":true}", true);
 }
 
 static void test_usage_when_asked(void **state)
@@ -265,8 +316,13 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stream), cmocka_unit_test(test_usage_when_asked), cmocka_unit_test(test_failure_inside),
-        cmocka_unit_test(test_whole),  cmocka_unit_test(test_finish_reasons),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_whole_calls),
+        cmocka_unit_test(test_usage_when_asked),
+        cmocka_unit_test(test_failure_inside),
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_finish_reasons),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
