@@ -100,6 +100,9 @@ def tool_calls(s):
     assert calls[0]["type"] == "function" and calls[0]["id"].startswith("call_") and len(calls[0]["id"]) == 29, calls
     assert calls[0]["function"]["name"] == "get_weather" and json.loads(calls[0]["function"]["arguments"]) == {"city": "Oslo"}, calls
     assert r["choices"][0]["message"]["content"] is None, r
+    frames = s.stream(ask("What's the weather in Oslo?", tools=[WEATHER], max_tokens=100, evenkeel={"whole_calls": True}))
+    streamed = [t for f in frames for c in f["choices"] for t in c["delta"].get("tool_calls", [])]
+    assert [(t["type"], t["id"][:5], t["function"]) for t in streamed] == [("function", "call_", c["function"]) for c in calls], streamed
     again = {"role": "tool", "tool_call_id": calls[0]["id"], "content": "4 C, rain"}
     body = ask("What's the weather in Oslo?", tools=[WEATHER], max_tokens=100)
     body["messages"] += [r["choices"][0]["message"], again]
