@@ -11,22 +11,11 @@
 #include "base/cpu.h"
 #include "base/peak.h"
 #include "base/rng.h"
+#include "cli/median.h"
 #include "ops/attn.h"
 
 enum { ROUNDS = 9 };
 static const size_t arena_bytes = (size_t)256 << 20;
-
-static int by_value(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return d < 0 ? -1 : d > 0;
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
-}
 
 typedef struct setup {
     ek_pool *pool;
@@ -102,10 +91,10 @@ static void bench(setup *s, const char *name, int heads, int kv_heads, int dim, 
         rate[round] = (n_rows == 1 ? bytes : macs) / seconds;
         ratio[round] = rate[round] / limit;
     }
-    double r = median(rate, ROUNDS), seconds = (n_rows == 1 ? bytes : macs) / r;
+    double r = ek_median(rate, ROUNDS), seconds = (n_rows == 1 ? bytes : macs) / r;
     printf("%-22s %2d/%d heads dim %3d window %4d depth %5d rows %dx%-3d %8.3f ms  %6.1f %s %5.1f %% (%.1f to ", name,
            heads, kv_heads, dim, window, depth, n_views, n_rows, 1e3 * seconds, r / 1e9,
-           n_rows == 1 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS), 100 * ratio[0]);
+           n_rows == 1 ? "GB/s  " : "Gmac/s", 100 * ek_median(ratio, ROUNDS), 100 * ratio[0]);
     printf("%.1f), %.1f Gmac/s\n", 100 * ratio[ROUNDS - 1], macs / seconds / 1e9);
     fflush(stdout);
     for (int i = 0; i < n_views * layers; i++) free((void *)views[i].page);

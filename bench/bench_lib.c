@@ -15,6 +15,7 @@
 #include "base/cpu.h"
 #include "base/peak.h"
 #include "base/rng.h"
+#include "cli/median.h"
 #include "ops/linear.h"
 
 enum {
@@ -45,12 +46,6 @@ static double read_time(ek_pool *pool, const uint8_t *data, size_t bytes)
     return ek_now() - start;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return d < 0 ? -1 : d > 0;
-}
-
 typedef struct times {
     double v[MAX_CALLS];
     int n;
@@ -63,7 +58,7 @@ static void add(times *t, double seconds)
 
 static double fast(times *t)
 {
-    qsort(t->v, (size_t)t->n, sizeof *t->v, by_value);
+    qsort(t->v, (size_t)t->n, sizeof *t->v, ek_ascending);
     return t->v[t->n / 10];
 }
 
@@ -73,7 +68,7 @@ static double paired(const times *limit, const times *t)
     static double share[MAX_CALLS];
     int n = t->n < limit->n ? t->n : limit->n;
     for (int i = 0; i < n; i++) share[i] = limit->v[i] / t->v[i];
-    qsort(share, (size_t)n, sizeof *share, by_value);
+    qsort(share, (size_t)n, sizeof *share, ek_ascending);
     return share[n / 2];
 }
 

@@ -13,6 +13,7 @@
 #include "base/cpu.h"
 #include "base/peak.h"
 #include "base/rng.h"
+#include "cli/median.h"
 #include "ops/linear.h"
 
 enum { ROUNDS = 7, MAX_COPIES = 4096, MAX_ROWS = 512 };
@@ -25,18 +26,6 @@ static double now(ek_pool *pool)
     if (ek_pool_threads(pool) > 1) return ek_now();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return d < 0 ? -1 : d > 0;
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
 }
 
 typedef struct setup {
@@ -89,11 +78,11 @@ static void bench(setup *s, int n, int k, int rows, int limbs)
         rate[round] = rows <= 16 ? (double)w[0].bytes * copies / seconds : (double)n * k * rows * copies / seconds;
         ratio[round] = rate[round] / limit;
     }
-    double lo = ratio[0], hi = ratio[0], r = median(rate, ROUNDS);
+    double lo = ratio[0], hi = ratio[0], r = ek_median(rate, ROUNDS);
     for (int i = 1; i < ROUNDS; i++) lo = ratio[i] < lo ? ratio[i] : lo, hi = ratio[i] > hi ? ratio[i] : hi;
     printf("%d limb%s  rows %3d  k %6d -> n %6d  %8.1f %s  %5.1f %% of %s (%.1f to %.1f)\n", limbs,
-           limbs == 1 ? " " : "s", rows, k, n, r / 1e9, rows <= 16 ? "GB/s  " : "Gmac/s", 100 * median(ratio, ROUNDS),
-           rows <= 16 ? "read bandwidth" : "multiply-add peak", 100 * lo, 100 * hi);
+           limbs == 1 ? " " : "s", rows, k, n, r / 1e9, rows <= 16 ? "GB/s  " : "Gmac/s",
+           100 * ek_median(ratio, ROUNDS), rows <= 16 ? "read bandwidth" : "multiply-add peak", 100 * lo, 100 * hi);
     fflush(stdout);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "cli/median.h"
 #include "engine/engine.h"
 
 enum { MAX_FORMATS = 8 };
@@ -28,18 +29,6 @@ static void fail_on(ek_err err)
     if (err == EK_OK) return;
     printf("%s\n", ek_err_text());
     exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-    return d < 0 ? -1 : d > 0;
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return v[n / 2];
 }
 
 static void on_event(void *arg, const ek_event *e)
@@ -108,7 +97,7 @@ int main(int argc, char **argv)
            threads, steps);
     printf("%8s %10s %10s %12s\n", "--kv", "median ms", "least ms", "to the first");
     for (int k = 0; k < n; k++) {
-        const double ratio = median(sides[k].ratio, steps), time = median(sides[k].time, steps);
+        const double ratio = ek_median(sides[k].ratio, steps), time = ek_median(sides[k].time, steps);
         printf("%8s %10.3f %10.3f %12.4f\n", sides[k].name, 1e3 * time, 1e3 * sides[k].time[0], ratio);
         ek_engine_close(sides[k].engine);
         ek_model_close(sides[k].model);
