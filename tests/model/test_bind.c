@@ -31,26 +31,9 @@ static ek_config *tiny(const char *name)
     return &config;
 }
 
-static ek_err open_exact(ek_model **m, const char *dir)
-{
-    ek_model_opts o = {.exact = true, .k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
-    *m = NULL;
-    return ek_model_open(m, dir, &o);
-}
-
-/* Logits of a few tokens, of the model in dir; freed by the caller. */
-static float *logits_of(const char *dir)
-{
-    ek_model *m;
-    if (open_exact(&m, dir)) fail_msg("%s", ek_err_text());
-    float *out = logits_of_tokens(m, TOKENS);
-    ek_model_close(m);
-    return out;
-}
-
 static void same_logits(const char *what, const char *a, const char *b, int vocab)
 {
-    float *x = logits_of(a), *y = logits_of(b);
+    float *x = logits_of_folder(a, true, TOKENS), *y = logits_of_folder(b, true, TOKENS);
     for (int i = 0; i < TOKENS * vocab; i++)
         if (ek_f32_bits(x[i]) != ek_f32_bits(y[i]))
             fail_msg("%s: logit %d of position %d is %a and %a", what, i % vocab, i / vocab, (double)x[i],
@@ -135,7 +118,8 @@ static void test_quantised_arithmetic_is_near(void **state)
         char *mlx = temp_dir(), *hf = temp_dir();
         ek_config *c = tiny(names[i]);
         write_mlx(mlx, hf, c, &o);
-        float *want = logits_of(hf), *got = ek_alloc(sizeof *got * (size_t)c->vocab_size), worst = 0;
+        float *want = logits_of_folder(hf, true, TOKENS), *got = ek_alloc(sizeof *got * (size_t)c->vocab_size),
+              worst = 0;
         ek_model *m;
         ek_model_opts opts = {.k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
         assert_int_equal(ek_model_open(&m, mlx, &opts), EK_OK);
@@ -154,7 +138,7 @@ static void test_quantised_arithmetic_is_near(void **state)
 static void expect(const char *dir, ek_err want, const char *says)
 {
     ek_model *m;
-    ek_err err = open_exact(&m, dir);
+    ek_err err = open_folder(&m, dir, true);
     if (err != want || !strstr(ek_err_text(), says))
         fail_msg("%s \"%s\", wanted %s \"%s\"", err_name(err), ek_err_text(), err_name(want), says);
 }
@@ -319,7 +303,7 @@ static void test_damaged_files(void **state)
     }
     put_file(dir, "model.safetensors", all.data, all.len);
     ek_model *m;
-    assert_int_equal(open_exact(&m, dir), EK_OK);
+    assert_int_equal(open_folder(&m, dir, true), EK_OK);
     ek_model_close(m);
     expect(path, EK_EUNSUPPORTED, "is a file; a model is a GGUF file or a folder");
     put_text(dir, "config.json", "{");

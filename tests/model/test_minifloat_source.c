@@ -18,29 +18,12 @@
 #include "../support/pages.h"
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "tensor/dtype.h"
 
 enum { TOKENS = 7 };
 static ek_config config;
-
-static ek_err open_model(ek_model **m, const char *dir, bool exact)
-{
-    ek_model_opts o = {.exact = exact, .k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
-    *m = NULL;
-    return ek_model_open(m, dir, &o);
-}
-
-static float *logits_of(const char *dir, bool exact)
-{
-    ek_model *m;
-    if (open_model(&m, dir, exact)) fail_msg("%s", ek_err_text());
-    float *out = logits_of_tokens(m, TOKENS);
-    ek_model_close(m);
-    return out;
-}
 
 static void same(const char *what, const float *x, const float *y)
 {
@@ -76,7 +59,8 @@ static void values(void **state)
         snprintf(what, sizeof what, "layout %zu", i);
         assert_int_equal(ek_config_tiny(&config, layouts[i].single_experts ? "Q2" : "Q1"), EK_OK);
         write_minifloat(dir, hf, &config, &layouts[i]);
-        float *x = logits_of(dir, true), *y = logits_of(hf, true), *z = logits_of(dir, false);
+        float *x = logits_of_folder(dir, true, TOKENS), *y = logits_of_folder(hf, true, TOKENS),
+              *z = logits_of_folder(dir, false, TOKENS);
         bool moved = false;
         same(what, x, y);
         for (int k = 0; k < TOKENS * config.vocab_size; k++) moved |= x[k] != z[k];
@@ -101,7 +85,7 @@ static void layouts_of_the_same_values(void **state)
             char *dir = temp_dir(), *hf = temp_dir();
             assert_int_equal(ek_config_tiny(&config, "Q1"), EK_OK);
             write_minifloat(dir, hf, &config, &two[i][j]);
-            x[j] = logits_of(dir, false);
+            x[j] = logits_of_folder(dir, false, TOKENS);
             remove_dir(dir), remove_dir(hf);
         }
         same("two layouts", x[0], x[1]);
@@ -130,7 +114,7 @@ static void mlx_modes(void **state)
         snprintf(what, sizeof what, "mode %zu", i);
         assert_int_equal(ek_config_tiny(&config, mode[i].config), EK_OK);
         write_mlx(mlx, hf, &config, &mode[i].o);
-        float *x = logits_of(mlx, true), *y = logits_of(hf, true);
+        float *x = logits_of_folder(mlx, true, TOKENS), *y = logits_of_folder(hf, true, TOKENS);
         same(what, x, y);
         free(x), free(y);
         remove_dir(mlx), remove_dir(hf);
@@ -192,7 +176,7 @@ static void refusals(void **state)
         assert_int_equal(ek_config_tiny(&config, "Q1"), EK_OK);
         write_minifloat(dir, hf, &config, &wrong[i].o);
         if (wrong[i].from) patch(dir, "model.safetensors", wrong[i].from, wrong[i].to);
-        ek_err err = open_model(&m, dir, false);
+        ek_err err = open_folder(&m, dir, false);
         if (err != wrong[i].err || !strstr(ek_err_text(), wrong[i].says))
             fail_msg("case %zu: error %d, %s", i, (int)err, ek_err_text());
         assert_non_null(strstr(ek_err_text(), "proj"));
@@ -203,7 +187,7 @@ static void refusals(void **state)
     ek_model *m;
     write_mlx(mlx, hf, &config, &(mlx_opts){4, 32, "model.", "BF16", NULL, 0, 0, false, "mxfp4"});
     patch(mlx, "config.json", "\"bits\":4,\"mode\":\"mxfp4\"", "\"bits\":8               ");
-    assert_int_equal(open_model(&m, mlx, false), EK_EFORMAT);
+    assert_int_equal(open_folder(&m, mlx, false), EK_EFORMAT);
     remove_dir(mlx), remove_dir(hf);
 }
 

@@ -15,29 +15,12 @@
 #include "../support/pages.h"
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/cpu.h"
 #include "base/log.h"
 #include "../support/files.h"
 #include "tensor/dtype.h"
 
 enum { TOKENS = 7 };
 static ek_config config;
-
-static ek_err open_model(ek_model **m, const char *dir, bool exact)
-{
-    ek_model_opts o = {.exact = exact, .k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
-    *m = NULL;
-    return ek_model_open(m, dir, &o);
-}
-
-static float *logits_of(const char *dir, bool exact)
-{
-    ek_model *m;
-    if (open_model(&m, dir, exact)) fail_msg("%s", ek_err_text());
-    float *out = logits_of_tokens(m, TOKENS);
-    ek_model_close(m);
-    return out;
-}
 
 static const packed_opts packings[] = {
     {EK_PACK_BITS, 4, 32, "BF16", false, false, false, false}, /* Google's w4a16 */
@@ -69,7 +52,8 @@ static void test_values(void **state)
             }
             assert_int_equal(ek_config_tiny(&config, moe ? "Q2" : "Q1"), EK_OK);
             write_packed(dir, hf, &config, &packings[i]);
-            float *x = logits_of(dir, true), *y = logits_of(hf, true), *z = logits_of(dir, false);
+            float *x = logits_of_folder(dir, true, TOKENS), *y = logits_of_folder(hf, true, TOKENS),
+                  *z = logits_of_folder(dir, false, TOKENS);
             bool moved = false;
             for (int k = 0; k < TOKENS * config.vocab_size; k++) {
                 if (ek_f32_bits(x[k]) != ek_f32_bits(y[k]))
@@ -160,7 +144,7 @@ static void test_refusals(void **state)
         assert_int_equal(ek_config_tiny(&config, "Q1"), EK_OK);
         write_packed(dir, hf, &config, &wrong[i].o);
         if (wrong[i].from) edit(dir, wrong[i].from, wrong[i].to);
-        ek_err err = open_model(&m, dir, false);
+        ek_err err = open_folder(&m, dir, false);
         if (err != wrong[i].err || !strstr(ek_err_text(), wrong[i].says))
             fail_msg("case %zu: error %d, %s", i, (int)err, ek_err_text());
         assert_null(strchr(ek_err_text(), '\n'));

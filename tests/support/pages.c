@@ -1,9 +1,11 @@
 #include "pages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/err.h"
 
 test_seq seq_open(const ek_model *m, int n_tokens)
@@ -60,5 +62,24 @@ float *logits_of_tokens(const ek_model *m, int n)
     ek_err err = run_tokens(m, ids, n, NULL, out);
     EK_ASSERT(!err);
     free(ids);
+    return out;
+}
+
+ek_err open_folder(ek_model **m, const char *dir, bool exact)
+{
+    const ek_model_opts o = {.exact = exact, .k_format = EK_KV_F32, .v_format = EK_KV_F32, .cpu = ek_cpu_detect()};
+    *m = NULL;
+    return ek_model_open(m, dir, &o);
+}
+
+float *logits_of_folder(const char *dir, bool exact, int n)
+{
+    ek_model *m;
+    if (open_folder(&m, dir, exact)) {
+        fprintf(stderr, "%s\n", ek_err_text());
+        abort();
+    }
+    float *out = logits_of_tokens(m, n);
+    ek_model_close(m);
     return out;
 }
