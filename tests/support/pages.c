@@ -53,7 +53,7 @@ ek_err run_tokens(const ek_model *m, const int32_t *ids, int n, const int *steps
     return err;
 }
 
-float *logits_of_tokens(const ek_model *m, int n)
+static float *logits_of_tokens(const ek_model *m, int n)
 {
     const int vocab = ek_model_config(m)->vocab_size;
     int32_t *ids = ek_alloc(sizeof *ids * (size_t)n);

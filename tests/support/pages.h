@@ -20,13 +20,11 @@ void seq_close(test_seq *s);
  * each forward pass takes, ended by 0 and then repeated; NULL: all tokens in one pass. */
 ek_err run_tokens(const ek_model *m, const int32_t *ids, int n, const int *steps, float *logits);
 
-/* Those of n tokens that differ from each other, in one pass. Freed by the caller. */
-float *logits_of_tokens(const ek_model *m, int n);
-
 /* The model in a folder with keys and values in float32, to compare values of weights by. *m is NULL after a failure.
  */
 ek_err open_folder(ek_model **m, const char *dir, bool exact);
-/* logits_of_tokens of it; ends the test where it does not open. */
+/* Its logits of n tokens that differ from each other, in one pass, freed by the caller; ends the test where it does not
+ * open. */
 float *logits_of_folder(const char *dir, bool exact, int n);
 
 #endif
