@@ -44,7 +44,8 @@ typedef struct ek_cuda_embed_args {
     int64_t ldh;
     float factor;
     int32_t first, n; /* elements [first, first + n) of a row */
-    int32_t k, form;  /* 0, 1, 2: f32, f16, bf16; 3: Form Q */
+    int32_t k,
+        form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q; 4, in ek_embed: computed from the seed `codes` (model/table.c) */
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 

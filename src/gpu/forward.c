@@ -161,6 +161,7 @@ ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w)
 {
     const ek_cuda_linear *l = &w->l;
     ek_cuda_linear_args of = {0};
+    if (w->invented) return (ek_cuda_embed_args){.codes = w->seed, .k = l->k, .form = 4};
     ek_cuda_linear_args_of(&of, l, w->at);
     return (ek_cuda_embed_args){.codes = of.codes,
                                 .scales = of.scales,

@@ -11,6 +11,8 @@
 typedef struct ek_gpu_matrix {
     ek_cuda_linear l; /* n 0: the layer has none */
     CUdeviceptr at;
+    bool invented; /* a synthetic model's table: values are computed from seed (model/table.c); l has only its shape */
+    uint64_t seed;
 } ek_gpu_matrix;
 
 typedef struct ek_gpu_layer {
@@ -23,7 +25,7 @@ typedef struct ek_gpu_layer {
 
 typedef struct ek_gpu_weights {
     ek_gpu_matrix embed, per_layer_head, per_layer_tail;
-    ek_gpu_matrix table; /* per-layer embeddings, in memory of their own; n 0: they stay on the host */
+    ek_gpu_matrix table; /* per-layer embeddings, in memory of their own or invented; n 0: they stay on the host */
     ek_gpu_matrix pre_projection, post_projection, centroids; /* of a drafter */
     CUdeviceptr ordering;
     CUdeviceptr norm, per_layer_norm, rope[EK_KIND_COUNT], suppress;

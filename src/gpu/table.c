@@ -58,7 +58,6 @@ static bool fits(ek_gpu *g, const ek_weight_data *data)
 {
     ek_linear whole;
     size_t free, total;
-    if (!data->plane[0]) return false; /* synthetic: a function */
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
         return false;
     return ek_cuda_room(g->c, &free, &total) == EK_OK && g->w.table.l.bytes <= free / 4;
@@ -68,6 +67,11 @@ ek_err ek_gpu_table_upload(ek_gpu *g)
 {
     const ek_weight_data *data = &g->m->w.per_layer_embed.data;
     if (!g->m->config.per_layer_size) return EK_OK;
+    if (!data->plane[0]) {
+        g->w.table = (ek_gpu_matrix){
+            .l = {.n = data->n, .k = data->k}, .invented = true, .seed = g->m->w.per_layer_embed.seed};
+        return EK_OK;
+    }
     if (!fits(g, data)) {
         g->w.table = (ek_gpu_matrix){0};
         return EK_OK;

@@ -204,6 +204,15 @@ extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_con
 
 // --- embeddings
 
+// Element k of row `id` of a synthetic model's table (model/table.c), with the hash of base/rng.h.
+__device__ __forceinline__ float invented(const ek_cuda_embed_args &a, int64_t id, int k)
+{
+    u64 x = (a.codes ^ (u64)(id * a.k + k)) + 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return (float)((x ^ x >> 31) >> 40) * 0x1p-24f - 0.5f;
+}
+
 extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant__ ek_cuda_embed_args a)
 {
     const int at = blockIdx.x * 256 + threadIdx.x, k = a.first + at, r = blockIdx.y;
@@ -212,7 +221,7 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
     if (at >= a.n) return;
     const int64_t id = ((const int32_t *)a.id)[r];
     if (id < 0) return;
-    ((float *)a.h)[r * a.ldh + at] = element(a, id, k) * a.factor;
+    ((float *)a.h)[r * a.ldh + at] = (a.form == 4 ? invented(a, id, k) : element(a, id, k)) * a.factor;
 }
 
 extern "C" __global__ void __launch_bounds__(128) ek_per_layer(const __grid_constant__ ek_cuda_per_layer_args a)
