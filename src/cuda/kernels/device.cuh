@@ -94,6 +94,17 @@ __device__ __forceinline__ void copy_piece(void *to, const void *from, u32 bytes
                  : "memory");
 }
 
+// the same of what a step reads once: the first that the second-level cache gives up
+__device__ __forceinline__ void copy_piece_once(void *to, const void *from, u32 bytes, u64 *arrived)
+{
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
+                     shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(shared_at(arrived)), "l"(policy)
+                 : "memory");
+}
+
 __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
 {
     asm volatile("{\n"

@@ -66,8 +66,8 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
             const int64_t unit = (int64_t)(next.turn * half + next.j - (second ? half : 0)) * units + c * CHUNK_UNITS;
             uint8_t *at = ring + to * CHUNK;
             arrival_expect(arrived + to, some * (CODE + SCALES));
-            copy_piece(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
-            copy_piece(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
+            copy_piece_once(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
+            copy_piece_once(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
         if (!step(next)) begin(next, next.turn + blocks);
     }

@@ -78,6 +78,11 @@ static inline void copy_piece(void *to, const void *from, u32 bytes, u64 *arrive
     ek_emulated_piece(to, from, bytes, arrived);
 }
 
+static inline void copy_piece_once(void *to, const void *from, u32 bytes, u64 *arrived)
+{
+    copy_piece(to, from, bytes, arrived);
+}
+
 static inline void arrival_wait(u64 *arrived, u32 phase)
 {
     ek_emulated_await(arrived, phase);
