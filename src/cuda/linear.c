@@ -220,117 +220,19 @@ static int tiles_of(const ek_cuda_linear *l, int rows)
     return (rows * l->limbs + 63) / 64 * ((l->n_panels + 7) / 8);
 }
 
-/* --- leaves (kernels/product_leaf.cuh) */
-
-enum {
-    CHUNK_UNITS = 4,
-    LEAF_CHUNKS = 4,
-    UNIT_SCALES = 64,
-    LEAF_BLOCKS = 2,
-    LEAF_ROOM = 100 << 10,
-    LEAF_SUMS = 24 << 10
-};
-
-/* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
-static int leaf_rows(const ek_cuda_linear *l, int rows)
-{
-    return l->limbs == 1 ? 8 : rows > 4 && l->bits == 4 ? 8 : 4;
-}
-
-bool ek_cuda_leaf_fits(const ek_cuda_linear *l)
-{
-    return l->units && l->group == 64 && l->a_group == 64 && l->biased && !l->f32_scales && !l->f16_scales;
-}
-
-/* Fitted to `device choice` on an H200, us: what a launch takes, and 8 rows (or 4) of a million weights. */
-static double leaf_us(const ek_cuda_linear *l, int rows)
-{
-    const int each = leaf_rows(l, rows), passes = (rows + each - 1) / each;
-    return 2 + (l->limbs == 1 ? 0.24e-6 : each == 4 ? 0.2e-6 : 0.34e-6) * (double)l->n * (double)l->k * passes;
-}
-
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     if (!ek_cuda_leaf_fits(l)) return false;
     if (rows <= 8) return true;
     const double tile = tile_us(l, tiles_of(l, rows), l->units, multiprocessors),
                  wide = ek_cuda_wide_us(l, rows, 0, multiprocessors);
-    return leaf_us(l, rows) < (tile < wide ? tile : wide);
+    return ek_cuda_leaf_us(l, rows) < (tile < wide ? tile : wide);
 }
 
 bool ek_cuda_plane_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     if (!ek_cuda_plane_fits(l)) return false;
     return rows <= 8 || ek_cuda_plane_us(l, rows) < tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
-}
-
-/* Panels of a turn for so many on so many slots, as long as its leaves fit. */
-static int leaf_turn(const ek_cuda_linear *l, int per_tile, int panels, int slots)
-{
-    const int leaves = (l->units + CHUNK_UNITS * LEAF_CHUNKS - 1) / (CHUNK_UNITS * LEAF_CHUNKS);
-    int turn = (panels + slots - 1) / slots;
-    const int most = LEAF_SUMS / (leaves * EK_PANEL * per_tile * 4);
-    if (turn > most) turn = most;
-    return turn < 1 ? 1 : turn;
-}
-
-/* Stages and shared memory of p's warps, with p's turn and `turns` per block. */
-static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int per_tile, int turns, int warps, size_t room)
-{
-    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, leaves = (chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
-    const int work = turns * p->turn * chunks, told = p->turn * leaves * (LEAF_CHUNKS - 1);
-    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
-                 sums = 2 * (size_t)p->turn * (size_t)(leaves * EK_PANEL * per_tile) * 4,
-                 fixed = (size_t)told * 8 + 256 + sums;
-    p->stages = (work + warps - 1) / warps;
-    if (p->stages > 4) p->stages = 4;
-    while (p->stages > 1 && fixed + (size_t)(warps * p->stages) * (chunk + 8) > room) p->stages--;
-    p->grid.threads = (unsigned)warps * 32;
-    p->grid.shared = (size_t)((warps * p->stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p->stages) * chunk +
-                     sums;
-}
-
-ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
-{
-    const int per_tile = gate || jobs ? 8 / l->limbs : leaf_rows(l, rows), oct = per_tile * l->limbs / 8;
-    const int tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
-    const int chunks = (l->units + CHUNK_UNITS - 1) / CHUNK_UNITS, slots = multiprocessors * LEAF_BLOCKS;
-    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
-    ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .overlap = true}};
-    p.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : gate ? 4 : leaf_turn(l, per_tile, panels * tiles, slots);
-    if (p.turn > panels && !gate) p.turn = panels;
-    const int turns = (panels + p.turn - 1) / p.turn;
-    p.grid.x = even(turns, (slots + tiles - 1) / tiles);
-    /* more warps where blocks are few and have enough chunks */
-    const int each = (turns + (int)p.grid.x - 1) / (int)p.grid.x;
-    const bool many = (int)p.grid.x * tiles <= multiprocessors && each * p.turn * chunks > FEW_WARPS;
-    leaf_ring(&p, l, per_tile, each, many ? 2 * FEW_WARPS : FEW_WARPS, many ? 2 * LEAF_ROOM : LEAF_ROOM);
-    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
-    return p;
-}
-
-bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
-                        int rows, int multiprocessors)
-{
-    if (rows > 8 && ek_cuda_mid_heads_plan(out, q, k, v, rows, multiprocessors)) return true;
-    if (!ek_cuda_leaf_wins(q, rows, multiprocessors) || !ek_cuda_leaf_wins(k, rows, multiprocessors) ||
-        (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 || k->bits != 4 || q->limbs != 1 || k->limbs != 2)
-        return false;
-    const int k_rows = leaf_rows(k, rows), tiles = rows <= 4 ? 1 : (rows + 7) / 8;
-    const int slots = (multiprocessors * LEAF_BLOCKS + tiles - 1) / tiles, parts = v ? 2 : 1;
-    const int panels = q->n_panels + parts * k->n_panels;
-    *out = (ek_cuda_heads){.q.turn = leaf_turn(q, 8, panels, slots), .k.turn = leaf_turn(k, k_rows, panels, slots)};
-    const int q_turns = (q->n_panels + out->q.turn - 1) / out->q.turn,
-              k_turns = (k->n_panels + out->k.turn - 1) / out->k.turn, turns = q_turns + parts * k_turns;
-    const int each = (turns + slots - 1) / slots; /* turns of a block */
-    out->q_blocks = (q_turns + each - 1) / each, out->k_blocks = (k_turns + each - 1) / each;
-    leaf_ring(&out->q, q, 8, each, FEW_WARPS, LEAF_ROOM);
-    leaf_ring(&out->k, k, k_rows, each, FEW_WARPS, LEAF_ROOM);
-    ek_cuda_grid *grid = &out->q.grid;
-    if (grid->shared < out->k.grid.shared) grid->shared = out->k.grid.shared;
-    grid->x = (unsigned)(out->q_blocks + parts * out->k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
-    snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_q4_o%d", k_rows == 4 ? 1 : 2);
-    return true;
 }
 
 static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multiprocessors)
@@ -396,12 +298,12 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     if (leaves || planes) {
         if (rows <= 8 && ek_cuda_mid_may(l, rows)) {
             ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &mid_us);
-            if (mid_us < leaf_us(l, rows)) return mid;
+            if (mid_us < ek_cuda_leaf_us(l, rows)) return mid;
         }
         if (rows <= 8) return ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     } else if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);
     ek_cuda_product tile = plan_tile(l, rows, multiprocessors);
-    double few = leaves   ? leaf_us(l, rows)
+    double few = leaves   ? ek_cuda_leaf_us(l, rows)
                  : planes ? ek_cuda_plane_us(l, rows)
                           : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);

@@ -80,6 +80,7 @@ ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int m
 typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MATRIX } ek_cuda_gate;
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
+double ek_cuda_leaf_us(const ek_cuda_linear *l, int rows);
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
 /* Products by kernels/product_plane.cuh, the same for weights with their file's own scales: those that fit; and of two
