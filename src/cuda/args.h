@@ -166,7 +166,7 @@ typedef struct ek_cuda_attn_tile {
     int32_t n_q, kv_head;
     int32_t view;
     int32_t seg0, n_seg; /* segments that any of the queries touches */
-    int32_t leaf0;       /* number of the first leaf in the scratch memory; attn_prompt: unused */
+    int32_t leaf0;       /* number of the first leaf in the scratch memory; attn_prompt: unused by the kernel */
 } ek_cuda_attn_tile;
 
 /* One work item of attn_leaf: a segment of a tile. */
@@ -197,12 +197,13 @@ typedef struct ek_cuda_attn_args {
     int64_t ldk;
     int32_t single;
     /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
-     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own */
+     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own. attn_prompt: one int32, the tiles that
+     * were asked for, zero before and after */
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_ATTN_JOINED = 8 };
-enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 177664 };
+enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 
 /* --- sampling (engine/sampler.h). */
 

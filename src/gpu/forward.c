@@ -401,7 +401,7 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
     if (!list->n_prompt) return;
     int blocks = ek_cuda_multiprocessors(x->g->c);
     a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
-    a.leaf_o = x->leaves;
+    a.leaf_o = x->leaves, a.ended = x->ended;
     ek_gpu_launch(x->g, ek_cuda_attn_prompt_name(m->k_format),
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
                                  .threads = 256,

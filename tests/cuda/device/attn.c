@@ -9,7 +9,7 @@
 typedef struct call { /* arguments of a launch, and what they hold */
     ek_cuda_attn_args a;
     ek_cuda_attn_work w;
-    CUdeviceptr tiles, items, rows, o, leaf_o, leaf_l, leaf_m;
+    CUdeviceptr tiles, items, rows, o, leaf_o, leaf_l, leaf_m, ended;
     size_t out_bytes;
     int tile;
 } call;
@@ -36,6 +36,9 @@ static void prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows
     c->leaf_o = up(d, NULL, leaves * (size_t)(tile * dim) * 4);
     c->leaf_l = up(d, NULL, leaves * (size_t)tile * 4);
     c->leaf_m = up(d, NULL, leaves * (size_t)tile * 4);
+    int32_t *zero = calloc((size_t)c->w.n_tiles, sizeof *zero);
+    c->ended = up(d, zero, (size_t)c->w.n_tiles * sizeof *zero);
+    free(zero);
     c->out_bytes = (size_t)(n_rows * width) * 4;
     c->o = up(d, NULL, c->out_bytes);
     c->a = (ek_cuda_attn_args){.kv = scene_kv(s),
@@ -49,6 +52,7 @@ static void prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows
                                .leaf_o = c->leaf_o,
                                .leaf_l = c->leaf_l,
                                .leaf_m = c->leaf_m,
+                               .ended = prompt ? c->ended : 0,
                                .ratio = heads / kv,
                                .n_tiles = c->w.n_tiles,
                                .tile = tile,
@@ -57,7 +61,7 @@ static void prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows
 
 static void finish(call *c, dev *d)
 {
-    CUdeviceptr p[] = {c->tiles, c->items, c->rows, c->o, c->leaf_o, c->leaf_l, c->leaf_m};
+    CUdeviceptr p[] = {c->tiles, c->items, c->rows, c->o, c->leaf_o, c->leaf_l, c->leaf_m, c->ended};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++) drop(d, p[i]);
     free(c->w.tiles), free(c->w.items);
 }
@@ -146,10 +150,8 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
         prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
         const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED &&
                               ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
-        int32_t *zero = calloc((size_t)c.w.n_tiles, sizeof *zero);
-        CUdeviceptr ended = up(d, zero, (size_t)c.w.n_tiles * sizeof *zero);
         for (int join = 0; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
-            c.a.ended = join ? ended : 0, c.a.single = join && single;
+            if (join) c.a.ended = c.ended, c.a.single = single;
             if (join) k = find_kernels(d, shape, tiles[t], true);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             run(d, &k, &c);
@@ -158,8 +160,6 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads,
                  shape->n_kv_heads, shape->head_dim, n_keys, tiles[t], garbage, join ? ", joined" : "");
         }
-        drop(d, ended);
-        free(zero);
         finish(&c, d);
     }
     drop(d, dq);
