@@ -189,6 +189,7 @@ typedef struct ek_cuda_attn_args {
     int32_t n_tiles;
     int32_t tile;    /* queries of a tile */
     int32_t levels;  /* attn_prompt: levels of a stack */
+    int32_t slots;   /* attn_half: pieces of its ring, which the launch's shared memory holds */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
     ek_cuda_head head; /* attn_half: how rows of q become queries */
     /* attn_half, where every view has one row in the step, whose last visible key is its own (single): the new keys
@@ -202,7 +203,7 @@ typedef struct ek_cuda_attn_args {
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
-enum { EK_CUDA_ATTN_JOINED = 8 };
+enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_PIECE = 8192 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 
 /* --- sampling (engine/sampler.h). */

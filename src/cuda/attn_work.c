@@ -91,17 +91,31 @@ bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v)
     return fits && k == EK_KV_F16 && v == EK_KV_F16;
 }
 
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half)
+static int log2_of(int n)
 {
-    static const char *const name[] = {[2] = "ek_attn_leaf_2", [4] = "ek_attn_leaf_4", [8] = "ek_attn_leaf_8"},
-                             *const half_name[] = {
-                                 [2] = "ek_attn_half_2", [4] = "ek_attn_half_4", [8] = "ek_attn_half_8"};
-    enum { RING = 3 * 4 * 8192 };
+    int log = 0;
+    while (1 << log < n) log++;
+    return log;
+}
+
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items)
+{
+#define DIMS(name)                                        \
+    {                                                     \
+        name "_64", name "_128", name "_256", name "_512" \
+    }
+    static const char *const leaf[] = {"ek_attn_leaf_2", "ek_attn_leaf_4", "ek_attn_leaf_8"},
+                             *const halves[][4] = {DIMS("ek_attn_half_2"), DIMS("ek_attn_half_4"),
+                                                   DIMS("ek_attn_half_8")};
+#undef DIMS
+    const int which = log2_of(tile) - 1;
     if (!half)
-        return (ek_cuda_attn_leaf){name[tile], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
-                                   ek_cuda_attn_leaf_shared(tile, head_dim, v)};
+        return (ek_cuda_attn_leaf){leaf[which], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
+                                   ek_cuda_attn_leaf_shared(tile, head_dim, v), 0};
+    const int slots = n_items <= 132 ? EK_CUDA_ATTN_FEW_SLOTS : EK_CUDA_ATTN_SLOTS;
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
-    return (ek_cuda_attn_leaf){half_name[tile], 288, RING + (size_t)(tile * floats) * sizeof(float)};
+    return (ek_cuda_attn_leaf){halves[which][log2_of(head_dim) - 6], 288,
+                               (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
 }
 
 int ek_cuda_attn_levels(int max_segments)

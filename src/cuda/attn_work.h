@@ -38,8 +38,9 @@ typedef struct ek_cuda_attn_leaf {
     const char *name;
     unsigned threads;
     size_t shared;
+    int slots; /* half: pieces of its ring, more where n_items leave a multiprocessor to each block */
 } ek_cuda_attn_leaf;
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half);
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items);
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 

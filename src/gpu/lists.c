@@ -163,19 +163,37 @@ static bool single_rows(const ek_step *s)
     return true;
 }
 
+/* Tiles of ek_attn_half: the largest part of its time is a tile's own, so they are small as long as their blocks of
+ * threads all have a multiprocessor, or half of one where a tile has one segment. */
+static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most)
+{
+    const int blocks = most == 1 ? 264 : 132;
+    int tile = 2;
+    while (tile < 8 && tile < ratio && n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > blocks) tile *= 2;
+    return tile;
+}
+
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
 {
     const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
     void *to = NULL;
-    int n_few = 0;
+    int n_few = 0, n_segments = 0, most = 0;
     list->n_waves = list->n_prompt = 0;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_attn_row) * (size_t)n, &to, &list->rows));
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if ((end - r) * ratio < PROMPT_QUERIES) n_few += end - r;
+        if ((end - r) * ratio >= PROMPT_QUERIES) continue;
+        n_few += end - r;
+        for (int i = r; i < end; i++) {
+            const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
+            n_segments += seen, most = seen > most ? seen : most;
+        }
     }
-    list->tile = tile_of(ratio, n_few);
+    const bool half = !x->g->m->layout.n_start &&
+                      ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
+    list->tile = half && most <= EK_CUDA_ATTN_JOINED ? half_tile_of(ratio, l->n_kv_heads, n_segments, most)
+                                                     : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .heads = heads, .kv_heads = l->n_kv_heads};
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
     few.w.max_items = (int)(x->leaf_bytes / leaf_size(list->tile, l->head_dim));
@@ -185,8 +203,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         if ((end - r) * ratio < PROMPT_QUERIES) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
-    list->joined = few.w.max_segments <= EK_CUDA_ATTN_JOINED && !x->g->m->layout.n_start &&
-                   ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
+    list->joined = half && few.w.max_segments <= EK_CUDA_ATTN_JOINED;
     if (n_few == n) return EK_OK;
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {

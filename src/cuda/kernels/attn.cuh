@@ -15,11 +15,13 @@ __device__ __forceinline__ void fetch_ahead(const ek_cuda_kv &kv, const ek_cuda_
     if (gridDim.x > FEW_BLOCKS || item.tile < 0) return;
     const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row];
     const int64_t bytes = kv.k_bytes + kv.v_bytes;
+#pragma unroll 1
     for (int p = item.seg * 4; p < item.seg * 4 + 4; p++) {
         if (p * PAGE >= row.end || (p + 1) * PAGE <= row.lo) continue;
         const uint8_t *page = (const uint8_t *)page_block(kv, t.view, p);
         if (!page) continue;
         page += t.kv_head * bytes;
+#pragma unroll 1
         for (int64_t i = threadIdx.x * 128; i < bytes; i += blockDim.x * 128) prefetch_line(page + i);
     }
 }

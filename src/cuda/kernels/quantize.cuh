@@ -50,8 +50,8 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
     }
 }
 
-// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1.
-__device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
+// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1; nothing is written unless it is real.
+__device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2], bool real)
 {
     const int lane = threadIdx.x % 32;
     const u32 top = __reduce_max_sync(~0u, max(__float_as_uint(v[0]) & 0x7fffffffu, __float_as_uint(v[1]) & 0x7fffffffu));
@@ -61,10 +61,10 @@ __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t r
 #pragma unroll
     for (int i = 0; i < 2; i++) low[i] = two_limbs(v[i], inv, &high[i]) - 256 * high[i];
     int8_t *h = (int8_t *)to.q + row * to.ldq + g * 64 + lane * 2;
-    *(unsigned short *)h = (unsigned short)((high[0] & 255) | high[1] << 8);
-    *(unsigned short *)(h + to.low) = (unsigned short)((low[0] & 255) | low[1] << 8);
+    if (real) *(unsigned short *)h = (unsigned short)((high[0] & 255) | high[1] << 8);
+    if (real) *(unsigned short *)(h + to.low) = (unsigned short)((low[0] & 255) | low[1] << 8);
     const int sum_h = __reduce_add_sync(~0u, high[0] + high[1]), sum_l = __reduce_add_sync(~0u, low[0] + low[1]);
-    if (lane) return;
+    if (lane || !real) return;
     h = (int8_t *)to.q + row * to.ldq + g * 8;
     *(float2 *)(h + to.groups[0]) = make_float2(sx256, (float)sum_h);
     *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));

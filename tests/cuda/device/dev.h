@@ -55,5 +55,11 @@ void speed_stream(dev *d);
 void speed_attn(dev *d);
 void speed_prompt(dev *d);
 void speed_sample(dev *d);
+void speed_shallow(dev *d);
+
+/* Two products of a layer of E2B that read their weights from memory: what runs between two calls of attention. */
+void open_among(dev *d, int rows);
+void queue_among(int i);
+void close_among(dev *d);
 
 #endif

@@ -368,6 +368,49 @@ static void time_product(dev *d, shape *s, const int *rows)
     free(packed), free(w.data);
 }
 
+enum { AMONG = 2 };
+static product among[AMONG];
+static CUdeviceptr among_memory[AMONG][4];
+
+void open_among(dev *d, int rows)
+{
+    shape s[AMONG] = {{6144, 1536, 4, 64, 64, 1, EK_BF16, true}, {1536, 6144, 4, 64, 64, 1, EK_BF16, true}};
+    for (int i = 0; i < AMONG; i++) {
+        const size_t copies = 30;
+        ek_linear w;
+        ek_cuda_linear l;
+        open_weights(&w, &s[i], 0);
+        must(ek_cuda_linear_plan(&l, &w));
+        uint8_t *packed = malloc(l.bytes);
+        ek_cuda_linear_pack(&l, &w, packed, 0, 1);
+        ek_cuda_acts acts = {0};
+        const size_t row = ek_cuda_acts_plan(&acts, s[i].k, s[i].a_group);
+        float *x = make_rows(rows, s[i].k, false);
+        CUdeviceptr *const at = among_memory[i];
+        at[0] = up(d, NULL, copies * l.bytes), at[1] = up(d, x, (size_t)rows * (size_t)s[i].k * 4);
+        at[2] = acts.q = up(d, NULL, row * (size_t)rows), at[3] = up(d, NULL, (size_t)rows * (size_t)(s[i].n + 3) * 4);
+        for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, at[0] + c * l.bytes, packed, l.bytes));
+        device_quantize(d, &acts, at[1], rows);
+        must(ek_cuda_sync(d->c));
+        prepare(&among[i], d, &l, at[0], &acts, at[1], rows, at[3]);
+        among[i].copies = copies;
+        free(packed), free(w.data), free(x);
+    }
+}
+
+void queue_among(int i)
+{
+    for (int p = 0; p < AMONG; p++) queue(&among[p], i);
+}
+
+void close_among(dev *d)
+{
+    for (int i = 0; i < AMONG; i++) {
+        for (int m = 0; m < 4; m++) drop(d, among_memory[i][m]);
+        finish(d, &among[i]);
+    }
+}
+
 /* One kernel against the others: what ek_cuda_product_plan decides. */
 void speed_choice(dev *d)
 {

@@ -1,7 +1,7 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | products | prompt | read | choice |
- * planes]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the
- * CPU (tests/emulate). */
+ * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | shallow | products | prompt | read |
+ * choice | planes]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes
+ * of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,8 +161,8 @@ int main(int argc, char **argv)
     if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear), section(&d, "gate", test_gate);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
-    else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "prompt") && strcmp(what, "read") &&
-             strcmp(what, "choice")) {
+    else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
+             strcmp(what, "read") && strcmp(what, "choice")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -175,12 +175,14 @@ int main(int argc, char **argv)
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
         !strcmp(what, "planes") || products)
         section(&d, "stream", speed_stream);
+    if (!strcmp(what, "shallow")) section(&d, "shallow", speed_shallow);
     if (!strcmp(what, "decode")) section(&d, "decode", speed_attn);
     if (!strcmp(what, "planes")) section(&d, "planes", speed_planes);
     if (!strcmp(what, "choice")) section(&d, "choice", speed_choice);
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {
         section(&d, "decode", speed_attn);
+        section(&d, "shallow", speed_shallow);
         section(&d, "sampling", speed_sample);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "prompt")) section(&d, "prompt", speed_prompt);

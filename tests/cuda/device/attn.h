@@ -1,0 +1,28 @@
+/* A call of attention on a device, for bits (attn.c) and timings (attn_speed.c). */
+#ifndef EK_TESTS_CUDA_ATTN_H
+#define EK_TESTS_CUDA_ATTN_H
+
+#include "cuda/linear.h"
+#include "scene.h"
+
+typedef struct call { /* arguments of a launch, and what they hold */
+    ek_cuda_attn_args a;
+    ek_cuda_attn_work w;
+    CUdeviceptr tiles, items, rows, o, leaf_o, leaf_l, leaf_m, ended;
+    size_t out_bytes;
+    int tile;
+} call;
+
+typedef struct kernels {
+    ek_cuda_kernel leaf, join, prompt;
+    size_t shared;
+    unsigned threads, blocks;
+    int slots;
+} kernels;
+
+void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks);
+void call_finish(call *c, dev *d);
+kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, int n_items);
+void call_run(dev *d, const kernels *k, const call *c);
+
+#endif
