@@ -18,15 +18,17 @@
 #include "ops/x86/vec_avx512.h"
 #include "ops/x86/fetch.h"
 #include "ops/x86/linear_tile.h"
+#include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
+#ifndef STAGE
+#define STAGE 2 /* groups */
+#endif
 enum {
     ROWS = 16,
     HALF = 8,       /* rows whose sums for two panels fit the registers */
     MAX_GROUP = 64, /* inputs */
-    PANELS = 2,
-    STAGE = 2, /* groups */
     STEPS = PANELS * STAGE,
     LAG = 2,   /* steps from a product to its store */
     TILES = 8, /* of rows, that share unpacked codes */
@@ -54,12 +56,9 @@ static void configure(int group)
 
 /* Weights of a stage: signed codes, group after group and of each panel after panel; s and b'. */
 typedef struct weights {
-    _Alignas(64) int8_t codes[STAGE * PANELS * MAX_GROUP * EK_PANEL];
-    _Alignas(64) float scale[STAGE][PANELS][2][EK_PANEL];
+    _Alignas(64) uint8_t codes[STAGE * PANELS * MAX_GROUP * EK_PANEL];
+    _Alignas(64) unpacked_scales scale[STAGE];
 } weights;
-
-/* Unpacks the stage of `groups` A-groups from input k of two panels. */
-typedef void unpack_fn(weights *out, const ek_linear *w, const uint8_t *const *panel, int k, int groups);
 
 /* 16 rows: those that tiles share come out the same twice. */
 typedef struct row_tile {
@@ -105,7 +104,8 @@ static void open_stage(stage *s, const weights *w, const ek_acts *x, const row_t
 /* Tile registers are named by constants. Step i of a stage: group i / 2, panel i % 2. */
 INLINE void load(const stage *s, int i, ptrdiff_t low, const int group, const int limbs)
 {
-    const int8_t *codes = s->w->codes + i * group * EK_PANEL, *rows = s->rows + i / PANELS * group;
+    const uint8_t *codes = s->w->codes + i * group * EK_PANEL;
+    const int8_t *rows = s->rows + i / PANELS * group;
     const ptrdiff_t ld = s->ldq ? s->ldq : STAGE * group;
     if (!s->ldq) low = ROWS * STAGE * group;
     if (i % PANELS == 0) {
@@ -258,6 +258,16 @@ typedef void stage_fn(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdi
     static stage_fn *const stages_##a[2][2] = {{stage_##a##_0_1, stage_##a##_0_2}, {stage_##a##_1_1, stage_##a##_1_2}};
 /* clang-format on */
 
+/* Share i of n of what the stage from input k on will need of the weights: all at once would wait for the memory. */
+static void fetch_share(const ek_linear *w, const uint8_t *const *panel, int k, int groups, int i, int n)
+{
+    const size_t from = w->panel_bytes * (size_t)k / (size_t)w->k + AHEAD; /* about */
+    const size_t bytes = w->panel_bytes * (size_t)(groups * w->a_group) / (size_t)w->k;
+    const size_t other = from >= w->panel_bytes ? (PANELS - 1) * w->panel_bytes : 0; /* of the panels behind these */
+    for (size_t at = bytes * (size_t)i / (size_t)n; at < bytes * (size_t)(i + 1) / (size_t)n; at += 64)
+        for (int p = 0; p < PANELS; p++) fetch(panel[p] + from + other, (ptrdiff_t)at);
+}
+
 /* Two panels (of an odd number the last twice) for up to TILES tiles of rows. */
 static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, int n_tiles, float *y, ptrdiff_t ldy,
                    int p, int p1, unpack_fn *unpack, stage_fn *fn)
@@ -276,7 +286,8 @@ static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, 
             const int k = n / n_tiles * STAGE * group, groups = ek_min(STAGE, (w->k - k) / group);
             weights *of = &codes[n / n_tiles % 2];
             next = &stages[n % 2];
-            if (n % n_tiles == 0) unpack(of, w, panel, k, groups);
+            if (n % n_tiles == 0) unpack(of->codes, of->scale, w, panel, k, groups, true);
+            fetch_share(w, panel, k, groups, n % n_tiles, n_tiles);
             open_stage(next, of, x, &tiles[n % n_tiles], k, groups, w->limbs, group);
         }
         const int of = (n - 1) % n_tiles, done = (n - 1) / n_tiles;

@@ -7,9 +7,10 @@
 
 #include "ops/x86/vec_avx512.h"
 #include "ops/x86/fetch.h"
+#include "ops/x86/linear_many_512.h"
+#include "ops/x86/linear_p_unpack_512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
-#include "ops/x86/planes_vec.h"
 #include "ops/x86/tree_vec.h"
 
 enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, FETCH_ROWS = 2 };
@@ -158,9 +159,25 @@ static tile_fn *const (*tiles_of(const ek_linear *w))[7]
     }
 }
 
+MANY_FN(16, 0, 1)
+MANY_FN(16, 0, 2)
+MANY_FN(16, 1, 1)
+MANY_FN(16, 1, 2)
+MANY_FN(32, 0, 1)
+MANY_FN(32, 0, 2)
+MANY_FN(32, 1, 1)
+MANY_FN(32, 1, 2)
+
+static many_fn *const many[2][2][2] = {{{many_16_0_1, many_16_0_2}, {many_32_0_1, many_32_0_2}},
+                                       {{many_16_1_1, many_16_1_2}, {many_32_1_1, many_32_1_2}}};
+
 void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
                              int p1)
 {
+    if (r1 - r0 >= MANY_MIN_ROWS) {
+        many_run(w, x, r0, r1, y, ldy, p0, p1, unpack_of(w), many[is_wide(w)][w->a_group == 32]);
+        return;
+    }
     tile_fn *const *tiles = tiles_of(w)[w->limbs - 1];
     const int8_t *rows = sizes[w->limbs - 1];
     for (int r = r0, i = 0; r < r1; r += rows[i]) {

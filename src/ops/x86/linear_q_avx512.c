@@ -8,6 +8,8 @@
 
 #include "ops/x86/vec_avx512.h"
 #include "ops/x86/fetch.h"
+#include "ops/x86/linear_many_512.h"
+#include "ops/x86/linear_q_unpack_512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
@@ -64,13 +66,6 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *cons
     return codes;
 }
 
-INLINE __m512 scales(const uint8_t *at, ek_dtype t, int i)
-{
-    if (t == EK_F32) return _mm512_load_ps((const float *)at + i * EK_PANEL);
-    __m256i half = _mm256_load_si256((const __m256i *)at + i);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
 INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
 {
     return (const ek_act_group *)(const void *)(row + at);
@@ -95,12 +90,12 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         __m512 a[TILE];
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
-            __m512 s = scales(codes + code_bytes, scale_dtype, 0), centre = zero;
+            __m512 s = group_scales(codes + code_bytes, scale_dtype, 0), centre = zero;
             for (size_t i = 0; ahead && i < code_bytes + rest; i += 64) {
                 if (n == 1) _mm_prefetch((const char *)codes + AHEAD_1 + i, _MM_HINT_T0);
                 else fetch(codes + i, AHEAD);
             }
-            if (biased) centre = _mm512_fmadd_ps(zero, s, scales(codes + code_bytes, scale_dtype, 1));
+            if (biased) centre = _mm512_fmadd_ps(zero, s, group_scales(codes + code_bytes, scale_dtype, 1));
             for (int part = 0; part < parts; part++) {
                 __m512i acc[SUMS];
                 UNROLL for (int r = 0; r < n; r++)
@@ -160,9 +155,25 @@ TILES(0, 64)
 TILES(1, 32)
 TILES(1, 64)
 
+MANY_FN(32, 0, 1)
+MANY_FN(32, 0, 2)
+MANY_FN(32, 1, 1)
+MANY_FN(32, 1, 2)
+MANY_FN(64, 0, 1)
+MANY_FN(64, 0, 2)
+MANY_FN(64, 1, 1)
+MANY_FN(64, 1, 2)
+
+static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1, many_64_0_2}},
+                                       {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
+
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                 tile_fn *const (*by_limbs)[TILE])
 {
+    if (r1 - r0 >= MANY_MIN_ROWS) {
+        many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
+        return;
+    }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
     const int max_rows = w->limbs == 1 ? TILE : TILE_2;
     const bool ahead = w->form == EK_W_Q4 || r1 - r0 > 1; /* for one row of Q8 the hardware does better alone */

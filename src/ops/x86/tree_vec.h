@@ -2,6 +2,8 @@
 #ifndef EK_OPS_X86_TREE_VEC_H
 #define EK_OPS_X86_TREE_VEC_H
 
+#include <stdbool.h>
+
 #include "ops/tree.h"
 #include "ops/x86/inline.h"
 
@@ -17,6 +19,15 @@ INLINE void v_tree_push(vf *node, int tile, unsigned count, vf *leaf, const int 
     const int level = ek_tree_level(count);
     for (int l = 0; l < level; l++, node += tile) UNROLL for (int i = 0; i < n; i++) leaf[i] = v_add(node[i], leaf[i]);
     UNROLL for (int i = 0; i < n; i++) node[i] = leaf[i];
+}
+
+/* Whether leaf number `count` is stored as it is at the lowest level: it may then be summed there. */
+INLINE bool v_tree_in_place(unsigned count)
+{
+#ifdef EK_FREE_ORDER
+    return count == 0;
+#endif
+    return ek_tree_level(count) == 0;
 }
 
 /* The sum of vector i over `count` leaves, at least one. */
