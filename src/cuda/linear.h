@@ -81,6 +81,7 @@ typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MA
 bool ek_cuda_leaf_fits(const ek_cuda_linear *l);
 bool ek_cuda_leaf_wins(const ek_cuda_linear *l, int rows, int multiprocessors);
 double ek_cuda_leaf_us(const ek_cuda_linear *l, int rows);
+double ek_cuda_leaf_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors); /* of two matrices */
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
 /* Products by kernels/product_plane.cuh, the same for weights with their file's own scales: those that fit; and of two

@@ -9,6 +9,7 @@ enum {
     LEAF_CHUNKS = 4,
     UNIT_SCALES = 64,
     LEAF_BLOCKS = 2,
+    STAGES = 3, /* chunks of a warp on their way: with more what the others read waits longer */
     LEAF_ROOM = 100 << 10,
     LEAF_SUMS = 24 << 10,
     WARPS = 8, /* of a block that shares its multiprocessor; one alone has twice as many, and room */
@@ -57,7 +58,7 @@ static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int per_tile,
                  sums = 2 * (size_t)p->turn * (size_t)(leaves * EK_PANEL * per_tile) * 4,
                  fixed = (size_t)told * 8 + 256 + sums;
     p->stages = over(work, warps);
-    if (p->stages > 4) p->stages = 4;
+    if (p->stages > STAGES) p->stages = STAGES;
     while (p->stages > 1 && fixed + (size_t)(warps * p->stages) * (chunk + 8) > room) p->stages--;
     p->grid.threads = (unsigned)warps * 32;
     p->grid.shared = (size_t)((warps * p->stages + told) * 8 + 127) / 128 * 128 + (size_t)(warps * p->stages) * chunk +
@@ -87,6 +88,16 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
     }
     snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
     return p;
+}
+
+/* Fitted to which is faster in whole steps on an H200, of 1, 4 and 8 rows; more rows to `device choice`. */
+double ek_cuda_leaf_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    if (rows > 8) return 4.5 + 0.28e-6 * 2 * (double)l->n * (double)l->k * over(rows, 8);
+    const ek_cuda_product p = ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
+    const int turns = over(over(2 * l->n_panels, p.turn), (int)p.grid.x);
+    const int in_turn = turns * over(p.turn * over(l->units, CHUNK_UNITS), (int)p.grid.threads / 32);
+    return 0.4 + (0.9 + 0.066 * (rows - 1)) * in_turn;
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,

@@ -95,7 +95,8 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
 {
     if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_may(l, rows) && l->n % 64 == 0 &&
         next->units && next->a_group == 64) {
-        double us, leaf = 4.5 + 0.28e-6 * 2 * (double)l->n * (double)l->k * ((rows + 7) / 8);
+        double us;
+        const double leaf = ek_cuda_leaf_gate_us(l, rows, multiprocessors);
         *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
         if (us < leaf) return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
     }
