@@ -23,6 +23,9 @@ typedef struct CUlaunchAttribute {
     char pad[8 - sizeof(int)];
     union {
         char room[64];
+        struct {
+            unsigned x, y, z;
+        } clusterDim;
         int programmaticStreamSerializationAllowed;
     } value;
 } CUlaunchAttribute;
@@ -49,6 +52,8 @@ enum {
     EK_CU_ATTR_MAJOR = 75,           /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
     EK_CU_ATTR_MINOR = 76,           /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR */
     EK_CU_FUNC_SHARED = 8,           /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+    EK_CU_FUNC_LARGE_CLUSTER = 14,   /* CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
+    EK_CU_LAUNCH_CLUSTER = 4,        /* CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION */
     EK_CU_LAUNCH_OVERLAP = 6,        /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
     EK_CU_CAPTURE_RELAXED = 2,       /* CU_STREAM_CAPTURE_MODE_RELAXED */
     EK_CU_STREAM_NON_BLOCKING = 1,   /* CU_STREAM_NON_BLOCKING */

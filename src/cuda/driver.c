@@ -303,10 +303,22 @@ ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t sh
     return ek_cuda_check(c, c->f.cuFuncSetAttribute(out->function, EK_CU_FUNC_SHARED, (int)shared), name);
 }
 
+ek_err ek_cuda_allow_cluster(ek_cuda *c, const ek_cuda_kernel *kernel)
+{
+    return ek_cuda_check(
+        c, c->broken ? EK_CU_OK : c->f.cuFuncSetAttribute(kernel->function, EK_CU_FUNC_LARGE_CLUSTER, 1), kernel->name);
+}
+
 ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, const void *args)
 {
     if (c->broken) return ek_cuda_check(c, EK_CU_OK, "");
-    CUlaunchAttribute overlap = {.id = EK_CU_LAUNCH_OVERLAP, .value.programmaticStreamSerializationAllowed = 1};
+    CUlaunchAttribute attribute[2];
+    unsigned n = 0;
+    if (g.overlap)
+        attribute[n++] = (CUlaunchAttribute){.id = EK_CU_LAUNCH_OVERLAP,
+                                             .value.programmaticStreamSerializationAllowed = 1};
+    if (g.cluster)
+        attribute[n++] = (CUlaunchAttribute){.id = EK_CU_LAUNCH_CLUSTER, .value.clusterDim = {g.cluster, 1, 1}};
     CUlaunchConfig config = {.gridDimX = g.x ? g.x : 1,
                              .gridDimY = g.y ? g.y : 1,
                              .gridDimZ = g.z ? g.z : 1,
@@ -315,8 +327,8 @@ ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, 
                              .blockDimZ = 1,
                              .sharedMemBytes = (unsigned)g.shared,
                              .hStream = c->stream,
-                             .attrs = &overlap,
-                             .numAttrs = g.overlap ? 1 : 0};
+                             .attrs = attribute,
+                             .numAttrs = n};
     void *list[] = {(void *)args};
     c->last = kernel->name;
     return ek_cuda_check(c, c->f.cuLaunchKernelEx(&config, kernel->function, list, NULL), kernel->name);

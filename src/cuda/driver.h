@@ -74,11 +74,15 @@ typedef struct ek_cuda_kernel {
  * there is none. */
 ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t shared);
 
+/* For clusters of more than 8 blocks. */
+ek_err ek_cuda_allow_cluster(ek_cuda *c, const ek_cuda_kernel *kernel);
+
 typedef struct ek_cuda_grid {
     unsigned x, y, z; /* blocks; 0 counts as 1 */
     unsigned threads;
-    size_t shared; /* dynamic */
-    bool overlap;  /* may start before the kernel queued before it has ended; it waits where it needs its results */
+    unsigned cluster; /* blocks in x, all of them, that start together and share their memory; 0: none do */
+    size_t shared;    /* dynamic */
+    bool overlap;     /* may start before the kernel queued before it has ended; it waits where it needs its results */
 } ek_cuda_grid;
 
 /* Queues the kernel with its one argument, a structure of cuda/args.h, which is copied. */

@@ -81,6 +81,27 @@ typedef struct ek_cuda_stage_args {
     int32_t n, top_k, has_factor;
 } ek_cuda_stage_args;
 
+/* ek_layer_end_*: the end of a layer with per-layer inputs, behind down, for a row by a cluster of blocks, each of
+ * which takes as many panels of both matrices (kernels/layer_end.cu): h = h + norm(y, y_norm) g = gelu(product with
+ * gate, quantised h) * u h = (h + norm(product with proj, quantised g, post_norm)) * *scalar x = norm(h, x_norm), then
+ * quantised grid (blocks, rows). */
+enum { EK_CUDA_LAYER_END_THREADS = 384 };
+
+typedef struct ek_cuda_layer_end_args {
+    ek_cuda_ptr h, y, y_norm, u;
+    ek_cuda_ptr gate, gate_scales, proj, proj_scales;
+    ek_cuda_ptr post_norm, scalar, x_norm, x;
+    ek_cuda_acts to;         /* in groups of 64; q 0: not quantised */
+    ek_cuda_acts row, gated; /* the inputs of both matrices; q: where they lie in shared memory, */
+    int64_t ld, ldu;         /* of h, y and x */
+    float eps;
+    int32_t n, size;                         /* elements of h and of g */
+    int32_t gate_panels, proj_panels;        /* of a block */
+    int32_t proj_shift;                      /* log2 of the threads that have an output of proj */
+    int32_t zero;                            /* of codes */
+    int32_t value, g, sum, gate_at, proj_at; /* as do values of groups, g, the second product, and weights */
+} ek_cuda_layer_end_args;
+
 /* ek_gate: gelu(g) * u, to y (may be 0) and quantised (to.q may be 0). grid (ceil(n / group / 8), rows), 256 threads: a
  * warp per group, of 64 where nothing is quantised. */
 typedef struct ek_cuda_gate_args {

@@ -2,6 +2,7 @@
  * between two linear layers is one launch, which also quantises the rows for the next of them. */
 #include <math.h>
 
+#include "cuda/layer_end.h"
 #include "gpu/run.h"
 
 static unsigned up(int n, int by)
@@ -466,6 +467,12 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     finish_queries(x, i, *set);
 }
 
+/* Where a drafter reads the last x. */
+static CUdeviceptr last_hidden(const ek_gpu_run *x)
+{
+    return x->hidden + sizeof(float) * (size_t)x->first_logits * (size_t)x->g->m->config.hidden_size;
+}
+
 /* The row-wise end of layer i: the rows' h, and x for the matrix that reads it next. The last x is kept for a drafter.
  */
 static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
@@ -475,27 +482,59 @@ static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
     a.scalar = w->layer[i].scalar;
     if (i + 1 < c->n_layers) return stage_to_x(x, a, w->layer[i + 1].input_norm, &w->layer[i + 1].q, n);
     const CUdeviceptr own = x->x;
-    if (x->hidden) x->x = x->hidden + sizeof(float) * (size_t)x->first_logits * (size_t)c->hidden_size;
+    if (x->hidden) x->x = last_hidden(x);
     ek_gpu_input in = stage_to_x(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, n);
     x->x = own;
     return in;
+}
+
+/* The per-layer inputs of layer i, ld elements per row. */
+static CUdeviceptr per_layer_rows(const ek_gpu_run *x, int i, int64_t *ld)
+{
+    const ek_config *c = &x->g->m->config;
+    const int before = ek_prompt_layers(c);
+    *ld = (int64_t)(i < before ? before : c->n_layers - before) * c->per_layer_size;
+    return (i < before ? x->per_layer_head : x->per_layer_tail) +
+           sizeof(float) * (size_t)((i < before ? i : i - before) * c->per_layer_size);
 }
 
 static ek_gpu_input per_layer(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_layer *w = &x->g->w.layer[i];
     const ek_config *c = &x->g->m->config;
-    const int size = c->per_layer_size, before = ek_prompt_layers(c), part = i < before ? before : c->n_layers - before;
-    CUdeviceptr own = (i < before ? x->per_layer_head : x->per_layer_tail) +
-                      sizeof(float) * (size_t)((i < before ? i : i - before) * size);
+    const int size = c->per_layer_size;
+    ek_cuda_leaf_args own = {0};
+    own.u = per_layer_rows(x, i, &own.ldu);
     ek_gpu_input g;
-    if (!ek_gpu_gated(x, &w->per_layer_gate, NULL, (ek_cuda_leaf_args){.u = own, .ldu = (int64_t)part * size}, n, 0, in,
-                      n, &w->per_layer_proj, &g)) {
+    if (!ek_gpu_gated(x, &w->per_layer_gate, NULL, own, n, 0, in, n, &w->per_layer_proj, &g)) {
         ek_gpu_project(x, &w->per_layer_gate, in, x->gate, size);
-        g = ek_gpu_gate(x, x->gate, own, size, (int64_t)part * size, n, size, &w->per_layer_proj);
+        g = ek_gpu_gate(x, x->gate, own.u, size, own.ldu, n, size, &w->per_layer_proj);
     }
     ek_gpu_project(x, &w->per_layer_proj, &g, x->y, c->hidden_size);
     return end_layer(x, i, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_per_layer_norm}, n);
+}
+
+/* All of the end of layer i behind down, whose output is x->y, in one launch. False: it cannot, and nothing was queued.
+ */
+static bool end_together(ek_gpu_run *x, int i, int n, ek_gpu_input *in)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const bool last = i + 1 == c->n_layers;
+    const ek_gpu_matrix *next = !last ? &w[1].q : c->backbone_hidden_size ? &x->g->w.post_projection : &x->g->w.embed;
+    ek_cuda_layer_end_args a = {0};
+    ek_cuda_product p;
+    if (c->n_experts || (next->l.units && next->l.a_group != 64) ||
+        !ek_cuda_layer_end_plan(&p, &a, &w->per_layer_gate.l, &w->per_layer_proj.l, n))
+        return false;
+    *in = ek_gpu_rows(last && x->hidden ? last_hidden(x) : x->x, c->hidden_size, n, c->hidden_size);
+    a.h = x->h, a.y = x->y, a.y_norm = w->post_mlp_norm, a.u = per_layer_rows(x, i, &a.ldu);
+    a.gate = w->per_layer_gate.at, a.gate_scales = a.gate + w->per_layer_gate.l.code_bytes;
+    a.proj = w->per_layer_proj.at, a.proj_scales = a.proj + w->per_layer_proj.l.code_bytes;
+    a.post_norm = w->post_per_layer_norm, a.scalar = w->scalar, a.x_norm = last ? x->g->w.norm : w[1].input_norm;
+    a.x = in->f, a.to = ek_gpu_acts_for(x, in, next), a.ld = c->hidden_size, a.eps = c->rms_norm_eps;
+    ek_gpu_launch(x->g, p.name, p.grid, &a);
+    return true;
 }
 
 static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gpu_set *set)
@@ -521,6 +560,7 @@ static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gp
         end.norm_1 = w->post_mlp_norm_1, end.norm_2 = w->post_mlp_norm_2;
     }
     if (!c->per_layer_size) return end_layer(x, i, end, n);
+    if (end_together(x, i, n, &in)) return in;
     in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
     end.to = ek_gpu_acts_for(x, &in, &w->per_layer_gate);
     ek_gpu_stage(x, &end, n);

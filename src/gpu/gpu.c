@@ -21,7 +21,7 @@ void ek_gpu_note(ek_gpu *g, ek_err err)
     if (!g->err) g->err = err;
 }
 
-static ek_err find(ek_gpu *g, const char *name, size_t shared, ek_gpu_kernel **out)
+static ek_err find(ek_gpu *g, const char *name, size_t shared, bool cluster, ek_gpu_kernel **out)
 {
     size_t at = ek_fnv1a64(name) % EK_GPU_KERNELS;
     for (int tries = 0; tries < EK_GPU_KERNELS; tries++, at = (at + 1) % EK_GPU_KERNELS) {
@@ -36,6 +36,7 @@ static ek_err find(ek_gpu *g, const char *name, size_t shared, ek_gpu_kernel **o
         k->shared = shared;
         *out = k;
         ek_err err = ek_cuda_find(g->c, &k->kernel, k->name, shared);
+        if (!err && cluster) err = ek_cuda_allow_cluster(g->c, &k->kernel);
         if (err) k->kernel.function = NULL; /* it may not use that much, and is looked for again */
         return err;
     }
@@ -47,7 +48,7 @@ void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *a
     ek_gpu_kernel *k = NULL;
     if (g->err) return;
     /* one table for model and drafter: the shared memory that a kernel may use is the driver's, not the table's */
-    ek_gpu_note(g, find(g->target ? g->target : g, name, grid.shared, &k));
+    ek_gpu_note(g, find(g->target ? g->target : g, name, grid.shared, grid.cluster > 0, &k));
     if (!g->err) ek_gpu_note(g, ek_cuda_launch(g->c, &k->kernel, grid, args));
 }
 

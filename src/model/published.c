@@ -29,7 +29,7 @@ static const shape published[] = {
 
 /* T: for every branch a configuration that notices its absence; small thetas make short
  * prompts sensitive to rotation; T7 has as many experts as 26B-A4B. Q: the same with multiples of 32, which quantised
- * weights need. */
+ * weights need, Q4 of 64. */
 static const shape tiny[] = {
     {"T1", "SFSSSF", 6, 64, 96, 4, 1, 0, 16, 32, 8, 3, 8, 99, false, true, 0, 0, 0, 512, 50, 500, 0.25},
     {"T2", "SSF", 3, 48, 40, 4, 2, 1, 16, 32, 4, 0, 0, 101, true, false, 6, 2, 24, 512, 50, 500, 0.25},
@@ -41,6 +41,7 @@ static const shape tiny[] = {
     {"Q1", "SSSFSSSF", 8, 128, 320, 4, 2, 0, 32, 64, 24, 4, 32, 331, false, true, 0, 0, 0, 4096, 1e4, 1e6, 0.25},
     {"Q2", "SSFSSF", 6, 192, 128, 4, 2, 1, 32, 64, 40, 0, 0, 307, true, false, 8, 2, 64, 4096, 1e4, 1e6, 0.25},
     {"Q3", "SSFSSF", 6, 320, 576, 4, 2, 1, 64, 128, 70, 0, 0, 293, true, false, 0, 0, 0, 4096, 1e4, 1e6, 0.25},
+    {"Q4", "SSSFSSSF", 8, 192, 320, 4, 2, 0, 32, 64, 24, 4, 64, 311, false, true, 0, 0, 0, 4096, 1e4, 1e6, 0.25},
 };
 
 /* A stack cut short shares as many of its last layers as keeps one owner of each kind: the

@@ -21,6 +21,7 @@ static struct {
     CUlaunchConfig config;
     float arg;
     int shared, attribute_id;
+    unsigned cluster;
     uint8_t memory[64];
 } fake;
 
@@ -187,6 +188,9 @@ static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
     fake.calls++;
     fake.config = *config;
     if (config->numAttrs) assert_int_equal(config->attrs->id, EK_CU_LAUNCH_OVERLAP);
+    fake.cluster = 0;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == EK_CU_LAUNCH_CLUSTER) fake.cluster = config->attrs[i].value.clusterDim.x;
     memcpy(&fake.arg, args[0], sizeof fake.arg);
     return fake.launch;
 }
@@ -370,6 +374,12 @@ static void kernels_are_found_and_launched(void **state)
     assert_ptr_equal(fake.config.hStream, ek_cuda_stream(c));
     assert_int_equal(ek_cuda_launch(c, &k, (ek_cuda_grid){.threads = 32, .overlap = true}, &arg), EK_OK);
     assert_int_equal(fake.config.numAttrs, 1);
+    assert_int_equal(ek_cuda_allow_cluster(c, &k), EK_OK);
+    assert_int_equal(fake.attribute_id, EK_CU_FUNC_LARGE_CLUSTER);
+    assert_int_equal(
+        ek_cuda_launch(c, &k, (ek_cuda_grid){.x = 16, .threads = 32, .cluster = 16, .overlap = true}, &arg), EK_OK);
+    assert_int_equal(fake.config.numAttrs, 2);
+    assert_int_equal(fake.cluster, 16);
     ek_cuda_close(c);
 }
 
@@ -417,6 +427,7 @@ static void a_broken_device_never_answers(void **state)
 #define REFUSED(call) \
     (ek_fail(EK_EIO, "other"), assert_int_equal(call, EK_EINTERNAL), assert_string_equal(ek_err_text(), first))
         REFUSED(ek_cuda_sync(c));
+        REFUSED(ek_cuda_allow_cluster(c, &k));
         REFUSED(ek_cuda_launch(c, &k, (ek_cuda_grid){.threads = 1}, &fake));
         REFUSED(ek_cuda_alloc(c, &p, 8, "x"));
         REFUSED(ek_cuda_alloc_host(c, &host, 8));

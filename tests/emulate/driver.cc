@@ -194,7 +194,10 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     const std::vector<uint8_t> a = argument(args[0]);
     const unsigned x = c->gridDimX, y = c->gridDimY, z = c->gridDimZ, threads = c->blockDimX;
     const size_t shared = c->sharedMemBytes;
-    return queue([=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, shared, a.data()); });
+    unsigned cluster = 1;
+    for (unsigned i = 0; i < c->numAttrs; i++)
+        if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
+    return queue([=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, shared, a.data()); });
 }
 API cuStreamBeginCapture(CUstream, int)
 {

@@ -1,4 +1,4 @@
-// The threads of a block as fibers (device.h), and launches.
+// The threads of a block, or of a cluster of blocks, as fibers (device.h), and launches.
 #include "emulate/run.h"
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ uint8_t *ek_emulated_shared;
 namespace {
 
 constexpr size_t STACK = 256 << 10;
-constexpr int MAX_THREADS = 1024, MAX_ARGS = 512;
+constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 512;
 
 [[noreturn]] void fail(const char *what)
 {
@@ -53,10 +53,19 @@ struct warp {
     ek_emulated_words words[8][32]; // of a generation: lanes that were left out of some may still read older ones
 };
 
-fiber fibers[MAX_THREADS], home;
-warp warps[MAX_THREADS / 32];
-int n_threads, n_alive, running, in_barrier;
-uint32_t barrier_generation;
+// The blocks of a cluster run at once. Fibers and warps are numbered through all of them.
+struct block {
+    ek_emulated_place at;
+    uint8_t *shared;
+    int n_alive, in_barrier;
+    uint32_t generation; // of its barrier
+};
+
+fiber fibers[MAX_THREADS * MAX_CLUSTER], home;
+warp warps[MAX_THREADS * MAX_CLUSTER / 32];
+block cluster[MAX_CLUSTER];
+int n_threads, n_blocks, n_alive, running, in_barrier; // threads of a block; of the cluster: blocks, threads
+uint32_t barrier_generation;                           // of the cluster's barrier
 uint64_t progress;
 unsigned seed;
 void (*kernel)(void);
@@ -121,12 +130,14 @@ void ended()
 {
     fiber &f = fibers[running];
     warp &w = warps[running / 32];
+    block &b = cluster[running / n_threads];
     for (auto &g : f.groups)
         if (!g.empty()) fail("a thread ended before its copies had arrived");
     f.groups.clear();
     f.ended = true;
-    progress++, n_alive--;
+    progress++, n_alive--, b.n_alive--;
     w.alive &= ~(1u << running % 32);
+    if (b.in_barrier && b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++;
     if (in_barrier && in_barrier == n_alive) in_barrier = 0, barrier_generation++;
     if (w.arrived && w.arrived == (uint32_t)__builtin_popcount(w.mask & w.alive)) w.arrived = 0, w.generation++;
     to_next();
@@ -164,6 +175,15 @@ void prepare(fiber &f)
 #endif
 }
 
+void run(int thread)
+{
+    const block &b = cluster[thread / n_threads];
+    running = thread;
+    ek_emulated_thread = {(unsigned)(thread % n_threads), 0, 0};
+    ek_emulated_block = b.at;
+    ek_emulated_shared = b.shared;
+}
+
 // The next thread that has not ended; in launches of odd number the threads run in descending order.
 void to_next()
 {
@@ -172,13 +192,12 @@ void to_next()
         change(fibers[from], home);
         return;
     }
-    const int step = seed & 1 ? n_threads - 1 : 1;
+    const int all = n_threads * n_blocks, step = seed & 1 ? all - 1 : 1;
     int next = from;
-    do next = (next + step) % n_threads;
+    do next = (next + step) % all;
     while (fibers[next].ended);
     if (next == from) return;
-    running = next;
-    ek_emulated_thread.x = (unsigned)next;
+    run(next);
     change(fibers[from], fibers[next]);
 }
 
@@ -193,20 +212,22 @@ template <class F> void wait_until(F ready)
     progress++;
 }
 
-void run_block(size_t shared)
+// Blocks first .. first + n_blocks - 1 in x.
+void run_cluster(ek_emulated_place first, size_t shared)
 {
-    uint8_t *memory = nullptr;
-    if (posix_memalign((void **)&memory, 1024, shared + 1)) fail("no memory");
-    ek_emulated_shared = memory;
-    memset(memory, 0xA5, shared);
-    n_alive = n_threads, in_barrier = 0;
-    for (int i = 0; i < n_threads; i++) prepare(fibers[i]);
-    for (int w = 0; w < (n_threads + 31) / 32; w++)
-        warps[w].alive = n_threads - w * 32 >= 32 ? ~0u : (1u << (n_threads - w * 32)) - 1, warps[w].arrived = 0;
-    running = seed & 1 ? n_threads - 1 : 0;
-    ek_emulated_thread = {(unsigned)running, 0, 0};
+    const int all = n_threads * n_blocks;
+    n_alive = all, in_barrier = 0;
+    for (int i = 0; i < n_blocks; i++) {
+        block &b = cluster[i];
+        b = {{first.x + (unsigned)i, first.y, first.z}, nullptr, n_threads, 0, 0};
+        if (posix_memalign((void **)&b.shared, 1024, shared + 1)) fail("no memory");
+        memset(b.shared, 0xA5, shared);
+    }
+    for (int i = 0; i < all; i++) prepare(fibers[i]);
+    for (int w = 0; w < all / 32; w++) warps[w].alive = ~0u, warps[w].arrived = 0;
+    run(seed & 1 ? all - 1 : 0);
     change(home, fibers[running]);
-    free(memory);
+    for (int i = 0; i < n_blocks; i++) free(cluster[i].shared);
 }
 
 // --- copies
@@ -219,7 +240,8 @@ void arrive(std::vector<copy> &group)
 
 struct piece {
     uint64_t *arrived;
-    copy what;
+    copy what;  // from nullptr: `word`
+    float word; // sent by a thread
 };
 std::vector<piece> pieces;
 
@@ -233,6 +255,17 @@ void ek_emulated_pause(void)
 }
 
 void ek_emulated_barrier(void)
+{
+    block &b = cluster[running / n_threads];
+    const uint32_t mine = b.generation;
+    if (++b.in_barrier == b.n_alive) {
+        b.in_barrier = 0, b.generation++, progress++;
+        return;
+    }
+    wait_until([&] { return b.generation != mine; });
+}
+
+void ek_emulated_cluster_barrier(void)
 {
     const uint32_t mine = barrier_generation;
     if (++in_barrier == n_alive) {
@@ -300,7 +333,15 @@ void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived)
 {
     if (((uintptr_t)to | (uintptr_t)from | bytes) & 15) fail("a piece that is not of multiples of 16 bytes");
-    pieces.push_back({arrived, {to, from, bytes}});
+    pieces.push_back({arrived, {to, from, bytes}, 0});
+}
+
+void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block)
+{
+    const uint8_t *const own = cluster[running / n_threads].shared;
+    if (block >= (unsigned)n_blocks) fail("a word for a block that the cluster does not have");
+    uint8_t *const other = cluster[block].shared;
+    pieces.push_back({(uint64_t *)(other + ((uint8_t *)arrived - own)), {other + ((uint8_t *)to - own), nullptr, sizeof v}, v});
 }
 
 void ek_emulated_await(uint64_t *arrived, uint32_t phase)
@@ -314,9 +355,10 @@ void ek_emulated_await(uint64_t *arrived, uint32_t phase)
                 i++;
                 continue;
             }
+            const float word = pieces[i].word;
             const copy c = pieces[i].what;
             pieces.erase(pieces.begin() + (long)i);
-            memcpy(c.to, c.from, c.bytes);
+            memcpy(c.to, c.from ? c.from : &word, c.bytes);
             if (c.bytes > due) fail("more bytes arrive than were expected");
             due -= (uint32_t)c.bytes;
         }
@@ -365,17 +407,18 @@ void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const 
 
 // --- launches
 
-void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, size_t shared, const uint8_t *a)
+void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, unsigned blocks, size_t shared,
+                        const uint8_t *a)
 {
     if (threads == 0 || threads > MAX_THREADS || threads % 32) fail("a launch of an odd number of threads");
-    kernel = f, n_threads = (int)threads;
+    if (blocks == 0 || blocks > MAX_CLUSTER || grid[0] % blocks) fail("a launch of odd clusters");
+    kernel = f, n_threads = (int)threads, n_blocks = (int)blocks;
     memcpy(arguments, a, MAX_ARGS);
     ek_emulated_grid = {grid[0], grid[1], grid[2]}, ek_emulated_block_size = {threads, 1, 1};
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
-            for (unsigned x = 0; x < grid[0]; x++) {
-                ek_emulated_block = {x, y, z};
-                run_block(shared);
+            for (unsigned x = 0; x < grid[0]; x += blocks) {
+                run_cluster({x, y, z}, shared);
                 if (!pieces.empty()) fail("a block ended before its copies had arrived");
             }
     seed++;

@@ -1,4 +1,4 @@
-// A launch on the emulated device: one block after the other.
+// A launch on the emulated device: one block, or cluster of blocks in x, after the other.
 #pragma once
 
 #include <stddef.h>
@@ -6,5 +6,5 @@
 
 enum { EK_EMULATED_ARGS = 512 }; // bytes that are read from a launch's argument, whatever its structure's size
 
-void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, size_t shared,
-                        const uint8_t *args);
+void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, unsigned blocks,
+                        size_t shared, const uint8_t *args);

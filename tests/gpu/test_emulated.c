@@ -245,6 +245,7 @@ static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
     (void)state;
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16}, false, 9);
     compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, true, 9);
+    compare("Q4", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, false, 9);
     compare("T1", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q5_128}, true, 5);
 }
 

@@ -52,7 +52,7 @@ static void accepted(const char *json, const char *generation)
 static void test_tiny_configurations_come_back(void **state)
 {
     (void)state;
-    static const char *const names[] = {"T1", "T2", "T3", "T4", "T5", "T6", "T7", "Q1", "Q2", "Q3"};
+    static const char *const names[] = {"T1", "T2", "T3", "T4", "T5", "T6", "T7", "Q1", "Q2", "Q3", "Q4"};
     static ek_config want;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *json = changed(names[i], NULL, NULL);

@@ -124,6 +124,46 @@ __device__ __forceinline__ void arrival_tell(u64 *arrived)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(arrived)) : "memory");
 }
 
+// --- blocks of a cluster, which are those of a row of the grid, by blockIdx.x: they start together and write into each
+// other's shared memory. Between cluster_arrive and the first such write a
+// cluster_wait: all of them have started and opened their arrivals.
+__device__ __forceinline__ void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// v to `to`, and 4 bytes told to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends only then
+__device__ __forceinline__ void send(float *to, float v, u64 *arrived, u32 block)
+{
+    asm volatile("{\n"
+                 ".reg .b32 at, told;\n"
+                 "mapa.shared::cluster.u32 at, %0, %3;\n"
+                 "mapa.shared::cluster.u32 told, %2, %3;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [at], %1, [told];\n"
+                 "}" ::"r"(shared_at(to)),
+                 "r"(__float_as_uint(v)), "r"(shared_at(arrived)), "r"(block)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sent_wait(u64 *arrived, u32 phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "AGAIN%=:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+                 "@p bra DONE%=;\n"
+                 "bra AGAIN%=;\n"
+                 "DONE%=:\n"
+                 "}" ::"r"(shared_at(arrived)),
+                 "r"(phase)
+                 : "memory");
+}
+
 // --- d += a b over 32 inputs: 16 outputs by 8 columns, int8, exact
 __device__ __forceinline__ void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
 {

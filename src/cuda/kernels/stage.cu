@@ -5,58 +5,14 @@
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
+#include "cuda/kernels/row.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;
 
 // --- between products
 
-// A row by a block of threads, a warp for 256 elements: a lane has 8 of its half's 128, 16 apart, which are those of half a
-// chain in a sum of squares, so that a norm needs one barrier.
 constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
-
-struct stage_row {
-    float v[8];
-
-    static __device__ __forceinline__ int first()
-    {
-        return threadIdx.x / 16 * 128 + threadIdx.x % 16;
-    }
-
-    __device__ __forceinline__ void read(const float *x, int n)
-    {
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = x && first() + i * 16 < n ? x[first() + i * 16] : 0;
-    }
-
-    __device__ __forceinline__ void write(float *x, int n) const
-    {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (first() + i * 16 < n) x[first() + i * 16] = v[i];
-    }
-
-    // 1 / root mean square; leaf: 32 that nobody else uses
-    __device__ __forceinline__ float factor(int n, float eps, float *leaf) const
-    {
-        const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
-        float sum = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
-        sum = __shfl_up_sync(~0u, sum, 16); // the chains go on in the upper half
-#pragma unroll
-        for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum);
-        sum = add_lanes(sum);
-        if (lane == 16) leaf[threadIdx.x / 32] = sum;
-        __syncthreads();
-        float s = lane < blocks ? leaf[lane] : 0; // T, by every warp
-        for (int apart = 1; apart < blocks; apart *= 2) {
-            const float other = __shfl_down_sync(~0u, s, apart);
-            if (lane % (2 * apart) == 0 && lane + apart < blocks) s = s + other;
-        }
-        return norm_factor(__shfl_sync(~0u, s, 0), n, eps);
-    }
-};
 
 // A row is as long as its code takes to come: where rows are few, all of it runs once over norms before the kernels in
 // front have ended, and writes nothing.

@@ -1,7 +1,7 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | shallow | products | prompt | read |
- * choice | planes]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes
- * of the CPU (tests/emulate). */
+ * choice | planes | layer]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that
+ * LIBRARY makes of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +159,7 @@ int main(int argc, char **argv)
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
     if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear), section(&d, "gate", test_gate);
+    else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
@@ -170,6 +171,7 @@ int main(int argc, char **argv)
         section(&d, "sample", test_sample);
         section(&d, "linear", test_linear);
         section(&d, "gate", test_gate);
+        section(&d, "layer", test_layer_end);
         section(&d, "planes", test_planes);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
@@ -177,6 +179,7 @@ int main(int argc, char **argv)
         section(&d, "stream", speed_stream);
     if (!strcmp(what, "shallow")) section(&d, "shallow", speed_shallow);
     if (!strcmp(what, "decode")) section(&d, "decode", speed_attn);
+    if (!strcmp(what, "layer")) section(&d, "layer", speed_layer_end);
     if (!strcmp(what, "planes")) section(&d, "planes", speed_planes);
     if (!strcmp(what, "choice")) section(&d, "choice", speed_choice);
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);

@@ -13,6 +13,8 @@ void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arriv
 void ek_emulated_tell(uint64_t *arrived);
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
 void ek_emulated_await(uint64_t *arrived, uint32_t phase);
+void ek_emulated_cluster_barrier(void);
+void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block);
 void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
 void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b);
 
@@ -91,6 +93,26 @@ static inline void arrival_wait(u64 *arrived, u32 phase)
 static inline void arrival_tell(u64 *arrived)
 {
     ek_emulated_tell(arrived);
+}
+
+static inline void cluster_arrive()
+{
+}
+
+static inline void cluster_wait()
+{
+    ek_emulated_cluster_barrier();
+}
+
+// a kernel of clusters has no __shared__ variables, which all blocks would share here
+static inline void send(float *to, float v, u64 *arrived, u32 block)
+{
+    ek_emulated_send(to, v, arrived, block);
+}
+
+static inline void sent_wait(u64 *arrived, u32 phase)
+{
+    ek_emulated_await(arrived, phase);
 }
 
 static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)

@@ -1,0 +1,14 @@
+/* The end of a layer with per-layer inputs in one launch (kernels/layer_end.cu): which models' layers it takes, and its
+ * launch. */
+#ifndef EK_CUDA_LAYER_END_H
+#define EK_CUDA_LAYER_END_H
+
+#include "cuda/linear.h"
+#include "cuda/model_args.h"
+
+/* For `rows` rows of both matrices: the kernel's name and grid, and of args all that they decide but the addresses of
+ * weights. False: no kernel does it, or others are faster. */
+bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
+                            const ek_cuda_linear *proj, int rows);
+
+#endif
