@@ -185,6 +185,7 @@ template <int N, int DIM> struct half_leaf {
     {
         const float *const e = real ? this->e : (const float *)ring;
         const bool works = !real || has_dims();
+        const int own = threadIdx.x % (DIM / 2); // the last warps, not real, stay in the piece, too
         const int steps = STEPS + (real ? STEPS : 1), put = real ? fresh : -1;
         constexpr int KEYS = PER < 16 || N > 4 ? 8 : 16; // of a loop
 #pragma unroll
@@ -195,7 +196,7 @@ template <int N, int DIM> struct half_leaf {
 #pragma unroll 1
             for (int r = 0; r < some && works; r++) {
                 const int i = (step - STEPS) * some + r, j0 = (first + i / STEPS) * PAGE + i % STEPS * PER; // the piece's first key
-                u32 *const piece = (u32 *)(ring + (at.place * some + r) * PIECE) + threadIdx.x;
+                u32 *const piece = (u32 *)(ring + (at.place * some + r) * PIECE) + own;
                 const int seen_from = real ? min(max(all_from - j0, 0), PER) : 0, seen_to = real ? min(all_to - j0, PER) : KEYS, from = seen_from / KEYS * KEYS;
                 if (put >= j0 && put < j0 + PER) piece[(put - j0) * (DIM / 2)] = ((const u32 *)m.fresh[1])[threadIdx.x];
                 if (real && m.holes)
