@@ -148,7 +148,13 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k);
 /* The record that a stage shall write for w: q 0 for Form F. Notes it in `in`. */
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w);
 void ek_gpu_quantize(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w); /* unless it is already */
+/* Arguments of product p of w, which reads `in`. */
+ek_cuda_linear_args ek_gpu_linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_input *in,
+                                       const ek_cuda_product *p, CUdeviceptr y, int64_t ldy);
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy);
+/* Two matrices of one shape that read the same rows: in one launch where that is possible. */
+void ek_gpu_project_two(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *w2, ek_gpu_input *in, CUdeviceptr y,
+                        CUdeviceptr y2, int64_t ldy);
 /* Writes x->image for product p of w, unless it is there. with: jobs and index of experts, or nothing. */
 void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
                     ek_cuda_arrange_args with);
