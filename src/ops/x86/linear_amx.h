@@ -22,13 +22,11 @@
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-#ifndef STAGE
-#define STAGE 2 /* groups */
-#endif
 enum {
     ROWS = 16,
     HALF = 8,       /* rows whose sums for two panels fit the registers */
     MAX_GROUP = 64, /* inputs */
+    STAGE = 2,      /* groups */
     STEPS = PANELS * STAGE,
     LAG = 2,   /* steps from a product to its store */
     TILES = 8, /* of rows, that share unpacked codes */
