@@ -15,14 +15,6 @@ void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-uint64_t ek_mix64(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
-}
-
 uint64_t ek_fnv1a64(const char *s)
 {
     uint64_t h = 0xCBF29CE484222325u;

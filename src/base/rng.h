@@ -9,7 +9,14 @@
 void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
 /* The finaliser of SplitMix64: a hash of an integer, for tests and synthetic weights. */
-uint64_t ek_mix64(uint64_t x);
+static inline uint64_t ek_mix64(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
 uint64_t ek_fnv1a64(const char *s); /* of a NUL-terminated string */
 
 /* 64-bit hash of bytes, chained through seed. For comparisons and indexes, not for secrets. */

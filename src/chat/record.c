@@ -6,9 +6,9 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-uint64_t ek_digest_row(uint64_t h, const float *logits, int n_vocab)
+uint64_t ek_digest_row(uint64_t h, uint64_t row)
 {
-    return ek_hash64(h, logits, (uint64_t)n_vocab * sizeof *logits);
+    return ek_hash64(h, &row, sizeof row);
 }
 
 uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens)

@@ -27,9 +27,12 @@ typedef struct ek_record {
     bool has_bounds; /* EK_RECORD_TOKENS: the three are known, so that the mask can be made again */
 } ek_record;
 
-/* The digest of a reply chains the rows of logits (floats as they are in memory, little-endian) that its tokens
- * were sampled from: h of the rows before, 0 at first. */
-uint64_t ek_digest_row(uint64_t h, const float *logits, int n_vocab);
+/* Of the definition below; a journal's lines name it. */
+enum { EK_DIGEST_VERSION = 2 };
+
+/* The digest of a reply chains those of the rows of logits (ek_logits_digest) that its tokens were sampled from: h of
+ * the rows before, 0 at first. */
+uint64_t ek_digest_row(uint64_t h, uint64_t row);
 uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens);
 /* Copies what r->mode asks for from a request that is about to be submitted. r: zeroed but for mode. */
 void ek_record_begin(ek_record *r, const ek_request_opts *request);

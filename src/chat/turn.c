@@ -189,7 +189,7 @@ static void on_prompt_logits(void *user, int pos, const float *logits)
 static void on_engine_event(void *arg, const ek_event *e)
 {
     ek_turn *t = arg;
-    if (t->opts.digest && e->logits) t->hash = ek_digest_row(t->hash, e->logits, t->n_vocab);
+    if (t->opts.digest && e->token >= 0) t->hash = ek_digest_row(t->hash, e->digest);
     ek_turn_news news = {.user = t->user,
                          .token = e->token,
                          .finish = e->finish,
@@ -247,7 +247,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .user = t,
         .prompt_logits_from = t->opts.prompt_logprobs ? 0 : (int)prompt->ids.len,
         .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
-        .reply_logits = t->opts.digest || t->opts.logprobs,
+        .reply_logits = t->opts.logprobs,
+        .reply_digest = t->opts.digest,
         .cache_salt = t->opts.cache_salt,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };

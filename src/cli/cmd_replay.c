@@ -13,6 +13,7 @@
 #include "chat/bounds.h"
 #include "chat/form.h"
 #include "cli/open.h"
+#include "engine/sampler.h"
 #include "model/digest.h"
 #include "serve/journal_file.h"
 
@@ -94,7 +95,7 @@ static void on_event(void *arg, const ek_event *e)
     if (!x->tokens_given && e->token >= 0) {
         const ek_ids *reply = &x->line.record.reply;
         int i = x->n_tokens++;
-        x->digest = ek_digest_row(x->digest, e->logits, ek_engine_vocab(x->r->m.engine));
+        x->digest = ek_digest_row(x->digest, e->digest);
         if (x->first_other < 0 && (i >= (int)reply->len || reply->data[i] != e->token))
             x->first_other = i < (int)reply->len ? i : -1, x->other = e->token;
     }
@@ -108,7 +109,7 @@ static void on_row(void *user, int pos, const float *logits)
     rerun *x = user;
     (void)pos;
     x->n_tokens++;
-    x->digest = ek_digest_row(x->digest, logits, ek_engine_vocab(x->r->m.engine));
+    x->digest = ek_digest_row(x->digest, ek_logits_digest(logits, ek_engine_vocab(x->r->m.engine)));
 }
 
 /* What bound the tokens, again. */
@@ -136,14 +137,14 @@ static ek_err submit(rerun *x)
                          .mask = ek_bounds_any(&x->bounds) ? &mask : NULL,
                          .sink = on_event,
                          .user = x,
-                         .reply_logits = true};
+                         .reply_digest = true};
     o.prompt_logits_from = rec->n_prompt;
     if (x->tokens_given) {
         for (int i = 0; i + 1 < x->line.n_tokens; i++) ek_ids_add(&rec->prompt, rec->reply.data[i]);
         o.max_tokens = 1;
         o.prompt_logits_from = rec->n_prompt - 1;
         o.on_prompt_logits = on_row;
-        o.reply_logits = false;
+        o.reply_digest = false;
     }
     o.tokens = rec->prompt.data;
     o.n_tokens = (int)rec->prompt.len;
@@ -161,6 +162,9 @@ static const char *obstacle(const replay *r, const ek_journal_line *l)
     if (l->record.mode != EK_RECORD_TOKENS) return "it has no prompt: the server ran without --journal-prompts";
     if (strcmp(l->numerics, numerics))
         snprintf(why, sizeof why, "its numerics are \"%.80s\", here they are \"%.80s\"", l->numerics, numerics);
+    else if (l->digest_version != EK_DIGEST_VERSION)
+        snprintf(why, sizeof why, "its digest is of version %d, here they are of version %d", l->digest_version,
+                 EK_DIGEST_VERSION);
     else if (strcmp(l->model, r->model))
         snprintf(why, sizeof why, "it is of model %.16s, this is %s", l->model, r->model);
     else return NULL;

@@ -209,6 +209,7 @@ typedef struct ek_cuda_draft_args {
  * (any, rows), 256 threads. */
 typedef struct ek_cuda_cap_args {
     ek_cuda_ptr x, bad; /* bad: int32, zero before */
+    ek_cuda_ptr digest; /* 0, or uint64 per row, zero before: grows by ek_logits_digest of the row */
     int64_t ld;
     float cap; /* 0: none */
     int32_t n;

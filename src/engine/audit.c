@@ -76,7 +76,12 @@ static ek_err compute(ek_engine *e, int n)
         seq.page[k] = a->table.page[k];
         seq.first[k] = a->table.first[k], seq.end[k] = a->table.end[k];
     }
-    ek_step step = {.row = e->plan.row, .n_rows = n, .seq = &seq, .n_seqs = 1, .shown = e->plan.shown};
+    ek_step step = {.row = e->plan.row,
+                    .n_rows = n,
+                    .seq = &seq,
+                    .n_seqs = 1,
+                    .shown = e->plan.shown,
+                    .digested = e->plan.digested};
     return e->on.step(e->on.arg, &step);
 }
 

@@ -126,6 +126,7 @@ static ek_err open_step(ek_engine *e)
     e->plan.draw = ek_alloc(sizeof *e->plan.draw * (size_t)e->sizes.max_logits);
     e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->sizes.max_rows);
     e->plan.shown = ek_alloc(sizeof *e->plan.shown * (size_t)e->sizes.max_logits);
+    e->plan.digested = ek_alloc(sizeof *e->plan.digested * (size_t)e->sizes.max_logits);
     if (e->opts.draft == EK_DRAFT_AUTO && e->on.draft) {
         e->plan.draft = ek_alloc(sizeof *e->plan.draft * requests);
         e->plan.draft_token = ek_alloc(sizeof *e->plan.draft_token * requests);
@@ -193,6 +194,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.draw);
     free(e->plan.row);
     free(e->plan.shown);
+    free(e->plan.digested);
     free(e->plan.draft);
     free(e->plan.draft_token);
     free(e->plan.allowed);

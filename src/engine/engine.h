@@ -55,6 +55,7 @@ typedef struct ek_event {
     int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
     const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
                                   masked), valid during the call; NULL when token is -1 */
+    uint64_t digest;           /* with reply_digest: ek_logits_digest (engine/sampler.h) of that row; else 0 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -128,6 +129,7 @@ typedef struct ek_request_opts {
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
+    bool reply_digest; /* events carry their digest */
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */

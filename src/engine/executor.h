@@ -46,6 +46,7 @@ typedef struct ek_step {
     int n_seqs;
     int first_logits;  /* the i-th row that wants logits gives row first_logits + i of the logits buffer */
     const bool *shown; /* of each row of the logits buffer: the engine will read it. Others need not leave a device */
+    const bool *digested; /* likewise: the engine will ask for its digest */
     ek_draw *draw;
     int n_draws;
     ek_masks *masks; /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
@@ -77,6 +78,8 @@ typedef struct ek_executor {
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
      * step writes it again. */
     const float *(*logits)(void *arg, int row);
+    /* ek_logits_digest of a digested row of the last step. */
+    uint64_t (*digest)(void *arg, int row);
     /* Proposes tokens for n requests, or NULL: there is no drafter. An error means no drafts, and is not fatal. */
     ek_err (*draft)(void *draft_arg, ek_draft *draft, int n);
     void *draft_arg;

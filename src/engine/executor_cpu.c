@@ -17,6 +17,7 @@ typedef struct cpu {
     ek_kv_memory kv;
     size_t kv_bytes[EK_PAGE_KINDS];
     float *logits;
+    uint64_t *digest; /* of rows of logits */
     ptrdiff_t ld;
     size_t logits_bytes;
     ek_drafter *drafter; /* NULL: none; the rest is for it */
@@ -69,6 +70,7 @@ static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
     x->logits_bytes = sizeof(float) * (size_t)x->ld * (size_t)z->max_logits;
     x->logits = ek_alloc_big(x->logits_bytes);
     if (!x->logits) return EK_ENOMEM;
+    x->digest = ek_alloc(sizeof *x->digest * (size_t)z->max_logits);
     x->n_samplers = ek_pool_threads(ek_model_pool(x->model));
     x->sampler = ek_alloc(sizeof *x->sampler * (size_t)x->n_samplers);
     for (int i = 0; i < x->n_samplers; i++)
@@ -80,6 +82,7 @@ static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
 typedef struct draws {
     const cpu *x;
     ek_draw *draw;
+    const bool *digested;
 } draws;
 
 static void draw_task(void *arg, int task, int worker)
@@ -87,7 +90,9 @@ static void draw_task(void *arg, int task, int worker)
     const draws *all = arg;
     ek_draw *d = &all->draw[task];
     const float *row = all->x->logits + d->logits * all->x->ld;
-    bool finite = ek_logits_finite(row, ek_model_config(all->x->model)->vocab_size);
+    const int vocab = ek_model_config(all->x->model)->vocab_size;
+    bool finite = ek_logits_finite(row, vocab);
+    if (all->digested[d->logits]) all->x->digest[d->logits] = ek_logits_digest(row, vocab);
     d->token = EK_DRAW_NOT_FINITE;
     if (finite)
         d->token = ek_sample_allowed(all->x->sampler[worker], row, d->allowed, d->sampling, d->tokens, d->n_prompt,
@@ -110,7 +115,7 @@ static ek_err step_cpu(void *arg, const ek_step *step)
     EK_TRY(ek_model_forward(x->model, x->scratch, &x->kv, step->row, step->n_rows, step->seq, step->n_seqs,
                             x->logits + step->first_logits * x->ld, x->ld));
     if (x->drafter) keep_hidden(x, step);
-    draws all = {x, step->draw};
+    draws all = {x, step->draw, step->digested};
     ek_masks_wait(step->masks);
     ek_pool_run(ek_model_pool(x->model), draw_task, &all, step->n_draws);
     return EK_OK;
@@ -145,6 +150,12 @@ static const float *logits_cpu(void *arg, int row)
 {
     const cpu *x = arg;
     return x->logits + row * x->ld;
+}
+
+static uint64_t digest_cpu(void *arg, int row)
+{
+    const cpu *x = arg;
+    return x->digest[row];
 }
 
 static uint8_t *page_at(const cpu *x, ek_layer_kind kind, int32_t page)
@@ -183,6 +194,7 @@ static void close_cpu(void *arg)
     for (int i = 0; i < x->n_samplers; i++) ek_sampler_close(x->sampler[i]);
     free(x->sampler);
     free(x->hidden);
+    free(x->digest);
     free(x->draft_row);
     free(x->draft_of);
     ek_scratch_close(x->scratch);
@@ -202,6 +214,7 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .open = open_cpu,
                          .step = step_cpu,
                          .logits = logits_cpu,
+                         .digest = digest_cpu,
                          .row_cost = ROW_COST,
                          .copy_page = copy_page_cpu,
                          .read_page = read_page_cpu,

@@ -102,7 +102,10 @@ static void lay_out(ek_engine *e, int i)
     for (int pos = r->n_done; pos < r->n_done + s->n_rows; pos++) {
         bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, draws = pos >= r->n_tokens - 1;
         p->row[p->n_rows++] = ek_request_row(r, pos, i, prompt || draws);
-        if (prompt || draws) p->shown[p->n_logits++] = prompt || r->reply_logits;
+        if (prompt || draws) {
+            p->digested[p->n_logits] = draws && r->reply_digest;
+            p->shown[p->n_logits++] = prompt || r->reply_logits;
+        }
         if (!draws) continue;
         int ahead = pos + 1 - r->n_tokens;
         add_draw(p, r, pos + 1, allowed && !all[ahead] ? allowed + ahead * words : NULL);

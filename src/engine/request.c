@@ -169,7 +169,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->arg = o->arg;
     r->user = o->user;
     r->on_prompt_logits = o->on_prompt_logits;
-    r->reply_logits = o->reply_logits;
+    r->reply_logits = o->reply_logits, r->reply_digest = o->reply_digest;
     if (o->mask) r->mask = *o->mask;
     r->next_prompt_logits = o->on_prompt_logits && o->prompt_logits_from < o->n_tokens ? o->prompt_logits_from
                                                                                        : o->n_tokens;

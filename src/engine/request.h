@@ -43,7 +43,7 @@ typedef struct ek_request {
     ek_sink_fn *sink;
     void *arg, *user;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
-    bool reply_logits;
+    bool reply_logits, reply_digest;
     uint64_t cache_salt;
     void (*on_cache)(void *user, const ek_cache_report *report);
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */

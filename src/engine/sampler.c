@@ -92,6 +92,17 @@ static void noise_words(uint32_t word[4], uint64_t seed, int pos, int purpose, u
 }
 
 /* NaN and infinity have all exponent bits set. */
+uint64_t ek_logits_digest(const float *x, int n)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        sum += ek_mix64((uint64_t)i << 32 | u);
+    }
+    return sum;
+}
+
 bool ek_logits_finite(const float *x, int n)
 {
     uint32_t bad = 0;

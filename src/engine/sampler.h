@@ -30,6 +30,10 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, cons
 int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
                           const int32_t *tokens, int n_prompt, int n_tokens);
 
+/* Tells rows of logits apart, by every bit: the sum modulo 2^64 over tokens i of ek_mix64(i * 2^32 + the bits of
+ * logits[i]), in any order. Two rows that differ in one logit have different digests; others but for 1 in 2^64. */
+uint64_t ek_logits_digest(const float *logits, int vocab_size);
+
 /* No NaN, no infinity. */
 bool ek_logits_finite(const float *logits, int vocab_size);
 

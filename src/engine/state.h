@@ -28,6 +28,7 @@ typedef struct ek_plan {
     ek_seq *seq;
     ek_draw *draw;
     bool *shown;       /* [n_logits] */
+    bool *digested;    /* [n_logits] */
     uint64_t *allowed; /* a row of ek_mask_words per draw */
     ek_masks *masks;
     ek_draft *draft;

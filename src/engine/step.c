@@ -76,6 +76,7 @@ static void run(ek_engine *e)
                    .seq = p->seq,
                    .n_seqs = p->n_scheduled,
                    .shown = p->shown,
+                   .digested = p->digested,
                    .draw = p->draw,
                    .n_draws = p->n_draws,
                    .masks = p->masks};
@@ -121,6 +122,7 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     if (r->mask.accept) r->mask.accept(r->mask.arg, d->token);
     ek_event event = {.token = d->token};
     if (r->reply_logits) event.logits = e->on.logits(e->on.arg, d->logits);
+    if (r->reply_digest) event.digest = e->on.digest(e->on.arg, d->logits);
     if (ek_request_is_stop(r, d->token)) event.finish = EK_FINISH_STOP;
     else if (r->n_tokens == r->max_tokens) event.finish = EK_FINISH_LENGTH;
     bool last = event.finish != EK_FINISH_NONE;

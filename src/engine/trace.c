@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "engine/sampler.h"
 
 static void note(ek_trace *t, int pos, const float *logits)
 {
@@ -23,6 +24,7 @@ static void on_event(void *arg, const ek_event *event)
     ek_trace *t = arg;
     if (event->token >= 0) {
         note(t, t->n_prompt + t->n_reply - 1, event->logits);
+        t->wrong_digest |= event->digest != ek_logits_digest(event->logits, (int)(t->row_bytes / sizeof(float)));
         t->reply[t->n_reply++] = event->token;
     }
     t->n_cached = event->n_cached;
@@ -45,6 +47,7 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
                          .span = a->span,
                          .n_spans = a->n_spans,
                          .reply_logits = true,
+                         .reply_digest = true,
                          .cache_salt = a->cache_salt,
                          .mask = a->mask};
     return ek_engine_submit(e, &o, &t->id);
@@ -88,6 +91,10 @@ bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_
     bool cut = got->finish == EK_FINISH_CANCELLED;
     if (got->twice) {
         snprintf(where, room, "a position was computed twice, with different logits");
+        return false;
+    }
+    if (got->wrong_digest) {
+        snprintf(where, room, "the digest of a row is not that of its logits");
         return false;
     }
     int first = got->prompt_logits_from < got->n_prompt ? got->prompt_logits_from : got->n_prompt - 1;

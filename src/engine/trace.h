@@ -29,8 +29,9 @@ typedef struct ek_trace {
     int32_t *reply;         /* [max_tokens] */
     uint64_t *row;          /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */
     size_t row_bytes;
-    bool twice;     /* a position was received twice with different bits */
-    char text[256]; /* the sentence of a failure */
+    bool twice;        /* a position was received twice with different bits */
+    bool wrong_digest; /* the digest of a row was not that of its logits */
+    char text[256];    /* the sentence of a failure */
 } ek_trace;
 
 /* Fills out[0..n); the engine's thread must not have been started. An error of submit ends the

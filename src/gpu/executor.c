@@ -60,7 +60,7 @@ static ek_err download_shown(ek_gpu_run *x)
 
 static ek_err queue_forward(ek_gpu_run *x)
 {
-    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 32));
+    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 40));
     ek_gpu_forward(x);
     EK_TRY(x->g->err);
     return download_shown(x);
@@ -70,7 +70,7 @@ static ek_err queue_draws(ek_gpu_run *x)
 {
     ek_gpu_draw(x);
     EK_TRY(x->g->err);
-    return ek_cuda_download(x->g->c, x->result, x->bad, (size_t)x->z.max_logits * 8);
+    return ek_cuda_download(x->g->c, x->result, x->bad, (size_t)x->z.max_logits * 16);
 }
 
 static ek_err queue_all(ek_gpu_run *x)
@@ -93,6 +93,8 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
     if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
+    x->digests = false;
+    for (int i = 0; i < x->n_want; i++) x->digests |= s->digested[s->first_logits + i];
     EK_TRY(ek_gpu_samples(x, s, x->shown));
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
     EK_TRY(upload_embeddings(x, s));
@@ -128,6 +130,12 @@ static const float *logits_run(void *arg, int row)
 {
     const ek_gpu_run *x = arg;
     return x->logits_host + (size_t)row * (size_t)x->g->m->config.vocab_size;
+}
+
+static uint64_t digest_run(void *arg, int row)
+{
+    const ek_gpu_run *x = arg;
+    return x->digest_host[row];
 }
 
 static void note_pending(ek_gpu_run *x, ek_err err)
@@ -199,6 +207,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .open = ek_gpu_run_open,
                          .step = step_run,
                          .logits = logits_run,
+                         .digest = digest_run,
                          .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */
                          .copy_page = copy_page_run,
                          .read_page = read_page_run,

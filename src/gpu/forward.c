@@ -448,6 +448,7 @@ static void run_head(ek_gpu_run *x, ek_gpu_input *in)
     ek_gpu_project(x, &x->g->w.embed, in, to, c->vocab_size);
     ek_cuda_cap_args a = {.x = to,
                           .bad = x->bad + sizeof(int32_t) * (size_t)x->first_logits,
+                          .digest = x->digests ? x->digest + sizeof(uint64_t) * (size_t)x->first_logits : 0,
                           .ld = c->vocab_size,
                           .cap = c->final_logit_softcapping,
                           .n = c->vocab_size};

@@ -132,8 +132,9 @@ static void lay_out(ek_gpu_run *x, arena *a)
     x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
     x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
     x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
-    x->best = reserve(a, logits * 32, 1); /* best, draw, bad, token in one piece: zeroed by one call */
-    x->draw = x->best + logits * 8, x->bad = x->draw + logits * 16, x->token = x->bad + logits * 4;
+    x->best = reserve(a, logits * 40, 1); /* all five in one piece: zeroed by one call, the last three copied by one */
+    x->draw = x->best + logits * 8, x->bad = x->draw + logits * 16;
+    x->token = x->bad + logits * 4, x->digest = x->token + logits * 4;
 }
 
 static double gb(size_t bytes)
@@ -224,7 +225,8 @@ static ek_err open_host_memory(ek_gpu_run *x)
     const ek_config *c = &x->g->m->config;
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits, f = sizeof(float);
     EK_TRY(open_lists(x));
-    EK_TRY(pinned(x, &x->result, logits * 2 * sizeof(int32_t)));
+    EK_TRY(pinned(x, &x->result, logits * 16));
+    x->digest_host = (uint64_t *)(x->result + 2 * logits);
     EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * f));
     if (c->per_layer_size && !x->g->w.table.l.n)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * f));

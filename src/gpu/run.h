@@ -62,13 +62,14 @@ typedef struct ek_gpu_run {
     CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
     CUdeviceptr image; /* rows as products by wgmma read them */
     uint64_t n_images; /* written so far */
-    CUdeviceptr logits, stack, leaves, best, draw, bad, token, block_max, leaf_sums, sorted;
+    CUdeviceptr logits, stack, leaves, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
     size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
-    int32_t *result;                /* pinned: bad, then token */
+    int32_t *result;                /* pinned: bad, then token, then digest, of all rows of logits */
+    uint64_t *digest_host;          /* in result */
     ek_gpu_set all, tail;           /* tail: used where some rows want no logits */
     /* of this step */
     int n_want, first_logits, n_draws;
@@ -77,6 +78,7 @@ typedef struct ek_gpu_run {
         table_want;   /* rows of the table of per-layer embeddings, of all and of those that want logits */
     int64_t ld_table; /* entries */
     bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
+    bool digests;                                  /* some row's is asked for */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
     ek_attn_row *row[2][EK_KIND_COUNT];

@@ -285,6 +285,7 @@ void ek_journal_turn(ek_journal *j, const char *id, const char *api, int choice,
                             .n_cached = r->n_cached,
                             .n_tokens = r->n_tokens,
                             .digest = r->digest,
+                            .digest_version = EK_DIGEST_VERSION,
                             .record = ek_turn_take_record(t)};
     if (line.record.n_prompt > 0) ek_journal_add(j, &line);
     else ek_record_fini(&line.record); /* never submitted */

@@ -63,7 +63,7 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
     if (r->form) ek_buf_fmt(out, ",\"form\":%s", r->form);
     ek_buf_fmt(out, ",\"n_tokens\":%d", l->n_tokens);
     add_text(out, "finish", l->finish);
-    ek_buf_fmt(out, ",\"digest\":\"%016llx\"", (unsigned long long)l->digest);
+    ek_buf_fmt(out, ",\"digest\":\"%016llx\",\"digest_version\":%d", (unsigned long long)l->digest, l->digest_version);
     if (r->mode == EK_RECORD_TOKENS) {
         add_ids(out, "prompt", &r->prompt);
         add_ids(out, "reply", &r->reply);
@@ -226,6 +226,8 @@ static ek_err get_all(ek_journal_line *l, const json_t *o)
     EK_TRY(get_int(&l->record.n_prompt, o, "n_prompt"));
     EK_TRY(get_u64(&l->record.prompt_hash, o, "prompt_hash", 16));
     EK_TRY(get_u64(&l->digest, o, "digest", 16));
+    l->digest_version = 1;
+    if (json_object_get(o, "digest_version")) EK_TRY(get_int(&l->digest_version, o, "digest_version"));
     EK_TRY(get_sampling(&l->record, o));
     return get_tokens(l, o);
 }

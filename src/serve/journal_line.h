@@ -17,7 +17,8 @@ typedef struct ek_journal_line {
     const char *numerics; /* ek_model_numerics_id */
     const char *finish;   /* a word for ek_turn_end */
     int choice, n_cached, n_tokens;
-    uint64_t digest; /* of the logits that the n_tokens were taken from */
+    uint64_t digest;    /* of the logits that the n_tokens were taken from */
+    int digest_version; /* EK_DIGEST_VERSION of the program that wrote the line; lines without it: 1 */
     ek_record record;
 } ek_journal_line;
 

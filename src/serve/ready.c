@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "chat/record.h"
 #include "serve/server_state.h"
 
 enum {
@@ -52,7 +52,7 @@ ek_readiness ek_ready(const ek_server *s)
 static void on_event(void *arg, const ek_event *e)
 {
     ek_canary *c = arg;
-    if (e->logits) c->hash = ek_hash64(c->hash, e->logits, (uint64_t)c->n_vocab * sizeof *e->logits);
+    if (e->token >= 0) c->hash = ek_digest_row(c->hash, e->digest);
     if (e->finish == EK_FINISH_NONE) return;
     c->finish = e->finish;
     atomic_store(&c->ended, true);
@@ -69,7 +69,7 @@ static void submit(ek_server *s)
                          .sink = on_event,
                          .arg = c,
                          .prompt_logits_from = (int)c->prompt.len,
-                         .reply_logits = true};
+                         .reply_digest = true};
     c->hash = 0;
     atomic_store(&c->ended, false);
     c->next = ek_now() + AGAIN_SECONDS;

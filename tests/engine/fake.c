@@ -235,6 +235,11 @@ static const float *fake_row(void *arg, int row)
     return f->logits + row * FAKE_VOCAB;
 }
 
+static uint64_t fake_digest(void *arg, int row)
+{
+    return ek_logits_digest(fake_row(arg, row), FAKE_VOCAB);
+}
+
 static void fake_copy(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
 {
     const fake *f = arg;
@@ -278,6 +283,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                          .open = fake_open,
                          .step = fake_step,
                          .logits = fake_row,
+                         .digest = fake_digest,
                          .draft = f->guess,
                          .draft_arg = f,
                          .row_cost = f->row_cost,

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "cache/page_table.h"
 #include "engine/executor.h"
+#include "engine/sampler.h"
 
 enum { PROMPT = 70, REPLY = 40, MAX = PROMPT + REPLY + 8, DRAFT = 4, PAGES = 24, SEQS = 3, MAX_VOCAB = 512 };
 
@@ -105,12 +106,19 @@ static void run(const bed *b, lane *l, int n, const ek_sampling *o, int draws, i
         shown[i] = true;
     }
     ek_seq seq = seq_of(l, 0);
-    ek_step step = {
-        .row = row, .n_rows = n_rows, .seq = &seq, .n_seqs = 1, .shown = shown, .draw = draw, .n_draws = draws};
+    ek_step step = {.row = row,
+                    .n_rows = n_rows,
+                    .seq = &seq,
+                    .n_seqs = 1,
+                    .shown = shown,
+                    .digested = shown,
+                    .draw = draw,
+                    .n_draws = draws};
     assert_int_equal(b->x.step(b->x.arg, &step), EK_OK);
     for (int i = 0; i < draws; i++) {
         int pos = n - draws + i;
         out[i] = draw[i].token;
+        assert_int_equal(b->x.digest(b->x.arg, i), ek_logits_digest(b->x.logits(b->x.arg, i), b->vocab));
         l->hash[pos] = ek_hash64(1, b->x.logits(b->x.arg, i), sizeof(float) * (uint64_t)b->vocab);
     }
 }
@@ -260,7 +268,14 @@ static void draws_fail_one_by_one(void **state)
                        {.logits = 2, .sampling = &samplings[0], .tokens = l.tokens, .n_prompt = 3, .n_tokens = 3}};
     static const bool shown[3];
     ek_seq seq = seq_of(&l, 0);
-    ek_step step = {.row = row, .n_rows = 3, .seq = &seq, .n_seqs = 1, .shown = shown, .draw = draw, .n_draws = 3};
+    ek_step step = {.row = row,
+                    .n_rows = 3,
+                    .seq = &seq,
+                    .n_seqs = 1,
+                    .shown = shown,
+                    .digested = shown,
+                    .draw = draw,
+                    .n_draws = 3};
     assert_int_equal(b.x.step(b.x.arg, &step), EK_OK);
     assert_true(draw[0].token >= 0);
     assert_int_equal(draw[1].token, EK_DRAW_MASKED);

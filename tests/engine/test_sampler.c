@@ -16,6 +16,7 @@
 #include "noise.h"
 #include "ops/math.h"
 #include "ops/rows.h"
+#include "tensor/dtype.h"
 
 enum { MAX_ROW = 40009 }; /* published vocabularies are larger than 32,768 */
 
@@ -261,6 +262,28 @@ static void greedy_takes_the_first_of_equals(void **state)
     ek_sampler_close(s);
 }
 
+static void digest_tells_every_bit(void **state)
+{
+    enum { N = 1000 };
+    float x[N];
+    (void)state;
+    for (int i = 0; i < N; i++) x[i] = (float)i / 7;
+    const uint64_t whole = ek_logits_digest(x, N);
+    uint64_t sum = 0;
+    for (int i = N - 1; i >= 0; i--) sum += ek_mix64((uint64_t)i << 32 | ek_f32_bits(x[i]));
+    assert_true(whole == sum);
+    for (int i = 0; i < N; i += 37)
+        for (int b = 0; b < 32; b++) {
+            const float was = x[i];
+            x[i] = ek_bits_f32(ek_f32_bits(was) ^ 1u << b);
+            assert_true(ek_logits_digest(x, N) != whole);
+            x[i] = was;
+        }
+    x[3] = 4.0f / 7, x[4] = 3.0f / 7; /* exchanged */
+    assert_true(ek_logits_digest(x, N) != whole);
+    assert_true(ek_logits_digest(x, N - 1) != ek_logits_digest(x, N));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +291,7 @@ int main(void)
         cmocka_unit_test(draws_follow_the_definition),
         cmocka_unit_test(draws_have_the_softmax_distribution),
         cmocka_unit_test(greedy_takes_the_first_of_equals),
+        cmocka_unit_test(digest_tells_every_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

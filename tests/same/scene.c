@@ -187,6 +187,12 @@ static const float *logits_wrapped(void *arg, int row)
     return w->inner.logits(w->inner.arg, row);
 }
 
+static uint64_t digest_wrapped(void *arg, int row)
+{
+    wrapped *w = arg;
+    return w->inner.digest(w->inner.arg, row);
+}
+
 static void copy_wrapped(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
 {
     wrapped *w = arg;
@@ -298,6 +304,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
         on.open = open_wrapped;
         on.step = step_wrapped;
         on.logits = logits_wrapped;
+        on.digest = digest_wrapped;
         on.copy_page = copy_wrapped;
         on.read_page = read_wrapped;
         on.write_page = write_wrapped;

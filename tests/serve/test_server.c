@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/executor.h"
+#include "engine/sampler.h"
 #include "serve/cors.h"
 #include "serve/keys.h"
 #include "serve/server_state.h"
@@ -45,6 +46,11 @@ static const float *logits(void *arg, int row)
     return other;
 }
 
+static uint64_t digest(void *arg, int row)
+{
+    return ek_logits_digest(logits(arg, row), ek_model_config(model)->vocab_size);
+}
+
 static void start(ek_server_opts so)
 {
     pause_us = 0;
@@ -54,6 +60,7 @@ static void start(ek_server_opts so)
     ek_executor x = real;
     x.step = step;
     x.logits = logits;
+    x.digest = digest;
     ek_engine_opts eo = ek_engine_defaults();
     eo.max_requests = 4;
     assert_int_equal(ek_engine_open_on(&engine, &x, &eo), EK_OK);

@@ -125,6 +125,14 @@ __device__ __forceinline__ float standard_gumbel(u32 n)
 
 // --- an order of floats by unsigned integers: larger is larger, -0 = +0, NaN not allowed; above 0 for
 // every number, so that 0 means none
+__device__ __forceinline__ u64 mix64(u64 x) // ek_mix64 of base/rng.h
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
 __device__ __forceinline__ u32 ordered(float x)
 {
     u32 u = __float_as_uint(x == 0 ? 0.0f : x);

@@ -160,13 +160,10 @@ extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_con
 
 // --- embeddings
 
-// Element k of row `id` of a synthetic model's table (model/table.c), with the hash of base/rng.h.
+// Element k of row `id` of a synthetic model's table (model/table.c).
 __device__ __forceinline__ float invented(const ek_cuda_embed_args &a, int64_t id, int k)
 {
-    u64 x = (a.codes ^ (u64)(id * a.k + k)) + 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return (float)((x ^ x >> 31) >> 40) * 0x1p-24f - 0.5f;
+    return (float)(mix64(a.codes ^ (u64)(id * a.k + k)) >> 40) * 0x1p-24f - 0.5f;
 }
 
 extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant__ ek_cuda_embed_args a)
@@ -300,12 +297,17 @@ extern "C" __global__ void __launch_bounds__(256) ek_soft_cap_check(const __grid
     wait_for_previous();
     float *x = (float *)a.x + blockIdx.y * a.ld;
     u32 bad = 0;
+    u64 sum = 0;
     for (int i = blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256) {
         float v = x[i];
         if (a.cap != 0) x[i] = v = a.cap * tanh_(__fdiv_rn(v, a.cap));
         bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
+        if (a.digest) sum += mix64((u64)i << 32 | __float_as_uint(v));
     }
     if (bad) ((int32_t *)a.bad)[blockIdx.y] = 1;
+    if (!a.digest) return;
+    for (int apart = 16; apart; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart);
+    if (threadIdx.x % 32 == 0) atomicAdd((unsigned long long *)a.digest + blockIdx.y, (unsigned long long)sum);
 }
 
 // --- weights

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/model_args.h"
 #include "dev.h"
+#include "engine/sampler.h"
 #include "ops/math.h"
 #include "ops/rows.h"
 #include "ops/tree.h"
@@ -169,6 +171,36 @@ static void reductions(dev *d, const ek_row_ops *ops, int n)
     free(x);
 }
 
+/* The head's end: soft cap, rows that are not finite, digests, with any number of blocks. */
+static void logits(dev *d, const ek_row_ops *ops, int n, float cap)
+{
+    const size_t bytes = (size_t)(ROWS * n) * 4;
+    float *x = malloc(bytes), *want = malloc(bytes);
+    uint64_t digest[ROWS] = {0}, zero[ROWS] = {0};
+    int32_t bad[ROWS] = {0};
+    fill(x, bytes / 4, 9);
+    x[n - 1] = cap ? NAN : INFINITY;
+    memcpy(want, x, bytes);
+    for (int r = 0; r < ROWS; r++) {
+        if (cap) ops->soft_cap(want + r * n, cap, n);
+        bad[r] = r == 0;
+        digest[r] = ek_logits_digest(want + r * n, n);
+    }
+    for (unsigned blocks = 1; blocks <= 32; blocks *= 4) {
+        CUdeviceptr dx = up(d, x, bytes), db = up(d, zero, sizeof bad), dd = up(d, zero, sizeof zero);
+        ek_cuda_kernel k = find(d, "ek_soft_cap_check", 0);
+        ek_cuda_cap_args a = {.x = dx, .bad = db, .digest = dd, .ld = n, .cap = cap, .n = n};
+        launch(d, &k, (ek_cuda_grid){.x = blocks, .y = ROWS, .threads = 256}, &a);
+        same(d, want, down(d, dx, bytes), bytes, true, "logits n %d cap %g", n, (double)cap);
+        same(d, bad, down(d, db, sizeof bad), sizeof bad, false, "rows not finite n %d cap %g", n, (double)cap);
+        uint64_t *got = down(d, dd, sizeof zero);
+        got[0] = digest[0]; /* of a NaN, whose payload is the machine's */
+        same(d, digest, got, sizeof digest, false, "digests n %d cap %g, %u blocks", n, (double)cap, blocks);
+        drop(d, dx), drop(d, db), drop(d, dd);
+    }
+    free(x), free(want);
+}
+
 static void rope(dev *d, const ek_row_ops *ops, int heads, int dim, double partial)
 {
     float f[256], cs[ROWS * 256], sn[ROWS * 256];
@@ -206,6 +238,7 @@ void test_rows(dev *d)
         if (d->quick && lengths[i] > 1536) break;
         elementwise(d, &ops, lengths[i]);
         reductions(d, &ops, lengths[i]);
+        logits(d, &ops, lengths[i], i % 2 ? 30 : 0);
     }
     rope(d, &ops, 8, 256, 1);
     rope(d, &ops, 2, 512, 0.25);

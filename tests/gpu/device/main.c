@@ -138,7 +138,7 @@ static bool compare_stages(ek_model *m, const int32_t *tokens, int n)
     ek_executor on = ek_gpu_executor(gpu);
     ek_executor_sizes z = {.max_rows = n, .max_logits = n, .max_ctx = n, .max_requests = 1, .n_pages = {pages, pages}};
     must(on.open(on.arg, &z));
-    ek_step step = {.row = rows, .n_rows = n, .seq = &seq, .n_seqs = 1, .shown = shown};
+    ek_step step = {.row = rows, .n_rows = n, .seq = &seq, .n_seqs = 1, .shown = shown, .digested = shown};
     must(on.step(on.arg, &step));
     const ek_gpu_run *x = on.arg;
     const int query = c->n_heads * l->head_dim;
