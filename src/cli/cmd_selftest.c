@@ -104,17 +104,19 @@ static ek_err draft(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
-/* Full pages for all prompts, but not for the replies; of each kind at least what one context takes. */
+/* Pages for all prompts, but not for the replies, of full layers or, in a model of a few layers that has none, of
+ * sliding ones; of each kind at least what one context takes. */
 static void give_scarce_pages(const selftest *t, int n, ek_executor *on)
 {
+    const ek_layer_kind scarce = on->layout->page_bytes[EK_FULL] ? EK_FULL : EK_SLIDING;
     int whole = t->ctx / EK_PAGE_TOKENS + 1, start = on->layout->n_start;
-    on->n_pages[EK_SLIDING] = n * whole;
+    if (scarce == EK_FULL) on->n_pages[EK_SLIDING] = n * whole;
     for (int i = 0; i < n; i++) {
         int pages = (t->ask[i].n_tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS, first = pages < start ? pages : start;
-        on->n_pages[EK_FULL_START] += first;
-        on->n_pages[EK_FULL] += pages - first;
+        on->n_pages[ek_kv_start_kind(scarce)] += first;
+        on->n_pages[scarce] += pages - first;
     }
-    if (on->n_pages[EK_FULL] < whole - start) on->n_pages[EK_FULL] = whole - start;
+    if (on->n_pages[scarce] < whole - start) on->n_pages[scarce] = whole - start;
 }
 
 static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
