@@ -109,6 +109,14 @@ typedef struct ek_cuda_heads {
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, int multiprocessors);
 
+/* The two launches of a layer with experts that hold blocks of the dense MLP too (cuda/model_args.h): q is of the gate
+ * of the dense MLP, or of experts, whose q_blocks are then of a job; k of the router, whose k_blocks are of a tile of
+ * rows, or of the dense MLP's down. False: no kernel does it. */
+bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                const ek_cuda_linear *router, int rows);
+bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors);
+
 /* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs`
  * jobs of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cuda/linear.h"
+#include "cuda/model_args.h"
 
 enum {
     CHUNK_UNITS = 4,
@@ -122,5 +123,60 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
     if (grid->shared < out->k.grid.shared) grid->shared = out->k.grid.shared;
     grid->x = (unsigned)(out->q_blocks + parts * out->k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
     snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_q4_o%d", k_rows == 4 ? 1 : 2);
+    return true;
+}
+
+/* Stages and shared memory of a launch that holds blocks of both. */
+static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int b_rows, int warps,
+                          size_t room, int blocks)
+{
+    leaf_ring(&p->q, a, 8, 1, warps, room);
+    leaf_ring(&p->k, b, b_rows, 1, warps, room);
+    if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
+    p->q.grid.x = (unsigned)blocks, p->q.grid.overlap = true;
+}
+
+static bool takes(const ek_cuda_linear *l, int rows)
+{
+    return rows <= 8 && ek_cuda_leaf_fits(l) && l->bits == 4 && l->limbs == 1;
+}
+
+static int whole_clusters(int blocks)
+{
+    return over(blocks, EK_CUDA_SPREAD) * EK_CUDA_SPREAD;
+}
+
+bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                const ek_cuda_linear *router, int rows)
+{
+    if (!takes(gate, rows) || gate->n % 64 || !down->units || down->a_group != 64 || !ek_cuda_leaf_fits(router) ||
+        router->limbs != 2)
+        return false;
+    const int route_rows = leaf_rows(router, rows), tiles = over(rows, route_rows);
+    *out = (ek_cuda_heads){.q.turn = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.turn = 1};
+    out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
+    rings_of_both(out, gate, router, route_rows, WARPS, LEAF_ROOM,
+                  out->q_blocks + out->k_blocks * tiles + EK_CUDA_SPREAD);
+    out->q.grid.shared += EK_CUDA_SPREAD_SHARED;
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_q%d_o%d", router->bits, route_rows * 2 / 8);
+    return true;
+}
+
+bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
+{
+    if (!takes(gate, tile) || gate->n % 64 || !expert_down->units || expert_down->a_group != 64 || !takes(down, rows))
+        return false;
+    *out = (ek_cuda_heads){.q.turn = 8};
+    out->q_blocks = over(2 * gate->n_panels, 8);
+    /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
+    int left = multiprocessors - out->q_blocks * jobs;
+    const bool alone = left >= multiprocessors / 4;
+    if (!alone) left = multiprocessors * 2 / 3;
+    out->k.turn = leaf_turn(down, 8, down->n_panels, left, LEAF_SUMS);
+    out->k_blocks = over(down->n_panels, out->k.turn);
+    rings_of_both(out, gate, down, 8, alone ? 2 * WARPS : WARPS, alone ? 2 * LEAF_ROOM : LEAF_ROOM,
+                  out->q_blocks * jobs + out->k_blocks);
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_second");
     return true;
 }

@@ -67,19 +67,37 @@ typedef struct ek_cuda_heads_args {
 
 /* ek_stage: what lies between two linear layers, for a row by a block of 32 threads per 256 elements; n up to
  * EK_CUDA_STAGE_WIDTH.
- *     y = norm(y, norm_1) + norm(sum, norm_2)   with experts; sum = the pairs' outputs, weighted, in ascending expert
- * id h = h + norm(y, y_norm)                   with y h = h * *scalar                           with scalar x = norm(h,
- * x_norm), or h without x_norm; x = x * factor with has_factor; then quantised */
+ * h = h + norm(y, y_norm) with y; h = h * *scalar with scalar; x = norm(h, x_norm), or h without x_norm; x = x * factor
+ * with has_factor; then quantised.
+ *
+ * ek_experts_end, ek_experts_end_wide (kernels/experts.cu; the first up to EK_CUDA_EXPERTS_WIDTH): behind experts,
+ * where first y = norm(y, norm_1) + norm(sum, norm_2); sum = the pairs' outputs, weighted, in ascending expert id. */
+enum { EK_CUDA_EXPERTS_WIDTH = 4096 };
+
 typedef struct ek_cuda_stage_args {
     ek_cuda_ptr h, y, y_norm;
-    ek_cuda_ptr pair_out, row_pair, weight, norm_1, norm_2; /* pair_out 0: no experts */
+    ek_cuda_ptr pair_out, row_pair, weight, norm_1, norm_2; /* of ek_experts_end */
     ek_cuda_ptr scalar, x_norm;
     ek_cuda_ptr x;   /* may be 0 */
     ek_cuda_acts to; /* to.q 0: not quantised */
     int64_t ld;      /* of h, y, x and pair_out */
     float eps, factor;
     int32_t n, top_k, has_factor;
+    int32_t known;      /* of ek_experts_end: row_pair and weight lie there before the launch in front has ended */
+    ek_cuda_ptr h_from; /* of ek_experts_end: h before; 0: h */
 } ek_cuda_stage_args;
+
+/* ek_experts_inputs: h_out = h + norm(y, y_norm), and what reads it: norm(h_out, norm[0]) for the dense MLP, norm[1]
+ * times factor for the router, norm[2] for the experts, quantised in groups of 64. grid (3, rows), 32 threads per 256
+ * elements. */
+typedef struct ek_cuda_inputs_args {
+    ek_cuda_ptr h, h_out, y, y_norm;
+    ek_cuda_ptr norm[3];
+    ek_cuda_acts to[3];
+    int64_t ld; /* of h, h_out and y */
+    float eps, factor;
+    int32_t n;
+} ek_cuda_inputs_args;
 
 /* ek_layer_end_*: the end of a layer with per-layer inputs, behind down, for a row by a cluster of blocks, each of
  * which takes as many panels of both matrices (kernels/layer_end.cu): h = h + norm(y, y_norm) g = gelu(product with
@@ -149,6 +167,16 @@ typedef struct ek_cuda_group_args {
     int32_t n_experts, top_k, n_pairs, tile;
 } ek_cuda_group_args;
 
+/* What ek_route and ek_group do, for few rows by a block of ek_experts_first. */
+enum { EK_CUDA_CHOOSE_EXPERTS = 128, EK_CUDA_CHOOSE_PAIRS = 64, EK_CUDA_CHOOSE_ROWS = 8 };
+
+typedef struct ek_cuda_choose_args {
+    ek_cuda_ptr route, expert_scale, weight, pair_row, row_pair, jobs, n_jobs;
+    ek_cuda_ptr ended; /* int32, zero between launches: blocks of the router that have ended */
+    int64_t ld;        /* of route */
+    int32_t n_experts, top_k, rows, tile, router_blocks;
+} ek_cuda_choose_args;
+
 /* ek_products_*: the products of product.cu for two matrices of one form that read the same rows (blocks z = 0, 1),
  * and for experts, where a block y is a job. */
 typedef struct ek_cuda_products_args {
@@ -182,7 +210,29 @@ typedef struct ek_cuda_leaf_args {
     ek_cuda_acts to;             /* in groups of 64, by ek_products_plane_* of any size; q 0: no gate */
     int64_t ldu, expert_bytes;
     ek_cuda_ptr y2; /* ek_products_plane_*: blocks z = 1 compute codes2 to y2, without a gate */
+    /* of leaves, in launches that start before those in front have ended. known: jobs lie there before the launch in
+     * front ends. holds: the launch behind starts once the one in front has ended, so what that wrote is known to it */
+    int32_t known, holds;
 } ek_cuda_leaf_args;
+
+/* blocks of a cluster that share a group of 64 behind a gate, each 16; bytes of its shared memory */
+enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256 };
+
+/* ek_experts_first_*: blocks [0, choose.router_blocks) the router's product, then in clusters gate_blocks of the dense
+ * MLP's gate and up, then a cluster whose first block finds the experts. route_panels: blocks of a tile of rows.
+ * ek_experts_second: blocks [0, down_blocks) the dense MLP's down, then gate_blocks for each job of the experts' gate
+ * and up. */
+typedef struct ek_cuda_experts_first_args {
+    ek_cuda_leaf_args gate;
+    ek_cuda_linear_args router;
+    ek_cuda_choose_args choose;
+    int32_t gate_blocks, route_panels;
+} ek_cuda_experts_first_args;
+
+typedef struct ek_cuda_experts_second_args {
+    ek_cuda_leaf_args part[2]; /* down; the experts' */
+    int32_t down_blocks, gate_blocks;
+} ek_cuda_experts_second_args;
 
 /* ek_product_heads_*, ek_product_mid_heads_*: the products of product_leaf.cu for q, and for k and v, which have one
  * shape, in a launch: blocks [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid

@@ -35,6 +35,7 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *w, int pairs, int *jo
 typedef struct work {
     int tile, jobs;
     CUdeviceptr index;
+    bool known; /* jobs lie there before the launch in front has ended */
 } work;
 
 /* y[pair] = a row of `in` times its expert's matrix; with w2, the same to y2. */
@@ -50,7 +51,8 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
             .jobs = x->jobs,
             .n_jobs = x->n_jobs,
             .index = c->index,
-            .expert_bytes = (int64_t)w->l.bytes};
+            .expert_bytes = (int64_t)w->l.bytes,
+            .known = c->known};
         ek_cuda_linear_args_of(&a.a, &w->l, w->at);
         ek_gpu_launch(x->g, p.name, p.grid, &a);
         return;
@@ -99,17 +101,18 @@ static void choose(ek_gpu_run *x, const ek_gpu_layer *w, int n, const work *all)
     ek_gpu_launch(x->g, "ek_group", (ek_cuda_grid){.x = 1, .threads = 1024, .overlap = true}, &g);
 }
 
-void ek_gpu_experts(ek_gpu_run *x, int i, int n)
+static work work_of(const ek_gpu_run *x, const ek_gpu_layer *w, int n)
 {
-    const ek_gpu_layer *w = &x->g->w.layer[i];
+    work all = {.index = x->pair_row};
+    all.tile = tile_of(&x->g->m->config, w, n * x->g->m->config.top_k_experts, &all.jobs);
+    return all;
+}
+
+/* From rows that the experts read to their outputs. */
+static void run_experts(ek_gpu_run *x, const ek_gpu_layer *w, ek_gpu_input in, int n, work all)
+{
     const ek_config *c = &x->g->m->config;
     const int pairs = n * c->top_k_experts, inter = c->moe_intermediate_size;
-    work all = {.index = x->pair_row};
-    all.tile = tile_of(c, w, pairs, &all.jobs);
-    ek_gpu_input in = input(x, w->router_scale, (float)(1 / sqrt((double)c->hidden_size)), &w->router, n);
-    ek_gpu_project(x, &w->router, &in, x->route, c->n_experts);
-    choose(x, w, n, &all);
-    in = input(x, w->pre_mlp_norm_2, 0, &w->expert_gate, n);
     const ek_cuda_leaf_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
     ek_gpu_input gated;
     if (ek_gpu_gated(x, &w->expert_gate, &w->expert_up, pick, all.tile, all.jobs, &in, pairs, &w->expert_down,
@@ -127,4 +130,148 @@ void ek_gpu_experts(ek_gpu_run *x, int i, int n)
     in = ek_gpu_gate(x, x->pair_gate, x->pair_up, inter, inter, pairs, inter, &w->expert_down);
     all.index = 0;
     project(x, &w->expert_down, NULL, &in, &all, x->pair_out, 0);
+}
+
+static float router_factor(const ek_config *c)
+{
+    return (float)(1 / sqrt((double)c->hidden_size));
+}
+
+static void set_end(const ek_gpu_run *x, const ek_gpu_layer *w, ek_cuda_stage_args *end)
+{
+    end->pair_out = x->pair_out, end->row_pair = x->row_pair, end->weight = x->weight;
+    end->top_k = x->g->m->config.top_k_experts;
+    end->norm_1 = w->post_mlp_norm_1, end->norm_2 = w->post_mlp_norm_2;
+}
+
+void ek_gpu_experts(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const work all = work_of(x, w, n);
+    set_end(x, w, end);
+    ek_gpu_input in = input(x, w->router_scale, router_factor(c), &w->router, n);
+    ek_gpu_project(x, &w->router, &in, x->route, c->n_experts);
+    choose(x, w, n, &all);
+    run_experts(x, w, input(x, w->pre_mlp_norm_2, 0, &w->expert_gate, n), n, all);
+}
+
+/* --- beside the dense MLP */
+
+static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    ek_gpu_input in = ek_gpu_rows(0, hidden, n, hidden);
+    ek_cuda_acts_plan(&in.acts, hidden, 64);
+    in.acts.q = q;
+    return in;
+}
+
+static bool in_groups_of_64(const ek_gpu_matrix *w)
+{
+    return w->l.units && w->l.a_group == 64;
+}
+
+/* Rows that are read from x->acts are written to the other place for records. */
+static ek_cuda_acts gated_to(ek_gpu_run *x, int k, ek_gpu_input *out, int n)
+{
+    const CUdeviceptr read = x->acts;
+    x->acts = x->acts2, x->acts2 = read;
+    *out = ek_gpu_rows(0, 0, n, k);
+    ek_cuda_acts_plan(&out->acts, k, 64);
+    out->acts.q = x->acts;
+    return out->acts;
+}
+
+/* Few rows: the router and which experts beside gate and up, these experts' gate and up beside down. */
+static bool few_together(ek_gpu_run *x, const ek_gpu_layer *w, const ek_gpu_input in[3], int n, work all)
+{
+    const ek_config *c = &x->g->m->config;
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c), pairs = n * c->top_k_experts;
+    ek_cuda_heads p, q;
+    ek_gpu_input gated, pair;
+    if (n > EK_CUDA_CHOOSE_ROWS || pairs > EK_CUDA_CHOOSE_PAIRS || c->n_experts > EK_CUDA_CHOOSE_EXPERTS ||
+        !ek_cuda_linear_alike(&w->gate.l, &w->up.l) || !ek_cuda_linear_alike(&w->expert_gate.l, &w->expert_up.l) ||
+        !ek_cuda_experts_first_plan(&p, &w->gate.l, &w->down.l, &w->router.l, n) ||
+        !ek_cuda_experts_second_plan(&q, &w->expert_gate.l, &w->down.l, &w->expert_down.l, n, all.tile, all.jobs,
+                                     multiprocessors))
+        return false;
+    const ek_cuda_linear *l = &w->gate.l, *e = &w->expert_gate.l;
+    ek_cuda_experts_first_args a = {.gate = {.a = ek_gpu_linear_args(x, &w->gate, &in[0], &p.q, 0, 0),
+                                             .codes2 = w->up.at,
+                                             .scales2 = w->up.at + l->code_bytes,
+                                             .to = gated_to(x, l->n, &gated, n)},
+                                    .router = ek_gpu_linear_args(x, &w->router, &in[1], &p.k, x->route, c->n_experts),
+                                    .choose = {.route = x->route,
+                                               .expert_scale = w->expert_scale,
+                                               .weight = x->weight,
+                                               .pair_row = x->pair_row,
+                                               .row_pair = x->row_pair,
+                                               .jobs = x->jobs,
+                                               .n_jobs = x->n_jobs,
+                                               .ended = x->routed,
+                                               .ld = c->n_experts,
+                                               .n_experts = c->n_experts,
+                                               .top_k = c->top_k_experts,
+                                               .rows = n,
+                                               .tile = all.tile,
+                                               .router_blocks = (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD},
+                                    .gate_blocks = p.q_blocks,
+                                    .route_panels = p.k_blocks};
+    ek_gpu_launch(x->g, p.q.name, p.q.grid, &a);
+    ek_cuda_experts_second_args b = {
+        .part = {{.a = ek_gpu_linear_args(x, &w->down, &gated, &q.k, x->y, c->hidden_size), .holds = true},
+                 {.a = ek_gpu_linear_args(x, &w->expert_gate, &in[2], &q.q, 0, 0),
+                  .codes2 = w->expert_up.at,
+                  .scales2 = w->expert_up.at + e->code_bytes,
+                  .jobs = x->jobs,
+                  .n_jobs = x->n_jobs,
+                  .index = all.index,
+                  .to = gated_to(x, e->n, &pair, pairs),
+                  .expert_bytes = (int64_t)e->bytes,
+                  .holds = true}},
+        .down_blocks = q.k_blocks,
+        .gate_blocks = q.q_blocks};
+    b.part[1].a.rows = all.tile;
+    ek_gpu_launch(x->g, q.q.name, q.q.grid, &b);
+    all.index = 0, all.known = true;
+    project(x, &w->expert_down, NULL, &pair, &all, x->pair_out, 0);
+    return true;
+}
+
+bool ek_gpu_experts_beside(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    if (!in_groups_of_64(&w->gate) || !in_groups_of_64(&w->up) || !in_groups_of_64(&w->router) ||
+        !in_groups_of_64(&w->expert_gate) || !in_groups_of_64(&w->expert_up))
+        return false;
+    ek_gpu_input in[] = {rows_at(x, n, x->acts), rows_at(x, n, x->route_acts), rows_at(x, n, x->expert_acts)};
+    const ek_cuda_inputs_args a = {.h = x->h,
+                                   .h_out = x->h_between,
+                                   .y = x->y,
+                                   .y_norm = w->post_attention_norm,
+                                   .norm = {w->pre_mlp_norm, w->router_scale, w->pre_mlp_norm_2},
+                                   .to = {in[0].acts, in[1].acts, in[2].acts},
+                                   .ld = c->hidden_size,
+                                   .eps = c->rms_norm_eps,
+                                   .factor = router_factor(c),
+                                   .n = c->hidden_size};
+    ek_gpu_launch(
+        x->g, "ek_experts_inputs",
+        (ek_cuda_grid){
+            .x = 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true},
+        &a);
+    set_end(x, w, end);
+    end->h_from = x->h_between;
+    const work all = work_of(x, w, n);
+    if (few_together(x, w, in, n, all)) {
+        end->known = true;
+        return true;
+    }
+    ek_gpu_mlp(x, i, &in[0], n);
+    ek_gpu_project(x, &w->router, &in[1], x->route, c->n_experts);
+    choose(x, w, n, &all);
+    run_experts(x, w, in[2], n, all);
+    return true;
 }

@@ -16,7 +16,10 @@ void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
 {
     const ek_config *c = &x->g->m->config;
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    ek_gpu_launch(x->g, "ek_stage",
+    ek_gpu_launch(x->g,
+                  !a->pair_out                              ? "ek_stage"
+                  : c->hidden_size <= EK_CUDA_EXPERTS_WIDTH ? "ek_experts_end"
+                                                            : "ek_experts_end_wide",
                   (ek_cuda_grid){.x = (unsigned)n, .threads = up(c->hidden_size, 256) * 32, .overlap = true}, a);
 }
 
@@ -411,27 +414,34 @@ static bool end_together(ek_gpu_run *x, int i, int n, ek_gpu_input *in)
     return true;
 }
 
+void ek_gpu_mlp(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const ek_config *c = &x->g->m->config;
+    const int inter = c->layer[i].intermediate_size;
+    ek_gpu_input g;
+    if (!ek_gpu_gated(x, &w->gate, &w->up, (ek_cuda_leaf_args){0}, n, 0, in, n, &w->down, &g)) {
+        ek_gpu_project_two(x, &w->gate, &w->up, in, x->gate, x->up, inter);
+        g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
+    }
+    ek_gpu_project(x, &w->down, &g, x->y, c->hidden_size);
+}
+
 static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gpu_set *set)
 {
     const ek_gpu_layer *w = &x->g->w.layer[i];
     const ek_config *c = &x->g->m->config;
     const ek_layer_config *l = &c->layer[i];
-    const int n = set->n, query = c->n_heads * l->head_dim, inter = l->intermediate_size;
+    const int n = set->n, query = c->n_heads * l->head_dim;
     ek_gpu_input o = ek_gpu_rows(x->o, query, n, query);
     attend(x, i, set, &o);
     ek_gpu_project(x, &w->o, &o, x->y, c->hidden_size);
-    in = stage_to_x(x, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_attention_norm}, w->pre_mlp_norm, &w->gate, n);
-    ek_gpu_input g;
-    if (!ek_gpu_gated(x, &w->gate, &w->up, (ek_cuda_leaf_args){0}, n, 0, &in, n, &w->down, &g)) {
-        ek_gpu_project_two(x, &w->gate, &w->up, &in, x->gate, x->up, inter);
-        g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
-    }
-    ek_gpu_project(x, &w->down, &g, x->y, c->hidden_size);
     ek_cuda_stage_args end = {.y = x->y, .y_norm = w->post_mlp_norm};
-    if (c->n_experts) {
-        ek_gpu_experts(x, i, n);
-        end.pair_out = x->pair_out, end.row_pair = x->row_pair, end.weight = x->weight, end.top_k = c->top_k_experts;
-        end.norm_1 = w->post_mlp_norm_1, end.norm_2 = w->post_mlp_norm_2;
+    if (!c->n_experts || !ek_gpu_experts_beside(x, i, n, &end)) {
+        in = stage_to_x(x, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_attention_norm}, w->pre_mlp_norm, &w->gate,
+                        n);
+        ek_gpu_mlp(x, i, &in, n);
+        if (c->n_experts) ek_gpu_experts(x, i, n, &end);
     }
     if (!c->per_layer_size) return end_layer(x, i, end, n);
     if (end_together(x, i, n, &in)) return in;

@@ -165,9 +165,9 @@ static bool single_rows(const ek_step *s)
 
 /* Tiles of ek_attn_half: the largest part of its time is a tile's own, so they are small as long as their blocks of
  * threads all have a multiprocessor, or half of one where a tile has one segment. */
-static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most)
+static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most, int multiprocessors)
 {
-    const int blocks = most == 1 ? 264 : 132;
+    const int blocks = most == 1 ? 2 * multiprocessors : multiprocessors;
     int tile = 2;
     while (tile < 8 && tile < ratio && n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > blocks) tile *= 2;
     return tile;
@@ -192,8 +192,9 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     }
     const bool half = !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    list->tile = half && most <= EK_CUDA_ATTN_JOINED ? half_tile_of(ratio, l->n_kv_heads, n_segments, most)
-                                                     : tile_of(ratio, n_few);
+    list->tile = half && most <= EK_CUDA_ATTN_JOINED
+                     ? half_tile_of(ratio, l->n_kv_heads, n_segments, most, ek_cuda_multiprocessors(x->g->c))
+                     : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .heads = heads, .kv_heads = l->n_kv_heads};
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
     few.w.max_items = (int)(x->leaf_bytes / leaf_size(list->tile, l->head_dim));

@@ -68,7 +68,9 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
     x->pair_row = reserve(a, pairs, sizeof(int32_t));
     x->row_pair = reserve(a, pairs, sizeof(int32_t));
     x->jobs = reserve(a, pairs, sizeof(ek_cuda_job));
-    x->n_jobs = reserve(a, 1, sizeof(int32_t));
+    x->n_jobs = reserve(a, 1, sizeof(int32_t)), x->routed = reserve(a, 1, sizeof(int32_t));
+    x->h_between = reserve(a, n * (size_t)c->hidden_size, f);
+    x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
 static size_t prompt_stack(const ek_gpu_run *x)
@@ -161,6 +163,7 @@ static ek_err take_step(ek_gpu_run *x)
     arena a = {.base = x->scratch};
     lay_out(x, &a);
     EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, (size_t)x->max_tiles * sizeof(int32_t)));
+    if (x->routed) EK_TRY(ek_cuda_fill(x->g->c, x->routed, 0, sizeof(int32_t)));
     return ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step");
 }
 

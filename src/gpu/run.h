@@ -59,9 +59,11 @@ typedef struct ek_gpu_run {
     CUdeviceptr h, x, y, q, k, v, o, gate, up, acts, acts2, per_layer_head, per_layer_tail, temp; /* f32 rows; acts,
                                                                                            acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
-    CUdeviceptr ended; /* int32 per tile of few queries, zero between launches */
-    CUdeviceptr image; /* rows as products by wgmma read them */
-    uint64_t n_images; /* written so far */
+    CUdeviceptr h_between, route_acts, expert_acts; /* with experts: f32 rows behind attention; records */
+    CUdeviceptr routed;                             /* int32, zero between launches */
+    CUdeviceptr ended;                              /* int32 per tile of few queries, zero between launches */
+    CUdeviceptr image;                              /* rows as products by wgmma read them */
+    uint64_t n_images;                              /* written so far */
     CUdeviceptr logits, stack, leaves, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
@@ -130,8 +132,6 @@ void ek_gpu_embed(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdevic
                   int width, float factor, int n);
 /* The fields of args that the matrix decides. */
 ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w);
-/* Experts of layer i for n rows: from h to pair_out, row_pair and weight (gpu/experts.c). */
-void ek_gpu_experts(ek_gpu_run *x, int i, int n);
 
 /* Rows of a linear layer's input: f32, and quantised once a matrix needs it. */
 typedef struct ek_gpu_input {
@@ -173,6 +173,14 @@ bool ek_gpu_gated(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix 
 /* The gate of g and u (ld n) as the input of w. */
 ek_gpu_input ek_gpu_gate(ek_gpu_run *x, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *w);
+
+/* The dense MLP of layer i, from rows that its gate reads to x->y. */
+void ek_gpu_mlp(ek_gpu_run *x, int i, ek_gpu_input *in, int n);
+/* Experts of layer i for n rows (gpu/experts.c): from h to pair_out, row_pair and weight, which `end` then names. */
+void ek_gpu_experts(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end);
+/* These and the dense MLP from o's output in x->y, which they read together. False: they cannot, and nothing was
+ * queued. */
+bool ek_gpu_experts_beside(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end);
 
 /* Queues what body queues, by a graph where one was made of a step of this form (gpu/graph.c). */
 typedef ek_err ek_gpu_body(ek_gpu_run *x);

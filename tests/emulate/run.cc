@@ -19,7 +19,7 @@ uint8_t *ek_emulated_shared;
 namespace {
 
 constexpr size_t STACK = 256 << 10;
-constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 512;
+constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 1024;
 
 [[noreturn]] void fail(const char *what)
 {

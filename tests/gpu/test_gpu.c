@@ -258,7 +258,7 @@ static void a_broken_device_never_answers(void **state)
         assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
         ek_engine *e = open_engine(g);
         if (way == 2) fake.sync = 700; /* the kernel's error shows at the end of the step */
-        fake.fail_at = way < 2 ? fake.launches + (way ? 300 : 7) : 0, fake.fail_with = 700;
+        fake.fail_at = way < 2 ? fake.launches + (way ? 180 : 7) : 0, fake.fail_with = 700;
         ask(e, out);
         for (int k = 0; k < 2; k++) {
             assert_int_equal(out[k].finish, EK_FINISH_ERROR);

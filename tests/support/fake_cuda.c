@@ -231,8 +231,7 @@ static CUresult fake_cuFuncSetAttribute(CUfunction function, int attribute, int 
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)attribute;
-    *shared_of((const char *)function) = value;
+    if (attribute == EK_CU_FUNC_SHARED) *shared_of((const char *)function) = value;
     return said(0);
 }
 static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)

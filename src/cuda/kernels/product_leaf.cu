@@ -9,13 +9,13 @@ using namespace ek;
     {                                                                                                                 \
         ek_cuda_leaf_args p = {};                                                                                     \
         p.a = a;                                                                                                      \
-        leaves<BITS, LIMBS, OCT>(p, blockIdx.x, gridDim.x);                                                                                \
+        leaves<BITS, LIMBS, OCT>(p, blockIdx.x, gridDim.x, blockIdx.y);                                                                                \
     }
 #define SEVERAL(BITS, LIMBS)                                                                                          \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
         ek_products_leaf_q##BITS##_l##LIMBS##_o1(const __grid_constant__ ek_cuda_leaf_args p)                         \
     {                                                                                                                 \
-        leaves<BITS, LIMBS, 1>(p, blockIdx.x, gridDim.x);                                                                                  \
+        leaves<BITS, LIMBS, 1>(p, blockIdx.x, gridDim.x, blockIdx.y);                                                                                  \
     }
 ONE(4, 1, 1)
 ONE(4, 2, 1)
@@ -34,12 +34,12 @@ template <int OCT> __device__ __forceinline__ void heads(const ek_cuda_leaf_head
     int block = blockIdx.x - h.q_blocks;
     if (block < 0) {
         p.a = h.q;
-        leaves<4, 1, 1>(p, blockIdx.x, h.q_blocks);
+        leaves<4, 1, 1>(p, blockIdx.x, h.q_blocks, blockIdx.y);
         return;
     }
     p.a = h.k;
     if (block >= h.k_blocks) block -= h.k_blocks, p.a.codes = h.v_codes, p.a.scales = h.v_scales, p.a.y = h.v;
-    leaves<4, 2, OCT>(p, block, h.k_blocks);
+    leaves<4, 2, OCT>(p, block, h.k_blocks, blockIdx.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) ek_product_heads_q4_o1(const __grid_constant__ ek_cuda_leaf_heads_args h)

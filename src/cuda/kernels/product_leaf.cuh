@@ -174,8 +174,11 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
     return (r / PER * 16 + o) * PER + r % PER;
 }
 
-// By block number `block` of `blocks`.
-template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks)
+constexpr int SPREAD = EK_CUDA_SPREAD;
+
+// By block number `block` of `blocks`, of tile or job number `tile`. SPREAD_GATE: of a gate, of which a turn is 16 elements; the
+// blocks of a cluster have those of a group; of its rows each rounds some.
+template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
 {
     typedef leaf_product<BITS, LIMBS, OCT> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
@@ -194,28 +197,40 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
     uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
     m.ring = rings + m.w * m.stages * product::CHUNK;
     float *const sums = (float *)(rings + m.warps * m.stages * product::CHUNK); // of a turn, and of the next
+    const int room = m.turn * m.leaves * product::SUMS;
+    u64 *const gathered = (u64 *)(sums + 2 * room);
+    float *const gated = (float *)(gathered + 2); // [rows / SPREAD][64]
 
     if (m.lane == 0)
         for (int s = 0; s < m.stages; s++) arrival_open(m.arrived + s);
     for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i, 32);
+    if (SPREAD_GATE && tid == 0) arrival_open(gathered);
     arrival_fence();
     __syncthreads();
-    let_next_start();
-    int row0 = blockIdx.y * product::ROWS, rows = min(product::ROWS, a.rows - row0);
+    if (SPREAD_GATE) cluster_arrive();
+    typename product::cursor at;
+    const bool jobs = !SPREAD_GATE && p.jobs, known = !SPREAD_GATE && p.known, holds = !SPREAD_GATE && p.holds;
+    if (!holds) let_next_start();
+    if (jobs) m.begin(at, block); // the same for any job, so that its code has come before the wait
+    int row0 = tile * product::ROWS, rows = min(product::ROWS, a.rows - row0);
     const int32_t *index = 0;
-    if (p.jobs) {
-        wait_for_previous(); // which experts there are
-        if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
-        const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
+    if (jobs) {
+        if (!known) wait_for_previous(); // which experts there are
+        if (holds) let_next_start();
+        // past the cache, which may have those of a layer before; a job that is not there is not looked at
+        const volatile ek_cuda_job *const one = (const volatile ek_cuda_job *)p.jobs + tile;
+        const u32 n_jobs = *(const volatile u32 *)p.n_jobs;
+        const ek_cuda_job job = {one->expert, one->first, one->n, 0};
+        if (tile >= (int)n_jobs) return;
         const int64_t skip = job.expert * p.expert_bytes;
         m.codes += skip, m.codes2 += skip, m.scales += skip, m.scales2 += skip;
         row0 = job.first, rows = job.n, index = (const int32_t *)p.index;
     }
-    typename product::cursor at;
-    m.begin(at, block);
+    if (!jobs) m.begin(at, block);
     m.next = at;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
-    if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
+    if (!jobs || known) wait_for_previous(); // weights do not depend on it, rows do
+    if (!jobs && holds) let_next_start();
 #pragma unroll
     for (int o = 0; o < OCT; o++) {
         auto record = [&](int r) {
@@ -228,7 +243,6 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
         for (int i = 0; i < product::COLS; i++) m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
     }
     const float zero = (float)a.zero;
-    const int room = m.turn * m.leaves * product::SUMS;
     for (int turn = block, count = 0; turn < m.turns; turn += blocks, count++) {
         const int n = min(m.turn, m.panels - turn * m.turn);
         float *const mine = sums + (count & 1) * room;
@@ -248,6 +262,20 @@ template <int BITS, int LIMBS, int OCT> __device__ __forceinline__ void leaves(c
             const float *leaf = mine + j * product::SUMS + sum_at<product::PER>(o, r);
             return tree_sum([&](int l) { return leaf[l * m.turn * product::SUMS]; }, m.leaves);
         };
+        if (SPREAD_GATE) {
+            const int rank = (int)blockIdx.x % SPREAD, some = (rows - rank + SPREAD - 1) / SPREAD;
+            cluster_wait();
+            if (tid == 0 && some > 0) arrival_expect(gathered, (u32)some * 256);
+            for (int i = thread_again(); i < 16 * rows; i += blockDim.x) {
+                const int o = i % 16, r = i / 16;
+                send(gated + r / SPREAD * 64 + rank * 16 + o, gelu_(result(0, o, r)) * result(1, o, r), gathered, r % SPREAD);
+            }
+            if (m.w >= some) return;
+            sent_wait(gathered, 0);
+            const float v[2] = {gated[m.w * 64 + m.lane], gated[m.w * 64 + m.lane + 32]};
+            quantize_group(p.to, row0 + rank + m.w * SPREAD, turn / SPREAD, v);
+            return;
+        }
         if (!p.to.q) {
             for (int i = tid; i < n * 16 * rows; i += blockDim.x) {
                 const int o = i % 16, j = i / 16 % n, r = i / 16 / n, out = (turn * m.turn + j) * 16 + o;

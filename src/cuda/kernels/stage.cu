@@ -18,49 +18,23 @@ constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 // front have ended, and writes nothing.
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
 {
-    __shared__ float leaf[4][STAGE_THREADS / 32], pair_weight[EK_CUDA_MAX_TOP_K];
-    __shared__ int32_t pair[EK_CUDA_MAX_TOP_K];
-    const int r = blockIdx.x, at = stage_row::first();
+    __shared__ float leaf[2][STAGE_THREADS / 32];
+    const int r = blockIdx.x;
     const float *const any = (const float *)(a.x_norm ? a.x_norm : a.y_norm);
     stage_row h, y;
     let_next_start();
     const float scalar = a.scalar ? *(const float *)a.scalar : 1;
-    if (threadIdx.x < a.top_k) pair[threadIdx.x] = 0, pair_weight[threadIdx.x] = 0;
 #pragma unroll 1
     for (int real = !any || gridDim.x > 16; real < 2; real++) {
         const int n = a.n, n_written = real ? n : 0;
         if (real) wait_for_previous();
-        if (real && a.pair_out && threadIdx.x < a.top_k) {
-            pair_weight[threadIdx.x] = ((const float *)a.weight)[r * a.top_k + threadIdx.x];
-            pair[threadIdx.x] = ((const int32_t *)a.row_pair)[r * a.top_k + threadIdx.x];
-        }
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
         if (a.y) y.read(real ? (const float *)a.y + r * a.ld : any, n);
-        __syncthreads(); // sums of the pass before are read, pairs are there
+        __syncthreads(); // sums of the pass before are read
         if (a.y) {
-            if (a.pair_out) {
-                const float *const outs = (real ? (const float *)a.pair_out : any) + at;
-                stage_row sum, norm;
-#pragma unroll
-                for (int i = 0; i < 8; i++) sum.v[i] = 0;
-#pragma unroll 2
-                for (int k = 0; k < a.top_k; k++) {
-                    const float f = pair_weight[k], *out = outs + pair[k] * a.ld;
-#pragma unroll
-                    for (int i = 0; i < 8; i++)
-                        if (at + i * 16 < n) sum.v[i] = fma_(f, out[i * 16], sum.v[i]);
-                }
-                const float f1 = y.factor(n, a.eps, leaf[0]), f2 = sum.factor(n, a.eps, leaf[1]);
-                norm.read((const float *)a.norm_1, n);
-#pragma unroll
-                for (int i = 0; i < 8; i++) y.v[i] = y.v[i] * f1 * norm.v[i];
-                norm.read((const float *)a.norm_2, n);
-#pragma unroll
-                for (int i = 0; i < 8; i++) y.v[i] = y.v[i] + sum.v[i] * f2 * norm.v[i];
-            }
             stage_row w; // of the caches, in the second pass
             w.read((const float *)a.y_norm, n);
-            const float f = y.factor(n, a.eps, leaf[2]);
+            const float f = y.factor(n, a.eps, leaf[0]);
 #pragma unroll
             for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
         }
@@ -71,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __gri
         if (a.x_norm) {
             stage_row norm;
             norm.read((const float *)a.x_norm, n);
-            const float f = h.factor(n, a.eps, leaf[3]);
+            const float f = h.factor(n, a.eps, leaf[1]);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const float v = h.v[i] * f * norm.v[i];

@@ -48,6 +48,7 @@ void test_sample(dev *d);
 void test_linear(dev *d);
 void test_gate(dev *d);
 void test_layer_end(dev *d);
+void test_experts(dev *d);
 void test_planes(dev *d);
 void speed_layer_end(dev *d);
 void speed_linear(dev *d);

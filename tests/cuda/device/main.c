@@ -160,6 +160,7 @@ int main(int argc, char **argv)
     bool products = !strcmp(what, "products");
     if (products || !strcmp(what, "linear")) section(&d, "linear", test_linear), section(&d, "gate", test_gate);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
+    else if (!strcmp(what, "experts")) section(&d, "experts", test_experts);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
@@ -172,6 +173,7 @@ int main(int argc, char **argv)
         section(&d, "linear", test_linear);
         section(&d, "gate", test_gate);
         section(&d, "layer", test_layer_end);
+        section(&d, "experts", test_experts);
         section(&d, "planes", test_planes);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||

@@ -1,0 +1,246 @@
+// A layer with experts, for few rows: experts and the dense MLP read the same rows and meet again at the layer's end, so the
+// launches between hold blocks of both (cuda/model_args.h; contracts: ops/rows.h, src/model/moe.c).
+#include "cuda/kernels/product_leaf.cuh"
+#include "cuda/kernels/row.cuh"
+
+using namespace ek;
+
+// --- before: one sum of squares, three rows; a block for each, for the rounding is half of the time
+
+constexpr int INPUTS_THREADS = EK_CUDA_STAGE_WIDTH / 8;
+
+extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs(const __grid_constant__ ek_cuda_inputs_args a)
+{
+    __shared__ float leaf[2][INPUTS_THREADS / 32];
+    const int which = blockIdx.x, r = blockIdx.y, n = a.n;
+    const float *const any = (const float *)a.y_norm, *const norm = (const float *)(which == 0 ? a.norm[0] : which == 1 ? a.norm[1] : a.norm[2]);
+    const ek_cuda_acts to = which == 0 ? a.to[0] : which == 1 ? a.to[1] : a.to[2];
+    stage_row h, y, w;
+    let_next_start();
+    // for its code, as ek_stage
+#pragma unroll 1
+    for (int real = gridDim.y > 8; real < 2; real++) {
+        const int n_written = real ? n : 0;
+        if (real) wait_for_previous();
+        h.read(real ? (const float *)a.h + r * a.ld : any, n);
+        y.read(real ? (const float *)a.y + r * a.ld : any, n);
+        w.read(any, n);
+        __syncthreads(); // sums of the pass before are read
+        float f = y.factor(n, a.eps, leaf[0]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
+        h.write((float *)a.h_out + r * a.ld, which == 0 ? n_written : 0);
+        w.read(norm, n);
+        f = h.factor(n, a.eps, leaf[1]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const float v = h.v[i] * f * w.v[i];
+            h.v[i] = which == 1 ? v * a.factor : v;
+        }
+        quantize_block<64>(to, r, threadIdx.x / 16, h.v, n_written);
+    }
+}
+
+// --- which experts
+
+// Probabilities of all experts, those of the largest over their sum, in ascending order of experts: by a warp, whose lane has
+// experts lane % 16 + 16 i of half a chain. Unless it is real it runs over other numbers, for its code.
+__device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, int32_t *chosen, bool real)
+{
+    const int lane = threadIdx.x % 32, n = a.n_experts, first = lane / 16 * 64 + lane % 16;
+    const float *const x = real ? (const float *)a.route + r * a.ld : (const float *)a.expert_scale;
+    const float x0 = x[0];
+    float v[4], sum = 0;
+    u32 best = 0, key[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = first + i * 16 < n ? x[first + i * 16] : bits(0xff800000u);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (v[i] > bits(0xff800000u)) best = max(best, ordered(v[i]));
+    best = __reduce_max_sync(~0u, best);
+    const float top = best ? unordered(best) : x0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = exp_(v[i] - top);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (first + i * 16 < n) sum = sum + v[i];
+    sum = __shfl_up_sync(~0u, sum, 16); // the chains go on in the upper half
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (lane < 16 || first + i * 16 < n) sum = sum + v[i];
+    const float total = __shfl_sync(~0u, add_lanes(sum), 16);
+#pragma unroll
+    for (int i = 0; i < 4; i++) key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are, the answer is refused later
+    int mine = 0;
+    float p = 0;
+    sum = 0;
+    for (int k = 0; k < a.top_k; k++) {
+        u32 id = 0;
+        best = __reduce_max_sync(~0u, max(max(key[0], key[1]), max(key[2], key[3])));
+#pragma unroll
+        for (int i = 3; i >= 0; i--) id = key[i] == best ? ~(u32)(first + i * 16) : id;
+        id = ~__reduce_max_sync(~0u, id); // of several the first
+#pragma unroll
+        for (int i = 0; i < 4; i++) key[i] = (int)id == first + i * 16 ? 0 : key[i];
+        if (lane == k) mine = (int)id, p = unordered(best);
+        sum = sum + unordered(best);
+    }
+    int place = 0;
+    for (int k = 0; k < a.top_k; k++) place += __shfl_sync(~0u, mine, k) < mine;
+    if (lane >= a.top_k) return;
+    place += r * a.top_k;
+    chosen[place] = mine;
+    p = __fdiv_rn(p, sum) * ((const float *)a.expert_scale)[mine];
+    if (real) ((float *)a.weight)[place] = p;
+}
+
+// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers and writes
+// nothing: its code is there when the router's blocks have ended.
+__device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
+{
+    EK_DYNAMIC_SHARED(int32_t, chosen); // not a variable: in clusters the emulated device has those once
+    int32_t *const lead = chosen + EK_CUDA_CHOOSE_PAIRS;
+    const int tid = threadIdx.x, pairs = a.rows * a.top_k;
+#pragma unroll 1
+    for (int real = 0; real < 2; real++) {
+        if (real) {
+            wait_for_previous();
+            if (tid == 0) {
+                while (*(volatile int *)a.ended < a.router_blocks) {}
+                *(volatile int *)a.ended = 0;
+            }
+            __syncthreads();
+            __threadfence();
+        }
+        for (int r = tid / 32; r < a.rows; r += blockDim.x / 32) choose_row(a, r, chosen, real);
+        __syncthreads();
+        const int mine = tid < pairs ? chosen[tid] : 0;
+        int less = 0, before = 0, same = 0, job = 0, jobs = 0;
+        if (tid < pairs) {
+#pragma unroll 8
+            for (int j = 0; j < pairs; j++) less += chosen[j] < mine, same += chosen[j] == mine, before += chosen[j] == mine && j < tid;
+            const int row = tid / a.top_k;
+            if (real) ((int32_t *)a.pair_row)[less + before] = row, ((int32_t *)a.row_pair)[tid] = less + before;
+            lead[tid] = before % a.tile ? EK_CUDA_CHOOSE_PAIRS : less + before;
+        }
+        __syncthreads();
+        if (tid >= pairs || lead[tid] == EK_CUDA_CHOOSE_PAIRS) continue;
+#pragma unroll 8
+        for (int j = 0; j < pairs; j++) job += lead[j] < lead[tid], jobs += lead[j] < EK_CUDA_CHOOSE_PAIRS;
+        if (!real) continue;
+        ((ek_cuda_job *)a.jobs)[job] = {mine, less + before, min(a.tile, same - before), 0};
+        if (job == 0) *(u32 *)a.n_jobs = (u32)jobs;
+    }
+}
+
+template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda_experts_first_args &a)
+{
+    const int block = blockIdx.x - a.choose.router_blocks;
+    if (block >= a.gate_blocks) {
+        let_next_start();
+        if (block == a.gate_blocks) choose(a.choose);
+    } else if (block >= 0) {
+        leaves<4, 1, 1, true>(a.gate, block, a.gate_blocks, 0);
+    } else {
+        ek_cuda_leaf_args p = {};
+        p.a = a.router;
+        leaves<BITS, 2, OCT>(p, blockIdx.x % a.route_panels, a.route_panels, blockIdx.x / a.route_panels);
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) atomicAdd((int *)a.choose.ended, 1);
+    }
+}
+
+#define FIRST(BITS, OCT)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
+        ek_experts_first_q##BITS##_o##OCT(const __grid_constant__ ek_cuda_experts_first_args a)                       \
+    {                                                                                                                 \
+        first<BITS, OCT>(a);                                                                                          \
+    }
+FIRST(4, 1)
+FIRST(4, 2)
+FIRST(8, 1)
+
+extern "C" __global__ void __launch_bounds__(512, 1) ek_experts_second(const __grid_constant__ ek_cuda_experts_second_args a)
+{
+    const int block = blockIdx.x - a.down_blocks, experts = block >= 0;
+    leaves<4, 1, 1>(a.part[experts], experts ? block % a.gate_blocks : blockIdx.x, experts ? a.gate_blocks : a.down_blocks, experts ? block / a.gate_blocks : 0);
+}
+
+// --- behind
+
+// All that a row of pairs needs is asked for at once, EACH pairs at a time.
+template <int THREADS, int EACH> __device__ __forceinline__ void experts_end(const ek_cuda_stage_args &a)
+{
+    __shared__ float leaf[4][THREADS / 32], pair_weight[EK_CUDA_MAX_TOP_K];
+    __shared__ int32_t pair[EK_CUDA_MAX_TOP_K];
+    const int r = blockIdx.x, tid = threadIdx.x, n = a.n;
+    const float *const any = (const float *)a.y_norm, *const h_from = (const float *)(a.h_from ? a.h_from : a.h);
+    stage_row h, y, sum, norm;
+    let_next_start();
+    const float scalar = a.scalar ? *(const float *)a.scalar : 1;
+    if (tid < a.top_k) pair[tid] = 0, pair_weight[tid] = 0;
+    // for its code, as ek_stage
+#pragma unroll 1
+    for (int real = gridDim.x > 16; real < 2; real++) {
+        const int n_written = real ? n : 0;
+        if (real && !a.known) wait_for_previous();
+        if (real && tid < a.top_k) { // past the cache, which may have those of a layer before
+            pair_weight[tid] = ((const volatile float *)a.weight)[r * a.top_k + tid];
+            pair[tid] = ((const volatile int32_t *)a.row_pair)[r * a.top_k + tid];
+        }
+        __syncthreads(); // sums of the pass before are read, pairs are there
+        if (real) wait_for_previous();
+        h.read(real ? h_from + r * a.ld : any, n);
+        y.read(real ? (const float *)a.y + r * a.ld : any, n);
+        const float *const outs = real ? (const float *)a.pair_out : any;
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum.v[i] = 0;
+#pragma unroll 1
+        for (int k = 0; k < a.top_k; k += EACH) {
+            stage_row out[EACH];
+#pragma unroll
+            for (int j = 0; j < EACH; j++) out[j].read(outs + pair[min(k + j, a.top_k - 1)] * a.ld, n);
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+                if (k + j < a.top_k)
+#pragma unroll
+                    for (int i = 0; i < 8; i++) sum.v[i] = fma_(pair_weight[k + j], out[j].v[i], sum.v[i]);
+        }
+        const float f1 = y.factor(n, a.eps, leaf[0]), f2 = sum.factor(n, a.eps, leaf[1]);
+        norm.read((const float *)a.norm_1, n);
+#pragma unroll
+        for (int i = 0; i < 8; i++) y.v[i] = y.v[i] * f1 * norm.v[i];
+        norm.read((const float *)a.norm_2, n);
+#pragma unroll
+        for (int i = 0; i < 8; i++) y.v[i] = y.v[i] + sum.v[i] * f2 * norm.v[i];
+        norm.read((const float *)a.y_norm, n);
+        float f = y.factor(n, a.eps, leaf[2]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            h.v[i] = h.v[i] + y.v[i] * f * norm.v[i];
+            if (a.scalar) h.v[i] = h.v[i] * scalar;
+        }
+        h.write((float *)a.h + r * a.ld, n_written);
+        if (a.x_norm) {
+            norm.read((const float *)a.x_norm, n);
+            f = h.factor(n, a.eps, leaf[3]);
+#pragma unroll
+            for (int i = 0; i < 8; i++) h.v[i] = h.v[i] * f * norm.v[i];
+        }
+        if (a.x) h.write((float *)a.x + r * a.ld, n_written);
+        if (!a.to.q) continue;
+        if (a.to.a_group == 64) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n_written);
+        else quantize_block<32>(a.to, r, threadIdx.x / 16, h.v, n_written);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(EK_CUDA_EXPERTS_WIDTH / 8) ek_experts_end(const __grid_constant__ ek_cuda_stage_args a)
+{
+    experts_end<EK_CUDA_EXPERTS_WIDTH / 8, 8>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(EK_CUDA_STAGE_WIDTH / 8) ek_experts_end_wide(const __grid_constant__ ek_cuda_stage_args a)
+{
+    experts_end<EK_CUDA_STAGE_WIDTH / 8, 2>(a);
+}
