@@ -98,23 +98,23 @@ static int log2_of(int n)
     return log;
 }
 
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items)
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+                                         int multiprocessors)
 {
 #define DIMS(name)                                        \
     {                                                     \
         name "_64", name "_128", name "_256", name "_512" \
     }
     static const char *const leaf[] = {"ek_attn_leaf_2", "ek_attn_leaf_4", "ek_attn_leaf_8"},
-                             *const halves[][4] = {DIMS("ek_attn_half_2"), DIMS("ek_attn_half_4"),
-                                                   DIMS("ek_attn_half_8")};
+                             *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
+                                                   DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")};
 #undef DIMS
-    const int which = log2_of(tile) - 1;
     if (!half)
-        return (ek_cuda_attn_leaf){leaf[which], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
+        return (ek_cuda_attn_leaf){leaf[log2_of(tile) - 1], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
                                    ek_cuda_attn_leaf_shared(tile, head_dim, v), 0};
-    const int slots = n_items <= 132 ? EK_CUDA_ATTN_FEW_SLOTS : EK_CUDA_ATTN_SLOTS;
+    const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS : EK_CUDA_ATTN_SLOTS;
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
-    return (ek_cuda_attn_leaf){halves[which][log2_of(head_dim) - 6], 288,
+    return (ek_cuda_attn_leaf){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
                                (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
 }
 

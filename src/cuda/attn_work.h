@@ -33,14 +33,15 @@ ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first
  * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
 /* The kernel of leaves for a tile, its threads and dynamic shared memory. half: ek_attn_half_N, which must fit; else
- * ek_attn_leaf_N, whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
+ * ek_attn_leaf_N (2, 4 or 8), whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
 typedef struct ek_cuda_attn_leaf {
     const char *name;
     unsigned threads;
     size_t shared;
     int slots; /* half: pieces of its ring, more where n_items leave a multiprocessor to each block */
 } ek_cuda_attn_leaf;
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items);
+ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+                                         int multiprocessors);
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 

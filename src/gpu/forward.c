@@ -233,7 +233,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
 {
     const ek_model *m = x->g->m;
     const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->v_format, list->joined,
-                                                       wave->n_items);
+                                                       wave->n_items, ek_cuda_multiprocessors(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots;
     size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */

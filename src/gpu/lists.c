@@ -58,12 +58,12 @@ size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
 
 void ek_gpu_lists_most(const ek_gpu_run *x, int *tiles, int *items)
 {
-    *tiles = *items = 1;
+    *tiles = *items = ek_cuda_multiprocessors(x->g->c); /* of one query, while they are so few */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
         int t = ek_cuda_attn_max_tiles(x->z.max_rows, x->g->m->config.n_heads, l->n_kv_heads, 2);
-        int i = (int)(x->leaf_bytes / leaf_size(2, l->head_dim));
+        int i = (int)(x->leaf_bytes / leaf_size(1, l->head_dim));
         *tiles = t > *tiles ? t : *tiles;
         *items = i > *items ? i : *items;
     }
@@ -91,6 +91,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
     size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
+    const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* tiles of one query at most */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
@@ -99,6 +100,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
         size_t items = most_few(x, k, c->n_heads / l->n_kv_heads) * one * (seen / EK_SEGMENT + 2);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * items * sizeof(ek_cuda_attn_item));
+        bytes += 2 * single * (sizeof(ek_cuda_attn_tile) + 2 * sizeof(ek_cuda_attn_item));
     }
     return bytes;
 }
@@ -164,12 +166,13 @@ static bool single_rows(const ek_step *s)
 }
 
 /* Tiles of ek_attn_half: the largest part of its time is a tile's own, so they are small as long as their blocks of
- * threads all have a multiprocessor, or half of one where a tile has one segment. */
+ * threads all have a multiprocessor, or, of two queries and more, half of one where a tile has one segment. */
 static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most, int multiprocessors)
 {
-    const int blocks = most == 1 ? 2 * multiprocessors : multiprocessors;
-    int tile = 2;
-    while (tile < 8 && tile < ratio && n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > blocks) tile *= 2;
+    int tile = 1;
+    while (tile < 8 && tile < ratio &&
+           n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > (tile > 1 && most == 1 ? 2 : 1) * multiprocessors)
+        tile *= 2;
     return tile;
 }
 

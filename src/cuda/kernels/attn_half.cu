@@ -6,7 +6,8 @@
 // way as the ring has room for. Where every view has one row in the step (a.single), they come while the kernels in front
 // still run: of what lies in pages only the row's own key and value are new, its last; those are put into the ring later.
 //
-// Scores: a thread has a key and all queries. Values: a warp has 64 dims, two per lane, and all queries; the last warp adds
+// Scores: a thread has a key and all queries; of one query whose pieces all fit the ring its key is in registers before the
+// kernels in front have ended. Values: a warp has 64 dims, two per lane, and all queries; the last warp adds
 // the weights.
 #include "cuda/kernels/attn_heads.cuh"
 
@@ -38,6 +39,9 @@ template <int N, int DIM> __device__ __forceinline__ bool open(half_leaf<N, DIM>
         arrival_fence();
         m.holes = 0;
     }
+    if (DIM > 256 && a.head.norm)
+#pragma unroll 2
+        for (int d = tid; d < DIM; d += h.THREADS) m.weight[0][d] = ((const float *)a.head.norm)[d], m.weight[1][d] = a.k ? ((const float *)a.k_norm)[d] : 0;
     h.fresh = a.single && last / SEGMENT == seg ? last % SEGMENT : -1;
     __syncthreads();
     h.all_from = SEGMENT, h.all_to = 0;
@@ -65,7 +69,7 @@ template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_
     const int tid = threadIdx.x;
     float *const q = (float *)(base + a.slots * PIECE);
     half_leaf<N, DIM> h = {a, item, t, m, base, q, q};
-    h.alone = a.ended && t.n_seg == 1;
+    h.alone = a.ended && t.n_seg == 1, h.there = false;
     if (!open(h)) {
         wait_for_previous();
         return;
@@ -73,29 +77,44 @@ template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_
     const bool new_token = a.k && h.fresh >= 0, reads = !a.k && h.fresh >= 0; // reads: another kernel has stored it
     const int warp = tid / 32;
     if (a.single && tid < h.ahead) h.issue(tid, tid);
+    half_head<N, DIM> head(h);
+    const int head_warp = new_token ? half_head<N, DIM>::FIRST_NEW : 0; // of the most code
     float s[N] = {}, o[N][2] = {};
+    u32 key[N == 1 ? half_leaf<N, DIM>::PAIRS : 1];
+    const bool kept = N == 1 && a.single && h.ahead == 2 * h.STEPS && (DIM <= 256 || h.some <= 2); // keys in registers
 #pragma unroll 1
-    for (int pass = N == 2 && a.single && h.alone && gridDim.x <= FEW_BLOCKS / 2 ? 0 : 1; pass < 2; pass++) {
+    for (int pass = N <= 2 && a.single && h.alone && a.slots == EK_CUDA_ATTN_FEW_SLOTS ? 0 : 1; pass < 2; pass++) {
         const bool real = N > 2 || pass; // else a warp runs a part of it, each another
         if (real) {
+            if (a.single && h.ahead == 2 * h.STEPS) h.arrive();
+            if constexpr (N == 1)
+                if (kept) h.keep_key(key);
             wait_for_previous();
             if (!a.single && tid < h.ahead) h.issue(tid, tid);
-            if (reads) {
+            if (reads && warp >= head.FIRST_NEW) { // others have heads
                 const unsigned short *at = (const unsigned short *)m.page[h.fresh / PAGE];
 #pragma unroll 2
-                for (int d = tid; d < DIM; d += THREADS)
+                for (int d = tid - head.FIRST_NEW * 32; d < DIM; d += h.THREADS - head.FIRST_NEW * 32)
                     m.fresh[0][d] = at[d * PAGE + h.fresh % PAGE], m.fresh[1][d] = at[a.kv.k_bytes / 2 + h.fresh % PAGE * DIM + d];
             }
         }
         ring_cursor at;
-        if (real || warp == 0) finish_heads(h, new_token, real);
+        if (real || warp == head_warp)
+            do head.finish(new_token, real);
+            while (real && head.next(new_token));
         if (real) __syncthreads();
-        if (real || warp == 4) h.scores(s, real, at);
+        if (real || warp == 4) {
+            if constexpr (N == 1) {
+                if (kept) h.score_kept(s, key, real), at.place = real ? h.STEPS : 0;
+                else h.scores(s, real, at);
+            } else h.scores(s, real, at);
+        }
         if (real || warp == 5) h.weights(s, real);
-        if (real ? warp == LAST : warp == 6) h.sums(real);
+        if (real ? warp == h.LAST : warp == 6) h.sums(real);
+        if (real && warp == h.LAST && new_token && t.head == 0) h.store_fresh();
         if (real || warp == 7) h.values(o, real, at);
         if (real) __syncthreads();
-        if (h.alone && (real || warp == LAST)) h.finish_alone(o, real);
+        if (h.alone && (real || warp == 3)) h.finish_alone(o, real);
     }
     if (!h.alone) h.keep(o);
 }
@@ -114,12 +133,13 @@ template <int N, int DIM> __device__ __forceinline__ void item(const ek_cuda_att
 }
 
 #define HALF(N, DIM)                                                                        \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                 \
+    extern "C" __global__ void __launch_bounds__(HALF_THREADS<N, DIM>, N > 1 ? 2 : 1)                                 \
         ek_attn_half_##N##_##DIM(const __grid_constant__ ek_cuda_attn_args a)                \
     {                                                                                        \
         item<N, DIM>(a);                                                                     \
     }
 #define HALVES(N) HALF(N, 64) HALF(N, 128) HALF(N, 256) HALF(N, 512)
+HALVES(1)
 HALVES(2)
 HALVES(4)
 HALVES(8)

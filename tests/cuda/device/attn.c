@@ -1,4 +1,4 @@
-/* Attention: few queries (tiles of 2, 4, 8) and prompts, all formats, against ops/attn.h on the scalar
+/* Attention: few queries (tiles of 1, 2, 4, 8) and prompts, all formats, against ops/attn.h on the scalar
  * kernels. */
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,8 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
         k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
         return k;
     }
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->v_format, half, n_items);
+    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->v_format, half, n_items,
+                                                       (int)k.blocks);
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     k.join = find(d, "ek_attn_join", 0);
@@ -128,14 +129,16 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     ek_attn_run(s.cpu, d->pool, s.view, rows, n_rows, q, width, want, width, scratch);
     free(scratch);
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
-    static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4};
-    for (int t = 0; t < (all_tiles ? 4 : 2); t++) {
-        kernels k = kernels_find(d, shape, tiles[t], false, 0);
+    static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4, 1};
+    const bool half = ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
+    for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
+        const bool one = tiles[t] == 1; /* of ek_attn_half only */
+        if (one && !half) continue;
+        kernels k = kernels_find(d, shape, tiles[t], one, 0);
         call c;
         call_prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
-        const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED &&
-                              ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
-        for (int join = 0; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
+        const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED && half;
+        for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
             if (join) c.a.ended = c.ended, c.a.single = single;
             if (join) k = kernels_find(d, shape, tiles[t], true, c.w.n_items), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));

@@ -187,13 +187,13 @@ void speed_shallow(dev *d)
 {
     for (int batch = 1; batch <= 64; batch *= 8) {
         open_among(d, batch);
-        for (int tile = 2; tile <= (batch > 1 ? 8 : 2); tile *= 2) {
+        for (int tile = 1; tile <= (batch > 1 ? 8 : 2); tile *= 2) {
             time_shallow(d, 8, 1, 256, batch, 40, tile);
             time_shallow(d, 8, 1, 256, batch, 120, tile);
             time_shallow(d, 8, 1, 512, batch, 120, tile);
             time_shallow(d, 8, 1, 256, batch, 1000, tile);
         }
-        time_shallow(d, 16, 8, 256, batch, 120, 2);
+        for (int tile = 1; tile <= 2; tile *= 2) time_shallow(d, 16, 8, 256, batch, 120, tile);
         close_among(d);
     }
 }
