@@ -10,29 +10,6 @@ static unsigned up(int n, int by)
     return (unsigned)((n + by - 1) / by);
 }
 
-/* --- stages */
-
-void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n)
-{
-    const ek_config *c = &x->g->m->config;
-    a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
-    ek_gpu_launch(x->g,
-                  !a->pair_out                              ? "ek_stage"
-                  : c->hidden_size <= EK_CUDA_EXPERTS_WIDTH ? "ek_experts_end"
-                                                            : "ek_experts_end_wide",
-                  (ek_cuda_grid){.x = (unsigned)n, .threads = up(c->hidden_size, 256) * 32, .overlap = true}, a);
-}
-
-/* x = norm(h), ready for w, after what a says. */
-static ek_gpu_input stage_to_x(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *w, int n)
-{
-    const int hidden = x->g->m->config.hidden_size;
-    ek_gpu_input in = ek_gpu_rows(x->x, hidden, n, hidden);
-    a.x_norm = norm, a.x = x->x, a.to = ek_gpu_acts_for(x, &in, w);
-    ek_gpu_stage(x, &a, n);
-    return in;
-}
-
 /* --- before the layers */
 
 ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w)
@@ -299,7 +276,7 @@ static ek_gpu_input drop_rows(ek_gpu_run *x, int i)
     gather(x, x->y, x->h, x->want, x->n_want);
     gather(x, x->h, x->y, 0, x->n_want);
     ek_gpu_rope_tables(x, &x->tail);
-    return stage_to_x(x, (ek_cuda_stage_args){0}, w->input_norm, &w->q, x->n_want);
+    return ek_gpu_stage_to_heads(x, (ek_cuda_stage_args){0}, w, x->n_want);
 }
 
 /* q, k and v in one launch. False: it cannot, and nothing was queued. */
@@ -357,10 +334,10 @@ static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
     const ek_gpu_weights *w = &x->g->w;
     const ek_config *c = &x->g->m->config;
     a.scalar = w->layer[i].scalar;
-    if (i + 1 < c->n_layers) return stage_to_x(x, a, w->layer[i + 1].input_norm, &w->layer[i + 1].q, n);
+    if (i + 1 < c->n_layers) return ek_gpu_stage_to_heads(x, a, &w->layer[i + 1], n);
     const CUdeviceptr own = x->x;
     if (x->hidden) x->x = last_hidden(x);
-    ek_gpu_input in = stage_to_x(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, n);
+    ek_gpu_input in = ek_gpu_stage_to(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, false, n);
     x->x = own;
     return in;
 }
@@ -409,7 +386,9 @@ static bool end_together(ek_gpu_run *x, int i, int n, ek_gpu_input *in)
     a.gate = w->per_layer_gate.at, a.gate_scales = a.gate + w->per_layer_gate.l.code_bytes;
     a.proj = w->per_layer_proj.at, a.proj_scales = a.proj + w->per_layer_proj.l.code_bytes;
     a.post_norm = w->post_per_layer_norm, a.scalar = w->scalar, a.x_norm = last ? x->g->w.norm : w[1].input_norm;
-    a.x = in->f, a.to = ek_gpu_acts_for(x, in, next), a.ld = c->hidden_size, a.eps = c->rms_norm_eps;
+    a.to = ek_gpu_acts_for(x, in, next);
+    if (!last && a.to.q && ek_gpu_serves_heads(w + 1)) in->f = 0;
+    a.x = in->f, a.ld = c->hidden_size, a.eps = c->rms_norm_eps;
     ek_gpu_launch(x->g, p.name, p.grid, &a);
     return true;
 }
@@ -438,8 +417,8 @@ static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gp
     ek_gpu_project(x, &w->o, &o, x->y, c->hidden_size);
     ek_cuda_stage_args end = {.y = x->y, .y_norm = w->post_mlp_norm};
     if (!c->n_experts || !ek_gpu_experts_beside(x, i, n, &end)) {
-        in = stage_to_x(x, (ek_cuda_stage_args){.y = x->y, .y_norm = w->post_attention_norm}, w->pre_mlp_norm, &w->gate,
-                        n);
+        const ek_cuda_stage_args stage = {.y = x->y, .y_norm = w->post_attention_norm};
+        in = ek_gpu_stage_to(x, stage, w->pre_mlp_norm, &w->gate, ek_gpu_serves(&w->gate, &w->up), n);
         ek_gpu_mlp(x, i, &in, n);
         if (c->n_experts) ek_gpu_experts(x, i, n, &end);
     }
@@ -471,7 +450,7 @@ ek_gpu_input ek_gpu_layers(ek_gpu_run *x)
     const ek_config *c = &x->g->m->config;
     const ek_gpu_weights *w = &x->g->w;
     const ek_gpu_set *set = &x->all;
-    ek_gpu_input in = stage_to_x(x, (ek_cuda_stage_args){0}, w->layer[0].input_norm, &w->layer[0].q, set->n);
+    ek_gpu_input in = ek_gpu_stage_to_heads(x, (ek_cuda_stage_args){0}, &w->layer[0], set->n);
     for (int i = 0; i < c->n_layers; i++) {
         project_heads(x, i, &in, &set);
         if (i == ek_prompt_layers(c) && !x->n_want) return in;

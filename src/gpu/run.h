@@ -163,8 +163,16 @@ void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, con
 /* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
  * of 128 outputs by 64 rows. */
 void ek_gpu_size_products(ek_gpu_run *x);
-/* The row-wise stage of n rows by ek_stage. */
+/* The row-wise stage of n rows by ek_stage (gpu/stage.c); and behind what a says x = norm(h), ready for w. all: w's
+ * records are all that is read of x, which is then not written as floats. */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
+ek_gpu_input ek_gpu_stage_to(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *w, bool all,
+                             int n);
+/* The same for q, k and v of a layer. */
+ek_gpu_input ek_gpu_stage_to_heads(ek_gpu_run *x, ek_cuda_stage_args a, const ek_gpu_layer *w, int n);
+/* Whether records of rows for w are what b reads, too; for q of a layer, k and v. */
+bool ek_gpu_serves(const ek_gpu_matrix *w, const ek_gpu_matrix *b);
+bool ek_gpu_serves_heads(const ek_gpu_layer *w);
 /* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times
  * upper, or times the rows of u. jobs: of experts up to `tile` rows, with the rest of their fields in `with`; 0: none.
  * False: it cannot, and nothing was queued. */

@@ -52,17 +52,11 @@ __device__ __forceinline__ float block_squares(const float *x, int n)
 // 1 / root mean square of a row from its block_squares; leaf: 32 that nobody else uses.
 __device__ __forceinline__ float row_factor(float sum, int n, float eps, float *leaf)
 {
-    const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
+    const int blocks = (n + 255) / 256;
     sum = add_lanes(sum);
-    if (lane % 16 == 0) leaf[threadIdx.x / 16] = sum; // those past `blocks` are not read
+    if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum; // those past `blocks` are not read
     __syncthreads();
-    float s = lane < blocks ? leaf[lane] : 0; // T, by every warp
-#pragma unroll
-    for (int apart = 1; apart < 16; apart *= 2) {
-        const float other = __shfl_down_sync(~0u, s, apart);
-        if (lane % (2 * apart) == 0 && lane + apart < blocks) s = s + other;
-    }
-    return norm_factor(__shfl_sync(~0u, s, 0), n, eps);
+    return norm_factor(tree_of_squares(leaf, blocks), n, eps);
 }
 
 constexpr int LEAF_GROUPS = 16, SCALES = 64; // bytes of scales of a unit
@@ -207,7 +201,7 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
     if (!last) return;
 #pragma unroll
     for (int i = 0; i < 8; i++) h.v[i] = h.v[i] * f * x_norm.v[i];
-    h.write((float *)a.x + r * a.ld, writes);
+    if (a.x) h.write((float *)a.x + r * a.ld, writes);
     if (a.to.q) quantize_eights(a.to, r, eights::first(), h.v, writes);
 }
 

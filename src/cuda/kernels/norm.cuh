@@ -65,6 +65,18 @@ __device__ __forceinline__ float norm_factor(float ss, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
 }
 
+// T over sums of squares leaf[0..n), n up to 32, by a warp: the result is in all lanes. Where there is no leaf stands 0, which
+// changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
+__device__ __forceinline__ float tree_of_squares(const float *leaf, int n)
+{
+    const int last = n > 16 ? 31 : n > 8 ? 15 : n > 4 ? 7 : 3, i = threadIdx.x & last;
+    float s = i < n ? leaf[i] : 0;
+#pragma unroll
+    for (int apart = 1; apart < 32; apart *= 2)
+        if (apart <= last) s = s + __shfl_xor_sync(~0u, s, apart);
+    return s;
+}
+
 // A head in shared memory, which is there: normed with head.norm (0: without weights), then rotated if head.cos, for
 // row r.
 __device__ __forceinline__ void finish_head(float *x, const ek_cuda_head &head, int r, int dim, float *leaf)

@@ -41,13 +41,7 @@ struct stage_row {
         sum = add_lanes(sum);
         if (lane == 16) leaf[threadIdx.x / 32] = sum;
         __syncthreads();
-        float s = lane < blocks ? leaf[lane] : 0; // T, by every warp
-#pragma unroll
-        for (int apart = 1; apart < 32; apart *= 2) { // of a constant: no division by it
-            const float other = __shfl_down_sync(~0u, s, apart);
-            if (lane % (2 * apart) == 0 && lane + apart < blocks) s = s + other;
-        }
-        return norm_factor(__shfl_sync(~0u, s, 0), n, eps);
+        return norm_factor(tree_of_squares(leaf, blocks), n, eps);
     }
 };
 
