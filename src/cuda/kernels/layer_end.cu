@@ -91,23 +91,31 @@ template <int BITS, int LIMBS> struct small_product {
         copy_piece_once((void *)(codes + all * CODE), (const uint8_t *)scales + first * SCALES, all * SCALES, arrived);
     }
 
-    // t (ops/linear.h) of all groups and outputs: 16 of a unit after each other.
-    __device__ __forceinline__ void values(float *value, float zero) const
+    // t (ops/linear.h) of unit i, for output lane / 4 + 8 (lane % 2).
+    __device__ __forceinline__ float value_of(int i, float zero) const
     {
-        const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
-#pragma unroll 2
-        for (int i = threadIdx.x / 32; i < all; i += warps) {
-            const int k = in_panel(i);
-            u32 code[8];
-            read_codes<BITS>(codes + i * CODE + lane * 16, code);
-            const uint2 scale = *(const uint2 *)(codes + all * CODE + i * SCALES + lane / 4 * 8);
-            group_product<BITS, LIMBS, 64> r;
-            r.run(code, *(const uint4 *)(x + k * 64), 0);
-            const float s[2] = {bits(scale.x << 16), bits(scale.y << 16)}, sum = groups[k].y;
-            const float b[2] = {fma_(zero, s[0], bits(scale.x & 0xffff0000u)), fma_(zero, s[1], bits(scale.y & 0xffff0000u))};
+        const int lane = threadIdx.x % 32, k = in_panel(i), second = lane % 2;
+        u32 code[8];
+        read_codes<BITS>(codes + i * CODE + lane * 16, code);
+        const u32 scale = *(const u32 *)(codes + all * CODE + i * SCALES + lane / 4 * 8 + second * 4);
+        group_product<BITS, LIMBS, 64> r;
+        r.run(code, *(const uint4 *)(x + k * 64), 0);
+        const float s = bits(scale << 16), b = fma_(zero, s, bits(scale & 0xffff0000u));
+        return fma_(b, groups[k].y, __fmul_rn(s, second ? r.i[1][0] : r.i[0][0]));
+    }
+
+    // Those of all units: 16 of a unit after each other. N of a warp at a time, which then wait together for what they read:
+    // nothing is read past a write to the same memory.
+    template <int N> __device__ __forceinline__ void values(float *value, float zero) const
+    {
+        const int lane = threadIdx.x % 32, warps = blockDim.x / 32, place = lane / 4 + lane % 2 * 8;
+        for (int i = threadIdx.x / 32; i < all; i += N * warps) {
+            float t[N];
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-                if (lane % 4 == h) value[i * 16 + lane / 4 + h * 8] = fma_(b[h], sum, __fmul_rn(s[h], r.i[h][0]));
+            for (int j = 0; j < N; j++) t[j] = value_of(min(i + j * warps, all - 1), zero);
+#pragma unroll
+            for (int j = 0; j < N; j++)
+                if (lane % 4 < 2 && i + j * warps < all) value[(i + j * warps) * 16 + place] = t[j];
         }
     }
 
@@ -160,7 +168,7 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
     __syncthreads();
 
     arrival_wait(there, 0);
-    first.values(value, (float)a.zero);
+    first.template values<2>(value, (float)a.zero);
     __syncthreads();
     sum = has ? first.template chain<LEAF_GROUPS>(value, o, part * LEAF_GROUPS, 0) : 0;
 #pragma unroll
@@ -177,7 +185,7 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
     v.read(g, a.size);
     quantize_eights(acts2, 0, eights::first(), v.v, eights::first() < a.size);
     __syncthreads();
-    second.values(value, (float)a.zero);
+    second.template values<2>(value, (float)a.zero);
     __syncthreads();
     const int o2 = tid >> a.proj_shift, part2 = tid & ((1 << a.proj_shift) - 1); // an output of proj, by several
     if (o2 < a.proj_panels * 16) {
