@@ -337,7 +337,8 @@ static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
     if (i + 1 < c->n_layers) return ek_gpu_stage_to_heads(x, a, &w->layer[i + 1], n);
     const CUdeviceptr own = x->x;
     if (x->hidden) x->x = last_hidden(x);
-    ek_gpu_input in = ek_gpu_stage_to(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, false, n);
+    ek_gpu_input in = ek_gpu_stage_to(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, false,
+                                      n);
     x->x = own;
     return in;
 }
