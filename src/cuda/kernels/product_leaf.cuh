@@ -192,6 +192,7 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
     m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
     m.stages = a.stages, m.slot = 0, m.phase = 0, m.blocks = blocks;
     m.arrived = (u64 *)base + m.w * m.stages;
+    const u32 part = 65535 / (u32)m.turn + 1; // 2^16 / turn
     const int n_told = m.turn * m.leaves * (LEAF_CHUNKS - 1);
     u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
     uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
@@ -277,8 +278,8 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
             return;
         }
         if (!p.to.q) {
-            for (int i = tid; i < n * 16 * rows; i += blockDim.x) {
-                const int o = i % 16, j = i / 16 % n, r = i / 16 / n, out = (turn * m.turn + j) * 16 + o;
+            for (int i = tid; i < m.turn * 16 * rows; i += blockDim.x) { // no division while others wait for it
+                const int o = i % 16, r = (int)((u32)(i / 16) * part >> 16), j = i / 16 - r * m.turn, out = (turn * m.turn + j) * 16 + o;
                 if (out < a.n) ((float *)a.y)[(row0 + r) * a.ldy + out] = result(j, o, r);
             }
             continue;
