@@ -142,7 +142,11 @@ typedef struct ek_cuda_head {
 } ek_cuda_head;
 
 /* ek_kv_store: grid (n_kv_heads, rows, 2), 128 threads: z = 0 keys, finished by `head`, 1 values, normed without
- * weights if there is a head.norm. k and v are read only, and may be one. */
+ * weights if there is a head.norm. k and v are read only, and may be one.
+ * ek_kv_store_rows_DIM, 256 or 512: of prompts in f16, without a start and with a head.norm: grid (n_kv_heads,
+ * ceil(rows / EK_CUDA_STORE_ROWS), 2), EK_CUDA_STORE_THREADS. */
+enum { EK_CUDA_STORE_ROWS = 32, EK_CUDA_STORE_THREADS = 256 };
+
 typedef struct ek_cuda_store_args {
     ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
     int64_t n_start;
@@ -150,6 +154,7 @@ typedef struct ek_cuda_store_args {
     ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
     int64_t ldk, ldv;
     ek_cuda_head head;
+    int32_t rows; /* ek_kv_store_rows */
 } ek_cuda_store_args;
 
 /* --- attention (ops/attn.h).

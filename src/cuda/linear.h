@@ -120,6 +120,9 @@ bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
 /* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs`
  * jobs of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
+/* With the gate of a second matrix alike, as the image of `next`. False: no kernel does it. */
+bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
+                            int jobs, int multiprocessors);
 /* Bytes of its image, 0 where it does not take l. */
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);
 /* Time in us of a matrix in parts of that many units, 0: whole. */

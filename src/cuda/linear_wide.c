@@ -39,6 +39,21 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
     return p;
 }
 
+bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
+                            int jobs, int multiprocessors)
+{
+    if (!ek_cuda_leaf_fits(l) || !ek_cuda_leaf_fits(next) || l->limbs != 1 || next->limbs != 1 || l->bits != 4 ||
+        l->n % 64)
+        return false;
+    ek_cuda_product p = ek_cuda_wide_plan(l, rows, jobs, 1, multiprocessors);
+    const int tiles = (int)p.arrange.y * (l->n / 64), blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    const size_t each = p.stack / p.grid.x;
+    p.grid.x = (unsigned)(tiles < blocks ? tiles : blocks), p.stack = p.grid.x * each;
+    snprintf(p.name, sizeof p.name, "ek_products_q%d_l1_wide_gate", l->bits);
+    *out = p;
+    return true;
+}
+
 /* Fitted on an H200 (docs/CUDA.md): what two launches take, and a unit of as many tiles as a multiprocessor has. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
 {

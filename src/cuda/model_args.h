@@ -57,7 +57,10 @@ typedef struct ek_cuda_rope_tables_args {
     int32_t rotated;
 } ek_cuda_rope_tables_args;
 
-/* ek_heads: queries are normed and rotated, in place. grid (n_heads, rows), 128 threads. */
+/* ek_heads: queries are normed and rotated, in place. grid (n_heads, rows), 128 threads. ek_heads_rows_DIM, 256 or 512,
+ * for prompts: grid (rows), EK_CUDA_HEADS_THREADS. */
+enum { EK_CUDA_HEADS_THREADS = 128 };
+
 typedef struct ek_cuda_heads_args {
     ek_cuda_ptr q;
     int64_t ldq;
@@ -178,10 +181,11 @@ typedef struct ek_cuda_choose_args {
 } ek_cuda_choose_args;
 
 /* ek_products_*: the products of product.cu for two matrices of one form that read the same rows (blocks z = 0, 1),
- * and for experts, where a block y is a job. */
+ * and for experts, where a block y is a job. ek_products_q4_l1_wide_gate: gelu of the first matrix's products times the
+ * second's, quantised: y2 is their image for a product by wgmma of one limb, a.y is unused. */
 typedef struct ek_cuda_products_args {
     ek_cuda_linear_args a;           /* of blocks z = 0, of expert 0 */
-    ek_cuda_ptr codes2, scales2, y2; /* of blocks z = 1 */
+    ek_cuda_ptr codes2, scales2, y2; /* of blocks z = 1, or of the gate's second matrix */
     ek_cuda_ptr jobs, n_jobs;        /* 0: no experts */
     ek_cuda_ptr index;               /* sorted pair -> row of x; 0: itself. y has a row per sorted pair */
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */

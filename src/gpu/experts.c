@@ -67,7 +67,7 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
                                      .pass = p.pass,
                                      .levels = p.levels,
                                      .stack = x->stack,
-                                     .image = x->image},
+                                     .image = w->l.units ? x->image[w->l.limbs - 1] : 0},
                                .jobs = x->jobs,
                                .n_jobs = x->n_jobs,
                                .index = c->index,
@@ -117,6 +117,13 @@ static void run_experts(ek_gpu_run *x, const ek_gpu_layer *w, ek_gpu_input in, i
     ek_gpu_input gated;
     if (ek_gpu_gated(x, &w->expert_gate, &w->expert_up, pick, all.tile, all.jobs, &in, pairs, &w->expert_down,
                      &gated)) {
+        all.index = 0;
+        project(x, &w->expert_down, NULL, &gated, &all, x->pair_out, 0);
+        return;
+    }
+    const ek_cuda_products_args many = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
+    if (all.tile == EK_CUDA_WIDE_COLUMNS && ek_gpu_gated_wide(x, &w->expert_gate, &w->expert_up, many, all.tile,
+                                                              all.jobs, &in, pairs, &w->expert_down, &gated)) {
         all.index = 0;
         project(x, &w->expert_down, NULL, &gated, &all, x->pair_out, 0);
         return;

@@ -164,6 +164,12 @@ static bool finishes(const ek_gpu_list *list)
     return list->joined && !list->n_prompt;
 }
 
+/* Heads of that many rows by kernels/heads_rows.cu. */
+static bool by_rows(int n, int dim)
+{
+    return n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);
+}
+
 static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
 {
     const ek_config *c = &x->g->m->config;
@@ -173,6 +179,11 @@ static void finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set)
                             .ldq = (int64_t)c->n_heads * l->head_dim,
                             .head = head_of(x, i, set, x->g->w.layer[i].q_norm),
                             .head_dim = l->head_dim};
+    if (by_rows(set->n, l->head_dim)) {
+        ek_gpu_launch(x->g, l->head_dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512",
+                      (ek_cuda_grid){.x = (unsigned)set->n, .threads = EK_CUDA_HEADS_THREADS, .overlap = true}, &a);
+        return;
+    }
     ek_gpu_launch(x->g, "ek_heads",
                   (ek_cuda_grid){.x = (unsigned)c->n_heads, .y = (unsigned)set->n, .threads = 128, .overlap = true},
                   &a);
@@ -199,7 +210,19 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
                             .v = l->k_eq_v ? x->k : x->v,
                             .ldk = ldk,
                             .ldv = ldk,
-                            .head = head_of(x, i, set, x->g->w.layer[i].k_norm)};
+                            .head = head_of(x, i, set, x->g->w.layer[i].k_norm),
+                            .rows = set->n};
+    const ek_model *m = x->g->m;
+    if (by_rows(set->n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
+        ek_gpu_launch(x->g, l->head_dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512",
+                      (ek_cuda_grid){.x = (unsigned)l->n_kv_heads,
+                                     .y = up(set->n, EK_CUDA_STORE_ROWS),
+                                     .z = 2,
+                                     .threads = EK_CUDA_STORE_THREADS,
+                                     .overlap = true},
+                      &a);
+        return;
+    }
     ek_gpu_launch(
         x->g, "ek_kv_store",
         (ek_cuda_grid){.x = (unsigned)l->n_kv_heads, .y = (unsigned)set->n, .z = 2, .threads = 128, .overlap = true},
@@ -276,7 +299,7 @@ static ek_gpu_input drop_rows(ek_gpu_run *x, int i)
     gather(x, x->y, x->h, x->want, x->n_want);
     gather(x, x->h, x->y, 0, x->n_want);
     ek_gpu_rope_tables(x, &x->tail);
-    return ek_gpu_stage_to_heads(x, (ek_cuda_stage_args){0}, w, x->n_want);
+    return ek_gpu_stage_to(x, (ek_cuda_stage_args){0}, w->input_norm, &w->q, true, x->n_want);
 }
 
 /* q, k and v in one launch. False: it cannot, and nothing was queued. */
@@ -334,7 +357,7 @@ static ek_gpu_input end_layer(ek_gpu_run *x, int i, ek_cuda_stage_args a, int n)
     const ek_gpu_weights *w = &x->g->w;
     const ek_config *c = &x->g->m->config;
     a.scalar = w->layer[i].scalar;
-    if (i + 1 < c->n_layers) return ek_gpu_stage_to_heads(x, a, &w->layer[i + 1], n);
+    if (i + 1 < c->n_layers) return ek_gpu_stage_for(x, a, i + 1, true, n);
     const CUdeviceptr own = x->x;
     if (x->hidden) x->x = last_hidden(x);
     ek_gpu_input in = ek_gpu_stage_to(x, a, w->norm, c->backbone_hidden_size ? &w->post_projection : &w->embed, false,
@@ -400,7 +423,8 @@ void ek_gpu_mlp(ek_gpu_run *x, int i, ek_gpu_input *in, int n)
     const ek_config *c = &x->g->m->config;
     const int inter = c->layer[i].intermediate_size;
     ek_gpu_input g;
-    if (!ek_gpu_gated(x, &w->gate, &w->up, (ek_cuda_leaf_args){0}, n, 0, in, n, &w->down, &g)) {
+    if (!ek_gpu_gated(x, &w->gate, &w->up, (ek_cuda_leaf_args){0}, n, 0, in, n, &w->down, &g) &&
+        !ek_gpu_gated_wide(x, &w->gate, &w->up, (ek_cuda_products_args){0}, n, 0, in, n, &w->down, &g)) {
         ek_gpu_project_two(x, &w->gate, &w->up, in, x->gate, x->up, inter);
         g = ek_gpu_gate(x, x->gate, x->up, inter, inter, n, inter, &w->down);
     }
@@ -419,7 +443,7 @@ static ek_gpu_input run_layer(ek_gpu_run *x, int i, ek_gpu_input in, const ek_gp
     ek_cuda_stage_args end = {.y = x->y, .y_norm = w->post_mlp_norm};
     if (!c->n_experts || !ek_gpu_experts_beside(x, i, n, &end)) {
         const ek_cuda_stage_args stage = {.y = x->y, .y_norm = w->post_attention_norm};
-        in = ek_gpu_stage_to(x, stage, w->pre_mlp_norm, &w->gate, ek_gpu_serves(&w->gate, &w->up), n);
+        in = ek_gpu_stage_for(x, stage, i, false, n);
         ek_gpu_mlp(x, i, &in, n);
         if (c->n_experts) ek_gpu_experts(x, i, n, &end);
     }
@@ -449,9 +473,8 @@ static void run_head(ek_gpu_run *x, ek_gpu_input *in)
 ek_gpu_input ek_gpu_layers(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
-    const ek_gpu_weights *w = &x->g->w;
     const ek_gpu_set *set = &x->all;
-    ek_gpu_input in = ek_gpu_stage_to_heads(x, (ek_cuda_stage_args){0}, &w->layer[0], set->n);
+    ek_gpu_input in = ek_gpu_stage_for(x, (ek_cuda_stage_args){0}, 0, true, set->n);
     for (int i = 0; i < c->n_layers; i++) {
         project_heads(x, i, &in, &set);
         if (i == ek_prompt_layers(c) && !x->n_want) return in;

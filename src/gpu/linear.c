@@ -14,7 +14,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 
 ek_cuda_acts ek_gpu_acts_for(ek_gpu_run *x, ek_gpu_input *in, const ek_gpu_matrix *w)
 {
-    in->acts.q = 0, in->image = 0;
+    in->acts.q = 0, in->number = 0;
     if (w->l.units == 0 || w->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
     ek_cuda_acts_plan(&in->acts, in->k, w->l.a_group);
     in->acts.q = x->acts;
@@ -42,7 +42,7 @@ ek_cuda_linear_args ek_gpu_linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
                              .y = y,
                              .ldy = ldy,
                              .stack = x->stack,
-                             .image = x->image,
+                             .image = w->l.units ? x->image[w->l.limbs - 1] : 0,
                              .rows = in->n,
                              .pass = p->pass,
                              .levels = p->levels,
@@ -54,12 +54,11 @@ ek_cuda_linear_args ek_gpu_linear_args(ek_gpu_run *x, const ek_gpu_matrix *w, co
 
 void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
 {
-    ek_gpu_quantize(x, in, w);
     /* the leaves of attention have no use while a product runs */
     ek_cuda_product p = ek_cuda_product_plan(&w->l, in->n, ek_cuda_multiprocessors(x->g->c), x->leaf_bytes);
+    ek_gpu_arrange(x, w, in, &p, (ek_cuda_arrange_args){0});
     ek_cuda_linear_args a = ek_gpu_linear_args(x, w, in, &p, y, ldy);
     if (p.parts) a.y = x->leaves, a.ldy = w->l.n, a.split = p.split;
-    ek_gpu_arrange(x, w, in, &p, (ek_cuda_arrange_args){0});
     ek_gpu_launch(x->g, p.name, p.grid, &a);
     if (!p.parts) return;
     ek_cuda_join_args join = {.y = y, .parts = x->leaves, .ldy = ldy, .n = w->l.n, .rows = in->n, .n_parts = p.parts};

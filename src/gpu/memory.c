@@ -124,7 +124,8 @@ static void lay_out(ek_gpu_run *x, arena *a)
     x->leaves = t && t->leaf_bytes >= x->leaf_bytes ? t->leaves : reserve(a, x->leaf_bytes, 1);
     x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
     x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
-    x->image = t && t->image_bytes >= x->image_bytes ? t->image : reserve(a, x->image_bytes, 1);
+    const bool images = t && t->image_bytes >= x->image_bytes;
+    for (int i = 0; i < 2; i++) x->image[i] = images ? t->image[i] : reserve(a, x->image_bytes, 1);
     if (t) {
         lay_out_draft(x, a);
         return;

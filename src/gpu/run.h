@@ -2,6 +2,7 @@
 #ifndef EK_GPU_RUN_H
 #define EK_GPU_RUN_H
 
+#include "cuda/image_args.h"
 #include "engine/sampler.h"
 #include "gpu/state.h"
 
@@ -62,8 +63,9 @@ typedef struct ek_gpu_run {
     CUdeviceptr h_between, route_acts, expert_acts; /* with experts: f32 rows behind attention; records */
     CUdeviceptr routed;                             /* int32, zero between launches */
     CUdeviceptr ended;                              /* int32 per tile of few queries, zero between launches */
-    CUdeviceptr image;                              /* rows as products by wgmma read them */
-    uint64_t n_images;                              /* written so far */
+    CUdeviceptr image[2]; /* rows as products by wgmma of one and of two limbs read them; with a gate the second is
+                             written while the first is read, and becomes the first */
+    uint64_t n_inputs, holds[2]; /* numbers given so far; whose rows the images are */
     CUdeviceptr logits, stack, leaves, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
@@ -139,8 +141,7 @@ typedef struct ek_gpu_input {
     int64_t ld;
     int n, k;
     ek_cuda_acts acts; /* q 0: not quantised yet */
-    uint64_t image;    /* x->n_images if x->image is of these rows, */
-    int image_limbs;   /* with that many limbs */
+    uint64_t number;   /* in x->holds where an image is of these rows; 0: none was */
 } ek_gpu_input;
 
 /* All layers of x->all.n rows, from h to the rows behind the last norm. */
@@ -157,22 +158,32 @@ void ek_gpu_project(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, CUd
 /* Two matrices of one shape that read the same rows: in one launch where that is possible. */
 void ek_gpu_project_two(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *w2, ek_gpu_input *in, CUdeviceptr y,
                         CUdeviceptr y2, int64_t ldy);
-/* Writes x->image for product p of w, unless it is there. with: jobs and index of experts, or nothing. */
+/* Writes `in` as product p of w reads it, unless it is there: quantised, or an image, which comes straight from floats
+ * where they are not quantised.
+ * with: jobs and index of experts, or nothing. */
 void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
                     ek_cuda_arrange_args with);
+/* Both products of a gate of many rows in one launch by wgmma, as the image of w, for rows or for jobs of experts up to
+ * `tile` rows. False: it cannot, and nothing was queued. */
+bool ek_gpu_gated_wide(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_products_args with,
+                       int tile, int jobs, ek_gpu_input *in, int rows_out, const ek_gpu_matrix *w, ek_gpu_input *out);
 /* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
  * of 128 outputs by 64 rows. */
 void ek_gpu_size_products(ek_gpu_run *x);
-/* The row-wise stage of n rows by ek_stage (gpu/stage.c); and behind what a says x = norm(h), ready for w. all: w's
- * records are all that is read of x, which is then not written as floats. */
+enum { EK_GPU_PROMPT_ROWS = 256 }; /* from so many on stages have a kernel of their own */
+/* The row-wise stage of n rows by ek_stage, or of prompts with images of what comes of it (gpu/stage.c). */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
+/* And behind what a says x = norm(h), ready for w. all: w's records are all that is read of x, which is then not written
+ * as floats. */
 ek_gpu_input ek_gpu_stage_to(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *w, bool all,
                              int n);
-/* The same for q, k and v of a layer. */
-ek_gpu_input ek_gpu_stage_to_heads(ek_gpu_run *x, ek_cuda_stage_args a, const ek_gpu_layer *w, int n);
-/* Whether records of rows for w are what b reads, too; for q of a layer, k and v. */
-bool ek_gpu_serves(const ek_gpu_matrix *w, const ek_gpu_matrix *b);
+/* The same for all that reads x in layer i: q, k and v (heads), or gate and up. */
+ek_gpu_input ek_gpu_stage_for(ek_gpu_run *x, ek_cuda_stage_args a, int i, bool heads, int n);
+/* Whether records of rows for q of a layer are what k and v read, too. */
 bool ek_gpu_serves_heads(const ek_gpu_layer *w);
+/* Images of n rows of a prompt that a stage shall write for layer i, whose readers are q, k and v, or gate and up.
+ * Notes them in `in`. complete: nobody reads anything else of them. */
+ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu_input *in, bool *complete);
 /* A product with its gate in one launch, as the input of w (cuda/model_args.h, ek_products_leaf_*): gelu(gate) times
  * upper, or times the rows of u. jobs: of experts up to `tile` rows, with the rest of their fields in `with`; 0: none.
  * False: it cannot, and nothing was queued. */

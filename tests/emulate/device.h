@@ -197,6 +197,17 @@ static inline double __dmul_rn(double a, double b)
 {
     return a * b;
 }
+static inline float __frcp_rn(float a)
+{
+    return 1.0f / a;
+}
+
+static inline int __dp4a(int a, int b, int c)
+{
+    for (int i = 0; i < 4; i++) c += (int)(int8_t)(a >> 8 * i) * (int8_t)(b >> 8 * i);
+    return c;
+}
+
 static inline float __fdiv_rn(float a, float b)
 {
     return a / b;

@@ -81,10 +81,34 @@ __device__ __forceinline__ float tanh_(float x)
     return copysignf(1.0f - __fdiv_rn(2.0f, exp_(2.0f * a) + 1.0f), x);
 }
 
+// tanh_(y) but for NaN: its exponential is one of a number in [1.25, 20], so that nothing is clamped, the integer comes
+// from the bits of 2^23 and more, 2^n from an addition to the exponent, and 2 / (e + 1) is twice the reciprocal.
+__device__ __forceinline__ float tanh_of_number(float y)
+{
+    const float a = fabsf(y), z = y * y;
+    float p = -5.70498872745e-3f;
+    p = fma_(p, z, 2.06390887954e-2f);
+    p = fma_(p, z, -5.37397155531e-2f);
+    p = fma_(p, z, 1.33314422036e-1f);
+    p = fma_(p, z, -3.33332819422e-1f);
+    const float near = fma_(p * z, y, y), s = 2.0f * (a > 9.0f ? 10.0f : a); // tanh of 10 is 1
+    const float whole = __fadd_rn(__fmul_rn(s, 1.44269504f), 12582912.0f), nf = __fadd_rn(whole, -12582912.0f);
+    float r = fma_(nf, -LN2_HI, s);
+    r = fma_(nf, -LN2_LO, r);
+    float q = 1.9875691500e-4f;
+    q = fma_(q, r, 1.3981999507e-3f);
+    q = fma_(q, r, 8.3334519073e-3f);
+    q = fma_(q, r, 4.1665795894e-2f);
+    q = fma_(q, r, 1.6666665459e-1f);
+    q = fma_(q, r, 5.0000001201e-1f);
+    const float e = bits(__float_as_uint(__fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f)) + (__float_as_uint(whole) << 23));
+    return a < 0.625f ? near : copysignf(fma_(-2.0f, __frcp_rn(e + 1.0f), 1.0f), y);
+}
+
 __device__ __forceinline__ float gelu_(float x)
 {
     float t = fma_(0.044715f * (x * x), x, x);
-    return 0.5f * x * (1.0f + tanh_(0.7978845608f * t));
+    return 0.5f * x * (1.0f + tanh_of_number(0.7978845608f * t)); // NaN by its factor x
 }
 
 // ln(2^k (1 + f))

@@ -26,6 +26,19 @@ WIDE(4, 2)
 WIDE(8, 1)
 WIDE(8, 2)
 
+template <int BITS>
+using wide_gate = wide_product<BITS, 1, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64, EK_CUDA_WIDE_UNITS(BITS),
+                               EK_CUDA_WIDE_STAGES, true>;
+
+#define GATE(BITS)                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_WIDE_GROUPS * 128, EK_CUDA_WIDE_BLOCKS)                      \
+        ek_products_q##BITS##_l1_wide_gate(const __grid_constant__ ek_cuda_products_args p)                           \
+    {                                                                                                                 \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
+        wide_gate<BITS>{p.a, &p, base}.run();                                                                         \
+    }
+GATE(4)
+
 #define ARRANGE(LIMBS)                                                                                                \
     extern "C" __global__ void __launch_bounds__(256) ek_arrange_l##LIMBS(const __grid_constant__ ek_cuda_arrange_args a) \
     {                                                                                                                 \

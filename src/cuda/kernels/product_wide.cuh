@@ -6,20 +6,24 @@
 // of the CHUNK columns before. Chains stay in registers, nodes of T lie in scratch memory.
 // Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of all
 // into another, across the tiles of a block.
+// With a gate the TALL = 2 panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows
+// as the next product reads it (wide_gate.cuh).
 #pragma once
 
 #include "cuda/kernels/product.cuh"
+#include "cuda/kernels/wide_gate.cuh"
 #include "cuda/model_args.h"
 
 namespace ek {
 
-template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES> struct wide_product {
-    static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * TALL * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false> struct wide_product {
+    static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
     static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
     static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
     static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
     static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE), STAGE = IMAGE + WARPS * WEIGHTS;
     static constexpr int LEAF = 16 / UNITS;
+    static_assert(!GATE || (GROUPS == 1 && TALL == 2 && LIMBS == 1 && COLUMNS == 64), "a group of 64 outputs by 64 rows");
 
     // Where the next chunk that a warp copies comes from: of weights its own, of activations warp 0's.
     struct feed {
@@ -37,7 +41,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
 
     const ek_cuda_linear_args &a;
-    const ek_cuda_products_args *pick;
+    const ek_cuda_products_args *pick; // of experts, or with a gate
     uint8_t *ring; // activations of all slots, then each warp's slots of weights, then the control
 
     __device__ __forceinline__ control &of() const
@@ -55,14 +59,19 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         int p0, image, row0, end; // panel and row tile; rows of x, or of y with jobs
     };
 
+    __device__ __forceinline__ bool jobs() const
+    {
+        return GATE ? pick->jobs != 0 : pick != 0;
+    }
+
     __device__ __forceinline__ place tile_at(int number) const
     {
         place at = {a.codes, a.scales, 0, 0, 0, a.rows};
         const int job = number / of().parts, columns = of().columns, row_tiles = of().row_tiles;
-        if (pick) {
+        if (jobs()) {
             const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[job / columns];
-            at.codes = (blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
-            at.scales = (blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
+            at.codes = (!GATE && blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
+            at.scales = (!GATE && blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
             at.p0 = job % columns * PANELS, at.image = job / columns, at.row0 = one.first, at.end = one.first + one.n;
         } else {
             at.p0 = job / row_tiles * PANELS, at.image = job % row_tiles, at.row0 = at.image * ROWS;
@@ -78,7 +87,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     static __device__ __forceinline__ int panel_of(int warp, int m)
     {
-        return warp / 4 * TALL * 4 + m * 4 + warp % 4;
+        return GATE ? warp : warp / 4 * TALL * 4 + m * 4 + warp % 4;
     }
 
     __device__ __forceinline__ void begin(feed &f, int number, int warp) const
@@ -93,6 +102,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         for (int m = 0; m < TALL; m++) {
             const int64_t unit = (int64_t)min(at.p0 + panel_of(warp, m), of().panels - 1) * units + first;
             f.codes[m] = at.codes + unit * CODE, f.scales[m] = at.scales + unit * SCALE;
+            if (GATE && m) f.codes[m] += pick->codes2 - a.codes, f.scales[m] += pick->scales2 - a.scales;
         }
     }
 
@@ -250,6 +260,16 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                     }
     }
 
+    // y2: the image of the next product. The slot's activations have been read.
+    __device__ __forceinline__ void gate(const float (&sum)[SUMS], int number, int slot) const
+    {
+        const place at = tile_at(number);
+        const int unit = at.p0 / PANELS, pairs = (of().columns + 1) / 2;
+        if constexpr (GATE) gate_tile(sum, (float *)(ring + slot * IMAGE), (uint8_t *)pick->y2 + ((int64_t)at.image * pairs + unit / 2) * PAIR, unit % 2);
+        wgmma_reads_fence();
+        __syncthreads(); // before the slot is filled
+    }
+
     __device__ __forceinline__ void open() const
     {
         const int warp = threadIdx.x / 32;
@@ -257,7 +277,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         if (threadIdx.x == 0) {
             is.units = a.x.k / 64, is.panels = (a.n + 15) / 16, is.columns = (is.panels + PANELS - 1) / PANELS;
             is.row_tiles = (a.rows + ROWS - 1) / ROWS;
-            is.split = !pick && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
+            is.split = !jobs() && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
             for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
         }
         if (threadIdx.x % 32 == 0)
@@ -265,7 +285,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         arrival_fence();
         let_next_start();
         wait_for_previous();
-        if (threadIdx.x == 0) is.tiles = (pick ? *(const int *)pick->n_jobs : is.row_tiles) * is.columns * is.parts;
+        if (threadIdx.x == 0) is.tiles = (jobs() ? *(const int *)pick->n_jobs : is.row_tiles) * is.columns * is.parts;
         __syncthreads();
         if (threadIdx.x % 32) return;
         begin(is.feeds[warp], blockIdx.x, warp);
@@ -311,13 +331,13 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     {
         open();
         float sum[SUMS];
-        accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
-        for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
-            for (int m = 0; m < TALL; m++)
-                for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
         int slot = 0;
         u32 phase = 0;
         for (turn(blockIdx.x); number() < of().tiles; turn(number() + gridDim.x)) {
+            accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
+            for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
+                for (int m = 0; m < TALL; m++)
+                    for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
             clear(sum);
 #pragma unroll 1
             for (int u = 0; u < mine();) {
@@ -335,6 +355,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 // every lane tells: racecheck does not see that __syncwarp puts a warp's reads before one lane's arrival
                 arrival_tell(&of().read[slot]);
                 __syncwarp();
+                if (GATE && u == mine()) break; // the slot is needed once more
                 if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == (int)blockIdx.x);
                 if (++slot == STAGES) slot = 0, phase ^= 1;
                 if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
@@ -347,7 +368,13 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             const int before = (mine() - 1) / 16; // leaves in the stack
             for (int level = 0; before >> level; level++)
                 if (before >> level & 1) add(sum, level);
-            store(sum, number());
+            if constexpr (GATE) {
+                gate(sum, number(), slot);
+                if (thread_again() % 32 == 0) refill(slot, phase, false);
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            } else {
+                store(sum, number());
+            }
         }
     }
 };

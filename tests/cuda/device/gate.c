@@ -2,6 +2,7 @@
  * scalar definitions of ops/linear.c and ops/math.c. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda/model_args.h"
 #include "ops/math.h"
@@ -35,6 +36,52 @@ static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2
     drop(d, to.q);
 }
 
+/* Rows as an image of one limb, as the next product by wgmma reads them. */
+static void compare_image(dev *d, const ek_acts *want, CUdeviceptr image, size_t bytes, int k, int rows,
+                          const char *name)
+{
+    uint8_t *mem = down(d, image, bytes);
+    const int units = k / 64, pairs = (units + 1) / 2;
+    for (int r = 0; r < rows; r++) {
+        uint8_t *w = malloc((size_t)k + (size_t)units * 8), *g = malloc((size_t)k + (size_t)units * 8);
+        memcpy(w, ek_acts_record(want, r), (size_t)k);
+        for (int u = 0; u < units; u++) {
+            const uint8_t *of = mem + ((size_t)(r / 64) * (size_t)pairs + (size_t)u / 2) * EK_CUDA_WIDE_PAIR;
+            const ek_act_group *one = &ek_acts_groups(want, r, 1)[u];
+            for (int i = 0; i < 64; i++) /* word i / 4 of a unit lies in piece i / 4 % 4 */
+                g[u * 64 + i] = of[r % 64 * 128 + ((u % 2 * 4 + i / 4 % 4) ^ r % 8) * 16 + i / 16 * 4 + i % 4];
+            memcpy(w + k + u * 8, &one->sx, 4), memcpy(w + k + u * 8 + 4, &one->sum, 4);
+            memcpy(g + k + u * 8, of + EK_CUDA_WIDE_COLUMNS * 128 + u % 2 * 512 + r % 64 * 8, 8);
+        }
+        same(d, w, g, (size_t)k + (size_t)units * 8, false, "row %d of the image of %s", r, name);
+        free(w);
+    }
+    free(mem);
+}
+
+static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *next, const CUdeviceptr weights[2],
+                         const ek_cuda_acts *in, const ek_acts *want, int rows)
+{
+    char name[120];
+    ek_cuda_product p;
+    if (!ek_cuda_wide_gate_plan(&p, l, next, rows, 0, ek_cuda_multiprocessors(d->c)))
+        must(ek_fail(EK_EINTERNAL, "gate"));
+    const size_t bytes = ek_cuda_wide_image(next, rows, 0);
+    ek_cuda_products_args a = {
+        .a = {.x = *in, .rows = rows, .levels = p.levels, .stack = up(d, NULL, p.stack), .image = up(d, NULL, p.image)},
+        .codes2 = weights[1],
+        .scales2 = weights[1] + l->code_bytes,
+        .y2 = up(d, NULL, bytes)};
+    ek_cuda_linear_args_of(&a.a, l, weights[0]);
+    ek_cuda_arrange_args r = {.x = *in, .image = a.a.image, .rows = rows};
+    ek_cuda_kernel arrange = find(d, "ek_arrange_l1", 0), kernel = find(d, p.name, p.grid.shared);
+    launch(d, &arrange, p.arrange, &r);
+    launch(d, &kernel, p.grid, &a);
+    snprintf(name, sizeof name, "gate %d x %d, %d rows by %s", l->n, l->k, rows, p.name);
+    compare_image(d, want, a.y2, bytes, l->n, rows, name);
+    drop(d, a.a.stack), drop(d, a.a.image), drop(d, a.y2);
+}
+
 static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
 {
     const int multiprocessors = ek_cuda_multiprocessors(d->c);
@@ -61,6 +108,8 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     open_weights(&next, &of_next, 0);
     ek_acts_bind(&gated, mem2, y[0], s.n, most, s.n);
     ek_linear_forward(&ops, d->pool, &next, &gated, y[1], 16);
+    ek_cuda_linear next_l;
+    must(ek_cuda_linear_plan(&next_l, &next));
     CUdeviceptr dx = up(d, x, (size_t)most * (size_t)s.k * sizeof(float));
     ek_cuda_acts in;
     const size_t row = ek_cuda_acts_plan(&in, s.k, 64);
@@ -73,6 +122,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
             const ek_cuda_product mid = ek_cuda_mid_plan_by(&l, *rows, oct, EK_CUDA_GATE_MATRIX);
             compare(d, &l, weights, &in, &gated, &mid, *rows);
         }
+        compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
     }
     drop(d, dx), drop(d, in.q), drop(d, weights[0]), drop(d, weights[1]);
     free(mem), free(mem2), free(x), free(y[0]), free(y[1]), free(w[0].data), free(w[1].data), free(next.data);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "cuda/model_args.h"
+#include "ops/rows.h"
 #include "scene.h"
 
 void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n_keys, int garbage, uint64_t seed)
@@ -78,8 +80,67 @@ static void odd_row(float *x, int n, int kind, uint64_t seed)
     }
 }
 
+/* Heads of prompts: queries in place, and keys and values normed, rotated and stored in f16, as ek_kv_store_rows_DIM
+ * does; positions that do not follow each other, too. */
+static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads, double partial, bool odd)
+{
+    ek_attn_shape shape = {EK_FULL, EK_KV_F16, EK_KV_F16, kv_heads, kv_heads, dim, 0};
+    scene s;
+    scene_open(&s, d, &shape, 2, n, 1, 5);
+    ek_row_ops ops;
+    ek_row_init(&ops, 0);
+    float frequency[256], *w = malloc(sizeof(float) * (size_t)dim * 2);
+    const int rotated = ek_rope_frequencies(frequency, dim, 10000, partial, 1), width = kv_heads * dim;
+    const size_t q_bytes = sizeof(float) * (size_t)(n * q_heads * dim), bytes = sizeof(float) * (size_t)(n * width),
+                 table = sizeof(float) * (size_t)(n * rotated);
+    float *q = malloc(q_bytes), *k = malloc(bytes), *v = malloc(bytes), *cs = malloc(table), *sn = malloc(table);
+    ek_cuda_place *place = malloc(sizeof *place * (size_t)n);
+    for (int i = 0; i < 2 * dim; i++) w[i] = 1 + uniform(3, (uint64_t)i) * 0.5f;
+    for (int r = 0; r < n; r++) {
+        place[r] = (ek_cuda_place){.view = odd ? r % 2 : 0, .pos = odd ? (r * 37 + 5) % n : r};
+        ek_rope_row(cs + r * rotated, sn + r * rotated, frequency, rotated, place[r].pos);
+        odd_row(q + r * q_heads * dim, q_heads * dim, odd ? r % 8 : 0, 300 + (uint64_t)r);
+        odd_row(k + r * width, width, odd ? (r + 1) % 8 : 0, 100 + (uint64_t)r);
+        odd_row(v + r * width, width, odd ? (r + 3) % 8 : 0, 200 + (uint64_t)r);
+    }
+    CUdeviceptr dq = up(d, q, q_bytes), dk = up(d, k, bytes), dv = up(d, v, bytes), dw = up(d, w, 8 * (size_t)dim),
+                dc = up(d, cs, table), ds = up(d, sn, table), dp = up(d, place, sizeof *place * (size_t)n);
+    const ek_cuda_head head = {.norm = dw, .cos = dc, .sin = ds, .ld_table = rotated, .eps = 1e-6f, .rotated = rotated};
+    ek_cuda_heads_args a = {.q = dq, .ldq = q_heads * dim, .head = head, .head_dim = dim};
+    ek_cuda_store_args st = {
+        .kv = scene_kv(&s), .place = dp, .k = dk, .v = dv, .ldk = width, .ldv = width, .head = head, .rows = n};
+    st.head.norm = dw + sizeof(float) * (size_t)dim;
+    ek_cuda_kernel heads = find(d, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", 0),
+                   store = find(d, dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512", 0);
+    launch(d, &heads, (ek_cuda_grid){.x = (unsigned)n, .threads = EK_CUDA_HEADS_THREADS}, &a);
+    launch(d, &store,
+           (ek_cuda_grid){.x = (unsigned)kv_heads,
+                          .y = (unsigned)((n + EK_CUDA_STORE_ROWS - 1) / EK_CUDA_STORE_ROWS),
+                          .z = 2,
+                          .threads = EK_CUDA_STORE_THREADS},
+           &st);
+    for (int r = 0; r < n; r++) {
+        for (int h = 0; h < q_heads + 2 * kv_heads; h++) {
+            const bool query = h < q_heads, key = !query && h < q_heads + kv_heads;
+            float *x = query ? q + (r * q_heads + h) * dim
+                             : (key ? k : v) + r * width + (h - q_heads - (key ? 0 : kv_heads)) * dim;
+            ops.rms_norm(x, x, query ? w : key ? w + dim : NULL, dim, 1e-6f);
+            if (query || key) ops.rope(x, cs + r * rotated, sn + r * rotated, dim / 2, rotated);
+        }
+        ek_attn_store(s.cpu, &s.view[place[r].view], place[r].pos, k + r * width, v + r * width);
+    }
+    same(d, q, down(d, dq, q_bytes), q_bytes, true, "%d rows of %d heads of %d", n, q_heads, dim);
+    const size_t all = (size_t)(2 * s.pages_per_view) * s.page_bytes;
+    same(d, s.host, down(d, s.mem, all), all, false, "store %d rows of %d heads of %d", n, kv_heads, dim);
+    drop(d, dq), drop(d, dk), drop(d, dv), drop(d, dw), drop(d, dc), drop(d, ds), drop(d, dp);
+    free(q), free(k), free(v), free(cs), free(sn), free(w), free(place);
+    scene_close(&s);
+}
+
 void test_kv(dev *d)
 {
+    test_rows_of_heads(d, 256, 70, 5, 2, 1, true), test_rows_of_heads(d, 512, 70, 3, 2, 0.25, true);
+    test_rows_of_heads(d, 256, 33, 8, 1, 1, false), test_rows_of_heads(d, 512, 128, 8, 1, 0.25, false);
     static const int dims[] = {4, 36, 64, 100, 128, 256, 320, 512};
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)

@@ -1,0 +1,31 @@
+/* The arguments of kernels that write rows as products by wgmma read them (kernels/image.cu), under the rules of
+ * cuda/args.h. An image has units of 64 inputs in pairs for each EK_CUDA_WIDE_COLUMNS columns, a column per limb of a
+ * row (kernels/product_wide.cuh). */
+#ifndef EK_CUDA_IMAGE_ARGS_H
+#define EK_CUDA_IMAGE_ARGS_H
+
+#include "cuda/model_args.h"
+
+/* Images of one and of two limbs; 0: not wanted. */
+typedef struct ek_cuda_images {
+    ek_cuda_ptr one, two;
+} ek_cuda_images;
+
+/* ek_stage_rows, and with pair_out ek_stage_rows_experts: what ek_stage does, for many rows of up to
+ * EK_CUDA_STAGE_ROWS_WIDTH, and images of what comes of it. grid (rows), 32 threads per 256 elements. */
+enum { EK_CUDA_STAGE_ROWS_WIDTH = 5376 };
+
+typedef struct ek_cuda_stage_rows_args {
+    ek_cuda_stage_args s;
+    ek_cuda_images to;
+} ek_cuda_stage_rows_args;
+
+/* ek_quantize_images: grid (ceil(k / 2048), rows), 256 threads. */
+typedef struct ek_cuda_quantize_images_args {
+    ek_cuda_images to;
+    ek_cuda_ptr x; /* f32 */
+    int64_t ldx;
+    int32_t k; /* whole groups of 64 */
+} ek_cuda_quantize_images_args;
+
+#endif
