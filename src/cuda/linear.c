@@ -308,7 +308,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
                           : few_us(l, rows),
            us = tile_us(l, tiles_of(l, rows), l->units, multiprocessors);
     split(l, rows, multiprocessors, room, &tile, &us);
-    if (leaves) {
+    if (ek_cuda_wide_fits(l)) {
         ek_cuda_product wide = ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
         double t = ek_cuda_wide_us(l, rows, 0, multiprocessors);
         split(l, rows, multiprocessors, room, &wide, &t);
@@ -337,7 +337,7 @@ ek_cuda_product ek_cuda_product_plan_by(const ek_cuda_linear *l, int rows, int m
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
 static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
 {
-    if (ek_cuda_leaf_fits(l)) return ek_cuda_wide_plan(l, 64 / l->limbs, jobs, matrices, multiprocessors);
+    if (ek_cuda_wide_fits(l)) return ek_cuda_wide_plan(l, 64 / l->limbs, jobs, matrices, multiprocessors);
     ek_cuda_product p = plan_tile(l, 64 / l->limbs, multiprocessors);
     int blocks = 2 * multiprocessors / matrices, tiles = jobs * ((l->n_panels + 7) / 8);
     p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;

@@ -117,9 +117,12 @@ bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, 
 bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors);
 
-/* Products by wgmma (kernels/product_wide.cuh), of a matrix, or of one or two matrices of experts in at most `jobs`
- * jobs of up to `rows` rows (jobs above 0). Takes what ek_cuda_leaf_fits. split, parts: not decided. */
+/* Products by wgmma (kernels/product_wide.cuh) of what ek_cuda_leaf_fits, and of f16 scales in groups of 32: of a
+ * matrix, or of one or two matrices of experts in at most `jobs` jobs of up to `rows` rows (jobs above 0). split,
+ * parts: not decided. */
+bool ek_cuda_wide_fits(const ek_cuda_linear *l);
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
+const char *ek_cuda_arrange_name(const ek_cuda_linear *l);
 /* With the gate of a second matrix alike, as the image of `next`. False: no kernel does it. */
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, int multiprocessors);

@@ -13,9 +13,25 @@ static int row_tiles(const ek_cuda_linear *l, int rows)
     return over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
 }
 
+static bool by_32(const ek_cuda_linear *l)
+{
+    return l->units && l->group == 32 && l->a_group == 32 && l->f16_scales && !l->biased && l->k % 64 == 0;
+}
+
+bool ek_cuda_wide_fits(const ek_cuda_linear *l)
+{
+    return ek_cuda_leaf_fits(l) || by_32(l);
+}
+
+const char *ek_cuda_arrange_name(const ek_cuda_linear *l)
+{
+    if (by_32(l)) return l->limbs == 1 ? "ek_arrange32_l1" : "ek_arrange32_l2";
+    return l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2";
+}
+
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
 {
-    if (!ek_cuda_leaf_fits(l)) return 0;
+    if (!ek_cuda_wide_fits(l)) return 0;
     return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
@@ -35,7 +51,8 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
               (size_t)(columns / l->limbs) * sizeof(float);
     p.arrange = (ek_cuda_grid){
         .x = (unsigned)over(columns * l->units * 4, 256), .y = (unsigned)images, .threads = 256, .overlap = true};
-    snprintf(p.name, sizeof p.name, "ek_product%s_q%d_l%d_wide", jobs ? "s" : "", l->bits, l->limbs);
+    snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits, by_32(l) ? "h_32" : "",
+             l->limbs);
     return p;
 }
 
@@ -61,5 +78,5 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multipr
     const int tiles = row_tiles(l, rows) * over(l->n_panels, EK_CUDA_WIDE_PANELS) * parts;
     const int last = over(tiles % slots, multiprocessors);
     const double turns = 1.22 * (tiles / slots) + (last ? 0.3 + 0.31 * last : 0);
-    return 8 + (l->limbs == 1 ? 1 : 0.7) * turns * (units ? units : l->units);
+    return 8 + (by_32(l) ? 1.5 : 1) * (l->limbs == 1 ? 1 : 0.7) * turns * (units ? units : l->units);
 }

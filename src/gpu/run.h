@@ -65,7 +65,8 @@ typedef struct ek_gpu_run {
     CUdeviceptr ended;                              /* int32 per tile of few queries, zero between launches */
     CUdeviceptr image[2]; /* rows as products by wgmma of one and of two limbs read them; with a gate the second is
                              written while the first is read, and becomes the first */
-    uint64_t n_inputs, holds[2]; /* numbers given so far; whose rows the images are */
+    uint64_t n_inputs, holds[2]; /* numbers given so far; whose rows the images are, */
+    int held_group[2];           /* in groups of how many inputs */
     CUdeviceptr logits, stack, leaves, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
     size_t leaf_bytes, stack_bytes, image_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];

@@ -16,9 +16,9 @@ void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, con
     const int limbs = w->l.limbs;
     const CUdeviceptr image = x->image[limbs - 1];
     if (in->number == 0) in->number = ++x->n_inputs;
-    if (x->holds[limbs - 1] == in->number) return;
-    x->holds[limbs - 1] = in->number;
-    if (in->f && !in->acts.q && !with.jobs) {
+    if (x->holds[limbs - 1] == in->number && x->held_group[limbs - 1] == w->l.a_group) return;
+    x->holds[limbs - 1] = in->number, x->held_group[limbs - 1] = w->l.a_group;
+    if (in->f && !in->acts.q && !with.jobs && w->l.a_group == 64) {
         ek_cuda_quantize_images_args a = {.to = {.one = limbs == 1 ? image : 0, .two = limbs == 2 ? image : 0},
                                           .x = in->f,
                                           .ldx = in->ld,
@@ -29,7 +29,7 @@ void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, con
     }
     ek_gpu_quantize(x, in, w);
     with.x = in->acts, with.image = image, with.rows = in->n;
-    ek_gpu_launch(x->g, limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2", p->arrange, &with);
+    ek_gpu_launch(x->g, ek_cuda_arrange_name(&w->l), p->arrange, &with);
 }
 
 /* Whether w reads n rows as an image. */
@@ -70,6 +70,7 @@ ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu
     in->number = ++x->n_inputs;
     if (to.one) x->holds[0] = in->number;
     if (to.two) x->holds[1] = in->number;
+    x->held_group[0] = x->held_group[1] = 64;
     return to;
 }
 
@@ -99,7 +100,7 @@ bool ek_gpu_gated_wide(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_ma
     ek_cuda_acts_plan(&out->acts, out->k, w->l.a_group);
     out->acts.q = x->acts; /* nobody reads it: the rows are there as an image alone */
     out->number = ++x->n_inputs;
-    x->holds[0] = out->number, x->holds[1] = 0;
+    x->holds[0] = out->number, x->held_group[0] = 64, x->holds[1] = 0;
     return true;
 }
 

@@ -1,4 +1,5 @@
 // Products of Form Q for many rows by wgmma, and the rows as they read them (contract: ops/linear.h).
+#include "cuda/kernels/arrange.cuh"
 #include "cuda/kernels/product_wide.cuh"
 
 using namespace ek;

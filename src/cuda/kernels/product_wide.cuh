@@ -1,4 +1,5 @@
-// Products of Form Q for many rows by wgmma, with bf16 scales and biases and groups of 64 (contract: ops/linear.h).
+// Products of Form Q for many rows by wgmma (contract: ops/linear.h): with bf16 scales and biases and groups of 64, or with
+// f16 scales and groups of 32 (A), each of which is a wgmma of its own.
 //
 // A block computes GROUPS x TALL x 64 outputs for COLUMNS columns (rows of activations, or with two limbs half as many
 // rows). A warpgroup has TALL x 64 outputs: codes of weights go from shared memory to its registers, activations lie
@@ -16,13 +17,15 @@
 
 namespace ek {
 
-template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false> struct wide_product {
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false, int A = 64> struct wide_product {
     static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
     static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
     static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
     static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
     static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE), STAGE = IMAGE + WARPS * WEIGHTS;
     static constexpr int LEAF = 16 / UNITS;
+    static constexpr int LANE = (A == 64 ? 8 : 4) * PER; // bytes from a lane's {sx, X}, or sx, of an octet to the next one's
+    static_assert(A == 64 || (A == 32 && CHUNK == COLUMNS && !GATE), "groups of 64 or 32");
     static_assert(!GATE || (GROUPS == 1 && TALL == 2 && LIMBS == 1 && COLUMNS == 64), "a group of 64 outputs by 64 rows");
 
     // Where the next chunk that a warp copies comes from: of weights its own, of activations warp 0's.
@@ -242,6 +245,58 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         }
     }
 
+    // The same for two groups of 32, without biases; x: sx of the lane's columns, of the second group SX / 2 behind.
+    __device__ __forceinline__ void two_groups(float (&sum)[SUMS], accumulators &d, const uint8_t *codes, const uint8_t *scales, const uint8_t *acts,
+                                               const uint8_t *x) const
+    {
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
+        u32 code[TALL][8];
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
+            wgmma_pin(code[m]);
+        }
+#pragma unroll
+        for (int g = 0; g < 2; g++) {
+#pragma unroll
+            for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+            wgmma_fence();
+#pragma unroll
+            for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m] + g * 4, acts + g * 32);
+            wgmma_commit();
+            float2 s[TALL];
+#pragma unroll
+            for (int m = 0; m < TALL; m++) {
+                s[m] = __half22float2(*(const __half2 *)(scales + m * UNITS * SCALE + g * 32));
+                s[m].x *= UNIT, s[m].y *= UNIT;
+            }
+            wgmma_wait<0>();
+#pragma unroll
+            for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+#pragma unroll
+            for (int o = 0; o < OCTETS; o++) {
+                float sx[2];
+                if (LIMBS == 1) {
+                    const float2 v = *(const float2 *)(x + g * (SX / 2) + o * 32);
+                    sx[0] = v.x, sx[1] = v.y;
+                } else {
+                    sx[0] = *(const float *)(x + g * (SX / 2) + o * 16);
+                }
+#pragma unroll
+                for (int m = 0; m < TALL; m++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+#pragma unroll
+                        for (int c = 0; c < PER; c++) {
+                            const int *v = &d[m][o * 4 + h * 2];
+                            const float whole = __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
+                            float &to = sum[((m * OCTETS + o) * 2 + h) * PER + c];
+                            to = fma_(__fmul_rn(h ? s[m].y : s[m].x, whole), sx[c], to);
+                        }
+            }
+        }
+    }
+
     __device__ __forceinline__ void store(const float (&sum)[SUMS], int number) const
     {
         const place at = tile_at(number);
@@ -342,13 +397,15 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 #pragma unroll 1
             for (int u = 0; u < mine();) {
                 const int lane = thread_again() % 32, warp = thread_again() / 32, end = min(u + UNITS, mine());
-                const uint8_t *codes = weights_at(warp, slot) + lane * 16, *scales = weights_at(warp, slot) + TALL * UNITS * CODE + lane / 4 * 8;
+                const uint8_t *codes = weights_at(warp, slot) + lane * 16, *scales = weights_at(warp, slot) + TALL * UNITS * CODE + lane / 4 * (A / 8);
                 const uint8_t *acts = ring + slot * IMAGE;
                 arrival_wait(&of().weights[warp][slot], phase);
                 arrival_wait(&of().acts[slot], phase);
 #pragma unroll 1
                 for (; u < end; u++) {
-                    group(sum, d, codes, scales, acts + (u & 1) * 64, acts + ACTS + (u & 1) * SX + lane % 4 * (8 * PER));
+                    const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
+                    if constexpr (A == 64) group(sum, d, codes, scales, b, x);
+                    else two_groups(sum, d[0], codes, scales, b, x);
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;
                 }
@@ -378,30 +435,5 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         }
     }
 };
-
-// Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
-// 128 bytes as wgmma wants them (cuda/kernels/device.cuh), then {sx, X} of ROWS rows for the first unit and the second.
-// A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
-template <int LIMBS, int COLUMNS> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
-{
-    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
-    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, q = i & 3, n = i / 4 / units, u = i / 4 - n * units;
-    let_next_start();
-    wait_for_previous();
-    int first = blockIdx.y * ROWS, end = p.rows;
-    if (p.jobs) {
-        if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
-        const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
-        first = job.first, end = job.first + job.n;
-    }
-    if (n >= COLUMNS) return;
-    int r = min(first + n / LIMBS, end - 1);
-    if (p.index) r = ((const int32_t *)p.index)[r];
-    const uint8_t *record = (const uint8_t *)p.x.q + r * p.x.ldq;
-    uint8_t *to = (uint8_t *)p.image + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
-    const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) + q; // a word of each lane t of a fragment
-    *(uint4 *)(to + n * 128 + (((u & 1) * 4 + q) ^ n % 8) * 16) = make_uint4(from[0], from[4], from[8], from[12]);
-    if (q == 0 && n % LIMBS == 0) *(uint2 *)(to + ACTS + (u & 1) * SX + n / LIMBS * 8) = *(const uint2 *)(record + p.x.groups[LIMBS - 1] + u * 8);
-}
 
 } // namespace ek

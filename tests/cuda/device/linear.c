@@ -160,7 +160,7 @@ static void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr wei
     if (p->plan.image) {
         p->a.image = up(d, NULL, p->plan.image);
         p->r = (ek_cuda_arrange_args){.x = *acts, .image = p->a.image, .rows = rows};
-        p->arrange = find(d, l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2", 0);
+        p->arrange = find(d, ek_cuda_arrange_name(l), 0);
     }
     if (!p->plan.parts) return;
     p->j = (ek_cuda_join_args){.y = y, .ldy = l->n + 3, .n = l->n, .rows = rows, .n_parts = p->plan.parts};
@@ -231,8 +231,8 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
-    int by[3] = {-1}, n_by = 1;
-    if (ek_cuda_leaf_fits(&l)) by[n_by++] = EK_CUDA_BY_WIDE;
+    int by[4] = {-1}, n_by = 1;
+    if (ek_cuda_wide_fits(&l)) by[n_by++] = EK_CUDA_BY_WIDE;
     if (ek_cuda_plane_fits(&l)) by[n_by++] = EK_CUDA_BY_PLANES;
     if (ek_cuda_mid_fits(&l)) by[n_by++] = EK_CUDA_BY_MID;
     for (int i = 0; i < n_by; i++)
@@ -265,6 +265,13 @@ void test_planes(dev *d)
             if (d->quick && limbs != 1 + (int)i % 2) continue;
             gguf = types[i];
             compare(d, &s, d->quick ? quick : few, i % 3 == 0);
+            gguf = NULL;
+        }
+    for (int limbs = 1; limbs <= 2; limbs++) /* by wgmma: whole units of 64 inputs */
+        for (int i = 0; i < 2; i++) {
+            shape s = {.n = 150, .k = 2240, .limbs = limbs, .scales = EK_F16};
+            gguf = i ? "q8_0" : "q4_0";
+            compare(d, &s, d->quick ? quick : few, limbs == 2);
             gguf = NULL;
         }
     static const char *const held[] = {"q4_0", "q8_0", "q4_k", "q6_k"}; /* leaves of several chunks, many panels */
@@ -446,7 +453,7 @@ void speed_planes(dev *d)
         for (int by = 0; by < 4; by++) {
             shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
             gguf = c[i].type, by_kernel = (const int[]){EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES, -1}[by];
-            time_product(d, &s, by == 3 ? all : few_rows);
+            time_product(d, &s, by == 1 || by == 3 ? all : few_rows);
         }
     gguf = NULL, by_kernel = -1;
 }
