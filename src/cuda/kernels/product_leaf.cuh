@@ -245,7 +245,6 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
     }
     const float zero = (float)a.zero;
     for (int turn = block, count = 0; turn < m.turns; turn += blocks, count++) {
-        const int n = min(m.turn, m.panels - turn * m.turn);
         float *const mine = sums + (count & 1) * room;
         if (at.turn == turn) {
             bool more = true;
