@@ -90,10 +90,9 @@ static int plan_tasks(ek_linear_job *job, int before, int threads)
     int row_tasks = ceil_div(job->x->rows, TASK_ROWS);
     job->rows = ceil_div(job->x->rows, row_tasks);
     int by_bytes = at_least_1((job->rows <= FEW_ROWS ? TASK_BYTES : TASK_BYTES_ROWS) / w->panel_bytes);
-    if (job->rows >= FEW_ROWS && by_bytes == 1) by_bytes = 2; /* of which AMX would compute one twice */
     int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_PER_THREAD)));
     job->panels = by_bytes < by_threads ? by_bytes : by_threads;
-    if (job->rows >= FEW_ROWS && job->panels > 1) job->panels &= ~1; /* AMX takes two at a time */
+    if (job->rows > 1) job->panels = job->panels < 2 ? 2 : job->panels & ~1; /* kernels take two at a time */
     return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
 }
 

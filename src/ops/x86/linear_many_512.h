@@ -9,17 +9,15 @@
 #ifndef EK_OPS_X86_LINEAR_MANY_512_H
 #define EK_OPS_X86_LINEAR_MANY_512_H
 
-#include <string.h>
-
-#include "ops/x86/vec_avx512.h"
 #include "ops/x86/fetch.h"
+#include "ops/x86/linear_512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
 enum {
-    MANY_ROWS = 8,
+    MANY_ROWS = PAIR_ROWS,
     MANY_TILES = 16,    /* of rows, that share unpacked codes */
     MANY_MIN_ROWS = 16, /* fewer would wait for the memory while codes are unpacked */
     UNIT = 512          /* inputs */
@@ -36,13 +34,6 @@ typedef struct many_unit {
 /* leaf[p * MANY_ROWS + r] += the unit's groups, from input k on. */
 typedef void many_fn(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, ptrdiff_t k, int groups, bool biased);
 
-INLINE __m512i many_quad(const int8_t *q)
-{
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm512_set1_epi32(four);
-}
-
 /* A share of what is unpacked next, into the second-level cache: more at once would wait for the memory. */
 INLINE void many_fetch(many_unit *u)
 {
@@ -51,29 +42,6 @@ INLINE void many_fetch(many_unit *u)
         for (int p = 0; p < PANELS; p++) fetch(u->next[p], i);
     for (int p = 0; p < PANELS; p++) u->next[p] += share;
     u->rest -= share;
-}
-
-/* leaf += t * sx of n rows by both panels; sum[p][r] is I. */
-INLINE void many_add(__m512 *leaf, __m512i sum[PANELS][MANY_ROWS], const unpacked_scales *scale,
-                     const int8_t *const *row, ptrdiff_t at, const int n, const bool biased)
-{
-    __m512 s[PANELS], centre[PANELS];
-    UNROLL for (int p = 0; p < PANELS; p++)
-    {
-        s[p] = _mm512_load_ps((*scale)[p][0]);
-        if (biased) centre[p] = _mm512_load_ps((*scale)[p][1]);
-    }
-    UNROLL for (int r = 0; r < n; r++)
-    {
-        const ek_act_group *of = (const ek_act_group *)(const void *)(row[r] + at);
-        const __m512 x = _mm512_set1_ps(of->sum), sx = _mm512_set1_ps(of->sx);
-        UNROLL for (int p = 0; p < PANELS; p++)
-        {
-            __m512 t = _mm512_mul_ps(s[p], _mm512_cvtepi32_ps(sum[p][r]));
-            if (biased) t = _mm512_fmadd_ps(centre[p], x, t);
-            _mm512_store_ps(&leaf[p * MANY_ROWS + r], _mm512_fmadd_ps(t, sx, _mm512_load_ps(&leaf[p * MANY_ROWS + r])));
-        }
-    }
 }
 
 INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, ptrdiff_t k, int groups, bool biased,
@@ -95,7 +63,7 @@ INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, pt
         __m512i acc[PANELS][MANY_ROWS];
         UNROLL for (int r = 0; r < n; r++)
         {
-            __m512i start = _mm512_set1_epi32(((const ek_act_group *)(const void *)(row[r] + at))->start);
+            __m512i start = _mm512_set1_epi32(group_at(row[r], at)->start);
             if (wide) start = _mm512_slli_epi32(start, 4);
             UNROLL for (int p = 0; p < PANELS; p++)
             {
@@ -109,7 +77,7 @@ INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, pt
             const __m512i second = _mm512_load_si512(codes + a_group * EK_PANEL + VEC * v);
             UNROLL for (int r = 0; r < MANY_ROWS; r++)
             {
-                const __m512i q = many_quad(row[r] + k + 4 * v);
+                const __m512i q = quad(row[r] + k + 4 * v);
                 acc[0][r] = _mm512_dpbusd_epi32(acc[0][r], first, q);
                 acc[1][r] = _mm512_dpbusd_epi32(acc[1][r], second, q);
             }
@@ -117,8 +85,10 @@ INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, pt
         if (limbs == 2)
             UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < n; r++)
                 acc[p][r] = _mm512_add_epi32(_mm512_slli_epi32(acc[p][r], 8), acc[p][n + r]);
-        if (biased) many_add(leaf, acc, scale, row, at, n, true);
-        else many_add(leaf, acc, scale, row, at, n, false);
+        const __m512 s[PANELS] = {_mm512_load_ps((*scale)[0][0]), _mm512_load_ps((*scale)[1][0])};
+        const __m512 centre[PANELS] = {_mm512_load_ps((*scale)[0][1]), _mm512_load_ps((*scale)[1][1])};
+        if (biased) add_pair(leaf, MANY_ROWS, acc, s, centre, row, at, n, true);
+        else add_pair(leaf, MANY_ROWS, acc, s, centre, row, at, n, false);
         k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
         codes += PANELS * a_group * EK_PANEL, scale++;
     }
@@ -161,12 +131,9 @@ static void many_panels(const ek_linear *w, const ek_acts *x, const int *row, in
     }
     for (int i = 0; i < tiles; i++)
         for (int r = 0; r < n; r++)
-            for (int j = 0; j < PANELS && p + j < p1; j++) {
-                const int left = w->n - (p + j) * EK_PANEL;
-                const __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-                _mm512_mask_storeu_ps(y + (row[i] + r) * ldy + (p + j) * EK_PANEL, mask,
+            for (int j = 0; j < PANELS && p + j < p1; j++)
+                _mm512_mask_storeu_ps(y + (row[i] + r) * ldy + (p + j) * EK_PANEL, outputs_of(w, p + j),
                                       v_tree_sum(*node[i], PANELS * MANY_ROWS, leaves, j * MANY_ROWS + r));
-            }
 }
 
 /* At least MANY_MIN_ROWS rows; fns: of one limb, of two. The last tile ends with the last row: what it shares with the

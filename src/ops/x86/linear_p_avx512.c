@@ -3,10 +3,8 @@
  * A vector lane is one output of a panel; VPDPBUSD multiplies codes u (of a codebook c + 128, which VPSHUFB looks up)
  * by the row's signed bytes. A unit of 32 inputs is decoded once for up to 12 rows (6 of two limbs), its scales too:
  * they are those of the file, and cost two or three operations per group. */
-#include <string.h>
-
-#include "ops/x86/vec_avx512.h"
 #include "ops/x86/fetch.h"
+#include "ops/x86/linear_512.h"
 #include "ops/x86/linear_many_512.h"
 #include "ops/x86/linear_p_unpack_512.h"
 #include "ops/x86/linear_tile.h"
@@ -15,22 +13,10 @@
 
 enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, FETCH_ROWS = 2 };
 
-INLINE __m512i quad(const int8_t *q)
-{
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm512_set1_epi32(four);
-}
-
 /* Few sums leave the multiplier waiting for itself: they are split into chains. */
 INLINE int chains_of(const int sums)
 {
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
-}
-
-INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
-{
-    return (const ek_act_group *)(const void *)(row + at);
 }
 
 /* acc[limb * n + r] += codes * that limb of row r over the A-group from input k, quads [q, q + a_group / 4) of a unit.
@@ -78,8 +64,10 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
             const uint8_t *unit = block + scale_bytes;
             const p_block scales = p_open(w, block, factors, 0);
             if (ahead)
-                for (size_t i = 0; i < block_bytes; i += 64) fetch(block + i, AHEAD);
-            for (int g = 0; g < size / a_group; unit += unit_bytes) UNROLL for (int part = 0; part < per_unit; part++)
+                for (size_t i = 0; i < scale_bytes; i += 64) fetch(block + i, AHEAD);
+            for (int g = 0; g < size / a_group; unit += unit_bytes) {
+                for (ptrdiff_t i = 0; ahead && i < unit_bytes; i += 64) fetch(unit + i, AHEAD);
+                UNROLL for (int part = 0; part < per_unit; part++)
                 {
                     __m512i acc[SUMS];
                     __m512 s, centre;
@@ -102,6 +90,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                     }
                     k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
                 }
+            }
         }
         v_tree_push(*node, TILE, leaves, a, n);
     }
@@ -183,9 +172,7 @@ void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r
     for (int r = r0, i = 0; r < r1; r += rows[i]) {
         while (rows[i] > r1 - r) i++;
         for (int p = p0; p < p1; p++) {
-            int left = w->n - p * EK_PANEL;
-            __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            tiles[i](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask,
+            tiles[i](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, outputs_of(w, p),
                      r == r0 && rows[i] >= FETCH_ROWS);
         }
     }

@@ -2,13 +2,12 @@
  *
  * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
- * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. A tile is one
- * panel by up to 12 rows (6 of two limbs): nibbles are unpacked once for all of them. */
-#include <string.h>
-
-#include "ops/x86/vec_avx512.h"
+ * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. One row and 9 to 12 (5, 6 of two
+ * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. */
 #include "ops/x86/fetch.h"
+#include "ops/x86/linear_512.h"
 #include "ops/x86/linear_many_512.h"
+#include "ops/x86/linear_q_pair_512.h"
 #include "ops/x86/linear_q_unpack_512.h"
 #include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_x86.h"
@@ -16,14 +15,7 @@
 
 /* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
  * which their activations share, would lose it or them. */
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 2048 };
-
-INLINE __m512i quad(const int8_t *q)
-{
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm512_set1_epi32(four);
-}
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 2048, NEAR = 1024 };
 
 /* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
 INLINE int chains_of(const int sums)
@@ -31,10 +23,17 @@ INLINE int chains_of(const int sums)
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
 }
 
+/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
+INLINE void fetch_both(const uint8_t *codes)
+{
+    fetch(codes, AHEAD);
+    _mm_prefetch((const char *)codes + NEAR, _MM_HINT_T0);
+}
+
 /* acc[limb * n + r] += codes * that limb of row r over the A-group of inputs from k; low: where the low limbs
  * lie in a record. Returns the next codes. */
 INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *const *row, ptrdiff_t k, ptrdiff_t low,
-                          const int n, const bool q8, const int a_group, const int limbs)
+                          bool ahead, const int n, const bool q8, const int a_group, const int limbs)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
     const int sums = n * limbs, chains = chains_of(sums);
@@ -44,6 +43,7 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *cons
     if (q8) {
         UNROLL for (int v = 0; v < a_group / 4; v++, codes += 64)
         {
+            if (ahead) fetch_both(codes);
             __m512i code = _mm512_load_si512(codes), *to = part[v % chains];
             UNROLL for (int i = 0; i < sums; i++)
                 to[i] = _mm512_dpbusd_epi32(to[i], code, quad(row[i % n] + i / n * low + k + 4 * v));
@@ -51,6 +51,7 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *cons
     } else {
         UNROLL for (int v = 0; v < a_group / 8; v++, codes += 64)
         {
+            if (ahead) fetch_both(codes);
             __m512i both = _mm512_load_si512(codes);
             __m512i even = _mm512_and_si512(both, nibble), odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
             __m512i *to = part[2 * v % chains], *to_odd = part[(2 * v + 1) % chains];
@@ -64,11 +65,6 @@ INLINE const uint8_t *dot(__m512i *acc, const uint8_t *codes, const int8_t *cons
     UNROLL for (int c = 1; c < chains; c++) UNROLL for (int i = 0; i < sums; i++)
         acc[i] = _mm512_add_epi32(acc[i], part[c][i]);
     return codes;
-}
-
-INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
-{
-    return (const ek_act_group *)(const void *)(row + at);
 }
 
 INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *codes,
@@ -91,7 +87,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = group_scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            for (size_t i = 0; ahead && i < code_bytes + rest; i += 64) {
+            for (size_t i = n == 1 ? 0 : code_bytes; ahead && i < code_bytes + rest; i += 64) {
                 if (n == 1) _mm_prefetch((const char *)codes + AHEAD_1 + i, _MM_HINT_T0);
                 else fetch(codes + i, AHEAD);
             }
@@ -104,7 +100,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                     acc[r] = _mm512_setzero_si512();
                     acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                codes = dot(acc, codes, row, k, low, n, q8, a_group, limbs);
+                codes = dot(acc, codes, row, k, low, ahead && n > 1, n, q8, a_group, limbs);
                 if (limbs == 2)
                     UNROLL for (int r = 0; r < n; r++)
                         acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
@@ -136,18 +132,15 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
     {                                                                                                             \
         tile(w, x, row, y, ldy, codes, mask, ahead, n, q8, a, l);                                                 \
     }
+/* By limbs and rows; rows without a tile here take pairs of panels. */
 #define TILES(q8, a)                                                                                              \
-    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 2) TILE_FN(q8, a, 1, 3) TILE_FN(q8, a, 1, 4)                           \
-    TILE_FN(q8, a, 1, 5) TILE_FN(q8, a, 1, 6) TILE_FN(q8, a, 1, 7) TILE_FN(q8, a, 1, 8)                           \
-    TILE_FN(q8, a, 1, 9) TILE_FN(q8, a, 1, 10) TILE_FN(q8, a, 1, 11) TILE_FN(q8, a, 1, 12)                        \
-    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 2) TILE_FN(q8, a, 2, 3) TILE_FN(q8, a, 2, 4)                           \
-    TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                                                                     \
-    static tile_fn *const tiles_##q8##_##a[2][TILE] = {                                                           \
-        {tile_##q8##_##a##_1_1, tile_##q8##_##a##_1_2, tile_##q8##_##a##_1_3, tile_##q8##_##a##_1_4,              \
-         tile_##q8##_##a##_1_5, tile_##q8##_##a##_1_6, tile_##q8##_##a##_1_7, tile_##q8##_##a##_1_8,              \
-         tile_##q8##_##a##_1_9, tile_##q8##_##a##_1_10, tile_##q8##_##a##_1_11, tile_##q8##_##a##_1_12},          \
-        {tile_##q8##_##a##_2_1, tile_##q8##_##a##_2_2, tile_##q8##_##a##_2_3, tile_##q8##_##a##_2_4,              \
-         tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};
+    TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 9) TILE_FN(q8, a, 1, 10) TILE_FN(q8, a, 1, 11) TILE_FN(q8, a, 1, 12)   \
+    TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                                                \
+    static tile_fn *const tiles_##q8##_##a[2][TILE + 1] = {                                                       \
+        {0, tile_##q8##_##a##_1_1, 0, 0, 0, 0, 0, 0, 0, tile_##q8##_##a##_1_9, tile_##q8##_##a##_1_10,            \
+         tile_##q8##_##a##_1_11, tile_##q8##_##a##_1_12},                                                         \
+        {0, tile_##q8##_##a##_2_1, 0, 0, 0, tile_##q8##_##a##_2_5, tile_##q8##_##a##_2_6}};                       \
+    PAIRS(q8, a)
 /* clang-format on */
 
 TILES(0, 32)
@@ -168,7 +161,7 @@ static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1
                                        {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                tile_fn *const (*by_limbs)[TILE])
+                tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
 {
     if (r1 - r0 >= MANY_MIN_ROWS) {
         many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
@@ -176,23 +169,28 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
     const int max_rows = w->limbs == 1 ? TILE : TILE_2;
-    const bool ahead = w->form == EK_W_Q4 || r1 - r0 > 1; /* for one row of Q8 the hardware does better alone */
     for (int r = r0, n; r < r1; r += n) {
         n = ek_tile_rows(r1 - r, max_rows);
-        for (int p = p0; p < p1; p++) {
-            int left = w->n - p * EK_PANEL;
-            __mmask16 mask = (__mmask16)(left >= EK_PANEL ? 0xffff : (1 << left) - 1);
-            tiles[n - 1](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, mask, r == r0 && ahead);
+        const bool first = r == r0;
+        if (!tiles[n]) {
+            pair_run(w, x, r, y, ldy, p0, p1, first, pairs[w->limbs - 1][n]);
+            continue;
         }
+        const bool ahead = first &&
+                           (w->form == EK_W_Q4 || n > 1); /* for one row of Q8 the hardware does better alone */
+        for (int p = p0; p < p1; p++)
+            tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, outputs_of(w, p), ahead);
     }
 }
 
 void ek_linear_q4_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_0_32 : tiles_0_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, tiles_0_32, pairs_0_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, tiles_0_64, pairs_0_64);
 }
 
 void ek_linear_q8_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    run(w, x, r0, r1, y, ldy, p0, p1, w->a_group == 32 ? tiles_1_32 : tiles_1_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, tiles_1_32, pairs_1_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, tiles_1_64, pairs_1_64);
 }

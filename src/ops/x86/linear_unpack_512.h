@@ -5,10 +5,7 @@
 #ifndef EK_OPS_X86_LINEAR_UNPACK_512_H
 #define EK_OPS_X86_LINEAR_UNPACK_512_H
 
-#include "ops/x86/vec_avx512.h"
-#include "ops/linear_layout.h"
-
-enum { PANELS = 2 };
+#include "ops/x86/linear_512.h"
 
 typedef float unpacked_scales[PANELS][2][EK_PANEL];
 
