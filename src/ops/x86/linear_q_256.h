@@ -79,7 +79,7 @@ INLINE void tile(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x
     const bool biased = w->biased;
     const ek_dtype scale_dtype = w->scale_dtype;
     const size_t code_bytes = ek_linear_code_bytes(w), group_bytes = ek_linear_group_bytes(w);
-    const ptrdiff_t lines = u->fetch ? u->lines : 0;
+    const ptrdiff_t from_line = u->from, to_line = u->to;
     const __m256 zero = _mm256_set1_ps((float)w->zero);
 
     __m256 sum[2][TILE_ROWS];
@@ -88,9 +88,9 @@ INLINE void tile(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x
     from.one += u->k / a_group * (ptrdiff_t)sizeof(ek_act_group),
         from.of += u->k / a_group * (ptrdiff_t)sizeof(ek_act_group);
     const uint8_t *packed = u->packed, *fetch = u->fetch;
-    for (int g = 0; g < u->n / group; g++, packed += group_bytes, fetch += lines) {
+    for (int g = 0; g < u->n / group; g++, packed += group_bytes, fetch += u->lines) {
         __m256 s[2], centre[2] = {zero, zero};
-        for (ptrdiff_t i = 0; i < lines; i += 64)
+        for (ptrdiff_t i = from_line; i < to_line; i += 64)
             if (n == 1) _mm_prefetch((const char *)fetch + i, _MM_HINT_T0);
             else _mm_prefetch((const char *)fetch + i, _MM_HINT_T1);
         if (decoded) {
@@ -181,6 +181,7 @@ static void panel(const ek_linear *w, const ek_acts *x, const tiling *t, float *
     const int step = decoded ? UNIT : EK_KBLOCK_Q;
     unit u = {.packed = w->data + (size_t)p * w->panel_bytes, .codes = codes, .scale = scale, .centre = centre};
     u.panel = u.packed, u.lines = (ptrdiff_t)f->lines;
+    const ptrdiff_t share = (u.lines / 64 + t->n) / t->n * 64; /* more at once would hold up a tile's loads */
     unsigned leaves = 0;
     for (int k0 = 0; k0 < w->k; k0 += EK_KBLOCK_Q, leaves++) {
         memset(leaf, 0, sizeof *leaf * (size_t)t->n);
@@ -190,8 +191,10 @@ static void panel(const ek_linear *w, const ek_acts *x, const tiling *t, float *
             const uint8_t *next = u.packed + (size_t)(u.n / f->inputs) * f->block_bytes;
             if (decoded) f->decode(codes, scale, centre, w, &u);
             u.fetch = decoded ? next : u.packed + (t->at[1] - t->at[0] == 1 ? AHEAD_1 : AHEAD);
-            for (int i = 0; i < t->n; i++, u.fetch = NULL)
+            for (int i = 0; i < t->n; i++) {
+                u.from = i * share, u.to = u.from + share < u.lines ? u.from + share : u.lines;
                 f->tiles[decoded][t->at[i + 1] - t->at[i] - 1](leaf[i], w, x, t->at[i], &u);
+            }
             u.packed = next;
         }
         for (int i = 0; i < t->n; i++)
@@ -210,7 +213,7 @@ APART void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, p
 {
     const reader f = {.tiles = tiles[w->limbs - 1],
                       .decode = decode,
-                      .decode_tiles = w->form == EK_W_Q4 ? DECODE_TILES : DECODE_TILES_Q8,
+                      .decode_tiles = DECODE_TILES,
                       .inputs = w->group,
                       .block_bytes = ek_linear_group_bytes(w),
                       .lines = ek_linear_group_bytes(w)};

@@ -10,10 +10,9 @@
 #include "ops/x86/tree_vec.h"
 
 enum {
-    HALF = 8,         /* outputs of a vector */
-    TILES = 8,        /* of rows, that share a panel's bytes in the first-level cache */
-    DECODE_TILES = 2, /* from that many on the codes are decoded once for all */
-    DECODE_TILES_Q8 = 3,
+    HALF = 8,                         /* outputs of a vector */
+    TILES = 8,                        /* of rows, that share a panel's bytes in the first-level cache */
+    DECODE_TILES = 3,                 /* from that many on the codes are decoded once for all */
     UNIT = 512,                       /* inputs decoded at a time */
     UNIT_GROUPS = UNIT / 16,          /* at most */
     UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of them, when a code takes two */
@@ -29,9 +28,9 @@ enum { CODES_4, CODES_8, CODES_5, CODES_6 };
 typedef struct unit {
     const uint8_t *panel, *packed; /* the panel; its first group, or block */
     int k, n;
-    const uint8_t *fetch; /* NULL, or bytes that are needed next: `lines` of them with every group of this unit */
-    ptrdiff_t lines;
-    const uint8_t *codes; /* decoded, with scale and b' (centre) of group g at [g * EK_PANEL] */
+    const uint8_t *fetch;      /* bytes that are needed next, `lines` of them with every group of this unit */
+    ptrdiff_t lines, from, to; /* of which a tile fetches its share: [from, to) */
+    const uint8_t *codes;      /* decoded, with scale and b' (centre) of group g at [g * EK_PANEL] */
     const float *scale, *centre;
 } unit;
 
