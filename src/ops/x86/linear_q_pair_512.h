@@ -1,7 +1,7 @@
 /* Forms Q4 and Q8 on AVX-512 VNNI for 2 to 8 rows (4 of two limbs): two panels at once, codes taken apart in registers.
  *
- * A row's four bytes are broadcast into a register and serve both panels. While a pair of panels is read, the next one
- * is fetched, a line per vector of codes: more lines at once fill the buffers that the loads need. */
+ * A row's four bytes are broadcast into a register and serve both panels. What follows in both is fetched, a line per
+ * vector of codes: more lines at once fill the buffers that the loads need. */
 #ifndef EK_OPS_X86_LINEAR_Q_PAIR_512_H
 #define EK_OPS_X86_LINEAR_Q_PAIR_512_H
 
@@ -10,13 +10,14 @@
 #include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 
-enum { PAIR_NEAR = 1024 }; /* bytes ahead into the first-level cache */
+/* Bytes ahead into the first-level cache, and in each panel into the second. */
+enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
 
 /* Two panels, or the first twice. */
 typedef struct pair_panels {
     const uint8_t *codes[PANELS];
     __mmask16 mask[PANELS];
-    ptrdiff_t ahead; /* bytes to the next two; 0: nothing is fetched */
+    bool ahead; /* fetches what follows, in the end the beginning of the next two */
 } pair_panels;
 
 INLINE __m512i pair_load(const uint8_t *codes, ptrdiff_t ahead)
@@ -74,7 +75,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
     const int8_t *row[PAIR_ROWS];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
     const uint8_t *codes[PANELS] = {two->codes[0], two->codes[1]};
-    const ptrdiff_t low = x->low, ahead = two->ahead;
+    const ptrdiff_t low = x->low, panel_bytes = (ptrdiff_t)w->panel_bytes;
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
     const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
     const size_t code_bytes = ek_linear_code_bytes(w), rest = ek_linear_group_bytes(w) - code_bytes;
@@ -89,6 +90,8 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
         UNROLL for (int i = 0; i < PANELS * n; i++) a[i] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++) {
             __m512 s[PANELS], centre[PANELS];
+            const bool inside = codes[0] - two->codes[0] + PAIR_AHEAD < panel_bytes;
+            const ptrdiff_t ahead = !two->ahead ? 0 : inside ? PAIR_AHEAD : PAIR_AHEAD + panel_bytes;
             UNROLL for (int p = 0; p < PANELS; p++)
             {
                 const uint8_t *scales = codes[p] + code_bytes;
@@ -154,7 +157,7 @@ static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, p
         const bool both = p + 1 < p1;
         const pair_panels two = {{first, both ? first + w->panel_bytes : first},
                                  {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
-                                 ahead ? (ptrdiff_t)w->panel_bytes * PANELS : 0};
+                                 ahead};
         fn(w, x, row0, y + p * EK_PANEL, ldy, &two);
     }
 }
