@@ -197,8 +197,9 @@ typedef struct ek_cuda_attn_args {
     int32_t slots;   /* attn_half: pieces of its ring, which the launch's shared memory holds */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
     ek_cuda_head head; /* attn_half: how rows of q become queries */
-    /* attn_half, where every view has one row in the step, whose last visible key is its own (single): the new keys
-     * and values as ek_kv_store reads them, which the kernel then stores itself; 0: they are in their pages */
+    /* attn_half and attn_deep: single, every view has one row in the step, whose last visible key is its own. attn_half
+     * then: the new keys and values as ek_kv_store reads them, which the kernel then stores itself; 0: they are in
+     * their pages */
     ek_cuda_ptr k, v, k_norm;
     int64_t ldk;
     int32_t single;
@@ -209,6 +210,9 @@ typedef struct ek_cuda_attn_args {
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_PIECE = 8192 };
+/* ek_attn_deep_DIM: queries of a tile; pieces of its ring at most; shared memory of queries and ring, of which a
+ * multiprocessor has room for four blocks' and a block of attn_join. */
+enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 
 /* --- sampling (engine/sampler.h). */

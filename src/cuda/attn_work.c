@@ -118,6 +118,24 @@ ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v,
                                (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
 }
 
+static bool deep_takes(ek_kv_format f)
+{
+    const ek_kv_codec *c = &ek_kv_codecs[f];
+    return c->rule != EK_KV_AFFINE || c->bits == 4;
+}
+
+bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v)
+{
+    return ratio % EK_CUDA_ATTN_DEEP_TILE == 0 && (head_dim == 256 || head_dim == 512) && deep_takes(k) &&
+           deep_takes(v);
+}
+
+ek_cuda_attn_leaf ek_cuda_attn_deep_plan(int head_dim)
+{
+    return (ek_cuda_attn_leaf){head_dim == 256 ? "ek_attn_deep_256" : "ek_attn_deep_512", (unsigned)head_dim / 4 + 32,
+                               EK_CUDA_ATTN_DEEP_SHARED, 0};
+}
+
 int ek_cuda_attn_levels(int max_segments)
 {
     int levels = 1;

@@ -42,6 +42,12 @@ typedef struct ek_cuda_attn_leaf {
 } ek_cuda_attn_leaf;
 ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
                                          int multiprocessors);
+
+/* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_leaf_8. A tile
+ * is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */
+bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v);
+ek_cuda_attn_leaf ek_cuda_attn_deep_plan(int head_dim);
+
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
 int ek_cuda_attn_leaf_threads(int head_dim);
 

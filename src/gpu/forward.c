@@ -232,8 +232,10 @@ static void store(ek_gpu_run *x, int i, const ek_gpu_set *set)
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
 {
     const ek_model *m = x->g->m;
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->v_format, list->joined,
-                                                       wave->n_items, ek_cuda_multiprocessors(x->g->c));
+    const ek_cuda_attn_leaf p = list->deep
+                                    ? ek_cuda_attn_deep_plan(a.kv.head_dim)
+                                    : ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->v_format, list->joined,
+                                                             wave->n_items, ek_cuda_multiprocessors(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots;
     size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
@@ -272,7 +274,8 @@ static void attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *ou
                            .ratio = m->config.n_heads / l->n_kv_heads};
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     if (!list->n_prompt && o->l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(x, out, o);
-    if (finishes(list)) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm), a.single = list->single;
+    if (finishes(list)) a.head = head_of(x, i, set, x->g->w.layer[i].q_norm);
+    a.single = list->single && (finishes(list) || list->deep);
     if (stores(x, i, set)) {
         a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = (int64_t)l->n_kv_heads * l->head_dim;
         a.k_norm = x->g->w.layer[i].k_norm;

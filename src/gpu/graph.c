@@ -13,8 +13,8 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_gpu_list *l = &set->list[k];
         f->value[f->n++] = l->rows;
-        f->value[f->n++] = (uint64_t)l->n_waves << 16 | (uint64_t)l->single << 9 | (uint64_t)l->joined << 8 |
-                           (uint64_t)l->tile;
+        f->value[f->n++] = (uint64_t)l->n_waves << 16 | (uint64_t)l->deep << 10 | (uint64_t)l->single << 9 |
+                           (uint64_t)l->joined << 8 | (uint64_t)l->tile;
         if (!l->n_waves) continue;
         f->value[f->n++] = l->wave[0].tiles, f->value[f->n++] = l->wave[0].items;
         f->value[f->n++] = (uint64_t)l->wave[0].n_tiles << 32 | (uint64_t)l->wave[0].n_items;

@@ -3,6 +3,7 @@
 
 #include "gpu/run.h"
 
+enum { DEEP_ITEMS = 133 };                             /* leaves from which on ek_attn_deep_DIM computes them */
 enum { LEAF_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
 
 ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr *device)
@@ -176,6 +177,18 @@ static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most, int
     return tile;
 }
 
+/* Whether ek_attn_deep_DIM computes n_items leaves of tiles: it has few warps, and gains once multiprocessors have more
+ * than a block each. */
+static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, int n_items)
+{
+    const ek_model *m = x->g->m;
+    if (tile != EK_CUDA_ATTN_DEEP_TILE || n_items < DEEP_ITEMS ||
+        !ek_cuda_attn_deep_fits(ratio, head_dim, m->k_format, m->v_format))
+        return false;
+    return !m->layout.n_start ||
+           ek_cuda_attn_deep_fits(ratio, head_dim, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format));
+}
+
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
 {
     const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
@@ -208,6 +221,8 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     }
     EK_TRY(end_wave(&few));
     list->joined = half && few.w.max_segments <= EK_CUDA_ATTN_JOINED;
+    list->deep = !list->joined &&
+                 goes_deep(x, ratio, l->head_dim, list->tile, n_segments * heads / EK_CUDA_ATTN_DEEP_TILE);
     if (n_few == n) return EK_OK;
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {

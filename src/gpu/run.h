@@ -18,6 +18,7 @@ typedef struct ek_gpu_list {
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
     bool joined;        /* by ek_attn_half_N, which joins leaves and, without prompts, finishes queries itself */
+    bool deep;          /* leaves by ek_attn_deep_DIM */
     bool single;        /* every view has one row in the step: then it stores their keys, too */
     CUdeviceptr prompt; /* tiles */
     int n_prompt, levels;

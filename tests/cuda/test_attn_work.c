@@ -102,6 +102,12 @@ static void sizes_follow_the_formats(void **state)
     assert_int_equal(plain, (256 * 8 + 2 * 256 * 8 + 64) * 4 + 256);
     assert_int_equal(ek_cuda_attn_leaf_shared(8, 256, EK_KV_Q8), plain + 256 * 8 * 2);
     assert_int_equal(ek_cuda_attn_leaf_shared(8, 256, EK_KV_Q4), plain + 2 * 256 * 8 * 2);
+    assert_true(ek_cuda_attn_deep_fits(8, 512, EK_KV_Q8, EK_KV_Q4) &&
+                ek_cuda_attn_deep_fits(16, 256, EK_KV_F32, EK_KV_I16));
+    assert_false(ek_cuda_attn_deep_fits(4, 512, EK_KV_F16, EK_KV_F16)); /* a tile would have queries of two rows */
+    assert_false(ek_cuda_attn_deep_fits(8, 128, EK_KV_F16, EK_KV_F16) ||
+                 ek_cuda_attn_deep_fits(8, 256, EK_KV_F16, EK_KV_Q6));
+    assert_int_equal(ek_cuda_attn_deep_plan(512).threads, 160);
     assert_int_equal(ek_cuda_attn_levels(1), 1);
     assert_int_equal(ek_cuda_attn_levels(2), 2);
     assert_int_equal(ek_cuda_attn_levels(3), 2);

@@ -72,6 +72,15 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
     return k;
 }
 
+kernels kernels_find_deep(dev *d, int head_dim)
+{
+    const ek_cuda_attn_leaf p = ek_cuda_attn_deep_plan(head_dim);
+    return (kernels){.leaf = find(d, p.name, p.shared),
+                     .join = find(d, "ek_attn_join", 0),
+                     .shared = p.shared,
+                     .threads = p.threads};
+}
+
 void call_run(dev *d, const kernels *k, const call *c)
 {
     if (c->tile == EK_CUDA_PROMPT_TILE) {
@@ -138,6 +147,20 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
         call c;
         call_prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
         const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED && half;
+        if (tiles[t] == EK_CUDA_ATTN_DEEP_TILE &&
+            ek_cuda_attn_deep_fits(shape->n_heads / shape->n_kv_heads, shape->head_dim, shape->k_format,
+                                   shape->v_format)) {
+            const kernels deep = kernels_find_deep(d, shape->head_dim);
+            must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
+            ek_cuda_ptr ended = c.a.ended;
+            c.a.ended = 0, c.a.single = single;
+            call_run(d, &deep, &c);
+            c.a.ended = ended, c.a.single = 0;
+            same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
+                 "deep attention %s:%s, %d on %d heads of %d, %d keys, garbage %d", ek_kv_format_name(shape->k_format),
+                 ek_kv_format_name(shape->v_format), shape->n_heads, shape->n_kv_heads, shape->head_dim, n_keys,
+                 garbage);
+        }
         for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
             if (join) c.a.ended = c.ended, c.a.single = single;
             if (join) k = kernels_find(d, shape, tiles[t], true, c.w.n_items), c.a.slots = k.slots;
@@ -177,6 +200,19 @@ void test_attn(dev *d)
         compare(d, &shape, d->quick ? 300 : 1500, dim == 256, dim > 256 ? 0.5f : 1, true, false);
         for (int keys = 64; keys < 1500; keys = keys * 2 + 1) compare(d, &shape, keys, 0, 1, true, true);
     }
+    for (int k = 0; k < 6; k++) /* ek_attn_deep: every pair of its kinds of formats */
+        for (int v = 0; v < 6; v++) {
+            static const int kinds[] = {EK_KV_F16, EK_KV_Q8, EK_KV_Q4, EK_KV_I16, EK_KV_BF16, EK_KV_F32};
+            ek_attn_shape shape = {EK_FULL,
+                                   (ek_kv_format)kinds[k],
+                                   (ek_kv_format)kinds[v],
+                                   v % 2 ? 16 : 8,
+                                   1 + v % 2,
+                                   k % 2 == v % 2 ? 256 : 512,
+                                   0};
+            if (d->quick && k != v && (k + v) % 4) continue;
+            compare(d, &shape, d->quick ? 300 : 900, (k + v) / 2 % 2, k % 3 ? 1 : 8, false, k == v && v % 2);
+        }
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int f = 0; f < (i < 2 ? N : 3); f++) {
             ek_kv_format format = (ek_kv_format)(i < 2 ? formats[f] : formats[(i + (size_t)f * 4) % N]);

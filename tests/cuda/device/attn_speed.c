@@ -104,6 +104,12 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
         if (us < best) best = us;
+        if (*tiles == EK_CUDA_ATTN_DEEP_TILE && ek_cuda_attn_deep_fits(heads / kv, dim, f, f)) {
+            t.k = kernels_find_deep(d, dim), t.c->a.single = 1;
+            us = time_us(d, queue_attention, &t, layers);
+            printf(" deep %.1f", us);
+            if (us < best) best = us;
+        }
         call_finish(t.c, d);
         free(t.c);
     }
@@ -124,6 +130,14 @@ void speed_attn(dev *d)
     time_decode(d, EK_KV_BF16, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_F16, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_F32, 8, 1, 256, 16, 8192, eight);
+    time_decode(d, EK_KV_F16, 8, 1, 256, 64, 8192, eight);
+    for (int batch = 16; batch <= 64; batch *= 4) time_decode(d, EK_KV_F16, 8, 1, 512, batch, 8192, eight);
+    time_decode(d, EK_KV_Q8, 8, 1, 512, 16, 8192, eight);
+    time_decode(d, EK_KV_Q4, 8, 1, 512, 16, 8192, eight);
+    for (int depth = 1024; depth <= 4096; depth *= 2) {
+        time_decode(d, EK_KV_Q8, 8, 1, 256, 4, depth, eight);
+        time_decode(d, EK_KV_Q8, 8, 1, 512, 4, depth, eight);
+    }
     time_decode(d, EK_KV_Q8, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q4, 8, 1, 256, 16, 8192, eight);
     time_decode(d, EK_KV_Q4_128, 8, 1, 256, 16, 8192, eight);
