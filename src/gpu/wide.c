@@ -68,9 +68,8 @@ ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu
     }
     if (!to.one && !to.two) return to;
     in->number = ++x->n_inputs;
-    if (to.one) x->holds[0] = in->number;
-    if (to.two) x->holds[1] = in->number;
-    x->held_group[0] = x->held_group[1] = 64;
+    if (to.one) x->holds[0] = in->number, x->held_group[0] = 64;
+    if (to.two) x->holds[1] = in->number, x->held_group[1] = 64;
     return to;
 }
 
