@@ -85,7 +85,8 @@ static void test_stage(dev *d, int n, int top_k)
     const ek_cuda_acts acts[2] = {records(d, n), records(d, n)};
     CUdeviceptr dw = up(d, weight, sizeof weight), dp = up(d, pair, sizeof pair);
     images got = images_open(d, n);
-    const char *const name[] = {"ek_stage", top_k ? "ek_stage_rows_experts" : "ek_stage_rows"};
+    const char *const name[] = {top_k ? "ek_experts_end" : "ek_stage",
+                                top_k ? "ek_stage_rows_experts" : "ek_stage_rows"};
     for (int i = 0; i < 2; i++) {
         h[i] = up(d, x, bytes), out[i] = up(d, NULL, bytes);
         ek_cuda_stage_rows_args a = {.s = {.h = h[i],
