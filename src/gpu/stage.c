@@ -12,7 +12,10 @@ static void launch(ek_gpu_run *x, ek_cuda_stage_args *a, int n, ek_cuda_images t
                                                                     : "ek_experts_end_wide";
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
     ek_cuda_stage_rows_args rows = {.s = *a, .to = to};
-    ek_gpu_launch(x->g, a->pair_out ? experts : many ? "ek_stage_rows" : "ek_stage",
+    ek_gpu_launch(x->g,
+                  a->pair_out ? experts
+                  : many      ? "ek_stage_rows"
+                              : "ek_stage",
                   (ek_cuda_grid){.x = (unsigned)n, .threads = warps * 32, .overlap = true}, many ? (void *)&rows : a);
 }
 
