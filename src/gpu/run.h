@@ -175,8 +175,8 @@ void ek_gpu_size_products(ek_gpu_run *x);
 enum { EK_GPU_PROMPT_ROWS = 256 }; /* from so many on stages have a kernel of their own */
 /* The row-wise stage of n rows by ek_stage, or of prompts with images of what comes of it (gpu/stage.c). */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
-/* And behind what a says x = norm(h), ready for w. all: w's records are all that is read of x, which is then not written
- * as floats. */
+/* And behind what a says x = norm(h), ready for w. all: w's records are all that is read of x, which is then not
+ * written as floats. */
 ek_gpu_input ek_gpu_stage_to(ek_gpu_run *x, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *w, bool all,
                              int n);
 /* The same for all that reads x in layer i: q, k and v (heads), or gate and up. */
