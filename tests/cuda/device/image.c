@@ -106,7 +106,7 @@ static void test_stage(dev *d, int n, int top_k)
                                            .factor = 0.75f,
                                            .n = n,
                                            .top_k = top_k,
-                                           .has_factor = top_k > 0},
+                                           .has_factor = top_k == 0}, /* none behind experts */
                                      .to = {got.at[0], got.at[1]}};
         ek_cuda_kernel kernel = find(d, name[i], 0);
         launch(d, &kernel, (ek_cuda_grid){.x = ROWS, .threads = (unsigned)((n + 255) / 256 * 32)},
