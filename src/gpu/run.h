@@ -172,6 +172,13 @@ bool ek_gpu_gated_wide(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_ma
 /* Bytes of the stack and the image for any step: an image of all rows, and for each block that is at work at once nodes
  * of 128 outputs by 64 rows. */
 void ek_gpu_size_products(ek_gpu_run *x);
+/* Attention (gpu/attend.c). Whether rows that want no logits end at layer i, the last that owns keys. */
+bool ek_gpu_drops(const ek_gpu_run *x, int i);
+/* Layer i's keys and values, from x->k and x->v; its queries, in x->q; each unless attention does it. */
+void ek_gpu_store(ek_gpu_run *x, int i, const ek_gpu_set *set);
+void ek_gpu_finish_queries(ek_gpu_run *x, int i, const ek_gpu_set *set);
+/* out: the rows that come of it, which it quantises for the layer's o where all are few queries. */
+void ek_gpu_attend(ek_gpu_run *x, int i, const ek_gpu_set *set, ek_gpu_input *out);
 enum { EK_GPU_PROMPT_ROWS = 256 }; /* from so many on stages have a kernel of their own */
 /* The row-wise stage of n rows by ek_stage, or of prompts with images of what comes of it (gpu/stage.c). */
 void ek_gpu_stage(ek_gpu_run *x, ek_cuda_stage_args *a, int n);
