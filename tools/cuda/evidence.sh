@@ -22,7 +22,7 @@ part() { # title, seconds, command...
   part "requests against the CPU: tiny models, in company" 120 "$build/tests/gpu/device/device" 6
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
-      part "compute-sanitizer $tool, kernels" 180 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
+      part "compute-sanitizer $tool, kernels" 300 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
         "$build/tests/cuda/device/device" quick
     done
   fi
