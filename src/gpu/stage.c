@@ -10,6 +10,7 @@ static void launch(ek_gpu_run *x, ek_cuda_stage_args *a, int n, ek_cuda_images t
     const char *experts = many                                      ? "ek_stage_rows_experts"
                           : c->hidden_size <= EK_CUDA_EXPERTS_WIDTH ? "ek_experts_end"
                                                                     : "ek_experts_end_wide";
+    EK_ASSERT(many || (!to.one && !to.two));
     a->h = x->h, a->ld = c->hidden_size, a->n = c->hidden_size, a->eps = c->rms_norm_eps;
     ek_cuda_stage_rows_args rows = {.s = *a, .to = to};
     ek_gpu_launch(x->g,

@@ -50,6 +50,7 @@ ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu
     ek_cuda_product p;
     *complete = false;
     if (n < EK_GPU_PROMPT_ROWS || c->hidden_size > EK_CUDA_STAGE_ROWS_WIDTH) return to;
+    if (all[heads][0]->l.units && all[heads][0]->l.a_group != 64) return to; /* its records: ek_stage alone has them */
     const bool stored = heads && c->layer[i].owns_kv;
     if (stored && ((i == ek_prompt_layers(c) && x->n_want < x->all.n) || /* q reads other rows */
                    ek_cuda_heads_plan(&together, &w->q.l, &w->k.l, w->v.l.n ? &w->v.l : NULL, n, multiprocessors)))
