@@ -46,6 +46,13 @@ typedef struct ek_linear ek_linear;
 typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
                           int p1);
 
+/* Where the panels of a matrix lie that is divided among the NUMA nodes of a machine: each node's on pages of its own,
+ * beside its panels of other matrices. */
+typedef struct ek_linear_parts {
+    int first[EK_MAX_NODES + 1]; /* panels of node j: from first[j] up to first[j + 1] */
+    uint8_t *data[EK_MAX_NODES]; /* panel first[j] */
+} ek_linear_parts;
+
 /* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan, memory by the caller.
  * The bytes of a panel: ops/linear_layout.h. */
 struct ek_linear {
@@ -66,6 +73,8 @@ struct ek_linear {
     size_t bytes;         /* n_panels * panel_bytes */
     uint8_t *data;        /* 64-byte aligned */
     ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
+    /* borrowed, instead of data; NULL: all panels lie at data, one after the other */
+    const ek_linear_parts *parts;
 };
 
 /* How a matrix of Form Q reads the rows of x: part of the definition of its product. Not used for Form F.
@@ -83,6 +92,12 @@ ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_
 /* Replaces the plan's activation form; call it at most once, after the plan. EINVAL if w is not Form Q or has no such
  * form. The effect of each form on a model's answer: docs/NUMERICS.md 10. */
 ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
+
+/* The first of the panels that belong to a node of the pool, by its threads; w->n_panels for the node behind the
+ * last. A product's tasks go to the threads of their node first. */
+int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node);
+/* A matrix with parts for who reads a node's panels alone: from its data on, by their numbers. */
+ek_linear ek_linear_of_node(const ek_linear *w, int node);
 
 /* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by
  * several threads that split at multiples of 16; the call that packs row n - 1 also zeroes the
@@ -200,7 +215,8 @@ typedef struct ek_linear_job {
     ek_acts *x;
     float *y;
     ptrdiff_t ldy;
-    int tasks, panels, rows; /* written by ek_linear_run: tasks up to here, and their size */
+    int panels, rows;        /* written by ek_linear_run: the size of a task, */
+    int tasks[EK_MAX_NODES]; /* and each node's tasks up to here */
 } ek_linear_job;
 void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job);
 

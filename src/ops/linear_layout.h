@@ -18,6 +18,26 @@
 /* Levels of T, one node each, for a row tile's partial sums: k <= EK_LINEAR_MAX gives at most 2^16 blocks. */
 enum { EK_LINEAR_LEVELS = 17 };
 
+static inline int ek_linear_node_of(const ek_linear *w, int p)
+{
+    int node = 0;
+    while (p >= w->parts->first[node + 1]) node++;
+    return node;
+}
+
+static inline uint8_t *ek_linear_panel(const ek_linear *w, int p)
+{
+    if (!w->parts) return w->data + (size_t)p * w->panel_bytes;
+    const int node = ek_linear_node_of(w, p);
+    return w->parts->data[node] + (size_t)(p - w->parts->first[node]) * w->panel_bytes;
+}
+
+/* Panels from p on that lie one after the other. */
+static inline int ek_linear_adjacent(const ek_linear *w, int p)
+{
+    return (w->parts ? w->parts->first[ek_linear_node_of(w, p) + 1] : w->n_panels) - p;
+}
+
 static inline bool ek_wform_is_q(ek_wform f)
 {
     return f == EK_W_Q4 || f == EK_W_Q8 || f == EK_W_PLANES;

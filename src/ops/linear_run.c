@@ -83,50 +83,87 @@ static int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
-static int plan_tasks(ek_linear_job *job, int before, int threads)
+int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node)
+{
+    const int first = ek_pool_node_first(pool, node), threads = ek_pool_threads(pool);
+    return first == threads ? w->n_panels : (int)((int64_t)w->n_panels * first / threads) & ~1; /* see plan_tasks */
+}
+
+ek_linear ek_linear_of_node(const ek_linear *w, int node)
+{
+    ek_linear own = *w;
+    /* an address that panels count from: it may lie in front of the memory */
+    own.data = (uint8_t *)((uintptr_t)w->parts->data[node] - (uintptr_t)w->parts->first[node] * w->panel_bytes);
+    own.parts = NULL;
+    return own;
+}
+
+/* A job's tasks on each node, behind those of the job before. */
+static void plan_tasks(ek_linear_job *job, const int *before, int nodes, const ek_pool *pool)
 {
     const ek_linear *w = job->w;
-    if (job->x->rows == 0) return job->tasks = before;
+    const int threads = ek_pool_threads(pool);
+    for (int j = 0; j < nodes; j++) job->tasks[j] = before ? before[j] : 0;
+    if (job->x->rows == 0) return;
     int row_tasks = ceil_div(job->x->rows, TASK_ROWS);
     job->rows = ceil_div(job->x->rows, row_tasks);
     int by_bytes = at_least_1((job->rows <= FEW_ROWS ? TASK_BYTES : TASK_BYTES_ROWS) / w->panel_bytes);
     int by_threads = at_least_1((size_t)(w->n_panels * row_tasks / (threads * TASKS_PER_THREAD)));
     job->panels = by_bytes < by_threads ? by_bytes : by_threads;
     if (job->rows > 1) job->panels = job->panels < 2 ? 2 : job->panels & ~1; /* kernels take two at a time */
-    return job->tasks = before + ceil_div(w->n_panels, job->panels) * ceil_div(job->x->rows, job->rows);
+    for (int j = 0; j < nodes; j++) {
+        int panels = nodes == 1 ? w->n_panels : w->parts->first[j + 1] - w->parts->first[j];
+        job->tasks[j] += ceil_div(panels, job->panels) * ceil_div(job->x->rows, job->rows);
+    }
 }
 
 typedef struct run_arg {
     const ek_linear_job *job;
     int n;
+    int end[EK_MAX_NODES]; /* of each node's tasks */
 } run_arg;
 
 static void run_task(void *arg, int task, int worker)
 {
     (void)worker;
     const run_arg *t = arg;
-    int low = 0; /* the first job whose tasks end behind this one */
+    int node = 0, low = 0; /* the first job whose tasks end behind this one */
+    while (task >= t->end[node]) node++;
+    if (node > 0) task -= t->end[node - 1];
     for (int high = t->n - 1; low < high;) {
         int mid = (low + high) / 2;
-        if (t->job[mid].tasks > task) high = mid;
+        if (t->job[mid].tasks[node] > task) high = mid;
         else low = mid + 1;
     }
     const ek_linear_job *job = &t->job[low];
-    if (low > 0) task -= t->job[low - 1].tasks;
+    if (low > 0) task -= t->job[low - 1].tasks[node];
 
+    const ek_linear *w = job->w;
+    ek_linear own;
+    int first = 0, end = w->n_panels;
+    if (w->parts) {
+        first = w->parts->first[node], end = w->parts->first[node + 1];
+        own = ek_linear_of_node(w, node), w = &own;
+    }
     int row_tasks = ceil_div(job->x->rows, job->rows); /* of one set of panels, one after the other */
-    int p0 = task / row_tasks * job->panels, r0 = task % row_tasks * job->rows;
-    int p1 = p0 + job->panels < job->w->n_panels ? p0 + job->panels : job->w->n_panels;
+    int p0 = first + task / row_tasks * job->panels, r0 = task % row_tasks * job->rows;
+    int p1 = p0 + job->panels < end ? p0 + job->panels : end;
     int r1 = r0 + job->rows < job->x->rows ? r0 + job->rows : job->x->rows;
-    job->w->run(job->w, job->x, r0, r1, job->y, job->ldy, p0, p1);
+    w->run(w, job->x, r0, r1, job->y, job->ldy, p0, p1);
 }
 
+/* The matrices of a model have parts on as many nodes as its pool has, or none of them has. */
 static void run_all(ek_pool *pool, int n, ek_linear_job *job)
 {
-    int tasks = 0;
-    for (int i = 0; i < n; i++) tasks = plan_tasks(&job[i], tasks, ek_pool_threads(pool));
-    run_arg arg = {job, n};
-    ek_pool_run(pool, run_task, &arg, tasks);
+    run_arg arg = {.job = job, .n = n};
+    const int nodes = n > 0 && job->w->parts ? ek_pool_nodes(pool) : 1;
+    for (int i = 0; i < n; i++) {
+        EK_ASSERT(!job[i].w->parts == (nodes == 1));
+        plan_tasks(&job[i], i ? job[i - 1].tasks : NULL, nodes, pool);
+    }
+    for (int j = 0; j < nodes; j++) arg.end[j] = (j ? arg.end[j - 1] : 0) + (n ? job[n - 1].tasks[j] : 0);
+    if (nodes > 1) ek_pool_run_nodes(pool, run_task, &arg, arg.end, false);
+    else ek_pool_run(pool, run_task, &arg, arg.end[0]);
 }
 
 void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job)

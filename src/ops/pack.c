@@ -5,7 +5,7 @@
 
 static uint8_t *panel_of(const ek_linear *w, int row)
 {
-    return w->data + (size_t)(row / EK_PANEL) * w->panel_bytes;
+    return ek_linear_panel(w, row / EK_PANEL);
 }
 
 /* ------------------------------------------------------------------ Form F */
@@ -41,15 +41,16 @@ static void put_row_bf16(ek_bf16 *panel, const ek_weight_data *src, int row)
     }
 }
 
-/* The outputs past n of the last panel, and what lies behind the elements of every panel. */
-static void clear_rest_f(const ek_linear *w)
+/* What lies behind the elements of the panels of rows [row, row + n_rows), and the outputs past n. */
+static void clear_rest_f(const ek_linear *w, int row, int n_rows)
 {
     size_t size = element_bytes(w), used = (size_t)w->k * EK_PANEL * size;
-    for (int r = w->n; r < w->n_panels * EK_PANEL; r++) {
+    for (int r = w->n; row + n_rows == w->n && r < w->n_panels * EK_PANEL; r++) {
         uint8_t *at = panel_of(w, r) + (size_t)(r % EK_PANEL) * size;
         for (int i = 0; i < w->k; i++) memset(at + (size_t)i * EK_PANEL * size, 0, size);
     }
-    for (int p = 0; p < w->n_panels; p++) memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used);
+    for (int p = row / EK_PANEL; p <= (row + n_rows - 1) / EK_PANEL; p++)
+        memset(ek_linear_panel(w, p) + used, 0, w->panel_bytes - used);
 }
 
 static ek_err pack_f(ek_linear *w, int row, const ek_weight_data *src)
@@ -63,7 +64,7 @@ static ek_err pack_f(ek_linear *w, int row, const ek_weight_data *src)
         else if (w->form == EK_W_BF16 && src->type->stored != EK_BF16) put_row_bf16((ek_bf16 *)(void *)to, src, r);
         else put_row_2((uint16_t *)to, ek_weight_plane_row(src, 0, r), w->k);
     }
-    if (row + src->n == w->n) clear_rest_f(w);
+    clear_rest_f(w, row, src->n);
     return EK_OK;
 }
 
@@ -104,7 +105,7 @@ static void clear_rest_q(const ek_linear *w, int row, int n_rows)
     static const uint8_t none[MAX_GROUP];
     for (int p = row / EK_PANEL; p <= (row + n_rows - 1) / EK_PANEL; p++)
         for (int g = 0; g < w->k / w->group; g++) {
-            uint8_t *group = w->data + (size_t)p * w->panel_bytes + (size_t)g * group_bytes;
+            uint8_t *group = ek_linear_panel(w, p) + (size_t)g * group_bytes;
             memset(group + used, 0, group_bytes - used);
             if (row + n_rows < w->n || p < w->n_panels - 1) continue;
             for (int o = (w->n - 1) % EK_PANEL + 1; o < EK_PANEL; o++) {
@@ -161,7 +162,7 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src)
     if (row < 0 || src->n < 1 || src->n > w->n - row || src->k != w->k)
         return ek_fail(EK_EINVAL, "%d rows of %d weights from row %d on do not lie in a %d x %d matrix", src->n, src->k,
                        row, w->n, w->k);
-    EK_ASSERT(w->data);
+    EK_ASSERT(w->data || w->parts);
     if (w->form == EK_W_PLANES) return ek_planes_pack(w, row, src);
     return ek_wform_is_q(w->form) ? pack_q(w, row, src) : pack_f(w, row, src);
 }

@@ -88,7 +88,7 @@ static inline bool put_scales(const ek_linear *w, uint8_t *block, int o, const e
 
 static uint8_t *panel_of(const ek_linear *w, int row)
 {
-    return w->data + (size_t)(row / EK_PANEL) * w->panel_bytes;
+    return ek_linear_panel(w, row / EK_PANEL);
 }
 
 static float *factors_of(const ek_linear *w, const uint8_t *panel)
@@ -184,7 +184,7 @@ static void clear_rest(const ek_linear *w, int row, int n)
 {
     const size_t used = (size_t)(w->k / w->block) * ek_planes_block_bytes(w);
     for (int p = row / EK_PANEL; p <= (row + n - 1) / EK_PANEL; p++)
-        memset(w->data + (size_t)p * w->panel_bytes + used, 0, w->panel_bytes - used - ek_planes_tail_bytes(w));
+        memset(ek_linear_panel(w, p) + used, 0, w->panel_bytes - used - ek_planes_tail_bytes(w));
 }
 
 ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
