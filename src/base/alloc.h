@@ -11,8 +11,8 @@ void *ek_alloc(size_t n); /* zeroed */
 void *ek_realloc(void *p, size_t n);
 char *ek_strdup(const char *s);
 
-/* Page-aligned, from 2 MiB on at a multiple of 2 MiB, and zeroed (the kernel commits pages on first use). NULL after ek_fail(EK_ENOMEM) when refused. Free
- * with ek_free_big and the same n. */
+/* Page-aligned, from 2 MiB on at a multiple of 2 MiB, and zeroed (the kernel commits pages on first use). NULL after
+ * ek_fail(EK_ENOMEM) when refused. Free with ek_free_big and the same n. */
 void *ek_alloc_big(size_t n);
 void ek_free_big(void *p, size_t n); /* NULL is allowed */
 

@@ -67,7 +67,7 @@ ek_err ek_cli_model_opts(const ek_cli *cli, ek_model_opts *opts, ek_pool **pool)
     ek_cli_device device;
     EK_TRY(ek_cli_device_parse(cli->device, &device)); /* before anything is loaded */
     if (cli->has.isa) EK_TRY(ek_cpu_mask(cli->isa, &opts->cpu));
-    EK_TRY(ek_pool_open(pool, cli->has.threads ? (int)cli->threads : ek_cpu_count()));
+    EK_TRY(ek_pool_open_nodes(pool, cli->has.threads ? (int)cli->threads : ek_cpu_count(), ""));
     opts->pool = *pool;
     return EK_OK;
 }

@@ -68,10 +68,19 @@ static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdevic
     ek_gpu *g = u->g;
     int step = (int)(u->stage_bytes / w->panel_bytes);
     if (step > MAX_GRID) step = MAX_GRID;
-    for (int p = 0; p < w->n_panels && !u->err; p += step) {
-        int n = w->n_panels - p < step ? w->n_panels - p : step;
-        note(u, ek_cuda_upload(g->c, u->stage, w->data + (size_t)p * w->panel_bytes, (size_t)n * w->panel_bytes));
+    for (int p = 0, n; p < w->n_panels && !u->err; p += n) {
+        n = ek_linear_adjacent(w, p) < step ? ek_linear_adjacent(w, p) : step;
+        note(u, ek_cuda_upload(g->c, u->stage, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
         if (!u->err) note(u, ek_gpu_pack(g, l, w, u->stage, to, p, n));
+    }
+}
+
+static void copy(upload *u, const ek_linear *w, CUdeviceptr to)
+{
+    for (int p = 0, n; p < w->n_panels && !u->err; p += n) {
+        n = ek_linear_adjacent(w, p);
+        note(u, ek_cuda_upload(u->g->c, to + (size_t)p * w->panel_bytes, ek_linear_panel(w, p),
+                               (size_t)n * w->panel_bytes));
     }
 }
 
@@ -91,7 +100,7 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
     for (int i = 0; i < copies && u->copies && !u->err; i++) {
         CUdeviceptr at = to->at + to->l.bytes * (size_t)i;
         if (ek_wform_is_q(from[i].form)) pack(u, &to->l, &from[i], at);
-        else note(u, ek_cuda_upload(u->g->c, at, from[i].data, from[i].bytes));
+        else copy(u, &from[i], at);
         ek_progress("copying weights to the device", (double)u->at, (double)u->g->bytes);
     }
 }

@@ -91,8 +91,11 @@ static bool is_gguf(const char *path)
 ek_err ek_model_digest(char out[17], const char *path, ek_pool *pool)
 {
     uint64_t h = 0;
-    if (is_gguf(path)) EK_TRY(add_gguf(&h, path, pool));
-    else EK_TRY(ek_is_dir(path) ? add_folder(&h, path, pool) : add_file(&h, path, "", pool));
+    ek_err err = is_gguf(path)     ? add_gguf(&h, path, pool)
+                 : ek_is_dir(path) ? add_folder(&h, path, pool)
+                                   : add_file(&h, path, "", pool);
+    ek_pool_leave(pool);
+    EK_TRY(err);
     snprintf(out, 17, "%016llx", (unsigned long long)h);
     return EK_OK;
 }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,8 @@ ek_err ek_packed_open(ek_packed *p, const char *dir, const char *checkpoint, con
     ek_buf key = {0}, path = {0};
     ek_buf_fmt(&key, "layout %d arithmetic %d cpu %u bytes %zu\n", LAYOUT, EK_ARITHMETIC_VERSION, o->cpu,
                w->block_bytes);
+    for (int j = 0; j < ek_pool_nodes(o->pool) && ek_pool_nodes(o->pool) > 1; j++)
+        ek_buf_fmt(&key, "node up to %zu\n", w->node_end[j]);
     ek_err err = add_checkpoint(&key, checkpoint);
     if (!err) {
         char hex[65];
@@ -120,33 +123,67 @@ ek_err ek_packed_open(ek_packed *p, const char *dir, const char *checkpoint, con
     return err;
 }
 
-/* --- reading --- */
+/* --- blocks --- */
 
-typedef struct hashing {
+typedef struct blocks {
     const uint8_t *data;
-    size_t bytes;
+    size_t bytes, first; /* first: where they begin in the file */
     uint64_t *hash;
-} hashing;
+    int fd;
+    atomic_int why; /* errno of a write that failed */
+} blocks;
 
 static void hash_block(void *arg, int task, int worker)
 {
-    const hashing *h = arg;
-    size_t at = (size_t)task * BLOCK, n = h->bytes - at < BLOCK ? h->bytes - at : BLOCK;
+    const blocks *b = arg;
+    size_t at = (size_t)task * BLOCK, n = b->bytes - at < BLOCK ? b->bytes - at : BLOCK;
     (void)worker;
-    h->hash[task] = ek_hash64((uint64_t)task, h->data + at, n);
+    b->hash[task] = ek_hash64((uint64_t)task, b->data + at, n);
+}
+
+static int put(int fd, const void *data, size_t n, size_t at)
+{
+    for (const char *from = data; n;) {
+        ssize_t did = pwrite(fd, from, n, (off_t)at);
+        if (did < 0 && errno == EINTR) continue;
+        if (did <= 0) return did < 0 ? errno : EIO;
+        from += did, at += (size_t)did, n -= (size_t)did;
+    }
+    return 0;
+}
+
+static void write_block(void *arg, int task, int worker)
+{
+    blocks *b = arg;
+    size_t at = (size_t)task * BLOCK, n = b->bytes - at < BLOCK ? b->bytes - at : BLOCK;
+    (void)worker;
+    int why = put(b->fd, b->data + at, n, b->first + at);
+    if (why) atomic_store(&b->why, why);
+}
+
+/* Each block by a thread of the node that has it, or has most of it at the border of two. */
+static void run_blocks(ek_pool *pool, const ek_weights *w, ek_task_fn *fn, blocks *b)
+{
+    int end[EK_MAX_NODES];
+    for (int j = 0; j < ek_pool_nodes(pool); j++) end[j] = (int)((w->node_end[j] + BLOCK / 2) / BLOCK);
+    end[ek_pool_nodes(pool) - 1] = (int)blocks_of(b->bytes);
+    ek_pool_run_nodes(pool, fn, b, end, true);
 }
 
 /* A hash per block; free it. */
-static uint64_t *hash_all(const uint8_t *data, size_t bytes, ek_pool *pool)
+static uint64_t *hash_all(const uint8_t *data, const ek_weights *w, ek_pool *pool)
 {
-    hashing h = {data, bytes, ek_alloc((blocks_of(bytes) + 1) * sizeof(uint64_t))};
-    ek_pool_run(pool, hash_block, &h, (int)blocks_of(bytes));
-    return h.hash;
+    blocks b = {.data = data, .bytes = w->block_bytes, .hash = ek_alloc((blocks_of(w->block_bytes) + 1) * 8)};
+    run_blocks(pool, w, hash_block, &b);
+    return b.hash;
 }
 
+/* --- reading --- */
+
 /* NULL if the file holds these weights. */
-static const char *fault(const ek_packed *p, size_t bytes, ek_pool *pool)
+static const char *fault(const ek_packed *p, const ek_weights *w, ek_pool *pool)
 {
+    const size_t bytes = w->block_bytes;
     head h;
     if (p->map.size != p->first + bytes) return "its size is another";
     memcpy(&h, p->map.data, sizeof h);
@@ -155,17 +192,17 @@ static const char *fault(const ek_packed *p, size_t bytes, ek_pool *pool)
     const uint8_t *hashes = p->map.data + sizeof h;
     size_t hash_bytes = blocks_of(bytes) * sizeof(uint64_t);
     if (ek_hash64(h.n_blocks, hashes, hash_bytes) != h.hashes) return "its head is damaged";
-    uint64_t *found = hash_all(p->map.data + p->first, bytes, pool);
+    uint64_t *found = hash_all(p->map.data + p->first, w, pool);
     bool same = !memcmp(found, hashes, hash_bytes);
     free(found);
     return same ? NULL : "its weights are damaged";
 }
 
-bool ek_packed_find(ek_packed *p, size_t bytes, ek_pool *pool)
+bool ek_packed_find(ek_packed *p, const ek_weights *w, ek_pool *pool)
 {
     if (!ek_is_file(p->path)) return false;
-    p->first = first_of(bytes);
-    const char *why = ek_map_open(&p->map, p->path) ? ek_err_text() : fault(p, bytes, pool);
+    p->first = first_of(w->block_bytes);
+    const char *why = ek_map_open(&p->map, p->path) ? ek_err_text() : fault(p, w, pool);
     if (!why) return true;
     ek_log(EK_LOG_WARN, "%s is not used: %s", p->path, why);
     ek_map_close(&p->map);
@@ -174,34 +211,26 @@ bool ek_packed_find(ek_packed *p, size_t bytes, ek_pool *pool)
 
 /* --- writing --- */
 
-static bool put(int fd, const void *data, size_t n)
+void ek_packed_write(const ek_packed *p, const ek_weights *w, ek_pool *pool)
 {
-    for (const char *at = data; n;) {
-        ssize_t did = write(fd, at, n < (size_t)1 << 30 ? n : (size_t)1 << 30);
-        if (did < 0 && errno == EINTR) continue;
-        if (did <= 0) return false;
-        at += did, n -= (size_t)did;
-    }
-    return true;
-}
-
-void ek_packed_write(const ek_packed *p, const uint8_t *block, size_t bytes, ek_pool *pool)
-{
+    const size_t bytes = w->block_bytes, first = first_of(bytes);
     head h = {.bytes = bytes, .n_blocks = blocks_of(bytes)};
     memcpy(h.magic, magic, sizeof magic);
-    uint64_t *hashes = hash_all(block, bytes, pool);
+    uint64_t *hashes = hash_all(w->block, w, pool);
     h.hashes = ek_hash64(h.n_blocks, hashes, h.n_blocks * sizeof *hashes);
-    uint8_t *front = ek_alloc(first_of(bytes));
+    uint8_t *front = ek_alloc(first);
     memcpy(front, &h, sizeof h);
     memcpy(front + sizeof h, hashes, h.n_blocks * sizeof *hashes);
     ek_buf temp = {0};
     ek_buf_fmt(&temp, "%s.%d", p->path, (int)getpid());
     int fd = open(temp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && put(fd, front, first_of(bytes)) && put(fd, block, bytes) && !fsync(fd);
-    int why = errno;
-    if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
-    if (ok && rename(temp.data, p->path)) ok = false, why = errno;
-    if (!ok) {
+    int why = fd < 0 ? errno : put(fd, front, first, 0);
+    blocks b = {.data = w->block, .bytes = bytes, .first = first, .fd = fd};
+    if (!why) run_blocks(pool, w, write_block, &b), why = b.why;
+    if (!why && fsync(fd)) why = errno;
+    if (fd >= 0 && close(fd) && !why) why = errno;
+    if (!why && rename(temp.data, p->path)) why = errno;
+    if (why) {
         ek_log(EK_LOG_WARN, "%s is not written: %s", p->path, strerror(why));
         unlink(temp.data);
     }

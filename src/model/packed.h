@@ -21,9 +21,10 @@ typedef struct ek_packed {
 ek_err ek_packed_open(ek_packed *p, const char *dir, const char *checkpoint, const ek_items *list, const ek_weights *w,
                       const ek_pack_opts *o);
 /* Maps and checks the file. False, and a line in the log unless there is none, where it cannot be used. */
-bool ek_packed_find(ek_packed *p, size_t bytes, ek_pool *pool);
-/* Writes the file; a failure (a full disk) is a line in the log and leaves nothing behind. */
-void ek_packed_write(const ek_packed *p, const uint8_t *block, size_t bytes, ek_pool *pool);
+bool ek_packed_find(ek_packed *p, const ek_weights *w, ek_pool *pool);
+/* Writes the file; a failure (a full disk) is a line in the log and leaves nothing behind. A page of the cache lies on
+ * the NUMA node of the thread that wrote it or read it first: both go to the node whose panels it holds. */
+void ek_packed_write(const ek_packed *p, const ek_weights *w, ek_pool *pool);
 void ek_packed_close(ek_packed *p); /* unmaps */
 
 #endif

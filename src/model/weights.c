@@ -13,21 +13,23 @@
 
 enum {
     ALIGN = 64,
+    NODE_ALIGN = 2 << 20,  /* a huge page has one node */
     CHUNK = 1 << 18,       /* elements a task packs */
     SLICE = 256,           /* tasks between two progress lines */
     SLICE_BYTES = 32 << 20 /* and what they read: after that the file's pages leave the process */
 };
 
-/* Rows [row, row + n) of an item: one task. */
+/* Rows [row, row + n) of an item, panels of one node: one task. */
 typedef struct piece {
     const ek_item *item;
-    int row, n;
+    int row, n, node;
 } piece;
 
 typedef struct packer {
     const ek_pack_opts *o;
     piece *piece;
     int n_pieces, first;
+    int order[SLICE];  /* of a slice's pieces: by node */
     uint8_t **temp;    /* per thread: invented rows */
     atomic_int failed; /* a piece that could not be packed, plus one */
 } packer;
@@ -37,18 +39,14 @@ static size_t up(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static ek_err plan(const ek_item *it, const ek_pack_opts *o, size_t *bytes)
+static ek_err plan(const ek_item *it, const ek_pack_opts *o)
 {
     const ek_weight_type *type = it->data.type;
-    *bytes = 0;
-    if (it->vector) *bytes = up((size_t)it->data.k * sizeof(float));
     if (!it->matrix) return EK_OK;
     if (o->exact && type->unpack) type = ek_weight_type_float(EK_F32);
     ek_err err = ek_linear_plan(it->matrix, o->cpu, it->data.n, it->data.k, type);
     if (!err && type->unpack) err = ek_linear_set_acts(it->matrix, ek_role_acts(it->role, type, o->activations));
-    if (err) return ek_fail_in(err, "tensor %s", it->name);
-    *bytes = up(it->matrix->bytes);
-    return EK_OK;
+    return err ? ek_fail_in(err, "tensor %s", it->name) : EK_OK;
 }
 
 static void fill_vector(const ek_item *it, uint64_t seed)
@@ -60,11 +58,11 @@ static void fill_vector(const ek_item *it, uint64_t seed)
 static void run_piece(void *arg, int task, int worker)
 {
     packer *p = arg;
-    const piece *one = &p->piece[p->first + task];
+    const piece *one = &p->piece[p->first + p->order[task]];
     const ek_item *it = one->item;
     ek_weight_data rows = it->data.plane[0] ? ek_weight_rows(&it->data, one->row, one->n)
                                             : ek_invent_rows(it, p->o->seed, one->row, one->n, p->temp[worker]);
-    if (ek_linear_pack(it->matrix, one->row, &rows)) atomic_store(&p->failed, p->first + task + 1);
+    if (ek_linear_pack(it->matrix, one->row, &rows)) atomic_store(&p->failed, p->first + p->order[task] + 1);
 }
 
 /* Pieces start at multiples of a panel, so that two threads never write one panel. */
@@ -75,8 +73,23 @@ static int piece_rows(const ek_item *it)
     return rows < it->data.n ? rows : it->data.n;
 }
 
+static int cut_item(const ek_item *it, int nodes, piece *out)
+{
+    const ek_linear_parts *parts = it->matrix->parts;
+    const int step = piece_rows(it);
+    int n = 0;
+    for (int j = 0; j < nodes; j++) {
+        int r = parts ? parts->first[j] * EK_PANEL : 0, end = parts ? parts->first[j + 1] * EK_PANEL : it->data.n;
+        if (end > it->data.n) end = it->data.n;
+        for (; r < end; r += step, n++)
+            if (out) out[n] = (piece){it, r, r + step <= end ? step : end - r, j};
+    }
+    return n;
+}
+
 static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
 {
+    const int nodes = ek_pool_nodes(p->o->pool);
     int n = 0;
     for (int pass = 0; pass < 2; pass++) {
         if (pass) p->piece = ek_alloc(sizeof *p->piece * (size_t)(n + 1));
@@ -84,11 +97,9 @@ static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
         for (int i = 0; i < list->n; i++) {
             const ek_item *it = &list->item[i];
             if (!it->matrix) continue;
-            int step = piece_rows(it), rows = it->data.n;
-            size_t bytes = it->data.plane[0] ? 0 : ek_invent_bytes(it, step);
+            size_t bytes = it->data.plane[0] ? 0 : ek_invent_bytes(it, piece_rows(it));
             if (bytes > *temp_bytes) *temp_bytes = bytes;
-            for (int r = 0; r < rows; r += step, n++)
-                if (pass) p->piece[n] = (piece){it, r, r + step <= rows ? step : rows - r};
+            n += cut_item(it, nodes, pass ? p->piece + n : NULL);
         }
     }
     p->n_pieces = n;
@@ -116,6 +127,18 @@ static int slice(const packer *p)
     return n;
 }
 
+/* Packs n pieces, each by a thread of the node that will read it: who writes a page first has it beside itself. */
+static void pack_slice(packer *p, int n)
+{
+    int end[EK_MAX_NODES], done = 0;
+    for (int j = 0; j < ek_pool_nodes(p->o->pool); j++) {
+        for (int i = 0; i < n; i++)
+            if (p->piece[p->first + i].node == j) p->order[done++] = i;
+        end[j] = done;
+    }
+    ek_pool_run_nodes(p->o->pool, run_piece, p, end, true);
+}
+
 /* from, unless NULL, is where the weights lie: what was packed of it leaves the process at once, so that a process that
  * loads takes little more memory than one that has loaded. */
 static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *from)
@@ -129,7 +152,7 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *f
     for (int n; p.first < p.n_pieces && !p.failed; p.first += n) {
         n = slice(&p);
         ek_progress("packing weights", p.first, p.n_pieces);
-        ek_pool_run(o->pool, run_piece, &p, n);
+        pack_slice(&p, n);
         if (from) ek_source_rest(from);
     }
     ek_progress("packing weights", p.n_pieces, p.n_pieces);
@@ -149,17 +172,47 @@ void ek_items_quantise(ek_items *list)
     }
 }
 
+/* Gives what a node has of an item its place; returns the bytes. at NULL: nothing but that. */
+static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_pool *pool, int node, uint8_t *at)
+{
+    if (it->vector && at && node == 0) *it->vector = (float *)(void *)at;
+    if (it->vector) return node == 0 ? up((size_t)it->data.k * sizeof(float)) : 0;
+    if (!it->matrix) return 0;
+    int first = ek_linear_node_panel(it->matrix, pool, node), end = ek_linear_node_panel(it->matrix, pool, node + 1);
+    if (at && !parts) it->matrix->data = at;
+    if (at && parts) {
+        it->matrix->parts = parts;
+        parts->first[node] = first, parts->first[node + 1] = end, parts->data[node] = at;
+    }
+    return up((size_t)(end - first) * it->matrix->panel_bytes);
+}
+
+/* Lays the items out node by node, each from a huge page's begin on: a matrix alone may be smaller than such a page,
+ * which lies on one node as a whole. Returns the block's size; block NULL: nothing but that. */
+static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o, uint8_t *block)
+{
+    const int nodes = ek_pool_nodes(o->pool);
+    size_t at = 0;
+    if (block && nodes > 1) w->parts = ek_alloc(sizeof *w->parts * (size_t)list->n);
+    for (int j = 0; j < nodes; j++) {
+        at = (at + NODE_ALIGN - 1) / NODE_ALIGN * NODE_ALIGN;
+        for (int i = 0; i < list->n; i++)
+            at += lay_out_item(&list->item[i], w->parts ? &w->parts[i] : NULL, o->pool, j, block ? block + at : NULL);
+        w->node_end[j] = at;
+    }
+    return at;
+}
+
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    w->block_bytes = w->mapped_bytes = 0;
+    w->mapped_bytes = 0;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
-        size_t bytes;
-        EK_TRY(plan(it, o, &bytes));
-        w->block_bytes += bytes;
+        EK_TRY(plan(it, o));
         if (it->table && it->data.plane[0])
             w->mapped_bytes += (size_t)it->data.n * ek_weight_row_bytes(it->data.type, it->data.k);
     }
+    w->block_bytes = lay_out(list, w, o, NULL);
     return EK_OK;
 }
 
@@ -176,22 +229,10 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     return w->block ? EK_OK : EK_ENOMEM;
 }
 
-/* Gives every item its place in the block. */
-static void lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
-{
-    uint8_t *at = w->block;
-    for (int i = 0; i < list->n; i++) {
-        const ek_item *it = &list->item[i];
-        if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
-        if (it->matrix) it->matrix->data = at, at += up(it->matrix->bytes);
-        if (it->vector) *it->vector = (float *)at, at += up((size_t)it->data.k * sizeof(float));
-    }
-}
-
 static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
     EK_TRY(take_memory(w, o));
-    lay_out(list, w, o);
+    lay_out(list, w, o, w->block);
     for (int i = 0; i < list->n; i++)
         if (list->item[i].vector) fill_vector(&list->item[i], o->seed);
     return pack_all(list, o, w->source);
@@ -202,23 +243,29 @@ static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opt
 {
     ek_packed p;
     EK_TRY(ek_packed_open(&p, o->packed_dir, w->source->path, list, w, o));
-    if (ek_packed_find(&p, w->block_bytes, o->pool)) {
+    if (ek_packed_find(&p, w, o->pool)) {
         ek_log(EK_LOG_INFO, "weights: %.2f GB in %s", (double)w->block_bytes / 1e9, p.path);
         w->packed = ek_alloc(sizeof p);
         *w->packed = p;
         w->block = (uint8_t *)p.map.data + p.first;
-        lay_out(list, w, o);
+        lay_out(list, w, o, w->block);
         return EK_OK;
     }
     ek_err err = fill(list, w, o);
-    if (!err) ek_packed_write(&p, w->block, w->block_bytes, o->pool);
+    if (!err) ek_packed_write(&p, w, o->pool);
     ek_packed_close(&p);
     return err;
 }
 
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    return o->packed_dir && w->source ? fill_or_map(list, w, o) : fill(list, w, o);
+    for (int i = 0; i < list->n; i++) {
+        const ek_item *it = &list->item[i];
+        if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
+    }
+    ek_err err = o->packed_dir && w->source ? fill_or_map(list, w, o) : fill(list, w, o);
+    ek_pool_leave(o->pool); /* others may run the model's steps, and threads start */
+    return err;
 }
 
 void ek_weights_release(ek_weights *w)
@@ -229,7 +276,8 @@ void ek_weights_release(ek_weights *w)
     } else {
         ek_free_big(w->block, w->block_bytes);
     }
-    w->block = NULL, w->packed = NULL;
+    free(w->parts);
+    w->block = NULL, w->packed = NULL, w->parts = NULL;
 }
 
 void ek_weights_fini(ek_weights *w)

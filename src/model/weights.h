@@ -44,8 +44,10 @@ typedef struct ek_weights {
     int32_t *token_ordering; /* owned; [vocab_size]: centroid c has the tokens at [c n, (c + 1) n) */
     uint8_t *block;          /* writable only while it is packed */
     size_t block_bytes;
-    struct ek_packed *packed; /* the file that block is mapped from; NULL: memory of its own */
-    ek_source *source;        /* kept open while a table lies in it */
+    size_t node_end[EK_MAX_NODES]; /* bytes of the block up to the end of each NUMA node's; of the last: block_bytes */
+    ek_linear_parts *parts;        /* of the matrices, on several nodes */
+    struct ek_packed *packed;      /* the file that block is mapped from; NULL: memory of its own */
+    ek_source *source;             /* kept open while a table lies in it */
     size_t mapped_bytes;
 } ek_weights;
 
