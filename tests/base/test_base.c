@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -181,6 +182,24 @@ static void pool_wakes_sleepers(void **state)
     ek_pool_close(p);
 }
 
+/* Workers that wait take no processor time: they spin for well under a millisecond, then they sleep. */
+static void pool_is_idle(void **state)
+{
+    (void)state;
+    static struct sum s = {.threads = 4};
+    struct timespec from, to;
+    ek_pool *p;
+    assert_int_equal(ek_pool_open(&p, 4), EK_OK);
+    ek_pool_run(p, add_one, &s, 100);
+    usleep(50000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    usleep(300000);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    double used = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    if (used > 0.01) fail_msg("4 idle threads used %.1f ms in 300", used * 1e3);
+    ek_pool_close(p);
+}
+
 static void cpu_names_and_masks_agree(void **state)
 {
     (void)state;
@@ -239,6 +258,7 @@ int main(void)
         cmocka_unit_test(hashes_are_fixed),
         cmocka_unit_test(pool_runs_each_task_once),
         cmocka_unit_test(pool_wakes_sleepers),
+        cmocka_unit_test(pool_is_idle),
         cmocka_unit_test(cpu_names_and_masks_agree),
         cmocka_unit_test(files_say_what_is_wrong),
     };

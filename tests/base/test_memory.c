@@ -1,4 +1,5 @@
 /* The limits of control groups, read from folders that look like theirs. */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -93,6 +95,21 @@ static void quota_of_cores(void **state)
     assert_true(ek_cpu_count() >= 1);
 }
 
+/* Threads are as many as the CPUs that the process may use (taskset, cpuset groups). */
+static void affinity(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    CPU_ZERO(&one);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+        if (CPU_ISSET((size_t)i, &before)) CPU_SET((size_t)i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(ek_cpu_count(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_in_range(ek_cpu_count(), 1, CPU_COUNT(&before));
+}
+
 static void limits_of_the_process(void **state)
 {
     (void)state;
@@ -114,7 +131,8 @@ int main(void)
 {
     root = temp_dir();
     const struct CMUnitTest tests[] = {cmocka_unit_test(version_2), cmocka_unit_test(version_1),
-                                       cmocka_unit_test(quota_of_cores), cmocka_unit_test(limits_of_the_process)};
+                                       cmocka_unit_test(quota_of_cores), cmocka_unit_test(affinity),
+                                       cmocka_unit_test(limits_of_the_process)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     clear();
     remove_dir(root);

@@ -140,6 +140,24 @@ def company(s):
     assert not failures, failures[:3]
 
 
+def idle(s):
+    """A server without requests takes no processor time."""
+    s.chat(ask())
+    s.wait_idle()
+
+    def ticks():
+        fields = open(f"/proc/{s.process.pid}/stat").read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    used = []
+    for _ in range(3):
+        time.sleep(0.2)
+        before = ticks()
+        time.sleep(0.5)
+        used.append(ticks() - before)
+    assert min(used) == 0, f"{used} ticks of {os.sysconf('SC_CLK_TCK')} per second in half a second each"
+
+
 def vanishing(s):
     long = ask(ignore_eos=True, max_tokens=10**12)
     streams = [s.stream(long) for _ in range(4)]
@@ -413,8 +431,8 @@ def refusals_in_the_log():
 
 
 def main():
-    shared = [plain, stream_is_plain, sampling, stop_strings, tools, tool_calls, company, vanishing, one_byte_at_a_time, errors, models, huge_body,
-              raw_http, slow_reader]
+    shared = [plain, stream_is_plain, sampling, stop_strings, tools, tool_calls, company, idle, vanishing, one_byte_at_a_time, errors, models,
+              huge_body, raw_http, slow_reader]
     own = [two_keys, refusals_in_the_log, queue_full, connections, sigterm, sigterm_twice]
     passed = failed = skipped = 0
 
