@@ -74,8 +74,8 @@ static void run(ek_draft_mode draft, int pages, uint64_t seed)
     assert_int_equal(late, LATE);
     assert_int_equal(ended, LATE);
     assert_in_range(longest, 1, MAX_GAP);
-    /* what bounds a step: the chunk, a row of each reply, and the drafts that replace rows of the chunk */
-    assert_in_range(most_rows, o.chunk, o.chunk + o.max_requests);
+    /* what bounds a step: the chunk, and of each request a row and its draft */
+    assert_in_range(most_rows, o.chunk, o.chunk + o.max_requests * (1 + (draft ? o.draft_max : 0)));
     ek_engine_close(e);
 }
 
