@@ -14,6 +14,7 @@
 #include "../support/drafter.h"
 #include "../support/files.h"
 #include "../support/gguf_model.h"
+#include "../support/mlx.h"
 #include "base/cpu.h"
 #include "engine/trace.h"
 #include "gpu/state.h"
@@ -34,11 +35,11 @@ static ek_gpu_driver emulated(void)
     return d;
 }
 
-static void run(const ek_executor *on, const ek_ask *ask, int n, ek_trace *out)
+static void run(const ek_executor *on, const ek_ask *ask, int n, int chunk, ek_trace *out)
 {
     ek_engine *e;
     ek_engine_opts o = ek_engine_defaults();
-    o.max_requests = 2, o.chunk = 64, o.ctx_tokens = 400;
+    o.max_requests = 2, o.chunk = chunk, o.ctx_tokens = 450;
     assert_int_equal(ek_engine_open_on(&e, on, &o), EK_OK);
     assert_int_equal(ek_trace_run(e, ask, n, out), EK_OK);
     ek_engine_close(e);
@@ -98,16 +99,16 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
     ask[1].sampling.temperature = 1, ask[1].sampling.repetition_penalty = 1.5f, ask[1].sampling.top_k = 9;
     ask[1].mask = &mask;
     ek_executor cpu = ek_executor_cpu(m);
-    run(&cpu, &ask[0], 1, &want[0]);
+    run(&cpu, &ask[0], 1, 64, &want[0]);
     cpu = ek_executor_cpu(m);
-    run(&cpu, &ask[1], 1, &want[1]);
+    run(&cpu, &ask[1], 1, 64, &want[1]);
     ek_gpu_driver d = emulated();
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
     assert_true((g->w.table.l.n > 0) == (c.per_layer_size > 0));
     if (!table) g->w.table = (ek_gpu_matrix){0}; /* as if it did not fit: a synthetic one has no memory */
     ek_executor device = ek_gpu_executor(g);
     third.n = 0;
-    run(&device, ask, 2, got);
+    run(&device, ask, 2, 64, got);
     for (int i = 0; i < 2; i++) {
         bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
         if (!same) print_message("%s, request %d: %s\n", shape, i, where);
@@ -140,6 +141,67 @@ static void compare_gguf(const char *shape, uint32_t type, ek_activations activa
     snprintf(path, sizeof path, "%s/m.gguf", dir);
     assert_int_equal(ek_model_open(&m, path, &o), EK_OK);
     compare_model(m, shape, true, prompt);
+    remove_dir(dir);
+}
+
+/* --- groups of 32 beside groups of 64 */
+
+enum { MULTIPROCESSORS = 40 };
+
+static CUresult many_multiprocessors(int *value, int attribute, CUdevice device)
+{
+    (void)device;
+    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : MULTIPROCESSORS;
+    return EK_CU_OK;
+}
+
+/* One layer whose q has groups of 32, and whose k, which are values too, has groups of 64: the stage in front writes
+ * records in groups of 32 and, from 256 rows on, might write an image for k. k reads an image where that is faster: as
+ * small as that may be on a device of many multiprocessors. */
+static void rows_for_groups_of_32_leave_no_image_for_others(void **state)
+{
+    (void)state;
+    enum { ROWS = 385 };
+    static ek_config c;
+    static int32_t tokens[ROWS];
+    char *dir = temp_dir(), *floats = temp_dir(), where[256];
+    const mlx_opts mlx = {.bits = 4, .group = 32, .prefix = "model.", .scale_type = "BF16", .other = "k_proj", 8, 64};
+    const ek_model_opts mo = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    ek_model *m;
+    ek_gpu *g;
+    ek_trace want, got;
+    assert_int_equal(ek_config_tiny(&c, "Q3"), EK_OK);
+    c.hidden_size = 1024, c.n_heads = 2, c.n_layers = c.first_shared = 1;
+    c.layer[0] = (ek_layer_config){
+        .kind = EK_FULL, .k_eq_v = true, .head_dim = 512, .n_kv_heads = 2, .intermediate_size = 64};
+    assert_int_equal(ek_config_finish(&c), EK_OK);
+    write_mlx(dir, floats, &c, &mlx);
+    remove_dir(floats);
+    assert_int_equal(ek_model_open(&m, dir, &mo), EK_OK);
+    for (int t = 0; t < ROWS; t++) tokens[t] = (t * t * 7 + 5) % c.vocab_size;
+    const ek_ask ask = {.tokens = tokens,
+                        .n_tokens = ROWS,
+                        .max_tokens = 1,
+                        .prompt_logits_from = 0, /* else q would read other rows than k */
+                        .ignore_eos = true,
+                        .sampling = ek_sampling_greedy()};
+    const ek_executor cpu = ek_executor_cpu(m);
+    run(&cpu, &ask, 1, ROWS, &want);
+    ek_gpu_driver d = emulated();
+    d.api.cuDeviceGetAttribute = many_multiprocessors;
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    const ek_gpu_layer *w = &g->w.layer[0];
+    assert_int_equal(w->q.l.a_group, 32);
+    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, MULTIPROCESSORS, 0).image > 0);
+    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, MULTIPROCESSORS, 1 << 26).image > 0);
+    const ek_executor device = ek_gpu_executor(g);
+    run(&device, &ask, 1, ROWS, &got);
+    const bool same = ek_trace_same(&want, &got, where, sizeof where);
+    if (!same) print_message("%s\n", where);
+    assert_true(same);
+    ek_trace_fini(&want), ek_trace_fini(&got);
+    ek_gpu_close(g);
+    ek_model_close(m);
     remove_dir(dir);
 }
 
@@ -273,6 +335,7 @@ int main(void)
         cmocka_unit_test(files_with_their_own_scales_too),
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
+        cmocka_unit_test(rows_for_groups_of_32_leave_no_image_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
