@@ -8,7 +8,7 @@
 /* Philox4x32-10 (Salmon et al., 2011): out = f(key, counter). */
 void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2]);
 
-/* The finaliser of SplitMix64: a hash of an integer, for tests and synthetic weights. */
+/* The finaliser of SplitMix64: a hash of an integer, for digests, tests and synthetic weights. */
 static inline uint64_t ek_mix64(uint64_t x)
 {
     x += 0x9E3779B97F4A7C15u;
