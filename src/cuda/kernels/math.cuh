@@ -31,12 +31,10 @@ __device__ __forceinline__ float factor(int n)
     return n < -125 ? 0.0f : pow2(n);
 }
 
-__device__ __forceinline__ float exp_split(float s, int *n)
+// q with exp(r) = 1 + r + q r^2, where r = s - nf ln 2
+__device__ __forceinline__ float exp_rest(float s, float nf, float &r)
 {
-    s = s > -0x1p20f ? s : -0x1p20f;
-    s = s < 0x1p20f ? s : 0x1p20f;
-    float nf = rintf(__fmul_rn(s, 1.44269504f));
-    float r = fma_(nf, -LN2_HI, s);
+    r = fma_(nf, -LN2_HI, s);
     r = fma_(nf, -LN2_LO, r);
     float q = 1.9875691500e-4f;
     q = fma_(q, r, 1.3981999507e-3f);
@@ -44,6 +42,15 @@ __device__ __forceinline__ float exp_split(float s, int *n)
     q = fma_(q, r, 4.1665795894e-2f);
     q = fma_(q, r, 1.6666665459e-1f);
     q = fma_(q, r, 5.0000001201e-1f);
+    return q;
+}
+
+__device__ __forceinline__ float exp_split(float s, int *n)
+{
+    s = s > -0x1p20f ? s : -0x1p20f;
+    s = s < 0x1p20f ? s : 0x1p20f;
+    float nf = rintf(__fmul_rn(s, 1.44269504f));
+    float r, q = exp_rest(s, nf, r);
     *n = (int)nf;
     return __fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f);
 }
@@ -93,14 +100,7 @@ __device__ __forceinline__ float tanh_of_number(float y)
     p = fma_(p, z, -3.33332819422e-1f);
     const float near = fma_(p * z, y, y), s = 2.0f * (a > 9.0f ? 10.0f : a); // tanh of 10 is 1
     const float whole = __fadd_rn(__fmul_rn(s, 1.44269504f), 12582912.0f), nf = __fadd_rn(whole, -12582912.0f);
-    float r = fma_(nf, -LN2_HI, s);
-    r = fma_(nf, -LN2_LO, r);
-    float q = 1.9875691500e-4f;
-    q = fma_(q, r, 1.3981999507e-3f);
-    q = fma_(q, r, 8.3334519073e-3f);
-    q = fma_(q, r, 4.1665795894e-2f);
-    q = fma_(q, r, 1.6666665459e-1f);
-    q = fma_(q, r, 5.0000001201e-1f);
+    float r, q = exp_rest(s, nf, r);
     const float e = bits(__float_as_uint(__fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f)) + (__float_as_uint(whole) << 23));
     return a < 0.625f ? near : copysignf(fma_(-2.0f, __frcp_rn(e + 1.0f), 1.0f), y);
 }
