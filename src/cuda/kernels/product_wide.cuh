@@ -11,7 +11,7 @@
 // as the next product reads it (wide_gate.cuh).
 #pragma once
 
-#include "cuda/kernels/product.cuh"
+#include "cuda/kernels/wide_floats.cuh"
 #include "cuda/kernels/wide_gate.cuh"
 #include "cuda/model_args.h"
 
@@ -180,37 +180,6 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         wgmma_commit();
     }
 
-    // The floats of chunk i of a group: x: {sx, X} of the lane's columns.
-    static __device__ __forceinline__ void floats(float (&sum)[SUMS], accumulators &d, int i, const float (&s)[TALL][2], const float (&b)[TALL][2],
-                                                  const uint8_t *x)
-    {
-#pragma unroll
-        for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
-#pragma unroll
-        for (int o = 0; o < CHUNK / 8; o++) {
-            const int octet = i * (CHUNK / 8) + o;
-            float sx[2], X[2];
-            if (LIMBS == 1) {
-                const float4 v = *(const float4 *)(x + octet * 64);
-                sx[0] = v.x, X[0] = v.y, sx[1] = v.z, X[1] = v.w;
-            } else {
-                const float2 v = *(const float2 *)(x + octet * 32);
-                sx[0] = v.x, X[0] = v.y;
-            }
-#pragma unroll
-            for (int m = 0; m < TALL; m++)
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-#pragma unroll
-                    for (int c = 0; c < PER; c++) {
-                        const int *v = &d[m][o * 4 + h * 2];
-                        const float whole = __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
-                        float &to = sum[((m * OCTETS + octet) * 2 + h) * PER + c];
-                        to = fma_(fma_(b[m][h], X[c], __fmul_rn(s[m][h], whole)), sx[c], to);
-                    }
-        }
-    }
-
     // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
     __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes, const uint8_t *scales,
                                           const uint8_t *acts, const uint8_t *x) const
@@ -241,7 +210,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             } else {
                 wgmma_wait<0>();
             }
-            floats(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x);
+            wide_floats<LIMBS, TALL, CHUNK, OCTETS>(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x);
         }
     }
 
@@ -271,29 +240,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 s[m].x *= UNIT, s[m].y *= UNIT;
             }
             wgmma_wait<0>();
-#pragma unroll
-            for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
-#pragma unroll
-            for (int o = 0; o < OCTETS; o++) {
-                float sx[2];
-                if (LIMBS == 1) {
-                    const float2 v = *(const float2 *)(x + g * (SX / 2) + o * 32);
-                    sx[0] = v.x, sx[1] = v.y;
-                } else {
-                    sx[0] = *(const float *)(x + g * (SX / 2) + o * 16);
-                }
-#pragma unroll
-                for (int m = 0; m < TALL; m++)
-#pragma unroll
-                    for (int h = 0; h < 2; h++)
-#pragma unroll
-                        for (int c = 0; c < PER; c++) {
-                            const int *v = &d[m][o * 4 + h * 2];
-                            const float whole = __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
-                            float &to = sum[((m * OCTETS + o) * 2 + h) * PER + c];
-                            to = fma_(__fmul_rn(h ? s[m].y : s[m].x, whole), sx[c], to);
-                        }
-            }
+            wide_floats_32<LIMBS, TALL, OCTETS>(sum, d, s, x + g * (SX / 2));
         }
     }
 

@@ -1,0 +1,37 @@
+// The kernels of product_wide.cuh for weights of one kind, and of the rows as they read them: NAME is what stands in their
+// names for bits and scales, GROUP for groups of A inputs.
+#pragma once
+
+#include "cuda/kernels/arrange.cuh"
+#include "cuda/kernels/product_wide.cuh"
+
+namespace ek {
+
+template <int BITS, int LIMBS, int A, bool GATE = false>
+using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
+                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A>;
+
+} // namespace ek
+
+#define EK_WIDE_BOUNDS __launch_bounds__(EK_CUDA_WIDE_GROUPS * 128, EK_CUDA_WIDE_BLOCKS)
+
+// A matrix; experts, of one matrix or two.
+#define EK_WIDE(NAME, BITS, LIMBS, A)                                                                                 \
+    static_assert(wide<BITS, LIMBS, A>::PAIR == EK_CUDA_WIDE_PAIR && wide<BITS, LIMBS, A>::SHARED <= EK_CUDA_WIDE_SHARED(BITS), \
+                  "args.h says what a launch must ask for");                                                          \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_product_##NAME##_l##LIMBS##_wide(const __grid_constant__ ek_cuda_linear_args a) \
+    {                                                                                                                 \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
+        wide<BITS, LIMBS, A>{a, 0, base}.run();                                                                       \
+    }                                                                                                                 \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_products_##NAME##_l##LIMBS##_wide(const __grid_constant__ ek_cuda_products_args p) \
+    {                                                                                                                 \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
+        wide<BITS, LIMBS, A>{p.a, &p, base}.run();                                                                    \
+    }
+
+#define EK_ARRANGE(GROUP, LIMBS, A)                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256) ek_arrange##GROUP##_l##LIMBS(const __grid_constant__ ek_cuda_arrange_args a) \
+    {                                                                                                                 \
+        arrange<LIMBS, EK_CUDA_WIDE_COLUMNS, A>(a);                                                                   \
+    }
