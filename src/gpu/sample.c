@@ -1,4 +1,4 @@
-/* Draws on the device (cuda/kernels/sample.cu). */
+/* Draws on the device (cuda/kernels/sample.cu, sample_sort.cu). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,37 +5,16 @@
 //   ek_sample_weights sums of exp(z - largest) over blocks of 256, for top-p without top-k
 //   ek_sample_choose  rows with limits: candidates in order, the limits, the draw
 //   ek_sample_all     rows without limits, and greedy ones
-//   ek_sample_sort    in a launch of its own: rows with limits that need more candidates than fit shared memory
+//   ek_sample_sort    (sample_sort.cu) in a launch of its own: rows with limits that need more candidates than fit shared
+//                     memory
 // A row that needs more than MAX_KEYS sorted candidates, or whose top_k is above EK_CUDA_MAX_CANDIDATES, gets
 // EK_CUDA_UNDECIDED; ek_sample_sort then sorts all of its z (as it stands after ek_sample_scale). Nothing is approximated.
-#include "cuda/args.h"
-#include "cuda/kernels/select.cuh"
+#include "cuda/kernels/sample.cuh"
 
 using namespace ek;
 
 constexpr int THREADS = 256;
 constexpr int BLOCK = 64, MAX_BLOCKS = 5120, MAX_KEYS = 2048;
-constexpr float LEAST_TEMPERATURE = 1e-5f, MOST_GUMBEL = 22.875f; // EK_MAX_GUMBEL
-
-__device__ __forceinline__ bool greedy(const ek_cuda_sample &o)
-{
-    return o.temperature < LEAST_TEMPERATURE;
-}
-
-__device__ __forceinline__ bool cuts_k(const ek_cuda_sample &o, int n)
-{
-    return o.top_k > 0 && o.top_k < n;
-}
-
-__device__ __forceinline__ bool unlimited(const ek_cuda_sample &o, int n)
-{
-    return !cuts_k(o, n) && o.top_p >= 1 && o.min_p <= 0;
-}
-
-__device__ __forceinline__ float minus_infinity()
-{
-    return bits(0xff800000u);
-}
 
 // grid (any, rows): a token by a thread
 extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_mask(const __grid_constant__ ek_cuda_sample_args a)
@@ -239,141 +218,6 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_choose(const __
     bool open = !complete && !cut_k && kept == count;
     if (open && !(unordered((u32)(key[count - 1] >> 32)) + MOST_GUMBEL < unordered((u32)(drawn >> 32)))) *token = EK_CUDA_UNDECIDED;
     else *token = (int32_t)~(u32)drawn;
-}
-
-// --- all of a row in order
-
-constexpr int WARPS = CHOOSERS / 32, DIGITS = 256;
-
-__device__ __forceinline__ u32 high(u64 key)
-{
-    return (u32)(key >> 32);
-}
-
-// One digit of a stable sort, descending: each warp has a run of `in`, and of each digit its own place in `out`.
-template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, int n, int shift, u32 (*place)[DIGITS])
-{
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
-    const int run = (n + CHOOSERS - 1) / CHOOSERS * 32, first = warp * run, end = first + run < n ? first + run : n;
-    for (int i = tid; i < WARPS * DIGITS; i += CHOOSERS) place[i / DIGITS][i % DIGITS] = 0;
-    __syncthreads();
-    for (int i = first + lane; i < end; i += 32) atomicAdd(&place[warp][255 - (high(in(i)) >> shift & 255)], 1u);
-    __syncthreads();
-    // of a digit its places by warps; before them those of larger digits
-    __shared__ u32 total[DIGITS / 32];
-    u32 own = 0, upto = 0;
-    if (tid < DIGITS) {
-        for (int w = 0; w < WARPS; w++) {
-            const u32 mine = place[w][tid];
-            place[w][tid] = own;
-            own += mine;
-        }
-        upto = own;
-        for (int apart = 1; apart < 32; apart *= 2) {
-            const u32 other = __shfl_up_sync(~0u, upto, apart);
-            if (lane >= apart) upto += other;
-        }
-        if (lane == 31) total[warp] = upto;
-    }
-    __syncthreads();
-    if (tid < DIGITS) {
-        u32 before = upto - own;
-        for (int w = 0; w < warp; w++) before += total[w];
-        for (int w = 0; w < WARPS; w++) place[w][tid] += before;
-    }
-    __syncthreads();
-    for (int i0 = first; i0 < end; i0 += 32) {
-        const int i = i0 + lane;
-        const u64 key = i < end ? in(i) : 0;
-        const u32 digit = i < end ? 255 - (high(key) >> shift & 255) : DIGITS; // past the end: alike among themselves
-        u32 alike = ~0u;
-        for (int bit = 0; bit < 9; bit++) {
-            const u32 set = __ballot_sync(~0u, digit >> bit & 1);
-            alike &= digit >> bit & 1 ? set : ~set;
-        }
-        const u32 lower = alike & ((1u << lane) - 1);
-        u32 at = 0;
-        if (i < end) at = place[warp][digit];
-        __syncwarp();
-        if (i < end) {
-            out[at + __popc(lower)] = key;
-            if (!lower) place[warp][digit] = at + __popc(alike);
-        }
-        __syncwarp();
-    }
-    __syncthreads();
-}
-
-// grid (up to EK_CUDA_SORTERS): rows that are undecided, one after the other
-extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __grid_constant__ ek_cuda_sample_args a)
-{
-    constexpr int CHUNK = 2048;
-    __shared__ u32 place[WARPS][DIGITS];
-    __shared__ float weight[CHUNK];
-    __shared__ float total, sum;
-    __shared__ int kept, candidates;
-    __shared__ unsigned long long drawn;
-    const int tid = threadIdx.x, n = a.vocab_size;
-    u64 *one = (u64 *)a.sorted + (int64_t)blockIdx.x * 2 * n, *two = one + n;
-    for (int r = blockIdx.x; r < a.n_rows; r += gridDim.x) {
-        int32_t *token = (int32_t *)a.token + r;
-        if (*token != EK_CUDA_UNDECIDED) continue; // of all threads alike: written by this block alone, behind a barrier
-        const ek_cuda_sample o = ((const ek_cuda_sample *)a.rows)[r];
-        const float *z = (const float *)o.logits, top = unordered(high(((const u64 *)a.best)[r]));
-        const bool cut_k = cuts_k(o, n);
-        if (tid == 0) drawn = 0, sum = total = 0, kept = n, candidates = 0;
-        sort_digit(one, [=](int i) { return rank_key(z[i], (u32)i); }, n, 0, place);
-        sort_digit(two, [=](int i) { return one[i]; }, n, 8, place);
-        sort_digit(one, [=](int i) { return two[i]; }, n, 16, place);
-        sort_digit(two, [=](int i) { return one[i]; }, n, 24, place);
-        const u32 nothing = ordered(minus_infinity());
-        for (int i = tid; i < n; i += CHOOSERS) // the last that is a candidate
-            if (high(two[i]) > nothing && (i + 1 == n || high(two[i + 1]) <= nothing)) candidates = i + 1;
-        if (o.top_p < 1 && !cut_k) { // T over the leaves; the keys at `one` are no longer needed
-            const int leaves = (n + 255) / 256;
-            float *leaf = (float *)one;
-            for (int i = tid; i < leaves; i += CHOOSERS) leaf[i] = ((const float *)a.leaf)[(int64_t)r * leaves + i];
-            __syncthreads();
-            block_tree(leaf, leaves);
-            if (tid == 0) total = leaf[0];
-        }
-        __syncthreads();
-        const int limit = cut_k && o.top_k < candidates ? o.top_k : candidates;
-        // in descending order: first the total of the k largest, then the sums up to where a limit ends the candidates
-        for (int pass = o.top_p >= 1 && o.min_p <= 0 ? 2 : o.top_p < 1 && cut_k ? 0 : 1; pass < 2; pass++)
-            for (int first = 0; first < limit; first += CHUNK) {
-                const int count = limit - first < CHUNK ? limit - first : CHUNK;
-                __syncthreads();
-                if (kept < limit) break;
-                for (int i = tid; i < count; i += CHOOSERS) weight[i] = exp_(unordered(high(two[first + i])) - top);
-                __syncthreads();
-                if (tid) continue;
-                float all = pass ? sum : total;
-                for (int i = 0; i < count; i++) {
-                    const float w = weight[i];
-                    if (pass && first + i > 0 && ((o.top_p < 1 && !(all < o.top_p * total)) || w < o.min_p)) {
-                        kept = first + i;
-                        break;
-                    }
-                    all = all + w;
-                }
-                if (pass) sum = all;
-                else total = all;
-            }
-        __syncthreads();
-        const int end = kept < limit ? kept : limit;
-        u64 mine = 0;
-        for (int i = tid; i < end; i += CHOOSERS) {
-            const u32 id = ~(u32)two[i];
-            const u64 k = rank_key(unordered(high(two[i])) + gumbel(o.seed, o.pos, 0, id), id);
-            mine = k > mine ? k : mine;
-        }
-        mine = warp_max(mine);
-        if (tid % 32 == 0 && mine) atomicMax(&drawn, (unsigned long long)mine);
-        __syncthreads();
-        if (tid == 0) *token = (int32_t)~(u32)drawn;
-        __syncthreads();
-    }
 }
 
 // grid (any, rows): greedy rows, and rows in which every token is a candidate
