@@ -252,7 +252,7 @@ static ek_cuda_product plan_tile(const ek_cuda_linear *l, int rows, int multipro
     return p;
 }
 
-/* Time on an H100 in us (`device choice`, docs/CUDA.md) of few rows, which read all weights for every 16. */
+/* Time on an H100 in us (`device choice`, docs/cuda/products.md) of few rows, which read all weights for every 16. */
 static double few_us(const ek_cuda_linear *l, int rows)
 {
     const int passes = (rows + FEW_ROWS - 1) / FEW_ROWS * l->limbs;

@@ -35,8 +35,8 @@ static int groups(const ek_cuda_linear *l, ek_cuda_gate gate)
     return over(l->n_panels, gate ? EK_CUDA_MID_PANELS / 2 : EK_CUDA_MID_PANELS);
 }
 
-/* Fitted on an H200 (docs/CUDA.md), in us: so many blocks of so many units, of which `most` fit a multiprocessor at
- * once. A block's unit takes `alone`, or where several share a multiprocessor `each`. */
+/* Fitted on an H200 (docs/cuda/products.md), in us: so many blocks of so many units, of which `most` fit a
+ * multiprocessor at once. A block's unit takes `alone`, or where several share a multiprocessor `each`. */
 static double blocks_us(int blocks, int units, int oct, int most, int multiprocessors)
 {
     const double alone = 0.2 + 0.05 * oct, each = 0.04 + 0.07 * oct;

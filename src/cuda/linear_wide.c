@@ -71,7 +71,8 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
     return true;
 }
 
-/* Fitted on an H200 (docs/CUDA.md): what two launches take, and a unit of as many tiles as a multiprocessor has. */
+/* Fitted on an H200 (docs/cuda/products.md): what two launches take, and a unit of as many tiles as a multiprocessor
+ * has. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
 {
     const int parts = units ? over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;

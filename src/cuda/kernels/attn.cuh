@@ -7,7 +7,7 @@
 
 namespace ek {
 
-constexpr int FEW_BLOCKS = 2 * 132;
+constexpr int MULTIPROCESSORS = 132, FEW_BLOCKS = 2 * MULTIPROCESSORS; // of an H100 or H200: speed only
 
 // Few blocks wait for memory: the pages of an item come to the second-level cache while the kernels in front run.
 __device__ __forceinline__ void fetch_ahead(const ek_cuda_kv &kv, const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
