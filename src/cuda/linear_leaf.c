@@ -7,7 +7,9 @@
 
 enum {
     CHUNK_UNITS = 4,
-    LEAF_CHUNKS = 4,
+    FEW_UNITS = 8, /* of a chunk of the kernels of up to FEW_ROWS rows */
+    FEW_ROWS = 4,
+    LEAF_UNITS = 16,
     UNIT_SCALES = 64,
     LEAF_BLOCKS = 2,
     STAGES = 3, /* chunks of a warp on their way: with more what the others read waits longer */
@@ -40,22 +42,24 @@ double ek_cuda_leaf_us(const ek_cuda_linear *l, int rows)
     return 2 + (l->limbs == 1 ? 0.24e-6 : each == 4 ? 0.2e-6 : 0.34e-6) * (double)l->n * (double)l->k * passes;
 }
 
-/* Panels of a turn for so many on so many slots, as long as its leaves fit. */
-static int leaf_turn(const ek_cuda_linear *l, int per_tile, int panels, int slots, int sums)
+/* Panels of a turn for so many on so many slots, as long as its leaves fit; of up to FEW_ROWS rows they leave room for
+ * two of their larger chunks per warp. */
+static int leaf_turn(const ek_cuda_linear *l, int units, int per_tile, int panels, int slots, int sums)
 {
-    const int leaves = over(l->units, CHUNK_UNITS * LEAF_CHUNKS);
+    const int leaves = over(l->units, LEAF_UNITS);
     int turn = over(panels, slots);
-    const int most = sums / (leaves * EK_PANEL * per_tile * 4);
+    const int most = (units == FEW_UNITS ? sums / 2 : sums) / (leaves * EK_PANEL * per_tile * 4);
     if (turn > most) turn = most;
     return turn < 1 ? 1 : turn;
 }
 
-/* Stages and shared memory of p's warps, with p's turn and `turns` per block. */
-static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int per_tile, int turns, int warps, size_t room)
+/* Stages and shared memory of p's warps, with p's turn and `turns` per block, and chunks of so many units. */
+static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int units, int per_tile, int turns, int warps,
+                      size_t room)
 {
-    const int chunks = over(l->units, CHUNK_UNITS), leaves = over(chunks, LEAF_CHUNKS);
-    const int work = turns * p->turn * chunks, told = p->turn * leaves * (LEAF_CHUNKS - 1);
-    const size_t chunk = CHUNK_UNITS * ((size_t)l->bits * 128 + UNIT_SCALES),
+    const int chunks = over(l->units, units), leaves = over(l->units, LEAF_UNITS);
+    const int work = turns * p->turn * chunks, told = p->turn * leaves * (LEAF_UNITS / units - 1);
+    const size_t chunk = (size_t)units * ((size_t)l->bits * 128 + UNIT_SCALES),
                  sums = 2 * (size_t)p->turn * (size_t)(leaves * EK_PANEL * per_tile) * 4,
                  fixed = (size_t)told * 8 + 256 + sums;
     p->stages = over(work, warps);
@@ -66,39 +70,86 @@ static void leaf_ring(ek_cuda_product *p, const ek_cuda_linear *l, int per_tile,
                      sums;
 }
 
-ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+/* Chunks that a warp takes one after the other. */
+static int in_a_row(const ek_cuda_linear *l, int units, int turn, int each, int warps)
 {
-    const int per_tile = gate || jobs ? 8 / l->limbs : leaf_rows(l, rows), oct = per_tile * l->limbs / 8;
-    const int tiles = jobs ? jobs : over(rows, per_tile), chunks = over(l->units, CHUNK_UNITS);
+    return each * over(turn * over(l->units, units), warps);
+}
+
+/* By chunks of so many units; *row: those of a warp. */
+static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int jobs, ek_cuda_gate gate,
+                               int multiprocessors, int *row)
+{
+    const int per_tile = units == FEW_UNITS ? FEW_ROWS : gate || jobs ? 8 / l->limbs : leaf_rows(l, rows);
+    const int tiles = jobs ? jobs : over(rows, per_tile), chunks = over(l->units, units);
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
+    char tile[16];
     ek_cuda_product p = {0};
     /* two blocks of a multiprocessor, or one if its warps then take fewer chunks one after the other */
-    for (int wide = 0, best = 0; wide < 2; wide++) {
+    for (int wide = 0; wide < 2; wide++) {
         const int slots = multiprocessors * (wide ? 1 : LEAF_BLOCKS);
         ek_cuda_product next = {.grid = {.y = (unsigned)tiles, .overlap = true}};
         next.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
-        if (!gate) next.turn = leaf_turn(l, per_tile, panels * tiles, slots, wide ? WIDE_SUMS : LEAF_SUMS);
+        if (!gate) next.turn = leaf_turn(l, units, per_tile, panels * tiles, slots, wide ? WIDE_SUMS : LEAF_SUMS);
         if (next.turn > panels && !gate) next.turn = panels;
         const int turns = over(panels, next.turn), each = over(turns, over(slots, tiles));
         next.grid.x = (unsigned)over(turns, each);
         const bool alone = (int)next.grid.x * tiles <= multiprocessors && each * next.turn * chunks > WARPS;
-        const int warps = alone ? 2 * WARPS : WARPS, in_turn = each * over(next.turn * chunks, warps);
-        if (wide && in_turn >= best) break;
-        best = in_turn, p = next;
-        leaf_ring(&p, l, per_tile, each, warps, alone ? 2 * LEAF_ROOM : LEAF_ROOM);
+        const int warps = alone ? 2 * WARPS : WARPS, in_turn = in_a_row(l, units, next.turn, each, warps);
+        if (wide && in_turn >= *row) break;
+        *row = in_turn, p = next;
+        leaf_ring(&p, l, units, per_tile, each, warps, alone ? 2 * LEAF_ROOM : LEAF_ROOM);
     }
-    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_o%d", gate || jobs ? "s" : "", l->bits, l->limbs, oct);
+    snprintf(tile, sizeof tile, units == FEW_UNITS ? "r%d" : "o%d",
+             units == FEW_UNITS ? per_tile : per_tile * l->limbs / 8);
+    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_%s", gate || jobs ? "s" : "", l->bits, l->limbs, tile);
     return p;
+}
+
+ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+{
+    int row, few_row;
+    const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, multiprocessors, &row);
+    if (jobs || rows > FEW_ROWS || l->bits != 4 || gate == EK_CUDA_GATE_ROW || (gate && l->limbs == 2)) return p;
+    /* where every warp has one chunk anyway, a larger one takes longer */
+    const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, 0, gate, multiprocessors, &few_row);
+    return few_row < row ? few : p;
 }
 
 /* Fitted to which is faster in whole steps on an H200, of 1, 4 and 8 rows; more rows to `device choice`. */
 double ek_cuda_leaf_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors)
 {
     if (rows > 8) return 4.5 + 0.28e-6 * 2 * (double)l->n * (double)l->k * over(rows, 8);
-    const ek_cuda_product p = ek_cuda_leaf_plan(l, rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
-    const int turns = over(over(2 * l->n_panels, p.turn), (int)p.grid.x);
-    const int in_turn = turns * over(p.turn * over(l->units, CHUNK_UNITS), (int)p.grid.threads / 32);
-    return 0.4 + (0.9 + 0.066 * (rows - 1)) * in_turn;
+    int row; /* chunks of 256 inputs, also where larger ones then take less time */
+    plan_by(l, CHUNK_UNITS, rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors, &row);
+    return 0.4 + (0.9 + 0.066 * (rows - 1)) * row;
+}
+
+/* By chunks of so many units; *row: those of a warp. */
+static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int units,
+                              int rows, int multiprocessors, int *row)
+{
+    const int q_rows = units == FEW_UNITS ? FEW_ROWS : 8, k_rows = leaf_rows(k, rows);
+    const int tiles = rows <= 4 ? 1 : over(rows, 8), slots = over(multiprocessors * LEAF_BLOCKS, tiles);
+    const int parts = v ? 2 : 1, panels = q->n_panels + parts * k->n_panels;
+    ek_cuda_heads p = {.q.turn = leaf_turn(q, units, q_rows, panels, slots, LEAF_SUMS),
+                       .k.turn = leaf_turn(k, units, k_rows, panels, slots, LEAF_SUMS)};
+    const int q_turns = over(q->n_panels, p.q.turn), k_turns = over(k->n_panels, p.k.turn),
+              turns = q_turns + parts * k_turns;
+    const int each = over(turns, slots); /* turns of a block */
+    const int of_q = in_a_row(q, units, p.q.turn, each, WARPS), of_k = in_a_row(k, units, p.k.turn, each, WARPS);
+    *row = of_q > of_k ? of_q : of_k;
+    p.q_blocks = over(q_turns, each), p.k_blocks = over(k_turns, each);
+    leaf_ring(&p.q, q, units, q_rows, each, WARPS, LEAF_ROOM);
+    leaf_ring(&p.k, k, units, k_rows, each, WARPS, LEAF_ROOM);
+    ek_cuda_grid *grid = &p.q.grid;
+    if (grid->shared < p.k.grid.shared) grid->shared = p.k.grid.shared;
+    grid->x = (unsigned)(p.q_blocks + parts * p.k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_heads_q4_%s",
+             units == FEW_UNITS ? "r4"
+             : k_rows == 4      ? "o1"
+                                : "o2");
+    return p;
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
@@ -108,21 +159,11 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
     if (!ek_cuda_leaf_wins(q, rows, multiprocessors) || !ek_cuda_leaf_wins(k, rows, multiprocessors) ||
         (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 || k->bits != 4 || q->limbs != 1 || k->limbs != 2)
         return false;
-    const int k_rows = leaf_rows(k, rows), tiles = rows <= 4 ? 1 : over(rows, 8);
-    const int slots = over(multiprocessors * LEAF_BLOCKS, tiles), parts = v ? 2 : 1;
-    const int panels = q->n_panels + parts * k->n_panels;
-    *out = (ek_cuda_heads){.q.turn = leaf_turn(q, 8, panels, slots, LEAF_SUMS),
-                           .k.turn = leaf_turn(k, k_rows, panels, slots, LEAF_SUMS)};
-    const int q_turns = over(q->n_panels, out->q.turn), k_turns = over(k->n_panels, out->k.turn),
-              turns = q_turns + parts * k_turns;
-    const int each = over(turns, slots); /* turns of a block */
-    out->q_blocks = over(q_turns, each), out->k_blocks = over(k_turns, each);
-    leaf_ring(&out->q, q, 8, each, WARPS, LEAF_ROOM);
-    leaf_ring(&out->k, k, k_rows, each, WARPS, LEAF_ROOM);
-    ek_cuda_grid *grid = &out->q.grid;
-    if (grid->shared < out->k.grid.shared) grid->shared = out->k.grid.shared;
-    grid->x = (unsigned)(out->q_blocks + parts * out->k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
-    snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_q4_o%d", k_rows == 4 ? 1 : 2);
+    int row = 0, few_row = 0;
+    *out = heads_by(q, k, v, CHUNK_UNITS, rows, multiprocessors, &row);
+    if (rows > FEW_ROWS) return true;
+    const ek_cuda_heads few = heads_by(q, k, v, FEW_UNITS, rows, multiprocessors, &few_row);
+    if (few_row < row) *out = few;
     return true;
 }
 
@@ -130,8 +171,8 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
 static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int b_rows, int warps,
                           size_t room, int blocks)
 {
-    leaf_ring(&p->q, a, 8, 1, warps, room);
-    leaf_ring(&p->k, b, b_rows, 1, warps, room);
+    leaf_ring(&p->q, a, CHUNK_UNITS, 8, 1, warps, room);
+    leaf_ring(&p->k, b, CHUNK_UNITS, b_rows, 1, warps, room);
     if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
     p->q.grid.x = (unsigned)blocks, p->q.grid.overlap = true;
 }
@@ -173,7 +214,7 @@ bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
     int left = multiprocessors - out->q_blocks * jobs;
     const bool alone = left >= multiprocessors / 4;
     if (!alone) left = multiprocessors * 2 / 3;
-    out->k.turn = leaf_turn(down, 8, down->n_panels, left, LEAF_SUMS);
+    out->k.turn = leaf_turn(down, CHUNK_UNITS, 8, down->n_panels, left, LEAF_SUMS);
     out->k_blocks = over(down->n_panels, out->k.turn);
     rings_of_both(out, gate, down, 8, alone ? 2 * WARPS : WARPS, alone ? 2 * LEAF_ROOM : LEAF_ROOM,
                   out->q_blocks * jobs + out->k_blocks);

@@ -172,6 +172,14 @@ __device__ __forceinline__ void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// d = start + a b
+__device__ __forceinline__ void mma_from(int (&d)[4], int start, const u32 *a, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
+}
+
 // --- products of a warpgroup (128 threads, whose first warp's number is a multiple of 4): 64 outputs by N columns over 32
 // inputs, int8, exact. A lane's part of a is that of mma, the warp's 16 outputs of 64; d holds {g, g + 8} x {2 t, 2 t + 1}
 // of 8 columns after 8. b lies in shared memory: a column's 128 bytes in a row, 8 rows in 1024, whose 16-byte pieces

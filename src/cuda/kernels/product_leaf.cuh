@@ -5,6 +5,8 @@
 // A leaf is four chunks, each of another warp: it computes the values of its groups at once, and only the chain over
 // them waits for the warp of the chunk before, whose sums lie in shared memory. There too lie the leaves of a turn's
 // panels; a thread adds them by T.
+// Up to 4 rows also by chunks of 512 inputs (UNITS 8): rows of one limb are every second column, so that a lane adds for
+// one row, and what a chunk costs beside its groups is paid once for twice as many inputs.
 #pragma once
 
 #include "cuda/kernels/product.cuh"
@@ -13,11 +15,31 @@
 
 namespace ek {
 
-constexpr int CHUNK_UNITS = 4, LEAF_CHUNKS = 4, SCALES = 64; // bytes of scales of a unit
+constexpr int LEAF_UNITS = 16, SCALES = 64; // bytes of scales of a unit
 
-template <int BITS, int LIMBS, int OCT> struct leaf_product {
-    static constexpr int CODE = BITS * 128, CHUNK = CHUNK_UNITS * (CODE + SCALES), PER = 8 / LIMBS, ROWS = OCT * PER;
-    static constexpr int COLS = LIMBS == 1 ? 2 : 1, SUMS = 16 * ROWS; // columns of a lane; sums of a leaf
+template <int BITS, int LIMBS, bool FEW> struct leaf_group : group_product<BITS, LIMBS, 64> {};
+
+// Of one limb, where a lane's row is column 2 t.
+template <int BITS> struct leaf_group<BITS, 1, true> {
+    float i[2][1]; // (float)I
+
+    __device__ __forceinline__ void run(const u32 (&a)[8], const uint4 &b, int)
+    {
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
+        int d[4];
+        mma_from(d, MAGIC, a, b.x, b.y), mma(d, a + 4, b.z, b.w);
+#pragma unroll
+        for (int h = 0; h < 2; h++) i[h][0] = fma_(__int_as_float(d[h * 2]), UNIT, -MAGIC_F * UNIT); // exact
+    }
+};
+
+// UNITS: of a chunk, 4 or 8. TURN: panels of every turn, of which warps are a multiple; 0: any.
+template <int BITS, int LIMBS, int OCT, int UNITS, int TURN> struct leaf_product {
+    static constexpr bool FEW = UNITS == 8;
+    static constexpr int AHEAD = TURN ? 3 : 2; // FEW: units whose codes of rows are read a chunk ahead: more would not fit the registers
+    static constexpr int CODE = BITS * 128, CHUNK = UNITS * (CODE + SCALES), CHUNKS = LEAF_UNITS / UNITS; // of a leaf
+    static constexpr int PER = FEW ? 4 : 8 / LIMBS, ROWS = OCT * PER;
+    static constexpr int COLS = PER / 4, SUMS = 16 * ROWS; // rows of a lane; sums of a leaf
 
     // the matrices
     u64 codes, scales, codes2, scales2;
@@ -40,18 +62,28 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
         for (;; turn_number += blocks) {
             at.turn = turn_number;
             if (turn_number >= turns) return;
-            at.panels = min(turn, panels - turn_number * turn);
+            at.panels = TURN ? TURN : min(turn, panels - turn_number * turn);
             at.c = w / at.panels, at.j = w - at.c * at.panels;
             if (at.c < chunks) break;
         }
         at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
     }
 
+    __device__ __forceinline__ int panel_of(const cursor &at) const
+    {
+        if constexpr (TURN > 0) return w % TURN;
+        return at.j;
+    }
+
     // False: the turn has no more for this warp.
     __device__ __forceinline__ bool step(cursor &at) const
     {
-        at.c += at.step_c, at.j += at.step_j;
-        if (at.j >= at.panels) at.j -= at.panels, at.c++;
+        if constexpr (TURN > 0) {
+            at.c += warps / TURN;
+        } else {
+            at.c += at.step_c, at.j += at.step_j;
+            if (at.j >= at.panels) at.j -= at.panels, at.c++;
+        }
         return at.c < chunks;
     }
 
@@ -61,13 +93,14 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
         if (next.turn >= turns) return;
         const int c = next.c;
         if (lane == 0) {
-            const bool second = next.j >= half;
-            const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS);
-            const int64_t unit = (int64_t)(next.turn * half + next.j - (second ? half : 0)) * units + c * CHUNK_UNITS;
+            const int j = panel_of(next);
+            const bool second = j >= half;
+            const int some = min(UNITS, units - c * UNITS);
+            const int64_t unit = (int64_t)(next.turn * half + j - (second ? half : 0)) * units + c * UNITS;
             uint8_t *at = ring + to * CHUNK;
             arrival_expect(arrived + to, some * (CODE + SCALES));
             copy_piece_once(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
-            copy_piece_once(at + CHUNK_UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
+            copy_piece_once(at + UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
         if (!step(next)) begin(next, next.turn + blocks);
     }
@@ -79,24 +112,54 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
 
     // What a lane reads of 8 columns for a chunk.
     struct operands {
-        uint4 b[CHUNK_UNITS];
-        float4 x[COLS][2]; // {sx, X} of two groups
+        uint4 b[UNITS];
+        float4 x[COLS][UNITS / 2]; // {sx, X} of two groups
     };
 
-    const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
+    const uint8_t *rec[OCT]; // of the lane's column; no such row: 0, or FEW, where rows have every second one, any other
     const float4 *act[OCT][COLS];
 
-    __device__ __forceinline__ void load(operands &in, int o, int c) const
+    __device__ __forceinline__ void load_groups(operands &in, int o, int c) const
     {
-#pragma unroll
-        for (int u = 0; u < CHUNK_UNITS; u++) {
-            in.b[u] = make_uint4(0, 0, 0, 0);
-            if (rec[o] && c * CHUNK_UNITS + u < units) in.b[u] = *(const uint4 *)(rec[o] + (c * CHUNK_UNITS + u) * 64 + t * 16);
-        }
 #pragma unroll
         for (int i = 0; i < COLS; i++)
 #pragma unroll
-            for (int p = 0; p < 2; p++) in.x[i][p] = act[o][i][c * 2 + p];
+            for (int p = 0; p < UNITS / 2; p++) in.x[i][p] = act[o][i][c * (UNITS / 2) + p];
+    }
+
+    // FEW: codes of units FROM to TO of a chunk; what lies in place of those behind the last is multiplied too, and not added.
+    template <int FROM, int TO> __device__ __forceinline__ void load_some(operands &in, int c) const
+    {
+        const uint8_t *from = rec[0] + c * (UNITS * 64);
+        const int last = units - 1 - c * UNITS;
+        if (last >= TO - 1) {
+#pragma unroll
+            for (int u = FROM; u < TO; u++) in.b[u] = *(const uint4 *)(from + u * 64);
+        } else {
+#pragma unroll
+            for (int u = FROM; u < TO; u++) in.b[u] = *(const uint4 *)(from + min(u, last) * 64);
+        }
+    }
+
+    // A chunk ahead; FEW: of AHEAD units the codes, and the rest by load_rest.
+    __device__ __forceinline__ void load(operands &in, int o, int c) const
+    {
+        if constexpr (FEW) {
+            load_some<0, AHEAD>(in, c);
+        } else {
+#pragma unroll
+            for (int u = 0; u < UNITS; u++) {
+                in.b[u] = make_uint4(0, 0, 0, 0);
+                if (rec[o] && c * UNITS + u < units) in.b[u] = *(const uint4 *)(rec[o] + (c * UNITS + u) * 64 + t * 16);
+            }
+            load_groups(in, o, c);
+        }
+    }
+
+    __device__ __forceinline__ void load_rest(operands &in, int c) const
+    {
+        load_some<AHEAD, UNITS>(in, c);
+        load_groups(in, 0, c);
     }
 
     static __device__ __forceinline__ float scale_of(const operands &in, int u, int i)
@@ -112,7 +175,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
     // s and b' = fma(zero, s, b) of outputs g and g + 8
     __device__ __forceinline__ void unit_scales(const uint8_t *at, float zero, float (&s)[2], float (&b)[2]) const
     {
-        const uint2 v = *(const uint2 *)(at + g * 8);
+        const uint2 v = *(const uint2 *)(at + (FEW ? lane / 4 : g) * 8);
         s[0] = bits(v.x << 16), b[0] = fma_(zero, s[0], bits(v.x & 0xffff0000u));
         s[1] = bits(v.y << 16), b[1] = fma_(zero, s[1], bits(v.y & 0xffff0000u));
     }
@@ -122,21 +185,22 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
     __device__ __forceinline__ void relay(operands (&in)[OCT], int c, float zero, float *sums, u64 *told, u32 told_phase, int next_c)
     {
         const uint8_t *at = ring + slot * CHUNK;
-        float value[CHUNK_UNITS][OCT][2][COLS], sx[CHUNK_UNITS][OCT][COLS];
-        const int some = min(CHUNK_UNITS, units - c * CHUNK_UNITS), part = c % LEAF_CHUNKS;
+        float value[UNITS][OCT][2][COLS], sx[UNITS][OCT][COLS];
+        const int some = min(UNITS, units - c * UNITS), part = c % CHUNKS;
         if (OCT > 1) // one column of 8 has room to be read ahead
 #pragma unroll
             for (int o = 0; o < OCT; o++) load(in[o], o, c);
+        if constexpr (FEW) load_rest(in[0], c);
         arrival_wait(arrived + slot, phase);
 #pragma unroll
-        for (int u = 0; u < CHUNK_UNITS; u++) {
+        for (int u = 0; u < UNITS; u++) {
             u32 code[8];
             float s[2], b[2];
             read_codes<BITS>(at + u * CODE + lane * 16, code);
-            unit_scales(at + CHUNK_UNITS * CODE + u * SCALES, zero, s, b);
+            unit_scales(at + UNITS * CODE + u * SCALES, zero, s, b);
 #pragma unroll
             for (int o = 0; o < OCT; o++) {
-                group_product<BITS, LIMBS, 64> r;
+                leaf_group<BITS, LIMBS, FEW> r;
                 r.run(code, in[o].b[u], 0);
 #pragma unroll
                 for (int i = 0; i < COLS; i++) {
@@ -148,7 +212,7 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
         }
         __syncwarp(); // all have read the slot
         if (OCT == 1 && next_c >= 0) load(in[0], 0, next_c);
-        float *mine = sums + g * PER + t * COLS;
+        float *mine = sums + (FEW ? lane : g * PER + t * COLS);
         if (part) arrival_wait(told + part - 1, told_phase);
 #pragma unroll
         for (int o = 0; o < OCT; o++)
@@ -158,11 +222,11 @@ template <int BITS, int LIMBS, int OCT> struct leaf_product {
                 for (int i = 0; i < COLS; i++) {
                     float *place = mine + (o * 16 + h * 8) * PER + i, sum = part ? *place : 0;
 #pragma unroll
-                    for (int u = 0; u < CHUNK_UNITS; u++)
+                    for (int u = 0; u < UNITS; u++)
                         if (u < some) sum = fma_(value[u][o][h][i], sx[u][o][i], sum);
                     *place = sum;
                 }
-        if (part != LEAF_CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
+        if (part != CHUNKS - 1 && c + 1 < chunks) arrival_tell(told + part);
         fetch(slot);
         next_slot();
     }
@@ -178,22 +242,23 @@ constexpr int SPREAD = EK_CUDA_SPREAD;
 
 // By block number `block` of `blocks`, of tile or job number `tile`. SPREAD_GATE: of a gate, of which a turn is 16 elements; the
 // blocks of a cluster have those of a group; of its rows each rounds some.
-template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
+template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false, int UNITS = 4, int TURN = 0>
+__device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
 {
-    typedef leaf_product<BITS, LIMBS, OCT> product;
+    typedef leaf_product<BITS, LIMBS, OCT, UNITS, TURN> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const ek_cuda_linear_args &a = p.a;
     const int tid = threadIdx.x;
     product m;
     m.lane = tid % 32, m.w = tid / 32, m.warps = blockDim.x / 32, m.g = m.lane / 4, m.t = m.lane % 4;
     m.codes = a.codes, m.codes2 = p.codes2, m.scales = a.scales, m.scales2 = p.scales2;
-    m.units = a.x.k / 64, m.chunks = (m.units + CHUNK_UNITS - 1) / CHUNK_UNITS, m.leaves = (m.chunks + LEAF_CHUNKS - 1) / LEAF_CHUNKS;
-    m.turn = a.turn, m.half = p.codes2 ? a.turn / 2 : a.turn;
+    m.units = a.x.k / 64, m.chunks = (m.units + UNITS - 1) / UNITS, m.leaves = (m.chunks + product::CHUNKS - 1) / product::CHUNKS;
+    m.turn = TURN ? TURN : a.turn, m.half = p.codes2 ? m.turn / 2 : m.turn;
     m.panels = (a.n + 15) / 16 * (p.codes2 ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
     m.stages = a.stages, m.slot = 0, m.phase = 0, m.blocks = blocks;
     m.arrived = (u64 *)base + m.w * m.stages;
     const u32 part = 65535 / (u32)m.turn + 1; // 2^16 / turn
-    const int n_told = m.turn * m.leaves * (LEAF_CHUNKS - 1);
+    const int n_told = m.turn * m.leaves * (product::CHUNKS - 1);
     u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
     uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
     m.ring = rings + m.w * m.stages * product::CHUNK;
@@ -210,7 +275,7 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
     __syncthreads();
     if (SPREAD_GATE) cluster_arrive();
     typename product::cursor at;
-    const bool jobs = !SPREAD_GATE && p.jobs, known = !SPREAD_GATE && p.known, holds = !SPREAD_GATE && p.holds;
+    const bool jobs = !SPREAD_GATE && !product::FEW && p.jobs, known = !SPREAD_GATE && p.known, holds = !SPREAD_GATE && !product::FEW && p.holds;
     if (!holds) let_next_start();
     if (jobs) m.begin(at, block); // the same for any job, so that its code has come before the wait
     int row0 = tile * product::ROWS, rows = min(product::ROWS, a.rows - row0);
@@ -238,8 +303,8 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
             r = row0 + min(r, rows - 1);
             return (const uint8_t *)a.x.q + (index ? index[r] : r) * a.x.ldq;
         };
-        const int r = o * product::PER + m.g / LIMBS;
-        m.rec[o] = r < rows ? record(r) + m.g % LIMBS * a.x.low : 0;
+        const int r = o * product::PER + m.g / (8 / product::PER);
+        m.rec[o] = product::FEW ? record(r) + m.g % LIMBS * a.x.low + m.t * 16 : r < rows ? record(r) + m.g % LIMBS * a.x.low : 0;
 #pragma unroll
         for (int i = 0; i < product::COLS; i++) m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
     }
@@ -251,9 +316,9 @@ template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false> __device__ __f
             typename product::operands in[OCT];
             if (OCT == 1) m.load(in[0], 0, at.c);
             while (more) {
-                const int c = at.c, place = c / LEAF_CHUNKS * m.turn + at.j;
+                const int c = at.c, place = c / product::CHUNKS * m.turn + m.panel_of(at);
                 more = m.step(at);
-                m.relay(in, c, zero, mine + place * product::SUMS, told + place * (LEAF_CHUNKS - 1), count & 1, more ? at.c : -1);
+                m.relay(in, c, zero, mine + place * product::SUMS, told + place * (product::CHUNKS - 1), count & 1, more ? at.c : -1);
             }
             m.begin(at, turn + blocks);
         }

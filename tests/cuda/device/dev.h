@@ -47,6 +47,7 @@ void test_attn(dev *d);
 void test_sample(dev *d);
 void test_linear(dev *d);
 void test_gate(dev *d);
+void test_heads(dev *d);
 void test_image(dev *d);
 void test_layer_end(dev *d);
 void test_experts(dev *d);

@@ -159,7 +159,8 @@ int main(int argc, char **argv)
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
     if (products || !strcmp(what, "linear"))
-        section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "image", test_image);
+        section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "heads", test_heads),
+            section(&d, "image", test_image);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
@@ -173,6 +174,7 @@ int main(int argc, char **argv)
         section(&d, "sample", test_sample);
         section(&d, "linear", test_linear);
         section(&d, "gate", test_gate);
+        section(&d, "heads", test_heads);
         section(&d, "image", test_image);
         section(&d, "layer", test_layer_end);
         section(&d, "experts", test_experts);

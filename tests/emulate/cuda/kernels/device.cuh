@@ -120,6 +120,12 @@ static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
     ek_emulated_mma(d, a, b0, b1);
 }
 
+static inline void mma_from(int (&d)[4], int start, const u32 *a, u32 b0, u32 b1)
+{
+    for (int i = 0; i < 4; i++) d[i] = start;
+    ek_emulated_mma(d, a, b0, b1);
+}
+
 static inline void wgmma_fence()
 {
 }

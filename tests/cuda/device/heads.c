@@ -1,0 +1,82 @@
+/* q, k and v of few rows in one launch, against the scalar definition of ops/linear.c. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cuda/model_args.h"
+#include "product.h"
+
+enum { MOST = 8, MULTIPROCESSORS = 3 /* few, so that a warp has several chunks, as those of large matrices have */ };
+
+typedef struct head {
+    ek_linear w;
+    ek_cuda_linear l;
+    CUdeviceptr at, y;
+    float *want;
+} head;
+
+static void open_head(dev *d, head *h, const ek_acts *acts, int n, int k, int limbs, uint64_t seed)
+{
+    ek_linear_ops ops;
+    shape s = {n, k, 4, 64, 64, limbs, EK_BF16, true};
+    ek_linear_init(&ops, 0);
+    open_weights(&h->w, &s, seed);
+    must(ek_cuda_linear_plan(&h->l, &h->w));
+    uint8_t *packed = calloc(1, h->l.bytes);
+    ek_cuda_linear_pack(&h->l, &h->w, packed, 0, h->l.n_panels);
+    h->at = up(d, packed, h->l.bytes);
+    h->want = malloc((size_t)MOST * (size_t)n * sizeof(float));
+    ek_acts both = *acts; /* of both numbers of limbs */
+    ek_linear_forward(&ops, d->pool, &h->w, &both, h->want, n);
+    free(packed);
+}
+
+static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd)
+{
+    float *x = make_rows(MOST, k, odd);
+    void *mem = aligned_alloc(64, ek_acts_bytes(MOST, k));
+    ek_acts acts;
+    ek_acts_bind(&acts, mem, x, k, MOST, k);
+    head h[3];
+    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, i ? n_k : n_q, k, i ? 2 : 1, (uint64_t)i * 999);
+    CUdeviceptr dx = up(d, x, (size_t)MOST * (size_t)k * sizeof(float));
+    ek_cuda_acts in;
+    in.q = 0;
+    const size_t row = ek_cuda_acts_plan(&in, k, 64);
+    in.q = up(d, NULL, row * MOST);
+    device_quantize(d, &in, dx, MOST);
+    for (int rows = 1; rows <= MOST; rows++) {
+        ek_cuda_heads p;
+        if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
+            must(ek_fail(EK_EINTERNAL, "no plan of q, k and v"));
+        for (int i = 0; i < 3; i++) h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));
+        ek_cuda_leaf_heads_args a = {.v_codes = h[2].at,
+                                     .v_scales = h[2].at + h[2].l.code_bytes,
+                                     .v = h[2].y,
+                                     .q_blocks = p.q_blocks,
+                                     .k_blocks = p.k_blocks};
+        ek_cuda_linear_args *const part[] = {&a.q, &a.k};
+        const ek_cuda_product *const plan[] = {&p.q, &p.k};
+        for (int i = 0; i < 2; i++) {
+            *part[i] = (ek_cuda_linear_args){
+                .x = in, .y = h[i].y, .ldy = h[i].l.n, .rows = rows, .turn = plan[i]->turn, .stages = plan[i]->stages};
+            ek_cuda_linear_args_of(part[i], &h[i].l, h[i].at);
+        }
+        const ek_cuda_kernel kernel = find(d, p.q.name, p.q.grid.shared);
+        launch(d, &kernel, p.q.grid, &a);
+        for (int i = 0; i < (v ? 3 : 2); i++) {
+            const size_t bytes = (size_t)rows * (size_t)h[i].l.n * sizeof(float);
+            same(d, h[i].want, down(d, h[i].y, bytes), bytes, odd, "%c, %d and %d x %d, %d rows by %s", "qkv"[i], n_q,
+                 n_k, k, rows, p.q.name);
+        }
+        for (int i = 0; i < 3; i++) drop(d, h[i].y);
+    }
+    for (int i = 0; i < 3; i++) drop(d, h[i].at), free(h[i].want), free(h[i].w.data);
+    drop(d, dx), drop(d, in.q);
+    free(mem), free(x);
+}
+
+void test_heads(dev *d)
+{
+    static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
+    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2);
+}
