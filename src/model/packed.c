@@ -17,7 +17,7 @@
 
 /* The file: a head, a hash per block, padding to a whole page, the weights. Raised with the layout of any packed
  * form. */
-enum { LAYOUT = 1, BLOCK = 4 << 20, PAGE = 4096 };
+enum { LAYOUT = 2, BLOCK = 4 << 20, PAGE = 4096, CHAINS = 8 };
 typedef struct head {
     char magic[8];
     uint64_t bytes, n_blocks, hashes; /* of the weights; blocks; the hash of the hashes */
@@ -133,12 +133,25 @@ typedef struct blocks {
     atomic_int why; /* errno of a write that failed */
 } blocks;
 
+/* Chains side by side: one alone would wait for its multiplications, at a quarter of the speed. */
+static uint64_t hash_bytes(uint64_t seed, const uint8_t *p, size_t n)
+{
+    uint64_t h[CHAINS], w[CHAINS];
+    for (int i = 0; i < CHAINS; i++) h[i] = seed + (uint64_t)i;
+    for (; n >= sizeof w; p += sizeof w, n -= sizeof w) {
+        memcpy(w, p, sizeof w);
+        for (int i = 0; i < CHAINS; i++) h[i] = ek_mix64(h[i] ^ w[i]);
+    }
+    for (int i = 0; i < CHAINS; i++) seed = ek_mix64(seed ^ h[i]);
+    return ek_hash64(seed, p, n);
+}
+
 static void hash_block(void *arg, int task, int worker)
 {
     const blocks *b = arg;
     size_t at = (size_t)task * BLOCK, n = b->bytes - at < BLOCK ? b->bytes - at : BLOCK;
     (void)worker;
-    b->hash[task] = ek_hash64((uint64_t)task, b->data + at, n);
+    b->hash[task] = hash_bytes((uint64_t)task, b->data + at, n);
 }
 
 static int put(int fd, const void *data, size_t n, size_t at)
