@@ -15,6 +15,7 @@
 #include "../support/files.h"
 #include "../support/gguf_model.h"
 #include "../support/mlx.h"
+#include "../support/nodes.h"
 #include "base/cpu.h"
 #include "engine/trace.h"
 #include "gpu/state.h"
@@ -305,10 +306,15 @@ static void a_drafter_drafts_what_it_drafts_on_the_cpu(void **state)
 static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
 {
     (void)state;
-    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16}, false, 9);
+    ek_pool *pool; /* weights in two parts: a machine with a device often has two nodes */
+    char *root = make_nodes((const char *const[]){ALL_CPUS, ALL_CPUS}, 2);
+    assert_int_equal(ek_pool_open_nodes(&pool, 2, root), EK_OK);
+    remove_nodes(root);
+    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16, .pool = pool}, false, 9);
     compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, true, 9);
     compare("Q4", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, false, 9);
-    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q5_128}, true, 5);
+    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q5_128, .pool = pool}, true, 5);
+    ek_pool_close(pool);
 }
 
 static void files_with_their_own_scales_too(void **state)
