@@ -1,5 +1,7 @@
 #include "base/peak.h"
 
+#include <string.h>
+
 #include "base/cpu.h"
 
 static volatile int64_t sink;
@@ -16,17 +18,37 @@ static int64_t read_plain(const void *chunk)
 
 typedef struct reading {
     ek_peak_read_fn *fn;
-    const char *data;
+    char *data;
     size_t chunks;
     int threads;
 } reading;
+
+static size_t share_of(const reading *r, int task)
+{
+    return r->chunks * (size_t)task / (size_t)r->threads;
+}
+
+static void fill_share(void *arg, int task, int worker)
+{
+    const reading *r = arg;
+    (void)worker;
+    size_t from = share_of(r, task), to = share_of(r, task + 1);
+    memset(r->data + from * EK_PEAK_CHUNK, 1, (to - from) * EK_PEAK_CHUNK);
+}
+
+void ek_peak_fill(ek_pool *pool, void *data, size_t bytes)
+{
+    reading r = {.data = data, .chunks = bytes / EK_PEAK_CHUNK, .threads = ek_pool_threads(pool)};
+    int end[EK_MAX_NODES];
+    for (int j = 0; j < ek_pool_nodes(pool); j++) end[j] = ek_pool_node_first(pool, j + 1);
+    ek_pool_run_nodes(pool, fill_share, &r, end, true);
+}
 
 static void read_share(void *arg, int task, int worker)
 {
     const reading *r = arg;
     (void)worker;
-    size_t from = r->chunks * (size_t)task / (size_t)r->threads;
-    size_t to = r->chunks * ((size_t)task + 1) / (size_t)r->threads;
+    size_t from = share_of(r, task), to = share_of(r, task + 1);
     int64_t all = 0;
     for (size_t i = from; i < to; i++) all |= r->fn(r->data + i * EK_PEAK_CHUNK);
     if (all == 1) sink = all;
@@ -34,7 +56,7 @@ static void read_share(void *arg, int task, int worker)
 
 double ek_peak_read(ek_pool *pool, unsigned cpu, const void *data, size_t bytes)
 {
-    reading r = {read_plain, data, bytes / EK_PEAK_CHUNK, ek_pool_threads(pool)};
+    reading r = {read_plain, (char *)(uintptr_t)data, bytes / EK_PEAK_CHUNK, ek_pool_threads(pool)};
 #ifdef __x86_64__
     if (cpu & EK_CPU_AVX512) r.fn = ek_peak_read_avx512;
 #else

@@ -11,6 +11,8 @@
 
 #include "base/pool.h"
 
+/* Writes memory for ek_peak_read, each part by a thread of the NUMA node whose thread reads it. */
+void ek_peak_fill(ek_pool *pool, void *data, size_t bytes);
 /* Reads [data, data + bytes) from memory, in one stream per thread; data is 64-byte aligned. Returns the
  * bytes read, bytes rounded down to 64 KiB. Make it much larger than the caches, and written before. */
 double ek_peak_read(ek_pool *pool, unsigned cpu, const void *data, size_t bytes);

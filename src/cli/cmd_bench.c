@@ -90,7 +90,7 @@ static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu, ek_gpu *gpu)
     while (x->block_bytes > min && (double)x->block_bytes * 4 > ek_memory_available()) x->block_bytes /= 2;
     x->block = ek_alloc_big(x->block_bytes);
     if (!x->block) return EK_ENOMEM;
-    memset(x->block, 1, x->block_bytes);
+    ek_peak_fill(pool, x->block, x->block_bytes);
     return EK_OK;
 }
 
