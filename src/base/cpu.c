@@ -28,6 +28,12 @@ static bool tiles_granted(void)
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
+static bool is_amd(void)
+{
+    unsigned a, vendor[3];
+    return __get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) && memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0;
+}
+
 unsigned ek_cpu_detect(void)
 {
     unsigned a, b, c, d, cpu = 0;
@@ -45,6 +51,7 @@ unsigned ek_cpu_detect(void)
         if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
         if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
     }
+    if (cpu & EK_CPU_AVX512 && is_amd()) cpu |= EK_CPU_SPARE;
     return cpu;
 }
 #elif defined(__aarch64__)
@@ -73,8 +80,8 @@ static const struct {
     {"scalar", 0, 0},
     {"avx2", EK_CPU_AVX2, EK_CPU_AVX2},
     {"avxvnni", EK_CPU_AVXVNNI, EK_CPU_AVX2 | EK_CPU_AVXVNNI},
-    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16},
-    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX},
+    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_SPARE},
+    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_SPARE | EK_CPU_AMX},
     {"dotprod", EK_CPU_DOTPROD, EK_CPU_DOTPROD},
     {"i8mm", EK_CPU_I8MM, EK_CPU_DOTPROD | EK_CPU_I8MM},
 };

@@ -5,13 +5,14 @@
 
 #include "base/err.h"
 
-#define EK_CPU_AVX2    1u  /* AVX2, FMA and F16C */
-#define EK_CPU_AVX512  2u  /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
-#define EK_CPU_BF16    4u  /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
-#define EK_CPU_AMX     8u  /* AMX tiles and int8; never without EK_CPU_AVX512 */
-#define EK_CPU_AVXVNNI 16u /* AVX_VNNI, 8-bit products in vectors of 256 bits; never without EK_CPU_AVX2 */
-#define EK_CPU_DOTPROD 32u /* Arm: SDOT */
-#define EK_CPU_I8MM    64u /* Arm: SMMLA; never without EK_CPU_DOTPROD */
+#define EK_CPU_AVX2    1u   /* AVX2, FMA and F16C */
+#define EK_CPU_AVX512  2u   /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
+#define EK_CPU_BF16    4u   /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
+#define EK_CPU_AMX     8u   /* AMX tiles and int8; never without EK_CPU_AVX512 */
+#define EK_CPU_AVXVNNI 16u  /* AVX_VNNI, 8-bit products in vectors of 256 bits; never without EK_CPU_AVX2 */
+#define EK_CPU_SPARE   128u /* AVX-512 with vector units beside those that multiply (AMD's); no ISA name of its own */
+#define EK_CPU_DOTPROD 32u  /* Arm: SDOT */
+#define EK_CPU_I8MM    64u  /* Arm: SMMLA; never without EK_CPU_DOTPROD */
 
 /* The EK_CPU_ mask that this machine and its operating system allow. Requests permission for AMX where Linux demands
  * it; the permission holds for the process and the threads it starts later. */

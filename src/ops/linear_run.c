@@ -4,11 +4,12 @@
 
 #include "ops/linear_layout.h"
 
-/* A record takes an odd number of cache lines, and so do its h, so that the same k of several rows, or
- * of both limbs, never falls into one set of the first-level cache (K is often a multiple of 4096). */
-static size_t high_bytes(int k)
+/* A tile of 8 rows reads 8 cache lines of each, of two limbs 4 rows and both limbs: so that they fill the 64 sets of a
+ * first-level cache evenly, a record takes an odd multiple of 8 lines and l lies half of the sets after h. (K is often
+ * a multiple of 4096, and odd numbers of lines put up to four of the rows' lines into one set.) */
+static size_t lines(size_t bytes)
 {
-    return ((size_t)k + 63) / 64 * 64 | 64;
+    return (bytes + 63) / 64;
 }
 
 static size_t group_bytes(int k)
@@ -16,9 +17,15 @@ static size_t group_bytes(int k)
     return ((size_t)k + 15) / 16 * sizeof(ek_act_group);
 }
 
+static size_t high_bytes(int k)
+{
+    const size_t n = lines((size_t)k);
+    return (n <= 8 ? n : (n + 31) / 64 * 64 + 32) * 64;
+}
+
 static size_t record_bytes(int k)
 {
-    return (high_bytes(k) + ((size_t)k + 63) / 64 * 64 + 2 * group_bytes(k) + 63) / 64 * 64 | 64;
+    return ((lines(high_bytes(k) + lines((size_t)k) * 64 + 2 * group_bytes(k)) + 7) / 8 | 1) * 8 * 64;
 }
 
 size_t ek_acts_bytes(int rows, int k)

@@ -1,6 +1,7 @@
 /* Kernels of instruction sets that most machines lack, against the scalar definition, bit for bit, on any machine with
  * AVX-512: the same sources, AVX-VNNI in the encoding of AVX-512VL, AMX with tiles in memory. Where the instruction
- * sets are present, the other tests compare the shipped functions too. */
+ * sets are present, the other tests compare the shipped functions too. Also both ways of AVX-512, of which a processor
+ * takes one (EK_CPU_SPARE). */
 #include "check.h"
 
 #include <stdlib.h>
@@ -8,6 +9,9 @@
 
 #include "base/cpu.h"
 #include "linear_case.h"
+#ifdef __x86_64__
+#include "ops/x86/linear_x86.h"
+#endif
 
 ek_linear_fn check_linear_q4_vnni, check_linear_q8_vnni, check_linear_q4_amx, check_linear_q8_amx;
 
@@ -16,6 +20,8 @@ static ek_linear_fn *kernel(ek_wform form, const char *isa)
 #ifdef __x86_64__
     if (!(ek_cpu_detect() & EK_CPU_AVX512)) return NULL;
     if (strcmp(isa, "amx") == 0) return form == EK_W_Q4 ? check_linear_q4_amx : check_linear_q8_amx;
+    if (strcmp(isa, "avx512") == 0) return form == EK_W_Q4 ? ek_linear_q4_avx512 : ek_linear_q8_avx512;
+    if (strcmp(isa, "spare") == 0) return form == EK_W_Q4 ? ek_linear_q4_avx512_spare : ek_linear_q8_avx512_spare;
     return form == EK_W_Q4 ? check_linear_q4_vnni : check_linear_q8_vnni;
 #else
     (void)form, (void)isa;
@@ -95,11 +101,9 @@ static void avxvnni(void **state)
     compare_all("avxvnni");
 }
 
-static void amx(void **state)
+/* More tiles and panels than one pass takes, and a tree of several levels. */
+static void compare_many(const char *isa)
 {
-    (void)state;
-    compare_all("amx");
-    /* more tiles and panels than one pass takes, and a tree of several levels */
     linear_case c;
     linear_input in;
     enum { MANY = 16 * 13 + 5, OF = 131 };
@@ -111,15 +115,37 @@ static void amx(void **state)
     ek_linear_ops ops;
     ek_linear_init(&ops, ek_cpu_detect() & EK_CPU_AVX2);
     ops.run[EK_W_Q4](&c.w, &in.a, 0, OF, want, MANY, 0, c.w.n_panels);
-    kernel(EK_W_Q4, "amx")(&c.w, &in.a, 0, OF, got, MANY, 0, c.w.n_panels);
-    check_bits("linear", "amx", want, got, OF * MANY, "%s, %d rows", c.name, OF);
+    kernel(EK_W_Q4, isa)(&c.w, &in.a, 0, OF, got, MANY, 0, c.w.n_panels);
+    check_bits("linear", isa, want, got, OF * MANY, "%s, %d rows", c.name, OF);
     free(want), free(got);
     linear_input_close(&in);
     linear_case_close(&c);
 }
 
+static void amx(void **state)
+{
+    (void)state;
+    compare_all("amx");
+    compare_many("amx");
+}
+
+static void avx512(void **state)
+{
+    (void)state;
+    compare_all("avx512");
+    compare_many("avx512");
+}
+
+static void spare(void **state)
+{
+    (void)state;
+    compare_all("spare");
+    compare_many("spare");
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {CHECK_TEST(avxvnni), CHECK_TEST(amx)};
+    static const struct CMUnitTest tests[] = {CHECK_TEST(avxvnni), CHECK_TEST(amx), CHECK_TEST(avx512),
+                                              CHECK_TEST(spare)};
     return CHECK_RUN(argc, argv, tests);
 }

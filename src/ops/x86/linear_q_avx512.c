@@ -3,7 +3,9 @@
  * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
  * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. One row and 9 to 12 (5, 6 of two
- * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. */
+ * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. Where
+ * vector units beside those that multiply take codes apart for nothing (EK_CPU_SPARE), more rows are such tiles too:
+ * their sums stay in registers, and the codes come packed from the second-level cache. */
 #include "ops/x86/fetch.h"
 #include "ops/x86/linear_512.h"
 #include "ops/x86/linear_many_512.h"
@@ -161,9 +163,9 @@ static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1
                                        {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
+                bool spare, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
 {
-    if (r1 - r0 >= MANY_MIN_ROWS) {
+    if (!spare && r1 - r0 >= MANY_MIN_ROWS) {
         many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
         return;
     }
@@ -183,14 +185,38 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     }
 }
 
+INLINE void run_q4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
+                   bool spare)
+{
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_0_32, pairs_0_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_0_64, pairs_0_64);
+}
+
+INLINE void run_q8(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
+                   bool spare)
+{
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_1_32, pairs_1_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_1_64, pairs_1_64);
+}
+
 void ek_linear_q4_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, tiles_0_32, pairs_0_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, tiles_0_64, pairs_0_64);
+    run_q4(w, x, r0, r1, y, ldy, p0, p1, false);
 }
 
 void ek_linear_q8_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, tiles_1_32, pairs_1_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, tiles_1_64, pairs_1_64);
+    run_q8(w, x, r0, r1, y, ldy, p0, p1, false);
+}
+
+void ek_linear_q4_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                               int p1)
+{
+    run_q4(w, x, r0, r1, y, ldy, p0, p1, true);
+}
+
+void ek_linear_q8_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                               int p1)
+{
+    run_q8(w, x, r0, r1, y, ldy, p0, p1, true);
 }
