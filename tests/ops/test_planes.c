@@ -9,6 +9,9 @@
 
 #include "base/cpu.h"
 #include "ops/planes.h"
+#ifdef __x86_64__
+#include "ops/x86/linear_x86.h"
+#endif
 
 /* hidden_size, intermediate_size, moe_intermediate_size and heads x head_dim of E2B to 31B. */
 static const int depths[] = {96, 256, 704, 1536, 2048, 2112, 2560, 2816, 3840, 5376, 15360, 21504};
@@ -76,6 +79,8 @@ static void pieces(const ek_linear *w, const ek_acts *a, const char *name, const
     if (!(ek_cpu_detect() & EK_CPU_AVX512)) return;
     pieces_by(check_linear_planes_amx, "amx, tiles in memory", w, a, name, want, got);
     pieces_by(check_linear_planes_vnni, "avxvnni, as avx512", w, a, name, want, got);
+    pieces_by(ek_linear_planes_avx512, "avx512", w, a, name, want, got); /* a processor takes one of both */
+    pieces_by(ek_linear_planes_avx512_spare, "avx512, spare", w, a, name, want, got);
 #endif
 }
 

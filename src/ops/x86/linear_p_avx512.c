@@ -160,13 +160,8 @@ MANY_FN(32, 1, 2)
 static many_fn *const many[2][2][2] = {{{many_16_0_1, many_16_0_2}, {many_32_0_1, many_32_0_2}},
                                        {{many_16_1_1, many_16_1_2}, {many_32_1_1, many_32_1_2}}};
 
-void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
-                             int p1)
+static void run_few(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    if (r1 - r0 >= MANY_MIN_ROWS) {
-        many_run(w, x, r0, r1, y, ldy, p0, p1, unpack_of(w), many[is_wide(w)][w->a_group == 32]);
-        return;
-    }
     tile_fn *const *tiles = tiles_of(w)[w->limbs - 1];
     const int8_t *rows = sizes[w->limbs - 1];
     for (int r = r0, i = 0; r < r1; r += rows[i]) {
@@ -176,4 +171,20 @@ void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r
                      r == r0 && rows[i] >= FETCH_ROWS);
         }
     }
+}
+
+void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                             int p1)
+{
+    if (r1 - r0 < MANY_MIN_ROWS) run_few(w, x, r0, r1, y, ldy, p0, p1);
+    else many_run(w, x, r0, r1, y, ldy, p0, p1, unpack_of(w), many[is_wide(w)][w->a_group == 32]);
+}
+
+/* Where putting codes together for every 12 rows (6 of two limbs) runs beside the products, many rows too read them
+ * packed. Codebooks, and all but 4 bits of two limbs, were slower or not measured so. */
+void ek_linear_planes_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
+                                   int p0, int p1)
+{
+    if (!w->book && (w->limbs == 1 || w->bits == 4)) run_few(w, x, r0, r1, y, ldy, p0, p1);
+    else ek_linear_planes_avx512(w, x, r0, r1, y, ldy, p0, p1);
 }

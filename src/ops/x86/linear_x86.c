@@ -20,6 +20,7 @@ void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu)
     if (cpu & EK_CPU_SPARE) {
         ops->run[EK_W_Q4] = ek_linear_q4_avx512_spare;
         ops->run[EK_W_Q8] = ek_linear_q8_avx512_spare;
+        ops->run[EK_W_PLANES] = ek_linear_planes_avx512_spare;
     }
     if (!(cpu & EK_CPU_AMX)) return;
     ops->run[EK_W_Q4] = ek_linear_q4_amx;
