@@ -1,7 +1,7 @@
 /* Formats of keys and values side by side: the time of attention alone. The formats take turns within a round, and the
  * least time of all rounds counts, processor time with one thread, so that neither a busy machine nor its changing
- * clock favours one. Usage: bench_kv [formats [isa [rounds [threads]]]], formats as `--kv` takes them, separated by
- * commas. */
+ * clock favours one. Usage: bench_kv [formats [isa [rounds [threads [cases]]]]], formats as `--kv` takes them,
+ * separated by commas; cases: the numbers of the rows, as in 015; all without it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "ops/attn.h"
 
-enum { MAX_FORMATS = 12, MAX_ROWS = 128, MAX_DEPTH = 8192, MAX_HEADS = 16 };
+enum { MAX_FORMATS = 12, MAX_ROWS = 128, PROMPT_LAYERS = 8, MAX_DEPTH = 8192, MAX_HEADS = 16 };
 static const size_t arena_bytes = (size_t)128 << 20;
 
 typedef struct bench_case {
@@ -83,6 +83,7 @@ static void bench(const bench_case *c, side *sides, int n, int rounds, ek_pool *
         fail_on(ek_attn_plan(&s->attn, cpu, &shape));
         s->block = ek_kv_block_bytes(s->k, s->v, c->kv_heads, c->dim);
         s->layers = (int)(arena_bytes / (s->block * (size_t)(c->depth / EK_PAGE_TOKENS)));
+        if (c->rows > 1 && s->layers > PROMPT_LAYERS) s->layers = PROMPT_LAYERS;
         s->scratch_bytes = ek_attn_scratch_bytes(s->attn, c->rows, c->depth, threads);
         s->scratch = ek_alloc_big(s->scratch_bytes);
         s->least = 1e9;
@@ -131,7 +132,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) printf(" %8s", sides[i].name);
     printf("\n");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        bench(&cases[i], sides, n, rounds, pool, cpu, arena, q, o);
+        if (argc < 6 || strchr(argv[5], '0' + (int)i)) bench(&cases[i], sides, n, rounds, pool, cpu, arena, q, o);
     ek_free_big(q, floats * sizeof *q);
     ek_free_big(o, floats * sizeof *o);
     ek_free_big(arena, arena_bytes);

@@ -1,7 +1,8 @@
 /* Formats of keys and values side by side: whole steps of one request on a model with random weights of a published
  * shape, at a depth. An engine per format stands in one process, and they take turns step by step, so that neither a
  * busy machine nor its changing clock favours one; medians. With one thread processor time counts, else time.
- * Usage: bench_steps SHAPE LAYERS DEPTH THREADS [formats [steps]], as in: bench_steps e2b 10 8192 1 f16,bf16,8,4 */
+ * Usage: bench_steps SHAPE LAYERS DEPTH THREADS [formats [steps [isa]]], as in: bench_steps e2b 10 8192 1 f16,bf16,8,4
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,10 +40,10 @@ static void on_event(void *arg, const ek_event *e)
 }
 
 /* Opens the model in the side's format and brings one request to its first token. */
-static void prepare(side *s, const char *shape, int layers, int depth, int steps, ek_pool *pool)
+static void prepare(side *s, const char *shape, int layers, int depth, int steps, ek_pool *pool, unsigned cpu)
 {
     static ek_config config;
-    ek_model_opts opts = {.cpu = ek_cpu_detect(), .pool = pool};
+    ek_model_opts opts = {.cpu = cpu, .pool = pool};
     fail_on(ek_kv_format_parse(s->name, &opts.k_format, &opts.v_format));
     fail_on(ek_config_published(&config, shape, layers));
     fail_on(ek_model_synthetic(&s->model, &config, 4, 1, &opts));
@@ -69,7 +70,7 @@ static void prepare(side *s, const char *shape, int layers, int depth, int steps
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        printf("bench_steps SHAPE LAYERS DEPTH THREADS [formats [steps]]\n");
+        printf("bench_steps SHAPE LAYERS DEPTH THREADS [formats [steps [isa]]]\n");
         return 2;
     }
     const int layers = atoi(argv[2]), depth = atoi(argv[3]), threads = atoi(argv[4]);
@@ -78,11 +79,13 @@ int main(int argc, char **argv)
     snprintf(list, sizeof list, "%s", argc > 5 ? argv[5] : "f16,bf16,8,4");
     side sides[MAX_FORMATS];
     int n = 0;
+    unsigned cpu = ek_cpu_detect();
+    if (argc > 7) fail_on(ek_cpu_mask(argv[7], &cpu));
     ek_pool *pool;
     fail_on(ek_pool_open(&pool, threads));
     for (char *at = list, *name; (name = strsep(&at, ",")) && n < MAX_FORMATS; n++) {
         sides[n] = (side){.name = name};
-        prepare(&sides[n], argv[1], layers, depth, steps, pool);
+        prepare(&sides[n], argv[1], layers, depth, steps, pool, cpu);
     }
     for (int i = 0; i < steps; i++) {
         for (int k = 0; k < n; k++) {

@@ -2,7 +2,7 @@
 #include "ops/x86/vec_avx2.h"
 
 enum { QUERIES = 4, TILE_VECS = 8 };
-#define FUSES_8 0
+#define FUSED 0
 
 #include "ops/x86/attn_decode_avx2.h"
 #include "ops/x86/attn_tile.h"

@@ -2,7 +2,7 @@
 #include "ops/x86/vec_avx512.h"
 
 enum { QUERIES = 8, TILE_VECS = 16 };
-#define FUSES_8 1
+#define FUSED 1
 
 #include "ops/x86/attn_decode_avx512.h"
 #include "ops/x86/attn_tile.h"

@@ -15,7 +15,7 @@ INLINE void page_scales(const ek_f16 *at, float *s)
     for (int i = 0; i < EK_PAGE_TOKENS; i += W) v_store(s + i, v_from_f16(at + i));
 }
 
-INLINE void order_keys(float *x)
+INLINE void order_keys(vf *x)
 {
     (void)x;
 }
@@ -58,6 +58,14 @@ INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0
     }
 }
 
+/* 8 keys of dim d from `key` on, in 8 or 4 bits; k: the page's first row of the chain's codes. */
+INLINE vf key_vector(const int bits, const uint8_t *k, const int d, int key, vf s, vf b)
+{
+    if (bits == 8) return v_mul(s, v_from_i8((const int8_t *)k + d * EK_PAGE_TOKENS + key));
+    const vi both = bytes_at(k + d / 2 * EK_PAGE_TOKENS + key);
+    return v_fma(s, _mm256_cvtepi32_ps(d % 2 ? _mm256_srli_epi32(both, 4) : vi_and(both, vi_set1(15))), b);
+}
+
 /* Dims [d, d + n) of a page's 64 keys, n a multiple of 4, to tile[n][64]; s and b as page_scales made them. */
 APART void decode_keys(const int bits, const uint8_t *k, int dim, int d, int n, const float *s, const float *b,
                        float *tile)
@@ -84,6 +92,15 @@ INLINE vi word_at(const uint8_t *p)
     int x;
     memcpy(&x, p, sizeof x);
     return vi_set1(x);
+}
+
+/* Vector c of 8 of a slot's dims, in 8 or 4 bits; code: its first dim of 64. */
+INLINE vf value_vector(const int bits, const uint8_t *code, const int c, const float *s, const float *b)
+{
+    if (bits == 8) return v_mul(v_set1(*s), v_from_i8((const int8_t *)code + c * W));
+    const vi both = bytes_at(code + c / 4 * 16 + c % 2 * 8);
+    const vi codes = c % 4 < 2 ? vi_and(both, vi_set1(15)) : _mm256_srli_epi32(both, 4);
+    return v_fma(v_set1(*s), _mm256_cvtepi32_ps(codes), v_set1(*b));
 }
 
 INLINE void decode_values_planes(const int bits, const uint8_t *v, int dim, int slot, int n, int d, const float *s,

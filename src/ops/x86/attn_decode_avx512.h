@@ -29,9 +29,9 @@ INLINE void page_scales(const ek_f16 *at, float *s)
 }
 
 /* Sums of 64 keys in the order of a tile's row become ascending. */
-INLINE void order_keys(float *x)
+INLINE void order_keys(vf *x)
 {
-    __m512 a = v_load(x), b = v_load(x + W), c = v_load(x + 2 * W), d = v_load(x + 3 * W);
+    const vf a = x[0], b = x[1], c = x[2], d = x[3];
     __m512d lo[2] = {_mm512_castps_pd(_mm512_unpacklo_ps(a, b)), _mm512_castps_pd(_mm512_unpacklo_ps(c, d))};
     __m512d hi[2] = {_mm512_castps_pd(_mm512_unpackhi_ps(a, b)), _mm512_castps_pd(_mm512_unpackhi_ps(c, d))};
     const vf u[4] = {_mm512_castpd_ps(_mm512_unpacklo_pd(lo[0], lo[1])), /* quarter l: keys 16 l to 16 l + 3 */
@@ -40,10 +40,10 @@ INLINE void order_keys(float *x)
                      _mm512_castpd_ps(_mm512_unpackhi_pd(hi[0], hi[1]))};
     const vf p = _mm512_shuffle_f32x4(u[0], u[1], 0x44), q = _mm512_shuffle_f32x4(u[2], u[3], 0x44);
     const vf r = _mm512_shuffle_f32x4(u[0], u[1], 0xee), s = _mm512_shuffle_f32x4(u[2], u[3], 0xee);
-    v_store(x, _mm512_shuffle_f32x4(p, q, 0x88));
-    v_store(x + W, _mm512_shuffle_f32x4(p, q, 0xdd));
-    v_store(x + 2 * W, _mm512_shuffle_f32x4(r, s, 0x88));
-    v_store(x + 3 * W, _mm512_shuffle_f32x4(r, s, 0xdd));
+    x[0] = _mm512_shuffle_f32x4(p, q, 0x88);
+    x[1] = _mm512_shuffle_f32x4(p, q, 0xdd);
+    x[2] = _mm512_shuffle_f32x4(r, s, 0x88);
+    x[3] = _mm512_shuffle_f32x4(r, s, 0xdd);
 }
 
 /* x shifted right by n, or left by -n */
@@ -91,7 +91,6 @@ INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0
         {
             vi code;
             vf x;
-            if (bits == 4) code = shifted(four[h / 2], 8 * j + h % 2 * 4);
             if (bits == 2) code = shifted(two, 8 * j + 2 * h);
             if (bits == 3) code = merged(vi_set1(3), shifted(two, 8 * j + 2 * h), shifted(one, 8 * j + h - 2));
             if (bits == 5)
@@ -106,15 +105,14 @@ INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0
     }
 }
 
-/* Dims [d, d + n) of a page's 64 keys, n a multiple of 4, to tile[n][64]; s and b as page_scales made them. 8 bits:
- * attn_fused_8.h. */
+/* Dims [d, d + n) of a page's 64 keys, n a multiple of 4, to tile[n][64]; s and b as page_scales made them. 8 and
+ * 4 bits: attn_codes_512.h. */
 APART void decode_keys(const int bits, const uint8_t *k, int dim, int d, int n, const float *s, const float *b,
                        float *tile)
 {
     switch (bits) {
     case 6: decode_keys_planes(6, k, dim, d, n, s, b, tile); break;
     case 5: decode_keys_planes(5, k, dim, d, n, s, b, tile); break;
-    case 4: decode_keys_planes(4, k, dim, d, n, s, b, tile); break;
     case 3: decode_keys_planes(3, k, dim, d, n, s, b, tile); break;
     default: decode_keys_planes(2, k, dim, d, n, s, b, tile);
     }

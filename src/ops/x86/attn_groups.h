@@ -97,8 +97,33 @@ APART void score_tile_dims(int n_q, const float *q, const float *tile, int n, fl
     }
 }
 
-#if FUSES_8
-#include "ops/x86/attn_fused_8.h"
+/* o[i] += e[i] . values for nq queries, slots [j, end) and cols vectors of dims of a tile [slot][VALUE_DIMS] that
+ * begins with slot j. seen: the visible slots of each query; NULL: all. */
+typedef struct slots {
+    const int *from, *to; /* of each query */
+} slots;
+
+typedef struct value_run {
+    const float *e;
+    const float *tile; /* its first slot is j; NULL: the codes themselves, in 8 bits, with FUSED */
+    int n_q, n_vecs, j, end;
+    const int *from, *to; /* visible slots of each query, NULL: all of [j, end) */
+    bool fresh;           /* o counts as +0 */
+    float *o;
+    ptrdiff_t ldo;
+    /* of codes that become this tile: */
+    const uint8_t *code;              /* of slot j, the first dim of 64; row bytes from slot to slot */
+    const float *s, *b;               /* of its group, `groups` from slot to slot */
+    int row, groups, group, in_group; /* group: its dims; those of it before the first dim */
+    float *decoded;
+} value_run;
+
+APART void value_tile_dims(const value_run *r, stream *ahead);
+
+#if FUSED
+#include "ops/x86/attn_codes_512.h"
+#else
+#include "ops/x86/attn_codes_256.h"
 #endif
 
 /* acc[i][key] = q[i] . key over dims [d0, end) of a page's keys, tile by tile. */
@@ -116,6 +141,14 @@ INLINE void score_chain(const ek_attn_leaf *leaf, const ek_kv_codec c, const uin
             page_scales(at, s);
             if (c.rule == EK_KV_AFFINE) page_scales(at + n_scales, b);
         }
+#if !FUSED
+        if (DECODES(c.bits, leaf->n_q)) {
+            const key_block r = {leaf->q + d, k + d * c.bits / 8 * EK_PAGE_TOKENS, s, b, n, leaf->n_q, tile, acc};
+            if (c.bits == 8) score_block_8(&r, ahead);
+            else score_block_4(&r, ahead);
+            continue;
+        }
+#endif
         decode_keys(c.bits, k, dim, d, n, s, b, tile);
         score_tile_dims(leaf->n_q, leaf->q + d, tile, n, acc, ahead);
     }
@@ -130,18 +163,20 @@ INLINE void group_scores_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
     const ek_f16 *scale = (const ek_f16 *)(k + codes);
     for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
         const int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
-#if FUSES_8
-        if (c.bits == 8)
-            score_chain_8(leaf->n_q, leaf->q + d0, k + d0 * EK_PAGE_TOKENS, end - d0,
-                          scale + d0 / c.group * EK_PAGE_TOKENS, c.group, acc, ahead);
-        else
+#if FUSED
+        if (FUSES(c.bits)) {
+            score_chain_codes(leaf, c, k, d0, end, scale, acc, e, ahead);
+            continue;
+        }
 #endif
-            score_chain(leaf, c, k, d0, end, scale, acc, ahead);
+        score_chain(leaf, c, k, d0, end, scale, acc, ahead);
         for (int i = 0; i < leaf->n_q; i++) {
             float *from = acc + i * EK_PAGE_TOKENS, *to = e + i * EK_SEGMENT;
-            order_keys(from);
-            for (int j = 0; j < EK_PAGE_TOKENS; j += W)
-                v_store(to + j, d0 ? v_add(v_load(to + j), v_load(from + j)) : v_load(from + j));
+            vf x[EK_PAGE_TOKENS / W];
+            UNROLL for (int j = 0; j < EK_PAGE_TOKENS / W; j++) x[j] = v_load(from + j * W);
+            order_keys(x);
+            UNROLL for (int j = 0; j < EK_PAGE_TOKENS / W; j++)
+                v_store(to + j * W, d0 ? v_add(v_load(to + j * W), x[j]) : x[j]);
         }
     }
 }
@@ -158,36 +193,17 @@ APART void group_scores(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
 
 /* --- values */
 
-/* o[i] += e[i] . values for nq queries, slots [j, end) and cols vectors of dims of a tile [slot][VALUE_DIMS] that
- * begins with slot j. seen: the visible slots of each query; NULL: all. */
-typedef struct slots {
-    const int *from, *to; /* of each query */
-} slots;
-
-typedef struct value_run {
-    const float *e;
-    const float *tile;  /* its first slot is j; NULL: the codes themselves, in 8 bits, with FUSES_8 */
-    const int8_t *code; /* of slot j, the first dim of the tile; `dim` bytes from slot to slot */
-    const float *s;     /* its scales, `groups` from slot to slot; dims of a group: */
-    int dim, groups, group;
-    int n_q, n_vecs, j, end;
-    const int *from, *to; /* visible slots of each query, NULL: all of [j, end) */
-    bool fresh;           /* o counts as +0 */
-    float *o;
-    ptrdiff_t ldo;
-} value_run;
-
 /* cols vectors from vector c on. */
 INLINE void value_pass(const int nq, const int cols, const bool codes, const value_run *r, int c, const float *e,
                        const slots *seen, float *o, stream *ahead)
 {
     vf a[EK_TILE][VALUE_DIMS / W];
     const float *tile = r->tile + c * W, *s[VALUE_DIMS / W];
-    const int8_t *code = r->code + c * W;
+    const int8_t *code = (const int8_t *)r->code + c * W;
     UNROLL for (int v = 0; v < cols && codes; v++) s[v] = r->s + (c + v) * W / r->group;
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int v = 0; v < cols; v++)
         a[i][v] = r->fresh ? v_zero() : v_load(o + i * r->ldo + (c + v) * W);
-    for (int j = r->j; j < r->end; j++, tile += VALUE_DIMS, code += r->dim) {
+    for (int j = r->j; j < r->end; j++, tile += VALUE_DIMS, code += r->row) {
         vf value[VALUE_DIMS / W];
         if (ahead) stream_next(ahead);
         UNROLL for (int v = 0; v < cols; v++)
@@ -220,7 +236,7 @@ INLINE void value_queries(const int nq, const value_run *r, int i, stream *ahead
 {
     const float *e = r->e + i * EK_SEGMENT;
     float *o = r->o + i * r->ldo;
-    const bool codes = FUSES_8 && !r->tile;
+    const bool codes = FUSED && !r->tile;
     if (r->from) {
         const slots seen = {r->from + i, r->to + i};
         if (codes) value_cols(nq, true, r, e, &seen, o, ahead);
@@ -254,7 +270,7 @@ INLINE void value_slots(const ek_attn_leaf *leaf, value_run r, int end, stream *
         value_tile_dims(&r, ahead);
         next = r.end;
         if (r.tile) r.tile += (next - r.j) * VALUE_DIMS;
-        else r.code += (next - r.j) * r.dim, r.s += (next - r.j) * r.groups;
+        else r.code += (next - r.j) * r.row, r.s += (next - r.j) * r.groups;
     }
 }
 
@@ -265,6 +281,7 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
     _Alignas(64) float tile[VALUE_SLOTS * VALUE_DIMS], s[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32],
         b[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32];
     const int dim = leaf->head_dim, groups = (dim + c.group - 1) / c.group;
+    const int row = (c.bits == 8 ? dim : (int)ek_kv_padded(dim)) * c.bits / 8; /* bytes, of 8 and 4 bits */
     const ek_f16 *scale = (const ek_f16 *)(v + codes);
     for (int i = from * groups / 16 * 16; i < to * groups; i += W) { /* a page has 64 of each group: none beyond */
         v_store(s + i, v_from_f16(scale + i));
@@ -278,16 +295,31 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
                          .j = page + from,
                          .fresh = fresh,
                          .o = leaf->o + d,
-                         .ldo = leaf->ldo};
-        if (FUSES_8 && c.bits == 8) {
-            run.code = (const int8_t *)v + from * dim + d, run.s = s + from * groups + d / c.group;
-            run.dim = dim, run.groups = groups, run.group = c.group;
+                         .ldo = leaf->ldo,
+                         .row = row,
+                         .groups = groups,
+                         .group = c.group,
+                         .in_group = d % c.group,
+                         .decoded = tile};
+        if (FUSED && c.bits == 8) {
+            run.code = v + from * row + d, run.s = s + from * groups + d / c.group;
             value_slots(leaf, run, page + to, ahead);
             continue;
         }
         for (int j = from, end; j < to; j = end, run.fresh = false) {
             end = j + VALUE_SLOTS < to ? j + VALUE_SLOTS : to;
             const float *sj = s + j * groups, *bj = b + j * groups;
+#if !FUSED
+            if (DECODES(c.bits, leaf->n_q) && n_vecs == VALUE_DIMS / W && page + j >= leaf->common_from &&
+                page + end <= leaf->common_to) {
+                run.code = v + j * row + d * c.bits / 8;
+                run.s = sj + d / c.group, run.b = bj + d / c.group;
+                run.j = page + j, run.end = page + end;
+                if (c.bits == 8) value_block_8(&run, ahead);
+                else value_block_4(&run, ahead);
+                continue;
+            }
+#endif
             for (int n = d; n < dim && n < d + VALUE_DIMS; n += 32)
                 decode_values(c.bits, v, dim, j, end - j, n, sj + n / c.group, bj + n / c.group, groups,
                               tile + (n - d));
@@ -299,6 +331,12 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
 
 APART void group_values(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
 {
+#if FUSED
+    if (c.bits == 4) {
+        group_values_4(leaf, c, codes);
+        return;
+    }
+#endif
     const size_t columns = (size_t)((leaf->head_dim + VALUE_DIMS - 1) / VALUE_DIMS);
     bool fresh = true;
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
