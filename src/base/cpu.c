@@ -28,10 +28,12 @@ static bool tiles_granted(void)
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-static bool is_amd(void)
+/* Family 0x19 of AMD. The next one, 0x1a, has two products of 512 bits a cycle and as many loads, as Intel's do. */
+static bool is_zen4(void)
 {
-    unsigned a, vendor[3];
-    return __get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) && memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0;
+    unsigned a, b, c, d, vendor[3];
+    if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) || !__get_cpuid(1, &a, &b, &c, &d)) return false;
+    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (a >> 8 & 15) == 15 && (a >> 20 & 255) == 10;
 }
 
 unsigned ek_cpu_detect(void)
@@ -51,7 +53,7 @@ unsigned ek_cpu_detect(void)
         if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
         if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
     }
-    if (cpu & EK_CPU_AVX512 && is_amd()) cpu |= EK_CPU_SPARE;
+    if (cpu & EK_CPU_AVX512 && is_zen4()) cpu |= EK_CPU_SPARE;
     return cpu;
 }
 #elif defined(__aarch64__)
