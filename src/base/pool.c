@@ -69,8 +69,8 @@ static int pop_task(share *s, bool back, bool foreign)
     return (int)(back ? end - 1 : begin);
 }
 
-/* All of one share. */
-static void empty(ek_pool *p, int whose, int number)
+/* Runs what is left of one share. */
+static void run_share(ek_pool *p, int whose, int number)
 {
     share *own = &p->share[number];
     const bool foreign = p->worker[whose].node != p->worker[number].node;
@@ -85,10 +85,10 @@ static void empty(ek_pool *p, int whose, int number)
 static void run_tasks(ek_pool *p, int number)
 {
     const int node = p->worker[number].node, first = p->first[node], n = p->first[node + 1] - first;
-    for (int i = 0; i < n; i++) empty(p, first + (number - first + i) % n, number);
+    for (int i = 0; i < n; i++) run_share(p, first + (number - first + i) % n, number);
     for (int i = 1; i < p->n_threads && n < p->n_threads; i++) {
         int whose = (number + i) % p->n_threads;
-        if (p->worker[whose].node != node) empty(p, whose, number);
+        if (p->worker[whose].node != node) run_share(p, whose, number);
     }
 }
 
@@ -128,7 +128,7 @@ static void start_round(ek_pool *p)
 }
 
 /* Divides the threads among the nodes by their CPUs. A node that gets none is left out. */
-static void place(ek_pool *p, const ek_nodes *nodes, int n_threads)
+static void place_threads(ek_pool *p, const ek_nodes *nodes, int n_threads)
 {
     int all = 0, before = 0, n = 0;
     for (int i = 0; i < nodes->n; i++) all += ek_nodes_cpus(nodes, i);
@@ -162,7 +162,7 @@ static ek_err open_on(ek_pool **out, int n_threads, const ek_nodes *nodes)
         return ek_fail(EK_ENOMEM, "no memory for a thread pool");
     }
     for (int i = 0; i < n_threads; i++) atomic_init(&p->share[i].range, 0), atomic_init(&p->share[i].finished, 0);
-    place(p, nodes, n_threads);
+    place_threads(p, nodes, n_threads);
     if (sched_getaffinity(0, sizeof p->everywhere, &p->everywhere)) CPU_ZERO(&p->everywhere);
     for (int i = 1; i < n_threads; i++) {
         if (pthread_create(&p->thread[i], NULL, work, &p->worker[i]) != 0) {

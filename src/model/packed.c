@@ -134,7 +134,7 @@ typedef struct blocks {
 } blocks;
 
 /* Chains side by side: one alone would wait for its multiplications, at a quarter of the speed. */
-static uint64_t hash_bytes(uint64_t seed, const uint8_t *p, size_t n)
+static uint64_t hash_chains(uint64_t seed, const uint8_t *p, size_t n)
 {
     uint64_t h[CHAINS], w[CHAINS];
     for (int i = 0; i < CHAINS; i++) h[i] = seed + (uint64_t)i;
@@ -151,7 +151,7 @@ static void hash_block(void *arg, int task, int worker)
     const blocks *b = arg;
     size_t at = (size_t)task * BLOCK, n = b->bytes - at < BLOCK ? b->bytes - at : BLOCK;
     (void)worker;
-    b->hash[task] = hash_bytes((uint64_t)task, b->data + at, n);
+    b->hash[task] = hash_chains((uint64_t)task, b->data + at, n);
 }
 
 static int put(int fd, const void *data, size_t n, size_t at)
@@ -186,7 +186,8 @@ static void run_blocks(ek_pool *pool, const ek_weights *w, ek_task_fn *fn, block
 /* A hash per block; free it. */
 static uint64_t *hash_all(const uint8_t *data, const ek_weights *w, ek_pool *pool)
 {
-    blocks b = {.data = data, .bytes = w->block_bytes, .hash = ek_alloc((blocks_of(w->block_bytes) + 1) * 8)};
+    blocks b = {.data = data, .bytes = w->block_bytes};
+    b.hash = ek_alloc((blocks_of(b.bytes) + 1) * sizeof *b.hash);
     run_blocks(pool, w, hash_block, &b);
     return b.hash;
 }

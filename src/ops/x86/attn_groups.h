@@ -97,8 +97,6 @@ APART void score_tile_dims(int n_q, const float *q, const float *tile, int n, fl
     }
 }
 
-/* o[i] += e[i] . values for nq queries, slots [j, end) and cols vectors of dims of a tile [slot][VALUE_DIMS] that
- * begins with slot j. seen: the visible slots of each query; NULL: all. */
 typedef struct slots {
     const int *from, *to; /* of each query */
 } slots;
@@ -193,7 +191,8 @@ APART void group_scores(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
 
 /* --- values */
 
-/* cols vectors from vector c on. */
+/* o[i] += e[i] . values for nq queries, slots [j, end) and cols vectors, from vector c on, of dims of a tile
+ * [slot][VALUE_DIMS] that begins with slot j. seen: the visible slots of each query; NULL: all. */
 INLINE void value_pass(const int nq, const int cols, const bool codes, const value_run *r, int c, const float *e,
                        const slots *seen, float *o, stream *ahead)
 {
