@@ -29,7 +29,7 @@ static void quantize_task(void *arg, int64_t task, int worker)
         if (t->in_pairs)
             t->k->linear_b.row(pairs->x + r * pairs->ldx, pairs->sum + r * pairs->lds, a->x + r * a->ldx, a->k,
                                t->w.group);
-        else ek_acts_quantize_row(t->k->linear.quantize_row, a, (int)r, t->w.a_group);
+        else ek_acts_quantize_row(t->k->linear.quantize_row, a, (int)r, (ek_act_form){t->w.limbs, t->w.a_group});
     }
 }
 
@@ -127,7 +127,7 @@ ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, con
     cut(&t, c->n_workers);
     if (w->a_group) {
         lib_run(c, quantize_task, &t, (rows + QUANTIZE_ROWS - 1) / QUANTIZE_ROWS);
-        t.x.a_group = w->a_group;
+        t.x.a_group = w->a_group, t.x.limbs = t.w.limbs;
     }
     int64_t row_tasks = (rows + t.rows - 1) / t.rows;
     lib_run(c, run_task, &t, (w->n_panels + t.panels - 1) / t.panels * row_tasks);

@@ -120,7 +120,7 @@ static void project_heads(ek_pass *p)
     ek_scratch *s = p->s;
     const ek_layer_weights *w = weights_of(p);
     bool owns = config_of(p)->owns_kv, last = p->layer == ek_prompt_layers(&m->config) && p->n_want < p->n;
-    ek_acts x = ek_read_rows(p, &s->x, m->config.hidden_size);
+    ek_acts x = ek_read_put_rows(p, &s->x, m->config.hidden_size);
     ek_linear_job job[3];
     int n = 0;
     if (!last) job[n++] = (ek_linear_job){.w = &w->q, .x = &x, .y = s->q.at, .ldy = s->q.ld};
@@ -147,16 +147,19 @@ static void after_attention(const ek_pass *p, int r, int worker)
     ops->rms_norm(y, y, weights_of(p)->post_attention_norm, n, eps);
     ops->add(h, y, n);
     ops->rms_norm(ek_at(&p->s->x, r), h, weights_of(p)->pre_mlp_norm, n, eps);
+    ek_put_row(p, &p->s->x, n, r);
 }
 
-static void attend(const ek_pass *p)
+static void attend(ek_pass *p)
 {
     const ek_model *m = p->m;
     ek_scratch *s = p->s;
     const ek_layer_config *l = config_of(p);
     ek_attn_run(m->attn[l->kind], m->pool, s->view, s->row[l->kind], p->n, s->q.at, s->q.ld, s->o.at, s->o.ld, s->attn);
     ek_acts o = ek_read_rows(p, &s->o, m->config.n_heads * l->head_dim);
-    ek_project(p, &weights_of(p)->o, &o, &s->y);
+    const ek_layer_weights *w = weights_of(p);
+    ek_project(p, &w->o, &o, &s->y);
+    p->reads = ek_readers(&w->gate, &w->up, NULL);
     ek_each_row(p, after_attention);
 }
 
@@ -166,7 +169,28 @@ static void gate_row(const ek_pass *p, int r, int worker)
 {
     (void)worker;
     float *g = ek_at(&p->s->gate, r);
-    p->m->rows.gelu_mul(g, g, ek_at(&p->s->up, r), config_of(p)->intermediate_size);
+    int n = config_of(p)->intermediate_size;
+    p->m->rows.gelu_mul(g, g, ek_at(&p->s->up, r), n);
+    ek_put_row(p, &p->s->gate, n, r);
+}
+
+/* The end of a layer, and the beginning of the next one. */
+static void end_row(const ek_pass *p, int r)
+{
+    const ek_model *m = p->m;
+    int n = m->config.hidden_size, next = p->layer + 1;
+    float *h = ek_at(&p->s->h, r);
+    m->rows.scale(h, *weights_of(p)->scalar, n);
+    m->rows.rms_norm(ek_at(&p->s->x, r), h, next < m->config.n_layers ? m->w.layer[next].input_norm : m->w.norm, n,
+                     m->config.rms_norm_eps);
+    ek_put_row(p, &p->s->x, n, r);
+}
+
+static ek_act_form next_readers(const ek_pass *p)
+{
+    if (p->layer + 1 == p->m->config.n_layers) return (ek_act_form){0}; /* the head's reader knows which it has */
+    const ek_layer_weights *w = weights_of(p) + 1;
+    return ek_readers(&w->q, &w->k, &w->v);
 }
 
 static void after_mlp(const ek_pass *p, int r, int worker)
@@ -184,34 +208,62 @@ static void after_mlp(const ek_pass *p, int r, int worker)
     }
     ops->rms_norm(y, y, w->post_mlp_norm, n, eps);
     ops->add(ek_at(&p->s->h, r), y, n);
+    if (p->m->config.per_layer_size) ek_put_row(p, &p->s->h, n, r);
+    else end_row(p, r);
 }
 
-static void run_mlp(const ek_pass *p)
+/* The rows that down reads. */
+static ek_acts run_gate_and_up(ek_pass *p)
 {
     const ek_model *m = p->m;
     ek_scratch *s = p->s;
     const ek_layer_weights *w = weights_of(p);
-    ek_acts x = ek_read_rows(p, &s->x, m->config.hidden_size);
+    const int inter = config_of(p)->intermediate_size;
+    ek_acts x = ek_read_put_rows(p, &s->x, m->config.hidden_size), gated;
+    p->reads = ek_readers(&w->down, NULL, NULL);
+    if (ek_gates(p, &w->gate, &w->up, p->reads)) {
+        ek_acts_bind(&gated, s->gated, NULL, 0, p->n, inter);
+        const ek_linear_gate gate = {
+            .up = &w->up, .gelu_mul = m->rows.gelu_mul, .out = &gated, .form = p->reads, .space = s->gate_space};
+        ek_linear_job job = {.w = &w->gate, .x = &x, .gate = &gate};
+        ek_linear_run(&m->linear, m->pool, 1, &job);
+        return gated;
+    }
     ek_linear_job job[] = {{.w = &w->gate, .x = &x, .y = s->gate.at, .ldy = s->gate.ld},
                            {.w = &w->up, .x = &x, .y = s->up.at, .ldy = s->up.ld}};
     ek_linear_run(&m->linear, m->pool, 2, job);
     ek_each_row(p, gate_row);
-    ek_acts g = ek_read_rows(p, &s->gate, config_of(p)->intermediate_size);
-    ek_project(p, &w->down, &g, &s->y);
-    if (m->config.n_experts) ek_run_experts(p);
+    return ek_read_put_rows(p, &s->gate, inter);
+}
+
+static void run_mlp(ek_pass *p)
+{
+    const ek_layer_weights *w = weights_of(p);
+    ek_acts gated = run_gate_and_up(p);
+    ek_project(p, &w->down, &gated, &p->s->y);
+    if (p->m->config.n_experts) ek_run_experts(p);
+    p->reads = p->m->config.per_layer_size ? ek_readers(&w->per_layer_gate, NULL, NULL) : next_readers(p);
     ek_each_row(p, after_mlp);
 }
 
-/* --- per-layer inputs and the end of a layer */
+/* --- per-layer inputs */
+
+/* This layer's, from row 0 on. */
+static ek_buffer per_layer_inputs(const ek_pass *p)
+{
+    int before = ek_prompt_layers(&p->m->config), size = p->m->config.per_layer_size;
+    ek_buffer own = p->layer < before ? p->s->per_layer_head : p->s->per_layer_tail;
+    own.at += (p->layer < before ? p->layer : p->layer - before) * size;
+    return own;
+}
 
 static void per_layer_row(const ek_pass *p, int r, int worker)
 {
     (void)worker;
-    int before = ek_prompt_layers(&p->m->config), size = p->m->config.per_layer_size;
-    const float *own = p->layer < before ? ek_at(&p->s->per_layer_head, r) + p->layer * size
-                                         : ek_at(&p->s->per_layer_tail, r) + (p->layer - before) * size;
+    const ek_buffer own = per_layer_inputs(p);
     float *g = ek_at(&p->s->gate, r);
-    p->m->rows.gelu_mul(g, g, own, size);
+    p->m->rows.gelu_mul(g, g, ek_at(&own, r), p->m->config.per_layer_size);
+    ek_put_row(p, &p->s->gate, p->m->config.per_layer_size, r);
 }
 
 static void add_per_layer(const ek_pass *p, int r, int worker)
@@ -221,39 +273,53 @@ static void add_per_layer(const ek_pass *p, int r, int worker)
     int n = p->m->config.hidden_size;
     p->m->rows.rms_norm(y, y, weights_of(p)->post_per_layer_norm, n, p->m->config.rms_norm_eps);
     p->m->rows.add(ek_at(&p->s->h, r), y, n);
+    end_row(p, r);
 }
 
-static void run_per_layer(const ek_pass *p)
+/* The rows that the projection reads. */
+static ek_acts gate_per_layer(ek_pass *p)
 {
-    ek_scratch *s = p->s;
-    ek_acts h = ek_read_rows(p, &s->h, p->m->config.hidden_size);
-    ek_project(p, &weights_of(p)->per_layer_gate, &h, &s->gate);
-    ek_each_row(p, per_layer_row);
-    ek_acts g = ek_read_rows(p, &s->gate, p->m->config.per_layer_size);
-    ek_project(p, &weights_of(p)->per_layer_proj, &g, &s->y);
-    ek_each_row(p, add_per_layer);
-}
-
-static void end_layer(const ek_pass *p, int r, int worker)
-{
-    (void)worker;
     const ek_model *m = p->m;
-    int n = m->config.hidden_size, next = p->layer + 1;
-    float *h = ek_at(&p->s->h, r);
-    m->rows.scale(h, *weights_of(p)->scalar, n);
-    m->rows.rms_norm(ek_at(&p->s->x, r), h, next < m->config.n_layers ? m->w.layer[next].input_norm : m->w.norm, n,
-                     m->config.rms_norm_eps);
+    ek_scratch *s = p->s;
+    const ek_layer_weights *w = weights_of(p);
+    const int size = m->config.per_layer_size;
+    ek_acts h = ek_read_put_rows(p, &s->h, m->config.hidden_size), gated;
+    p->reads = ek_readers(&w->per_layer_proj, NULL, NULL);
+    if (ek_gates(p, &w->per_layer_gate, NULL, p->reads)) {
+        const ek_buffer own = per_layer_inputs(p);
+        ek_acts_bind(&gated, s->gated, NULL, 0, p->n, size);
+        const ek_linear_gate gate = {.factor = own.at,
+                                     .ldf = own.ld,
+                                     .gelu_mul = m->rows.gelu_mul,
+                                     .out = &gated,
+                                     .form = p->reads,
+                                     .space = s->gate_space};
+        ek_linear_job job = {.w = &w->per_layer_gate, .x = &h, .gate = &gate};
+        ek_linear_run(&m->linear, m->pool, 1, &job);
+        return gated;
+    }
+    ek_project(p, &w->per_layer_gate, &h, &s->gate);
+    ek_each_row(p, per_layer_row);
+    return ek_read_put_rows(p, &s->gate, size);
+}
+
+static void run_per_layer(ek_pass *p)
+{
+    ek_acts gated = gate_per_layer(p);
+    ek_project(p, &weights_of(p)->per_layer_proj, &gated, &p->s->y);
+    p->reads = next_readers(p);
+    ek_each_row(p, add_per_layer);
 }
 
 void ek_run_layers(ek_pass *p)
 {
+    p->reads = (ek_act_form){0}; /* the first layer's rows are quantised by their first reader */
     for (p->layer = 0; p->layer < p->m->config.n_layers; p->layer++) {
         project_heads(p);
         if (!p->n) return;
         attend(p);
         run_mlp(p);
         if (p->m->config.per_layer_size) run_per_layer(p);
-        ek_each_row(p, end_layer);
     }
 }
 
@@ -289,55 +355,6 @@ static void run_head(const ek_pass *p, float *logits, ptrdiff_t ld)
 }
 
 /* --- the rows of a step */
-
-/* The row sees itself and, of its sequence, what is written: before the step or by its rows up to `written`. */
-static ek_err check_visible(const ek_model *m, const ek_row *row, int r, int written)
-{
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        ek_range v = row->visible[k];
-        if (m->attn[k] && (v.lo < 0 || v.lo > row->pos || v.end <= row->pos || v.end > written))
-            return ek_fail(EK_EINVAL, "row %d at position %d sees [%d, %d), written is [0, %d)", r, row->pos, v.lo,
-                           v.end, written);
-    }
-    return EK_OK;
-}
-
-static ek_err check_row(const ek_scratch *s, const ek_row *rows, int r, int n_seqs)
-{
-    const ek_config *c = &s->m->config;
-    const ek_row *row = &rows[r];
-    if (row->token < 0 || row->token >= c->vocab_size)
-        return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", row->token, c->vocab_size);
-    if (row->seq < 0 || row->seq >= n_seqs)
-        return ek_fail(EK_EINVAL, "row %d is of sequence %d, there are %d", r, row->seq, n_seqs);
-    if (row->pos < 0 || row->pos >= s->max_ctx)
-        return ek_fail(EK_EINVAL, "row %d is at position %d, the context is %d", r, row->pos, s->max_ctx);
-    if (r > 0 && row->seq == row[-1].seq && row->pos != row[-1].pos + 1)
-        return ek_fail(EK_EINVAL, "row %d is at position %d, the row before it at %d", r, row->pos, row[-1].pos);
-    if (row->embedding && c->per_layer_size && (c->pad < 0 || c->pad >= c->vocab_size_per_layer))
-        return ek_fail(EK_EINVAL,
-                       "row %d is an embedding and takes the per-layer inputs of the pad token %d, there are %d", r,
-                       c->pad, c->vocab_size_per_layer);
-    return EK_OK;
-}
-
-ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs)
-{
-    int wanted = 0, written = 0;
-    if (n_rows < 1 || n_rows > s->max_rows)
-        return ek_fail(EK_EINVAL, "a step of %d rows, scratch memory is for 1 to %d", n_rows, s->max_rows);
-    for (int r = 0; r < n_rows; r++) {
-        EK_TRY(check_row(s, rows, r, n_seqs));
-        wanted += rows[r].wants_logits;
-    }
-    for (int r = n_rows - 1; r >= 0; r--) {
-        if (r == n_rows - 1 || rows[r].seq != rows[r + 1].seq) written = rows[r].pos + 1;
-        EK_TRY(check_visible(s->m, &rows[r], r, written));
-    }
-    if (wanted > s->max_logits)
-        return ek_fail(EK_EINVAL, "%d rows want logits, scratch memory is for %d", wanted, s->max_logits);
-    return EK_OK;
-}
 
 static void load_rows(ek_pass *p, const ek_row *rows, int n_rows, const ek_seq *seqs)
 {

@@ -17,6 +17,7 @@ static void route_input(const ek_pass *p, int r, int worker)
     float *x = ek_at(&p->s->x, r);
     p->m->rows.rms_norm(x, ek_at(&p->s->h, r), weights_of(p)->router_scale, n, p->m->config.rms_norm_eps);
     p->m->rows.scale(x, (float)(1 / sqrt((double)n)), n);
+    ek_put_row(p, &p->s->x, n, r);
 }
 
 /* Softmax over all, the k largest, renormalised in that order, scaled; then by ascending id. */
@@ -66,8 +67,10 @@ static void group_pairs(const ek_pass *p)
 static void expert_input(const ek_pass *p, int r, int worker)
 {
     (void)worker;
-    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2, p->m->config.hidden_size,
+    int n = p->m->config.hidden_size;
+    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2, n,
                         p->m->config.rms_norm_eps);
+    ek_put_row(p, &p->s->x, n, r);
 }
 
 /* One job for every expert that was chosen: its pairs' rows of x through its matrix into y. The
@@ -94,7 +97,9 @@ static void gate_pair(const ek_pass *p, int pair, int worker)
 {
     (void)worker;
     float *g = ek_at(&p->s->pair_gate, pair);
-    p->m->rows.gelu_mul(g, g, ek_at(&p->s->pair_up, pair), p->m->config.moe_intermediate_size);
+    int n = p->m->config.moe_intermediate_size;
+    p->m->rows.gelu_mul(g, g, ek_at(&p->s->pair_up, pair), n);
+    ek_put_row(p, &p->s->pair_gate, n, pair);
 }
 
 static void add_experts(const ek_pass *p, int r, int worker)
@@ -108,35 +113,71 @@ static void add_experts(const ek_pass *p, int r, int worker)
         p->m->rows.axpy(sum, s->weight[i], ek_at(&s->pair_out, s->row_pair[i]), n);
 }
 
-void ek_run_experts(const ek_pass *p)
+/* The same for gate and up, into rows that down reads. */
+static int add_gated_jobs(const ek_pass *p, ek_acts *x, ek_acts *gated)
+{
+    ek_scratch *s = p->s;
+    const ek_layer_weights *w = weights_of(p);
+    int n = 0;
+    for (int e = 0; e < p->m->config.n_experts; e++) {
+        int first = s->first[e], rows = s->first[e + 1] - first;
+        if (rows == 0) continue;
+        s->pick[e] = ek_acts_pick(x, s->pair_row + first, rows);
+        s->job_gate[e] = (ek_linear_gate){.up = &w->expert_up[e],
+                                          .gelu_mul = p->m->rows.gelu_mul,
+                                          .out = gated,
+                                          .row = first,
+                                          .form = p->reads,
+                                          .space = s->gate_space};
+        s->job[n++] = (ek_linear_job){.w = &w->expert_gate[e], .x = &s->pick[e], .gate = &s->job_gate[e]};
+    }
+    return n;
+}
+
+/* x, the rows of the tokens, through gate and up; the rows of the pairs that down reads. */
+static ek_acts run_gate_and_up(ek_pass *p, ek_acts *x)
 {
     const ek_model *m = p->m;
     const ek_layer_weights *w = weights_of(p);
     ek_scratch *s = p->s;
-    ek_acts x;
+    const int inter = m->config.moe_intermediate_size;
+    ek_pass pairs = *p;
+    pairs.n = p->n * m->config.top_k_experts;
+    pairs.reads = ek_readers(w->expert_down, NULL, NULL);
+    if (ek_gates(p, w->expert_gate, w->expert_up, pairs.reads)) {
+        ek_acts gated;
+        ek_acts_bind(&gated, s->pair_gated, NULL, 0, pairs.n, inter);
+        run_jobs(p, add_gated_jobs(&pairs, x, &gated));
+        return gated;
+    }
+    int n = add_jobs(p, w->expert_gate, x, s->pair_row, &s->pair_gate, 0);
+    if (w->expert_up->a_group != w->expert_gate->a_group) {
+        run_jobs(p, n);
+        n = 0;
+        ek_acts_quantize_for(&m->linear, m->pool, x, w->expert_up);
+    }
+    run_jobs(p, add_jobs(p, w->expert_up, x, s->pair_row, &s->pair_up, n));
+    ek_each_row(&pairs, gate_pair);
+    return ek_read_put_rows(&pairs, &s->pair_gate, inter);
+}
 
+void ek_run_experts(ek_pass *p)
+{
+    const ek_model *m = p->m;
+    const ek_layer_weights *w = weights_of(p);
+    ek_scratch *s = p->s;
+
+    p->reads = ek_readers(&w->router, NULL, NULL);
     ek_each_row(p, route_input);
-    x = ek_read_rows(p, &s->x, m->config.hidden_size);
+    ek_acts x = ek_read_put_rows(p, &s->x, m->config.hidden_size);
     ek_linear_forward(&m->linear, m->pool, &w->router, &x, s->route.at, s->route.ld);
     ek_each_row(p, choose);
     group_pairs(p);
 
+    p->reads = ek_readers(w->expert_gate, w->expert_up, NULL);
     ek_each_row(p, expert_input);
-    x = ek_read_rows(p, &s->x, m->config.hidden_size);
-    ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_gate);
-    int n = add_jobs(p, w->expert_gate, &x, s->pair_row, &s->pair_gate, 0);
-    if (w->expert_up->a_group != w->expert_gate->a_group) {
-        run_jobs(p, n);
-        n = 0;
-        ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_up);
-    }
-    run_jobs(p, add_jobs(p, w->expert_up, &x, s->pair_row, &s->pair_up, n));
-
-    ek_pass pairs = *p;
-    pairs.n = p->n * m->config.top_k_experts;
-    ek_each_row(&pairs, gate_pair);
-    ek_acts_bind(&x, s->acts, s->pair_gate.at, s->pair_gate.ld, pairs.n, m->config.moe_intermediate_size);
-    ek_acts_quantize_for(&m->linear, m->pool, &x, w->expert_down);
+    x = ek_read_put_rows(p, &s->x, m->config.hidden_size);
+    x = run_gate_and_up(p, &x);
     run_jobs(p, add_jobs(p, w->expert_down, &x, s->pair_self, &s->pair_out, 0));
     ek_each_row(p, add_experts);
 }

@@ -6,6 +6,6 @@
 
 /* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
  * s->x and the acts memory. */
-void ek_run_experts(const ek_pass *p);
+void ek_run_experts(ek_pass *p);
 
 #endif

@@ -17,7 +17,7 @@
 
 /* The file: a head, a hash per block, padding to a whole page, the weights. Raised with the layout of any packed
  * form. */
-enum { LAYOUT = 2, BLOCK = 4 << 20, PAGE = 4096, CHAINS = 8 };
+enum { LAYOUT = 3, BLOCK = 4 << 20, PAGE = 4096, CHAINS = 8 };
 typedef struct head {
     char magic[8];
     uint64_t bytes, n_blocks, hashes; /* of the weights; blocks; the hash of the hashes */

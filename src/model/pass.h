@@ -57,6 +57,8 @@ struct ek_scratch {
     ek_kv_view *view;
     int *store; /* first row of each group of rows that share a page */
     void *acts, *attn;
+    void *gated; /* rows that gates have made; in the memory of gate and up, which nothing else uses then */
+    float *gate_space;
     /* experts */
     ek_buffer route, sum, pair_gate, pair_up, pair_out;
     int32_t *expert, *pair_row, *pair_self, *row_pair; /* [rows][k], pair -> row, pair -> pair, [rows][k] -> pair */
@@ -64,6 +66,8 @@ struct ek_scratch {
     int *first;                                        /* an expert's first pair */
     ek_acts *pick;                                     /* an expert's rows */
     ek_linear_job *job;
+    void *pair_gated;         /* as gated, of pairs */
+    ek_linear_gate *job_gate; /* an expert's */
 };
 
 /* One call of ek_model_forward. */
@@ -74,6 +78,7 @@ typedef struct ek_pass {
     int n; /* rows still running: at first all, later those that want logits */
     int n_want, n_views, n_store;
     int layer;
+    ek_act_form reads; /* the next product, of the rows that a stage makes: see ek_put_row */
 } ek_pass;
 
 /* Opens a drafter for target, which outlives it: dir, or random weights of config if dir is NULL. EUNSUPPORTED if it is
@@ -101,6 +106,42 @@ static inline ek_acts ek_read_rows(const ek_pass *p, const ek_buffer *x, int k)
     ek_acts a;
     ek_acts_bind(&a, p->s->acts, x->at, x->ld, p->n, k);
     return a;
+}
+
+/* Row r of x has just been made and lies in the first-level cache: it is quantised there for who reads it next, whom
+ * the stage has named in p->reads. */
+static inline void ek_put_row(const ek_pass *p, const ek_buffer *x, int k, int r)
+{
+    if (!p->reads.group) return;
+    ek_acts a;
+    ek_acts_bind(&a, p->s->acts, x->at, x->ld, p->n, k);
+    ek_acts_quantize_row(p->m->linear.quantize_row, &a, r, p->reads);
+}
+
+/* Rows of x of which each has been through ek_put_row. */
+static inline ek_acts ek_read_put_rows(const ek_pass *p, const ek_buffer *x, int k)
+{
+    ek_acts a = ek_read_rows(p, x, k);
+    a.a_group = p->reads.group, a.limbs = p->reads.limbs;
+    return a;
+}
+
+/* Who reads rows next: up to three matrices, of which any may be NULL. */
+static inline ek_act_form ek_readers(const ek_linear *a, const ek_linear *b, const ek_linear *c)
+{
+    ek_act_form form = {0};
+    if (a) ek_acts_add_reader(&form, a);
+    if (b) ek_acts_add_reader(&form, b);
+    if (c) ek_acts_add_reader(&form, c);
+    return form;
+}
+
+/* Whether gate and up go, gated, straight into the rows that a product reads: with few rows a thread would alternate
+ * between two streams of weights, and their beginnings are not fetched ahead. */
+enum { EK_ROWS_WORTH_GATING = 32 };
+static inline bool ek_gates(const ek_pass *p, const ek_linear *gate, const ek_linear *up, ek_act_form reads)
+{
+    return p->n >= EK_ROWS_WORTH_GATING && reads.group && (!up || up->a_group == gate->a_group);
 }
 
 /* y = x w^T */

@@ -30,14 +30,24 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* gate and up, or instead of both the rows of k that their product is read as; returns these. */
+static void *reserve_gates(arena *a, int rows, int k, ek_buffer *gate, ek_buffer *up)
+{
+    arena floats = *a;
+    *gate = reserve_rows(&floats, rows, k);
+    *up = reserve_rows(&floats, rows, k);
+    void *acts = reserve(a, ek_acts_bytes(rows, k), 1);
+    if (a->used < floats.used) a->used = floats.used;
+    return acts;
+}
+
 static void lay_out_experts(ek_scratch *s, arena *a, const ek_config *c, size_t *acts)
 {
     int n = s->max_rows, pairs = n * c->top_k_experts;
     size_t p = (size_t)pairs, experts = (size_t)c->n_experts;
     s->route = reserve_rows(a, n, c->n_experts);
     s->sum = reserve_rows(a, n, c->hidden_size);
-    s->pair_gate = reserve_rows(a, pairs, c->moe_intermediate_size);
-    s->pair_up = reserve_rows(a, pairs, c->moe_intermediate_size);
+    s->pair_gated = reserve_gates(a, pairs, c->moe_intermediate_size, &s->pair_gate, &s->pair_up);
     s->pair_out = reserve_rows(a, pairs, c->hidden_size);
     s->expert = reserve(a, p, sizeof *s->expert);
     s->pair_row = reserve(a, p, sizeof *s->pair_row);
@@ -47,6 +57,7 @@ static void lay_out_experts(ek_scratch *s, arena *a, const ek_config *c, size_t 
     s->first = reserve(a, experts + 1, sizeof *s->first);
     s->pick = reserve(a, experts, sizeof *s->pick);
     s->job = reserve(a, experts * 2, sizeof *s->job);
+    s->job_gate = reserve(a, experts, sizeof *s->job_gate);
     *acts = larger(*acts, ek_acts_bytes(pairs, c->moe_intermediate_size));
 }
 
@@ -68,8 +79,8 @@ static void lay_out(ek_scratch *s, arena *a)
     s->o = reserve_rows(a, n, query);
     s->k = reserve_rows(a, n, key);
     s->v = reserve_rows(a, n, key);
-    s->gate = reserve_rows(a, n, inter);
-    s->up = reserve_rows(a, n, inter);
+    s->gated = reserve_gates(a, n, (int)larger((size_t)inter, (size_t)c->per_layer_size), &s->gate, &s->up);
+    s->gate_space = reserve(a, (size_t)threads * EK_GATE_FLOATS, sizeof *s->gate_space);
     if (c->per_layer_size) {
         int before = ek_prompt_layers(c), behind = c->n_layers - before;
         s->per_layer_head = reserve_rows(a, n, before * c->per_layer_size);

@@ -122,7 +122,7 @@ static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, flo
 
 static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one, ek_act_group *two)
 {
-    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
+    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
         uint32_t top = 0; /* bits of |x| order like the values, NaN above all */
         for (int i = 0; i < n; i++) {
@@ -135,15 +135,18 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
         int32_t sum_h = 0, sum_q = 0, h_of[2] = {0}, l_of[2] = {0}; /* of k % 4 < 2, and of the others */
         for (int i = 0; i < a_group; i++) {
             int32_t q = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (q + 32768 + 128) / 256 - 128;
+            const int8_t low = (int8_t)(q - 256 * high);
             h[i] = (int8_t)high;
-            l[i] = (int8_t)(q - 256 * high);
+            if (l) l[i] = low;
             sum_h += high;
             sum_q += q;
             h_of[i / 2 % 2] += h[i];
-            l_of[i / 2 % 2] += l[i];
+            l_of[i / 2 % 2] += low;
         }
         one[g] = (ek_act_group){256 * sx, (float)sum_h, -8 * sum_h, ek_act_starts(h_of[0], h_of[1], 0)};
+        if (!l) continue;
         two[g] = (ek_act_group){sx, (float)sum_q, -8 * sum_q, ek_act_starts(l_of[0], l_of[1], EK_ACT_LOWER)};
+        l += a_group;
     }
 }
 

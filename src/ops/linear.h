@@ -128,7 +128,7 @@ static inline int32_t ek_act_starts(int32_t first, int32_t second, int32_t lower
 }
 
 /* Rows as a linear layer reads them. x is borrowed; the rest is the caller's memory of
- * ek_acts_bytes(), needed for Form Q only. One quantisation serves matrices of one limb and of two.
+ * ek_acts_bytes(), needed for Form Q only. Rows that are quantised for two limbs serve matrices of one limb as well.
  * A quantised row is one record, so that a kernel holds one address per row:
  *     h      k bytes, rounded up to 64
  *     l      the same, at `low`
@@ -137,7 +137,7 @@ typedef struct ek_acts {
     const float *x;
     ptrdiff_t ldx; /* elements */
     int rows, k;
-    int a_group;                   /* 0: not quantised */
+    int a_group, limbs;            /* how the rows are quantised; a_group 0: not at all */
     int8_t *q;                     /* the records */
     ptrdiff_t ldq, low, groups[2]; /* bytes: between records, and in one */
     const int32_t *index;          /* a view: row r here is row index[r] above; NULL: row r */
@@ -179,16 +179,35 @@ static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
  * inv = 32512 / amax, q = rne(x * inv), |q| <= 32512 = 127 * 256. A group with an infinity or NaN
  * gets sx = NaN and q = 0, so that the output is NaN. h = (q + 128) >> 8 (arithmetic: floor) in [-127, 127],
  * l = q - 256 h in [-128, 127]. h and l have room for whole
- * groups. one: 256 sx and the sums of h; two: sx and the sums of q. */
+ * groups. one: 256 sx and the sums of h; two: sx and the sums of q. l
+ * and two NULL: for matrices of one limb alone. */
 typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one,
                             ek_act_group *two);
 
-/* Row r of a (no view), in groups of a_group. The caller sets a->a_group when all rows are done. */
-static inline void ek_acts_quantize_row(ek_quantize_fn *fn, const ek_acts *a, int r, int a_group)
+/* Elements [from, from + n) of row r of a (no view), which are x; from is a multiple of the group, n too or up to the
+ * row's end. The caller sets how a is quantised when all of it is. */
+static inline void ek_acts_quantize_part(ek_quantize_fn *fn, const ek_acts *a, int r, int from, int n, const float *x,
+                                         ek_act_form form)
 {
-    int8_t *h = a->q + r * a->ldq;
-    fn(a->x + r * a->ldx, a->k, a_group, h, h + a->low, (ek_act_group *)(void *)(h + a->groups[0]),
-       (ek_act_group *)(void *)(h + a->groups[1]));
+    int8_t *row = a->q + r * a->ldq, *h = row + from;
+    const ptrdiff_t group = from / form.group * (ptrdiff_t)sizeof(ek_act_group);
+    const bool both = form.limbs == 2;
+    fn(x, n, form.group, h, both ? h + a->low : NULL, (ek_act_group *)(void *)(row + a->groups[0] + group),
+       both ? (ek_act_group *)(void *)(row + a->groups[1] + group) : NULL);
+}
+
+static inline void ek_acts_quantize_row(ek_quantize_fn *fn, const ek_acts *a, int r, ek_act_form form)
+{
+    ek_acts_quantize_part(fn, a, r, 0, a->k, a->x + r * a->ldx, form);
+}
+
+/* Adds w to the readers of rows. form {0}: none so far. A matrix that is absent, of Form F or with groups of its own
+ * changes nothing: for those the rows are quantised anew. */
+static inline void ek_acts_add_reader(ek_act_form *form, const ek_linear *w)
+{
+    if (!w->a_group || (form->group && form->group != w->a_group)) return;
+    form->group = w->a_group;
+    if (form->limbs < w->limbs) form->limbs = w->limbs;
 }
 
 typedef struct ek_linear_ops {
@@ -199,13 +218,31 @@ void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu 
 void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
 void ek_linear_init_arm(ek_linear_ops *ops, unsigned cpu);
 
-/* Quantises all rows of a in the groups of w; does nothing for Form F or if a already has such groups. */
+/* Quantises all rows of a as w reads them; does nothing for Form F or if they already are. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
+/* The same for all that have been added to form. */
+void ek_acts_quantize_as(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, ek_act_form form);
 
 /* y = x w^T for all rows and panels, spread over the pool; quantises x first if w needs it.
  * ldy, in elements, is at least n; exactly n elements per row are written. */
 void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear *w, ek_acts *x, float *y,
                        ptrdiff_t ldy);
+
+enum { EK_GATE_OUTPUTS = 64, EK_GATE_ROWS = 128, EK_GATE_FLOATS = 2 * EK_GATE_ROWS * EK_GATE_OUTPUTS };
+
+/* What a product g is for that only gates: gelu_tanh(g) * u goes, quantised, to rows of `out`, and neither g nor u to
+ * memory. A task has EK_GATE_OUTPUTS outputs of both, so any group of form divides them. u is another product of the
+ * same rows, or it is there already. */
+typedef struct ek_linear_gate {
+    const ek_linear *up; /* as many outputs, inputs and inputs of a group as the job's w; NULL: u is `factor` */
+    const float *factor; /* of row r from r * ldf on */
+    ptrdiff_t ldf;
+    void (*gelu_mul)(float *y, const float *g, const float *u, int n); /* of ek_row_ops */
+    ek_acts *out; /* k: the outputs of w; x is not read. The run says at its end how it is quantised. */
+    int row;      /* of out: row 0 of the job */
+    ek_act_form form;
+    float *space; /* EK_GATE_FLOATS for each thread of the pool */
+} ek_linear_gate;
 
 /* Several products in one parallel region: matrices that read the same rows (q, k, v; gate,
  * up), or experts that read views of them. Rows are written as in x: row r of a view is row r
@@ -215,8 +252,9 @@ typedef struct ek_linear_job {
     ek_acts *x;
     float *y;
     ptrdiff_t ldy;
-    int panels, rows;        /* written by ek_linear_run: the size of a task, */
-    int tasks[EK_MAX_NODES]; /* and each node's tasks up to here */
+    const ek_linear_gate *gate; /* instead of y and ldy, or NULL */
+    int panels, rows;           /* written by ek_linear_run: the size of a task, */
+    int tasks[EK_MAX_NODES];    /* and each node's tasks up to here */
 } ek_linear_job;
 void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job);
 

@@ -139,7 +139,7 @@ static void ranges(void **state)
             size_t at = (size_t)(p->data[j] - w->block), has = (size_t)(p->first[j + 1] - p->first[j]);
             assert_int_equal(p->first[j], ek_linear_node_panel(one, pool, j));
             int share = one->n_panels * ek_pool_node_first(pool, j) / 4;
-            assert_true(p->first[j] == share || p->first[j] == share - 1);
+            assert_true(p->first[j] <= share && p->first[j] > share - 4); /* whole groups of a gate's outputs */
             assert_true(at >= from && at + has * one->panel_bytes <= w->node_end[j]);
         }
     }

@@ -12,7 +12,7 @@ void ek_quantize_row_neon(const float *x, int k, int a_group, int8_t *h, int8_t 
                           ek_act_group *two)
 {
     const uint32x4_t magnitude = vdupq_n_u32(0x7fffffff);
-    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
+    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group) {
         const int n = k - g * a_group < a_group ? k - g * a_group : a_group;
         float padded[64] = {0};
         const float *from = x;
@@ -36,12 +36,14 @@ void ek_quantize_row_neon(const float *x, int k, int a_group, int8_t *h, int8_t 
                 sum_l = vaddq_s32(sum_l, low[j]);
             }
             put_limbs(h + i, high[0], high[1]);
-            put_limbs(l + i, low[0], low[1]);
+            if (l) put_limbs(l + i, low[0], low[1]);
         }
         const int32_t h0 = vaddv_s32(vget_low_s32(sum_h)), h1 = vaddv_s32(vget_high_s32(sum_h));
         const int32_t l0 = vaddv_s32(vget_low_s32(sum_l)), l1 = vaddv_s32(vget_high_s32(sum_l));
         const int32_t x_h = h0 + h1, x_q = 256 * x_h + l0 + l1;
         one[g] = (ek_act_group){256 * sx, (float)x_h, -8 * x_h, ek_act_starts(h0, h1, 0)};
+        if (!l) continue;
         two[g] = (ek_act_group){sx, (float)x_q, -8 * x_q, ek_act_starts(l0, l1, EK_ACT_LOWER)};
+        l += a_group;
     }
 }

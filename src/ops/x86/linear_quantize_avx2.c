@@ -33,7 +33,7 @@ void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t 
                           ek_act_group *two)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group, l += a_group) {
+    for (int g = 0; g * a_group < k; g++, x += a_group, h += a_group) {
         int n = k - g * a_group < a_group ? k - g * a_group : a_group;
         __m256i top8 = _mm256_setzero_si256(), sum_h = top8, sum_l = top8;
         for (int i = 0; i < a_group; i += 8)
@@ -54,12 +54,13 @@ void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t 
             }
             if (a_group == 16) { /* what lies behind a row's last group is not its own */
                 _mm_storeu_si128((__m128i *)h, _mm256_castsi256_si128(bytes(high)));
-                _mm_storeu_si128((__m128i *)l, _mm256_castsi256_si128(bytes(code)));
+                if (l) _mm_storeu_si128((__m128i *)l, _mm256_castsi256_si128(bytes(code)));
                 break;
             }
             _mm256_storeu_si256((__m256i *)(h + i), bytes(high));
-            _mm256_storeu_si256((__m256i *)(l + i), bytes(code));
+            if (l) _mm256_storeu_si256((__m256i *)(l + i), bytes(code));
         }
-        put_group(&one[g], &two[g], sx, halves(sum_h), halves(sum_l));
+        put_group(&one[g], l ? &two[g] : NULL, sx, halves(sum_h), halves(sum_l));
+        if (l) l += a_group;
     }
 }
