@@ -80,7 +80,7 @@ static void order_of_packing_is_free(void **state)
     linear_case_close(&c);
 }
 
-enum { QUANTIZED = 256 /* elements of a row and rounding up to groups, at most */ };
+enum { QUANTIZED = 384 /* elements of a row and rounding up to groups, at most */ };
 
 typedef struct quantized_row {
     int8_t h[QUANTIZED], l[QUANTIZED];
@@ -99,6 +99,18 @@ static void quantize_one(const float *row, int k, int a_group, double size)
         ops.quantize_row(row, k, a_group, got.h, got.l, got.one, got.two);
         if (cpu == 0) want = got;
         check_bytes("quantize_row", isa, &want, &got, sizeof got, "size %g k %d groups of %d", size, k, a_group);
+        for (int from = 0; from < k; from += 64) { /* one limb alone, and a row in parts */
+            const int n = k - from < 64 ? k - from : 64;
+            memset(got.h + from, 77, 64);
+            memset(&got.one[from / a_group], 77, (size_t)(64 / a_group) * sizeof *got.one);
+            ops.quantize_row(row + from, n, a_group, got.h + from, NULL, &got.one[from / a_group], NULL);
+        }
+        check_bytes("quantize_row", isa, &want, &got, sizeof got, "parts: size %g k %d groups of %d", size, k, a_group);
+        memset(&got.h, 77, sizeof got.h);
+        memset(&got.one, 77, sizeof got.one);
+        ops.quantize_row(row, k, a_group, got.h, NULL, got.one, NULL);
+        check_bytes("quantize_row", isa, &want, &got, sizeof got, "one limb: size %g k %d groups of %d", size, k,
+                    a_group);
     }
     int groups = (k + a_group - 1) / a_group;
     for (int g = 0, j = 0; g < groups; g++) {
@@ -127,7 +139,7 @@ static void quantize_one(const float *row, int k, int a_group, double size)
 static void quantized_rows(void **state)
 {
     (void)state;
-    enum { K = 200 };
+    enum { K = 330 };
     static const float sizes[] = {1, 1e-30f, 0x1p-101f, 0x1.fffffep-101f, 0x1p-100f, 1e-42f, 3.4e38f, 0};
     float *x = check_alloc(K * sizeof *x);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
