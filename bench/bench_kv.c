@@ -28,6 +28,7 @@ static const bench_case cases[] = {
     {"16 on 1 of 512", 16, 1, 512, 0, 8192, 1},
     {"prompt of 128 at 512, 8 on 1 of 256", 8, 1, 256, 0, 512, 128},
     {"prompt of 128 at 512, 8 on 1 of 512", 8, 1, 512, 0, 512, 128},
+    {"prompt of 128 at 1152, 16 on 8 of 256, window 1024", 16, 8, 256, 1024, 1152, 128},
 };
 
 static int threads;
@@ -93,7 +94,7 @@ static void bench(const bench_case *c, side *sides, int n, int rounds, ek_pool *
             double t = run(c, &sides[(round + i) % n], pool, arena, q, o);
             if (t < sides[(round + i) % n].least) sides[(round + i) % n].least = t;
         }
-    printf("%-36s", c->name);
+    printf("%-52s", c->name);
     for (int i = 0; i < n; i++) {
         printf(" %8.4f", 1e3 * sides[i].least);
         ek_attn_free(sides[i].attn);
@@ -127,7 +128,7 @@ int main(int argc, char **argv)
     const size_t floats = (size_t)MAX_ROWS * MAX_HEADS * EK_MAX_HEAD_DIM;
     float *q = ek_alloc_big(floats * sizeof *q), *o = ek_alloc_big(floats * sizeof *o);
     for (size_t i = 0; i < floats; i++) q[i] = (float)(int32_t)ek_mix64(i) * 0x1p-31f;
-    printf("%s, %s, least ms of %d rounds, %d thread%s\n%-36s", ek_cpu_model(), isa, rounds, threads,
+    printf("%s, %s, least ms of %d rounds, %d thread%s\n%-52s", ek_cpu_model(), isa, rounds, threads,
            threads > 1 ? "s" : "", "");
     for (int i = 0; i < n; i++) printf(" %8s", sides[i].name);
     printf("\n");

@@ -25,10 +25,16 @@ INLINE bool loads(const ek_kv_format f)
     return false;
 }
 
+/* Whether a load of 16 bits is more than a load and a shift or a mask. */
+INLINE bool converts(const ek_kv_format f)
+{
+    return ek_kv_codecs[f].rule == EK_KV_HALF || ek_kv_codecs[f].rule == EK_KV_TOKEN;
+}
+
 /* --- keys: a lane is a key */
 
-/* Terms of dim pair + half for keys [slot, slot + cols W), cols and pair even. bf16 comes in pairs of even and odd
- * lanes, for in_order to sort out what was made of them. */
+/* Terms of dim pair + half for keys [slot, slot + cols W), pair even. bf16 comes in pairs of even and odd lanes, for
+ * in_order to sort out what was made of them: cols are even. */
 INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, vf *x)
 {
     const size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;

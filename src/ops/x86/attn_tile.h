@@ -14,10 +14,12 @@
 
 enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ };
 
-/* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. */
-#define MIN(a, b)      ((a) < (b) ? (a) : (b))
-#define SCORE_COLS(nq) MIN(TILE_VECS / (nq), EK_PAGE_TOKENS / W)
-#define VALUE_COLS(nq) MIN(TILE_VECS / (nq), COLS_MAX)
+/* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. A tile of 8 queries has
+ * one where each load is a conversion: a Zen 4 then multiplies all the time, with two it loses an eighth of it. */
+#define MIN(a, b)         ((a) < (b) ? (a) : (b))
+#define TILE_COLS(f, nq)  ((nq) == 8 && converts(f) ? 1 : TILE_VECS / (nq))
+#define SCORE_COLS(f, nq) MIN(TILE_COLS(f, nq), EK_PAGE_TOKENS / W)
+#define VALUE_COLS(f, nq) MIN(TILE_COLS(f, nq), COLS_MAX)
 
 /* Scores of keys [slot, slot + cols W) of a page for nq queries. */
 INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim,
@@ -53,7 +55,7 @@ INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, c
 
 INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
 {
-    int step = SCORE_COLS(nq) * W;
+    int step = SCORE_COLS(f, nq) * W;
     size_t row = leaf->k_bytes / (size_t)leaf->head_dim;
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
         stream ahead = {leaf->fetch_v && first == 0 ? leaf->v[p] : NULL,
@@ -62,7 +64,7 @@ INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, 
             int key = p * EK_PAGE_TOKENS + slot;
             if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
             stream now = {leaf->fetch_k && first == 0 && slot == 0 ? leaf->k[p] + FETCH_ROWS * row : NULL, row};
-            score_tile(f, nq, SCORE_COLS(nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
+            score_tile(f, nq, SCORE_COLS(f, nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
                        leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
         }
     }
@@ -118,10 +120,11 @@ INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_a
 INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
 {
     int d = 0, dim = leaf->head_dim;
-    for (; d + VALUE_COLS(nq) * W <= dim; d += VALUE_COLS(nq) * W) value_tile(f, nq, VALUE_COLS(nq), W, leaf, first, d);
-    if (VALUE_COLS(nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, leaf, first, d), d += 4 * W;
-    if (VALUE_COLS(nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, leaf, first, d), d += 2 * W;
-    if (VALUE_COLS(nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, leaf, first, d), d += W;
+    for (; d + VALUE_COLS(f, nq) * W <= dim; d += VALUE_COLS(f, nq) * W)
+        value_tile(f, nq, VALUE_COLS(f, nq), W, leaf, first, d);
+    if (VALUE_COLS(f, nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, leaf, first, d), d += 4 * W;
+    if (VALUE_COLS(f, nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, leaf, first, d), d += 2 * W;
+    if (VALUE_COLS(f, nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, leaf, first, d), d += W;
     if (d < dim) value_tile(f, nq, 1, dim - d, leaf, first, d);
 }
 

@@ -188,10 +188,12 @@ INLINE vf v_from_i16(const int16_t *p)
 }
 INLINE vf v_from_i16_part(const int16_t *p, int n)
 {
+    if (n == W) return v_from_i16(p);
     return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p)));
 }
 INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
+    if (n == W) return v_from_f16(p);
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
 }
 INLINE vf v_set1_f16(const uint16_t *p)
