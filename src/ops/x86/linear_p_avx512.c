@@ -11,7 +11,14 @@
 #include "ops/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, FETCH_ROWS = 2 };
+enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, NEAR = 2048 };
+
+/* A line of what follows: all lines of a unit at once would fill the buffers that loads need. */
+INLINE void fetch_line(const uint8_t *at)
+{
+    fetch(at, AHEAD);
+    _mm_prefetch((const char *)at + NEAR, _MM_HINT_T0);
+}
 
 /* Few sums leave the multiplier waiting for itself: they are split into chains. */
 INLINE int chains_of(const int sums)
@@ -22,7 +29,8 @@ INLINE int chains_of(const int sums)
 /* acc[limb * n + r] += codes * that limb of row r over the A-group from input k, quads [q, q + a_group / 4) of a unit.
  */
 INLINE void dot(__m512i *acc, const uint8_t *unit, const int q, const int8_t *const *row, ptrdiff_t k, ptrdiff_t low,
-                __m512i table, const int n, const int bits, const bool book, const int a_group, const int limbs)
+                __m512i table, bool ahead, const int n, const int bits, const bool book, const int a_group,
+                const int limbs)
 {
     const int sums = n * limbs, chains = chains_of(sums);
     __m512i part[4][SUMS];
@@ -30,6 +38,9 @@ INLINE void dot(__m512i *acc, const uint8_t *unit, const int q, const int8_t *co
     UNROLL for (int c = 1; c < chains; c++) UNROLL for (int i = 0; i < sums; i++) part[c][i] = _mm512_setzero_si512();
     UNROLL for (int t = 0; t < a_group / 4; t++)
     {
+        if (ahead)
+            UNROLL for (int line = (q + t) * bits / 8; line < (q + t + 1) * bits / 8; line++)
+                fetch_line(unit + 64 * line);
         __m512i code = p_codes(unit, q + t, bits, book, table), *to = part[t % chains];
         UNROLL for (int i = 0; i < sums; i++)
             to[i] = _mm512_dpbusd_epi32(to[i], code, quad(row[i % n] + i / n * low + k + 4 * t));
@@ -64,9 +75,8 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
             const uint8_t *unit = block + scale_bytes;
             const p_block scales = p_open(w, block, factors, 0);
             if (ahead)
-                for (size_t i = 0; i < scale_bytes; i += 64) fetch(block + i, AHEAD);
+                for (size_t i = 0; i < scale_bytes; i += 64) fetch_line(block + i);
             for (int g = 0; g < size / a_group; unit += unit_bytes) {
-                for (ptrdiff_t i = 0; ahead && i < unit_bytes; i += 64) fetch(unit + i, AHEAD);
                 UNROLL for (int part = 0; part < per_unit; part++)
                 {
                     __m512i acc[SUMS];
@@ -77,7 +87,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                         acc[r] = _mm512_setzero_si512();
                         acc[(limbs - 1) * n + r] = _mm512_set1_epi32(p_start(group_at(row[r], at)->start, bits, book));
                     }
-                    dot(acc, unit, part * a_group / 4, row, k, low, table, n, bits, book, a_group, limbs);
+                    dot(acc, unit, part * a_group / 4, row, k, low, table, ahead, n, bits, book, a_group, limbs);
                     if (limbs == 2)
                         UNROLL for (int r = 0; r < n; r++)
                             acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
@@ -164,11 +174,12 @@ static void run_few(const ek_linear *w, const ek_acts *x, int r0, int r1, float 
 {
     tile_fn *const *tiles = tiles_of(w)[w->limbs - 1];
     const int8_t *rows = sizes[w->limbs - 1];
+    const bool one_too = !w->book && w->bits < 8; /* the others' single rows the hardware serves better alone */
     for (int r = r0, i = 0; r < r1; r += rows[i]) {
         while (rows[i] > r1 - r) i++;
         for (int p = p0; p < p1; p++) {
             tiles[i](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, outputs_of(w, p),
-                     r == r0 && rows[i] >= FETCH_ROWS);
+                     r == r0 && (rows[i] > 1 || one_too));
         }
     }
 }
