@@ -4,8 +4,9 @@
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
  * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. One row and 9 to 12 (5, 6 of two
  * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. Where
- * vector units beside those that multiply take codes apart for nothing (EK_CPU_SPARE), more rows are such tiles too:
- * their sums stay in registers, and the codes come packed from the second-level cache. */
+ * vector units beside those that multiply take codes apart for nothing (EK_CPU_SPARE), 9 rows and more are pairs of
+ * panels by up to 6 rows (3 of two limbs): all sums stay in registers, a row's broadcast bytes serve both panels, and
+ * the codes come packed from the second-level cache. */
 #include "ops/x86/fetch.h"
 #include "ops/x86/linear_512.h"
 #include "ops/x86/linear_many_512.h"
@@ -17,7 +18,7 @@
 
 /* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
  * which their activations share, would lose it or them. */
-enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 2048, NEAR = 1024 };
+enum { TILE = 12, SPARE_TILE = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 4096, NEAR = 1024 };
 
 /* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
 INLINE int chains_of(const int sums)
@@ -78,7 +79,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
     const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
     const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const bool biased = w->biased;
+    const bool biased = w->biased, by_lines = n * limbs > 1; /* one sum is too quick for it */
     const ek_dtype scale_dtype = w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
 
@@ -89,8 +90,8 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++, codes += rest) {
             __m512 s = group_scales(codes + code_bytes, scale_dtype, 0), centre = zero;
-            for (size_t i = n == 1 ? 0 : code_bytes; ahead && i < code_bytes + rest; i += 64) {
-                if (n == 1) _mm_prefetch((const char *)codes + AHEAD_1 + i, _MM_HINT_T0);
+            for (size_t i = by_lines ? code_bytes : 0; ahead && i < code_bytes + rest; i += 64) {
+                if (!by_lines) _mm_prefetch((const char *)codes + AHEAD_1 + i, _MM_HINT_T0);
                 else fetch(codes + i, AHEAD);
             }
             if (biased) centre = _mm512_fmadd_ps(zero, s, group_scales(codes + code_bytes, scale_dtype, 1));
@@ -102,7 +103,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                     acc[r] = _mm512_setzero_si512();
                     acc[(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                 }
-                codes = dot(acc, codes, row, k, low, ahead && n > 1, n, q8, a_group, limbs);
+                codes = dot(acc, codes, row, k, low, ahead && by_lines, n, q8, a_group, limbs);
                 if (limbs == 2)
                     UNROLL for (int r = 0; r < n; r++)
                         acc[r] = _mm512_add_epi32(_mm512_slli_epi32(acc[r], 8), acc[n + r]);
@@ -162,6 +163,13 @@ MANY_FN(64, 1, 2)
 static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1, many_64_0_2}},
                                        {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
 
+/* Of rows from r0 on, which a pair holds or tiles divide evenly. */
+static int tile_rows(int r0, int r, int r1, int limbs, bool spare)
+{
+    if (r1 - r0 <= PAIR_ROWS / limbs) return r1 - r0;
+    return ek_tile_rows(r1 - r, (spare ? SPARE_TILE : TILE) / limbs);
+}
+
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                 bool spare, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
 {
@@ -170,11 +178,10 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
         return;
     }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
-    const int max_rows = w->limbs == 1 ? TILE : TILE_2;
     for (int r = r0, n; r < r1; r += n) {
-        n = ek_tile_rows(r1 - r, max_rows);
+        n = tile_rows(r0, r, r1, w->limbs, spare);
         const bool first = r == r0;
-        if (!tiles[n]) {
+        if (n > 1 && (spare || !tiles[n])) {
             pair_run(w, x, r, y, ldy, p0, p1, first, pairs[w->limbs - 1][n]);
             continue;
         }

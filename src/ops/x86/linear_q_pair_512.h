@@ -84,7 +84,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
     const __m512 zero = _mm512_set1_ps((float)w->zero);
 
     __m512 node[EK_LINEAR_LEVELS][PANELS * PAIR_ROWS], leaf[PANELS * PAIR_ROWS], *a = leaf;
-    if (n > 4) __asm__("" : "+r"(a) : : "memory"); /* in memory: the registers are full of sums */
+    if (n > 6) __asm__("" : "+r"(a) : : "memory"); /* in memory: the registers are full of sums */
     unsigned leaves = 0;
     for (ptrdiff_t g = 0; g < groups; leaves++) {
         UNROLL for (int i = 0; i < PANELS * n; i++) a[i] = _mm512_setzero_ps();
