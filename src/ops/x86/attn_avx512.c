@@ -1,4 +1,4 @@
-/* Attention, AVX-512: 8 queries by 2 vectors of 16, with 16 registers left for operands. */
+/* Attention, AVX-512: 8 queries by 1 or 2 vectors of 16. */
 #include "ops/x86/vec_avx512.h"
 
 enum { QUERIES = 8, TILE_VECS = 16 };

@@ -13,15 +13,13 @@
 
 /* --- scores: vector c of a row of 64 bytes has keys 4 lane + c */
 
-/* Scales of vectors c and c + 1, of a page's 64 of f16: word i of the lower half is that of key 4 i + c. */
-INLINE void key_scales(const ek_f16 *at, const int c, vf *s)
+/* Scales of vector c, of a page's 64 of f16: word i is that of key 4 i + c. */
+INLINE vf key_scales(const ek_f16 *at, const int c)
 {
-    const vi lane = vi_iota(), low = vi_and(lane, vi_set1(7));
-    const vi first = vi_add(vi_shl(low, 3), _mm512_srli_epi32(lane, 3)); /* 8 low + 0 or 1 */
-    const vi at2 = vi_add(vi_or(first, vi_shl(vi_add(first, vi_set1(4)), 16)), vi_set1(c * 0x10001));
-    const vi both = _mm512_permutex2var_epi16(_mm512_loadu_si512(at), at2, _mm512_loadu_si512(at + 32));
-    s[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(both));
-    s[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(both, 1));
+    const __m256i fourth = _mm256_setr_epi16(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
+    const vi index = _mm512_castsi256_si512(_mm256_add_epi16(fourth, _mm256_set1_epi16((short)c)));
+    const vi x = _mm512_permutex2var_epi16(_mm512_loadu_si512(at), index, _mm512_loadu_si512(at + 32));
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(x));
 }
 
 /* What the code of vector c is shifted left by as key_codes returns it; half: of the dims that share a byte. */
@@ -58,10 +56,10 @@ INLINE void score_pass_codes(const int bits, const int nq, const int cols, const
     for (int block = 0; block < r->n; block += TILE_DIMS) {
         const ek_f16 *at = r->scale + block / r->group * EK_PAGE_TOKENS;
         vf scale[EK_PAGE_TOKENS / W], bias[EK_PAGE_TOKENS / W], by[2][EK_PAGE_TOKENS / W];
-        UNROLL for (int c = 0; c < cols; c += 2)
+        UNROLL for (int c = 0; c < cols; c++)
         {
-            key_scales(at, first + c, scale + c);
-            if (bits < 8) key_scales(at + r->biases, first + c, bias + c);
+            scale[c] = key_scales(at, first + c);
+            if (bits < 8) bias[c] = key_scales(at + r->biases, first + c);
         }
         UNROLL for (int h = 0; h < 8 / bits; h++) UNROLL for (int c = 0; c < cols; c++)
             by[h][c] = v_mul(scale[c], v_set1(1.0f / (float)(1 << KEY_SHIFT(bits, h, first + c)))); /* exact */

@@ -74,8 +74,8 @@ INLINE void score_pass(const int nq, const int cols, const float *q, const float
         v_store(acc + i * EK_PAGE_TOKENS + c * W, a[i][c]);
 }
 
-/* Vectors of keys that nq queries take at a time. */
-#define GROUP_COLS(nq) (QUERIES / (nq)*2 < EK_PAGE_TOKENS / W ? QUERIES / (nq)*2 : EK_PAGE_TOKENS / W)
+/* Vectors of keys that nq queries take at a time; one by 8, as in attn_tile.h. */
+#define GROUP_COLS(nq) ((nq) == 8 ? 1 : QUERIES / (nq)*2 < EK_PAGE_TOKENS / W ? QUERIES / (nq)*2 : EK_PAGE_TOKENS / W)
 
 INLINE void score_page(const int nq, const float *q, const float *tile, int n, float *acc, stream *ahead)
 {
