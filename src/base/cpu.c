@@ -53,7 +53,7 @@ unsigned ek_cpu_detect(void)
         if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
         if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
     }
-    if (cpu & EK_CPU_AVX512 && is_zen4()) cpu |= EK_CPU_SPARE;
+    if (cpu & EK_CPU_AVX512 && is_zen4()) cpu |= EK_CPU_ZEN4;
     return cpu;
 }
 #elif defined(__aarch64__)
@@ -82,8 +82,8 @@ static const struct {
     {"scalar", 0, 0},
     {"avx2", EK_CPU_AVX2, EK_CPU_AVX2},
     {"avxvnni", EK_CPU_AVXVNNI, EK_CPU_AVX2 | EK_CPU_AVXVNNI},
-    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_SPARE},
-    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_SPARE | EK_CPU_AMX},
+    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_ZEN4},
+    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_ZEN4 | EK_CPU_AMX},
     {"dotprod", EK_CPU_DOTPROD, EK_CPU_DOTPROD},
     {"i8mm", EK_CPU_I8MM, EK_CPU_DOTPROD | EK_CPU_I8MM},
 };

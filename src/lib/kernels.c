@@ -5,7 +5,7 @@
 #include "base/cpu.h"
 
 enum {
-    FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX | EK_CPU_AVXVNNI | EK_CPU_SPARE | EK_CPU_DOTPROD |
+    FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX | EK_CPU_AVXVNNI | EK_CPU_ZEN4 | EK_CPU_DOTPROD |
             EK_CPU_I8MM
 };
 static lib_kernels table[FLAGS + 1];

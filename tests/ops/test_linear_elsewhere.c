@@ -1,7 +1,7 @@
 /* Kernels of instruction sets that most machines lack, against the scalar definition, bit for bit, on any machine with
  * AVX-512: the same sources, AVX-VNNI in the encoding of AVX-512VL, AMX with tiles in memory. Where the instruction
  * sets are present, the other tests compare the shipped functions too. Also both ways of AVX-512, of which a processor
- * takes one (EK_CPU_SPARE). */
+ * takes one (EK_CPU_ZEN4). */
 #include "check.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static ek_linear_fn *kernel(ek_wform form, const char *isa)
     if (!(ek_cpu_detect() & EK_CPU_AVX512)) return NULL;
     if (strcmp(isa, "amx") == 0) return form == EK_W_Q4 ? check_linear_q4_amx : check_linear_q8_amx;
     if (strcmp(isa, "avx512") == 0) return form == EK_W_Q4 ? ek_linear_q4_avx512 : ek_linear_q8_avx512;
-    if (strcmp(isa, "spare") == 0) return form == EK_W_Q4 ? ek_linear_q4_avx512_spare : ek_linear_q8_avx512_spare;
+    if (strcmp(isa, "zen4") == 0) return form == EK_W_Q4 ? ek_linear_q4_avx512_zen4 : ek_linear_q8_avx512_zen4;
     return form == EK_W_Q4 ? check_linear_q4_vnni : check_linear_q8_vnni;
 #else
     (void)form, (void)isa;
@@ -136,16 +136,16 @@ static void avx512(void **state)
     compare_many("avx512");
 }
 
-static void spare(void **state)
+static void zen4(void **state)
 {
     (void)state;
-    compare_all("spare");
-    compare_many("spare");
+    compare_all("zen4");
+    compare_many("zen4");
 }
 
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {CHECK_TEST(avxvnni), CHECK_TEST(amx), CHECK_TEST(avx512),
-                                              CHECK_TEST(spare)};
+                                              CHECK_TEST(zen4)};
     return CHECK_RUN(argc, argv, tests);
 }

@@ -80,7 +80,7 @@ static void pieces(const ek_linear *w, const ek_acts *a, const char *name, const
     pieces_by(check_linear_planes_amx, "amx, tiles in memory", w, a, name, want, got);
     pieces_by(check_linear_planes_vnni, "avxvnni, as avx512", w, a, name, want, got);
     pieces_by(ek_linear_planes_avx512, "avx512", w, a, name, want, got); /* a processor takes one of both */
-    pieces_by(ek_linear_planes_avx512_spare, "avx512, spare", w, a, name, want, got);
+    pieces_by(ek_linear_planes_avx512_zen4, "avx512, Zen 4", w, a, name, want, got);
 #endif
 }
 

@@ -193,8 +193,8 @@ void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r
 
 /* Where putting codes together for every 12 rows (6 of two limbs) runs beside the products, many rows too read them
  * packed. Codebooks, and all but 4 bits of two limbs, were slower or not measured so. */
-void ek_linear_planes_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
-                                   int p0, int p1)
+void ek_linear_planes_avx512_zen4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                                  int p1)
 {
     if (!w->book && (w->limbs == 1 || w->bits == 4)) run_few(w, x, r0, r1, y, ldy, p0, p1);
     else ek_linear_planes_avx512(w, x, r0, r1, y, ldy, p0, p1);

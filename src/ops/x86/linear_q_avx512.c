@@ -4,7 +4,7 @@
  * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
  * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. One row and 9 to 12 (5, 6 of two
  * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. Where
- * vector units beside those that multiply take codes apart for nothing (EK_CPU_SPARE), 9 rows and more are pairs of
+ * vector units beside those that multiply take codes apart for nothing (EK_CPU_ZEN4), 9 rows and more are pairs of
  * panels by up to 6 rows (3 of two limbs): all sums stay in registers, a row's broadcast bytes serve both panels, and
  * the codes come packed from the second-level cache. */
 #include "ops/x86/fetch.h"
@@ -18,7 +18,7 @@
 
 /* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
  * which their activations share, would lose it or them. */
-enum { TILE = 12, SPARE_TILE = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 4096, NEAR = 1024 };
+enum { TILE = 12, PAIR_TILE = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 4096, NEAR = 1024 };
 
 /* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
 INLINE int chains_of(const int sums)
@@ -164,24 +164,24 @@ static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1
                                        {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
 
 /* Of rows from r0 on, which a pair holds or tiles divide evenly. */
-static int tile_rows(int r0, int r, int r1, int limbs, bool spare)
+static int tile_rows(int r0, int r, int r1, int limbs, bool zen4)
 {
     if (r1 - r0 <= PAIR_ROWS / limbs) return r1 - r0;
-    return ek_tile_rows(r1 - r, (spare ? SPARE_TILE : TILE) / limbs);
+    return ek_tile_rows(r1 - r, (zen4 ? PAIR_TILE : TILE) / limbs);
 }
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                bool spare, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
+                bool zen4, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
 {
-    if (!spare && r1 - r0 >= MANY_MIN_ROWS) {
+    if (!zen4 && r1 - r0 >= MANY_MIN_ROWS) {
         many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
         return;
     }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
     for (int r = r0, n; r < r1; r += n) {
-        n = tile_rows(r0, r, r1, w->limbs, spare);
+        n = tile_rows(r0, r, r1, w->limbs, zen4);
         const bool first = r == r0;
-        if (n > 1 && (spare || !tiles[n])) {
+        if (n > 1 && (zen4 || !tiles[n])) {
             pair_run(w, x, r, y, ldy, p0, p1, first, pairs[w->limbs - 1][n]);
             continue;
         }
@@ -193,17 +193,17 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 }
 
 INLINE void run_q4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                   bool spare)
+                   bool zen4)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_0_32, pairs_0_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_0_64, pairs_0_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_32, pairs_0_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_64, pairs_0_64);
 }
 
 INLINE void run_q8(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                   bool spare)
+                   bool zen4)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_1_32, pairs_1_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, spare, tiles_1_64, pairs_1_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_32, pairs_1_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_64, pairs_1_64);
 }
 
 void ek_linear_q4_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
@@ -216,14 +216,14 @@ void ek_linear_q8_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, f
     run_q8(w, x, r0, r1, y, ldy, p0, p1, false);
 }
 
-void ek_linear_q4_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
-                               int p1)
+void ek_linear_q4_avx512_zen4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                              int p1)
 {
     run_q4(w, x, r0, r1, y, ldy, p0, p1, true);
 }
 
-void ek_linear_q8_avx512_spare(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
-                               int p1)
+void ek_linear_q8_avx512_zen4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
+                              int p1)
 {
     run_q8(w, x, r0, r1, y, ldy, p0, p1, true);
 }

@@ -17,10 +17,10 @@ void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu)
     *ops = (ek_linear_ops){ek_quantize_row_avx512,
                            {ek_linear_f32_avx512, ek_linear_f16_avx512, ek_linear_bf16_avx512, ek_linear_q4_avx512,
                             ek_linear_q8_avx512, ek_linear_planes_avx512}};
-    if (cpu & EK_CPU_SPARE) {
-        ops->run[EK_W_Q4] = ek_linear_q4_avx512_spare;
-        ops->run[EK_W_Q8] = ek_linear_q8_avx512_spare;
-        ops->run[EK_W_PLANES] = ek_linear_planes_avx512_spare;
+    if (cpu & EK_CPU_ZEN4) {
+        ops->run[EK_W_Q4] = ek_linear_q4_avx512_zen4;
+        ops->run[EK_W_Q8] = ek_linear_q8_avx512_zen4;
+        ops->run[EK_W_PLANES] = ek_linear_planes_avx512_zen4;
     }
     if (!(cpu & EK_CPU_AMX)) return;
     ops->run[EK_W_Q4] = ek_linear_q4_amx;
