@@ -174,7 +174,8 @@ static void run_few(const ek_linear *w, const ek_acts *x, int r0, int r1, float 
 {
     tile_fn *const *tiles = tiles_of(w)[w->limbs - 1];
     const int8_t *rows = sizes[w->limbs - 1];
-    const bool one_too = !w->book && w->bits < 8; /* the others' single rows the hardware serves better alone */
+    /* single rows that the hardware does not serve better alone */
+    const bool one_too = !w->book && w->bits < 8 && (w->limbs == 2 || !w->biased);
     for (int r = r0, i = 0; r < r1; r += rows[i]) {
         while (rows[i] > r1 - r) i++;
         for (int p = p0; p < p1; p++) {
