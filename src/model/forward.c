@@ -221,7 +221,7 @@ static ek_acts run_gate_and_up(ek_pass *p)
     const int inter = config_of(p)->intermediate_size;
     ek_acts x = ek_read_put_rows(p, &s->x, m->config.hidden_size), gated;
     p->reads = ek_readers(&w->down, NULL, NULL);
-    if (ek_gates(p, &w->gate, &w->up, p->reads)) {
+    if (ek_gates(p->n, &w->gate, &w->up, p->reads)) {
         ek_acts_bind(&gated, s->gated, NULL, 0, p->n, inter);
         const ek_linear_gate gate = {
             .up = &w->up, .gelu_mul = m->rows.gelu_mul, .out = &gated, .form = p->reads, .space = s->gate_space};
@@ -285,7 +285,7 @@ static ek_acts gate_per_layer(ek_pass *p)
     const int size = m->config.per_layer_size;
     ek_acts h = ek_read_put_rows(p, &s->h, m->config.hidden_size), gated;
     p->reads = ek_readers(&w->per_layer_proj, NULL, NULL);
-    if (ek_gates(p, &w->per_layer_gate, NULL, p->reads)) {
+    if (ek_gates(p->n, &w->per_layer_gate, NULL, p->reads)) {
         const ek_buffer own = per_layer_inputs(p);
         ek_acts_bind(&gated, s->gated, NULL, 0, p->n, size);
         const ek_linear_gate gate = {.factor = own.at,

@@ -144,7 +144,7 @@ static ek_acts run_gate_and_up(ek_pass *p, ek_acts *x)
     ek_pass pairs = *p;
     pairs.n = p->n * m->config.top_k_experts;
     pairs.reads = ek_readers(w->expert_down, NULL, NULL);
-    if (ek_gates(p, w->expert_gate, w->expert_up, pairs.reads)) {
+    if (ek_gates(pairs.n / m->config.n_experts, w->expert_gate, w->expert_up, pairs.reads)) {
         ek_acts gated;
         ek_acts_bind(&gated, s->pair_gated, NULL, 0, pairs.n, inter);
         run_jobs(p, add_gated_jobs(&pairs, x, &gated));

@@ -137,11 +137,12 @@ static inline ek_act_form ek_readers(const ek_linear *a, const ek_linear *b, con
 }
 
 /* Whether gate and up go, gated, straight into the rows that a product reads: with few rows a thread would alternate
- * between two streams of weights, and their beginnings are not fetched ahead. */
-enum { EK_ROWS_WORTH_GATING = 32 };
-static inline bool ek_gates(const ek_pass *p, const ek_linear *gate, const ek_linear *up, ek_act_form reads)
+ * between two streams of weights, and their beginnings are not fetched ahead. rows: of a matrix, of experts on
+ * average. */
+enum { EK_ROWS_WORTH_GATING = 16 };
+static inline bool ek_gates(int rows, const ek_linear *gate, const ek_linear *up, ek_act_form reads)
 {
-    return p->n >= EK_ROWS_WORTH_GATING && reads.group && (!up || up->a_group == gate->a_group);
+    return rows >= EK_ROWS_WORTH_GATING && reads.group && (!up || up->a_group == gate->a_group);
 }
 
 /* y = x w^T */

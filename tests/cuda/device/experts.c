@@ -74,6 +74,7 @@ static void forward(layer *e, const matrix *m, rows *r, float *y)
 {
     ek_linear_ops ops;
     ek_linear_init(&ops, 0);
+    quantize_both(e->d, &r->acts, &m->w[0]);
     ek_linear_forward(&ops, e->d->pool, &m->w[0], &r->acts, y, m->l.n);
 }
 
@@ -101,7 +102,7 @@ static void run_experts(layer *e)
     float *g = malloc(sizeof *g * (size_t)inter * 2);
     ek_row_ops row;
     ek_row_init(&row, 0);
-    ek_acts_quantize_for(&ops, e->d->pool, &e->in[2].acts, &e->expert_gate.w[0]);
+    quantize_both(e->d, &e->in[2].acts, &e->expert_gate.w[0]);
     for (int i = 0; i < ROWS * e->top; i++) {
         const int32_t r = i / e->top;
         ek_acts one = ek_acts_pick(&e->in[2].acts, &r, 1);
@@ -109,7 +110,7 @@ static void run_experts(layer *e)
         ek_linear_forward(&ops, e->d->pool, &e->expert_up.w[e->id[i]], &one, g + inter, inter);
         row.gelu_mul(e->pair.f + i * inter, g, g + inter, inter);
     }
-    ek_acts_quantize_for(&ops, e->d->pool, &e->pair.acts, &e->expert_down.w[0]);
+    quantize_both(e->d, &e->pair.acts, &e->expert_down.w[0]);
     for (int32_t i = 0; i < ROWS * e->top; i++) {
         ek_acts one = ek_acts_pick(&e->pair.acts, &i, 1);
         ek_linear_forward(&ops, e->d->pool, &e->expert_down.w[e->id[i]], &one, e->out + i * e->k, e->k);

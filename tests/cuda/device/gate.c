@@ -99,6 +99,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
         must(ek_cuda_linear_plan(&l, &w[i]));
         weights[i] = pack(d, &l, &w[i]);
         y[i] = malloc((size_t)most * (size_t)s.n * sizeof(float));
+        quantize_both(d, &acts, &w[i]);
         ek_linear_forward(&ops, d->pool, &w[i], &acts, y[i], s.n);
     }
     for (int i = 0; i < most * s.n; i++) y[0][i] = ek_gelu_tanh(y[0][i]) * y[1][i];
@@ -107,6 +108,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     shape of_next = {16, s.n, 4, 64, 64, 1, EK_BF16, true};
     open_weights(&next, &of_next, 0);
     ek_acts_bind(&gated, mem2, y[0], s.n, most, s.n);
+    quantize_both(d, &gated, &next);
     ek_linear_forward(&ops, d->pool, &next, &gated, y[1], 16);
     ek_cuda_linear next_l;
     must(ek_cuda_linear_plan(&next_l, &next));

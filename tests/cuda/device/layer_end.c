@@ -54,9 +54,11 @@ static void expect(end *e, bool scaled)
         rows.add(h, p, n);
     }
     ek_acts_bind(&acts, e->mem, e->want_h, n, MAX_ROWS, n);
+    quantize_both(e->d, &acts, &e->gate);
     ek_linear_forward(&ops, e->d->pool, &e->gate, &acts, g, size);
     for (int r = 0; r < MAX_ROWS; r++) rows.gelu_mul(g + r * size, g + r * size, e->u + r * size, size);
     ek_acts_bind(&acts_g, e->mem_g, g, size, MAX_ROWS, size);
+    quantize_both(e->d, &acts_g, &e->proj);
     ek_linear_forward(&ops, e->d->pool, &e->proj, &acts_g, p, n);
     for (int r = 0; r < MAX_ROWS; r++) {
         float *h = e->want_h + r * n;
@@ -66,6 +68,7 @@ static void expect(end *e, bool scaled)
         rows.rms_norm(e->want_x + r * n, h, e->x_norm, n, 1e-6f);
     }
     ek_acts_bind(&e->want, e->mem_x, e->want_x, n, MAX_ROWS, n);
+    quantize_both(e->d, &e->want, &e->next);
     ek_linear_forward(&ops, e->d->pool, &e->next, &e->want, p, 16);
     free(g), free(p);
 }

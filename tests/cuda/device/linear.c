@@ -76,6 +76,13 @@ void open_weights(ek_linear *w, shape *s, uint64_t seed)
         }
 }
 
+void quantize_both(dev *d, ek_acts *acts, const ek_linear *w)
+{
+    ek_linear_ops ops;
+    ek_linear_init(&ops, 0);
+    ek_acts_quantize_as(&ops, d->pool, acts, (ek_act_form){2, w->a_group});
+}
+
 float *make_rows(int rows, int k, bool odd)
 {
     float *x = malloc((size_t)rows * (size_t)k * 4);
@@ -204,6 +211,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     void *mem = aligned_alloc(64, ek_acts_bytes(most, s->k));
     ek_acts acts;
     ek_acts_bind(&acts, mem, x, s->k, most, s->k);
+    quantize_both(d, &acts, &w);
     ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
