@@ -188,7 +188,7 @@ static void end_row(const ek_pass *p, int r)
 
 static ek_act_form next_readers(const ek_pass *p)
 {
-    if (p->layer + 1 == p->m->config.n_layers) return (ek_act_form){0}; /* the head's reader knows which it has */
+    if (p->layer + 1 == p->m->config.n_layers) return (ek_act_form){0}; /* the head quantises its few rows itself */
     const ek_layer_weights *w = weights_of(p) + 1;
     return ek_readers(&w->q, &w->k, &w->v);
 }

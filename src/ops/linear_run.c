@@ -107,7 +107,7 @@ int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node)
 {
     const int first = ek_pool_node_first(pool, node), threads = ek_pool_threads(pool);
     return first == threads ? w->n_panels
-                            : (int)((int64_t)w->n_panels * first / threads) & -NODE_PANELS; /* see plan_tasks */
+                            : (int)((int64_t)w->n_panels * first / threads) & -NODE_PANELS; /* see plan_gate */
 }
 
 ek_linear ek_linear_of_node(const ek_linear *w, int node)
