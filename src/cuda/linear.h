@@ -101,10 +101,11 @@ bool ek_cuda_gate_fits(const ek_cuda_linear *l, int rows, int jobs, const ek_cud
 ek_cuda_product ek_cuda_few_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
 
 /* q, k and v (v NULL: values are keys) for the same rows in one launch: false where the kernels do not fit or
- * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. */
+ * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. k_tiles: of rows, of the
+ * second launch of experts below. */
 typedef struct ek_cuda_heads {
     ek_cuda_product q, k;
-    int q_blocks, k_blocks;
+    int q_blocks, k_blocks, k_tiles;
 } ek_cuda_heads;
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, int multiprocessors);

@@ -100,7 +100,10 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
         *row = in_turn, p = next;
         leaf_ring(&p, l, units, per_tile, each, warps, alone ? 2 * LEAF_ROOM : LEAF_ROOM);
     }
-    snprintf(tile, sizeof tile, units == FEW_UNITS ? "r%d" : "o%d",
+    snprintf(tile, sizeof tile, "%s%d",
+             units == CHUNK_UNITS ? "o"
+             : jobs               ? "j"
+                                  : "r",
              units == FEW_UNITS ? per_tile : per_tile * l->limbs / 8);
     snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_%s", gate || jobs ? "s" : "", l->bits, l->limbs, tile);
     return p;
@@ -110,10 +113,11 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
 {
     int row, few_row;
     const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, multiprocessors, &row);
-    if (jobs || rows > FEW_ROWS || l->bits != 4 || gate == EK_CUDA_GATE_ROW || (gate && l->limbs == 2)) return p;
+    if (rows > FEW_ROWS || l->bits != 4 || gate == EK_CUDA_GATE_ROW || ((gate || jobs) && l->limbs == 2)) return p;
     /* where every warp has one chunk anyway, a larger one takes longer */
-    const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, 0, gate, multiprocessors, &few_row);
-    return few_row < row ? few : p;
+    const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);
+    const bool once = (int)few.grid.x * few.turn >= l->n_panels; /* a block has one turn */
+    return few_row < row && (!jobs || (!gate && once)) ? few : p;
 }
 
 /* Fitted to which is faster in whole steps on an H200, of 1, 4 and 8 rows; more rows to `device choice`. */
@@ -167,12 +171,12 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
     return true;
 }
 
-/* Stages and shared memory of a launch that holds blocks of both. */
-static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int b_rows, int warps,
-                          size_t room, int blocks)
+/* Stages and shared memory of a launch that holds blocks of both, by chunks of so many units. */
+static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int units, int rows,
+                          int b_rows, int warps, size_t room, int blocks)
 {
-    leaf_ring(&p->q, a, CHUNK_UNITS, 8, 1, warps, room);
-    leaf_ring(&p->k, b, CHUNK_UNITS, b_rows, 1, warps, room);
+    leaf_ring(&p->q, a, units, rows, 1, warps, room);
+    leaf_ring(&p->k, b, units, b_rows, 1, warps, room);
     if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
     p->q.grid.x = (unsigned)blocks, p->q.grid.overlap = true;
 }
@@ -196,7 +200,7 @@ bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, 
     const int route_rows = leaf_rows(router, rows), tiles = over(rows, route_rows);
     *out = (ek_cuda_heads){.q.turn = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.turn = 1};
     out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
-    rings_of_both(out, gate, router, route_rows, WARPS, LEAF_ROOM,
+    rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, WARPS, LEAF_ROOM,
                   out->q_blocks + out->k_blocks * tiles + EK_CUDA_SPREAD);
     out->q.grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_q%d_o%d", router->bits, route_rows * 2 / 8);
@@ -208,16 +212,18 @@ bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
 {
     if (!takes(gate, tile) || gate->n % 64 || !expert_down->units || expert_down->a_group != 64 || !takes(down, rows))
         return false;
-    *out = (ek_cuda_heads){.q.turn = 8};
+    const bool few = tile <= FEW_ROWS;
+    const int units = few ? FEW_UNITS : CHUNK_UNITS, per_tile = few ? FEW_ROWS : 8;
+    *out = (ek_cuda_heads){.q.turn = 8, .k_tiles = over(rows, per_tile)};
     out->q_blocks = over(2 * gate->n_panels, 8);
     /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
     int left = multiprocessors - out->q_blocks * jobs;
     const bool alone = left >= multiprocessors / 4;
     if (!alone) left = multiprocessors * 2 / 3;
-    out->k.turn = leaf_turn(down, CHUNK_UNITS, 8, down->n_panels, left, LEAF_SUMS);
+    out->k.turn = leaf_turn(down, units, per_tile, down->n_panels * out->k_tiles, left, LEAF_SUMS);
     out->k_blocks = over(down->n_panels, out->k.turn);
-    rings_of_both(out, gate, down, 8, alone ? 2 * WARPS : WARPS, alone ? 2 * LEAF_ROOM : LEAF_ROOM,
-                  out->q_blocks * jobs + out->k_blocks);
-    snprintf(out->q.name, sizeof out->q.name, "ek_experts_second");
+    rings_of_both(out, gate, down, units, per_tile, per_tile, alone ? 2 * WARPS : WARPS,
+                  alone ? 2 * LEAF_ROOM : LEAF_ROOM, out->q_blocks * jobs + out->k_blocks * out->k_tiles);
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s", few ? "r4" : "o1");
     return true;
 }

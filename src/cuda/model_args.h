@@ -224,8 +224,9 @@ enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256
 
 /* ek_experts_first_*: blocks [0, choose.router_blocks) the router's product, then in clusters gate_blocks of the dense
  * MLP's gate and up, then a cluster whose first block finds the experts. route_panels: blocks of a tile of rows.
- * ek_experts_second: blocks [0, down_blocks) the dense MLP's down, then gate_blocks for each job of the experts' gate
- * and up. */
+ * ek_experts_second_*: down_blocks for each of down_tiles tiles of rows of the dense MLP's down, then gate_blocks for
+ * each job of the experts' gate and up; tiles and jobs have up to 8 rows (o1) or 4 (r4), of which a block has one turn.
+ */
 typedef struct ek_cuda_experts_first_args {
     ek_cuda_leaf_args gate;
     ek_cuda_linear_args router;
@@ -235,7 +236,7 @@ typedef struct ek_cuda_experts_first_args {
 
 typedef struct ek_cuda_experts_second_args {
     ek_cuda_leaf_args part[2]; /* down; the experts' */
-    int32_t down_blocks, gate_blocks;
+    int32_t down_blocks, down_tiles, gate_blocks;
 } ek_cuda_experts_second_args;
 
 /* ek_product_heads_*, ek_product_mid_heads_*: the products of product_leaf.cu for q, and for k and v, which have one

@@ -238,6 +238,7 @@ static bool few_together(ek_gpu_run *x, const ek_gpu_layer *w, const ek_gpu_inpu
                   .expert_bytes = (int64_t)e->bytes,
                   .holds = true}},
         .down_blocks = q.k_blocks,
+        .down_tiles = q.k_tiles,
         .gate_blocks = q.q_blocks};
     b.part[1].a.rows = all.tile;
     ek_gpu_launch(x->g, q.q.name, q.q.grid, &b);

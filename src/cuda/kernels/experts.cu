@@ -161,10 +161,22 @@ FIRST(4, 1)
 FIRST(4, 2)
 FIRST(8, 1)
 
-extern "C" __global__ void __launch_bounds__(512, 1) ek_experts_second(const __grid_constant__ ek_cuda_experts_second_args a)
+// Of 8 rows, or of 4 by chunks of 512 inputs.
+template <int UNITS> __device__ __forceinline__ void second(const ek_cuda_experts_second_args &a)
 {
-    const int block = blockIdx.x - a.down_blocks, experts = block >= 0;
-    leaves<4, 1, 1>(a.part[experts], experts ? block % a.gate_blocks : blockIdx.x, experts ? a.gate_blocks : a.down_blocks, experts ? block / a.gate_blocks : 0);
+    const int all = a.down_blocks * a.down_tiles, experts = (int)blockIdx.x >= all;
+    const int block = blockIdx.x - (experts ? all : 0), blocks = experts ? a.gate_blocks : a.down_blocks;
+    leaves<4, 1, 1, false, UNITS, 0, true>(a.part[experts], block % blocks, blocks, block / blocks);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1) ek_experts_second_o1(const __grid_constant__ ek_cuda_experts_second_args a)
+{
+    second<4>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1) ek_experts_second_r4(const __grid_constant__ ek_cuda_experts_second_args a)
+{
+    second<8>(a);
 }
 
 // --- behind

@@ -42,6 +42,11 @@ extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l1_r4(c
     leaves<4, 1, 1, false, 8, 8>(p, blockIdx.x, gridDim.x, blockIdx.y);
 }
 
+extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l1_j4(const __grid_constant__ ek_cuda_leaf_args p)
+{
+    leaves<4, 1, 1, false, 8, 0, true>(p, blockIdx.x, gridDim.x, blockIdx.y);
+}
+
 // q with one limb, k and v with two.
 template <int OCT, int UNITS = 4> __device__ __forceinline__ void heads(const ek_cuda_leaf_heads_args &h)
 {

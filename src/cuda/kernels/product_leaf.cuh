@@ -33,10 +33,10 @@ template <int BITS> struct leaf_group<BITS, 1, true> {
     }
 };
 
-// UNITS: of a chunk, 4 or 8. TURN: panels of every turn, of which warps are a multiple; 0: any.
-template <int BITS, int LIMBS, int OCT, int UNITS, int TURN> struct leaf_product {
+// UNITS: of a chunk, 4 or 8. TURN: panels of every turn, of which warps are a multiple; 0: any. ONCE: a block has one turn.
+template <int BITS, int LIMBS, int OCT, int UNITS, int TURN, bool ONCE> struct leaf_product {
     static constexpr bool FEW = UNITS == 8;
-    static constexpr int AHEAD = TURN ? 3 : 2; // FEW: units whose codes of rows are read a chunk ahead: more would not fit the registers
+    static constexpr int AHEAD = TURN || ONCE ? 3 : 2; // FEW: units whose codes of rows are read a chunk ahead: more would not fit the registers
     static constexpr int CODE = BITS * 128, CHUNK = UNITS * (CODE + SCALES), CHUNKS = LEAF_UNITS / UNITS; // of a leaf
     static constexpr int PER = FEW ? 4 : 8 / LIMBS, ROWS = OCT * PER;
     static constexpr int COLS = PER / 4, SUMS = 16 * ROWS; // rows of a lane; sums of a leaf
@@ -65,6 +65,10 @@ template <int BITS, int LIMBS, int OCT, int UNITS, int TURN> struct leaf_product
             at.panels = TURN ? TURN : min(turn, panels - turn_number * turn);
             at.c = w / at.panels, at.j = w - at.c * at.panels;
             if (at.c < chunks) break;
+            if (ONCE) {
+                at.turn = turns;
+                return;
+            }
         }
         at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
     }
@@ -102,7 +106,9 @@ template <int BITS, int LIMBS, int OCT, int UNITS, int TURN> struct leaf_product
             copy_piece_once(at, (const uint8_t *)(second ? codes2 : codes) + unit * CODE, some * CODE, arrived + to);
             copy_piece_once(at + UNITS * CODE, (const uint8_t *)(second ? scales2 : scales) + unit * SCALES, some * SCALES, arrived + to);
         }
-        if (!step(next)) begin(next, next.turn + blocks);
+        if (step(next)) return;
+        if (ONCE) next.turn = turns;
+        else begin(next, next.turn + blocks);
     }
 
     __device__ __forceinline__ void next_slot()
@@ -241,11 +247,13 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
 constexpr int SPREAD = EK_CUDA_SPREAD;
 
 // By block number `block` of `blocks`, of tile or job number `tile`. SPREAD_GATE: of a gate, of which a turn is 16 elements; the
-// blocks of a cluster have those of a group; of its rows each rounds some.
-template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false, int UNITS = 4, int TURN = 0>
+// blocks of a cluster have those of a group; of its rows each rounds some. JOBS: of experts too; by chunks of 512 a block then has
+// one turn.
+template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false, int UNITS = 4, int TURN = 0, bool JOBS = UNITS == 4 && !SPREAD_GATE>
 __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
 {
-    typedef leaf_product<BITS, LIMBS, OCT, UNITS, TURN> product;
+    constexpr bool ONCE = JOBS && UNITS == 8;
+    typedef leaf_product<BITS, LIMBS, OCT, UNITS, TURN, ONCE> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const ek_cuda_linear_args &a = p.a;
     const int tid = threadIdx.x;
@@ -275,7 +283,7 @@ __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, in
     __syncthreads();
     if (SPREAD_GATE) cluster_arrive();
     typename product::cursor at;
-    const bool jobs = !SPREAD_GATE && !product::FEW && p.jobs, known = !SPREAD_GATE && p.known, holds = !SPREAD_GATE && !product::FEW && p.holds;
+    const bool jobs = JOBS && p.jobs, known = !SPREAD_GATE && p.known, holds = JOBS && p.holds;
     if (!holds) let_next_start();
     if (jobs) m.begin(at, block); // the same for any job, so that its code has come before the wait
     int row0 = tile * product::ROWS, rows = min(product::ROWS, a.rows - row0);
@@ -309,7 +317,7 @@ __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, in
         for (int i = 0; i < product::COLS; i++) m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
     }
     const float zero = (float)a.zero;
-    for (int turn = block, count = 0; turn < m.turns; turn += blocks, count++) {
+    for (int turn = block, count = 0; turn < m.turns; turn += ONCE ? 1 << 30 : blocks, count += !ONCE) {
         float *const mine = sums + (count & 1) * room;
         if (at.turn == turn) {
             bool more = true;
@@ -320,7 +328,7 @@ __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, in
                 more = m.step(at);
                 m.relay(in, c, zero, mine + place * product::SUMS, told + place * (product::CHUNKS - 1), count & 1, more ? at.c : -1);
             }
-            m.begin(at, turn + blocks);
+            if (!ONCE) m.begin(at, turn + blocks);
         }
         __syncthreads();
         auto result = [&](int j, int o, int r) {

@@ -283,6 +283,7 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
                                                    .expert_bytes = (int64_t)e->expert_gate.l.bytes,
                                                    .holds = true}},
                                          .down_blocks = q.k_blocks,
+                                         .down_tiles = q.k_tiles,
                                          .gate_blocks = q.q_blocks};
         run(e, &q.q, &b);
         same(d, dense, down(d, y, bytes), bytes, true, "down of %s", name);
