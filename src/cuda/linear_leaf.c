@@ -7,7 +7,8 @@
 
 enum {
     CHUNK_UNITS = 4,
-    FEW_UNITS = 8, /* of a chunk of the kernels of up to FEW_ROWS rows */
+    FEW_UNITS =
+        8, /* of a chunk of the kernels of up to FEW_ROWS rows, or, of a matrix with one limb, of twice as many */
     FEW_ROWS = 4,
     LEAF_UNITS = 16,
     UNIT_SCALES = 64,
@@ -80,7 +81,8 @@ static int in_a_row(const ek_cuda_linear *l, int units, int turn, int each, int 
 static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int jobs, ek_cuda_gate gate,
                                int multiprocessors, int *row)
 {
-    const int per_tile = units == FEW_UNITS ? FEW_ROWS : gate || jobs ? 8 / l->limbs : leaf_rows(l, rows);
+    const int few_rows = rows > FEW_ROWS ? 2 * FEW_ROWS : FEW_ROWS;
+    const int per_tile = units == FEW_UNITS ? few_rows : gate || jobs ? 8 / l->limbs : leaf_rows(l, rows);
     const int tiles = jobs ? jobs : over(rows, per_tile), chunks = over(l->units, units);
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
     char tile[16];
@@ -113,11 +115,13 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
 {
     int row, few_row;
     const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, multiprocessors, &row);
-    if (rows > FEW_ROWS || l->bits != 4 || gate == EK_CUDA_GATE_ROW || ((gate || jobs) && l->limbs == 2)) return p;
-    /* where every warp has one chunk anyway, a larger one takes longer */
+    const bool alone = !gate && !jobs;
+    if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
+    if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
+    /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one turn */
     const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);
-    const bool once = (int)few.grid.x * few.turn >= l->n_panels; /* a block has one turn */
-    return few_row < row && (!jobs || (!gate && once)) ? few : p;
+    const bool once = (int)few.grid.x * few.turn >= l->n_panels;
+    return few_row < row && (once || (!jobs && rows <= FEW_ROWS)) ? few : p;
 }
 
 /* Fitted to which is faster in whole steps on an H200, of 1, 4 and 8 rows; more rows to `device choice`. */

@@ -37,6 +37,13 @@ SEVERAL(8, 2)
 FEW(1)
 FEW(2)
 
+extern "C" __global__ void __launch_bounds__(512, 1) ek_product_leaf_q4_l1_r8(const __grid_constant__ ek_cuda_linear_args a)
+{
+    ek_cuda_leaf_args p = {};
+    p.a = a;
+    leaves<4, 1, 1, false, 8, 0, false, true>(p, blockIdx.x, gridDim.x, blockIdx.y);
+}
+
 extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l1_r4(const __grid_constant__ ek_cuda_leaf_args p)
 {
     leaves<4, 1, 1, false, 8, 8>(p, blockIdx.x, gridDim.x, blockIdx.y);

@@ -299,13 +299,13 @@ void test_linear(dev *d)
             shape s = {130, k > 15000 ? 21504 : k, 0, 0, 0, 0, floats[f], false};
             compare(d, &s, some, false);
         }
-    /* up to 4 rows by chunks of 512 inputs: warps that have several, halves of chunks and rests behind the last */
+    /* up to 8 rows by chunks of 512 inputs: warps that have several, halves of chunks and rests behind the last */
     static const int chunks[] = {1728, 256, 512, 768, 1536, 2112, 2816, 5376, 6144, 10240, 12288, 21504},
-                     four[] = {1, 2, 3, 4, 0};
+                     eight[] = {1, 2, 3, 4, 5, 7, 8, 0};
     for (size_t i = 0; i < (d->quick ? 1 : sizeof chunks / sizeof *chunks); i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {280, chunks[i], 4, 64, 64, limbs, EK_BF16, true};
-            compare(d, &s, four, i % 2);
+            compare(d, &s, eight, i % 2);
         }
     if (d->quick) return;
     static const int published[] = {704,  1536, 2048, 2560,  2816,  3840,  4096,
