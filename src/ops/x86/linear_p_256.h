@@ -35,7 +35,8 @@ INLINE void planes_tile(const ek_linear *w, const ek_acts *x, int row0, float *y
         __m256 sum[2][TILE];
         UNROLL for (int r = 0; r < n; r++) sum[0][r] = sum[1][r] = _mm256_setzero_ps();
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
-            const p_block scales_of[2] = {p_open(w, block, factors, 0), p_open(w, block, factors, HALF)};
+            const p_block scales_of[2] = {p_open(w->scale, w->biased, block, factors, 0),
+                                          p_open(w->scale, w->biased, block, factors, HALF)};
             const uint8_t *at_unit = block + scale_bytes;
             for (int g = 0; g < size / a_group; at_unit += EK_UNIT * 2 * bits)
                 UNROLL for (int part = 0; part < per_unit; part++, g++)
@@ -52,7 +53,7 @@ INLINE void planes_tile(const ek_linear *w, const ek_acts *x, int row0, float *y
                     UNROLL for (int h = 0; h < 2; h++)
                     {
                         __m256 s, centre;
-                        p_scales(w, &scales_of[h], g, h * HALF, zero, &s, &centre);
+                        p_scales(w->scale, w->biased, &scales_of[h], g, h * HALF, zero, &s, &centre);
                         UNROLL for (int r = 0; r < n; r++)
                         {
                             const ek_act_group *of = group_at(row[r], at);
@@ -98,7 +99,8 @@ INLINE void decode_planes(uint8_t *codes, float *scale, float *centre, const ek_
     const uint8_t *block = u->packed;
     const ptrdiff_t quad_bytes = code_stride(4, kind, true);
     for (int k = 0; k < u->n; k += w->block, block += block_bytes) {
-        const p_block scales_of[2] = {p_open(w, block, factors, 0), p_open(w, block, factors, HALF)};
+        const p_block scales_of[2] = {p_open(w->scale, w->biased, block, factors, 0),
+                                      p_open(w->scale, w->biased, block, factors, HALF)};
         const uint8_t *at = block + scale_bytes;
         for (int i = 0; i < w->block; i += EK_UNIT, at += EK_UNIT * 2 * bits) {
             UNROLL for (int t = 0; t < EK_UNIT / 4; t++, codes += quad_bytes) UNROLL for (int h = 0; h < 2; h++)
@@ -112,7 +114,7 @@ INLINE void decode_planes(uint8_t *codes, float *scale, float *centre, const ek_
                 UNROLL for (int h = 0; h < 2; h++)
                 {
                     __m256 s, b;
-                    p_scales(w, &scales_of[h], g, h * HALF, zero, &s, &b);
+                    p_scales(w->scale, w->biased, &scales_of[h], g, h * HALF, zero, &s, &b);
                     _mm256_store_ps(scale + h * HALF, s);
                     _mm256_store_ps(centre + h * HALF, b);
                 }

@@ -73,7 +73,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         UNROLL for (int r = 0; r < n; r++) a[r] = _mm512_setzero_ps();
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
             const uint8_t *unit = block + scale_bytes;
-            const p_block scales = p_open(w, block, factors, 0);
+            const p_block scales = p_open(w->scale, w->biased, block, factors, 0);
             if (ahead)
                 for (size_t i = 0; i < scale_bytes; i += 64) fetch_line(block + i);
             for (int g = 0; g < size / a_group; unit += unit_bytes) {
@@ -81,7 +81,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                 {
                     __m512i acc[SUMS];
                     __m512 s, centre;
-                    p_scales(w, &scales, g++, 0, zero, &s, &centre);
+                    p_scales(w->scale, w->biased, &scales, g++, 0, zero, &s, &centre);
                     UNROLL for (int r = 0; r < n; r++)
                     {
                         acc[r] = _mm512_setzero_si512();
@@ -194,8 +194,8 @@ void ek_linear_planes_avx512(const ek_linear *w, const ek_acts *x, int r0, int r
 
 /* Where putting codes together for every 12 rows (6 of two limbs) runs beside the products, many rows too read them
  * packed. Codebooks, and all but 4 bits of two limbs, were slower or not measured so. */
-void ek_linear_planes_avx512_zen4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
-                                  int p1)
+void ek_linear_planes_avx512_zen4_panels(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy,
+                                         int p0, int p1)
 {
     if (!w->book && (w->limbs == 1 || w->bits == 4)) run_few(w, x, r0, r1, y, ldy, p0, p1);
     else ek_linear_planes_avx512(w, x, r0, r1, y, ldy, p0, p1);

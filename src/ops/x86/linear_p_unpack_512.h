@@ -23,7 +23,7 @@ INLINE void unpack_planes(uint8_t *codes, unpacked_scales *scales, const ek_line
         int in = k % w->block;
         const uint8_t *block = panel[p] + (size_t)(k / w->block) * block_bytes;
         for (int g = 0; g < groups;) {
-            const p_block shared = p_open(w, block, factors, 0);
+            const p_block shared = p_open(w->scale, w->biased, block, factors, 0);
             const uint8_t *unit = block + scale_bytes + in / EK_UNIT * EK_UNIT * 2 * bits;
             UNROLL for (int part = 0; part < EK_UNIT / group; part++, g++)
             {
@@ -34,7 +34,7 @@ INLINE void unpack_planes(uint8_t *codes, unpacked_scales *scales, const ek_line
                     _mm512_store_si512(to + 64 * t, _mm512_add_epi8(u, more));
                 }
                 __m512 s, centre;
-                p_scales(w, &shared, in / group + part, 0, zero, &s, &centre);
+                p_scales(w->scale, w->biased, &shared, in / group + part, 0, zero, &s, &centre);
                 _mm512_store_ps(scales[g][p][0], s);
                 _mm512_store_ps(scales[g][p][1], centre);
             }

@@ -5,36 +5,14 @@
 #ifndef EK_OPS_X86_LINEAR_Q_PAIR_512_H
 #define EK_OPS_X86_LINEAR_Q_PAIR_512_H
 
-#include "ops/x86/fetch.h"
-#include "ops/x86/linear_512.h"
+#include "ops/x86/linear_pair_512.h"
 #include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 
-/* Bytes ahead into the first-level cache, and in each panel into the second. */
-enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
-
-/* Two panels, or the first twice. */
-typedef struct pair_panels {
-    const uint8_t *codes[PANELS];
-    __mmask16 mask[PANELS];
-    bool ahead; /* fetches what follows, in the end the beginning of the next two */
-} pair_panels;
-
 INLINE __m512i pair_load(const uint8_t *codes, ptrdiff_t ahead)
 {
-    if (ahead) fetch(codes, ahead), _mm_prefetch((const char *)codes + PAIR_NEAR, _MM_HINT_T0);
+    if (ahead) pair_fetch(codes, ahead);
     return _mm512_load_si512(codes);
-}
-
-/* sum[p][limb * n + r] += code[p] * the four bytes of that limb of row r from input k. */
-INLINE void pair_multiply(__m512i sum[PANELS][PAIR_ROWS], const __m512i *code, const int8_t *const *row, ptrdiff_t k,
-                          ptrdiff_t low, const int n, const int limbs)
-{
-    UNROLL for (int i = 0; i < n * limbs; i++)
-    {
-        const __m512i q = quad(row[i % n] + i / n * low + k);
-        UNROLL for (int p = 0; p < PANELS; p++) sum[p][i] = _mm512_dpbusd_epi32(sum[p][i], code[p], q);
-    }
 }
 
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. */
@@ -74,7 +52,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
 {
     const int8_t *row[PAIR_ROWS];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
-    const uint8_t *codes[PANELS] = {two->codes[0], two->codes[1]};
+    const uint8_t *codes[PANELS] = {two->data[0], two->data[1]};
     const ptrdiff_t low = x->low, panel_bytes = (ptrdiff_t)w->panel_bytes;
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
     const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
@@ -90,8 +68,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
         UNROLL for (int i = 0; i < PANELS * n; i++) a[i] = _mm512_setzero_ps();
         for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++) {
             __m512 s[PANELS], centre[PANELS];
-            const bool inside = codes[0] - two->codes[0] + PAIR_AHEAD < panel_bytes;
-            const ptrdiff_t ahead = !two->ahead ? 0 : inside ? PAIR_AHEAD : PAIR_AHEAD + panel_bytes;
+            const ptrdiff_t ahead = pair_ahead(two, codes[0], panel_bytes);
             UNROLL for (int p = 0; p < PANELS; p++)
             {
                 const uint8_t *scales = codes[p] + code_bytes;
@@ -127,8 +104,6 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
         y + (row0 + r) * ldy + p * EK_PANEL, two->mask[p], v_tree_sum(*node, PANELS * PAIR_ROWS, leaves, p * n + r));
 }
 
-typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two);
-
 /* Its layout never settles on these. */
 /* clang-format off */
 #define PAIR_FN(q8, a, l, n)                                                                                      \
@@ -147,19 +122,5 @@ typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
          pair_##q8##_##a##_1_6, pair_##q8##_##a##_1_7, pair_##q8##_##a##_1_8},                                    \
         {0, 0, pair_##q8##_##a##_2_2, pair_##q8##_##a##_2_3, pair_##q8##_##a##_2_4}};
 /* clang-format on */
-
-/* n rows from row0 by panels [p0, p1). */
-static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, int p0, int p1,
-                     bool ahead, pair_fn *fn)
-{
-    for (int p = p0; p < p1; p += PANELS) {
-        const uint8_t *first = w->data + (size_t)p * w->panel_bytes;
-        const bool both = p + 1 < p1;
-        const pair_panels two = {{first, both ? first + w->panel_bytes : first},
-                                 {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
-                                 ahead};
-        fn(w, x, row0, y + p * EK_PANEL, ldy, &two);
-    }
-}
 
 #endif

@@ -8,7 +8,9 @@ ek_quantize_fn ek_quantize_row_avx2, ek_quantize_row_avx512;
 ek_linear_fn ek_linear_f32_avx2, ek_linear_f16_avx2, ek_linear_bf16_avx2, ek_linear_q4_avx2, ek_linear_q8_avx2;
 ek_linear_fn ek_linear_f32_avx512, ek_linear_f16_avx512, ek_linear_bf16_avx512, ek_linear_q4_avx512,
     ek_linear_q8_avx512;
-ek_linear_fn ek_linear_q4_avx512_zen4, ek_linear_q8_avx512_zen4, ek_linear_planes_avx512_zen4; /* EK_CPU_ZEN4 */
+/* EK_CPU_ZEN4; of PLANES the types and rows that take one panel at a time apart */
+ek_linear_fn ek_linear_q4_avx512_zen4, ek_linear_q8_avx512_zen4, ek_linear_planes_avx512_zen4,
+    ek_linear_planes_avx512_zen4_panels;
 ek_linear_fn ek_linear_q4_avxvnni, ek_linear_q8_avxvnni, ek_linear_planes_avxvnni;
 ek_linear_fn ek_linear_planes_avx2, ek_linear_planes_avx512;
 ek_linear_fn ek_linear_q4_amx, ek_linear_q8_amx, ek_linear_planes_amx;

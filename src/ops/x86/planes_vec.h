@@ -75,16 +75,16 @@ typedef struct p_block {
 } p_block;
 
 /* factors: the panel's last 64 bytes. */
-INLINE p_block p_open(const ek_linear *w, const uint8_t *block, const float *factors, int out)
+INLINE p_block p_open(ek_wscale rule, bool biased, const uint8_t *block, const float *factors, int out)
 {
-    p_block b = {block, block + 2 * EK_PANEL * (w->biased ? 2 : 1) + out, P_(setzero_ps)(), P_(setzero_ps)()};
-    if (w->scale <= EK_SCALE_E8M0) return b;
-    if (w->scale == EK_SCALE_E4M3) {
+    p_block b = {block, block + 2 * EK_PANEL * (biased ? 2 : 1) + out, P_(setzero_ps)(), P_(setzero_ps)()};
+    if (rule <= EK_SCALE_E8M0) return b;
+    if (rule == EK_SCALE_E4M3) {
         b.d = P_(loadu_ps)(factors + out);
         return b;
     }
     b.d = p_half(block, 0, out);
-    if (w->biased) b.dmin = p_half(block, 1, out);
+    if (biased) b.dmin = p_half(block, 1, out);
     return b;
 }
 
@@ -94,14 +94,14 @@ INLINE vf p_u8(const uint8_t *p)
 }
 
 /* s and, if biased, b' = fma(zero, s, b) of group g. The rule is the matrix's: the branch always goes one way. */
-INLINE void p_scales(const ek_linear *w, const p_block *b, int g, int out, vf zero, vf *s, vf *centre)
+INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int out, vf zero, vf *s, vf *centre)
 {
     const uint8_t *at;
     *centre = zero;
-    switch (w->scale) {
+    switch (rule) {
     case EK_SCALE_PLAIN:
         *s = p_half(b->at, 0, out);
-        if (w->biased) *centre = P_(fmadd_ps)(zero, *s, p_half(b->at, 1, out));
+        if (biased) *centre = P_(fmadd_ps)(zero, *s, p_half(b->at, 1, out));
         return;
     case EK_SCALE_E8M0: {
         vi e = P_(cvtepu8_epi32)(P_BYTES(b->at + out));

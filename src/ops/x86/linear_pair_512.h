@@ -1,0 +1,59 @@
+/* Few rows by two panels at once, of forms Q4, Q8 and PLANES on AVX-512 VNNI: what their kernels share. */
+#ifndef EK_OPS_X86_LINEAR_PAIR_512_H
+#define EK_OPS_X86_LINEAR_PAIR_512_H
+
+#include "ops/x86/fetch.h"
+#include "ops/x86/linear_512.h"
+
+/* Bytes ahead into the first-level cache, and in each panel into the second. */
+enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
+
+/* Two panels, or the first twice. */
+typedef struct pair_panels {
+    const uint8_t *data[PANELS];
+    __mmask16 mask[PANELS];
+    bool ahead; /* fetches what follows, in the end the beginning of the next two */
+} pair_panels;
+
+/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
+INLINE void pair_fetch(const uint8_t *at, ptrdiff_t ahead)
+{
+    fetch(at, ahead);
+    _mm_prefetch((const char *)at + PAIR_NEAR, _MM_HINT_T0);
+}
+
+/* How far ahead to fetch, or 0, where `at` of the first panel is read. */
+INLINE ptrdiff_t pair_ahead(const pair_panels *two, const uint8_t *at, ptrdiff_t panel_bytes)
+{
+    const bool inside = at - two->data[0] + PAIR_AHEAD < panel_bytes;
+    return !two->ahead ? 0 : inside ? PAIR_AHEAD : PAIR_AHEAD + panel_bytes;
+}
+
+/* sum[p][limb * n + r] += code[p] * the four bytes of that limb of row r from input k. */
+INLINE void pair_multiply(__m512i sum[PANELS][PAIR_ROWS], const __m512i *code, const int8_t *const *row, ptrdiff_t k,
+                          ptrdiff_t low, const int n, const int limbs)
+{
+    UNROLL for (int i = 0; i < n * limbs; i++)
+    {
+        const __m512i q = quad(row[i % n] + i / n * low + k);
+        UNROLL for (int p = 0; p < PANELS; p++) sum[p][i] = _mm512_dpbusd_epi32(sum[p][i], code[p], q);
+    }
+}
+
+typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two);
+
+/* n rows from row0 by panels [p0, p1). */
+static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, int p0, int p1,
+                     bool ahead, pair_fn *fn)
+{
+    for (int p = p0; p < p1; p += PANELS) {
+        const uint8_t *first = w->data + (size_t)p * w->panel_bytes;
+        const bool both = p + 1 < p1;
+        const pair_panels two = {{first, both ? first + w->panel_bytes : first},
+                                 {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
+                                 ahead};
+        fn(w, x, row0, y + p * EK_PANEL, ldy, &two);
+    }
+}
+
+#endif
