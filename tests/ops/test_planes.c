@@ -153,6 +153,55 @@ static void two_limbs(void **state)
     all_depths(2);
 }
 
+/* Rows enough for kernels that decode scales once for all of them, panels enough for several lots of scales, and an odd
+ * one at the end. */
+static void many_rows(void **state)
+{
+    (void)state;
+    enum { MANY = 74, OUTPUTS = 69 };
+    static const int ks[] = {768, 12288};
+    static float want[MANY * OUTPUTS], got[MANY * OUTPUTS];
+    int count;
+    const ek_weight_type *t = ek_weight_types(&count);
+    for (int i = 0; i < 2 * count; i++) {
+        const ek_weight_type *type = &t[i / 2];
+        const int k = ks[i % 2];
+        if (type->form != EK_W_PLANES) continue;
+        ek_weight_data data = random_matrix(type, OUTPUTS, k, 50 + (uint64_t)i);
+        ek_linear w;
+        ek_linear_ops ops;
+        ek_acts a;
+        assert_int_equal(ek_linear_plan(&w, 0, OUTPUTS, k, type), EK_OK);
+        w.data = check_alloc(w.bytes);
+        assert_int_equal(ek_linear_pack(&w, 0, &data), EK_OK);
+        const size_t floats = (size_t)MANY * (size_t)k;
+        float *x = check_alloc(floats * sizeof *x);
+        void *mem = check_alloc(ek_acts_bytes(MANY, k));
+        check_fill_wide(x, floats, 60 + (uint64_t)i);
+        ek_linear_init(&ops, 0);
+        ek_acts_bind(&a, mem, x, k, MANY, k);
+        ek_acts_quantize_for(&ops, NULL, &a, &w);
+        w.run(&w, &a, 0, MANY, want, OUTPUTS, 0, w.n_panels);
+        CHECK_ISAS(isa, cpu)
+        {
+            ek_linear_init(&ops, cpu);
+            for (int rows = 63; rows <= 71; rows += rows == 63 ? 1 : 7)
+                for (int p1 = 2; p1 <= w.n_panels; p1 += 3) {
+                    const int r0 = (MANY - rows) / 2, outputs = p1 * EK_PANEL < OUTPUTS ? p1 * EK_PANEL : OUTPUTS;
+                    memset(got, 0xff, sizeof got);
+                    ops.run[EK_W_PLANES](&w, &a, r0, r0 + rows, got, OUTPUTS, 0, p1);
+                    for (int r = r0; r < r0 + rows; r++)
+                        check_bits("planes", isa, want + r * OUTPUTS, got + r * OUTPUTS, (size_t)outputs,
+                                   "%s, k %d, row %d of %d..%d, %d panels", type->name, k, r, r0, r0 + rows, p1);
+                }
+        }
+        check_free(mem, ek_acts_bytes(MANY, k));
+        check_free(x, floats * sizeof *x);
+        check_free(w.data, w.bytes);
+        check_free((void *)data.plane[0], (size_t)OUTPUTS * ek_weight_row_bytes(type, k));
+    }
+}
+
 /* Quantising in groups of 16: every ISA as the definition, and nothing is written past a row. */
 static void groups_of_16(void **state)
 {
@@ -219,7 +268,8 @@ static void refusals(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {CHECK_TEST(one_limb),     CHECK_TEST(two_limbs), CHECK_TEST(extremes),
-                                              CHECK_TEST(groups_of_16), CHECK_TEST(memory),    CHECK_TEST(refusals)};
+    static const struct CMUnitTest tests[] = {CHECK_TEST(one_limb),  CHECK_TEST(two_limbs),    CHECK_TEST(extremes),
+                                              CHECK_TEST(many_rows), CHECK_TEST(groups_of_16), CHECK_TEST(memory),
+                                              CHECK_TEST(refusals)};
     return CHECK_RUN(argc, argv, tests);
 }

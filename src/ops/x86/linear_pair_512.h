@@ -3,7 +3,7 @@
 #define EK_OPS_X86_LINEAR_PAIR_512_H
 
 #include "ops/x86/fetch.h"
-#include "ops/x86/linear_512.h"
+#include "ops/x86/linear_unpack_512.h"
 
 /* Bytes ahead into the first-level cache, and in each panel into the second. */
 enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
@@ -12,7 +12,8 @@ enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
 typedef struct pair_panels {
     const uint8_t *data[PANELS];
     __mmask16 mask[PANELS];
-    bool ahead; /* fetches what follows, in the end the beginning of the next two */
+    bool ahead;                    /* fetches what follows, in the end the beginning of the next two */
+    const unpacked_scales *scales; /* decoded, for kernels that read them so */
 } pair_panels;
 
 /* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
@@ -42,16 +43,17 @@ INLINE void pair_multiply(__m512i sum[PANELS][PAIR_ROWS], const __m512i *code, c
 
 typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two);
 
-/* n rows from row0 by panels [p0, p1). */
+/* n rows from row0 by panels [p0, p1); scales: decoded, of all A-groups of two panels after the other, or NULL. */
 static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, int p0, int p1,
-                     bool ahead, pair_fn *fn)
+                     bool ahead, pair_fn *fn, const unpacked_scales *scales)
 {
     for (int p = p0; p < p1; p += PANELS) {
         const uint8_t *first = w->data + (size_t)p * w->panel_bytes;
         const bool both = p + 1 < p1;
         const pair_panels two = {{first, both ? first + w->panel_bytes : first},
                                  {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
-                                 ahead};
+                                 ahead,
+                                 scales ? scales + (p - p0) / PANELS * (w->k / w->a_group) : NULL};
         fn(w, x, row0, y + p * EK_PANEL, ldy, &two);
     }
 }
