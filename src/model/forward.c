@@ -72,7 +72,7 @@ static void store_task(void *arg, int task, int worker)
 
 static void store(const ek_pass *p)
 {
-    if (p->n < EK_ROWS_WORTH_WAKING) store_rows(p, 0, p->n);
+    if (!ek_rows_worth_waking(p->m->pool, p->n)) store_rows(p, 0, p->n);
     else ek_pool_run(p->m->pool, store_task, (void *)p, p->n_store);
 }
 

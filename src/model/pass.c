@@ -18,6 +18,6 @@ void ek_each_row(const ek_pass *p, ek_row_fn *fn)
     enum { TASKS_PER_THREAD = 4 };
     int threads = ek_pool_threads(p->m->pool);
     row_arg arg = {p, fn, 1 + (p->n - 1) / (threads * TASKS_PER_THREAD)};
-    if (p->n < EK_ROWS_WORTH_WAKING) arg.per_task = p->n;
+    if (!ek_rows_worth_waking(p->m->pool, p->n)) arg.per_task = p->n;
     ek_pool_run(p->m->pool, row_task, &arg, (p->n + arg.per_task - 1) / arg.per_task);
 }

@@ -93,8 +93,14 @@ void ek_run_layers(ek_pass *p);
 /* What ek_model_forward refuses about its rows; reads m and the limits of s, nothing else of it. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);
 
-/* Minimum number of rows for which a stage is spread over the pool: waking it costs some microseconds. */
-enum { EK_ROWS_WORTH_WAKING = 6 };
+/* Minimum number of rows for which a stage is spread over the pool: waking many threads costs some microseconds, two
+ * are as quick as one from two rows on. */
+enum { EK_ROWS_WORTH_WAKING = 6, EK_ROWS_WORTH_TWO = 2 };
+
+static inline bool ek_rows_worth_waking(const ek_pool *pool, int n)
+{
+    return n >= (ek_pool_threads(pool) <= 2 ? EK_ROWS_WORTH_TWO : EK_ROWS_WORTH_WAKING);
+}
 
 /* Calls fn for every row; spreads the rows over the pool if there are enough. */
 typedef void ek_row_fn(const ek_pass *p, int row, int worker);

@@ -70,7 +70,7 @@ void ek_linear_planes_avx512_zen4_decoded(const ek_linear *w, const ek_acts *x, 
         for (int i = p; i < end; i += PANELS) decode(w, i, end, scales + (i - p) / PANELS * groups);
         for (int r = r0, n; r < r1; r += n) {
             n = ek_tile_rows(r1 - r, PAIR_TILE);
-            pair_run(w, x, r, y, ldy, p, end, r == r0, fns[n - 5], scales);
+            pair_run(w, x, r, y, ldy, p, end, r == r0 ? PAIR_AHEAD : 0, fns[n - 5], scales);
         }
     }
 }

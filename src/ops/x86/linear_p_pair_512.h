@@ -26,7 +26,7 @@ enum { PAIR_DECODED = -1 };
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group from input k, whose first quad is
  * number `first` of a unit. */
 INLINE void dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *const *unit, const int first, const int8_t *const *row,
-                ptrdiff_t k, ptrdiff_t low, const __m512i table, ptrdiff_t ahead, const int n, const pair_type t,
+                ptrdiff_t k, ptrdiff_t low, const __m512i table, pair_ahead ahead, const int n, const pair_type t,
                 const int limbs)
 {
     const bool two_chains = n * limbs == 2; /* four sums would wait for the multiplier */
@@ -36,7 +36,7 @@ INLINE void dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *const *unit, cons
     {
         const int q = first + v;
         IN_ORDER;
-        if (ahead)
+        if (ahead.far)
             UNROLL for (int line = q * t.bits / 8; line < (q + 1) * t.bits / 8; line++)
                 UNROLL for (int p = 0; p < PANELS; p++) pair_fetch(unit[p] + 64 * line, ahead);
         UNROLL for (int p = 0; p < PANELS; p++) code[p] = p_codes(unit[p], q, t.bits, t.book, table);
@@ -52,7 +52,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 {
     const int8_t *row[PAIR_TILE];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
-    const uint8_t *block[PANELS] = {two->data[0], two->data[1]};
+    const uint8_t *block[PANELS] = {two->codes, two->codes + two->second};
     const unpacked_scales *decoded = two->scales;
     const ptrdiff_t low = x->low, panel_bytes = (ptrdiff_t)w->panel_bytes;
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
@@ -67,7 +67,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         __m512 a[PANELS * PAIR_TILE];
         UNROLL for (int i = 0; i < PANELS * n; i++) a[i] = _mm512_setzero_ps();
         for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end;) {
-            const ptrdiff_t ahead = pair_ahead(two, block[0], panel_bytes);
+            const pair_ahead ahead = pair_ahead_of(two, block[0] - two->codes, panel_bytes);
             __m512 s[PANELS], centre[PANELS];
             const uint8_t *unit[PANELS];
             UNROLL for (int p = 0; p < PANELS; p++)
@@ -75,7 +75,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
                 if (t.rule != PAIR_DECODED) { /* a block is a group */
                     const p_block scales = p_open((ek_wscale)t.rule, false, block[p], NULL, 0);
                     p_scales((ek_wscale)t.rule, false, &scales, 0, 0, _mm512_setzero_ps(), &s[p], &centre[p]);
-                    if (ahead) fetch(block[p], ahead);
+                    if (ahead.far) fetch(block[p], ahead.far);
                 }
                 unit[p] = block[p] + scale_bytes;
             }

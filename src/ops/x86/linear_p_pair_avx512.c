@@ -42,6 +42,6 @@ void ek_linear_planes_avx512_zen4(const ek_linear *w, const ek_acts *x, int r0, 
     }
     for (int r = r0, n; r < r1; r += n) {
         n = ek_tile_rows(r1 - r, PAIR_TILE / w->limbs);
-        pair_run(w, x, r, y, ldy, p0, p1, r == r0, pairs[w->limbs - 1][n], NULL);
+        pair_run(w, x, r, y, ldy, p0, p1, r == r0 ? PAIR_AHEAD : 0, pairs[w->limbs - 1][n], NULL);
     }
 }

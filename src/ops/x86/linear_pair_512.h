@@ -6,28 +6,35 @@
 #include "ops/x86/linear_unpack_512.h"
 
 /* Bytes ahead into the first-level cache, and in each panel into the second. */
-enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192 };
+enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192, PAIR_AHEAD_ZEN4 = 4096 };
 
 /* Two panels, or the first twice. */
 typedef struct pair_panels {
-    const uint8_t *data[PANELS];
+    const uint8_t *codes;
+    ptrdiff_t second; /* from a byte of the first panel to that of the second */
     __mmask16 mask[PANELS];
-    bool ahead;                    /* fetches what follows, in the end the beginning of the next two */
+    ptrdiff_t ahead; /* how far into the second-level cache, in the end the beginning of the next two; 0: not at all */
     const unpacked_scales *scales; /* decoded, for kernels that read them so */
 } pair_panels;
 
-/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
-INLINE void pair_fetch(const uint8_t *at, ptrdiff_t ahead)
+/* How far ahead a group fetches, into either cache. 0 reads what is read anyway, which costs less than a branch. */
+typedef struct pair_ahead {
+    ptrdiff_t near, far;
+} pair_ahead;
+
+/* `at`: bytes before this group in its panel. What lies behind its end is the beginning of the next but one. */
+INLINE pair_ahead pair_ahead_of(const pair_panels *two, ptrdiff_t at, ptrdiff_t panel_bytes)
 {
-    fetch(at, ahead);
-    _mm_prefetch((const char *)at + PAIR_NEAR, _MM_HINT_T0);
+    if (!two->ahead) return (pair_ahead){0, 0};
+    return (pair_ahead){at + PAIR_NEAR < panel_bytes ? PAIR_NEAR : PAIR_NEAR + panel_bytes,
+                        at + two->ahead < panel_bytes ? two->ahead : two->ahead + panel_bytes};
 }
 
-/* How far ahead to fetch, or 0, where `at` of the first panel is read. */
-INLINE ptrdiff_t pair_ahead(const pair_panels *two, const uint8_t *at, ptrdiff_t panel_bytes)
+/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
+INLINE void pair_fetch(const uint8_t *at, pair_ahead ahead)
 {
-    const bool inside = at - two->data[0] + PAIR_AHEAD < panel_bytes;
-    return !two->ahead ? 0 : inside ? PAIR_AHEAD : PAIR_AHEAD + panel_bytes;
+    fetch(at, ahead.far);
+    _mm_prefetch((const char *)((uintptr_t)at + (uintptr_t)ahead.near), _MM_HINT_T0);
 }
 
 /* sum[p][limb * n + r] += code[p] * the four bytes of that limb of row r from input k. */
@@ -45,12 +52,13 @@ typedef void pair_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
 
 /* n rows from row0 by panels [p0, p1); scales: decoded, of all A-groups of two panels after the other, or NULL. */
 static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, int p0, int p1,
-                     bool ahead, pair_fn *fn, const unpacked_scales *scales)
+                     ptrdiff_t ahead, pair_fn *fn, const unpacked_scales *scales)
 {
     for (int p = p0; p < p1; p += PANELS) {
         const uint8_t *first = w->data + (size_t)p * w->panel_bytes;
         const bool both = p + 1 < p1;
-        const pair_panels two = {{first, both ? first + w->panel_bytes : first},
+        const pair_panels two = {first,
+                                 both ? (ptrdiff_t)w->panel_bytes : 0,
                                  {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
                                  ahead,
                                  scales ? scales + (p - p0) / PANELS * (w->k / w->a_group) : NULL};

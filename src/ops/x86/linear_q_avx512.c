@@ -182,7 +182,8 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
         n = tile_rows(r0, r, r1, w->limbs, zen4);
         const bool first = r == r0;
         if (n > 1 && (zen4 || !tiles[n])) {
-            pair_run(w, x, r, y, ldy, p0, p1, first, pairs[w->limbs - 1][n], NULL);
+            const ptrdiff_t ahead = !first ? 0 : zen4 ? PAIR_AHEAD_ZEN4 : PAIR_AHEAD;
+            pair_run(w, x, r, y, ldy, p0, p1, ahead, pairs[w->limbs - 1][n], NULL);
             continue;
         }
         const bool ahead = first &&

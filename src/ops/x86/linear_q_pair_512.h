@@ -9,73 +9,70 @@
 #include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 
-INLINE __m512i pair_load(const uint8_t *codes, ptrdiff_t ahead)
-{
-    if (ahead) pair_fetch(codes, ahead);
-    return _mm512_load_si512(codes);
-}
+/* gcc would put the fetching of a whole group in front of it. */
+#define FETCH_HERE __asm__ volatile("")
 
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. */
-INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *const *codes, const int8_t *const *row, ptrdiff_t k,
-                     ptrdiff_t low, ptrdiff_t ahead, const int n, const bool q8, const int a_group, const int limbs)
+INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *codes, ptrdiff_t second, const int8_t *const *row,
+                     ptrdiff_t k, ptrdiff_t low, pair_ahead ahead, const int n, const bool q8, const int a_group,
+                     const int limbs)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
     const bool two_chains = n * limbs == 2; /* four sums would wait for the multiplier */
     __m512i other[PANELS][PAIR_ROWS], code[PANELS], high[PANELS];
     if (two_chains) UNROLL for (int p = 0; p < PANELS; p++) other[p][0] = other[p][1] = _mm512_setzero_si512();
-    if (q8) {
-        UNROLL for (int v = 0; v < a_group / 4; v++)
+    const int vectors = q8 ? a_group / 4 : a_group / 8;
+    UNROLL for (int v = 0; v < vectors; v++)
+    {
+        UNROLL for (int p = 0; p < PANELS; p++)
         {
-            UNROLL for (int p = 0; p < PANELS; p++) code[p] = pair_load(codes[p] + 64 * v, ahead);
-            pair_multiply(two_chains && v % 2 ? other : sum, code, row, k + 4 * v, low, n, limbs);
+            const uint8_t *from = codes + p * second + 64 * v;
+            pair_fetch(from, ahead);
+            const __m512i both = _mm512_load_si512(from);
+            code[p] = q8 ? both : _mm512_and_si512(both, nibble);
+            if (!q8) high[p] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
         }
-    } else {
-        UNROLL for (int v = 0; v < a_group / 8; v++)
-        {
-            UNROLL for (int p = 0; p < PANELS; p++)
-            {
-                const __m512i both = pair_load(codes[p] + 64 * v, ahead);
-                code[p] = _mm512_and_si512(both, nibble);
-                high[p] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
-            }
+        if (q8) {
+            pair_multiply(two_chains && v % 2 ? other : sum, code, row, k + 4 * v, low, n, limbs);
+        } else {
             pair_multiply(sum, code, row, k + 8 * v, low, n, limbs);
             pair_multiply(two_chains ? other : sum, high, row, k + 8 * v + 4, low, n, limbs);
         }
+        FETCH_HERE;
     }
     if (two_chains)
         UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int i = 0; i < n * limbs; i++)
             sum[p][i] = _mm512_add_epi32(sum[p][i], other[p][i]);
 }
 
+/* Groups as MLX writes them, whose layout is known here: a scale and a bias in bf16 per A-group. */
+INLINE bool pair_is_usual(const ek_linear *w, const int a_group)
+{
+    return w->group == a_group && w->biased && w->scale_dtype == EK_BF16;
+}
+
 INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const pair_panels *two,
-                      const int n, const bool q8, const int a_group, const int limbs)
+                      const int n, const bool q8, const int a_group, const int limbs, const bool usual)
 {
     const int8_t *row[PAIR_ROWS];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
-    const uint8_t *codes[PANELS] = {two->data[0], two->data[1]};
-    const ptrdiff_t low = x->low, panel_bytes = (ptrdiff_t)w->panel_bytes;
+    const uint8_t *codes = two->codes;
+    const ptrdiff_t low = x->low, panel_bytes = (ptrdiff_t)w->panel_bytes, second = two->second;
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
-    const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
-    const size_t code_bytes = ek_linear_code_bytes(w), rest = ek_linear_group_bytes(w) - code_bytes;
-    const bool biased = w->biased;
-    const ek_dtype scale_dtype = w->scale_dtype;
+    const int group = usual ? a_group : w->group, parts = group / a_group;
+    const int groups = w->k / group, block = EK_KBLOCK_Q / group;
+    const ptrdiff_t part_bytes = a_group * EK_PANEL / (q8 ? 1 : 2);
+    const ptrdiff_t rest = usual ? 64 : (ptrdiff_t)(ek_linear_group_bytes(w) - ek_linear_code_bytes(w));
+    const bool biased = usual || w->biased;
+    const ek_dtype scale_dtype = usual ? EK_BF16 : w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
 
-    __m512 node[EK_LINEAR_LEVELS][PANELS * PAIR_ROWS], leaf[PANELS * PAIR_ROWS], *a = leaf;
-    if (n > 6) __asm__("" : "+r"(a) : : "memory"); /* in memory: the registers are full of sums */
+    __m512 node[EK_LINEAR_LEVELS][PANELS * PAIR_ROWS], a[PANELS * PAIR_ROWS];
     unsigned leaves = 0;
-    for (ptrdiff_t g = 0; g < groups; leaves++) {
+    for (int g = 0; g < groups; leaves++) {
         UNROLL for (int i = 0; i < PANELS * n; i++) a[i] = _mm512_setzero_ps();
-        for (ptrdiff_t end = g + block < groups ? g + block : groups; g < end; g++) {
-            __m512 s[PANELS], centre[PANELS];
-            const ptrdiff_t ahead = pair_ahead(two, codes[0], panel_bytes);
-            UNROLL for (int p = 0; p < PANELS; p++)
-            {
-                const uint8_t *scales = codes[p] + code_bytes;
-                s[p] = group_scales(scales, scale_dtype, 0), centre[p] = zero;
-                if (biased) centre[p] = _mm512_fmadd_ps(zero, s[p], group_scales(scales, scale_dtype, 1));
-                for (size_t i = 0; ahead && i < rest; i += 64) fetch(scales + i, ahead);
-            }
+        for (int end = g + block < groups ? g + block : groups; g < end; g++) {
+            const pair_ahead ahead = pair_ahead_of(two, codes - two->codes, panel_bytes);
             for (int part = 0; part < parts; part++) {
                 __m512i sum[PANELS][PAIR_ROWS];
                 UNROLL for (int r = 0; r < n; r++)
@@ -87,16 +84,26 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
                         sum[p][(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                     }
                 }
-                pair_dot(sum, codes, row, k, low, ahead, n, q8, a_group, limbs);
-                UNROLL for (int p = 0; p < PANELS; p++) codes[p] += a_group * EK_PANEL / (q8 ? 1 : 2);
+                pair_dot(sum, codes, second, row, k, low, ahead, n, q8, a_group, limbs);
+                codes += part_bytes;
                 if (limbs == 2)
                     UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < n; r++)
                         sum[p][r] = _mm512_add_epi32(_mm512_slli_epi32(sum[p][r], 8), sum[p][n + r]);
+                const uint8_t *scales = codes + (parts - 1 - part) * part_bytes;
+                __m512 s[PANELS], centre[PANELS]; /* read here: the registers are full of sums until now */
+                UNROLL for (int p = 0; p < PANELS; p++)
+                {
+                    const uint8_t *from = scales + p * second;
+                    s[p] = group_scales(from, scale_dtype, 0), centre[p] = zero;
+                    if (biased) centre[p] = _mm512_fmadd_ps(zero, s[p], group_scales(from, scale_dtype, 1));
+                }
                 if (biased) add_pair(a, n, sum, s, centre, row, at, n, true);
                 else add_pair(a, n, sum, s, centre, row, at, n, false);
                 k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
             }
-            UNROLL for (int p = 0; p < PANELS; p++) codes[p] += rest;
+            for (ptrdiff_t i = 0; i < rest; i += 64)
+                UNROLL for (int p = 0; p < PANELS; p++) fetch(codes + p * second + i, ahead.far);
+            codes += rest;
         }
         v_tree_push(*node, PANELS * PAIR_ROWS, leaves, a, PANELS * n);
     }
@@ -110,7 +117,8 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
     static __attribute__((noinline)) void pair_##q8##_##a##_##l##_##n(                                            \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two)           \
     {                                                                                                             \
-        pair_tile(w, x, row, y, ldy, two, n, q8, a, l);                                                           \
+        if (pair_is_usual(w, a)) pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true);                            \
+        else pair_tile(w, x, row, y, ldy, two, n, q8, a, l, false);                                               \
     }
 /* Of one limb by rows, then of two. */
 #define PAIRS(q8, a)                                                                                              \
