@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emulate/races.h"
+
 #define __global__ __attribute__((visibility("default")))
 #define __device__
 #define __host__
@@ -87,6 +89,7 @@ static inline void __threadfence(void)
 template <class T> static inline T ek_emulated_from(const ek_emulated_words *all, int lane)
 {
     T v;
+    ek_race_quiet quiet;
     memcpy(&v, all[lane], sizeof v);
     return v;
 }
@@ -146,17 +149,16 @@ static inline int __any_sync(unsigned mask, int v)
     return ek_emulated_reduce(mask, (int)(v != 0), [](int a, int b) { return a | b; });
 }
 
-// --- atomics: fibers change nowhere inside of them
+// --- atomics
 template <class T> static inline T atomicAdd(T *p, T v)
 {
-    T old = *p;
-    *p = old + v;
-    return old;
+    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 template <class T> static inline T atomicMax(T *p, T v)
 {
-    T old = *p;
-    if (v > old) *p = v;
+    T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (v > old && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
     return old;
 }
 

@@ -69,7 +69,9 @@ API cuDeviceGetName(char *name, int room, CUdevice)
 }
 API cuDeviceGetAttribute(int *value, int attribute, CUdevice)
 {
-    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : 3;
+    static const char *const wanted = getenv("EK_EMULATED_MULTIPROCESSORS"); // few, so that a block has much to do
+    const int multiprocessors = wanted ? atoi(wanted) : 3;
+    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : multiprocessors;
     return 0;
 }
 API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)

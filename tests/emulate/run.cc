@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/kernels/device.cuh"
+#include "emulate/races.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -46,6 +47,7 @@ struct fiber {
     ucontext_t context;
 #endif
     void *fake; // of the address sanitizer
+    void *race; // of the thread sanitizer
 };
 
 struct warp {
@@ -104,6 +106,7 @@ ek_emulated_switch:
 
 void change(fiber &from, fiber &to)
 {
+    ek_race_change(&to.race);
 #if defined(__SANITIZE_ADDRESS__)
     const bool out = from.ended && &from != &home;
     static const void *home_bottom;
@@ -124,10 +127,13 @@ void change(fiber &from, fiber &to)
 #endif
 }
 
+char launched, finished; // places: of a launch's start and end
+
 void to_next();
 
 void ended()
 {
+    ek_race_tell(&finished);
     fiber &f = fibers[running];
     warp &w = warps[running / 32];
     block &b = cluster[running / n_threads];
@@ -148,12 +154,14 @@ void start_of_fiber()
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
+    ek_race_see(&launched);
     ((void (*)(args))kernel)(*(const args *)arguments);
     ended();
 }
 
 void prepare(fiber &f)
 {
+    ek_race_quiet quiet;
     if (!f.stack) {
         void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) fail("no memory for a stack");
@@ -225,8 +233,11 @@ void run_cluster(ek_emulated_place first, size_t shared)
     }
     for (int i = 0; i < all; i++) prepare(fibers[i]);
     for (int w = 0; w < all / 32; w++) warps[w].alive = ~0u, warps[w].arrived = 0;
+    ek_race_home(&home.race);
+    ek_race_tell(&launched);
     run(seed & 1 ? all - 1 : 0);
     change(home, fibers[running]);
+    ek_race_see(&finished);
     for (int i = 0; i < n_blocks; i++) free(cluster[i].shared);
 }
 
@@ -234,6 +245,7 @@ void run_cluster(ek_emulated_place first, size_t shared)
 
 void arrive(std::vector<copy> &group)
 {
+    ek_race_quiet quiet;
     for (const copy &c : group) memcpy(c.to, c.from, c.bytes);
     group.clear();
 }
@@ -256,32 +268,38 @@ void ek_emulated_pause(void)
 
 void ek_emulated_barrier(void)
 {
+    static char places[MAX_CLUSTER][2];
     block &b = cluster[running / n_threads];
     const uint32_t mine = b.generation;
-    if (++b.in_barrier == b.n_alive) {
-        b.in_barrier = 0, b.generation++, progress++;
-        return;
-    }
-    wait_until([&] { return b.generation != mine; });
+    char *const place = &places[running / n_threads][mine % 2];
+    ek_race_tell(place);
+    if (++b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++, progress++;
+    else wait_until([&] { return b.generation != mine; });
+    ek_race_see(place);
 }
 
 void ek_emulated_cluster_barrier(void)
 {
+    static char places[2];
     const uint32_t mine = barrier_generation;
-    if (++in_barrier == n_alive) {
-        in_barrier = 0, barrier_generation++, progress++;
-        return;
-    }
-    wait_until([&] { return barrier_generation != mine; });
+    ek_race_tell(&places[mine % 2]);
+    if (++in_barrier == n_alive) in_barrier = 0, barrier_generation++, progress++;
+    else wait_until([&] { return barrier_generation != mine; });
+    ek_race_see(&places[mine % 2]);
 }
 
 const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, size_t bytes)
 {
+    static char places[MAX_THREADS * MAX_CLUSTER / 32][2];
     warp &w = warps[running / 32];
     const int lane = running % 32;
     const uint32_t mine = w.generation;
+    char *const place = &places[running / 32][mine % 2];
     ek_emulated_words *const all = w.words[mine % 8];
-    memcpy(all[lane], words, bytes);
+    if (bytes) {
+        ek_race_quiet quiet;
+        memcpy(all[lane], words, bytes);
+    } else ek_race_tell(place); // __syncwarp
     if (!(mask >> lane & 1)) fail("a lane that its mask leaves out");
     if (w.arrived && w.mask != mask) fail("lanes of a warp wait with different masks");
     w.mask = mask;
@@ -290,21 +308,26 @@ const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, siz
     } else {
         wait_until([&] { return w.generation != mine; });
     }
+    if (!bytes) ek_race_see(place);
     return all;
 }
 
 void ek_emulated_copy(void *to, const void *from, size_t bytes)
 {
+    ek_race_write(to, bytes);
+    ek_race_quiet quiet;
     fibers[running].groups.back().push_back({to, from, bytes});
 }
 
 void ek_emulated_commit(void)
 {
+    ek_race_quiet quiet;
     fibers[running].groups.emplace_back();
 }
 
 void ek_emulated_wait(int groups_left)
 {
+    ek_race_quiet quiet;
     auto &groups = fibers[running].groups;
     const int n = (int)groups.size() - 1; // committed
     int done = n - groups_left;
@@ -317,6 +340,7 @@ void ek_emulated_wait(int groups_left)
 // often it must be told in a phase, from bit 20 on how often it was.
 void ek_emulated_tell(uint64_t *arrived)
 {
+    ek_race_tell(arrived);
     uint64_t told = (*arrived >> 52) + 1, of = *arrived >> 40 & 0xfff;
     const bool ends = told == of;
     if (ends) told = 0;
@@ -333,6 +357,8 @@ void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived)
 {
     if (((uintptr_t)to | (uintptr_t)from | bytes) & 15) fail("a piece that is not of multiples of 16 bytes");
+    ek_race_write(to, bytes), ek_race_tell(arrived);
+    ek_race_quiet quiet;
     pieces.push_back({arrived, {to, from, bytes}, 0});
 }
 
@@ -341,12 +367,17 @@ void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block)
     const uint8_t *const own = cluster[running / n_threads].shared;
     if (block >= (unsigned)n_blocks) fail("a word for a block that the cluster does not have");
     uint8_t *const other = cluster[block].shared;
-    pieces.push_back({(uint64_t *)(other + ((uint8_t *)arrived - own)), {other + ((uint8_t *)to - own), nullptr, sizeof v}, v});
+    uint64_t *const told = (uint64_t *)(other + ((uint8_t *)arrived - own));
+    uint8_t *const place = other + ((uint8_t *)to - own);
+    ek_race_write(place, sizeof v), ek_race_tell(told);
+    ek_race_quiet quiet;
+    pieces.push_back({told, {place, nullptr, sizeof v}, v});
 }
 
 void ek_emulated_await(uint64_t *arrived, uint32_t phase)
 {
     wait_until([&] {
+        ek_race_quiet quiet;
         if ((*arrived >> 32 & 1) != phase) return true; // this phase has passed
         uint32_t due = (uint32_t)*arrived;
         if (due == 0) return false;
@@ -367,6 +398,7 @@ void ek_emulated_await(uint64_t *arrived, uint32_t phase)
         *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32;
         return true;
     });
+    ek_race_see(arrived);
 }
 
 // Lane l has of a: rows l / 4 and l / 4 + 8, inputs 4 (l % 4) and 16 + 4 (l % 4); of b: column l / 4, the same inputs;

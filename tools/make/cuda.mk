@@ -72,3 +72,19 @@ $(EMULATED): $(EMULATED_OBJ)
 
 $B/tests/gpu/test_emulated: $(EMULATED)
 check-built quick: $(EMULATED)
+
+# --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)
+RACES     := $B/tests/races/libcuda.so.1
+RACES_OBJ := $(EMULATED_OBJ:$B/tests/emulate/%=$B/tests/races/%)
+$B/tests/races/%.cu.o: src/cuda/kernels/%.cu $(EMULATED_H)
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -fsanitize=thread -x c++ -include emulate/device.h -c -o $@ $<
+$B/tests/races/%.cc.o: tests/emulate/%.cc $(EMULATED_H)
+	@mkdir -p $(@D)
+	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -c -o $@ $<
+$(RACES): $(RACES_OBJ)
+	$(call say,link $@)$(CXX) -shared -o $@ $^ -ldl $(shell $(CXX) -print-file-name=libtsan.so)
+
+races: $(RACES) $(DEVICE_TEST) ## look for races in the CUDA kernels of products, on the emulated device (minutes)
+	@tools/races.sh $B
+.PHONY: races

@@ -1,7 +1,7 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | speed | decode | shallow | products | prompt | read |
- * choice | planes | layer] [quick: fewer cases]. Exits 77 without a driver or device, 1 when bits differ. emulated: on
- * the device that LIBRARY makes of the CPU (tests/emulate). */
+ * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | gate | layer | experts | speed | decode | shallow |
+ * products | prompt | read | choice | planes] [quick: fewer cases]. Exits 77 without a driver or device, 1 when bits
+ * differ. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +161,7 @@ int main(int argc, char **argv)
     if (products || !strcmp(what, "linear"))
         section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "heads", test_heads),
             section(&d, "image", test_image);
+    else if (!strcmp(what, "gate")) section(&d, "gate", test_gate), section(&d, "heads", test_heads);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
