@@ -1,6 +1,6 @@
-// Races of kernels, found by the thread sanitizer: each thread of a block is a fiber of its own to it, and only what stands
-// here orders two of them: barriers, __syncwarp, arrivals. What else a warp does together (shuffles, products) orders nothing, and
-// copies write when they are asked for. EK_RACES: `make races`; else nothing.
+// Races of kernels, found by the thread sanitizer: each thread of a block is a fiber of its own to it, and only what
+// stands here orders two of them: barriers, __syncwarp, arrivals. What else a warp does together (shuffles, products)
+// orders nothing, and copies write when they are asked for. EK_RACES: `make races`; else nothing.
 #pragma once
 
 #include <stddef.h>
