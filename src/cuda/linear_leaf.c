@@ -7,9 +7,8 @@
 
 enum {
     CHUNK_UNITS = 4,
-    FEW_UNITS =
-        8, /* of a chunk of the kernels of up to FEW_ROWS rows, or, of a matrix with one limb, of twice as many */
-    FEW_ROWS = 4,
+    FEW_UNITS = 8, /* of a chunk of the kernels for few rows */
+    FEW_ROWS = 4,  /* of those kernels; of one limb, a matrix alone, twice as many */
     LEAF_UNITS = 16,
     UNIT_SCALES = 64,
     LEAF_BLOCKS = 2,
