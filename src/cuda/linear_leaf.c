@@ -110,6 +110,21 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
     return p;
 }
 
+/* A gate's groups of 64 by clusters, each block of which has 16 of them, where whole groups would leave some
+ * multiprocessors with half as much again as their share (E4B: 160 groups on 132). Two warps per block: with three or
+ * four it is slower, as is what shares out evenly already. */
+static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, int multiprocessors)
+{
+    const int groups = l->n_panels / EK_CUDA_SPREAD, rounds = over(groups, multiprocessors);
+    if (l->n % 64 || rounds < 2 || 2 * rounds * multiprocessors < 3 * groups) return false;
+    *out = (ek_cuda_product){.grid = {.x = (unsigned)l->n_panels, .y = 1, .cluster = EK_CUDA_SPREAD, .overlap = true},
+                             .turn = 2};
+    leaf_ring(out, l, FEW_UNITS, FEW_ROWS, 1, 2, (size_t)2 * LEAF_ROOM / (size_t)over(l->n_panels, multiprocessors));
+    out->grid.shared += EK_CUDA_SPREAD_SHARED;
+    snprintf(out->name, sizeof out->name, "ek_products_leaf_q4_l1_s%d", FEW_ROWS);
+    return true;
+}
+
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
 {
     int row, few_row;
@@ -117,6 +132,8 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
     const bool alone = !gate && !jobs;
     if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
     if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
+    ek_cuda_product spread;
+    if (gate && spread_plan(&spread, l, multiprocessors)) return spread;
     /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one turn */
     const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);
     const bool once = (int)few.grid.x * few.turn >= l->n_panels;

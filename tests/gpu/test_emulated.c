@@ -130,13 +130,12 @@ static void compare(const char *shape, int bits, ek_model_opts o, bool table, in
     compare_model(m, shape, table, prompt);
 }
 
-static void compare_gguf(const char *shape, uint32_t type, ek_activations activations, int prompt)
+static void compare_gguf(const char *shape, uint32_t type, ek_activations activations, ek_kv_format kv, int prompt)
 {
     static ek_config c;
     char *dir = temp_dir(), path[512];
     ek_model *m;
-    ek_model_opts o = {
-        .cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .activations = activations};
+    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv, .activations = activations};
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     write_gguf(dir, "m.gguf", &c, &(gguf_opts){.type = type}, NULL);
     snprintf(path, sizeof path, "%s/m.gguf", dir);
@@ -320,10 +319,10 @@ static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
 static void files_with_their_own_scales_too(void **state)
 {
     (void)state;
-    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, 20);
-    compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, 9);
-    compare_gguf("Q1", GGUF_NVFP4, EK_ACTIVATIONS_AUTO, 20);
-    compare_gguf("T1", GGUF_BF16, EK_ACTIVATIONS_AUTO, 9);
+    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 20);
+    compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, EK_KV_Q8, 9);
+    compare_gguf("Q1", GGUF_NVFP4, EK_ACTIVATIONS_AUTO, EK_KV_F16, 20);
+    compare_gguf("T1", GGUF_BF16, EK_ACTIVATIONS_AUTO, EK_KV_F16, 9);
 }
 
 static void first_positions_may_have_a_format_of_their_own(void **state)

@@ -132,9 +132,13 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
 
 void test_gate(dev *d)
 {
-    static const int few[] = {1, 3, 8, 21, 40, 0}, some[] = {9, 16, 17, 64, 100, 0};
+    static const int few[] = {1, 3, 8, 21, 40, 0}, some[] = {9, 16, 17, 64, 100, 0}, four[] = {1, 2, 3, 4, 0};
     static const int k[] = {64, 192, 1024, 1088, 1536, 2560, 5376};
     for (int i = 0; i < (d->quick ? 5 : 7); i++)
         test_shape(d, (shape){64 + 64 * (i % 2), k[i], 4, 64, 64, 1, EK_BF16, true}, few, 40, i % 2);
+    /* groups that multiprocessors cannot share evenly: 4 on the 3 of the emulated device, 160 on 132 */
+    for (int i = 2; i < (d->quick ? 5 : 7); i++)
+        test_shape(d, (shape){256, k[i], 4, 64, 64, 1, EK_BF16, true}, four, 4, i % 2);
+    if (!d->quick) test_shape(d, (shape){10240, 2560, 4, 64, 64, 1, EK_BF16, true}, four, 4, true);
     if (!d->quick) test_shape(d, (shape){6144, 1536, 4, 64, 64, 1, EK_BF16, true}, some, 100, false);
 }
