@@ -204,7 +204,8 @@ typedef struct ek_cuda_arrange_args {
 /* ek_products_leaf_*, and with a gate and codes2 ek_product_mid_gate_*: the products of product_leaf.cu for experts as
  * above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix (codes2) or
  * element i of u; 64 of them, a group of `to`, are a turn of a block, which quantises them and writes nothing else.
- * grid (any, tiles of rows or jobs). */
+ * grid (any, tiles of rows or jobs). *_s4: a turn is 16 of them, and the EK_CUDA_SPREAD blocks of a cluster have a
+ * group; grid (n / 16). */
 typedef struct ek_cuda_leaf_args {
     ek_cuda_linear_args a;       /* with a gate y is unused */
     ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */

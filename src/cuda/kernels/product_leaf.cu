@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l1_r4(c
     leaves<4, 1, 1, false, 8, 8>(p, blockIdx.x, gridDim.x, blockIdx.y);
 }
 
-// A group by the blocks of a cluster.
+// A group by the blocks of a cluster, where whole groups would not divide evenly among multiprocessors.
 extern "C" __global__ void __launch_bounds__(256, 2) ek_products_leaf_q4_l1_s4(const __grid_constant__ ek_cuda_leaf_args p)
 {
     leaves<4, 1, 1, true, 8, 2, false, false, true>(p, blockIdx.x, gridDim.x, blockIdx.y);
