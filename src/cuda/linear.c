@@ -298,7 +298,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int mult
     if (leaves || planes) {
         if (rows <= 8 && ek_cuda_mid_may(l, rows)) {
             ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &mid_us);
-            if (mid_us < ek_cuda_leaf_us(l, rows)) return mid;
+            if (mid_us < (planes ? ek_cuda_plane_us(l, rows) : ek_cuda_leaf_us(l, rows))) return mid;
         }
         if (rows <= 8) return ek_cuda_few_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     } else if (rows * l->limbs <= 16) return plan_few(l, rows, 0, 0, multiprocessors);

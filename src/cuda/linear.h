@@ -133,8 +133,8 @@ size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
 
 /* Products of 9 rows and more by wgmma in narrow tiles (kernels/product_mid.cuh), alone or, where n is whole groups of
- * 64, with the gate of a second matrix: in the parts that take the shortest time, `us`. Fits: bf16 scales and biases,
- * groups of 64, 4 bits. */
+ * 64, with the gate of a second matrix: in the parts that take the shortest time, `us`. Fits: 4 bits with bf16 scales
+ * and biases in groups of 64, or with f16 scales in groups of 32. */
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
 bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows); /* and may win, where rows are 8 and fewer */
 ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, int multiprocessors, size_t room,
@@ -145,6 +145,8 @@ ek_cuda_product ek_cuda_mid_plan_by(const ek_cuda_linear *l, int rows, int oct, 
  * ek_gate would be faster, or no kernel does it. */
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, int multiprocessors);
+/* By blocks of oct x 8 columns; v: whether values are not keys. */
+ek_cuda_heads ek_cuda_mid_heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct);
 /* q, k and v as for ek_cuda_heads_plan. */
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                             const ek_cuda_linear *v, int rows, int multiprocessors);

@@ -13,7 +13,13 @@ static int over(int n, int by)
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l)
 {
-    return ek_cuda_leaf_fits(l) && l->bits == 4;
+    return ek_cuda_wide_fits(l) && l->bits == 4;
+}
+
+/* What kernels' names say of bits and scales. */
+static const char *kind_of(const ek_cuda_linear *l)
+{
+    return l->group == 32 ? "q4h_32" : "q4";
 }
 
 bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows)
@@ -36,10 +42,12 @@ static int groups(const ek_cuda_linear *l, ek_cuda_gate gate)
 }
 
 /* Fitted on an H200 (docs/cuda/products.md), in us: so many blocks of so many units, of which `most` fit a
- * multiprocessor at once. A block's unit takes `alone`, or where several share a multiprocessor `each`. */
-static double blocks_us(int blocks, int units, int oct, int most, int multiprocessors)
+ * multiprocessor at once. A block's unit takes `alone`, or where several share a multiprocessor `each`: with two groups
+ * of 32 in it, half as long again. */
+static double blocks_us(const ek_cuda_linear *l, int blocks, int units, int oct, int most, int multiprocessors)
 {
-    const double alone = 0.2 + 0.05 * oct, each = 0.04 + 0.07 * oct;
+    const double longer = l->group == 32 ? 1.5 : 1;
+    const double alone = longer * (0.2 + 0.05 * oct), each = longer * (0.04 + 0.07 * oct);
     double us = 1;
     if (most > MAX_BLOCKS) most = MAX_BLOCKS;
     for (; blocks > 0; blocks -= most * multiprocessors) {
@@ -53,7 +61,7 @@ static double blocks_us(int blocks, int units, int oct, int most, int multiproce
 static double part_us(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate, int multiprocessors)
 {
     const int n_parts = over(l->units, units), blocks = groups(l, gate) * n_parts * over(rows * l->limbs, oct * 8);
-    double us = blocks_us(blocks, units, oct, (int)(MEMORY / (shared_bytes(l, oct, units) + 1024)), multiprocessors);
+    double us = blocks_us(l, blocks, units, oct, (int)(MEMORY / (shared_bytes(l, oct, units) + 1024)), multiprocessors);
     if (n_parts > 1) us += 1.5 + 2 * (double)n_parts * rows * l->n * 4 / 2.5e6;
     return us + (gate ? 1 + 0.7 * oct : 0);
 }
@@ -66,7 +74,7 @@ static ek_cuda_product plan_of(const ek_cuda_linear *l, int rows, int oct, int u
                                   .shared = shared_bytes(l, oct, units),
                                   .overlap = true}};
     if (parts > 1) p.split = units, p.parts = parts;
-    snprintf(p.name, sizeof p.name, "ek_product_mid%s_q4_l%d_o%d", gate ? "_gate" : "", l->limbs, oct);
+    snprintf(p.name, sizeof p.name, "ek_product_mid%s_%s_l%d_o%d", gate ? "_gate" : "", kind_of(l), l->limbs, oct);
     return p;
 }
 
@@ -94,9 +102,10 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
                         const ek_cuda_linear *next, int multiprocessors)
 {
     if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && ek_cuda_mid_may(l, rows) && l->n % 64 == 0 &&
-        next->units && next->a_group == 64) {
+        next->units && next->a_group == l->a_group) {
         double us;
-        const double leaf = ek_cuda_leaf_gate_us(l, rows, multiprocessors);
+        const double leaf = l->group == 32 ? 2 * ek_cuda_plane_us(l, rows)
+                                           : ek_cuda_leaf_gate_us(l, rows, multiprocessors);
         *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
         if (us < leaf) return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
     }
@@ -105,23 +114,29 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     return true;
 }
 
+ek_cuda_heads ek_cuda_mid_heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct)
+{
+    ek_cuda_heads p = {.q = plan_of(q, rows, oct, q->units, EK_CUDA_GATE_NONE),
+                       .k = plan_of(k, rows, oct, k->units, EK_CUDA_GATE_NONE)};
+    p.q_blocks = (int)p.q.grid.x, p.k_blocks = (int)p.k.grid.x;
+    p.q.grid.x += (unsigned)((v ? 2 : 1) * p.k_blocks);
+    if (p.q.grid.shared < p.k.grid.shared) p.q.grid.shared = p.k.grid.shared;
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_mid_heads_%s_o%d", kind_of(q), oct);
+    return p;
+}
+
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                             const ek_cuda_linear *v, int rows, int multiprocessors)
 {
     if (!ek_cuda_mid_fits(q) || !ek_cuda_mid_fits(k) || (v && !ek_cuda_linear_alike(k, v)) || q->limbs != 1 ||
-        k->limbs != 2)
+        k->limbs != 2 || q->group != k->group)
         return false;
     const int parts = v ? 2 : 1;
     double best = 2.5 + 0.24e-6 * ((double)q->n + 2.0 * parts * k->n) * q->k * ((rows + 7) / 8); /* by leaves */
     bool any = false;
     for (int oct = MIN_OCT; oct <= MAX_OCT; oct *= 2) { /* one width for all */
-        ek_cuda_heads p = {.q = plan_of(q, rows, oct, q->units, EK_CUDA_GATE_NONE),
-                           .k = plan_of(k, rows, oct, k->units, EK_CUDA_GATE_NONE)};
-        p.q_blocks = (int)p.q.grid.x, p.k_blocks = (int)p.k.grid.x;
-        p.q.grid.x += (unsigned)(parts * p.k_blocks);
-        if (p.q.grid.shared < p.k.grid.shared) p.q.grid.shared = p.k.grid.shared;
-        snprintf(p.q.name, sizeof p.q.name, "ek_product_mid_heads_q4_o%d", oct);
-        const double us = blocks_us((int)p.q.grid.x, q->units, oct, (int)(MEMORY / (p.q.grid.shared + 1024)),
+        const ek_cuda_heads p = ek_cuda_mid_heads_by(q, k, v, rows, oct);
+        const double us = blocks_us(q, (int)p.q.grid.x, q->units, oct, (int)(MEMORY / (p.q.grid.shared + 1024)),
                                     multiprocessors);
         if (us < best) best = us, *out = p, any = true;
     }

@@ -1,5 +1,6 @@
-// Products of Form Q for 9 to some hundred rows by wgmma, 4 bits, with bf16 scales and biases and groups of 64 (contract:
-// ops/linear.h): where the tiles of product_wide.cuh would be too few for the multiprocessors.
+// Products of Form Q for 9 to some hundred rows by wgmma, 4 bits, with bf16 scales and biases and groups of 64, or with f16
+// scales alone and groups of 32 (contract: ops/linear.h): where the tiles of product_wide.cuh would be too few for the
+// multiprocessors.
 //
 // A block is a warpgroup and computes 128 outputs for OCT x 8 columns (rows of activations, or with two limbs half as many
 // rows) over the units of a part, which is whole leaves: each warp two panels, whose turns alternate: one is multiplied while
@@ -15,12 +16,14 @@
 
 namespace ek {
 
-template <int LIMBS, int OCT> struct mid_product {
+// Groups of A inputs.
+template <int LIMBS, int OCT, int A> struct mid_product {
     static constexpr int CHUNK = EK_CUDA_MID_CHUNK, STAGES = EK_CUDA_MID_STAGES(OCT), WARPS = 4, THREADS = 128, PANELS = 2;
+    static constexpr int GROUPS = 64 / A; // of a unit
     static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
     static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
     static constexpr int WEIGHTS = PANELS * CHUNK * (CODE + SCALE), ACTS = COLUMNS * CHUNK * 64, SX = CHUNK * ROWS * 8;
-    static constexpr int STAGE = ACTS + WARPS * WEIGHTS; // {sx, X} of all stages lie behind the stages
+    static constexpr int STAGE = ACTS + WARPS * WEIGHTS; // {sx, X} of all stages, or sx, lie behind the stages
     static_assert(STAGE % 1024 == 0, "wgmma's swizzle");
     static_assert(STAGE + SX == EK_CUDA_MID_STAGE(OCT, LIMBS) && SUMS * 4 * THREADS == EK_CUDA_MID_NODE(OCT, LIMBS), "args.h says what a launch must ask for");
     static_assert(CHUNK == 2, "a column of a chunk is 32 words, its scales of a warp are 16 pieces");
@@ -59,12 +62,12 @@ template <int LIMBS, int OCT> struct mid_product {
         copy_async<16>(to + PANELS * CHUNK * CODE + lane * 16, (const uint8_t *)(p ? scale[1] : scale[0]) + (int64_t)unit(c * CHUNK + u) * SCALE + lane % 4 * 16);
     }
 
-    // A warp takes a column's chunk at once: lane i its word i, of unit i / 16. Piece q of a unit has the words q, q + 4,
-    // q + 8 and q + 12, as codes of lanes t = 0 .. 3 lie (cuda/linear.h).
+    // A warp takes a column's chunk at once: lane i its word i, of unit i / 16. Piece q of a unit has the words that codes of
+    // lanes t = 0 .. 3 meet (cuda/linear.h): q, q + 4, q + 8 and q + 12, or in groups of 32 every second of a group.
     __device__ __forceinline__ void fetch_acts(int c, int slot) const
     {
-        uint8_t *to = ring + slot * STAGE + lane / 4 % 4 * 4;
-        const int piece = lane / 16 * 4 + lane % 4;
+        uint8_t *to = ring + slot * STAGE + (A == 64 ? lane / 4 % 4 : lane / 2 % 4) * 4;
+        const int piece = A == 64 ? lane / 16 * 4 + lane % 4 : lane / 8 * 2 + lane % 2;
         const int64_t from = unit(c * CHUNK + lane / 16) * 64 + lane % 16 * 4;
 #pragma unroll
         for (int i = 0; i < COLUMNS / WARPS; i++) {
@@ -72,21 +75,60 @@ template <int LIMBS, int OCT> struct mid_product {
             copy_async<4>(to + column * 128 + (piece ^ column % 8) * 16, record(column / LIMBS) + column % LIMBS * a.x.low + from);
         }
         const int tid = w * 32 + lane;
-        if (tid < CHUNK * ROWS) copy_async<8>(scales_of_rows(slot) + tid * 8, record(tid % ROWS) + a.x.groups[LIMBS - 1] + unit(c * CHUNK + tid / ROWS) * 8);
+        if (tid >= CHUNK * GROUPS * ROWS) return;
+        const uint8_t *group = record(tid % ROWS) + a.x.groups[LIMBS - 1];
+        if (A == 64) copy_async<8>(scales_of_rows(slot) + tid * 8, group + unit(c * CHUNK + tid / ROWS) * 8);
+        else copy_async<4>(scales_of_rows(slot) + tid * 4, group + (unit(c * CHUNK + tid / ROWS / 2) * 2 + tid / ROWS % 2) * 8);
     }
 
     typedef int accumulators[OCT * 4];
 
-    static __device__ __forceinline__ void issue(accumulators &d, u32 (&code)[8], const uint8_t *acts)
+    // Group g of a unit.
+    static __device__ __forceinline__ void issue(accumulators &d, u32 (&code)[8], int g, const uint8_t *acts)
     {
         wgmma_pin(code), wgmma_pin(d);
         wgmma_fence();
-        wgmma<0>(d, code, acts), wgmma<1>(d, code + 4, acts + 32);
+        wgmma<0>(d, code + g * 4, acts + g * 32);
+        if (A == 64) wgmma<1>(d, code + 4, acts + 32);
         wgmma_commit();
     }
 
-    // The floats of unit u of a chunk for panel p.
-    __device__ __forceinline__ void floats(float (&sum)[SUMS], accumulators &d, int p, const uint2 v, const uint8_t *sx) const
+    // scale, sx: of a unit, whose group g it is.
+    __device__ __forceinline__ void floats(float (&sum)[SUMS], accumulators &d, int p, int g, const uint8_t *scale, const uint8_t *sx) const
+    {
+        if constexpr (A == 64) floats_64(sum, d, p, *(const uint2 *)(scale + lane / 4 * 8), sx);
+        else floats_32(sum, d, p, __half22float2(*(const __half2 *)(scale + g * 32 + lane / 4 * 4)), sx + g * ROWS * 4);
+    }
+
+    // The floats of a group without biases for panel p.
+    __device__ __forceinline__ void floats_32(float (&sum)[SUMS], accumulators &d, int p, const float2 v, const uint8_t *sx) const
+    {
+        constexpr float UNIT = 0.0625f; // codes come as 16 c; s / 16 is exact
+        const float s[2] = {v.x * UNIT, v.y * UNIT};
+        wgmma_pin(d);
+#pragma unroll
+        for (int o = 0; o < OCT; o++) {
+            float x[2];
+            if (LIMBS == 1) {
+                const float2 row = *(const float2 *)(sx + (o * 4 + lane % 4) * 8);
+                x[0] = row.x, x[1] = row.y;
+            } else {
+                x[0] = *(const float *)(sx + (o * 4 + lane % 4) * 4);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < PER; c++) {
+                    const int *i = &d[o * 4 + h * 2];
+                    const float whole = __int2float_rn(LIMBS == 1 ? i[c] : i[0] * 256 + i[1]);
+                    float &to = sum[p * EACH + (o * 2 + h) * PER + c];
+                    to = fma_(__fmul_rn(s[h], whole), x[c], to);
+                }
+        }
+    }
+
+    // Of a group with biases, which is a unit.
+    __device__ __forceinline__ void floats_64(float (&sum)[SUMS], accumulators &d, int p, const uint2 v, const uint8_t *sx) const
     {
         const float zero = (float)a.zero;
         constexpr float UNIT = 0.0625f; // codes come as 16 c; s / 16 is exact
@@ -120,27 +162,28 @@ template <int LIMBS, int OCT> struct mid_product {
     template <int N> __device__ __forceinline__ void chunk(float (&sum)[SUMS], accumulators (&d)[PANELS], int slot) const
     {
         const uint8_t *acts = ring + slot * STAGE, *codes = acts + ACTS + w * WEIGHTS + lane * 16, *sx = scales_of_rows(slot);
-        const uint8_t *scales = acts + ACTS + w * WEIGHTS + PANELS * CHUNK * CODE + lane / 4 * 8;
+        const uint8_t *scales = acts + ACTS + w * WEIGHTS + PANELS * CHUNK * CODE;
         u32 code[PANELS][8];
 #pragma unroll
         for (int p = 0; p < PANELS; p++) {
             read_codes<4>(codes + p * CHUNK * CODE, code[p]);
-            issue(d[p], code[p], acts);
+            issue(d[p], code[p], 0, acts);
         }
 #pragma unroll
-        for (int u = 0; u < N; u++)
+        for (int step = 0; step < N * GROUPS; step++)
 #pragma unroll
             for (int p = 0; p < PANELS; p++) {
-                const uint2 scale = *(const uint2 *)(scales + (p * CHUNK + u) * SCALE);
+                const int u = step / GROUPS, g = step % GROUPS;
+                const bool ends = g + 1 == GROUPS, more = step + 1 < N * GROUPS; // its unit; of the chunk behind it
                 u32 next[8];
-                if (u + 1 < N) read_codes<4>(codes + (p * CHUNK + u + 1) * CODE, next);
-                if (u + 1 < N || p + 1 < PANELS) wgmma_wait<1>();
+                if (ends && more) read_codes<4>(codes + (p * CHUNK + u + 1) * CODE, next);
+                if (more || p + 1 < PANELS) wgmma_wait<1>();
                 else wgmma_wait<0>();
-                floats(sum, d[p], p, scale, sx + u * ROWS * 8);
-                if (u + 1 == N) continue;
+                floats(sum, d[p], p, g, scales + (p * CHUNK + u) * SCALE, sx + u * ROWS * 8);
+                if (!more) continue;
 #pragma unroll
-                for (int i = 0; i < 8; i++) code[p][i] = next[i];
-                issue(d[p], code[p], acts + (u + 1) * 64);
+                for (int i = 0; i < 8; i++) code[p][i] = ends ? next[i] : code[p][i];
+                issue(d[p], code[p], ends ? 0 : g + 1, acts + (ends ? u + 1 : u) * 64);
             }
     }
 
@@ -210,9 +253,9 @@ template <int LIMBS, int OCT> struct mid_product {
 };
 
 // Panels, rows and units of block number `block`: tiles of rows change first, so that blocks which run together share weights.
-template <int LIMBS, int OCT> __device__ __forceinline__ mid_product<LIMBS, OCT> mid_open(const ek_cuda_linear_args &a, int block, int *group, int *part)
+template <int LIMBS, int OCT, int A> __device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_linear_args &a, int block, int *group, int *part)
 {
-    typedef mid_product<LIMBS, OCT> product;
+    typedef mid_product<LIMBS, OCT, A> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const int tiles = (a.rows + product::ROWS - 1) / product::ROWS, item = block / tiles, units = a.x.k / 64;
     const int split = a.split ? a.split : units, parts = (units + split - 1) / split;
@@ -221,11 +264,11 @@ template <int LIMBS, int OCT> __device__ __forceinline__ mid_product<LIMBS, OCT>
     return product{a, base, first, min(split, units - first), row0, min(product::ROWS, a.rows - row0), (int)threadIdx.x % 32, (int)threadIdx.x / 32};
 }
 
-template <int LIMBS, int OCT> __device__ __forceinline__ void mid(const ek_cuda_linear_args &a, int block)
+template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const ek_cuda_linear_args &a, int block)
 {
-    typedef mid_product<LIMBS, OCT> product;
+    typedef mid_product<LIMBS, OCT, A> product;
     int group, part;
-    const product m = mid_open<LIMBS, OCT>(a, block, &group, &part);
+    const product m = mid_open<LIMBS, OCT, A>(a, block, &group, &part);
     const int panels = (a.n + 15) / 16, units = a.x.k / 64, p0 = (group * product::WARPS + m.w) * product::PANELS;
     u64 code[product::PANELS], scale[product::PANELS];
 #pragma unroll
@@ -252,12 +295,12 @@ template <int LIMBS, int OCT> __device__ __forceinline__ void mid(const ek_cuda_
 // gelu(product) times the product of a second matrix, quantised: a block has a group of 64 outputs. Sums go through shared
 // memory to a warp per row, in a loop of little code: unrolled over a lane's sums it takes longer than the product, as
 // instructions that run once are fetched for each of them.
-template <int OCT> __device__ __forceinline__ void mid_gate(const ek_cuda_leaf_args &p)
+template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_leaf_args &p)
 {
-    typedef mid_product<1, OCT> product;
+    typedef mid_product<1, OCT, A> product;
     constexpr int ROW = 68; // floats: rows 2 t begin in different banks
     int group, part;
-    const product m = mid_open<1, OCT>(p.a, blockIdx.x, &group, &part);
+    const product m = mid_open<1, OCT, A>(p.a, blockIdx.x, &group, &part);
     const int64_t unit = (int64_t)(group * product::WARPS + m.w) * (p.a.x.k / 64);
     const u64 code[2] = {p.a.codes + unit * product::CODE, p.codes2 + unit * product::CODE},
               scale[2] = {p.a.scales + unit * product::SCALE, p.scales2 + unit * product::SCALE};
@@ -284,8 +327,50 @@ template <int OCT> __device__ __forceinline__ void mid_gate(const ek_cuda_leaf_a
             const float *gate = sums + r * ROW + i * 32 + m.lane;
             v[i] = gelu_(*gate) * gate[product::ROWS * ROW];
         }
-        quantize_group(p.to, m.row0 + r, group, v);
+        if constexpr (A == 64) {
+            quantize_group(p.to, m.row0 + r, group, v);
+        } else {
+            const float halves[2][2] = {{v[0], 0}, {v[1], 0}};
+#pragma unroll
+            for (int i = 0; i < 2; i++) quantize_group(p.to, m.row0 + r, group * 2 + i, halves[i]);
+        }
     }
 }
 
+// q with one limb, k and v with two.
+template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cuda_leaf_heads_args &h)
+{
+    int block = blockIdx.x - h.q_blocks;
+    if (block < 0) {
+        mid<1, OCT, A>(h.q, blockIdx.x);
+        return;
+    }
+    ek_cuda_linear_args a = h.k;
+    if (block >= h.k_blocks) block -= h.k_blocks, a.codes = h.v_codes, a.scales = h.v_scales, a.y = h.v;
+    mid<2, OCT, A>(a, block);
+}
+
 } // namespace ek
+
+// The kernels for groups of A inputs: NAME is what stands in their names for bits and scales.
+#define EK_MID_BOUNDS __launch_bounds__(128, 3)
+#define EK_MID(NAME, LIMBS, OCT, A)                                                                                   \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_##NAME##_l##LIMBS##_o##OCT(const __grid_constant__ ek_cuda_linear_args a) \
+    {                                                                                                                 \
+        ek::mid<LIMBS, OCT, A>(a, blockIdx.x);                                                                        \
+    }
+#define EK_MID_WIDTH(NAME, OCT, A)                                                                                    \
+    EK_MID(NAME, 1, OCT, A)                                                                                           \
+    EK_MID(NAME, 2, OCT, A)                                                                                           \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_gate_##NAME##_l1_o##OCT(const __grid_constant__ ek_cuda_leaf_args p) \
+    {                                                                                                                 \
+        ek::mid_gate<OCT, A>(p);                                                                                      \
+    }                                                                                                                 \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_heads_##NAME##_o##OCT(const __grid_constant__ ek_cuda_leaf_heads_args h) \
+    {                                                                                                                 \
+        ek::mid_heads<OCT, A>(h);                                                                                     \
+    }
+#define EK_MID_KERNELS(NAME, A)                                                                                       \
+    EK_MID_WIDTH(NAME, 1, A)                                                                                          \
+    EK_MID_WIDTH(NAME, 2, A)                                                                                          \
+    EK_MID_WIDTH(NAME, 4, A)

@@ -1,11 +1,11 @@
-/* q, k and v of few rows in one launch, against the scalar definition of ops/linear.c. */
+/* q, k and v of some rows in one launch, against the scalar definition of ops/linear.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/model_args.h"
-#include "product.h"
+#include "linear.h"
 
-enum { MOST = 8, MULTIPROCESSORS = 3 /* few, so that a warp has several chunks, as those of large matrices have */ };
+enum { MOST = 40, MULTIPROCESSORS = 3 /* few, so that a warp has several chunks, as those of large matrices have */ };
 
 typedef struct head {
     ek_linear w;
@@ -30,7 +30,8 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int n, int k, int li
     free(packed);
 }
 
-static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd)
+/* oct: of narrow tiles, 0: what the plan says. */
+static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int *counts, int oct)
 {
     float *x = make_rows(MOST, k, odd);
     void *mem = aligned_alloc(64, ek_acts_bytes(MOST, k));
@@ -41,12 +42,14 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd)
     CUdeviceptr dx = up(d, x, (size_t)MOST * (size_t)k * sizeof(float));
     ek_cuda_acts in;
     in.q = 0;
-    const size_t row = ek_cuda_acts_plan(&in, k, 64);
+    const size_t row = ek_cuda_acts_plan(&in, k, h[0].l.a_group);
     in.q = up(d, NULL, row * MOST);
     device_quantize(d, &in, dx, MOST);
-    for (int rows = 1; rows <= MOST; rows++) {
+    for (; *counts; counts++) {
+        const int rows = *counts;
         ek_cuda_heads p;
-        if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
+        if (oct) p = ek_cuda_mid_heads_by(&h[0].l, &h[1].l, v, rows, oct);
+        else if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
             must(ek_fail(EK_EINTERNAL, "no plan of q, k and v"));
         for (int i = 0; i < 3; i++) h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));
         ek_cuda_leaf_heads_args a = {.v_codes = h[2].at,
@@ -78,5 +81,12 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd)
 void test_heads(dev *d)
 {
     static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
-    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2);
+    static const int few[] = {1, 2, 3, 4, 5, 6, 7, 8, 0}, some[] = {9, 17, 40, 0};
+    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0);
+    for (int type = 0; type < 2; type++) {
+        gguf = type ? "q4_0" : NULL;
+        for (int i = 0; i < (d->quick ? 3 : 7); i++)
+            compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3);
+    }
+    gguf = NULL;
 }
