@@ -1,9 +1,10 @@
 #include "cuda/layer_end.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { MAX_BLOCKS = 16, MIN_BLOCKS = 4, MAX_ROWS = 8, THREADS = EK_CUDA_LAYER_END_THREADS };
-enum { MAX_INPUTS = 1024, CONTROL = 448, UNIT_SCALES = 64 }; /* of proj: one leaf; bytes of arrivals and sums of rows */
+enum { MAX_INPUTS = 1024, CONTROL = 448 }; /* of proj: one leaf; bytes of arrivals and sums of rows */
 
 /* The place of `bytes` in a block's shared memory, which ends at *end. */
 static int32_t take(size_t *end, size_t bytes)
@@ -22,25 +23,45 @@ static int blocks_of(const ek_cuda_linear *gate, const ek_cuda_linear *proj)
     return blocks;
 }
 
-bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
-                            const ek_cuda_linear *proj, int rows)
+/* What the kernels are compiled for. */
+static bool fits(const ek_cuda_linear *l)
 {
-    if (rows > MAX_ROWS || !ek_cuda_leaf_fits(gate) || !ek_cuda_leaf_fits(proj) || gate->bits != 4 || proj->bits != 4 ||
-        gate->limbs != proj->limbs || gate->n != proj->k || gate->k != proj->n || gate->n > MAX_INPUTS ||
-        gate->k > THREADS * 8)
+    static const char *const kinds[] = {"q4", "q4h_32", "q8h_32", "q4fm_32", "q8fm_32", "q8f_16"};
+    if (l->k % 64 || (!ek_cuda_leaf_fits(l) && !ek_cuda_plane_fits(l))) return false;
+    const ek_cuda_kind kind = ek_cuda_kind_of(l);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kind.name, kinds[i])) return true;
+    return false;
+}
+
+/* Whether groups of `next` can be written: those of l, or of 32 by matrices with groups of 16. */
+static bool writes(const ek_cuda_linear *l, const ek_cuda_linear *next)
+{
+    return !next->units || next->a_group == l->a_group || (l->a_group == 16 && next->a_group == 32);
+}
+
+bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
+                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows)
+{
+    if (rows > MAX_ROWS || !fits(gate) || gate->form != proj->form || gate->group != proj->group ||
+        gate->bits != proj->bits || gate->biased != proj->biased || gate->f16_scales != proj->f16_scales ||
+        gate->f32_scales != proj->f32_scales || gate->zero != proj->zero || gate->limbs != proj->limbs ||
+        gate->n != proj->k || gate->k != proj->n || gate->n > MAX_INPUTS || gate->n % 64 || gate->k > THREADS * 8 ||
+        !writes(gate, next))
         return false;
     const int blocks = blocks_of(gate, proj), panels = gate->n_panels / blocks, panels2 = proj->n_panels / blocks;
     if (blocks < MIN_BLOCKS || panels * EK_PANEL * 4 > THREADS || panels2 * EK_PANEL > THREADS) return false;
     const int units = panels * gate->units, units2 = panels2 * proj->units;
-    const size_t unit = (size_t)gate->bits * 128 + UNIT_SCALES;
-    size_t end = CONTROL, bytes = ek_cuda_acts_plan(&args->row, gate->k, 64);
+    const size_t in_unit = 64 / (size_t)gate->group,
+                 unit = (size_t)gate->bits * 128 + in_unit * EK_PANEL * ek_cuda_linear_scale(gate);
+    size_t end = CONTROL, bytes = ek_cuda_acts_plan(&args->row, gate->k, gate->a_group);
     args->row.q = (ek_cuda_ptr)take(&end, bytes);
-    bytes = ek_cuda_acts_plan(&args->gated, gate->n, 64);
+    bytes = ek_cuda_acts_plan(&args->gated, gate->n, gate->a_group);
     args->gated.q = (ek_cuda_ptr)take(&end, bytes);
     args->n = gate->k, args->size = gate->n, args->zero = gate->zero;
     args->gate_panels = panels, args->proj_panels = panels2, args->proj_shift = 0;
     while (args->proj_shift < 2 && panels2 * EK_PANEL << (args->proj_shift + 1) <= THREADS) args->proj_shift++;
-    args->value = take(&end, (size_t)(units > units2 ? units : units2) * EK_PANEL * sizeof(float));
+    args->value = take(&end, (size_t)(units > units2 ? units : units2) * in_unit * EK_PANEL * sizeof(float));
     args->g = take(&end, (size_t)gate->n * sizeof(float));
     args->sum = take(&end, (size_t)gate->k * sizeof(float));
     args->gate_at = take(&end, (size_t)units * unit);
@@ -51,6 +72,6 @@ bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, 
                                       .cluster = (unsigned)blocks,
                                       .shared = end,
                                       .overlap = true}};
-    snprintf(out->name, sizeof out->name, "ek_layer_end_q%d_l%d", gate->bits, gate->limbs);
+    snprintf(out->name, sizeof out->name, "ek_layer_end_%s_l%d", ek_cuda_kind_of(gate).name, gate->limbs);
     return true;
 }

@@ -6,9 +6,9 @@
 #include "cuda/linear.h"
 #include "cuda/model_args.h"
 
-/* For `rows` rows of both matrices: the kernel's name and grid, and of args all that they decide but the addresses of
- * weights. False: no kernel does it, or others are faster. */
+/* For `rows` rows of both matrices, of which `next` reads the result: the kernel's name and grid, and of args all that
+ * they decide but the addresses of weights. False: no kernel does it, or others are faster. */
 bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
-                            const ek_cuda_linear *proj, int rows);
+                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows);
 
 #endif

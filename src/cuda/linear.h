@@ -87,6 +87,12 @@ ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, e
 /* Products by kernels/product_plane.cuh, the same for weights with their file's own scales: those that fit; and of two
  * matrices alike in a launch, without a gate (ek_cuda_leaf_args.y2). */
 bool ek_cuda_plane_fits(const ek_cuda_linear *l);
+/* What names of kernels say of bits, scales and groups: of ek_cuda_leaf_fits q4 or q8, else as
+ * kernels/product_plane.cuh lists them. */
+typedef struct ek_cuda_kind {
+    char name[16];
+} ek_cuda_kind;
+ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
 bool ek_cuda_plane_wins(const ek_cuda_linear *l, int rows, int multiprocessors); /* as ek_cuda_leaf_wins */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows);
 /* Renames the plan of a product by tiles to a kernel of l's own scales, where there is one. */

@@ -16,12 +16,6 @@ bool ek_cuda_mid_fits(const ek_cuda_linear *l)
     return ek_cuda_wide_fits(l) && l->bits == 4;
 }
 
-/* What kernels' names say of bits and scales. */
-static const char *kind_of(const ek_cuda_linear *l)
-{
-    return l->group == 32 ? "q4h_32" : "q4";
-}
-
 bool ek_cuda_mid_may(const ek_cuda_linear *l, int rows)
 {
     return ek_cuda_mid_fits(l) && (rows >= 8 || (double)l->n * l->k > 100e6);
@@ -74,7 +68,8 @@ static ek_cuda_product plan_of(const ek_cuda_linear *l, int rows, int oct, int u
                                   .shared = shared_bytes(l, oct, units),
                                   .overlap = true}};
     if (parts > 1) p.split = units, p.parts = parts;
-    snprintf(p.name, sizeof p.name, "ek_product_mid%s_%s_l%d_o%d", gate ? "_gate" : "", kind_of(l), l->limbs, oct);
+    snprintf(p.name, sizeof p.name, "ek_product_mid%s_%s_l%d_o%d", gate ? "_gate" : "", ek_cuda_kind_of(l).name,
+             l->limbs, oct);
     return p;
 }
 
@@ -121,7 +116,7 @@ ek_cuda_heads ek_cuda_mid_heads_by(const ek_cuda_linear *q, const ek_cuda_linear
     p.q_blocks = (int)p.q.grid.x, p.k_blocks = (int)p.k.grid.x;
     p.q.grid.x += (unsigned)((v ? 2 : 1) * p.k_blocks);
     if (p.q.grid.shared < p.k.grid.shared) p.q.grid.shared = p.k.grid.shared;
-    snprintf(p.q.name, sizeof p.q.name, "ek_product_mid_heads_%s_o%d", kind_of(q), oct);
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_mid_heads_%s_o%d", ek_cuda_kind_of(q).name, oct);
     return p;
 }
 

@@ -29,19 +29,16 @@ bool ek_cuda_plane_fits(const ek_cuda_linear *l)
     return l->group == 32 && (l->biased || l->f16_scales || l->bits == 8);
 }
 
-/* The part of kernels' names that says what scales they take (kernels/product_plane.cuh). */
-typedef struct kind {
-    char name[16];
-} kind;
-
-static kind kind_of(const ek_cuda_linear *l)
+ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l)
 {
-    kind k;
-    snprintf(k.name, sizeof k.name, "q%d%s%s_%d", l->bits,
-             l->f16_scales   ? "h"
-             : l->f32_scales ? "f"
-                             : "b",
-             l->biased ? "m" : "", l->group);
+    ek_cuda_kind k;
+    if (ek_cuda_leaf_fits(l)) snprintf(k.name, sizeof k.name, "q%d", l->bits);
+    else
+        snprintf(k.name, sizeof k.name, "q%d%s%s_%d", l->bits,
+                 l->f16_scales   ? "h"
+                 : l->f32_scales ? "f"
+                                 : "b",
+                 l->biased ? "m" : "", l->group);
     return k;
 }
 
@@ -49,7 +46,7 @@ void ek_cuda_plane_tile(ek_cuda_product *p, const ek_cuda_linear *l)
 {
     if (!ek_cuda_plane_fits(l)) return;
     const bool held = l->group == 16 || (l->biased ? l->bits == 4 && !l->f16_scales : l->f16_scales);
-    if (held) snprintf(p->name, sizeof p->name, "ek_product_%s_l%d_tile", kind_of(l).name, l->limbs);
+    if (held) snprintf(p->name, sizeof p->name, "ek_product_%s_l%d_tile", ek_cuda_kind_of(l).name, l->limbs);
 }
 
 /* Rows that a block computes: others leave registers for 4. */
@@ -112,7 +109,7 @@ static ek_cuda_product plan(const ek_cuda_linear *l, int rows, int jobs, int mat
     const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.turn * c.chunks > WARPS;
     ring(&p, &c, each, many ? 2 * WARPS : WARPS, many ? 2 * ROOM : ROOM);
     snprintf(p.name, sizeof p.name, "ek_product%s_plane_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
-             kind_of(l).name, l->limbs, per_tile);
+             ek_cuda_kind_of(l).name, l->limbs, per_tile);
     return p;
 }
 

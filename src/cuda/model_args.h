@@ -112,7 +112,7 @@ typedef struct ek_cuda_layer_end_args {
     ek_cuda_ptr h, y, y_norm, u;
     ek_cuda_ptr gate, gate_scales, proj, proj_scales;
     ek_cuda_ptr post_norm, scalar, x_norm, x;
-    ek_cuda_acts to;         /* in groups of 64; q 0: not quantised */
+    ek_cuda_acts to;         /* q 0: not quantised */
     ek_cuda_acts row, gated; /* the inputs of both matrices; q: where they lie in shared memory, */
     int64_t ld, ldu;         /* of h, y and x */
     float eps;

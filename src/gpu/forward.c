@@ -233,8 +233,7 @@ static bool end_together(ek_gpu_run *x, int i, int n, ek_gpu_input *in)
     const ek_gpu_matrix *next = !last ? &w[1].q : c->backbone_hidden_size ? &x->g->w.post_projection : &x->g->w.embed;
     ek_cuda_layer_end_args a = {0};
     ek_cuda_product p;
-    if (c->n_experts || (next->l.units && next->l.a_group != 64) ||
-        !ek_cuda_layer_end_plan(&p, &a, &w->per_layer_gate.l, &w->per_layer_proj.l, n))
+    if (c->n_experts || !ek_cuda_layer_end_plan(&p, &a, &w->per_layer_gate.l, &w->per_layer_proj.l, &next->l, n))
         return false;
     *in = ek_gpu_rows(last && x->hidden ? last_hidden(x) : x->x, c->hidden_size, n, c->hidden_size);
     a.h = x->h, a.y = x->y, a.y_norm = w->post_mlp_norm, a.u = per_layer_rows(x, i, &a.ldu);

@@ -5,7 +5,7 @@
 //
 // Few warps run it, and no step can begin before the one in front has ended: its time is that of a chain of instructions.
 #include "cuda/kernels/norm.cuh"
-#include "cuda/kernels/product.cuh"
+#include "cuda/kernels/plane_format.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
 
@@ -59,11 +59,14 @@ __device__ __forceinline__ float row_factor(float sum, int n, float eps, float *
     return norm_factor(tree_of_squares(leaf, blocks), n, eps);
 }
 
-constexpr int LEAF_GROUPS = 16, SCALES = 64; // bytes of scales of a unit
+constexpr int LEAF_UNITS = 1024 / 64;
 
-// A product's inputs and weights in shared memory. All column pairs of the tensor cores' product are the one row.
-template <int BITS, int LIMBS> struct small_product {
-    static constexpr int CODE = BITS * 128;
+// A product's inputs and weights in shared memory. All column pairs of the tensor cores' product are the one row, so the
+// four lanes of an output share its groups and those of the output 8 behind it.
+template <class F, int LIMBS> struct small_product {
+    static constexpr int CODE = F::CODE, SCALES = F::SUB * F::SCALE; // bytes of a unit
+    static constexpr int VALUES = F::SUB * 2, EACH = VALUES < 4 ? 1 : VALUES / 4; // of a unit, for outputs g and g + 8; of a lane
+    static constexpr int LEAF_GROUPS = 1024 / F::A, STEP = LEAF_GROUPS < 16 ? LEAF_GROUPS : 16;
     const uint8_t *codes, *x; // of the lane
     const float2 *groups;     // {sx, X}
     int units, all;           // of a panel, of the block
@@ -73,7 +76,7 @@ template <int BITS, int LIMBS> struct small_product {
     {
         const int lane = threadIdx.x % 32;
         codes = base + weights;
-        x = base + in.q + lane % 4 * 16 + (LIMBS == 2 && lane & 4 ? in.low : 0);
+        x = base + in.q + lane % 4 * (F::A / 4) + (LIMBS == 2 && lane & 4 ? in.low : 0);
         groups = (const float2 *)(base + in.q + in.groups[LIMBS - 1]);
         units = in.k / 64, all = panels * units, part = 65535 / units + 1;
     }
@@ -91,59 +94,106 @@ template <int BITS, int LIMBS> struct small_product {
         copy_piece_once((void *)(codes + all * CODE), (const uint8_t *)scales + first * SCALES, all * SCALES, arrived);
     }
 
-    // t (ops/linear.h) of unit i, for output lane / 4 + 8 (lane % 2).
-    __device__ __forceinline__ float value_of(int i, float zero) const
+    __device__ __forceinline__ uint4 row_of(int k) const
     {
-        const int lane = threadIdx.x % 32, k = in_panel(i), second = lane % 2;
-        u32 code[8];
-        read_codes<BITS>(codes + i * CODE + lane * 16, code);
-        const u32 scale = *(const u32 *)(codes + all * CODE + i * SCALES + lane / 4 * 8 + second * 4);
-        group_product<BITS, LIMBS, 64> r;
-        r.run(code, *(const uint4 *)(x + k * 64), 0);
-        const float s = bits(scale << 16), b = fma_(zero, s, bits(scale & 0xffff0000u));
-        return fma_(b, groups[k].y, __fmul_rn(s, second ? r.i[1][0] : r.i[0][0]));
+        const uint8_t *from = x + k * 64;
+        if (F::A == 64) return *(const uint4 *)from;
+        if (F::A == 16) return make_uint4(*(const u32 *)from, *(const u32 *)(from + 16), *(const u32 *)(from + 32), *(const u32 *)(from + 48));
+        const uint2 v = *(const uint2 *)from, w = *(const uint2 *)(from + 32);
+        return make_uint4(v.x, v.y, w.x, w.y);
     }
 
-    // Those of all units: 16 of a unit after each other. N of a warp at a time, which then wait together for what they read:
-    // nothing is read past a write to the same memory.
+    // The lane's value n of a unit: its group and which of the two outputs.
+    static __device__ __forceinline__ int place_of(int n)
+    {
+        return (threadIdx.x % 4 + n * 4) % VALUES;
+    }
+
+    // t (ops/linear.h) of unit i: the lane's values.
+    __device__ __forceinline__ void values_of(float (&t)[EACH], int i, float zero) const
+    {
+        const int lane = threadIdx.x % 32, k = in_panel(i);
+        const uint8_t *scale = codes + all * CODE + i * SCALES + lane / 4 * F::LANE;
+        u32 code[8];
+        read_codes<F::BITS>(codes + i * CODE + lane * 16, code);
+        const uint4 row = row_of(k);
+        float whole[VALUES];
+#pragma unroll
+        for (int sub = 0; sub < F::SUB; sub++) {
+            group_product<F::BITS, LIMBS, F::A> r;
+            r.run(code, row, sub);
+            whole[sub * 2] = r.i[0][0], whole[sub * 2 + 1] = r.i[1][0];
+        }
+#pragma unroll
+        for (int n = 0; n < EACH; n++) {
+            const int at = place_of(n), sub = at / 2;
+            float s[2], b[2];
+            F::read(scale + sub * F::SCALE, zero, s, b);
+            t[n] = group_value(at % 2 ? s[1] : s[0], at % 2 ? b[1] : b[0], pick(whole, at), groups[k * F::SUB + sub].y, F::BIASED);
+        }
+    }
+
+    // Those of all units: 16 of a group after each other. N units of a warp at a time, which then wait together for what they
+    // read: nothing is read past a write to the same memory.
     template <int N> __device__ __forceinline__ void values(float *value, float zero) const
     {
-        const int lane = threadIdx.x % 32, warps = blockDim.x / 32, place = lane / 4 + lane % 2 * 8;
+        const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
         for (int i = threadIdx.x / 32; i < all; i += N * warps) {
-            float t[N];
+            float t[N][EACH];
 #pragma unroll
-            for (int j = 0; j < N; j++) t[j] = value_of(min(i + j * warps, all - 1), zero);
+            for (int j = 0; j < N; j++) values_of(t[j], min(i + j * warps, all - 1), zero);
 #pragma unroll
             for (int j = 0; j < N; j++)
-                if (lane % 4 < 2 && i + j * warps < all) value[(i + j * warps) * 16 + place] = t[j];
+#pragma unroll
+                for (int n = 0; n < EACH; n++)
+                    if (lane % 4 < VALUES && i + j * warps < all)
+                        value[((i + j * warps) * F::SUB + place_of(n) / 2) * 16 + lane / 4 + place_of(n) % 2 * 8] = t[j][n];
         }
     }
 
     // The chain over N groups of output o from group g.
     template <int N> __device__ __forceinline__ float chain(const float *value, int o, int g, float sum) const
     {
-        const float *const mine = value + (o / 16 * units + g) * 16 + o % 16;
+        const int n = units * F::SUB;
+        const float *const mine = value + (o / 16 * n + g) * 16 + o % 16;
 #pragma unroll
         for (int i = 0; i < N; i++)
-            if (g + i < units) sum = fma_(mine[i * 16], groups[g + i].x, sum);
+            if (g + i < n) sum = fma_(mine[i * 16], groups[g + i].x, sum);
+        return sum;
+    }
+
+    // Of leaf number `leaf` of output o.
+    __device__ __forceinline__ float leaf_sum(const float *value, int o, int leaf) const
+    {
+        float sum = 0;
+#pragma unroll 1
+        for (int g = 0; g < LEAF_GROUPS; g += STEP) sum = chain<STEP>(value, o, leaf * LEAF_GROUPS + g, sum);
         return sum;
     }
 };
 
-template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const ek_cuda_layer_end_args &a)
+// q reads groups of A, or of 32 where these matrices' are less.
+template <int A> __device__ __forceinline__ void quantize_next(const ek_cuda_acts &to, int64_t row, const float (&v)[8], bool there)
 {
+    if (A == 16 && to.a_group == 32) quantize_eights<A == 16 ? 32 : A>(to, row, eights::first(), v, there);
+    else quantize_eights<A>(to, row, eights::first(), v, there);
+}
+
+template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek_cuda_layer_end_args &a)
+{
+    typedef small_product<F, LIMBS> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     u64 *const there = (u64 *)base; // weights, g, the second product
     float(*const leaf)[32] = (float(*)[32])(base + 64);
     float *const value = (float *)(base + a.value), *const g = (float *)(base + a.g), *const row = (float *)(base + a.sum);
     const int tid = threadIdx.x, blocks = gridDim.x, r = blockIdx.y, n = a.n;
     const bool mine = eights::first() < n, last = tid / 32 % blocks == (int)blockIdx.x, writes = mine && last;
-    const small_product<BITS, LIMBS> first(base, a.gate_at, a.row, a.gate_panels), second(base, a.proj_at, a.gated, a.proj_panels);
+    const product first(base, a.gate_at, a.row, a.gate_panels), second(base, a.proj_at, a.gated, a.proj_panels);
     let_next_start();
     if (tid == 0) {
         for (int i = 0; i < 3; i++) arrival_open(there + i);
         arrival_fence();
-        arrival_expect(there, (u32)((first.all + second.all) * (BITS * 128 + SCALES)));
+        arrival_expect(there, (u32)((first.all + second.all) * (product::CODE + product::SCALES)));
         first.fetch(a.gate, a.gate_scales, there), second.fetch(a.proj, a.proj_scales, there);
         arrival_expect(there + 1, (u32)a.size * 4), arrival_expect(there + 2, (u32)n * 4);
     }
@@ -164,17 +214,17 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
     float f = row_factor(sum, n, a.eps, leaf[0]);
 #pragma unroll
     for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + v.v[i] * f * y_norm.v[i];
-    quantize_eights(acts, 0, eights::first(), h.v, mine);
+    quantize_eights<F::A>(acts, 0, eights::first(), h.v, mine);
     __syncthreads();
 
     arrival_wait(there, 0);
     first.template values<2>(value, (float)a.zero);
     __syncthreads();
-    sum = has ? first.template chain<LEAF_GROUPS>(value, o, part * LEAF_GROUPS, 0) : 0;
+    sum = has ? first.leaf_sum(value, o, part) : 0;
 #pragma unroll
     for (int apart = 1; apart < 4; apart *= 2) {
         const float other = __shfl_down_sync(~0u, sum, apart, 4);
-        if (part % (2 * apart) == 0 && (part + apart) * LEAF_GROUPS < first.units) sum = sum + other;
+        if (part % (2 * apart) == 0 && (part + apart) * LEAF_UNITS < first.units) sum = sum + other;
     }
     sum = gelu_(__shfl_sync(~0u, sum, 0, 4)) * u;
     cluster_wait();
@@ -183,14 +233,14 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
     sent_wait(there + 1, 0);
 
     v.read(g, a.size);
-    quantize_eights(acts2, 0, eights::first(), v.v, eights::first() < a.size);
+    quantize_eights<F::A>(acts2, 0, eights::first(), v.v, eights::first() < a.size);
     __syncthreads();
     second.template values<2>(value, (float)a.zero);
     __syncthreads();
     const int o2 = tid >> a.proj_shift, part2 = tid & ((1 << a.proj_shift) - 1); // an output of proj, by several
     if (o2 < a.proj_panels * 16) {
         sum = 0;
-        for (int i = 0; i < second.units; i += 4) sum = second.template chain<4>(value, o2, i, sum);
+        for (int i = 0; i < second.units * F::SUB; i += 4) sum = second.template chain<4>(value, o2, i, sum);
         for (int b = part2; b < blocks; b += 1 << a.proj_shift) send(row + blockIdx.x * a.proj_panels * 16 + o2, sum, there + 2, b);
     }
     sent_wait(there + 2, 0);
@@ -210,17 +260,21 @@ template <int BITS, int LIMBS> __device__ __forceinline__ void layer_end(const e
 #pragma unroll
     for (int i = 0; i < 8; i++) h.v[i] = h.v[i] * f * x_norm.v[i];
     if (a.x) h.write((float *)a.x + r * a.ld, writes);
-    if (a.to.q) quantize_eights(a.to, r, eights::first(), h.v, writes);
+    if (a.to.q) quantize_next<F::A>(a.to, r, h.v, writes);
 }
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(EK_CUDA_LAYER_END_THREADS, 2) ek_layer_end_q4_l1(const __grid_constant__ ek_cuda_layer_end_args a)
-{
-    layer_end<4, 1>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(EK_CUDA_LAYER_END_THREADS, 2) ek_layer_end_q4_l2(const __grid_constant__ ek_cuda_layer_end_args a)
-{
-    layer_end<4, 2>(a);
-}
+// K: its name, as in product_plane.cuh.
+#define LAYER_END(K, LIMBS, BITS, A, SCALES)                                                                          \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_LAYER_END_THREADS, 2) ek_layer_end_##K##_l##LIMBS(const __grid_constant__ ek_cuda_layer_end_args a) \
+    {                                                                                                                 \
+        layer_end<plane_format<BITS, A, SCALES>, LIMBS>(a);                                                           \
+    }
+#define LAYER_ENDS(K, BITS, A, SCALES) LAYER_END(K, 1, BITS, A, SCALES) LAYER_END(K, 2, BITS, A, SCALES)
+LAYER_ENDS(q4, 4, 64, PLANE_BIASED + PLANE_BF16)
+LAYER_ENDS(q4h_32, 4, 32, PLANE_F16)
+LAYER_ENDS(q8h_32, 8, 32, PLANE_F16)
+LAYER_ENDS(q4fm_32, 4, 32, PLANE_BIASED + PLANE_F32)
+LAYER_ENDS(q8fm_32, 8, 32, PLANE_BIASED + PLANE_F32)
+LAYER_ENDS(q8f_16, 8, 16, PLANE_F32)

@@ -70,15 +70,15 @@ __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t r
     *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));
 }
 
-// By 8 lanes: v are elements at .. at + 7 of a group of 64, of which the next lane has the next 8. All lanes call it; those
-// without `there` write nothing.
-__device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t row, int at, const float (&v)[8], bool there)
+// By A / 8 lanes: v are elements at .. at + 7 of a group of A, of which the next lane has the next 8. All lanes call it;
+// those without `there` write nothing.
+template <int A> __device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t row, int at, const float (&v)[8], bool there)
 {
     u32 top = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) top = max(top, __float_as_uint(v[i]) & 0x7fffffffu);
 #pragma unroll
-    for (int apart = 4; apart; apart /= 2) top = max(top, __shfl_xor_sync(~0u, top, apart, 8));
+    for (int apart = A / 16; apart; apart /= 2) top = max(top, __shfl_xor_sync(~0u, top, apart, 8));
     float inv, sx, sx256;
     group_scales(top, &inv, &sx, &sx256);
     int sum = 0; // of high limbs in the upper half, of low limbs in the lower
@@ -91,13 +91,13 @@ __device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t 
         sum += high * 65536 + low;
     }
 #pragma unroll
-    for (int apart = 4; apart; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart, 8);
+    for (int apart = A / 16; apart; apart /= 2) sum += __shfl_xor_sync(~0u, sum, apart, 8);
     if (!there) return;
     int8_t *codes = (int8_t *)to.q + row * to.ldq + at;
     *(uint2 *)codes = make_uint2(h[0], h[1]), *(uint2 *)(codes + to.low) = make_uint2(l[0], l[1]);
-    if (at % 64) return;
+    if (at % A) return;
     const int low = (int16_t)sum, high = (sum - low) >> 16;
-    uint8_t *group = (uint8_t *)to.q + row * to.ldq + at / 64 * 8;
+    uint8_t *group = (uint8_t *)to.q + row * to.ldq + at / A * 8;
     *(float2 *)(group + to.groups[0]) = make_float2(sx256, (float)high);
     *(float2 *)(group + to.groups[1]) = make_float2(sx, (float)(256 * high + low));
 }

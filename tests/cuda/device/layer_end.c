@@ -6,7 +6,7 @@
 
 #include "cuda/layer_end.h"
 #include "ops/rows.h"
-#include "product.h"
+#include "linear.h"
 
 enum { MAX_ROWS = 8 };
 
@@ -14,7 +14,7 @@ typedef struct end {
     dev *d;
     int n, size;
     ek_linear gate, proj, next; /* next: quantises x */
-    ek_cuda_linear gate_at, proj_at;
+    ek_cuda_linear gate_at, proj_at, next_at;
     float *h, *y, *u, *y_norm, *post_norm, *x_norm, scalar;
     float *want_h, *want_x;
     void *mem, *mem_g, *mem_x;
@@ -80,12 +80,12 @@ static void compare(end *e, CUdeviceptr gate, CUdeviceptr proj, const CUdevicept
     const size_t n = (size_t)e->n, bytes = sizeof(float) * n * (size_t)rows;
     ek_cuda_product p;
     ek_cuda_layer_end_args a = {0};
-    if (!ek_cuda_layer_end_plan(&p, &a, &e->gate_at, &e->proj_at, rows)) {
+    if (!ek_cuda_layer_end_plan(&p, &a, &e->gate_at, &e->proj_at, &e->next_at, rows)) {
         printf("FAIL no kernel ends a layer of %d with %d\n", e->n, e->size);
         e->d->failed++;
         return;
     }
-    const size_t record = ek_cuda_acts_plan(&a.to, e->n, 64);
+    const size_t record = ek_cuda_acts_plan(&a.to, e->n, e->next_at.a_group);
     a.h = up(e->d, e->h, bytes), a.y = up(e->d, e->y, bytes), a.x = up(e->d, NULL, bytes);
     a.u = up(e->d, e->u, sizeof(float) * (size_t)rows * (size_t)e->size);
     if (quantised) a.to.q = up(e->d, NULL, record * (size_t)rows);
@@ -103,12 +103,16 @@ static void compare(end *e, CUdeviceptr gate, CUdeviceptr proj, const CUdevicept
     drop(e->d, a.h), drop(e->d, a.y), drop(e->d, a.x), drop(e->d, a.u), drop(e->d, a.to.q);
 }
 
-static void test_shape(dev *d, int n, int size, int limbs, bool odd)
+/* next_type: GGUF's type of the matrix behind, where gguf is that of the others. */
+static void test_shape(dev *d, int n, int size, int limbs, bool odd, const char *next_type)
 {
     end e = {.d = d, .n = n, .size = size, .scalar = 0.4375f};
     shape gate = {size, n, 4, 64, 64, limbs, EK_BF16, true}, proj = {n, size, 4, 64, 64, limbs, EK_BF16, true},
           next = {16, n, 4, 64, 64, 1, EK_BF16, true};
-    open_weights(&e.gate, &gate, 1), open_weights(&e.proj, &proj, 2), open_weights(&e.next, &next, 3);
+    open_weights(&e.gate, &gate, 1), open_weights(&e.proj, &proj, 2);
+    if (gguf) gguf = next_type;
+    open_weights(&e.next, &next, 3);
+    must(ek_cuda_linear_plan(&e.next_at, &e.next));
     must(ek_cuda_linear_plan(&e.gate_at, &e.gate));
     must(ek_cuda_linear_plan(&e.proj_at, &e.proj));
     e.h = make_rows(MAX_ROWS, n, odd), e.y = make_rows(MAX_ROWS, n, false), e.u = floats(MAX_ROWS * size, 21);
@@ -137,7 +141,16 @@ void test_layer_end(dev *d)
         int n, size;
     } c[] = {{128, 64}, {192, 64}, {1536, 256}, {1088, 128}, {2560, 256}, {2048, 512}};
     for (int i = 0; i < (d->quick ? 3 : 6); i++)
-        for (int limbs = 1; limbs <= 2; limbs++) test_shape(d, c[i].n, c[i].size, limbs, i % 2);
+        for (int limbs = 1; limbs <= 2; limbs++) test_shape(d, c[i].n, c[i].size, limbs, i % 2, NULL);
+    static const char *const types[][2] = {{"q4_0", "q4_0"}, {"q8_0", "q4_0"}, {"q4_k", "q4_k"},
+                                           {"q5_k", "q4_k"}, {"q6_k", "q4_0"}, {"q6_k", "q6_k"}};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int i = 0; i < (d->quick ? 1 : 2); i++)
+            for (int limbs = 1; limbs <= 2; limbs++) {
+                gguf = types[t][0]; /* groups of the last two have 256 inputs */
+                test_shape(d, i ? 2560 : 512, 256, limbs, t % 2, types[t][1]);
+                gguf = NULL;
+            }
 }
 
 /* --- a chain of layers' down, end, and q: by four launches, or by one */
@@ -235,7 +248,7 @@ static void time_chain(dev *d, int n, int inter, int rows)
     bytes = ek_cuda_acts_plan(&c.a, n, 64) * MAX_ROWS, c.a.q = up(d, NULL, bytes);
     bytes = ek_cuda_acts_plan(&c.g, size, 64) * MAX_ROWS, c.g.q = up(d, NULL, bytes);
     ek_cuda_layer_end_args *e = &c.end;
-    if (!ek_cuda_layer_end_plan(&c.p_end, e, &c.gate, &c.proj, rows)) return;
+    if (!ek_cuda_layer_end_plan(&c.p_end, e, &c.gate, &c.proj, &c.q, rows)) return;
     e->h = c.h, e->y = c.y, e->x = c.x, e->u = c.u, e->ldu = size, e->ld = n, e->eps = 1e-6f, e->to = c.a;
     e->y_norm = e->post_norm = e->x_norm = e->scalar = c.norm;
     c.end_k = find(d, c.p_end.name, c.p_end.grid.shared);
