@@ -115,6 +115,9 @@ typedef struct ek_cuda_heads {
 } ek_cuda_heads;
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, int multiprocessors);
+/* Of groups of 32 by leaves. */
+bool ek_cuda_plane_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                              const ek_cuda_linear *v, int rows, int multiprocessors);
 
 /* The two launches of a layer with experts that hold blocks of the dense MLP too (cuda/model_args.h): q is of the gate
  * of the dense MLP, or of experts, whose q_blocks are then of a job; k of the router, whose k_blocks are of a tile of

@@ -180,6 +180,7 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
                         int rows, int multiprocessors)
 {
     if (rows > 8 && ek_cuda_mid_heads_plan(out, q, k, v, rows, multiprocessors)) return true;
+    if (ek_cuda_plane_heads_plan(out, q, k, v, rows, multiprocessors)) return true;
     if (!ek_cuda_leaf_wins(q, rows, multiprocessors) || !ek_cuda_leaf_wins(k, rows, multiprocessors) ||
         (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 || k->bits != 4 || q->limbs != 1 || k->limbs != 2)
         return false;

@@ -123,6 +123,36 @@ ek_cuda_product ek_cuda_plane_pair(const ek_cuda_linear *l, int rows, int multip
     return plan(l, rows, 0, 2, EK_CUDA_GATE_NONE, multiprocessors);
 }
 
+/* Kernels of q, k and v in one launch: 4 bits with f16 scales, q with one limb, or 8 bits of two limbs. */
+static bool heads_fit(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v)
+{
+    return ek_cuda_plane_fits(q) && q->group == 32 && q->f16_scales && !q->biased && q->bits == k->bits &&
+           q->group == k->group && k->f16_scales && !k->biased && q->zero == k->zero && q->k == k->k &&
+           q->limbs == (q->bits == 4 ? 1 : 2) && k->limbs == 2 && (!v || ek_cuda_linear_alike(k, v));
+}
+
+bool ek_cuda_plane_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                              const ek_cuda_linear *v, int rows, int multiprocessors)
+{
+    if (!heads_fit(q, k, v) || !ek_cuda_plane_wins(q, rows, multiprocessors) ||
+        !ek_cuda_plane_wins(k, rows, multiprocessors))
+        return false;
+    const int per_tile = rows_of(k, rows), tiles = over(rows, per_tile), parts = v ? 2 : 1;
+    const int panels = q->n_panels + parts * k->n_panels, slots = over(multiprocessors * BLOCKS, tiles);
+    const cut c = cut_of(q, per_tile);
+    const int turn = turn_of(&c, panels, slots);
+    const int q_turns = over(q->n_panels, turn), k_turns = over(k->n_panels, turn);
+    const int each = over(q_turns + parts * k_turns, slots); /* turns of a block */
+    ek_cuda_heads p = {
+        .q.turn = turn, .k.turn = turn, .q_blocks = over(q_turns, each), .k_blocks = over(k_turns, each)};
+    ring(&p.q, &c, each, WARPS, ROOM);
+    p.k = p.q;
+    p.q.grid.x = (unsigned)(p.q_blocks + parts * p.k_blocks), p.q.grid.y = (unsigned)tiles, p.q.grid.overlap = true;
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_plane_heads_%s_r%d", ek_cuda_kind_of(q).name, per_tile);
+    *out = p;
+    return true;
+}
+
 /* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows. */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
 {

@@ -31,14 +31,14 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int n, int k, int li
 }
 
 /* oct: of narrow tiles, 0: what the plan says. */
-static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int *counts, int oct)
+static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int *counts, int oct, int q_limbs)
 {
     float *x = make_rows(MOST, k, odd);
     void *mem = aligned_alloc(64, ek_acts_bytes(MOST, k));
     ek_acts acts;
     ek_acts_bind(&acts, mem, x, k, MOST, k);
     head h[3];
-    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, i ? n_k : n_q, k, i ? 2 : 1, (uint64_t)i * 999);
+    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, i ? n_k : n_q, k, i ? 2 : q_limbs, (uint64_t)i * 999);
     CUdeviceptr dx = up(d, x, (size_t)MOST * (size_t)k * sizeof(float));
     ek_cuda_acts in;
     in.q = 0;
@@ -82,11 +82,15 @@ void test_heads(dev *d)
 {
     static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
     static const int few[] = {1, 2, 3, 4, 5, 6, 7, 8, 0}, some[] = {9, 17, 40, 0};
-    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0);
+    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
+    gguf = "q4_0";
+    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
+    gguf = "q8_0";
+    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 2);
     for (int type = 0; type < 2; type++) {
         gguf = type ? "q4_0" : NULL;
         for (int i = 0; i < (d->quick ? 3 : 7); i++)
-            compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3);
+            compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3, 1);
     }
     gguf = NULL;
 }
