@@ -45,9 +45,11 @@ size_t ek_cuda_linear_scale(const ek_cuda_linear *l);
 /* Where a quantised row lies: fills all but q. Returns the bytes of a row, a multiple of 64. */
 size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
 
+enum { EK_CUDA_NAME = 64 }; /* bytes of a kernel's name */
+
 /* A launch: the kernel's name, its grid, and the fields of args that the call decides (pass, levels). */
 typedef struct ek_cuda_product {
-    char name[64];
+    char name[EK_CUDA_NAME];
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;

@@ -35,7 +35,7 @@ typedef struct ek_gpu_weights {
 enum { EK_GPU_KERNELS = 256 };
 
 typedef struct ek_gpu_kernel {
-    char name[32];
+    char name[EK_CUDA_NAME];
     ek_cuda_kernel kernel;
     size_t shared;
 } ek_gpu_kernel;

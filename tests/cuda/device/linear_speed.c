@@ -122,10 +122,11 @@ void speed_choice(dev *d)
     by_kernel = -1;
 }
 
-/* Few rows of GGUF's types, by the kernels that the plan knows. */
+/* Few rows of GGUF's types, by the kernels that the plan knows; quick: of q4_0. */
 void speed_planes(dev *d)
 {
-    static const int few_rows[] = {1, 4, 8, 16, 32, 64, 0}, all[] = {16, 32, 64, 128, 2048, 0};
+    static const int few_rows[] = {1, 4, 8, 16, 32, 64, 0}, all[] = {16, 32, 64, 128, 2048, 0},
+                     mid[] = {8, 16, 32, 64, 128, 0};
     static const struct {
         const char *type;
         int n, k, limbs;
@@ -135,10 +136,15 @@ void speed_planes(dev *d)
              {"q6_k", 5376, 21504, 1}, {"q8_0", 1536, 256, 2},   {"q8_0", 256, 1536, 2},   {"q8_0", 6144, 1536, 2},
              {"q8_0", 5376, 21504, 2}, {"q4_0", 256, 1536, 2},   {"q6_k", 262144, 1536, 2}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int by = 0; by < 4; by++) {
+        for (int by = 0; by < 6; by++) {
+            static const int kernel[] = {EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES,
+                                         EK_CUDA_BY_MID, EK_CUDA_BY_WIDE,  -1};
+            const bool wgmma = by == 3 || by == 4;
+            if ((d->quick || wgmma) && strcmp(c[i].type, "q4_0")) continue;
+            if (d->quick && by < 2) continue;
             shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
-            gguf = c[i].type, by_kernel = (const int[]){EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES, -1}[by];
-            time_product(d, &s, by == 1 || by == 3 ? all : few_rows);
+            gguf = c[i].type, by_kernel = kernel[by];
+            time_product(d, &s, by == 0 || by == 2 ? few_rows : by == 3 ? mid : all);
         }
     gguf = NULL, by_kernel = -1;
 }
