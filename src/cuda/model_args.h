@@ -92,12 +92,13 @@ typedef struct ek_cuda_stage_args {
 
 /* ek_experts_inputs: h_out = h + norm(y, y_norm), and what reads it: norm(h_out, norm[0]) for the dense MLP, norm[1]
  * times factor for the router, norm[2] for the experts, quantised in groups of 64. grid (3, rows), 32 threads per 256
- * elements. */
+ * elements. ek_experts_inputs_any: in groups of 64, 32 or 16, the router's row also as floats (q 0: as these alone). */
 typedef struct ek_cuda_inputs_args {
     ek_cuda_ptr h, h_out, y, y_norm;
     ek_cuda_ptr norm[3];
     ek_cuda_acts to[3];
-    int64_t ld; /* of h, h_out and y */
+    ek_cuda_ptr router; /* of ek_experts_inputs_any: floats; 0: none */
+    int64_t ld;         /* of h, h_out, y and router */
     float eps, factor;
     int32_t n;
 } ek_cuda_inputs_args;

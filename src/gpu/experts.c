@@ -78,9 +78,41 @@ static void project(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matrix *
     ek_gpu_launch(x->g, p.name, p.grid, &a);
 }
 
+/* For few rows in one launch; behind a router's blocks of the same launch: so many of them. */
+static bool few_pairs(const ek_config *c, int n)
+{
+    return n <= EK_CUDA_CHOOSE_ROWS && n * c->top_k_experts <= EK_CUDA_CHOOSE_PAIRS &&
+           c->n_experts <= EK_CUDA_CHOOSE_EXPERTS;
+}
+
+static ek_cuda_choose_args choose_args(const ek_gpu_run *x, const ek_gpu_layer *w, int n, int tile, int router_blocks)
+{
+    const ek_config *c = &x->g->m->config;
+    return (ek_cuda_choose_args){.route = x->route,
+                                 .expert_scale = w->expert_scale,
+                                 .weight = x->weight,
+                                 .pair_row = x->pair_row,
+                                 .row_pair = x->row_pair,
+                                 .jobs = x->jobs,
+                                 .n_jobs = x->n_jobs,
+                                 .ended = x->routed,
+                                 .ld = c->n_experts,
+                                 .n_experts = c->n_experts,
+                                 .top_k = c->top_k_experts,
+                                 .rows = n,
+                                 .tile = tile,
+                                 .router_blocks = router_blocks};
+}
+
 static void choose(ek_gpu_run *x, const ek_gpu_layer *w, int n, const work *all)
 {
     const ek_config *c = &x->g->m->config;
+    if (few_pairs(c, n)) {
+        ek_cuda_choose_args a = choose_args(x, w, n, all->tile, 0);
+        const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
+        ek_gpu_launch(x->g, "ek_choose", (ek_cuda_grid){.x = 1, .threads = 256, .shared = shared, .overlap = true}, &a);
+        return;
+    }
     ek_cuda_route_args r = {.route = x->route,
                             .expert_scale = w->expert_scale,
                             .expert = x->expert,
@@ -165,13 +197,20 @@ void ek_gpu_experts(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
 
 /* --- beside the dense MLP */
 
-static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q)
+/* Rows that w reads: records at q, or floats at f. */
+static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q, CUdeviceptr f, const ek_gpu_matrix *w)
 {
     const int hidden = x->g->m->config.hidden_size;
-    ek_gpu_input in = ek_gpu_rows(0, hidden, n, hidden);
-    ek_cuda_acts_plan(&in.acts, hidden, 64);
+    ek_gpu_input in = ek_gpu_rows(w->l.units ? 0 : f, hidden, n, hidden);
+    if (w->l.units == 0) return in;
+    ek_cuda_acts_plan(&in.acts, hidden, w->l.a_group);
     in.acts.q = q;
     return in;
+}
+
+static bool reads_alike(const ek_gpu_matrix *w, const ek_gpu_matrix *w2)
+{
+    return w->l.units && w2->l.units && w->l.a_group == w2->l.a_group;
 }
 
 static bool in_groups_of_64(const ek_gpu_matrix *w)
@@ -197,34 +236,22 @@ static bool few_together(ek_gpu_run *x, const ek_gpu_layer *w, const ek_gpu_inpu
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c), pairs = n * c->top_k_experts;
     ek_cuda_heads p, q;
     ek_gpu_input gated, pair;
-    if (n > EK_CUDA_CHOOSE_ROWS || pairs > EK_CUDA_CHOOSE_PAIRS || c->n_experts > EK_CUDA_CHOOSE_EXPERTS ||
-        !ek_cuda_linear_alike(&w->gate.l, &w->up.l) || !ek_cuda_linear_alike(&w->expert_gate.l, &w->expert_up.l) ||
+    if (!few_pairs(c, n) || !ek_cuda_linear_alike(&w->gate.l, &w->up.l) ||
+        !ek_cuda_linear_alike(&w->expert_gate.l, &w->expert_up.l) ||
         !ek_cuda_experts_first_plan(&p, &w->gate.l, &w->down.l, &w->router.l, n) ||
         !ek_cuda_experts_second_plan(&q, &w->expert_gate.l, &w->down.l, &w->expert_down.l, n, all.tile, all.jobs,
                                      multiprocessors))
         return false;
     const ek_cuda_linear *l = &w->gate.l, *e = &w->expert_gate.l;
-    ek_cuda_experts_first_args a = {.gate = {.a = ek_gpu_linear_args(x, &w->gate, &in[0], &p.q, 0, 0),
-                                             .codes2 = w->up.at,
-                                             .scales2 = w->up.at + l->code_bytes,
-                                             .to = gated_to(x, l->n, &gated, n)},
-                                    .router = ek_gpu_linear_args(x, &w->router, &in[1], &p.k, x->route, c->n_experts),
-                                    .choose = {.route = x->route,
-                                               .expert_scale = w->expert_scale,
-                                               .weight = x->weight,
-                                               .pair_row = x->pair_row,
-                                               .row_pair = x->row_pair,
-                                               .jobs = x->jobs,
-                                               .n_jobs = x->n_jobs,
-                                               .ended = x->routed,
-                                               .ld = c->n_experts,
-                                               .n_experts = c->n_experts,
-                                               .top_k = c->top_k_experts,
-                                               .rows = n,
-                                               .tile = all.tile,
-                                               .router_blocks = (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD},
-                                    .gate_blocks = p.q_blocks,
-                                    .route_panels = p.k_blocks};
+    ek_cuda_experts_first_args a = {
+        .gate = {.a = ek_gpu_linear_args(x, &w->gate, &in[0], &p.q, 0, 0),
+                 .codes2 = w->up.at,
+                 .scales2 = w->up.at + l->code_bytes,
+                 .to = gated_to(x, l->n, &gated, n)},
+        .router = ek_gpu_linear_args(x, &w->router, &in[1], &p.k, x->route, c->n_experts),
+        .choose = choose_args(x, w, n, all.tile, (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD),
+        .gate_blocks = p.q_blocks,
+        .route_panels = p.k_blocks};
     ek_gpu_launch(x->g, p.q.name, p.q.grid, &a);
     ek_cuda_experts_second_args b = {
         .part = {{.a = ek_gpu_linear_args(x, &w->down, &gated, &q.k, x->y, c->hidden_size), .holds = true},
@@ -251,29 +278,30 @@ bool ek_gpu_experts_beside(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_layer *w = &x->g->w.layer[i];
     const ek_config *c = &x->g->m->config;
-    if (!in_groups_of_64(&w->gate) || !in_groups_of_64(&w->up) || !in_groups_of_64(&w->router) ||
-        !in_groups_of_64(&w->expert_gate) || !in_groups_of_64(&w->expert_up))
-        return false;
-    ek_gpu_input in[] = {rows_at(x, n, x->acts), rows_at(x, n, x->route_acts), rows_at(x, n, x->expert_acts)};
+    if (!reads_alike(&w->gate, &w->up) || !reads_alike(&w->expert_gate, &w->expert_up)) return false;
+    const bool by_64 = in_groups_of_64(&w->gate) && in_groups_of_64(&w->router) && in_groups_of_64(&w->expert_gate);
+    ek_gpu_input in[] = {rows_at(x, n, x->acts, 0, &w->gate), rows_at(x, n, x->route_acts, x->x, &w->router),
+                         rows_at(x, n, x->expert_acts, 0, &w->expert_gate)};
     const ek_cuda_inputs_args a = {.h = x->h,
                                    .h_out = x->h_between,
                                    .y = x->y,
                                    .y_norm = w->post_attention_norm,
                                    .norm = {w->pre_mlp_norm, w->router_scale, w->pre_mlp_norm_2},
                                    .to = {in[0].acts, in[1].acts, in[2].acts},
+                                   .router = in[1].f,
                                    .ld = c->hidden_size,
                                    .eps = c->rms_norm_eps,
                                    .factor = router_factor(c),
                                    .n = c->hidden_size};
     ek_gpu_launch(
-        x->g, "ek_experts_inputs",
+        x->g, by_64 ? "ek_experts_inputs" : "ek_experts_inputs_any",
         (ek_cuda_grid){
             .x = 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true},
         &a);
     set_end(x, w, end);
     end->h_from = x->h_between;
     const work all = work_of(x, w, n);
-    if (few_together(x, w, in, n, all)) {
+    if (by_64 && few_together(x, w, in, n, all)) {
         end->known = true;
         return true;
     }

@@ -9,7 +9,7 @@ using namespace ek;
 
 constexpr int INPUTS_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
-extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs(const __grid_constant__ ek_cuda_inputs_args a)
+template <bool ANY> __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a)
 {
     __shared__ float leaf[2][INPUTS_THREADS / 32];
     const int which = blockIdx.x, r = blockIdx.y, n = a.n;
@@ -37,8 +37,23 @@ extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs(c
             const float v = h.v[i] * f * w.v[i];
             h.v[i] = which == 1 ? v * a.factor : v;
         }
-        quantize_block<64>(to, r, threadIdx.x / 16, h.v, n_written);
+        const int block = threadIdx.x / 16;
+        if (ANY && a.router && which == 1) h.write((float *)a.router + r * a.ld, n_written);
+        if (ANY && !to.q) continue;
+        if (!ANY || to.a_group == 64) quantize_block<64>(to, r, block, h.v, n_written);
+        else if (to.a_group == 32) quantize_block<32>(to, r, block, h.v, n_written);
+        else quantize_block<16>(to, r, block, h.v, n_written);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs(const __grid_constant__ ek_cuda_inputs_args a)
+{
+    inputs<false>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs_any(const __grid_constant__ ek_cuda_inputs_args a)
+{
+    inputs<true>(a);
 }
 
 // --- which experts
@@ -131,6 +146,13 @@ __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
         ((ek_cuda_job *)a.jobs)[job] = {mine, less + before, min(a.tile, same - before), 0};
         if (job == 0) *(u32 *)a.n_jobs = (u32)jobs;
     }
+}
+
+// Alone: no blocks of a router to wait for.
+extern "C" __global__ void __launch_bounds__(256) ek_choose(const __grid_constant__ ek_cuda_choose_args a)
+{
+    let_next_start();
+    choose(a);
 }
 
 template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda_experts_first_args &a)

@@ -206,6 +206,44 @@ static bool check_jobs(layer *e, int n, int tile, const ek_cuda_choose_args *c, 
     return good && taken == pairs;
 }
 
+/* The inputs in groups of 16 and 32, the router's also as floats; and which experts by a launch of its own. */
+static void compare_others(layer *e, ek_cuda_inputs_args a, ek_cuda_choose_args c, int n, const char *name)
+{
+    dev *d = e->d;
+    static const int group[3] = {32, 16, 64};
+    const size_t bytes = sizeof(float) * (size_t)n * (size_t)e->k, ints = sizeof(int32_t) * (size_t)(n * e->top);
+    int32_t which[MOST_PAIRS];
+    ek_cuda_product one = {.name = "ek_experts_inputs_any",
+                           .grid = {.x = 3, .y = (unsigned)n, .threads = (unsigned)(e->k + 255) / 256 * 32}};
+    for (int i = 0; i < 3; i++) {
+        a.to[i].q = 0;
+        const size_t row = ek_cuda_acts_plan(&a.to[i], e->k, group[i]);
+        a.to[i].q = up(d, NULL, row * (size_t)n);
+    }
+    a.router = up(d, NULL, bytes);
+    run(e, &one, &a);
+    same(d, e->in[1].f, down(d, a.router, bytes), bytes, true, "floats of the router of %s", name);
+    for (int i = 0; i < 3; i++) {
+        ek_linear w = {.k = e->k, .form = EK_W_Q4, .a_group = group[i]};
+        rows in;
+        open_rows(&in, n, e->k);
+        memcpy(in.f, e->in[i].f, bytes);
+        quantize_both(d, &in.acts, &w);
+        compare_rows(d, &in.acts, &a.to[i], n, name);
+        drop(d, a.to[i].q), free(in.f), free(in.mem);
+    }
+    drop(d, a.router);
+    c.router_blocks = 0;
+    c.weight = up(d, NULL, ints), c.pair_row = up(d, NULL, ints), c.row_pair = up(d, NULL, ints);
+    one = (ek_cuda_product){.name = "ek_choose",
+                            .grid = {.x = 1, .threads = 256, .shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t)}};
+    run(e, &one, &c);
+    same(d, e->weight, down(d, c.weight, ints), ints, true, "weights by ek_choose of %s", name);
+    const bool good = check_jobs(e, n, c.tile, &c, which);
+    same(d, &(bool){true}, memcpy(malloc(1), &good, 1), 1, false, "jobs by ek_choose of %s", name);
+    drop(d, c.weight), drop(d, c.pair_row), drop(d, c.row_pair);
+}
+
 static void compare(layer *e, const float *dense, int n, int multiprocessors)
 {
     dev *d = e->d;
@@ -243,17 +281,17 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
                              .tile = tile};
     ek_cuda_product one = {.name = "ek_experts_inputs",
                            .grid = {.x = 3, .y = (unsigned)n, .threads = (unsigned)(k + 255) / 256 * 32}};
-    run(e, &one,
-        &(ek_cuda_inputs_args){.h = h,
-                               .h_out = h2,
-                               .y = y,
-                               .y_norm = e->at[AFTER_ATTENTION],
-                               .norm = {e->at[BEFORE_MLP], e->at[ROUTER], e->at[BEFORE_EXPERTS]},
-                               .to = {in[0], in[1], in[2]},
-                               .ld = k,
-                               .eps = eps,
-                               .factor = factor,
-                               .n = k});
+    const ek_cuda_inputs_args three = {.h = h,
+                                       .h_out = h2,
+                                       .y = y,
+                                       .y_norm = e->at[AFTER_ATTENTION],
+                                       .norm = {e->at[BEFORE_MLP], e->at[ROUTER], e->at[BEFORE_EXPERTS]},
+                                       .to = {in[0], in[1], in[2]},
+                                       .ld = k,
+                                       .eps = eps,
+                                       .factor = factor,
+                                       .n = k};
+    run(e, &one, &three);
     same(d, e->h_between, down(d, h2, bytes), bytes, true, "h before %s", name);
     for (int i = 0; i < 3; i++) compare_rows(d, &e->in[i].acts, &in[i], n, name);
 
@@ -271,6 +309,7 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
     same(d, e->weight, down(d, c.weight, ints), ints, true, "weights of %s", name);
     const bool good = check_jobs(e, n, tile, &c, which);
     same(d, &(bool){true}, memcpy(malloc(1), &good, 1), 1, false, "jobs of %s", name);
+    compare_others(e, three, c, n, name);
     if (good) {
         ek_cuda_experts_second_args b = {.part = {{.a = product(&e->down, &gated, &q.k, n, y), .holds = true},
                                                   {.a = product(&e->expert_gate, &in[2], &q.q, tile, 0),
