@@ -1,10 +1,12 @@
 /* Form PLANES in vectors of 8 outputs, for the instruction sets that have 256 bits. A file of one of them includes this
  * after linear_q_256.h and a
  *
- *   TILE                              rows that read packed codes, at most
- *   planes_table, planes_table_of()   a codebook as planes_dot() wants it
- *   planes_products()                 the exact I of an A-group from packed codes: 16 outputs by n rows; from->codes is
- *                                     its unit, whose quad `first` it begins with
+ *   TILE                              rows of a tile of packed codes, at most
+ *   PACKED[_BIASED][_2]               so many rows read packed codes, of weights without and with biases, of one limb
+ *                                     and of two; not of codebooks and 8 bits
+ *   planes_table, planes_table_of()   a codebook as planes_products() wants it
+ *   planes_products()                 the exact I of an A-group from packed codes: 16 outputs by n rows; from->codes
+ *                                     is its unit, whose quad `first` it begins with
  *
  * Few rows put codes together from their planes as they go. More share codes that are decoded in the first-level cache,
  * UNIT inputs at a time, and then are like those of linear_q_256.h. */
@@ -140,6 +142,8 @@ INLINE void decode_planes(uint8_t *codes, float *scale, float *centre, const ek_
 
 /* ------------------------------------------------------------------ kinds of weights */
 
+enum { TILE_2 = 2 }; /* TILE of two limbs */
+
 /* Codes of `bits` bits, or of a codebook, in A-groups of a, once decoded of a kind. */
 typedef struct planes_kind {
     planes_fn *packed[2][TILE];
@@ -173,14 +177,14 @@ typedef struct planes_kind {
          {planes_##name##_2_1, planes_##name##_2_2}},                                                  \
         decode_##name, tiles_##kind, {r1, r2}};
 
-PLANES_KIND(bits2, CODES_4, 2, 0, 16, 0, 3, 2)
-PLANES_KIND(bits3, CODES_4, 3, 0, 16, 0, 3, 2)
-PLANES_KIND(bits6, CODES_6, 6, 0, 16, 0, 3, 2)
+PLANES_KIND(bits2, CODES_4, 2, 0, 16, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(bits3, CODES_4, 3, 0, 16, 0, PACKED, PACKED_2)
+PLANES_KIND(bits6, CODES_6, 6, 0, 16, 0, PACKED, PACKED_2)
 PLANES_KIND(book_of_16, CODES_5, 4, 1, 16, 0, 1, 1)
-PLANES_KIND(bits4, CODES_4, 4, 0, 32, 0, 3, 2)
-PLANES_KIND(plain4, CODES_4, 4, 0, 32, 1, 3, 2)
-PLANES_KIND(bits5, CODES_5, 5, 0, 32, 0, 3, 2)
-PLANES_KIND(plain5, CODES_5, 5, 0, 32, 1, 3, 2)
+PLANES_KIND(bits4, CODES_4, 4, 0, 32, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(plain4, CODES_4, 4, 0, 32, 1, PACKED, PACKED_2)
+PLANES_KIND(bits5, CODES_5, 5, 0, 32, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(plain5, CODES_5, 5, 0, 32, 1, PACKED, PACKED_2)
 PLANES_KIND(plain8, CODES_8, 8, 0, 32, 1, 3, 1)
 PLANES_KIND(large_book, CODES_8, 4, 1, 32, 0, 2, 1)
 PLANES_KIND(book_of_32, CODES_5, 4, 1, 32, 0, 1, 1)
@@ -222,9 +226,12 @@ static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, flo
         if (r1 - r <= kind->packed_rows[w->limbs - 1]) {
             end = r1;
             for (int p = p0; p < p1; p++)
-                kind->packed[w->limbs - 1][end - r - 1](w, x, r, y + p * EK_PANEL, ldy,
-                                                        w->data + (size_t)p * w->panel_bytes,
-                                                        ek_min(EK_PANEL, w->n - p * EK_PANEL));
+                for (int i = r, n; i < end; i += n) { /* the second tile and those after it: from the caches */
+                    n = ek_tile_rows(end - i, w->limbs == 1 ? TILE : TILE_2);
+                    kind->packed[w->limbs - 1][n - 1](w, x, i, y + p * EK_PANEL, ldy,
+                                                      w->data + (size_t)p * w->panel_bytes,
+                                                      ek_min(EK_PANEL, w->n - p * EK_PANEL));
+                }
             continue;
         }
         end = r + ek_tile_rows(r1 - r, TILES * TILE_ROWS);

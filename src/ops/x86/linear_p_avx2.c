@@ -10,8 +10,13 @@
 #include "ops/x86/planes_vec.h"
 
 enum {
-    TILE = 3, /* rows that read packed codes; more are faster with decoded ones */
-    SUMS = 4  /* limbs of them */
+    TILE = 3, /* rows of a tile of packed codes */
+    SUMS = 4, /* limbs of them */
+    /* rows that read packed codes; for more they are decoded once */
+    PACKED = 8,
+    PACKED_2 = 8,
+    PACKED_BIASED = 6,
+    PACKED_BIASED_2 = 4
 };
 
 /* The halves of a codebook's values + 128, by index. */

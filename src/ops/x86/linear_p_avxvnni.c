@@ -4,7 +4,8 @@
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
 
-enum { TILE = 3 }; /* rows that read packed codes; more are faster with decoded ones */
+/* More rows are faster with decoded codes. */
+enum { TILE = 3, PACKED = 3, PACKED_2 = 2, PACKED_BIASED = 3, PACKED_BIASED_2 = 2 };
 
 typedef __m256i planes_table;
 
