@@ -1,69 +1,87 @@
 /* Form PLANES in vectors of 8 outputs, for the instruction sets that have 256 bits. A file of one of them includes this
  * after linear_q_256.h and a
  *
- *   TILE                              rows that read packed codes, at most
- *   planes_table, planes_table_of()   a codebook as planes_dot() wants it
- *   planes_dot()                      adds the exact products of an A-group from packed codes to 16 outputs by n rows
+ *   TILE                              rows of a tile of packed codes, at most
+ *   PACKED[_BIASED][_2]               so many rows read packed codes, of weights without and with biases, of one limb
+ *                                     and of two; not of codebooks and 8 bits
+ *   planes_table, planes_table_of()   a codebook as planes_products() wants it
+ *   planes_products()                 the exact I of an A-group from packed codes: 16 outputs by n rows; from->codes
+ *                                     is its unit, whose quad `first` it begins with
  *
  * Few rows put codes together from their planes as they go. More share codes that are decoded in the first-level cache,
  * UNIT inputs at a time, and then are like those of linear_q_256.h. */
 #ifndef EK_OPS_X86_LINEAR_P_256_H
 #define EK_OPS_X86_LINEAR_P_256_H
 
+#include "ops/x86/fetch.h"
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
 
+enum { NEAR = 2048, FAR = 16384 }; /* bytes ahead: into the first-level cache, into the second */
+
 /* ------------------------------------------------------------------ packed codes */
 
-INLINE void planes_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *block,
-                        int last, const int n, const int bits, const bool book, const int a_group, const int limbs)
+/* A line of what follows: all lines of a block at once would fill the buffers that loads need. */
+INLINE void fetch_line(const uint8_t *at)
 {
+    fetch(at, FAR);
+    _mm_prefetch((const char *)at + NEAR, _MM_HINT_T0);
+}
+
+INLINE void planes_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const uint8_t *block,
+                        int last, const int n, const int bits, const bool book, const int a_group, const bool plain,
+                        const int limbs)
+{
+    /* A choice in the loop costs registers and jumps: most types have one rule. */
+    const ek_wscale rule = plain                    ? EK_SCALE_PLAIN
+                           : book && a_group == 16  ? EK_SCALE_E4M3
+                           : bits == 3 || bits == 6 ? EK_SCALE_I8
+                           : bits == 2              ? EK_SCALE_U4
+                                                    : w->scale;
+    const bool biased = !plain && !book && bits != 3 && bits != 6 && w->biased;
+    const int size = plain ? EK_UNIT : bits == 2 || bits == 3 || bits == 6 ? 256 : w->block;
     const int8_t *row[TILE];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
-    const ptrdiff_t low = x->low;
-    ptrdiff_t k = 0, at = x->groups[limbs - 1];
+    source from = {NULL, 0, x->low, x->groups[0], x->groups[limbs - 1], 0};
     const planes_table table = planes_table_of(w->book);
     const size_t scale_bytes = ek_planes_scale_bytes(w), block_bytes = ek_planes_block_bytes(w);
-    const int size = w->block, per_unit = EK_UNIT / a_group;
-    const bool biased = w->biased;
+    const int per_unit = EK_UNIT / a_group;
     const __m256 zero = _mm256_set1_ps((float)w->zero);
     const float *factors = (const float *)(const void *)(block + w->panel_bytes - EK_PANEL * sizeof(float));
 
     __m256 node[2][EK_LINEAR_LEVELS][TILE];
     unsigned leaves = 0;
-    for (; k < w->k; leaves++) {
+    for (; from.k < w->k; leaves++) {
         __m256 sum[2][TILE];
         UNROLL for (int r = 0; r < n; r++) sum[0][r] = sum[1][r] = _mm256_setzero_ps();
-        for (ptrdiff_t end = k + EK_KBLOCK_Q < w->k ? k + EK_KBLOCK_Q : w->k; k < end; block += block_bytes) {
-            const p_block scales_of[2] = {p_open(w->scale, w->biased, block, factors, 0),
-                                          p_open(w->scale, w->biased, block, factors, HALF)};
-            const uint8_t *at_unit = block + scale_bytes;
-            for (int g = 0; g < size / a_group; at_unit += EK_UNIT * 2 * bits)
+        const ptrdiff_t end = from.k + EK_KBLOCK_Q < w->k ? from.k + EK_KBLOCK_Q : w->k;
+        for (; from.k < end; block += block_bytes) {
+            const p_block scales_of[2] = {p_open(rule, biased, block, factors, 0),
+                                          p_open(rule, biased, block, factors, HALF)};
+            for (size_t i = 0; i < scale_bytes; i += 64) fetch_line(block + i);
+            from.codes = block + scale_bytes;
+            for (int g = 0; g < size / a_group; from.codes += EK_UNIT * 2 * bits)
                 UNROLL for (int part = 0; part < per_unit; part++, g++)
                 {
-                    const int q = part * a_group / 4;
-                    __m256i acc[2][TILE];
-                    UNROLL for (int r = 0; r < n; r++) acc[0][r] = acc[1][r] = _mm256_setzero_si256();
-                    if (limbs == 2) {
-                        planes_dot(acc, at_unit, q, row, k, &table, n, bits, book, a_group);
-                        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
-                            acc[h][r] = _mm256_slli_epi32(acc[h][r], 8);
-                    }
-                    planes_dot(acc, at_unit, q, row, k + (limbs == 2 ? low : 0), &table, n, bits, book, a_group);
+                    const int first = part * a_group / 4;
+                    UNROLL for (int line = first * bits / 8; line < (first + a_group / 4) * bits / 8; line++)
+                        fetch_line(from.codes + 64 * line);
+                    __m256i i[2][TILE];
+                    planes_products(i, &from, row, first, &table, n, bits, book, a_group, limbs);
                     UNROLL for (int h = 0; h < 2; h++)
                     {
                         __m256 s, centre;
-                        p_scales(w->scale, w->biased, &scales_of[h], g, h * HALF, zero, &s, &centre);
+                        p_scales(rule, biased, &scales_of[h], g, h * HALF, zero, &s, &centre);
                         UNROLL for (int r = 0; r < n; r++)
                         {
-                            const ek_act_group *of = group_at(row[r], at);
-                            __m256i i = _mm256_add_epi32(acc[h][r], _mm256_set1_epi32(p_start(of->start, bits, book)));
-                            __m256 t = _mm256_mul_ps(s, _mm256_cvtepi32_ps(i));
+                            const ek_act_group *of = group_at(row[r], from.of);
+                            __m256 t = _mm256_mul_ps(s, _mm256_cvtepi32_ps(i[h][r]));
                             if (biased) t = _mm256_fmadd_ps(centre, _mm256_set1_ps(of->sum), t);
                             sum[h][r] = _mm256_fmadd_ps(t, _mm256_set1_ps(of->sx), sum[h][r]);
                         }
                     }
-                    k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
+                    from.k += a_group;
+                    from.one += (ptrdiff_t)sizeof(ek_act_group), from.of += (ptrdiff_t)sizeof(ek_act_group);
                 }
         }
         for (int h = 0; h < 2; h++) v_tree_push(*node[h], TILE, leaves, sum[h], n);
@@ -124,6 +142,8 @@ INLINE void decode_planes(uint8_t *codes, float *scale, float *centre, const ek_
 
 /* ------------------------------------------------------------------ kinds of weights */
 
+enum { TILE_2 = 2 }; /* TILE of two limbs */
+
 /* Codes of `bits` bits, or of a codebook, in A-groups of a, once decoded of a kind. */
 typedef struct planes_kind {
     planes_fn *packed[2][TILE];
@@ -134,44 +154,40 @@ typedef struct planes_kind {
 
 /* Its layout never settles on these. */
 /* clang-format off */
-#define PLANES_FN(b, k, a, l, n)                                                                       \
-    static __attribute__((noinline)) void planes_##b##_##k##_##a##_##l##_##n(                          \
+#define PLANES_FN(name, b, k, a, plain, l, n)                                                          \
+    static __attribute__((noinline)) void planes_##name##_##l##_##n(                                   \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,  \
         int last)                                                                                      \
     {                                                                                                  \
-        planes_tile(w, x, row, y, ldy, panel, last, n, b, k, a, l);                                    \
+        planes_tile(w, x, row, y, ldy, panel, last, n, b, k, a, plain, l);                             \
     }
-#define PLANES_FNS(b, k, a)                                                                            \
-    PLANES_FN(b, k, a, 1, 1) PLANES_FN(b, k, a, 1, 2) PLANES_FN(b, k, a, 1, 3)                         \
-    PLANES_FN(b, k, a, 2, 1) PLANES_FN(b, k, a, 2, 2)
-#define PLANES_KIND(name, kind, b, k, a, r1, r2)                                                        \
+/* Of codes of b bits, or k: of a codebook, in A-groups of a; plain: with a scale per group and no bias. Decoded they
+ * are of a kind. r1, r2: packed_rows. */
+#define PLANES_KIND(name, kind, b, k, a, plain, r1, r2)                                                \
+    PLANES_FN(name, b, k, a, plain, 1, 1) PLANES_FN(name, b, k, a, plain, 1, 2)                        \
+    PLANES_FN(name, b, k, a, plain, 1, 3)                                                              \
+    PLANES_FN(name, b, k, a, plain, 2, 1) PLANES_FN(name, b, k, a, plain, 2, 2)                        \
     static void decode_##name(uint8_t *codes, float *scale, float *centre, const ek_linear *w,         \
                               const unit *u)                                                           \
     {                                                                                                  \
         decode_planes(codes, scale, centre, w, u, b, k, a, kind);                                      \
     }                                                                                                  \
     static const planes_kind name = {                                                                  \
-        {{planes_##b##_##k##_##a##_1_1, planes_##b##_##k##_##a##_1_2, planes_##b##_##k##_##a##_1_3},   \
-         {planes_##b##_##k##_##a##_2_1, planes_##b##_##k##_##a##_2_2}},                                \
+        {{planes_##name##_1_1, planes_##name##_1_2, planes_##name##_1_3},                              \
+         {planes_##name##_2_1, planes_##name##_2_2}},                                                  \
         decode_##name, tiles_##kind, {r1, r2}};
 
-PLANES_FNS(2, 0, 16)
-PLANES_FNS(3, 0, 16)
-PLANES_FNS(6, 0, 16)
-PLANES_FNS(4, 1, 16)
-PLANES_FNS(4, 0, 32)
-PLANES_FNS(5, 0, 32)
-PLANES_FNS(8, 0, 32)
-PLANES_FNS(4, 1, 32)
-PLANES_KIND(bits2, CODES_4, 2, 0, 16, 3, 2)
-PLANES_KIND(bits3, CODES_4, 3, 0, 16, 3, 2)
-PLANES_KIND(bits6, CODES_6, 6, 0, 16, 3, 2)
-PLANES_KIND(book_of_16, CODES_5, 4, 1, 16, 1, 1)
-PLANES_KIND(bits4, CODES_4, 4, 0, 32, 3, 2)
-PLANES_KIND(bits5, CODES_5, 5, 0, 32, 3, 2)
-PLANES_KIND(bits8, CODES_8, 8, 0, 32, 3, 1)
-PLANES_KIND(large_book, CODES_8, 4, 1, 32, 2, 1)
-PLANES_KIND(book_of_32, CODES_5, 4, 1, 32, 1, 1)
+PLANES_KIND(bits2, CODES_4, 2, 0, 16, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(bits3, CODES_4, 3, 0, 16, 0, PACKED, PACKED_2)
+PLANES_KIND(bits6, CODES_6, 6, 0, 16, 0, PACKED, PACKED_2)
+PLANES_KIND(book_of_16, CODES_5, 4, 1, 16, 0, 1, 1)
+PLANES_KIND(bits4, CODES_4, 4, 0, 32, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(plain4, CODES_4, 4, 0, 32, 1, PACKED, PACKED_2)
+PLANES_KIND(bits5, CODES_5, 5, 0, 32, 0, PACKED_BIASED, PACKED_BIASED_2)
+PLANES_KIND(plain5, CODES_5, 5, 0, 32, 1, PACKED, PACKED_2)
+PLANES_KIND(plain8, CODES_8, 8, 0, 32, 1, 3, 1)
+PLANES_KIND(large_book, CODES_8, 4, 1, 32, 0, 2, 1)
+PLANES_KIND(book_of_32, CODES_5, 4, 1, 32, 0, 1, 1)
 /* clang-format on */
 
 /* Whether c + 16 is a code of 5 bits: of E2M1, not of IQ4_NL. */
@@ -185,13 +201,14 @@ static bool is_small(const int8_t *book)
 static const planes_kind *planes_kind_of(const ek_linear *w)
 {
     if (w->book) return !is_small(w->book) ? &large_book : w->a_group == 16 ? &book_of_16 : &book_of_32;
+    const bool plain = w->scale == EK_SCALE_PLAIN && !w->biased;
     switch (w->bits) {
     case 2: return &bits2;
     case 3: return &bits3;
-    case 4: return &bits4;
-    case 5: return &bits5;
+    case 4: return plain ? &plain4 : &bits4;
+    case 5: return plain ? &plain5 : &bits5;
     case 6: return &bits6;
-    default: return &bits8;
+    default: return &plain8;
     }
 }
 
@@ -209,9 +226,12 @@ static void run_planes(const ek_linear *w, const ek_acts *x, int r0, int r1, flo
         if (r1 - r <= kind->packed_rows[w->limbs - 1]) {
             end = r1;
             for (int p = p0; p < p1; p++)
-                kind->packed[w->limbs - 1][end - r - 1](w, x, r, y + p * EK_PANEL, ldy,
-                                                        w->data + (size_t)p * w->panel_bytes,
-                                                        ek_min(EK_PANEL, w->n - p * EK_PANEL));
+                for (int i = r, n; i < end; i += n) { /* the second tile and those after it: from the caches */
+                    n = ek_tile_rows(end - i, w->limbs == 1 ? TILE : TILE_2);
+                    kind->packed[w->limbs - 1][n - 1](w, x, i, y + p * EK_PANEL, ldy,
+                                                      w->data + (size_t)p * w->panel_bytes,
+                                                      ek_min(EK_PANEL, w->n - p * EK_PANEL));
+                }
             continue;
         }
         end = r + ek_tile_rows(r1 - r, TILES * TILE_ROWS);

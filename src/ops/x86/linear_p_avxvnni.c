@@ -4,7 +4,8 @@
 #include "ops/x86/linear_q_256.h"
 #include "ops/x86/planes_vec.h"
 
-enum { TILE = 3 }; /* rows that read packed codes; more are faster with decoded ones */
+/* More rows are faster with decoded codes. */
+enum { TILE = 3, PACKED = 3, PACKED_2 = 2, PACKED_BIASED = 3, PACKED_BIASED_2 = 2 };
 
 typedef __m256i planes_table;
 
@@ -40,6 +41,20 @@ INLINE void planes_dot(__m256i acc[2][TILE], const uint8_t *at, const int q, con
         acc[h][r] = part[0][h][r];
         UNROLL for (int c = 1; c < chains; c++) acc[h][r] = _mm256_add_epi32(acc[h][r], part[c][h][r]);
     }
+}
+
+INLINE void planes_products(__m256i i[2][TILE], const source *from, const int8_t *const *row, const int first,
+                            const planes_table *table, const int n, const int bits, const bool book, const int a_group,
+                            const int limbs)
+{
+    UNROLL for (int r = 0; r < n; r++) i[0][r] = i[1][r] = _mm256_setzero_si256();
+    if (limbs == 2) {
+        planes_dot(i, from->codes, first, row, from->k, table, n, bits, book, a_group);
+        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++) i[h][r] = _mm256_slli_epi32(i[h][r], 8);
+    }
+    planes_dot(i, from->codes, first, row, from->k + (limbs == 2 ? from->low : 0), table, n, bits, book, a_group);
+    UNROLL for (int h = 0; h < 2; h++) UNROLL for (int r = 0; r < n; r++)
+        i[h][r] = _mm256_add_epi32(i[h][r], _mm256_set1_epi32(p_start(group_at(row[r], from->of)->start, bits, book)));
 }
 
 #include "ops/x86/linear_p_256.h"
