@@ -26,12 +26,12 @@ static int blocks_of(const ek_cuda_linear *gate, const ek_cuda_linear *proj)
 /* What the kernels are compiled for. */
 static bool fits(const ek_cuda_linear *l)
 {
-    static const char *const kinds[] = {"q4", "q4h_32", "q8h_32", "q4fm_32", "q8fm_32", "q8f_16"};
+    static const char *const kinds[] = {"q4", "q4h_32", "q8h_32", "q4fm_32", "q8fm_32"};
     if (l->k % 64 || (!ek_cuda_leaf_fits(l) && !ek_cuda_plane_fits(l))) return false;
     const ek_cuda_kind kind = ek_cuda_kind_of(l);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kind.name, kinds[i])) return true;
-    return false;
+    return l->limbs == 2 && !strcmp(kind.name, "q8f_16");
 }
 
 /* Whether groups of `next` can be written: those of l, or of 32 by matrices with groups of 16. */

@@ -66,7 +66,8 @@ constexpr int LEAF_UNITS = 1024 / 64;
 template <class F, int LIMBS> struct small_product {
     static constexpr int CODE = F::CODE, SCALES = F::SUB * F::SCALE; // bytes of a unit
     static constexpr int VALUES = F::SUB * 2, EACH = VALUES < 4 ? 1 : VALUES / 4; // of a unit, for outputs g and g + 8; of a lane
-    static constexpr int LEAF_GROUPS = 1024 / F::A, STEP = LEAF_GROUPS < 16 ? LEAF_GROUPS : 16;
+    static constexpr int TOGETHER = F::KIND == PLANE_F32 ? 1 : 2; // units: two of 8 bits with f32 scales spill
+    static constexpr int LEAF_GROUPS = 1024 / F::A, STEP = 16;
     const uint8_t *codes, *x; // of the lane
     const float2 *groups;     // {sx, X}
     int units, all;           // of a panel, of the block
@@ -117,19 +118,19 @@ template <class F, int LIMBS> struct small_product {
         u32 code[8];
         read_codes<F::BITS>(codes + i * CODE + lane * 16, code);
         const uint4 row = row_of(k);
-        float whole[VALUES];
+        float whole[F::SUB]; // of the lane's output
 #pragma unroll
         for (int sub = 0; sub < F::SUB; sub++) {
             group_product<F::BITS, LIMBS, F::A> r;
             r.run(code, row, sub);
-            whole[sub * 2] = r.i[0][0], whole[sub * 2 + 1] = r.i[1][0];
+            whole[sub] = lane % 2 ? r.i[1][0] : r.i[0][0];
         }
 #pragma unroll
         for (int n = 0; n < EACH; n++) {
             const int at = place_of(n), sub = at / 2;
             float s[2], b[2];
             F::read(scale + sub * F::SCALE, zero, s, b);
-            t[n] = group_value(at % 2 ? s[1] : s[0], at % 2 ? b[1] : b[0], pick(whole, at), groups[k * F::SUB + sub].y, F::BIASED);
+            t[n] = group_value(at % 2 ? s[1] : s[0], at % 2 ? b[1] : b[0], lane & 2 ? whole[(n * 2 + 1) % F::SUB] : whole[n * 2], groups[k * F::SUB + sub].y, F::BIASED);
         }
     }
 
@@ -218,7 +219,7 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     __syncthreads();
 
     arrival_wait(there, 0);
-    first.template values<2>(value, (float)a.zero);
+    first.template values<product::TOGETHER>(value, (float)a.zero);
     __syncthreads();
     sum = has ? first.leaf_sum(value, o, part) : 0;
 #pragma unroll
@@ -235,7 +236,7 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     v.read(g, a.size);
     quantize_eights<F::A>(acts2, 0, eights::first(), v.v, eights::first() < a.size);
     __syncthreads();
-    second.template values<2>(value, (float)a.zero);
+    second.template values<product::TOGETHER>(value, (float)a.zero);
     __syncthreads();
     const int o2 = tid >> a.proj_shift, part2 = tid & ((1 << a.proj_shift) - 1); // an output of proj, by several
     if (o2 < a.proj_panels * 16) {
@@ -277,4 +278,4 @@ LAYER_ENDS(q4h_32, 4, 32, PLANE_F16)
 LAYER_ENDS(q8h_32, 8, 32, PLANE_F16)
 LAYER_ENDS(q4fm_32, 4, 32, PLANE_BIASED + PLANE_F32)
 LAYER_ENDS(q8fm_32, 8, 32, PLANE_BIASED + PLANE_F32)
-LAYER_ENDS(q8f_16, 8, 16, PLANE_F32)
+LAYER_END(q8f_16, 2, 8, 16, PLANE_F32) // of one limb it spills
