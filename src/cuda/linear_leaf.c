@@ -93,7 +93,9 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
         next.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
         if (!gate) next.turn = leaf_turn(l, units, per_tile, panels * tiles, slots, wide ? WIDE_SUMS : LEAF_SUMS);
         if (next.turn > panels && !gate) next.turn = panels;
-        const int turns = over(panels, next.turn), each = over(turns, over(slots, tiles));
+        /* of more jobs than slots nobody knows how many there will be: a block per turn, as places become free */
+        const int turns = over(panels, next.turn),
+                  each = jobs && 2 * tiles > slots ? 1 : over(turns, over(slots, tiles));
         next.grid.x = (unsigned)over(turns, each);
         const bool alone = (int)next.grid.x * tiles <= multiprocessors && each * next.turn * chunks > WARPS;
         const int warps = alone ? 2 * WARPS : WARPS, in_turn = in_a_row(l, units, next.turn, each, warps);

@@ -155,6 +155,16 @@ static int run_end(const ek_attn_row *rows, int row, int n)
     return end;
 }
 
+/* Whether ek_attn_prompt computes the run of `row`: by the rows of its view, which are adjacent, for where a window
+ * enters the next segment a prompt is cut, and the last piece may be of one row. */
+static bool of_prompt(const ek_attn_row *rows, int row, int n, int ratio)
+{
+    int first = row, end = row + 1;
+    while (first > 0 && rows[first - 1].view == rows[row].view && (row - first) * ratio < PROMPT_QUERIES) first--;
+    while (end < n && rows[end].view == rows[row].view && (end - first) * ratio < PROMPT_QUERIES) end++;
+    return (end - first) * ratio >= PROMPT_QUERIES;
+}
+
 /* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
 static bool single_rows(const ek_step *s)
 {
@@ -199,7 +209,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if ((end - r) * ratio >= PROMPT_QUERIES) continue;
+        if (of_prompt(rows, r, n, ratio)) continue;
         n_few += end - r;
         for (int i = r; i < end; i++) {
             const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
@@ -217,7 +227,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if ((end - r) * ratio < PROMPT_QUERIES) EK_TRY(add_few(&few, r, end));
+        if (!of_prompt(rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
     list->joined = half && few.w.max_segments <= EK_CUDA_ATTN_JOINED;
@@ -227,7 +237,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if ((end - r) * ratio < PROMPT_QUERIES) continue;
+        if (!of_prompt(rows, r, n, ratio)) continue;
         EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, l->n_kv_heads, EK_CUDA_PROMPT_TILE));
     }
     EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
