@@ -71,6 +71,27 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
     return true;
 }
 
+static bool head_fits(const ek_cuda_linear *l, int limbs, bool groups_of_32)
+{
+    return ek_cuda_wide_fits(l) && l->bits == 4 && l->limbs == limbs && by_32(l) == groups_of_32;
+}
+
+bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                             const ek_cuda_linear *v, int rows, int multiprocessors)
+{
+    const bool small = by_32(k);
+    if (!head_fits(k, 2, small) || (v && !head_fits(v, 2, small)) || (q && !head_fits(q, 1, small))) return false;
+    *out = (ek_cuda_heads){.k = ek_cuda_wide_plan(k, rows, 0, v ? 2 : 1, multiprocessors)};
+    out->q = q ? ek_cuda_wide_plan(q, rows, 0, 1, multiprocessors) : out->k;
+    const int all = row_tiles(k, rows) * over(k->n_panels, EK_CUDA_WIDE_PANELS) * (v ? 2 : 1) +
+                    (q ? row_tiles(q, rows) * over(q->n_panels, EK_CUDA_WIDE_PANELS) : 0);
+    const int blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
+    out->q.grid.shared += 2 * EK_CUDA_WIDE_CONTROL; /* each matrix has its own */
+    snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_%s_wide", small ? "q4h_32" : "q4");
+    return true;
+}
+
 /* Fitted on an H200 (docs/cuda/products.md): what two launches take, and a unit of as many tiles as a multiprocessor
  * has. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)

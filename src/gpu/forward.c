@@ -160,7 +160,8 @@ static void project_heads(ek_gpu_run *x, int i, ek_gpu_input *in, const ek_gpu_s
     const ek_layer_config *l = &c->layer[i];
     const int64_t ldq = (int64_t)c->n_heads * l->head_dim, ldk = (int64_t)l->n_kv_heads * l->head_dim;
     const bool last = ek_gpu_drops(x, i);
-    if (last || !l->owns_kv || !project_together(x, i, in, ldq, ldk)) {
+    if (!l->owns_kv ||
+        ((last || !project_together(x, i, in, ldq, ldk)) && !ek_gpu_heads_wide(x, i, !last, in, ldq, ldk))) {
         if (!last) ek_gpu_project(x, &w->q, in, x->q, ldq);
         if (l->owns_kv && w->v.l.n) ek_gpu_project_two(x, &w->k, &w->v, in, x->k, x->v, ldk);
         else if (l->owns_kv) ek_gpu_project(x, &w->k, in, x->k, ldk);

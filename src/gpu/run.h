@@ -165,6 +165,9 @@ void ek_gpu_project_two(ek_gpu_run *x, const ek_gpu_matrix *w, const ek_gpu_matr
  * with: jobs and index of experts, or nothing. */
 void ek_gpu_arrange(ek_gpu_run *x, const ek_gpu_matrix *w, ek_gpu_input *in, const ek_cuda_product *p,
                     ek_cuda_arrange_args with);
+/* k and v of layer i, and q (with_q), of many rows in one launch by wgmma. False: it cannot, or three would be faster,
+ * and nothing was queued. */
+bool ek_gpu_heads_wide(ek_gpu_run *x, int i, bool with_q, ek_gpu_input *in, int64_t ldq, int64_t ldk);
 /* Both products of a gate of many rows in one launch by wgmma, as the image of w, for rows or for jobs of experts up to
  * `tile` rows. False: it cannot, and nothing was queued. */
 bool ek_gpu_gated_wide(ek_gpu_run *x, const ek_gpu_matrix *gate, const ek_gpu_matrix *upper, ek_cuda_products_args with,

@@ -39,6 +39,35 @@ static bool reads_image(const ek_gpu_run *x, const ek_gpu_matrix *w, int n)
            ek_cuda_product_plan(&w->l, n, ek_cuda_multiprocessors(x->g->c), x->leaf_bytes).image;
 }
 
+/* Where q, or without it k, would be wide and whole by itself. */
+static bool heads_plan(const ek_gpu_run *x, int i, bool with_q, int n, ek_cuda_heads *p)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    if (n < EK_GPU_PROMPT_ROWS ||
+        !ek_cuda_wide_heads_plan(p, with_q ? &w->q.l : NULL, &w->k.l, w->v.l.n ? &w->v.l : NULL, n, multiprocessors))
+        return false;
+    const ek_cuda_product one = ek_cuda_product_plan(with_q ? &w->q.l : &w->k.l, n, multiprocessors, x->leaf_bytes);
+    return one.image && !one.parts;
+}
+
+bool ek_gpu_heads_wide(ek_gpu_run *x, int i, bool with_q, ek_gpu_input *in, int64_t ldq, int64_t ldk)
+{
+    const ek_gpu_layer *w = &x->g->w.layer[i];
+    ek_cuda_heads p;
+    if (!heads_plan(x, i, with_q, in->n, &p)) return false;
+    ek_cuda_wide_heads_args a = {0};
+    ek_gpu_arrange(x, &w->k, in, &p.k, (ek_cuda_arrange_args){0});
+    if (with_q) {
+        ek_gpu_arrange(x, &w->q, in, &p.q, (ek_cuda_arrange_args){0});
+        a.q = ek_gpu_linear_args(x, &w->q, in, &p.q, x->q, ldq);
+    }
+    a.k = ek_gpu_linear_args(x, &w->k, in, &p.k, x->k, ldk);
+    if (w->v.l.n) a.v = ek_gpu_linear_args(x, &w->v, in, &p.k, x->v, ldk);
+    ek_gpu_launch(x->g, p.q.name, p.q.grid, &a);
+    return true;
+}
+
 ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu_input *in, bool *complete)
 {
     const ek_gpu_layer *w = &x->g->w.layer[i];
@@ -59,12 +88,13 @@ ek_cuda_images ek_gpu_images_for(ek_gpu_run *x, int i, bool heads, int n, ek_gpu
         ek_cuda_gated_plan(&p, &w->gate.l, n, 0, EK_CUDA_GATE_MATRIX, &w->down.l, multiprocessors))
         return to;
     *complete = true;
+    const bool all_wide = stored && heads_plan(x, i, true, n, &together);
     for (int m = 0; m < (heads ? stored ? 3 : 1 : 2); m++) {
         const ek_gpu_matrix *reader = all[heads][m];
         if (!reader) continue;
         const bool pair = m && stored && w->v.l.n && ek_cuda_linear_alike(&w->k.l, &w->v.l) &&
                           ek_cuda_products_plan(&w->k.l, n, 0, 2, multiprocessors).name[0];
-        if (pair || !reads_image(x, reader, n)) *complete = false;
+        if (!all_wide && (pair || !reads_image(x, reader, n))) *complete = false;
         else *(reader->l.limbs == 1 ? &to.one : &to.two) = x->image[reader->l.limbs - 1];
     }
     if (!to.one && !to.two) return to;

@@ -9,5 +9,7 @@ EK_WIDE(q4h_32, 4, 2, 32)
 EK_WIDE(q8h_32, 8, 1, 32)
 EK_WIDE(q8h_32, 8, 2, 32)
 
+EK_WIDE_HEADS(q4h_32, 4, 32)
+
 EK_ARRANGE(32, 1, 32)
 EK_ARRANGE(32, 2, 32)

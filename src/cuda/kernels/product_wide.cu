@@ -11,8 +11,10 @@ EK_WIDE(q8, 8, 2, 64)
 extern "C" __global__ void EK_WIDE_BOUNDS ek_products_q4_l1_wide_gate(const __grid_constant__ ek_cuda_products_args p)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
-    wide<4, 1, 64, true>{p.a, &p, base}.run();
+    wide<4, 1, 64, true>{p.a, &p, base}.run(blockIdx.x);
 }
+
+EK_WIDE_HEADS(q4, 4, 64)
 
 EK_ARRANGE(, 1, 64)
 EK_ARRANGE(, 2, 64)

@@ -7,6 +7,7 @@
 // of the CHUNK columns before. Chains stay in registers, nodes of T lie in scratch memory.
 // Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of all
 // into another, across the tiles of a block.
+// Of q, k and v in one launch a block takes the tiles of one matrix behind those of another; PART: the matrix's number.
 // With a gate the TALL = 2 panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows
 // as the next product reads it (wide_gate.cuh).
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace ek {
 
-template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false, int A = 64> struct wide_product {
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false, int A = 64, int PART = 0> struct wide_product {
     static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
     static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
     static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
@@ -49,7 +50,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     __device__ __forceinline__ control &of() const
     {
-        return *(control *)(ring + STAGES * STAGE);
+        return *(control *)(ring + STAGES * STAGE + PART * EK_CUDA_WIDE_CONTROL);
     }
 
     __device__ __forceinline__ uint8_t *weights_at(int warp, int slot) const
@@ -272,7 +273,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         __syncthreads(); // before the slot is filled
     }
 
-    __device__ __forceinline__ void open() const
+    __device__ __forceinline__ void open(int first) const
     {
         const int warp = threadIdx.x / 32;
         control &is = of();
@@ -290,8 +291,8 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         if (threadIdx.x == 0) is.tiles = (jobs() ? *(const int *)pick->n_jobs : is.row_tiles) * is.columns * is.parts;
         __syncthreads();
         if (threadIdx.x % 32) return;
-        begin(is.feeds[warp], blockIdx.x, warp);
-        if (warp == 0) begin(is.feeds[WARPS], blockIdx.x, 0);
+        begin(is.feeds[warp], first, warp);
+        if (warp == 0) begin(is.feeds[WARPS], first, 0);
         for (int i = 0; i < STAGES; i++) {
             feed_weights(warp, i);
             if (warp == 0) feed_acts(i);
@@ -329,13 +330,14 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         feed_acts(slot);
     }
 
-    __device__ __forceinline__ void run() const
+    // The block's tiles: `first` and every gridDim.x behind it. Returns how far behind the last tile the next one is.
+    __device__ __forceinline__ int run(int first) const
     {
-        open();
+        open(first);
         float sum[SUMS];
         int slot = 0;
         u32 phase = 0;
-        for (turn(blockIdx.x); number() < of().tiles; turn(number() + gridDim.x)) {
+        for (turn(first); number() < of().tiles; turn(number() + gridDim.x)) {
             accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
             for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
                 for (int m = 0; m < TALL; m++)
@@ -360,7 +362,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 arrival_tell(&of().read[slot]);
                 __syncwarp();
                 if (GATE && u == mine()) break; // the slot is needed once more
-                if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == (int)blockIdx.x);
+                if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == first);
                 if (++slot == STAGES) slot = 0, phase ^= 1;
                 if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
                     int level = 0;
@@ -380,6 +382,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 store(sum, number());
             }
         }
+        return number() - of().tiles;
     }
 };
 

@@ -2,14 +2,15 @@
 // names for bits and scales, GROUP for groups of A inputs.
 #pragma once
 
+#include "cuda/image_args.h"
 #include "cuda/kernels/arrange.cuh"
 #include "cuda/kernels/product_wide.cuh"
 
 namespace ek {
 
-template <int BITS, int LIMBS, int A, bool GATE = false>
+template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0>
 using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
-                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A>;
+                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A, PART>;
 
 } // namespace ek
 
@@ -22,12 +23,24 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, E
     extern "C" __global__ void EK_WIDE_BOUNDS ek_product_##NAME##_l##LIMBS##_wide(const __grid_constant__ ek_cuda_linear_args a) \
     {                                                                                                                 \
         EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
-        wide<BITS, LIMBS, A>{a, 0, base}.run();                                                                       \
+        wide<BITS, LIMBS, A>{a, 0, base}.run(blockIdx.x);                                                                       \
     }                                                                                                                 \
     extern "C" __global__ void EK_WIDE_BOUNDS ek_products_##NAME##_l##LIMBS##_wide(const __grid_constant__ ek_cuda_products_args p) \
     {                                                                                                                 \
         EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
-        wide<BITS, LIMBS, A>{p.a, &p, base}.run();                                                                    \
+        wide<BITS, LIMBS, A>{p.a, &p, base}.run(blockIdx.x);                                                                    \
+    }
+
+// k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are dealt to the blocks in turn.
+#define EK_WIDE_HEADS(NAME, BITS, A)                                                                                  \
+    static_assert(sizeof(wide<BITS, 1, A>::control) <= EK_CUDA_WIDE_CONTROL, "args.h says how far apart they lie");   \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_product_heads_##NAME##_wide(const __grid_constant__ ek_cuda_wide_heads_args h) \
+    {                                                                                                                 \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
+        int first = blockIdx.x;                                                                                       \
+        if (h.k.rows) first = wide<BITS, 2, A, false, 0>{h.k, 0, base}.run(first);                                    \
+        if (h.v.rows) first = wide<BITS, 2, A, false, 1>{h.v, 0, base}.run(first);                                    \
+        if (h.q.rows) wide<BITS, 1, A, false, 2>{h.q, 0, base}.run(first);                                            \
     }
 
 #define EK_ARRANGE(GROUP, LIMBS, A)                                                                                   \

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cuda/model_args.h"
+#include "cuda/image_args.h"
 #include "linear.h"
 
 enum { MOST = 40, MULTIPROCESSORS = 3 /* few, so that a warp has several chunks, as those of large matrices have */ };
@@ -14,7 +14,7 @@ typedef struct head {
     float *want;
 } head;
 
-static void open_head(dev *d, head *h, const ek_acts *acts, int n, int k, int limbs, uint64_t seed)
+static void open_head(dev *d, head *h, const ek_acts *acts, int rows, int n, int k, int limbs, uint64_t seed)
 {
     ek_linear_ops ops;
     shape s = {n, k, 4, 64, 64, limbs, EK_BF16, true};
@@ -24,10 +24,15 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int n, int k, int li
     uint8_t *packed = calloc(1, h->l.bytes);
     ek_cuda_linear_pack(&h->l, &h->w, packed, 0, h->l.n_panels);
     h->at = up(d, packed, h->l.bytes);
-    h->want = malloc((size_t)MOST * (size_t)n * sizeof(float));
+    h->want = malloc((size_t)rows * (size_t)n * sizeof(float));
     ek_acts both = *acts; /* of both numbers of limbs */
     ek_linear_forward(&ops, d->pool, &h->w, &both, h->want, n);
     free(packed);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 /* oct: of narrow tiles, 0: what the plan says. */
@@ -38,7 +43,7 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
     ek_acts acts;
     ek_acts_bind(&acts, mem, x, k, MOST, k);
     head h[3];
-    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, i ? n_k : n_q, k, i ? 2 : q_limbs, (uint64_t)i * 999);
+    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, MOST, i ? n_k : n_q, k, i ? 2 : q_limbs, (uint64_t)i * 999);
     CUdeviceptr dx = up(d, x, (size_t)MOST * (size_t)k * sizeof(float));
     ek_cuda_acts in;
     in.q = 0;
@@ -78,6 +83,62 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
     free(mem), free(x);
 }
 
+static CUdeviceptr image_of(dev *d, const head *h, const ek_cuda_product *p, const ek_cuda_acts *in, int rows)
+{
+    ek_cuda_arrange_args a = {.x = *in, .image = up(d, NULL, p->image), .rows = rows};
+    const ek_cuda_kernel kernel = find(d, ek_cuda_arrange_name(&h->l), 0);
+    launch(d, &kernel, p->arrange, &a);
+    return a.image;
+}
+
+/* Many rows by wgmma; without q, or without v. */
+static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q, bool with_v)
+{
+    enum { Q, K, V };
+    float *x = make_rows(rows, k, false);
+    void *mem = aligned_alloc(64, ek_acts_bytes(rows, k));
+    ek_acts acts;
+    ek_acts_bind(&acts, mem, x, k, rows, k);
+    head h[3];
+    for (int i = 0; i < 3; i++) open_head(d, &h[i], &acts, rows, i ? n_k : n_q, k, i ? 2 : 1, (uint64_t)i * 999);
+    CUdeviceptr dx = up(d, x, (size_t)rows * (size_t)k * sizeof(float));
+    ek_cuda_acts in;
+    in.q = 0;
+    const size_t row = ek_cuda_acts_plan(&in, k, h[Q].l.a_group);
+    in.q = up(d, NULL, row * (size_t)rows);
+    device_quantize(d, &in, dx, rows);
+    ek_cuda_heads p;
+    if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, MULTIPROCESSORS))
+        must(ek_fail(EK_EINTERNAL, "no plan of q, k and v of many rows"));
+    const CUdeviceptr one = image_of(d, &h[Q], with_q ? &p.q : &p.k, &in, rows),
+                      two = image_of(d, &h[K], &p.k, &in, rows), stack = up(d, NULL, larger(p.q.stack, p.k.stack));
+    ek_cuda_wide_heads_args a = {0};
+    ek_cuda_linear_args *const part[] = {&a.q, &a.k, &a.v};
+    for (int i = 0; i < 3; i++) {
+        h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));
+        if (i == Q ? !with_q : i == V && !with_v) continue;
+        *part[i] = (ek_cuda_linear_args){.x = in,
+                                         .y = h[i].y,
+                                         .ldy = h[i].l.n,
+                                         .rows = rows,
+                                         .stack = stack,
+                                         .image = i == Q ? one : two,
+                                         .levels = i == Q ? p.q.levels : p.k.levels};
+        ek_cuda_linear_args_of(part[i], &h[i].l, h[i].at);
+    }
+    const ek_cuda_kernel kernel = find(d, p.q.name, p.q.grid.shared);
+    launch(d, &kernel, p.q.grid, &a);
+    for (int i = 0; i < 3; i++) {
+        const size_t bytes = (size_t)rows * (size_t)h[i].l.n * sizeof(float);
+        if (part[i]->rows)
+            same(d, h[i].want, down(d, h[i].y, bytes), bytes, false, "%c, %d and %d x %d, %d rows by %s", "qkv"[i], n_q,
+                 n_k, k, rows, p.q.name);
+        drop(d, h[i].y), drop(d, h[i].at), free(h[i].want), free(h[i].w.data);
+    }
+    drop(d, dx), drop(d, in.q), drop(d, one), drop(d, two), drop(d, stack);
+    free(mem), free(x);
+}
+
 void test_heads(dev *d)
 {
     static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
@@ -91,6 +152,9 @@ void test_heads(dev *d)
         gguf = type ? "q4_0" : NULL;
         for (int i = 0; i < (d->quick ? 3 : 7); i++)
             compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3, 1);
+        /* more tiles than blocks, and fewer; n that ends within a tile */
+        for (int i = 0; i < (d->quick ? 2 : 6); i++)
+            compare_wide(d, i % 2 ? 65 : 200, 272, 144, k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2);
     }
     gguf = NULL;
 }
