@@ -139,7 +139,8 @@ const char *ek_cuda_arrange_name(const ek_cuda_linear *l);
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, int multiprocessors);
 /* q with one limb, k and v with two, all of 4 bits with scales alike, in one launch that deals all their tiles to its
- * blocks; q or v may be NULL. q.grid is the launch, q.name the kernel. False: no kernel does it. */
+ * blocks; q or v may be NULL. q.grid is the launch, q.name the kernel, q.stack for all. False: no kernel does
+ * it. */
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                              const ek_cuda_linear *v, int rows, int multiprocessors);
 /* Bytes of its image, 0 where it does not take l. */

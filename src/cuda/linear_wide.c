@@ -87,6 +87,8 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
                     (q ? row_tiles(q, rows) * over(q->n_panels, EK_CUDA_WIDE_PANELS) : 0);
     const int blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
+    out->q.stack = out->q.grid.x * (size_t)out->q.levels * EK_CUDA_WIDE_PANELS * EK_PANEL * EK_CUDA_WIDE_COLUMNS *
+                   sizeof(float);                   /* of one limb, which has more nodes */
     out->q.grid.shared += 2 * EK_CUDA_WIDE_CONTROL; /* each matrix has its own */
     snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_%s_wide", small ? "q4h_32" : "q4");
     return true;

@@ -30,11 +30,6 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int rows, int n, int
     free(packed);
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* oct: of narrow tiles, 0: what the plan says. */
 static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int *counts, int oct, int q_limbs)
 {
@@ -111,7 +106,7 @@ static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q,
     if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, MULTIPROCESSORS))
         must(ek_fail(EK_EINTERNAL, "no plan of q, k and v of many rows"));
     const CUdeviceptr one = image_of(d, &h[Q], with_q ? &p.q : &p.k, &in, rows),
-                      two = image_of(d, &h[K], &p.k, &in, rows), stack = up(d, NULL, larger(p.q.stack, p.k.stack));
+                      two = image_of(d, &h[K], &p.k, &in, rows), stack = up(d, NULL, p.q.stack);
     ek_cuda_wide_heads_args a = {0};
     ek_cuda_linear_args *const part[] = {&a.q, &a.k, &a.v};
     for (int i = 0; i < 3; i++) {
