@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_edit(const __gri
     }
 }
 
-// grid (any, rows): a block of 64 by a warp
+// grid (any, rows): two blocks of 64 by a warp
 extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_scale(const __grid_constant__ ek_cuda_sample_args a)
 {
     let_next_start();
@@ -70,22 +70,29 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_sample_scale(const __gr
     float *z = (float *)o.logits;
     const int n = a.vocab_size, lane = threadIdx.x % 32, blocks = (n + BLOCK - 1) / BLOCK;
     const bool divide = !greedy(o) && o.temperature != 1;
-    u64 best = 0;
-    for (int b = (blockIdx.x * THREADS + threadIdx.x) / 32; b < blocks; b += gridDim.x * THREADS / 32) {
-        u64 most = 0;
+    u64 best = 0; // of the lane
+    for (int b0 = (blockIdx.x * THREADS + threadIdx.x) / 32 * 2; b0 < blocks; b0 += gridDim.x * THREADS / 32 * 2) {
+        float v[4]; // of two blocks, all asked for at once
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = b0 * BLOCK + i * 32 + lane;
+            v[i] = at < n ? z[at] : minus_infinity();
+        }
+        u32 most[2] = {0, 0};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = b0 * BLOCK + i * 32 + lane;
+            if (divide && at < n) z[at] = v[i] = __fdiv_rn(v[i], o.temperature);
+            const u64 k = v[i] > minus_infinity() ? rank_key(v[i], (u32)at) : 0;
+            most[i / 2] = max(most[i / 2], (u32)(k >> 32)), best = k > best ? k : best;
+        }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            int at = b * BLOCK + i * 32 + lane;
-            if (at >= n) continue;
-            float v = z[at];
-            if (divide) z[at] = v = __fdiv_rn(v, o.temperature);
-            u64 k = v > minus_infinity() ? rank_key(v, (u32)at) : 0;
-            most = k > most ? k : most;
+            const u32 k = __reduce_max_sync(~0u, most[i]);
+            if (lane == 0 && b0 + i < blocks) ((float *)a.block)[(int64_t)blockIdx.y * blocks + b0 + i] = k ? unordered(k) : minus_infinity();
         }
-        most = warp_max(most);
-        if (lane == 0) ((float *)a.block)[(int64_t)blockIdx.y * blocks + b] = most ? unordered((u32)(most >> 32)) : minus_infinity();
-        best = most > best ? most : best;
     }
+    best = warp_max(best);
     if (lane == 0 && best) atomicMax((unsigned long long *)a.best + blockIdx.y, (unsigned long long)best);
 }
 

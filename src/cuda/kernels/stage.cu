@@ -272,11 +272,24 @@ extern "C" __global__ void __launch_bounds__(256) ek_soft_cap_check(const __grid
     float *x = (float *)a.x + blockIdx.y * a.ld;
     u32 bad = 0;
     u64 sum = 0;
-    for (int i = blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256) {
-        float v = x[i];
-        if (a.cap != 0) x[i] = v = a.cap * tanh_(__fdiv_rn(v, a.cap));
+    auto check = [&](float v, int i) {
         bad |= (__float_as_uint(v) & 0x7f800000u) == 0x7f800000u;
         if (a.digest) sum += mix64((u64)i << 32 | __float_as_uint(v));
+    };
+    auto capped = [&](float v) {
+        const float y = __fdiv_rn(v, a.cap);
+        return a.cap * (y != y ? y : tanh_of_number(y));
+    };
+    const int whole = (a.n | a.ld) % 4 ? 0 : a.n;
+    for (int i = (blockIdx.x * 256 + threadIdx.x) * 4; i < whole; i += gridDim.x * 1024) {
+        float4 v = *(const float4 *)(x + i);
+        if (a.cap != 0) *(float4 *)(x + i) = v = make_float4(capped(v.x), capped(v.y), capped(v.z), capped(v.w));
+        check(v.x, i), check(v.y, i + 1), check(v.z, i + 2), check(v.w, i + 3);
+    }
+    for (int i = whole + blockIdx.x * 256 + threadIdx.x; i < a.n; i += gridDim.x * 256) {
+        float v = x[i];
+        if (a.cap != 0) x[i] = v = capped(v);
+        check(v, i);
     }
     if (bad) ((int32_t *)a.bad)[blockIdx.y] = 1;
     if (!a.digest) return;
