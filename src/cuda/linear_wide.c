@@ -66,7 +66,7 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
     const int tiles = (int)p.arrange.y * (l->n / 64), blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     const size_t each = p.stack / p.grid.x;
     p.grid.x = (unsigned)(tiles < blocks ? tiles : blocks), p.stack = p.grid.x * each;
-    snprintf(p.name, sizeof p.name, "ek_products_q%d_l1_wide_gate", l->bits);
+    snprintf(p.name, sizeof p.name, "ek_products_q%d_l1_wide_gate%s", l->bits, jobs ? "_jobs" : "");
     *out = p;
     return true;
 }

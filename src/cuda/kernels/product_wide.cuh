@@ -8,6 +8,7 @@
 // Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of all
 // into another, across the tiles of a block.
 // Of q, k and v in one launch a block takes the tiles of one matrix behind those of another; PART: the matrix's number.
+// SHORT: of experts a tile with no more than so many columns computes these alone.
 // With a gate the TALL = 2 panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows
 // as the next product reads it (wide_gate.cuh).
 #pragma once
@@ -18,7 +19,7 @@
 
 namespace ek {
 
-template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false, int A = 64, int PART = 0> struct wide_product {
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false, int A = 64, int PART = 0, int SHORT = 0> struct wide_product {
     static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4, THREADS = GROUPS * 128;
     static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8, SUMS = TALL * OCTETS * 2 * PER;
     static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
@@ -39,7 +40,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     struct control {
         u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
         feed feeds[WARPS + 1];                                  // the last: activations
-        int number[WARPS], mine[WARPS];                         // a warp's tile and its units
+        int number[WARPS], mine[WARPS], few[WARPS];             // a warp's tile, its units, whether SHORT columns are enough
         int units, split, parts, panels, columns, row_tiles, tiles; // split: units of a part but the last
     };
     static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
@@ -171,7 +172,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     typedef int accumulators[TALL][CHUNK / 2];
 
-    static __device__ __forceinline__ void issue(accumulators &d, const u32 (&code)[TALL][8], const uint8_t *b)
+    template <int N> static __device__ __forceinline__ void issue(int (&d)[TALL][N], const u32 (&code)[TALL][8], const uint8_t *b)
     {
 #pragma unroll
         for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
@@ -182,7 +183,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     }
 
     // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
-    __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes, const uint8_t *scales,
+    template <bool FEW> __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes, const uint8_t *scales,
                                           const uint8_t *acts, const uint8_t *x) const
     {
         const float zero = (float)a.zero;
@@ -202,6 +203,13 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             s[m][0] *= UNIT, s[m][1] *= UNIT;
         }
         constexpr int CHUNKS = COLUMNS / CHUNK;
+        if constexpr (FEW) {
+            int few[TALL][SHORT / 2];
+            issue(few, code, acts);
+            wgmma_wait<0>();
+            wide_floats<LIMBS, TALL, SHORT, OCTETS>(sum, few, 0, s, b, x);
+            return;
+        }
         issue(d[0], code, acts);
 #pragma unroll
         for (int i = 0; i < CHUNKS; i++) {
@@ -309,12 +317,23 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         return of().mine[thread_again() / 32];
     }
 
+    __device__ __forceinline__ bool few() const
+    {
+        return of().few[thread_again() / 32];
+    }
+
     // The warp's next tile.
     __device__ __forceinline__ void turn(int next) const
     {
         const int warp = thread_again() / 32;
         __syncwarp(); // all have read the one before
-        if (thread_again() % 32 == 0) of().number[warp] = next, of().mine[warp] = units_of(next);
+        if (thread_again() % 32 == 0) {
+            of().number[warp] = next, of().mine[warp] = units_of(next);
+            if (SHORT && next < of().tiles) {
+                const place at = tile_at(next);
+                of().few[warp] = (at.end - at.row0) * LIMBS <= SHORT;
+            }
+        }
         __syncwarp();
     }
 
@@ -350,10 +369,20 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 const uint8_t *acts = ring + slot * IMAGE;
                 arrival_wait(&of().weights[warp][slot], phase);
                 arrival_wait(&of().acts[slot], phase);
+                if constexpr (SHORT && A == 64) {
+                    if (few()) {
+#pragma unroll 1
+                        for (; u < end; u++) {
+                            group<true>(sum, d, codes, scales, acts + (u & 1) * 64, acts + ACTS + (u & 1) * SX + lane % 4 * LANE);
+                            codes += CODE, scales += SCALE;
+                            if (u & 1) acts += PAIR;
+                        }
+                    }
+                }
 #pragma unroll 1
                 for (; u < end; u++) {
                     const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
-                    if constexpr (A == 64) group(sum, d, codes, scales, b, x);
+                    if constexpr (A == 64) group<false>(sum, d, codes, scales, b, x);
                     else two_groups(sum, d[0], codes, scales, b, x);
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;

@@ -8,9 +8,11 @@
 
 namespace ek {
 
-template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0>
+constexpr int JOB_SHORT = 32; // columns of an expert's last job, if they are enough: of prompts of 512 that job is half of its rows
+
+template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0>
 using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
-                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A, PART>;
+                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A, PART, SHORT>;
 
 } // namespace ek
 
@@ -28,7 +30,7 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, E
     extern "C" __global__ void EK_WIDE_BOUNDS ek_products_##NAME##_l##LIMBS##_wide(const __grid_constant__ ek_cuda_products_args p) \
     {                                                                                                                 \
         EK_DYNAMIC_SHARED(uint8_t, base);                                                                             \
-        wide<BITS, LIMBS, A>{p.a, &p, base}.run(blockIdx.x);                                                                    \
+        wide<BITS, LIMBS, A, false, 0, JOB_SHORT>{p.a, &p, base}.run(blockIdx.x);                                                                    \
     }
 
 // k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are dealt to the blocks in turn.
