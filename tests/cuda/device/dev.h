@@ -51,6 +51,7 @@ void test_heads(dev *d);
 void test_image(dev *d);
 void test_layer_end(dev *d);
 void test_experts(dev *d);
+void test_jobs(dev *d);
 void test_planes(dev *d);
 void speed_layer_end(dev *d);
 void speed_linear(dev *d);

@@ -163,7 +163,7 @@ int main(int argc, char **argv)
             section(&d, "image", test_image);
     else if (!strcmp(what, "gate")) section(&d, "gate", test_gate), section(&d, "heads", test_heads);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
-    else if (!strcmp(what, "experts")) section(&d, "experts", test_experts);
+    else if (!strcmp(what, "experts")) section(&d, "experts", test_experts), section(&d, "jobs", test_jobs);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
@@ -179,6 +179,7 @@ int main(int argc, char **argv)
         section(&d, "image", test_image);
         section(&d, "layer", test_layer_end);
         section(&d, "experts", test_experts);
+        section(&d, "jobs", test_jobs);
         section(&d, "planes", test_planes);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
