@@ -122,7 +122,9 @@ static void choose(ek_gpu_run *x, const ek_gpu_layer *w, int n, const work *all)
                             .ld = c->n_experts,
                             .n_experts = c->n_experts,
                             .top_k = c->top_k_experts};
-    ek_gpu_launch(x->g, "ek_route", (ek_cuda_grid){.x = (unsigned)n, .threads = 256, .overlap = true}, &r);
+    const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
+    ek_gpu_launch(x->g, by_warp ? "ek_route_warp" : "ek_route",
+                  (ek_cuda_grid){.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true}, &r);
     ek_cuda_group_args g = {.expert = x->expert,
                             .pair_row = x->pair_row,
                             .row_pair = x->row_pair,
@@ -295,11 +297,15 @@ bool ek_gpu_experts_beside(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
                                    .eps = c->rms_norm_eps,
                                    .factor = router_factor(c),
                                    .n = c->hidden_size};
-    ek_gpu_launch(
-        x->g, by_64 ? "ek_experts_inputs" : "ek_experts_inputs_any",
-        (ek_cuda_grid){
-            .x = 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true},
-        &a);
+    const bool many = n >= EK_GPU_PROMPT_ROWS;
+    const char *const kernel[2][2] = {{"ek_experts_inputs_any", "ek_experts_inputs_any_rows"},
+                                      {"ek_experts_inputs", "ek_experts_inputs_rows"}};
+    ek_gpu_launch(x->g, kernel[by_64][many],
+                  (ek_cuda_grid){.x = many ? 1 : 3,
+                                 .y = (unsigned)n,
+                                 .threads = (unsigned)(c->hidden_size + 255) / 256 * 32,
+                                 .overlap = true},
+                  &a);
     set_end(x, w, end);
     end->h_from = x->h_between;
     const work all = work_of(x, w, n);

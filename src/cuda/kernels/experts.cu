@@ -9,17 +9,17 @@ using namespace ek;
 
 constexpr int INPUTS_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
-template <bool ANY> __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a)
+// ALL: of many rows, a block for all three.
+template <bool ANY, bool ALL> __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a)
 {
     __shared__ float leaf[2][INPUTS_THREADS / 32];
-    const int which = blockIdx.x, r = blockIdx.y, n = a.n;
-    const float *const any = (const float *)a.y_norm, *const norm = (const float *)(which == 0 ? a.norm[0] : which == 1 ? a.norm[1] : a.norm[2]);
-    const ek_cuda_acts to = which == 0 ? a.to[0] : which == 1 ? a.to[1] : a.to[2];
+    const int r = blockIdx.y, n = a.n, first = ALL ? 0 : blockIdx.x, end = ALL ? 3 : first + 1;
+    const float *const any = (const float *)a.y_norm;
     stage_row h, y, w;
     let_next_start();
     // for its code, as ek_stage
 #pragma unroll 1
-    for (int real = gridDim.y > 8; real < 2; real++) {
+    for (int real = ALL || gridDim.y > 8; real < 2; real++) {
         const int n_written = real ? n : 0;
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
@@ -29,32 +29,37 @@ template <bool ANY> __device__ __forceinline__ void inputs(const ek_cuda_inputs_
         float f = y.factor(n, a.eps, leaf[0]);
 #pragma unroll
         for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
-        h.write((float *)a.h_out + r * a.ld, which == 0 ? n_written : 0);
-        w.read(norm, n);
-        f = h.factor(n, a.eps, leaf[1]);
+        h.write((float *)a.h_out + r * a.ld, first == 0 ? n_written : 0);
+        if (ALL) f = h.factor(n, a.eps, leaf[1]);
+#pragma unroll 1
+        for (int which = first; which < end; which++) {
+            w.read((const float *)(which == 0 ? a.norm[0] : which == 1 ? a.norm[1] : a.norm[2]), n);
+            if (!ALL) f = h.factor(n, a.eps, leaf[1]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const float v = h.v[i] * f * w.v[i];
-            h.v[i] = which == 1 ? v * a.factor : v;
+            for (int i = 0; i < 8; i++) {
+                const float v = h.v[i] * f * w.v[i];
+                w.v[i] = which == 1 ? v * a.factor : v;
+            }
+            const ek_cuda_acts to = which == 0 ? a.to[0] : which == 1 ? a.to[1] : a.to[2];
+            const int block = threadIdx.x / 16;
+            if (ANY && a.router && which == 1) w.write((float *)a.router + r * a.ld, n_written);
+            if (ANY && !to.q) continue;
+            if (!ANY || to.a_group == 64) quantize_block<64>(to, r, block, w.v, n_written);
+            else if (to.a_group == 32) quantize_block<32>(to, r, block, w.v, n_written);
+            else quantize_block<16>(to, r, block, w.v, n_written);
         }
-        const int block = threadIdx.x / 16;
-        if (ANY && a.router && which == 1) h.write((float *)a.router + r * a.ld, n_written);
-        if (ANY && !to.q) continue;
-        if (!ANY || to.a_group == 64) quantize_block<64>(to, r, block, h.v, n_written);
-        else if (to.a_group == 32) quantize_block<32>(to, r, block, h.v, n_written);
-        else quantize_block<16>(to, r, block, h.v, n_written);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs(const __grid_constant__ ek_cuda_inputs_args a)
-{
-    inputs<false>(a);
-}
-
-extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) ek_experts_inputs_any(const __grid_constant__ ek_cuda_inputs_args a)
-{
-    inputs<true>(a);
-}
+#define INPUTS(NAME, ANY, ALL)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(INPUTS_THREADS) NAME(const __grid_constant__ ek_cuda_inputs_args a)  \
+    {                                                                                                                 \
+        inputs<ANY, ALL>(a);                                                                                          \
+    }
+INPUTS(ek_experts_inputs, false, false)
+INPUTS(ek_experts_inputs_any, true, false)
+INPUTS(ek_experts_inputs_rows, false, true)
+INPUTS(ek_experts_inputs_any_rows, true, true)
 
 // --- which experts
 
@@ -153,6 +158,17 @@ extern "C" __global__ void __launch_bounds__(256) ek_choose(const __grid_constan
 {
     let_next_start();
     choose(a);
+}
+
+// ek_route for up to EK_CUDA_CHOOSE_EXPERTS experts: a row by a warp.
+extern "C" __global__ void __launch_bounds__(32) ek_route_warp(const __grid_constant__ ek_cuda_route_args r)
+{
+    let_next_start();
+    wait_for_previous();
+    ek_cuda_choose_args a = {};
+    a.route = r.route, a.expert_scale = r.expert_scale, a.weight = r.weight;
+    a.ld = r.ld, a.n_experts = r.n_experts, a.top_k = r.top_k;
+    choose_row(a, blockIdx.x, (int32_t *)r.expert, true);
 }
 
 template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda_experts_first_args &a)

@@ -235,7 +235,18 @@ extern "C" __global__ void __launch_bounds__(1024) ek_group(const __grid_constan
     const int32_t *expert = (const int32_t *)a.expert;
     count[tid] = 0;
     __syncthreads();
-    for (int i = tid; i < a.n_pairs; i += 1024) atomicAdd(&count[expert[i]], 1);
+    constexpr int EACH = 8; // pairs of a thread that are asked for at once
+    auto read = [&](int first, int(&of)[EACH]) {
+#pragma unroll
+        for (int j = 0; j < EACH; j++) of[j] = first + j * 1024 < a.n_pairs ? expert[first + j * 1024] : -1;
+    };
+    for (int i = tid; i < a.n_pairs; i += EACH * 1024) {
+        int of[EACH];
+        read(i, of);
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (of[j] >= 0) atomicAdd(&count[of[j]], 1);
+    }
     __syncthreads();
     // sums of what is before, of pairs and of jobs: over a warp, then over warps
     const int pairs = count[tid], jobs = (pairs + a.tile - 1) / a.tile;
@@ -256,10 +267,16 @@ extern "C" __global__ void __launch_bounds__(1024) ek_group(const __grid_constan
         ((ek_cuda_job *)a.jobs)[job[tid] + j] = {tid, at, left < a.tile ? left : a.tile, 0};
     }
     __syncthreads();
-    for (int i = tid; i < a.n_pairs; i += 1024) {
-        int at = atomicAdd(&first[expert[i]], 1);
-        ((int32_t *)a.pair_row)[at] = i / a.top_k;
-        ((int32_t *)a.row_pair)[i] = at;
+    for (int i = tid; i < a.n_pairs; i += EACH * 1024) {
+        int of[EACH];
+        read(i, of);
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            if (of[j] < 0) continue;
+            const int pair = i + j * 1024, at = atomicAdd(&first[of[j]], 1);
+            ((int32_t *)a.pair_row)[at] = pair / a.top_k;
+            ((int32_t *)a.row_pair)[pair] = at;
+        }
     }
 }
 

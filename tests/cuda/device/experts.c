@@ -206,6 +206,43 @@ static bool check_jobs(layer *e, int n, int tile, const ek_cuda_choose_args *c, 
     return good && taken == pairs;
 }
 
+/* Which experts, and their jobs, as for many rows. */
+static void compare_routes(layer *e, ek_cuda_choose_args c, int n, const char *name)
+{
+    dev *d = e->d;
+    const size_t ints = sizeof(int32_t) * (size_t)(n * e->top);
+    int32_t which[MOST_PAIRS];
+    c.pair_row = up(d, NULL, ints), c.row_pair = up(d, NULL, ints);
+    for (int by_warp = 0; by_warp < 2; by_warp++) {
+        ek_cuda_route_args r = {.route = c.route,
+                                .expert_scale = c.expert_scale,
+                                .expert = up(d, NULL, ints),
+                                .weight = up(d, NULL, ints),
+                                .ld = c.ld,
+                                .n_experts = c.n_experts,
+                                .top_k = c.top_k};
+        ek_cuda_group_args g = {.expert = r.expert,
+                                .pair_row = c.pair_row,
+                                .row_pair = c.row_pair,
+                                .jobs = c.jobs,
+                                .n_jobs = c.n_jobs,
+                                .n_experts = c.n_experts,
+                                .top_k = c.top_k,
+                                .n_pairs = n * e->top,
+                                .tile = c.tile};
+        ek_cuda_product one = {.grid = {.x = (unsigned)n, .threads = by_warp ? 32 : 256}},
+                        group = {.name = "ek_group", .grid = {.x = 1, .threads = 1024}};
+        snprintf(one.name, sizeof one.name, "ek_route%s", by_warp ? "_warp" : "");
+        run(e, &one, &r), run(e, &group, &g);
+        same(d, e->id, down(d, r.expert, ints), ints, false, "experts by %s of %s", one.name, name);
+        same(d, e->weight, down(d, r.weight, ints), ints, true, "weights by %s of %s", one.name, name);
+        const bool good = check_jobs(e, n, c.tile, &c, which);
+        same(d, &(bool){true}, memcpy(malloc(1), &good, 1), 1, false, "jobs by ek_group of %s", name);
+        drop(d, r.expert), drop(d, r.weight);
+    }
+    drop(d, c.pair_row), drop(d, c.row_pair);
+}
+
 /* The inputs in groups of 16 and 32, the router's also as floats; and which experts by a launch of its own. */
 static void compare_others(layer *e, ek_cuda_inputs_args a, ek_cuda_choose_args c, int n, const char *name)
 {
@@ -213,24 +250,27 @@ static void compare_others(layer *e, ek_cuda_inputs_args a, ek_cuda_choose_args 
     static const int group[3] = {32, 16, 64};
     const size_t bytes = sizeof(float) * (size_t)n * (size_t)e->k, ints = sizeof(int32_t) * (size_t)(n * e->top);
     int32_t which[MOST_PAIRS];
-    ek_cuda_product one = {.name = "ek_experts_inputs_any",
-                           .grid = {.x = 3, .y = (unsigned)n, .threads = (unsigned)(e->k + 255) / 256 * 32}};
-    for (int i = 0; i < 3; i++) {
-        a.to[i].q = 0;
-        const size_t row = ek_cuda_acts_plan(&a.to[i], e->k, group[i]);
-        a.to[i].q = up(d, NULL, row * (size_t)n);
-    }
+    ek_cuda_product one = {.grid = {.y = (unsigned)n, .threads = (unsigned)(e->k + 255) / 256 * 32}};
     a.router = up(d, NULL, bytes);
-    run(e, &one, &a);
-    same(d, e->in[1].f, down(d, a.router, bytes), bytes, true, "floats of the router of %s", name);
-    for (int i = 0; i < 3; i++) {
-        ek_linear w = {.k = e->k, .form = EK_W_Q4, .a_group = group[i]};
-        rows in;
-        open_rows(&in, n, e->k);
-        memcpy(in.f, e->in[i].f, bytes);
-        quantize_both(d, &in.acts, &w);
-        compare_rows(d, &in.acts, &a.to[i], n, name);
-        drop(d, a.to[i].q), free(in.f), free(in.mem);
+    for (int rows_too = 0; rows_too < 2; rows_too++) {
+        snprintf(one.name, sizeof one.name, "ek_experts_inputs_any%s", rows_too ? "_rows" : "");
+        one.grid.x = rows_too ? 1 : 3;
+        for (int i = 0; i < 3; i++) {
+            a.to[i].q = 0;
+            const size_t row = ek_cuda_acts_plan(&a.to[i], e->k, group[i]);
+            a.to[i].q = up(d, NULL, row * (size_t)n);
+        }
+        run(e, &one, &a);
+        same(d, e->in[1].f, down(d, a.router, bytes), bytes, true, "floats of the router by %s of %s", one.name, name);
+        for (int i = 0; i < 3; i++) {
+            ek_linear w = {.k = e->k, .form = EK_W_Q4, .a_group = group[i]};
+            rows in;
+            open_rows(&in, n, e->k);
+            memcpy(in.f, e->in[i].f, bytes);
+            quantize_both(d, &in.acts, &w);
+            compare_rows(d, &in.acts, &a.to[i], n, name);
+            drop(d, a.to[i].q), free(in.f), free(in.mem);
+        }
     }
     drop(d, a.router);
     c.router_blocks = 0;
@@ -279,8 +319,7 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
                              .top_k = e->top,
                              .rows = n,
                              .tile = tile};
-    ek_cuda_product one = {.name = "ek_experts_inputs",
-                           .grid = {.x = 3, .y = (unsigned)n, .threads = (unsigned)(k + 255) / 256 * 32}};
+    ek_cuda_product one = {.grid = {.y = (unsigned)n, .threads = (unsigned)(k + 255) / 256 * 32}};
     const ek_cuda_inputs_args three = {.h = h,
                                        .h_out = h2,
                                        .y = y,
@@ -291,9 +330,13 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
                                        .eps = eps,
                                        .factor = factor,
                                        .n = k};
-    run(e, &one, &three);
-    same(d, e->h_between, down(d, h2, bytes), bytes, true, "h before %s", name);
-    for (int i = 0; i < 3; i++) compare_rows(d, &e->in[i].acts, &in[i], n, name);
+    for (int rows_too = 1; rows_too >= 0; rows_too--) {
+        snprintf(one.name, sizeof one.name, "ek_experts_inputs%s", rows_too ? "_rows" : "");
+        one.grid.x = rows_too ? 1 : 3;
+        run(e, &one, &three);
+        same(d, e->h_between, down(d, h2, bytes), bytes, true, "h by %s of %s", one.name, name);
+        for (int i = 0; i < 3; i++) compare_rows(d, &e->in[i].acts, &in[i], n, name);
+    }
 
     c.router_blocks = (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD;
     ek_cuda_experts_first_args a = {.gate = {.a = product(&e->gate, &in[0], &p.q, n, 0),
@@ -310,6 +353,7 @@ static void compare(layer *e, const float *dense, int n, int multiprocessors)
     const bool good = check_jobs(e, n, tile, &c, which);
     same(d, &(bool){true}, memcpy(malloc(1), &good, 1), 1, false, "jobs of %s", name);
     compare_others(e, three, c, n, name);
+    compare_routes(e, c, n, name);
     if (good) {
         ek_cuda_experts_second_args b = {.part = {{.a = product(&e->down, &gated, &q.k, n, y), .holds = true},
                                                   {.a = product(&e->expert_gate, &in[2], &q.q, tile, 0),
