@@ -110,22 +110,30 @@ template <int HALVES, bool TURNED>
 __device__ __forceinline__ void add_rows(const float *x, const float *y, int from, int to, float (&acc)[OWN][8])
 {
     const int piece = threadIdx.x / 32 * (OWN / 4);
+    float a[2][OWN], b[2][8];
+    // the last row of four asks for the first of the next four, or for itself once more
+    auto read = [&](int row, int block, float(&a)[OWN], float(&b)[8]) {
+#pragma unroll
+        for (int n = 0; n < OWN; n += 4)
+            *(float4 *)(a + n) = *(const float4 *)(x + row * TILE + (TURNED ? piece_of(piece + n / 4, block) : (piece * 4 + n)));
+        if (HALVES & 1) *(float4 *)b = *(const float4 *)(y + row * COLS);
+        if (HALVES & 2) *(float4 *)(b + 4) = *(const float4 *)(y + row * COLS + 128);
+    };
+    if (from >= to) return;
+    read(from, from, a[0], b[0]);
 #pragma unroll 1
     for (int i = from; i < to; i += 4) {
+        const int next = i + 4 < to ? i + 4 : i;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            float a[OWN], b[8];
-#pragma unroll
-            for (int n = 0; n < OWN; n += 4)
-                *(float4 *)(a + n) = *(const float4 *)(x + (i + k) * TILE + (TURNED ? piece_of(piece + n / 4, i) : (piece * 4 + n)));
-            if (HALVES & 1) *(float4 *)b = *(const float4 *)(y + (i + k) * COLS);
-            if (HALVES & 2) *(float4 *)(b + 4) = *(const float4 *)(y + (i + k) * COLS + 128);
+            if (k < 3) read(i + k + 1, i, a[(k + 1) % 2], b[(k + 1) % 2]);
+            else read(next, next, a[(k + 1) % 2], b[(k + 1) % 2]);
 #pragma unroll
             for (int n = 0; n < OWN; n++)
 #pragma unroll
                 for (int turn = 0; turn < 8; turn++) {
                     const int j = n & 1 ? 7 - turn : turn;
-                    if (HALVES >> j / 4 & 1) acc[n][j] = fma_(a[n], b[TURNED ? j ^ 1 : j], acc[n][j]);
+                    if (HALVES >> j / 4 & 1) acc[n][j] = fma_(a[k % 2][n], b[k % 2][TURNED ? j ^ 1 : j], acc[n][j]);
                 }
         }
     }
