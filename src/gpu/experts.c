@@ -25,10 +25,13 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *w, int pairs, int *jo
     const bool floats = !w->expert_gate.l.units || !w->expert_up.l.units || !w->expert_down.l.units;
     int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
     const int limbs = w->expert_gate.l.limbs > w->expert_down.l.limbs ? w->expert_gate.l.limbs : w->expert_down.l.limbs;
-    /* few pairs are alone with their expert; of more some experts have twice as many as others, and jobs of 4 would
-     * read these twice; Form F takes 8; more than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs */
-    const bool few = pairs <= EK_CUDA_CHOOSE_PAIRS;
-    int tile = few && each <= 4 ? 4 : each <= 8 || floats ? 8 : w->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
+    /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
+     * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
+     * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
+    const bool eight = ek_cuda_job_fits(&w->expert_gate.l, 8) && ek_cuda_job_fits(&w->expert_up.l, 8) &&
+                       ek_cuda_job_fits(&w->expert_down.l, 8) && (each > 2 || ek_cuda_leaf_fits(&w->expert_gate.l));
+    const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
+    int tile = four ? 4 : each <= 8 || floats ? 8 : w->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
     *jobs = (pairs + experts * (tile - 1)) / tile;
     if (*jobs > pairs) *jobs = pairs;
     return tile;
