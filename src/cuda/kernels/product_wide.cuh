@@ -8,7 +8,8 @@
 // Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of all
 // into another, across the tiles of a block.
 // Of q, k and v in one launch a block takes the tiles of one matrix behind those of another; PART: the matrix's number.
-// SHORT: of experts a tile with no more than so many columns computes these alone.
+// SHORT: of experts a tile with no more than so many columns computes these alone, one with half as many again leaves out the
+// floats of the others.
 // With a gate the TALL = 2 panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows
 // as the next product reads it (wide_gate.cuh).
 #pragma once
@@ -40,7 +41,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     struct control {
         u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
         feed feeds[WARPS + 1];                                  // the last: activations
-        int number[WARPS], mine[WARPS], few[WARPS];             // a warp's tile, its units, whether SHORT columns are enough
+        int number[WARPS], mine[WARPS], wanted[WARPS];          // a warp's tile, its units, the columns that it needs
         int units, split, parts, panels, columns, row_tiles, tiles; // split: units of a part but the last
     };
     static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
@@ -184,7 +185,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
     template <bool FEW> __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes, const uint8_t *scales,
-                                          const uint8_t *acts, const uint8_t *x) const
+                                          const uint8_t *acts, const uint8_t *x, bool all = true) const
     {
         const float zero = (float)a.zero;
         u32 code[TALL][8];
@@ -219,7 +220,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             } else {
                 wgmma_wait<0>();
             }
-            wide_floats<LIMBS, TALL, CHUNK, OCTETS>(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x);
+            wide_floats<LIMBS, TALL, CHUNK, OCTETS>(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x, all);
         }
     }
 
@@ -317,9 +318,9 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         return of().mine[thread_again() / 32];
     }
 
-    __device__ __forceinline__ bool few() const
+    __device__ __forceinline__ int columns() const
     {
-        return of().few[thread_again() / 32];
+        return of().wanted[thread_again() / 32];
     }
 
     // The warp's next tile.
@@ -331,7 +332,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             of().number[warp] = next, of().mine[warp] = units_of(next);
             if (SHORT && next < of().tiles) {
                 const place at = tile_at(next);
-                of().few[warp] = (at.end - at.row0) * LIMBS <= SHORT;
+                of().wanted[warp] = (at.end - at.row0) * LIMBS;
             }
         }
         __syncwarp();
@@ -369,8 +370,10 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 const uint8_t *acts = ring + slot * IMAGE;
                 arrival_wait(&of().weights[warp][slot], phase);
                 arrival_wait(&of().acts[slot], phase);
+                bool all = true;
                 if constexpr (SHORT && A == 64) {
-                    if (few()) {
+                    all = columns() > SHORT * 3 / 2;
+                    if (columns() <= SHORT) {
 #pragma unroll 1
                         for (; u < end; u++) {
                             group<true>(sum, d, codes, scales, acts + (u & 1) * 64, acts + ACTS + (u & 1) * SX + lane % 4 * LANE);
@@ -382,7 +385,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 #pragma unroll 1
                 for (; u < end; u++) {
                     const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
-                    if constexpr (A == 64) group<false>(sum, d, codes, scales, b, x);
+                    if constexpr (A == 64) group<false>(sum, d, codes, scales, b, x, all);
                     else two_groups(sum, d[0], codes, scales, b, x);
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;

@@ -12,16 +12,18 @@ template <int LIMBS> __device__ __forceinline__ float wide_value(const int *v, i
     return __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
 }
 
-// Groups of 64: chunk i of CHUNK columns; s, b: of the lane's outputs of a panel; x: {sx, X} of the lane's columns.
+// Groups of 64: chunk i of CHUNK columns; s, b: of the lane's outputs of a panel; x: {sx, X} of the lane's columns; unless all are wanted
+// the last quarter is left out.
 template <int LIMBS, int TALL, int CHUNK, int OCTETS, int SUMS>
 __device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][CHUNK / 2], int i, const float (&s)[TALL][2], const float (&b)[TALL][2],
-                                            const uint8_t *x)
+                                            const uint8_t *x, bool all = true)
 {
     constexpr int PER = LIMBS == 1 ? 2 : 1;
 #pragma unroll
     for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
 #pragma unroll
     for (int o = 0; o < CHUNK / 8; o++) {
+        if (o == CHUNK / 8 * 3 / 4 && !all) return;
         const int octet = i * (CHUNK / 8) + o;
         float sx[2], X[2];
         if (LIMBS == 1) {
