@@ -20,7 +20,7 @@ CUDA_AS := -Wa,-I$(CUDA_DIR) -I$(CUDA_DIR) \
 endif
 
 # What ptxas says of registers and spills is kept for tools/check/check_cuda.sh.
-$(CUDA_DIR)/%.fatbin: src/cuda/kernels/%.cu $(wildcard src/cuda/kernels/*.cuh) src/cuda/args.h src/cuda/model_args.h
+$(CUDA_DIR)/%.fatbin: src/cuda/kernels/%.cu $(wildcard src/cuda/kernels/*.cuh) $(addprefix src/cuda/,args.h image_args.h model_args.h)
 	@mkdir -p $(@D)
 	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
 	@mv $@.new $@
