@@ -16,7 +16,8 @@ enum {
     LEAF_ROOM = 100 << 10,
     LEAF_SUMS = 24 << 10,
     WARPS = 8, /* of a block that shares its multiprocessor; one alone has twice as many, and room */
-    WIDE_SUMS = 33 << 10
+    WIDE_SUMS = 33 << 10,
+    ROW_CHUNKS = 12
 };
 
 /* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
@@ -127,14 +128,34 @@ static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, int multi
     return true;
 }
 
+/* The same of one matrix, whose groups are few (per-layer gates have 4), as long as multiprocessors have no more to do
+ * than ROW_CHUNKS chunks each: of E4B it gains 5 % of a step of 16 rows, nothing at 32, and would lose 2 at 64. */
+static bool spread_row_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    const int tiles = over(rows, FEW_ROWS), blocks = l->n_panels * tiles, chunks = over(l->units, CHUNK_UNITS);
+    const int most = blocks <= multiprocessors ? 2 * WARPS : WARPS;
+    if (l->n % 64 || blocks > LEAF_BLOCKS * multiprocessors || blocks * chunks > ROW_CHUNKS * multiprocessors)
+        return false;
+    *out = (ek_cuda_product){
+        .grid = {.x = (unsigned)l->n_panels, .y = (unsigned)tiles, .cluster = EK_CUDA_SPREAD, .overlap = true},
+        .turn = 1};
+    leaf_ring(out, l, CHUNK_UNITS, FEW_ROWS, 1, chunks < most ? chunks : most, LEAF_ROOM);
+    out->grid.shared += EK_CUDA_SPREAD_SHARED;
+    snprintf(out->name, sizeof out->name, "ek_products_leaf_q4_l2_s%d", FEW_ROWS);
+    return true;
+}
+
 ek_cuda_product ek_cuda_leaf_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
 {
     int row, few_row;
     const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, multiprocessors, &row);
     const bool alone = !gate && !jobs;
+    ek_cuda_product spread;
+    if (gate == EK_CUDA_GATE_ROW && !jobs && l->bits == 4 && l->limbs == 2 &&
+        spread_row_plan(&spread, l, rows, multiprocessors))
+        return spread;
     if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
     if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
-    ek_cuda_product spread;
     if (gate && spread_plan(&spread, l, multiprocessors)) return spread;
     /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one turn */
     const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);

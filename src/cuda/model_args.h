@@ -206,7 +206,7 @@ typedef struct ek_cuda_arrange_args {
  * above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix (codes2) or
  * element i of u; 64 of them, a group of `to`, are a turn of a block, which quantises them and writes nothing else.
  * grid (any, tiles of rows or jobs). *_s4: a turn is 16 of them, and the EK_CUDA_SPREAD blocks of a cluster have a
- * group; grid (n / 16). */
+ * group; grid (n / 16, tiles); l1 with codes2, l2 with u. */
 typedef struct ek_cuda_leaf_args {
     ek_cuda_linear_args a;       /* with a gate y is unused */
     ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */

@@ -55,6 +55,12 @@ extern "C" __global__ void __launch_bounds__(256, 2) ek_products_leaf_q4_l1_s4(c
     leaves<4, 1, 1, true, 8, 2, false, false, true>(p, blockIdx.x, gridDim.x, blockIdx.y);
 }
 
+// The same of one matrix and u, where groups are fewer than multiprocessors.
+extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l2_s4(const __grid_constant__ ek_cuda_leaf_args p)
+{
+    leaves<4, 2, 1, true, 4, 1, false, false, true>(p, blockIdx.x, gridDim.x, blockIdx.y);
+}
+
 extern "C" __global__ void __launch_bounds__(512, 1) ek_products_leaf_q4_l1_j4(const __grid_constant__ ek_cuda_leaf_args p)
 {
     leaves<4, 1, 1, false, 8, 0, true>(p, blockIdx.x, gridDim.x, blockIdx.y);

@@ -24,8 +24,8 @@ template <int PER> __device__ __forceinline__ int sum_at(int o, int r)
 
 constexpr int SPREAD = EK_CUDA_SPREAD;
 
-// By block number `block` of `blocks`, of tile or job number `tile`. SPREAD_GATE: of a gate, of which a turn is 16 elements; the
-// blocks of a cluster have those of a group; of its rows each rounds some. JOBS: of experts too; by chunks of 512 a block then has
+// By block number `block` of `blocks`, of tile or job number `tile`. SPREAD_GATE: of a gate, of which a turn is 16 elements (TURN 1: of one
+// matrix, with u); the blocks of a cluster have those of a group; of its rows each rounds some. JOBS: of experts too; by chunks of 512 a block then has
 // one turn.
 template <int BITS, int LIMBS, int OCT, bool SPREAD_GATE = false, int UNITS = 4, int TURN = 0, bool JOBS = UNITS == 4 && !SPREAD_GATE, bool EIGHT = false,
           bool ONCE = UNITS == 8 && (JOBS || (EIGHT && !TURN))>
@@ -123,7 +123,8 @@ __device__ __forceinline__ void leaves(const ek_cuda_leaf_args &p, int block, in
             if (tid == 0 && some > 0) arrival_expect(gathered, (u32)some * 256);
             for (int i = thread_again(); i < 16 * rows; i += blockDim.x) {
                 const int o = i % 16, r = i / 16;
-                send(gated + r / SPREAD * 64 + rank * 16 + o, gelu_(result(0, o, r)) * result(1, o, r), gathered, r % SPREAD);
+                const float by = TURN == 1 ? ((const float *)p.u)[(row0 + r) * p.ldu + turn * 16 + o] : result(1, o, r);
+                send(gated + r / SPREAD * 64 + rank * 16 + o, gelu_(result(0, o, r)) * by, gathered, r % SPREAD);
             }
             if (m.w >= some) return;
             sent_wait(gathered, 0);

@@ -17,8 +17,9 @@ static CUdeviceptr pack(dev *d, const ek_cuda_linear *l, const ek_linear *w)
     return at;
 }
 
-static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2], const ek_cuda_acts *in,
-                    const ek_acts *want, const ek_cuda_product *plan, int rows)
+/* u: 0, or what the gate multiplies with in place of the second matrix */
+static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2], CUdeviceptr u,
+                    const ek_cuda_acts *in, const ek_acts *want, const ek_cuda_product *plan, int rows)
 {
     char name[120];
     ek_cuda_acts to;
@@ -26,7 +27,9 @@ static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2
     to.q = up(d, NULL, bytes);
     ek_cuda_leaf_args a = {.a = {.x = *in, .rows = rows, .turn = plan->turn, .stages = plan->stages},
                            .codes2 = weights[1],
-                           .scales2 = weights[1] + l->code_bytes,
+                           .scales2 = u ? 0 : weights[1] + l->code_bytes,
+                           .u = u,
+                           .ldu = l->n,
                            .to = to};
     ek_cuda_linear_args_of(&a.a, l, weights[0]);
     ek_cuda_kernel kernel = find(d, plan->name, plan->grid.shared);
@@ -119,15 +122,50 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     device_quantize(d, &in, dx, most);
     for (; *rows; rows++) {
         const ek_cuda_product leaf = ek_cuda_few_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
-        compare(d, &l, weights, &in, &gated, &leaf, *rows);
+        compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
         for (int oct = 1; oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
             const ek_cuda_product mid = ek_cuda_mid_plan_by(&l, *rows, oct, EK_CUDA_GATE_MATRIX);
-            compare(d, &l, weights, &in, &gated, &mid, *rows);
+            compare(d, &l, weights, 0, &in, &gated, &mid, *rows);
         }
         if (!gguf) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
     }
     drop(d, dx), drop(d, in.q), drop(d, weights[0]), drop(d, weights[1]);
     free(mem), free(mem2), free(x), free(y[0]), free(y[1]), free(w[0].data), free(w[1].data), free(next.data);
+}
+
+/* One matrix of two limbs, and rows u in place of the second: a per-layer gate. */
+static void test_row(dev *d, int n, int k, const int *rows, int most)
+{
+    shape s = {n, k, 4, 64, 64, 2, EK_BF16, true}, of_next = {16, n, 4, 64, 64, 1, EK_BF16, true};
+    ek_linear w, next;
+    ek_cuda_linear l;
+    ek_linear_ops ops;
+    ek_linear_init(&ops, 0);
+    float *x = make_rows(most, k, true), *u = make_rows(most, n, false);
+    float *y = malloc((size_t)most * (size_t)n * sizeof(float)), *out = malloc((size_t)most * 16 * sizeof(float));
+    void *mem = aligned_alloc(64, ek_acts_bytes(most, k)), *mem2 = aligned_alloc(64, ek_acts_bytes(most, n));
+    ek_acts acts, gated;
+    ek_acts_bind(&acts, mem, x, k, most, k);
+    open_weights(&w, &s, 0), open_weights(&next, &of_next, 0);
+    must(ek_cuda_linear_plan(&l, &w));
+    const CUdeviceptr weights[2] = {pack(d, &l, &w), 0};
+    quantize_both(d, &acts, &w);
+    ek_linear_forward(&ops, d->pool, &w, &acts, y, n);
+    for (int i = 0; i < most * n; i++) y[i] = ek_gelu_tanh(y[i]) * u[i];
+    ek_acts_bind(&gated, mem2, y, n, most, n);
+    quantize_both(d, &gated, &next);
+    ek_linear_forward(&ops, d->pool, &next, &gated, out, 16);
+    const CUdeviceptr dx = up(d, x, (size_t)most * (size_t)k * sizeof(float)),
+                      du = up(d, u, (size_t)most * (size_t)n * sizeof(float));
+    ek_cuda_acts in;
+    in.q = up(d, NULL, ek_cuda_acts_plan(&in, k, s.a_group) * (size_t)most);
+    device_quantize(d, &in, dx, most);
+    for (; *rows; rows++) {
+        const ek_cuda_product p = ek_cuda_leaf_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_multiprocessors(d->c));
+        compare(d, &l, weights, du, &in, &gated, &p, *rows);
+    }
+    drop(d, dx), drop(d, du), drop(d, in.q), drop(d, weights[0]);
+    free(mem), free(mem2), free(x), free(u), free(y), free(out), free(w.data), free(next.data);
 }
 
 void test_gate(dev *d)
@@ -141,6 +179,10 @@ void test_gate(dev *d)
         test_shape(d, (shape){256, k[i], 4, 64, 64, 1, EK_BF16, true}, four, 4, i % 2);
     if (!d->quick) test_shape(d, (shape){10240, 2560, 4, 64, 64, 1, EK_BF16, true}, four, 4, true);
     if (!d->quick) test_shape(d, (shape){6144, 1536, 4, 64, 64, 1, EK_BF16, true}, some, 100, false);
+    /* up to 4 rows of a group by clusters on 3 multiprocessors; on 132 all of 256 outputs, up to 64 rows of E2B's
+     * inputs */
+    static const int row_counts[] = {1, 2, 3, 4, 9, 16, 33, 64, 65, 0};
+    for (int i = 0; i < (d->quick ? 6 : 7); i++) test_row(d, d->quick || i % 2 ? 64 : 256, k[i], row_counts, 65);
     gguf = "q4_0";
     for (int i = 0; i < (d->quick ? 4 : 7); i++)
         test_shape(d, (shape){.n = 64 + 64 * (i % 2), .k = k[i], .limbs = 1, .scales = EK_F16}, few, 40, i % 2);
