@@ -8,10 +8,16 @@
 # or as often as its last line says (`N passed, N failed[, N skipped]`); exit 77 means that it did not run, and its
 # last line says why. Kernels of an instruction set that this machine lacks are not tested: each program that
 # would compare them counts one skipped row per missing set.
+#
+# As many run at once as there are processors, up to 8 (JOBS=1: one after the other); what measures time runs alone, behind
+# the others, and what calls make or listens on a documented port runs one after the other.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
-log=$(mktemp); trap 'rm -f "$log"' EXIT
+jobs=${JOBS:-$(nproc)}; [ "$jobs" -le 8 ] || jobs=8
+alone=" test_base test_http test_server test_prepare check_load.sh check_hub.sh "
+in_turn=" check_docs.sh check_lib.sh check_install.sh check_deploy.sh "
+dir=$(mktemp -d); trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 
 count_program() { # exit status, program
   local ok bad left_out # cmocka names a test that failed or was skipped twice: as it runs, and in a list at the end
@@ -25,16 +31,16 @@ count_program() { # exit status, program
   grep -E '^measured: ' "$log"
 }
 
-count_check() { # exit status, script
+count_check() { # exit status, script, seconds
   local rows='^([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$' last
   last=$(tail -n 1 "$log")
   if [ "$1" -eq 77 ]; then
     skipped=$((skipped + 1)); echo "skipped $2: $last"
   elif [[ $last =~ $rows ]] && { [ "$1" -eq 0 ] || [ "${BASH_REMATCH[2]}" -gt 0 ]; }; then
     passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
-    if [ "$1" -ne 0 ]; then echo "FAIL $2"; cat "$log"; else echo "ran $2: $last"; grep -E '^skipped ' "$log"; fi
+    if [ "$1" -ne 0 ]; then echo "FAIL $2"; cat "$log"; else echo "ran $2 ($3 s): $last"; grep -E '^skipped ' "$log"; fi
   elif [ "$1" -eq 0 ]; then
-    passed=$((passed + 1)); echo "ran $2"
+    passed=$((passed + 1)); echo "ran $2 ($3 s)"
   else
     failed=$((failed + 1)); echo "FAIL $2"; cat "$log"
   fi
@@ -60,17 +66,46 @@ count_isas() {
   done
 }
 
-for t in "$@"; do
-  start=$SECONDS
-  "$t" >"$log" 2>&1; status=$?
-  echo "ran ${t#"$build"/} ($((SECONDS - start)) s)"
-  count_program $status "$t"
+run_item() { # number
+  local start=$SECONDS status
+  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
+  status=$?
+  echo "$status $((SECONDS - start))" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.rc"
+}
+
+count_ended() { # those that ended and are not counted yet, in their order
+  local i status seconds
+  for i in "${!item[@]}"; do
+    [ -e "$dir/$i.rc" ] || continue
+    read -r status seconds <"$dir/$i.rc"
+    log=$dir/$i.log
+    if [ "${kind[$i]}" = script ]; then
+      count_check "$status" "${item[$i]}" "$seconds"
+    else
+      echo "ran ${item[$i]#"$build"/} ($seconds s)"
+      count_program "$status" "${item[$i]}"
+    fi
+    rm -f "$dir/$i.rc" "$log"
+  done
+}
+
+item=() kind=() turns=() last=() rest=()
+for s in ${CHECKS-tools/check/check_*.sh}; do [ -e "$s" ] && item+=("$s") kind+=(script); done
+for t in "$@"; do item+=("$t") kind+=(program); done
+for i in "${!item[@]}"; do
+  case "$alone" in *" ${item[$i]##*/} "*) last+=("$i"); continue ;; esac
+  case "$in_turn" in *" ${item[$i]##*/} "*) turns+=("$i") ;; *) rest+=("$i") ;; esac
 done
-for s in ${CHECKS-tools/check/check_*.sh}; do
-  [ -e "$s" ] || continue
-  "$s" "$build" >"$log" 2>&1; status=$?
-  count_check $status "$s"
+running=0
+[ ${#turns[@]} -gt 0 ] && { { for i in "${turns[@]}"; do run_item "$i"; done; } & running=1; }
+for i in ${rest[@]+"${rest[@]}"}; do
+  while [ "$running" -ge "$jobs" ]; do wait -n; running=$((running - 1)); count_ended; done
+  run_item "$i" &
+  running=$((running + 1))
 done
+wait
+count_ended
+for i in ${last[@]+"${last[@]}"}; do run_item "$i"; count_ended; done
 count_isas "$@"
 if [ "$skipped" -gt 0 ]; then echo "$passed passed, $failed failed, $skipped skipped"; else echo "$passed passed, $failed failed"; fi
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

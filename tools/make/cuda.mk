@@ -44,14 +44,14 @@ DEVICE_TEST := $B/tests/cuda/device/device
 $(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(call libs,cuda)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 
-check-built quick: $(DEVICE_TEST)
+check-programs: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
 $(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
-check-built quick: $(GPU_TEST)
+check-programs: $(GPU_TEST)
 
 # --- the kernels on a CPU (tests/emulate): a library that is opened in place of the driver
 EMULATED_SAN := $(filter -fsanitize=address,$(OPT))
@@ -71,7 +71,7 @@ $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
 $B/tests/gpu/test_emulated: $(EMULATED)
-check-built quick: $(EMULATED)
+check-programs: $(EMULATED)
 
 # --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)
 RACES     := $B/tests/races/libcuda.so.1
