@@ -33,7 +33,7 @@ static bool is_zen4(void)
 {
     unsigned a, b, c, d, vendor[3];
     if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) || !__get_cpuid(1, &a, &b, &c, &d)) return false;
-    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (a >> 8 & 15) == 15 && (a >> 20 & 255) == 10;
+    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (a >> 8 & 15) == 15 && ((a >> 20 & 255) == 10 || (a >> 20 & 255) == 11);
 }
 
 unsigned ek_cpu_detect(void)
