@@ -90,7 +90,7 @@ void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, c
 /* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
  * should last long against the cost of taking one and short against the whole, so that threads
  * finish together. */
-enum { TASK_BYTES = 48 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_PER_THREAD = 8 };
+enum { TASK_BYTES = 128 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_PER_THREAD = 8 };
 enum { GATE_PANELS = EK_GATE_OUTPUTS / EK_PANEL, NODE_PANELS = GATE_PANELS };
 
 static int at_least_1(size_t n)

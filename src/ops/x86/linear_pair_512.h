@@ -15,6 +15,10 @@ typedef struct pair_panels {
     __mmask16 mask[PANELS];
     ptrdiff_t ahead; /* how far into the second-level cache, in the end the beginning of the next two; 0: not at all */
     const unpacked_scales *scales; /* decoded, for kernels that read them so */
+    /* Of several tiles that read two panels each fetches its share of the next two, [next, next_end), so many lines per
+     * group, and nothing else. NULL: as `ahead` says. */
+    const uint8_t *next, *next_end;
+    int lines;
 } pair_panels;
 
 /* How far ahead a group fetches, into either cache. 0 reads what is read anyway, which costs less than a branch. */
@@ -61,7 +65,10 @@ static void pair_run(const ek_linear *w, const ek_acts *x, int row0, float *y, p
                                  both ? (ptrdiff_t)w->panel_bytes : 0,
                                  {outputs_of(w, p), both ? outputs_of(w, p + 1) : (__mmask16)0},
                                  ahead,
-                                 scales ? scales + (p - p0) / PANELS * (w->k / w->a_group) : NULL};
+                                 scales ? scales + (p - p0) / PANELS * (w->k / w->a_group) : NULL,
+                                 NULL,
+                                 NULL,
+                                 0};
         fn(w, x, row0, y + p * EK_PANEL, ldy, &two);
     }
 }

@@ -19,6 +19,7 @@
 /* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
  * which their activations share, would lose it or them. */
 enum { TILE = 12, PAIR_TILE = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 4096, NEAR = 1024 };
+enum { MAX_IN_TURN = 16 }; /* rows; more do not wait for the memory */
 
 /* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
 INLINE int chains_of(const int sums)
@@ -171,10 +172,16 @@ static int tile_rows(int r0, int r, int r1, int limbs, bool zen4)
 }
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                bool zen4, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1])
+                bool zen4, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1],
+                pair_fn *const (*turns)[PAIR_ROWS + 1])
 {
     if (!zen4 && r1 - r0 >= MANY_MIN_ROWS) {
         many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
+        return;
+    }
+    const int rows = r1 - r0;
+    if (zen4 && rows > PAIR_ROWS / w->limbs && rows <= MAX_IN_TURN && pair_is_usual(w, w->a_group)) {
+        pair_run_tiles(w, x, r0, r1, PAIR_TILE / w->limbs, y, ldy, p0, p1, turns[w->limbs - 1]);
         return;
     }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];
@@ -196,15 +203,15 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
 INLINE void run_q4(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                    bool zen4)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_32, pairs_0_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_64, pairs_0_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_32, pairs_0_32, turns_0_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_0_64, pairs_0_64, turns_0_64);
 }
 
 INLINE void run_q8(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                    bool zen4)
 {
-    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_32, pairs_1_32);
-    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_64, pairs_1_64);
+    if (w->a_group == 32) run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_32, pairs_1_32, turns_1_32);
+    else run(w, x, r0, r1, y, ldy, p0, p1, zen4, tiles_1_64, pairs_1_64, turns_1_64);
 }
 
 void ek_linear_q4_avx512(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)

@@ -6,16 +6,24 @@
 #define EK_OPS_X86_LINEAR_Q_PAIR_512_H
 
 #include "ops/x86/linear_pair_512.h"
+#include "ops/x86/linear_tile.h"
 #include "ops/x86/linear_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 
 /* gcc would put the fetching of a whole group in front of it. */
 #define FETCH_HERE __asm__ volatile("")
 
-/* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. */
+/* Where a tile's share of the next two panels is fetched: at most a line per vector of codes, and one behind them. */
+typedef struct pair_next {
+    const uint8_t *at;
+    ptrdiff_t line[65 / 4 + 1]; /* 0 past the lines of a group: fetched twice, which costs less than a branch */
+} pair_next;
+
+/* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. next: NULL, or
+ * fetched instead of what lies ahead. */
 INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *codes, ptrdiff_t second, const int8_t *const *row,
-                     ptrdiff_t k, ptrdiff_t low, pair_ahead ahead, const int n, const bool q8, const int a_group,
-                     const int limbs)
+                     ptrdiff_t k, ptrdiff_t low, pair_ahead ahead, const pair_next *next, const int n, const bool q8,
+                     const int a_group, const int limbs)
 {
     const __m512i nibble = _mm512_set1_epi8(15);
     const bool two_chains = n * limbs == 2; /* four sums would wait for the multiplier */
@@ -27,7 +35,8 @@ INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *codes, ptrdi
         UNROLL for (int p = 0; p < PANELS; p++)
         {
             const uint8_t *from = codes + p * second + 64 * v;
-            pair_fetch(from, ahead);
+            if (!next) pair_fetch(from, ahead);
+            else if (p == 0) fetch(next->at, next->line[v]);
             const __m512i both = _mm512_load_si512(from);
             code[p] = q8 ? both : _mm512_and_si512(both, nibble);
             if (!q8) high[p] = _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble);
@@ -52,7 +61,8 @@ INLINE bool pair_is_usual(const ek_linear *w, const int a_group)
 }
 
 INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdiff_t ldy, const pair_panels *two,
-                      const int n, const bool q8, const int a_group, const int limbs, const bool usual)
+                      const int n, const bool q8, const int a_group, const int limbs, const bool usual,
+                      const bool in_turn)
 {
     const int8_t *row[PAIR_ROWS];
     UNROLL for (int r = 0; r < n; r++) row[r] = ek_acts_record(x, row0 + r);
@@ -66,6 +76,9 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
     const bool biased = usual || w->biased;
     const ek_dtype scale_dtype = usual ? EK_BF16 : w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
+    const int vectors = a_group / (q8 ? 4 : 8);
+    pair_next next = {two->next, {0}};
+    for (int i = 0; in_turn && i <= vectors && i < two->lines; i++) next.line[i] = 64 * i;
 
     __m512 node[EK_LINEAR_LEVELS][PANELS * PAIR_ROWS], a[PANELS * PAIR_ROWS];
     unsigned leaves = 0;
@@ -84,7 +97,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
                         sum[p][(limbs - 1) * n + r] = q8 ? _mm512_slli_epi32(start, 4) : start;
                     }
                 }
-                pair_dot(sum, codes, second, row, k, low, ahead, n, q8, a_group, limbs);
+                pair_dot(sum, codes, second, row, k, low, ahead, in_turn ? &next : NULL, n, q8, a_group, limbs);
                 codes += part_bytes;
                 if (limbs == 2)
                     UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < n; r++)
@@ -101,8 +114,14 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
                 else add_pair(a, n, sum, s, centre, row, at, n, false);
                 k += a_group, at += (ptrdiff_t)sizeof(ek_act_group);
             }
-            for (ptrdiff_t i = 0; i < rest; i += 64)
-                UNROLL for (int p = 0; p < PANELS; p++) fetch(codes + p * second + i, ahead.far);
+            if (in_turn) {
+                fetch(next.at, next.line[vectors]);
+                next.at += 64 * two->lines;
+                if (next.at > two->next_end) next.at = two->next_end;
+            } else {
+                for (ptrdiff_t i = 0; i < rest; i += 64)
+                    UNROLL for (int p = 0; p < PANELS; p++) fetch(codes + p * second + i, ahead.far);
+            }
             codes += rest;
         }
         v_tree_push(*node, PANELS * PAIR_ROWS, leaves, a, PANELS * n);
@@ -111,24 +130,58 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
         y + (row0 + r) * ldy + p * EK_PANEL, two->mask[p], v_tree_sum(*node, PANELS * PAIR_ROWS, leaves, p * n + r));
 }
 
+/* Rows [r0, r1) in tiles of up to max rows, at least two of them, which take turns on two panels: while they compute,
+ * the next two come from memory as one stream. fns: by rows. */
+static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1, int max, float *y, ptrdiff_t ldy,
+                           int p0, int p1, pair_fn *const *fns)
+{
+    enum { LINE = 64 };
+    const ptrdiff_t tiles = (r1 - r0 + max - 1) / max, bytes = PANELS * (ptrdiff_t)w->panel_bytes;
+    const ptrdiff_t share = (bytes / LINE + tiles - 1) / tiles * LINE, groups = w->k / w->group;
+    for (int p = p0; p < p1; p += PANELS) {
+        const bool both = p + 1 < p1;
+        pair_panels two = {.codes = w->data + (size_t)p * w->panel_bytes, .second = both ? (ptrdiff_t)w->panel_bytes : 0};
+        two.mask[0] = outputs_of(w, p), two.mask[1] = both ? outputs_of(w, p + 1) : (__mmask16)0;
+        two.lines = (int)((share / LINE + groups - 1) / groups);
+        two.next_end = two.codes + bytes;
+        for (int r = r0, n; r < r1; r += n) {
+            n = ek_tile_rows(r1 - r, max);
+            two.next = two.next_end;
+            two.next_end = two.next + share;
+            fns[n](w, x, r, y + p * EK_PANEL, ldy, &two);
+        }
+    }
+}
+
 /* Its layout never settles on these. */
 /* clang-format off */
 #define PAIR_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void pair_##q8##_##a##_##l##_##n(                                            \
         const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two)           \
     {                                                                                                             \
-        if (pair_is_usual(w, a)) pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true);                            \
-        else pair_tile(w, x, row, y, ldy, two, n, q8, a, l, false);                                               \
+        if (pair_is_usual(w, a)) pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true, false);                     \
+        else pair_tile(w, x, row, y, ldy, two, n, q8, a, l, false, false);                                        \
+    }
+/* Of the usual layout, for tiles in turn. */
+#define TURN_FN(q8, a, l, n)                                                                                      \
+    static __attribute__((noinline)) void turn_##q8##_##a##_##l##_##n(                                            \
+        const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const pair_panels *two)           \
+    {                                                                                                             \
+        pair_tile(w, x, row, y, ldy, two, n, q8, a, l, true, true);                                               \
     }
 /* Of one limb by rows, then of two. */
 #define PAIRS(q8, a)                                                                                              \
     PAIR_FN(q8, a, 1, 2) PAIR_FN(q8, a, 1, 3) PAIR_FN(q8, a, 1, 4) PAIR_FN(q8, a, 1, 5)                           \
     PAIR_FN(q8, a, 1, 6) PAIR_FN(q8, a, 1, 7) PAIR_FN(q8, a, 1, 8)                                                \
     PAIR_FN(q8, a, 2, 2) PAIR_FN(q8, a, 2, 3) PAIR_FN(q8, a, 2, 4)                                                \
+    TURN_FN(q8, a, 1, 4) TURN_FN(q8, a, 1, 5) TURN_FN(q8, a, 1, 6) TURN_FN(q8, a, 2, 2) TURN_FN(q8, a, 2, 3)      \
     static pair_fn *const pairs_##q8##_##a[2][PAIR_ROWS + 1] = {                                                  \
         {0, 0, pair_##q8##_##a##_1_2, pair_##q8##_##a##_1_3, pair_##q8##_##a##_1_4, pair_##q8##_##a##_1_5,        \
          pair_##q8##_##a##_1_6, pair_##q8##_##a##_1_7, pair_##q8##_##a##_1_8},                                    \
-        {0, 0, pair_##q8##_##a##_2_2, pair_##q8##_##a##_2_3, pair_##q8##_##a##_2_4}};
+        {0, 0, pair_##q8##_##a##_2_2, pair_##q8##_##a##_2_3, pair_##q8##_##a##_2_4}};                             \
+    static pair_fn *const turns_##q8##_##a[2][PAIR_ROWS + 1] = {                                                  \
+        {0, 0, 0, 0, turn_##q8##_##a##_1_4, turn_##q8##_##a##_1_5, turn_##q8##_##a##_1_6},                        \
+        {0, 0, turn_##q8##_##a##_2_2, turn_##q8##_##a##_2_3}};
 /* clang-format on */
 
 #endif
