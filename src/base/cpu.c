@@ -28,12 +28,14 @@ static bool tiles_granted(void)
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-/* Family 0x19 of AMD. The next one, 0x1a, has two products of 512 bits a cycle and as many loads, as Intel's do. */
-static bool is_zen4(void)
+/* Families 0x19 and 0x1a of AMD. The second has twice as many products of 512 bits a cycle, and twice as many loads and
+ * other vector operations beside them. */
+static bool is_zen4_or_5(void)
 {
     unsigned a, b, c, d, vendor[3];
     if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) || !__get_cpuid(1, &a, &b, &c, &d)) return false;
-    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (a >> 8 & 15) == 15 && ((a >> 20 & 255) == 10 || (a >> 20 & 255) == 11);
+    const unsigned family = (a >> 8 & 15) + (a >> 20 & 255);
+    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (family == 0x19 || family == 0x1a);
 }
 
 unsigned ek_cpu_detect(void)
@@ -53,7 +55,7 @@ unsigned ek_cpu_detect(void)
         if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
         if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
     }
-    if (cpu & EK_CPU_AVX512 && is_zen4()) cpu |= EK_CPU_ZEN4;
+    if (cpu & EK_CPU_AVX512 && is_zen4_or_5()) cpu |= EK_CPU_ZEN4;
     return cpu;
 }
 #elif defined(__aarch64__)

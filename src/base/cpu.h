@@ -10,7 +10,7 @@
 #define EK_CPU_BF16    4u   /* AVX512_BF16; never without EK_CPU_AVX512, and no ISA name of its own */
 #define EK_CPU_AMX     8u   /* AMX tiles and int8; never without EK_CPU_AVX512 */
 #define EK_CPU_AVXVNNI 16u  /* AVX_VNNI, 8-bit products in vectors of 256 bits; never without EK_CPU_AVX2 */
-#define EK_CPU_ZEN4    128u /* AVX-512 with vector units beside those that multiply (Zen 4); no ISA name of its own */
+#define EK_CPU_ZEN4    128u /* AVX-512 with vector units beside those that multiply (Zen 4, 5); no ISA name of its own */
 #define EK_CPU_DOTPROD 32u  /* Arm: SDOT */
 #define EK_CPU_I8MM    64u  /* Arm: SMMLA; never without EK_CPU_DOTPROD */
 

@@ -6,7 +6,8 @@
  * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. Where
  * vector units beside those that multiply take codes apart for nothing (EK_CPU_ZEN4), 9 rows and more are pairs of
  * panels by up to 6 rows (3 of two limbs): all sums stay in registers, a row's broadcast bytes serve both panels, and
- * the codes come packed from the second-level cache. */
+ * the codes come packed from the second-level cache. Up to 16 rows those tiles take turns on two panels, and each
+ * fetches its share of the next two; of more rows the first tile passes over all panels of a task before the second. */
 #include "ops/x86/fetch.h"
 #include "ops/x86/linear_512.h"
 #include "ops/x86/linear_many_512.h"

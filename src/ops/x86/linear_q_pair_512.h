@@ -140,7 +140,8 @@ static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1,
     const ptrdiff_t share = (bytes / LINE + tiles - 1) / tiles * LINE, groups = w->k / w->group;
     for (int p = p0; p < p1; p += PANELS) {
         const bool both = p + 1 < p1;
-        pair_panels two = {.codes = w->data + (size_t)p * w->panel_bytes, .second = both ? (ptrdiff_t)w->panel_bytes : 0};
+        pair_panels two = {.codes = w->data + (size_t)p * w->panel_bytes,
+                           .second = both ? (ptrdiff_t)w->panel_bytes : 0};
         two.mask[0] = outputs_of(w, p), two.mask[1] = both ? outputs_of(w, p + 1) : (__mmask16)0;
         two.lines = (int)((share / LINE + groups - 1) / groups);
         two.next_end = two.codes + bytes;
