@@ -158,9 +158,10 @@ static void drop_below(ek_page_table *t, ek_pages *p, ek_layer_kind kind, int fi
     while (t->first[kind] < first) drop(t, p, kind, t->first[kind]++);
 }
 
-void ek_page_table_trim(ek_page_table *t, ek_pages *p)
+void ek_page_table_trim(ek_page_table *t, ek_pages *p, int n)
 {
-    if (t->has[EK_SLIDING]) drop_below(t, p, EK_SLIDING, first_visible(t, EK_SLIDING, t->pin < t->n ? t->pin : t->n));
+    EK_ASSERT(n <= t->n);
+    if (t->has[EK_SLIDING]) drop_below(t, p, EK_SLIDING, first_visible(t, EK_SLIDING, t->pin < n ? t->pin : n));
 }
 
 void ek_page_table_pin(ek_page_table *t, int pos)

@@ -52,9 +52,9 @@ ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
  * before trim. */
 void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n);
 
-/* Releases the sliding pages that are visible to no row at t->n or behind: entry i goes when its last
- * position 64 i + 63 is below t->n - W + 1. Pages that the pin keeps stay. */
-void ek_page_table_trim(ek_page_table *t, ek_pages *p);
+/* Releases the sliding pages that are visible to no row at n or behind, n <= t->n: entry i goes when its last
+ * position 64 i + 63 is below n - W + 1. Pages that the pin keeps stay. */
+void ek_page_table_trim(ek_page_table *t, ek_pages *p, int n);
 
 /* Trim keeps every sliding page that is visible to a row at `pos`, until the next call; INT_MAX removes the
  * pin. For a prefix that is to be adopted after the chunk that passes its end: without the pin, trim would

@@ -57,6 +57,7 @@ enum {
     EK_CU_LAUNCH_OVERLAP = 6,        /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION */
     EK_CU_CAPTURE_RELAXED = 2,       /* CU_STREAM_CAPTURE_MODE_RELAXED */
     EK_CU_STREAM_NON_BLOCKING = 1,   /* CU_STREAM_NON_BLOCKING */
+    EK_CU_EVENT_NO_TIMING = 2,       /* CU_EVENT_DISABLE_TIMING */
     EK_CU_ABI = 12000                /* the version whose signatures are written below */
 };
 

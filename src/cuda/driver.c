@@ -281,6 +281,27 @@ ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
                          "copying on the device");
 }
 
+ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out)
+{
+    *out = NULL;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventCreate(out, EK_CU_EVENT_NO_TIMING), "making an event");
+}
+
+void ek_cuda_event_close(ek_cuda *c, CUevent event)
+{
+    if (event && !c->broken) c->f.cuEventDestroy(event);
+}
+
+ek_err ek_cuda_event_record(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventRecord(event, c->stream), "queueing an event");
+}
+
+ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventSynchronize(event), "waiting for the device");
+}
+
 ek_err ek_cuda_sync(ek_cuda *c)
 {
     return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->stream), "waiting for the device");

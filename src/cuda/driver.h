@@ -62,6 +62,11 @@ ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes
 ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes);
 ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
 ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes); /* on the device */
+/* A place in what is queued, which can be waited for alone. close: NULL is fine. */
+ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out);
+void ek_cuda_event_close(ek_cuda *c, CUevent event);
+ek_err ek_cuda_event_record(ek_cuda *c, CUevent event);
+ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event);
 /* Waits for all that was queued. An error of a kernel shows here; the sentence names the last one queued. */
 ek_err ek_cuda_sync(ek_cuda *c);
 

@@ -37,13 +37,16 @@ typedef struct ek_cuda_pack_planes_args {
     int8_t book[16];
 } ek_cuda_pack_planes_args;
 
-/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. A row whose id is
- * negative stays as it is. grid (ceil(n / 256), rows), 256 threads. */
+/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. An id of -1: the row
+ * stays as it is; below: that of token[EK_CUDA_DRAWN - id], which the step before drew, or of 0 where that is none.
+ * grid (ceil(n / 256), rows), 256 threads. */
+enum { EK_CUDA_DRAWN = -2 };
 typedef struct ek_cuda_embed_args {
-    ek_cuda_ptr h, id, codes, scales;
+    ek_cuda_ptr h, id, codes, scales, token;
     int64_t ldh;
     float factor;
     int32_t first, n; /* elements [first, first + n) of a row */
+    int32_t rows;     /* of the matrix */
     int32_t k,
         form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q; 4, in ek_embed: computed from the seed `codes` (model/table.c) */
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;

@@ -137,7 +137,7 @@ bool ek_audit_step(ek_engine *e)
             end(e);
             return true;
         }
-    ek_page_table_trim(&a->table, e->pages);
+    ek_page_table_trim(&a->table, e->pages, a->table.n);
     if (a->table.n == a->n) count(e, &e->stats.cache_audits);
     if (a->table.n == a->n || found <= a->table.n) end(e); /* done, or the rest was evicted meanwhile */
     return true;

@@ -113,6 +113,13 @@ static void ask_drafter(ek_engine *e, int room)
     }
 }
 
+bool ek_draft_promises(const ek_engine *e, const ek_request *r)
+{
+    const float cost = e->on.row_cost;
+    return e->opts.draft != EK_DRAFT_OFF && r->draft_credit >= cost &&
+           ngram_length(r, e->opts.draft_max, least_worth(e, cost)) > 0;
+}
+
 void ek_draft_plan(ek_engine *e, int room)
 {
     if (e->opts.draft == EK_DRAFT_OFF) return;

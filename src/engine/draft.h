@@ -13,6 +13,8 @@
 /* Gives scheduled requests that reply a draft, behind their tokens, and extends their pages by it: at most `room`
  * rows in all, only unused pages, only where it should pay. */
 void ek_draft_plan(ek_engine *e, int room);
+/* Whether r's text, as far as it is known, promises a draft of the next tokens that pays. */
+bool ek_draft_promises(const ek_engine *e, const ek_request *r);
 
 /* Takes the draft out of the request's rows, which are laid out. */
 void ek_draft_drop(ek_scheduled *s);

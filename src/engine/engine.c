@@ -115,18 +115,32 @@ static void set_rules(ek_engine *e)
     memcpy(e->rules.n_pages, e->sizes.n_pages, sizeof e->rules.n_pages);
 }
 
+static void open_plan(const ek_engine *e, ek_plan *p)
+{
+    const size_t requests = (size_t)e->opts.max_requests, logits = (size_t)e->sizes.max_logits;
+    p->scheduled = ek_alloc(sizeof *p->scheduled * requests);
+    p->seq = ek_alloc(sizeof *p->seq * requests);
+    p->draw = ek_alloc(sizeof *p->draw * logits);
+    p->row = ek_alloc(sizeof *p->row * (size_t)e->sizes.max_rows);
+    p->shown = ek_alloc(sizeof *p->shown * logits);
+    p->digested = ek_alloc(sizeof *p->digested * logits);
+    if (e->on.begin) p->follows = ek_alloc(sizeof *p->follows * requests);
+}
+
+static void close_plan(ek_plan *p)
+{
+    free(p->scheduled), free(p->seq), free(p->draw), free(p->row), free(p->shown), free(p->digested);
+    free(p->follows);
+}
+
 /* Everything a step needs, taken now. */
 static ek_err open_step(ek_engine *e)
 {
     size_t requests = (size_t)e->opts.max_requests;
     e->running = ek_alloc(sizeof *e->running * requests);
     e->slot = ek_alloc(sizeof *e->slot * requests);
-    e->plan.scheduled = ek_alloc(sizeof *e->plan.scheduled * requests);
-    e->plan.seq = ek_alloc(sizeof *e->plan.seq * requests);
-    e->plan.draw = ek_alloc(sizeof *e->plan.draw * (size_t)e->sizes.max_logits);
-    e->plan.row = ek_alloc(sizeof *e->plan.row * (size_t)e->sizes.max_rows);
-    e->plan.shown = ek_alloc(sizeof *e->plan.shown * (size_t)e->sizes.max_logits);
-    e->plan.digested = ek_alloc(sizeof *e->plan.digested * (size_t)e->sizes.max_logits);
+    open_plan(e, &e->plan);
+    if (e->on.begin) open_plan(e, &e->ahead);
     if (e->opts.draft == EK_DRAFT_AUTO && e->on.draft) {
         e->plan.draft = ek_alloc(sizeof *e->plan.draft * requests);
         e->plan.draft_token = ek_alloc(sizeof *e->plan.draft_token * requests);
@@ -189,12 +203,8 @@ void ek_engine_close(ek_engine *e)
     for (int k = 0; k < EK_KIND_COUNT; k++) free(e->load_want[k]);
     free(e->running);
     free(e->slot);
-    free(e->plan.scheduled);
-    free(e->plan.seq);
-    free(e->plan.draw);
-    free(e->plan.row);
-    free(e->plan.shown);
-    free(e->plan.digested);
+    close_plan(&e->plan);
+    close_plan(&e->ahead);
     free(e->plan.draft);
     free(e->plan.draft_token);
     free(e->plan.allowed);

@@ -32,6 +32,7 @@ typedef struct ek_draw {
     int n_prompt, n_tokens;  /* the sampled token will be at position n_tokens */
     const uint64_t *allowed; /* a row of allowed tokens (ek_mask), borrowed for the step; NULL: all */
     int32_t token;           /* out: an id, or one of the two below */
+    uint64_t digest;         /* the engine's: of its row, if that is digested */
 } ek_draw;
 
 enum {
@@ -49,7 +50,9 @@ typedef struct ek_step {
     const bool *digested; /* likewise: the engine will ask for its digest */
     ek_draw *draw;
     int n_draws;
-    ek_masks *masks; /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
+    const int *follows; /* of a step begun behind another: per row, the draw of that step whose token it has, instead of
+                           row[].token; NULL: tokens are known */
+    ek_masks *masks;    /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
 } ek_step;
 
 /* Tokens that a drafter proposes to follow tokens[0..n_tokens). Drafts of one call are apart from each other. */
@@ -75,6 +78,15 @@ typedef struct ek_executor {
     ek_err (*open)(void *arg, const ek_executor_sizes *sizes);
     /* Forward pass and sampling. After an error the same rows may be run again. */
     ek_err (*step)(void *arg, const ek_step *step);
+    /* The same in two halves, for an executor that computes beside the host; NULL: step alone. begin queues a step, end
+     * waits for the step that was begun first and gives its draws, and then its logits and digests are those that are
+     * read. Behind a step that was not ended one more may be begun, whose rows each follow a draw of it, and whose
+     * rows of logits are not shown; what copy_page, write_page and poison_page do then happens behind both. Whatever
+     * the tokens are that it follows, it does no harm, and its draws are right where these are. After an
+     * error of begin nothing of that step was begun: that it follows draws can be refused. After an error of end the
+     * step behind it must be ended, too, and gives nothing. */
+    ek_err (*begin)(void *arg, const ek_step *step);
+    ek_err (*end)(void *arg, const ek_step *step);
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a
      * step writes it again. */
     const float *(*logits)(void *arg, int row);

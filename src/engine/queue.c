@@ -1,6 +1,7 @@
 #include "engine/queue.h"
 
 #include "base/clock.h"
+#include "engine/ahead.h"
 #include "engine/reuse.h"
 
 void ek_queue_drain_inbox(ek_engine *e)
@@ -43,6 +44,7 @@ void ek_queue_run(ek_engine *e, ek_request *r)
 static void stop_running(ek_engine *e, ek_request *r)
 {
     int at = 0;
+    ek_ahead_leave(e, r);
     while (e->running[at] != r) at++;
     e->n_running--;
     for (; at < e->n_running; at++) e->running[at] = e->running[at + 1];

@@ -114,11 +114,6 @@ bool ek_logits_finite(const float *x, int n)
     return !bad;
 }
 
-static bool has_penalties(const ek_sampling *o)
-{
-    return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
-}
-
 /* Repetition over prompt and reply as in transformers; presence and frequency over the reply.
  * A token is changed once, whatever the order in which tokens are visited. */
 static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens, int n_prompt, int n_tokens)
@@ -182,7 +177,7 @@ static void process(ek_sampler *s, const float *logits, const uint64_t *allowed,
     else memcpy(s->z, logits, sizeof *logits * (size_t)s->vocab_size);
     for (int i = 0; i < s->n_suppress; i++) s->z[s->suppress[i]] = -INFINITY;
     for (int i = 0; i < o->n_bias; i++) s->z[o->bias[i].token] += o->bias[i].bias;
-    if (has_penalties(o)) penalise(s, o, tokens, n_prompt, n_tokens);
+    if (ek_sampling_has_penalties(o)) penalise(s, o, tokens, n_prompt, n_tokens);
 }
 
 /* The best candidate so far: the largest z + g, ties to the lowest id. */
@@ -283,7 +278,7 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, cons
 int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
                           const int32_t *tokens, int n_prompt, int n_tokens)
 {
-    bool plain = o->n_bias == 0 && !has_penalties(o), greedy = o->temperature < EK_MIN_TEMPERATURE;
+    bool plain = o->n_bias == 0 && !ek_sampling_has_penalties(o), greedy = o->temperature < EK_MIN_TEMPERATURE;
     int n = s->vocab_size;
     const float *z = logits;
     int32_t top = s->rows.argmax(logits, n);

@@ -21,6 +21,12 @@ void ek_sampler_close(ek_sampler *s);
 /* Every option in its range; EINVAL names the option, its value and the range. */
 ek_err ek_sampling_check(const ek_sampling *o, int vocab_size);
 
+/* Whether its draws depend on the tokens before them. */
+static inline bool ek_sampling_has_penalties(const ek_sampling *o)
+{
+    return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
+}
+
 /* The token at position n_tokens, after tokens[0..n_tokens) of which the first n_prompt are
  * the prompt. logits: vocab_size, finite. -1 when every token is masked. */
 int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,

@@ -12,7 +12,7 @@
  * give rows [logits, logits + n_logits) of the executor's buffer, and draws [draw, draw + n_draws). The last n_draft
  * of its rows are drafted tokens, of which the step accepts the first n_accepted. */
 typedef struct ek_scheduled {
-    ek_request *req;
+    ek_request *req; /* NULL: it left, and nobody reads what its row gives (ahead.h) */
     int row, n_rows, logits, n_logits, draw, n_draws, n_draft, n_accepted;
     int n_proposed; /* by a drafter: n_draft before a mask cut it, or 0 */
     ek_err err;     /* of its rows; text is the sentence */
@@ -31,6 +31,7 @@ typedef struct ek_plan {
     bool *digested;    /* [n_logits] */
     uint64_t *allowed; /* a row of ek_mask_words per draw */
     ek_masks *masks;
+    int *follows; /* [n_rows] of a step ahead */
     ek_draft *draft;
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
@@ -65,6 +66,7 @@ struct ek_engine {
     ek_request **slot;   /* the running request of each slot, or NULL */
     ek_request *waiting; /* ascending id */
     ek_plan plan;
+    ek_plan ahead;    /* of the step behind it, if n_scheduled > 0: begun */
     uint64_t n_steps; /* begun */
 
     pthread_t thread;

@@ -1,6 +1,7 @@
 /* A step: which requests share it (plan), the forward pass and sampling (executor), and delivery of the results. */
 #include <stdio.h>
 
+#include "engine/ahead.h"
 #include "engine/audit.h"
 #include "engine/draft.h"
 #include "base/clock.h"
@@ -65,10 +66,33 @@ static void check_draw(const ek_plan *p, ek_scheduled *s)
     else if (d->token < 0) fail(s, ek_fail(EK_EINVAL, "every token is masked at position %d", d->n_tokens));
 }
 
+/* While they are those of the last step. */
+static void keep_digests(const ek_engine *e, const ek_scheduled *s)
+{
+    for (int i = s->draw; s->req->reply_digest && i < s->draw + s->n_draws; i++)
+        e->plan.draw[i].digest = e->on.digest(e->on.arg, e->plan.draw[i].logits);
+}
+
+/* The step that `begun` says was begun already; the one behind it is begun before it ends. */
+static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
+{
+    if (!e->on.begin) return e->on.step(e->on.arg, step);
+    if (!begun) EK_TRY(e->on.begin(e->on.arg, step));
+    ek_ahead_begin(e);
+    ek_err err = e->on.end(e->on.arg, step);
+    if (err) {
+        char text[512];
+        snprintf(text, sizeof text, "%s", ek_err_text());
+        ek_ahead_drop(e);
+        return ek_fail(err, "%s", text);
+    }
+    return EK_OK;
+}
+
 /* All requests in one step of the executor. If that fails each runs by itself, which changes no bit, so that
- * the ones that cannot be computed are known and the others do not suffer; and without its draft, which may be what
- * cannot be computed. */
-static void run(ek_engine *e)
+ * the ones that cannot be computed are known and the others do not suffer; and without its draft or a step behind it,
+ * which may be what cannot be computed. */
+static void run(ek_engine *e, bool begun)
 {
     ek_plan *p = &e->plan;
     ek_step all = {.row = p->row,
@@ -80,12 +104,13 @@ static void run(ek_engine *e)
                    .draw = p->draw,
                    .n_draws = p->n_draws,
                    .masks = p->masks};
-    ek_err err = e->on.step(e->on.arg, &all);
+    ek_err err = compute(e, &all, begun);
     ek_masks_wait(p->masks); /* a step that failed did not, and the masks' states are about to change */
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
-        if (err && (p->n_scheduled > 1 || s->n_draft > 0)) {
+        if (!s->req) continue;
+        if (err && (e->on.end || p->n_scheduled > 1 || s->n_draft > 0)) {
             ek_draft_drop(s);
             ek_step one = all;
             one.row += s->row, one.n_rows = s->n_rows;
@@ -95,6 +120,7 @@ static void run(ek_engine *e)
         }
         if (own) fail(s, own);
         else check_draw(p, s);
+        if (!own) keep_digests(e, s);
         if (!s->err) ek_draft_settle(p, s);
     }
     if (err) ek_engine_note_broken(e);
@@ -122,7 +148,7 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     if (r->mask.accept) r->mask.accept(r->mask.arg, d->token);
     ek_event event = {.token = d->token};
     if (r->reply_logits) event.logits = e->on.logits(e->on.arg, d->logits);
-    if (r->reply_digest) event.digest = e->on.digest(e->on.arg, d->logits);
+    if (r->reply_digest) event.digest = d->digest;
     if (ek_request_is_stop(r, d->token)) event.finish = EK_FINISH_STOP;
     else if (r->n_tokens == r->max_tokens) event.finish = EK_FINISH_LENGTH;
     bool last = event.finish != EK_FINISH_NONE;
@@ -142,9 +168,9 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
         return;
     }
     r->n_done += s->n_rows - s->n_draft + s->n_accepted;
-    ek_page_table_truncate(&r->table, e->pages, r->n_done);
+    ek_page_table_truncate(&r->table, e->pages, r->n_done + r->n_ahead);
     ek_reuse_capture(e, r);
-    ek_page_table_trim(&r->table, e->pages);
+    ek_page_table_trim(&r->table, e->pages, r->n_done);
     send_prompt_logits(e, s);
     ek_draft_learn(e, s);
     for (int i = 0; i < s->n_draws && i <= s->n_accepted; i++) {
@@ -168,7 +194,7 @@ static void count(ek_engine *e, double seconds)
     ek_histogram_add(&e->stats.step_requests, EK_HISTOGRAM_COUNTS, p->n_scheduled);
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
-        if (s->err || s->n_draws == 0) continue;
+        if (!s->req || s->err || s->n_draws == 0) continue;
         e->stats.reply_tokens += 1 + (uint64_t)s->n_accepted;
         e->stats.drafted_tokens += (uint64_t)s->n_draft;
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
@@ -213,15 +239,20 @@ bool ek_engine_step(ek_engine *e)
     ek_queue_drain_inbox(e);
     bool worked = drop_cancelled(e);
     if (e->waiting || e->n_running > 0) ek_audit_pause(e);
-    ek_plan_admit(e);
-    ek_plan_make(e);
+    const bool begun = ek_ahead_take(e);
+    if (!begun) {
+        ek_plan_admit(e);
+        ek_plan_make(e);
+    }
     if (p->n_scheduled > 0) {
         worked = true;
         e->n_steps++;
         double begin = ek_now(); /* for the statistics alone */
-        run(e);
+        run(e, begun);
         count(e, ek_now() - begin);
-        for (int i = 0; i < p->n_scheduled; i++) deliver(e, &p->scheduled[i]);
+        for (int i = 0; i < p->n_scheduled; i++)
+            if (p->scheduled[i].req) deliver(e, &p->scheduled[i]);
+        if (ek_ahead_is_vain(e)) ek_ahead_drop(e);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);
     ek_shelf_save(e);

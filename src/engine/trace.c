@@ -23,8 +23,11 @@ static void on_event(void *arg, const ek_event *event)
 {
     ek_trace *t = arg;
     if (event->token >= 0) {
-        note(t, t->n_prompt + t->n_reply - 1, event->logits);
-        t->wrong_digest |= event->digest != ek_logits_digest(event->logits, (int)(t->row_bytes / sizeof(float)));
+        if (event->logits) {
+            note(t, t->n_prompt + t->n_reply - 1, event->logits);
+            t->wrong_digest |= event->digest != ek_logits_digest(event->logits, (int)(t->row_bytes / sizeof(float)));
+        }
+        t->digest[t->n_reply] = event->digest;
         t->reply[t->n_reply++] = event->token;
     }
     t->n_cached = event->n_cached;
@@ -46,7 +49,7 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
                          .on_prompt_logits = on_prompt_logits,
                          .span = a->span,
                          .n_spans = a->n_spans,
-                         .reply_logits = true,
+                         .reply_logits = !a->digests,
                          .reply_digest = true,
                          .cache_salt = a->cache_salt,
                          .mask = a->mask};
@@ -57,13 +60,15 @@ static void init(ek_trace *t, const ek_engine *e, const ek_ask *a)
 {
     *t = (ek_trace){.n_prompt = a->n_tokens, .max_tokens = a->max_tokens, .prompt_logits_from = a->prompt_logits_from};
     t->row_bytes = sizeof(float) * (size_t)ek_engine_vocab(e);
+    t->digests = a->digests;
     t->reply = ek_alloc(sizeof *t->reply * (size_t)a->max_tokens);
+    t->digest = ek_alloc(sizeof *t->digest * (size_t)a->max_tokens);
     t->row = ek_alloc(sizeof *t->row * (size_t)(a->n_tokens + a->max_tokens));
 }
 
 void ek_trace_fini(ek_trace *t)
 {
-    free(t->reply);
+    free(t->reply), free(t->digest);
     free(t->row);
     *t = (ek_trace){0};
 }
@@ -99,11 +104,17 @@ bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_
     }
     int first = got->prompt_logits_from < got->n_prompt ? got->prompt_logits_from : got->n_prompt - 1;
     for (int pos = first; pos < want->n_prompt + want->n_reply; pos++)
-        if (want->row[pos] != got->row[pos] && !(cut && !got->row[pos])) {
+        if (want->row[pos] != got->row[pos] && !((cut || got->digests) && !got->row[pos])) {
             snprintf(where, room,
                      got->row[pos] ? "the logits at position %d differ (prompt %d)"
                                    : "the logits at position %d are missing (prompt %d)",
                      pos, want->n_prompt);
+            return false;
+        }
+    for (int i = 0; i < want->n_reply && i < got->n_reply; i++)
+        if (want->digest[i] != got->digest[i]) {
+            snprintf(where, room, "the logits before reply token %d differ in their digest (prompt %d)", i,
+                     want->n_prompt);
             return false;
         }
     for (int i = 0; i < want->n_reply && i < got->n_reply; i++)

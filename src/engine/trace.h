@@ -18,6 +18,7 @@ typedef struct ek_ask {
     int cancel; /* the step before which it is cancelled; 0: never */
     uint64_t cache_salt;
     const ek_mask *mask; /* borrowed; its state is this run's. NULL: every token is allowed */
+    bool digests;        /* of the reply the rows' digests are asked for and no rows, so that steps may begin ahead */
 } ek_ask;
 
 typedef struct ek_trace {
@@ -28,6 +29,8 @@ typedef struct ek_trace {
     int prompt_logits_from; /* positions before it have no row */
     int32_t *reply;         /* [max_tokens] */
     uint64_t *row;          /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */
+    uint64_t *digest;       /* [max_tokens]: of the row that each token was drawn from */
+    bool digests;           /* of the reply there are no rows */
     size_t row_bytes;
     bool twice;        /* a position was received twice with different bits */
     bool wrong_digest; /* the digest of a row was not that of its logits */

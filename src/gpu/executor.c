@@ -60,7 +60,7 @@ static ek_err download_shown(ek_gpu_run *x)
 
 static ek_err queue_forward(ek_gpu_run *x)
 {
-    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 40));
+    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 36));
     ek_gpu_forward(x);
     EK_TRY(x->g->err);
     return download_shown(x);
@@ -69,8 +69,7 @@ static ek_err queue_forward(ek_gpu_run *x)
 static ek_err queue_draws(ek_gpu_run *x)
 {
     ek_gpu_draw(x);
-    EK_TRY(x->g->err);
-    return ek_cuda_download(x->g->c, x->result, x->bad, (size_t)x->z.max_logits * 16);
+    return x->g->err;
 }
 
 static ek_err queue_all(ek_gpu_run *x)
@@ -96,34 +95,84 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
     x->digests = false;
     for (int i = 0; i < x->n_want; i++) x->digests |= s->digested[s->first_logits + i];
     EK_TRY(ek_gpu_samples(x, s, x->shown));
+    if (s->follows && x->n_draws < s->n_draws)
+        return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
+                       s->n_draws - x->n_draws);
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
     EK_TRY(upload_embeddings(x, s));
     return queue_kernels(x, s);
 }
 
-static ek_err step_run(void *arg, const ek_step *s)
+static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
+{
+    return &x->flight[step % EK_GPU_FLIGHTS];
+}
+
+/* What the host reads of the step, and where in the stream it is there. */
+static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
+{
+    f->n_draws = x->n_draws, f->draws = x->n_draws == s->n_draws, f->disturbed = false;
+    EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
+    return ek_cuda_event_record(x->g->c, f->ended);
+}
+
+/* Whether s can begin behind the step that was begun: its tokens are on the device, and so is what they say of the
+ * rows. */
+static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
+{
+    if (!s->follows) return EK_OK;
+    if (!flight_of(x, x->n_ended)->draws) return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
+    if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
+        return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
+    if (x->pending) return ek_fail(x->pending, "%s", x->pending_text); /* of a step that is not ahead */
+    return EK_OK;
+}
+
+static ek_err begin_run(void *arg, const ek_step *s)
 {
     ek_gpu_run *x = arg;
+    EK_ASSERT(x->n_begun - x->n_ended == (s->follows ? 1 : 0));
     EK_TRY(ek_cuda_enter(x->g->c));
+    EK_TRY(check_follows(x, s));
     if (x->pending) {
         ek_err err = x->pending;
         x->pending = EK_OK;
         return ek_fail(err, "%s", x->pending_text);
     }
     EK_TRY(ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs));
+    ek_gpu_flight *f = flight_of(x, x->n_begun);
+    if (s->follows) flight_of(x, x->n_ended)->disturbed = true;
     x->g->err = EK_OK;
-    x->block.used = 0;
+    x->block.host = f->block, x->block.used = 0;
     x->first_logits = s->first_logits;
     ek_err err = queue_step(x, s);
+    if (!err) err = queue_results(x, s, f);
     if (err) {
         char text[512];
         snprintf(text, sizeof text, "%s", ek_err_text());
         ek_cuda_sync(x->g->c); /* nothing queued may still read the block */
         return ek_fail(err, "%s", text);
     }
-    EK_TRY(ek_cuda_sync(x->g->c));
+    x->n_begun++;
+    return EK_OK;
+}
+
+static ek_err end_run(void *arg, const ek_step *s)
+{
+    ek_gpu_run *x = arg;
+    EK_ASSERT(x->n_ended < x->n_begun);
+    const ek_gpu_flight *f = flight_of(x, x->n_ended++);
+    x->result = f->result;
+    EK_TRY(ek_cuda_enter(x->g->c));
+    EK_TRY(ek_cuda_event_wait(x->g->c, f->ended));
     ek_masks_wait(s->masks); /* of draws that the device does not make */
-    return ek_gpu_deliver(x, s);
+    return ek_gpu_deliver(x, s, f);
+}
+
+static ek_err step_run(void *arg, const ek_step *s)
+{
+    EK_TRY(begin_run(arg, s));
+    return end_run(arg, s);
 }
 
 static const float *logits_run(void *arg, int row)
@@ -135,7 +184,9 @@ static const float *logits_run(void *arg, int row)
 static uint64_t digest_run(void *arg, int row)
 {
     const ek_gpu_run *x = arg;
-    return x->digest_host[row];
+    uint64_t digest;
+    memcpy(&digest, x->result + 2 * row, sizeof digest);
+    return digest;
 }
 
 static void note_pending(ek_gpu_run *x, ek_err err)
@@ -206,6 +257,8 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .arg = x,
                          .open = ek_gpu_run_open,
                          .step = step_run,
+                         .begin = begin_run,
+                         .end = end_run,
                          .logits = logits_run,
                          .digest = digest_run,
                          .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */

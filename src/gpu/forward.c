@@ -16,10 +16,11 @@ ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *w)
 {
     const ek_cuda_linear *l = &w->l;
     ek_cuda_linear_args of = {0};
-    if (w->invented) return (ek_cuda_embed_args){.codes = w->seed, .k = l->k, .form = 4};
+    if (w->invented) return (ek_cuda_embed_args){.codes = w->seed, .rows = l->n, .k = l->k, .form = 4};
     ek_cuda_linear_args_of(&of, l, w->at);
     return (ek_cuda_embed_args){.codes = of.codes,
                                 .scales = of.scales,
+                                .rows = l->n,
                                 .k = l->k,
                                 .form = l->form == EK_W_F32    ? 0
                                         : l->form == EK_W_F16  ? 1
@@ -38,7 +39,7 @@ void ek_gpu_embed(ek_gpu_run *x, const ek_gpu_matrix *w, CUdeviceptr id, CUdevic
                   int width, float factor, int n)
 {
     ek_cuda_embed_args a = ek_gpu_rows_of(w);
-    a.h = to, a.id = id, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
+    a.h = to, a.id = id, a.token = x->token, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
     ek_gpu_launch(x->g, "ek_embed",
                   (ek_cuda_grid){.x = up(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true}, &a);
 }

@@ -90,7 +90,8 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
-    size_t rows = (size_t)x->z.max_rows, tables = (size_t)x->z.max_requests * (size_t)x->ld_table * EK_KIND_COUNT * 4;
+    size_t rows = (size_t)x->z.max_rows,
+           tables = (size_t)x->z.max_requests * (size_t)x->max_ld_table * EK_KIND_COUNT * 4;
     size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
     const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* tiles of one query at most */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -268,9 +269,23 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
     return EK_OK;
 }
 
+enum { MIN_LD_TABLE = 32 };
+
+/* As many entries as the longest table has: of the longest that could be a batch would make and copy megabytes. Powers
+ * of two, for each is another graph. */
+static int64_t ld_table_of(const ek_gpu_run *x, const ek_step *s)
+{
+    int64_t most = 0, ld = MIN_LD_TABLE;
+    for (int i = 0; i < s->n_seqs; i++)
+        for (int k = 0; k < EK_KIND_COUNT; k++) most = s->seq[i].end[k] > most ? s->seq[i].end[k] : most;
+    while (ld < most) ld *= 2;
+    return ld < x->max_ld_table ? ld : x->max_ld_table;
+}
+
 /* The tables of the sequences that the rows name; entries outside [first, end) are never read. */
 static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
 {
+    x->ld_table = ld_table_of(x, s);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         void *to = NULL;
         EK_TRY(
@@ -291,8 +306,10 @@ static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
 {
     void *all = NULL, *wanted = NULL;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &all, &x->table_id));
-    for (int r = 0; r < s->n_rows; r++)
-        ((int32_t *)all)[r] = s->row[r].embedding ? x->g->m->config.pad : s->row[r].token;
+    for (int r = 0; r < s->n_rows; r++) {
+        const int32_t id = s->row[r].embedding ? x->g->m->config.pad : s->row[r].token;
+        ((int32_t *)all)[r] = s->follows ? EK_CUDA_DRAWN - s->follows[r] : id;
+    }
     x->table_want = x->table_id;
     if (x->n_want == s->n_rows) return EK_OK;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)x->n_want, &wanted, &x->table_want));
@@ -308,7 +325,10 @@ ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
         if (s->row[r].wants_logits) x->want_host[x->n_want++] = r;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &id, &x->id));
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
-    for (int r = 0; r < s->n_rows; r++) ((int32_t *)id)[r] = s->row[r].embedding ? -1 : s->row[r].token;
+    for (int r = 0; r < s->n_rows; r++) {
+        const int32_t known = s->row[r].embedding ? -1 : s->row[r].token;
+        ((int32_t *)id)[r] = s->follows ? EK_CUDA_DRAWN - s->follows[r] : known;
+    }
     memcpy(want, x->want_host, sizeof(int32_t) * (size_t)x->n_want);
     if (x->g->w.table.l.n) EK_TRY(make_table_ids(x, s));
     EK_TRY(make_tables(x, s));

@@ -135,9 +135,11 @@ static void lay_out(ek_gpu_run *x, arena *a)
     x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
     x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
     x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
-    x->best = reserve(a, logits * 40, 1); /* all five in one piece: zeroed by one call, the last three copied by one */
-    x->draw = x->best + logits * 8, x->bad = x->draw + logits * 16;
-    x->token = x->bad + logits * 4, x->digest = x->token + logits * 4;
+    /* All five in one piece: the first four zeroed by one call, the last three copied by one. Tokens stay until the
+     * next step's are drawn: it may begin with them. */
+    x->best = reserve(a, logits * 40, 1);
+    x->draw = x->best + logits * 8, x->digest = x->draw + logits * 16;
+    x->bad = x->digest + logits * 8, x->token = x->bad + logits * 4;
 }
 
 static double gb(size_t bytes)
@@ -210,7 +212,6 @@ static ek_err pinned(ek_gpu_run *x, void *out, size_t bytes)
 static ek_err open_lists(ek_gpu_run *x)
 {
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
-    EK_TRY(pinned(x, &x->block.host, x->block.bytes));
     for (int s = 0; s < 2; s++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             ek_gpu_list *list = s ? &x->tail.list[k] : &x->all.list[k];
@@ -227,13 +228,18 @@ static ek_err open_lists(ek_gpu_run *x)
 static ek_err open_host_memory(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
-    const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits, f = sizeof(float);
+    const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
     EK_TRY(open_lists(x));
-    EK_TRY(pinned(x, &x->result, logits * 16));
-    x->digest_host = (uint64_t *)(x->result + 2 * logits);
-    EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * f));
+    for (int i = 0; i < EK_GPU_FLIGHTS; i++) {
+        ek_gpu_flight *f = &x->flight[i];
+        EK_TRY(pinned(x, &f->block, x->block.bytes));
+        EK_TRY(pinned(x, &f->result, logits * 16));
+        EK_TRY(ek_cuda_event_open(x->g->c, &f->ended));
+    }
+    x->result = x->flight[0].result;
+    EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * sizeof(float)));
     if (c->per_layer_size && !x->g->w.table.l.n)
-        EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * f));
+        EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * sizeof(float)));
     x->on_device = ek_alloc(sizeof *x->on_device * logits);
     x->mask_at = ek_alloc(sizeof *x->mask_at * logits);
     x->seen = ek_alloc(sizeof *x->seen * (size_t)c->vocab_size);
@@ -245,7 +251,7 @@ static void set_sizes(ek_gpu_run *x, const ek_executor_sizes *z)
 {
     x->z = *z;
     x->limits = (ek_scratch){.m = x->g->m, .max_rows = z->max_rows, .max_logits = z->max_logits, .max_ctx = z->max_ctx};
-    x->ld_table = z->max_ctx / EK_PAGE_TOKENS + 2;
+    x->max_ld_table = z->max_ctx / EK_PAGE_TOKENS + 2;
 }
 
 /* One row per request, each of a sequence of its own. */
@@ -275,6 +281,7 @@ static ek_err open_drafter(ek_gpu_run *t)
     x->seqs = ek_alloc(sizeof *x->seqs * (size_t)x->z.max_rows);
     EK_TRY(take_step(x));
     EK_TRY(open_lists(x));
+    EK_TRY(pinned(x, &x->block.host, x->block.bytes));
     return pinned(x, &x->result, (size_t)x->z.max_rows * EK_DRAFT_MAX * sizeof(int32_t));
 }
 
@@ -294,7 +301,11 @@ static void free_run(ek_gpu_run *x)
     ek_gpu_graphs_fini(x);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
     for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->pages[k]);
-    ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
+    for (int i = 0; i < EK_GPU_FLIGHTS && !x->target; i++) {
+        ek_cuda_free_host(c, x->flight[i].block), ek_cuda_free_host(c, x->flight[i].result);
+        ek_cuda_event_close(c, x->flight[i].ended);
+    }
+    if (x->target) ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
     ek_cuda_free_host(c, x->logits_host), ek_cuda_free_host(c, x->temp_host);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         free(x->all.list[k].wave), free(x->tail.list[k].wave);

@@ -40,6 +40,18 @@ typedef struct ek_gpu_block {
     size_t bytes, used;
 } ek_gpu_block;
 
+/* What the host has of a step between its beginning and its end: two, for one may begin behind another. All pinned. */
+typedef struct ek_gpu_flight {
+    uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
+    int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token */
+    CUevent ended;
+    int n_draws;
+    bool draws;     /* the device makes every draw of the step */
+    bool disturbed; /* a step was begun behind it: what the run has of "this step" and the rows of logits are of that
+                       one */
+} ek_gpu_flight;
+enum { EK_GPU_FLIGHTS = 2 };
+
 enum { EK_GPU_GRAPHS = 96, EK_GPU_FORM = 32 };
 
 typedef struct ek_gpu_form {
@@ -74,15 +86,17 @@ typedef struct ek_gpu_run {
     size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
-    int32_t *result;                /* pinned: bad, then token, then digest, of all rows of logits */
-    uint64_t *digest_host;          /* in result */
-    ek_gpu_set all, tail;           /* tail: used where some rows want no logits */
+    ek_gpu_flight flight[EK_GPU_FLIGHTS];
+    uint64_t n_begun, n_ended; /* steps; a step's flight is its number modulo the flights */
+    int32_t *result;           /* pinned: of the step that ended last; of a drafter its tokens */
+    ek_gpu_set all, tail;      /* tail: used where some rows want no logits */
     /* of this step */
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
     CUdeviceptr table_id,
-        table_want;   /* rows of the table of per-layer embeddings, of all and of those that want logits */
-    int64_t ld_table; /* entries */
+        table_want;       /* rows of the table of per-layer embeddings, of all and of those that want logits */
+    int64_t ld_table;     /* entries of a sequence in the tables of this step */
+    int64_t max_ld_table; /* of any */
     bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
     bool digests;                                  /* some row's is asked for */
     /* on the host */
@@ -225,6 +239,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown);
 ek_err ek_gpu_put_masks(ek_gpu_run *x,
                         const ek_step *s); /* once they are made: into the places that samples gave them */
 void ek_gpu_draw(ek_gpu_run *x);
-ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s);
+/* Of a step that ended, whose flight is f. */
+ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f);
 
 #endif

@@ -25,11 +25,6 @@ size_t ek_gpu_samples_bytes(const ek_gpu_run *x)
            (size_t)most_counts(x) * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
 }
 
-static bool has_penalties(const ek_sampling *o)
-{
-    return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
-}
-
 static int by_token(const void *a, const void *b)
 {
     const ek_logit_bias *x = *(const ek_logit_bias *const *)a, *y = *(const ek_logit_bias *const *)b;
@@ -68,7 +63,7 @@ static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int b
 {
     if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
-    return !has_penalties(d->sampling) || d->n_tokens <= most_counts(x) - counts;
+    return !ek_sampling_has_penalties(d->sampling) || d->n_tokens <= most_counts(x) - counts;
 }
 
 static bool limited(const ek_sampling *o, int vocab)
@@ -79,7 +74,7 @@ static bool limited(const ek_sampling *o, int vocab)
 static void note_kernels(ek_gpu_run *x, const ek_sampling *o, int vocab)
 {
     bool greedy = o->temperature<EK_MIN_TEMPERATURE, cut_k = o->top_k> 0 && o->top_k < vocab;
-    x->edits |= o->n_bias > 0 || has_penalties(o) || x->g->m->config.n_suppress > 0;
+    x->edits |= o->n_bias > 0 || ek_sampling_has_penalties(o) || x->g->m->config.n_suppress > 0;
     x->weighs |= !greedy && !cut_k && o->top_p < 1;
     x->chooses |= !greedy && limited(o, vocab);
     x->draws_all |= greedy || !limited(o, vocab);
@@ -140,7 +135,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
             row.bias = where;
             bias += o->n_bias;
         }
-        if (has_penalties(o)) {
+        if (ek_sampling_has_penalties(o)) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_count) * (size_t)d->n_tokens, &at, &where));
             row.n_count = put_counts(x, at, d);
             row.count = where;
@@ -194,13 +189,19 @@ void ek_gpu_draw(ek_gpu_run *x)
     if (x->draws_all) ek_gpu_launch(x->g, "ek_sample_all", each, &a);
 }
 
-/* Rows that need more candidates in order than ek_sample_choose takes. */
-static ek_err sort_undecided(ek_gpu_run *x)
+static int32_t *tokens_of(const ek_gpu_run *x)
 {
-    int32_t *token = x->result + x->z.max_logits;
+    return x->result + 3 * x->z.max_logits; /* behind digests and bad */
+}
+
+/* Rows that need more candidates in order than ek_sample_choose takes. */
+static ek_err sort_undecided(ek_gpu_run *x, const ek_gpu_flight *f)
+{
+    int32_t *token = tokens_of(x);
     int undecided = 0;
-    for (int i = 0; i < x->n_draws; i++) undecided += token[i] == EK_CUDA_UNDECIDED;
+    for (int i = 0; i < f->n_draws; i++) undecided += token[i] == EK_CUDA_UNDECIDED;
     if (!undecided) return EK_OK;
+    if (f->disturbed) return ek_fail(EK_EBUSY, "%d draws need their logits, which the next step replaces", undecided);
     const ek_cuda_sample_args a = args_of(x);
     const int blocks = x->n_draws < EK_CUDA_SORTERS ? x->n_draws : EK_CUDA_SORTERS;
     ek_gpu_launch(x->g, "ek_sample_sort", (ek_cuda_grid){.x = (unsigned)blocks, .threads = 1024}, &a);
@@ -209,15 +210,15 @@ static ek_err sort_undecided(ek_gpu_run *x)
     return ek_cuda_sync(x->g->c);
 }
 
-ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s)
+ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
 {
     const int vocab = x->g->m->config.vocab_size;
-    const int32_t *bad = x->result, *token = x->result + x->z.max_logits;
+    const int32_t *bad = x->result + 2 * x->z.max_logits, *token = tokens_of(x);
     int next = 0;
-    EK_TRY(sort_undecided(x));
+    EK_TRY(sort_undecided(x, f));
     for (int i = 0; i < s->n_draws; i++) {
         ek_draw *d = &s->draw[i];
-        bool device = next < x->n_draws && x->on_device[next] == i;
+        bool device = f->draws || (next < f->n_draws && x->on_device[next] == i);
         int32_t drawn = device ? token[next++] : 0;
         if (bad[d->logits]) d->token = EK_DRAW_NOT_FINITE;
         else if (device) d->token = drawn;

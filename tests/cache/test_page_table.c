@@ -35,7 +35,7 @@ static void walk(uint64_t seed)
                 if (key >= q - window + 1) assert_true(t.page[EK_SLIDING][key / 64] != EK_NO_PAGE);
             }
         if (32 - ek_pages_unused(p, EK_SLIDING) > max) max = 32 - ek_pages_unused(p, EK_SLIDING);
-        ek_page_table_trim(&t, p);
+        ek_page_table_trim(&t, p, t.n);
         for (int i = 0; i < t.end[EK_SLIDING]; i++) {
             bool visible = false; /* to row t.n, and so to any later one that sees it */
             for (int key = 64 * i; key < 64 * i + 64; key++) visible = visible || key >= t.n - window + 1;
@@ -250,7 +250,7 @@ static void run_world(uint64_t seed)
             break;
         case 6: ek_page_table_pin(t, INT_MAX); break;
         case 7:
-        case 8: ek_page_table_trim(t, w.p); break;
+        case 8: ek_page_table_trim(t, w.p, t->n); break;
         default: extend(i, r >> 20);
         }
         if (t->pin != INT_MAX && t->pin < t->n && t->has[EK_SLIDING]) assert_true(ek_page_table_holds(t, t->pin));
@@ -284,14 +284,14 @@ static void a_pin_keeps_what_a_prefix_needs(void **state)
         ek_page_table_init(&prefix, &layout, 1000);
         if (pinned) ek_page_table_pin(&t, 200);
         assert_int_equal(ek_page_table_extend(&t, p, 150), EK_OK);
-        ek_page_table_trim(&t, p);
+        ek_page_table_trim(&t, p, t.n);
         assert_int_equal(ek_page_table_extend(&t, p, 350), EK_OK);
-        ek_page_table_trim(&t, p);
+        ek_page_table_trim(&t, p, t.n);
         assert_int_equal(ek_page_table_holds(&t, 200), pinned);
         if (pinned) {
             assert_int_equal(ek_page_table_adopt(&prefix, p, &t, 200), EK_OK);
             ek_page_table_pin(&t, INT_MAX);
-            ek_page_table_trim(&t, p);
+            ek_page_table_trim(&t, p, t.n);
             assert_int_equal(prefix.first[EK_SLIDING], 1);
             assert_int_equal(t.first[EK_SLIDING], 6);
             assert_int_equal(20 - ek_pages_unused(p, EK_FULL), 8 + 1); /* 3 shared, one of them as a copy */

@@ -79,7 +79,7 @@ static void a_kind_without_keys_has_no_pages(void **state)
     assert_int_equal(ek_page_table_extend(&t, p, 130), EK_OK);
     assert_int_equal(t.end[EK_FULL], 3);
     assert_int_equal(t.end[EK_SLIDING], 0);
-    ek_page_table_trim(&t, p);
+    ek_page_table_trim(&t, p, t.n);
     ek_page_table_clear(&t, p);
     ek_page_table_fini(&t);
     ek_pages_close(p);

@@ -23,9 +23,10 @@ typedef struct fake {
     const int32_t *text; /* the token at each position, whatever the pages hold; NULL: they decide */
     int nan_at;          /* rows at this position give NaN; 0: none */
     ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
-    int start_pages;                                    /* of each start kind; 0: enough for all requests */
-    uint64_t *page[EK_PAGE_KINDS];                      /* [n_pages][64] */
-    float *logits;                                      /* [max_logits][FAKE_VOCAB] */
+    struct beside *beside;         /* engines that asks.h opens compute beside the host by it; NULL: they do not */
+    int start_pages;               /* of each start kind; 0: enough for all requests */
+    uint64_t *page[EK_PAGE_KINDS]; /* [n_pages][64] */
+    float *logits;                 /* [max_logits][FAKE_VOCAB] */
     ek_sampler *sampler;
 } fake;
 

@@ -14,9 +14,11 @@
 #include "asks.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "../support/beside.h"
 
 typedef struct tally {
     int preempted;
+    uint64_t followed, refused, failed; /* steps begun behind another */
     uint64_t drafted, accepted;
 } tally;
 
@@ -33,6 +35,8 @@ static void run_scene(uint64_t seed, tally *t)
     f.draft_max = 1 + (int)((d >> 8) % 12);
     if (d >> 16 & 3) f.guess = guess_at_random;
     if ((d >> 18 & 3) == 0) f.row_cost = 0.2f;
+    beside b = {0};
+    if (seed % 2) f.beside = &b;
     uint64_t first = ek_mix64(seed ^ 0x57a27);
     int n_start = 1 + (int)((first >> 8) % 4);
     if (first & 1) fake_set_start(&f, n_start, first >> 16 & 1 ? 0 : n_start + (int)((first >> 20) % 8));
@@ -81,6 +85,7 @@ static void run_scene(uint64_t seed, tally *t)
     t->preempted += (int)stats.preempted;
     t->drafted += stats.drafted_tokens;
     t->accepted += stats.accepted_tokens;
+    t->followed += b.followed, t->refused += b.refused, t->failed += b.failed;
     assert_true(f.draft != EK_DRAFT_OFF || stats.drafted_tokens == 0);
 }
 
@@ -92,6 +97,9 @@ static void company_does_not_matter(void **state)
     for (uint64_t seed = 0; seed < (seeds ? strtoull(seeds, NULL, 10) : 300); seed++) run_scene(seed, &t);
     printf("%d preempted, %llu of %llu drafted tokens accepted\n", t.preempted, (unsigned long long)t.accepted,
            (unsigned long long)t.drafted);
+    printf("%llu steps begun behind another, %llu refused, %llu failed in front of one\n",
+           (unsigned long long)t.followed, (unsigned long long)t.refused, (unsigned long long)t.failed);
+    assert_true(t.followed > 1000 && t.refused > 100 && t.failed > 50);
     assert_true(t.preempted > 100); /* the scenes are tight enough to mean something */
     assert_true(t.accepted > 1000 && t.drafted - t.accepted > 1000);
 }

@@ -131,7 +131,7 @@ static void reply_plainly(const bed *b, lane *l, const ek_sampling *o)
         run(b, l, l->n_tokens, o, 1, &token);
         assert_true(token >= 0);
         l->tokens[l->n_tokens++] = token;
-        ek_page_table_trim(&l->table, b->pages);
+        ek_page_table_trim(&l->table, b->pages, l->table.n);
     }
 }
 
@@ -174,7 +174,7 @@ static void drafts_are_verified_in_one_step(void **state)
                 l.n_tokens = n + taken + 1;
                 for (int pos = n + taken; pos < n + k; pos++) l.hash[pos] = 0; /* of tokens that were refused */
                 ek_page_table_truncate(&l.table, b.pages, n + taken);
-                ek_page_table_trim(&l.table, b.pages);
+                ek_page_table_trim(&l.table, b.pages, l.table.n);
                 refused += k - taken;
                 steps++;
             }

@@ -120,6 +120,71 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
     ek_model_close(m);
 }
 
+typedef struct counted {
+    ek_executor inner;
+    int ahead;
+} counted;
+
+static counted count;
+
+static ek_err count_ahead(void *arg, const ek_step *s)
+{
+    count.ahead += s->follows != NULL;
+    return count.inner.begin(arg, s);
+}
+
+/* Steps that begin before the tokens in front of them are known: three requests that come at other times, two at once.
+ */
+static void compare_ahead(const char *shape, int bits, ek_model_opts o)
+{
+    static ek_config c;
+    static int32_t tokens[3][80];
+    char where[256];
+    ek_model *m;
+    ek_gpu *g;
+    ek_ask ask[3];
+    ek_trace want[3], got[3];
+    o.cpu = ek_cpu_detect();
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    for (int i = 0; i < 3; i++) {
+        for (int t = 0; t < 80; t++) tokens[i][t] = (t * 7 + i * 3 + 5) % c.vocab_size;
+        ask[i] = (ek_ask){.tokens = tokens[i],
+                          .n_tokens = 58 + i * 5, /* one crosses into the next page */
+                          .max_tokens = 6 + i * 3,
+                          .prompt_logits_from = 80,
+                          .ignore_eos = true,
+                          .arrive = i * 2,
+                          .digests = true,
+                          .sampling = ek_sampling_greedy()};
+        ask[i].sampling.temperature = (float)i, ask[i].sampling.top_k = i == 1 ? 9 : 0;
+        ek_executor cpu = ek_executor_cpu(m);
+        run(&cpu, &ask[i], 1, 64, &want[i]);
+    }
+    ek_gpu_driver d = emulated();
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    count = (counted){.inner = ek_gpu_executor(g)};
+    ek_executor device = count.inner;
+    device.begin = count_ahead;
+    run(&device, ask, 3, 64, got);
+    assert_true(count.ahead > 8);
+    for (int i = 0; i < 3; i++) {
+        bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
+        if (!same) print_message("%s, request %d: %s\n", shape, i, where);
+        assert_true(same);
+        ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
+    }
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
+static void steps_begin_ahead(void **state)
+{
+    (void)state;
+    compare_ahead("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16});
+    compare_ahead("T2", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
+}
+
 static void compare(const char *shape, int bits, ek_model_opts o, bool table, int prompt)
 {
     static ek_config c;
@@ -341,6 +406,7 @@ int main(void)
         cmocka_unit_test(files_with_their_own_scales_too),
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
+        cmocka_unit_test(steps_begin_ahead),
         cmocka_unit_test(rows_for_groups_of_32_leave_no_image_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

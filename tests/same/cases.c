@@ -31,7 +31,10 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     static ek_trace out[MAX_ASKS];
     ek_ask ask[MAX_ASKS];
     int which[MAX_ASKS], n = choose(s, c.max_rows, which);
-    for (int i = 0; i < n; i++) ask[i] = c.ask ? c.ask[which[i]] : s->ask[which[i]];
+    for (int i = 0; i < n; i++) {
+        ask[i] = c.ask ? c.ask[which[i]] : s->ask[which[i]];
+        ask[i].digests = c.ahead;
+    }
     c.before = base->before;
     c.spoil = base->spoil;
     c.want = base->want;
@@ -42,6 +45,7 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     base->preempted += c.preempted;
     base->steps += c.steps;
     base->hits += c.hits;
+    base->followed += c.followed;
     base->drafted += c.drafted;
     base->accepted += c.accepted;
     bool good = check(arg, variant, out, which, n);
@@ -184,6 +188,7 @@ static ek_err run_cached(const scene *s, company *base, company c, const char *v
     base->hits += c.hits;
     base->waits += c.waits;
     base->preempted += c.preempted;
+    base->followed += c.followed;
     for (int i = 0; i < n; i++)
         if (which[i] >= 0) got[n_got] = out[i], whose[n_got++] = which[i];
     bool good = check(arg, variant, got, whose, n_got);
@@ -247,6 +252,7 @@ static ek_err cached_again(const scene *s, company *base, const char *variant, c
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < half; i++, n++) {
             ask[n] = s->ask[i];
+            ask[n].digests = c.ahead;
             which[n] = i;
             ask[n].arrive = round * LATER + (int)(draw(s, 600 + (uint64_t)n) % 9);
             int from = (int)(draw(s, 700 + (uint64_t)i) % (uint64_t)(ask[n].n_tokens + 1));
@@ -312,6 +318,25 @@ static ek_err cached(const scene *s, company *base, check_fn *check, void *arg)
     return cached_in_a_burst(s, base, check, arg);
 }
 
+/* A step begins before the tokens that it follows are drawn (engine/ahead.h); those who end with these leave rows that
+ * nobody reads. */
+static ek_err ahead(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    scatter(s, ask, 30);
+    EK_TRY(one(s, base, (company){.ahead = true}, "all at once", check, arg));
+    for (int i = 0; i < s->n; i++)
+        if (draw(s, 600 + (uint64_t)i) % 3 == 0)
+            ask[i].cancel = ask[i].arrive + 1 + (int)(draw(s, 700 + (uint64_t)i) % 30);
+    company c = {.ahead = true, .ask = ask, .chunk = 16 + (int)(draw(s, 10) % 200)};
+    c.max_requests = 1 + (int)(draw(s, 11) % (uint64_t)s->n);
+    EK_TRY(one(s, base, c, "come and go", check, arg));
+    c = (company){.ahead = true, .draft = EK_DRAFT_NGRAM, .chunk = 50};
+    c.sliding_pages = (s->config.sliding_window + 62) / EK_PAGE_TOKENS + 4;
+    EK_TRY(one(s, base, c, "few pages", check, arg));
+    return cached_again(s, base, "twice", (company){.ahead = true, .max_requests = 8, .chunk = 100}, check, arg);
+}
+
 /* Everything above at once. */
 static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
 {
@@ -346,6 +371,7 @@ const same_case cases[] = {
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
+    {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"crowd", crowd, "all of these at once"},
 };
 const int n_cases = sizeof cases / sizeof *cases;

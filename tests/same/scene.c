@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "../support/beside.h"
 #include "../support/drafter.h"
 
 static const char *const shapes[] = {"T1", "T2", "T3", "T4", "T5", "T6", "Q1", "Q2", "Q3"};
@@ -272,7 +273,7 @@ static ek_err draft_from_model(void *arg, ek_draft *draft, int n)
 }
 
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
-                          wrapped *w, drafter *x)
+                          wrapped *w, drafter *x, beside *b)
 {
     ek_engine_opts o = ek_engine_defaults();
     ek_executor on = scene_executor(c->model ? c->model : s->model);
@@ -303,6 +304,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
         on.arg = w;
         on.open = open_wrapped;
         on.step = step_wrapped;
+        on.begin = NULL;
         on.logits = logits_wrapped;
         on.digest = digest_wrapped;
         on.copy_page = copy_wrapped;
@@ -311,6 +313,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
         on.poison_page = poison_wrapped;
         on.close = close_wrapped;
     }
+    if (c->ahead && !on.begin) on = beside_executor(b, on);
     return ek_engine_open_on(out, &on, &o);
 }
 
@@ -319,12 +322,14 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     ek_engine *e;
     wrapped w;
     drafter x;
+    beside b = {0};
     if (c->spoil && c->model) c->spoil(c->model);
-    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x));
+    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &b));
     ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);
     c->preempted += stats.preempted;
+    c->followed += b.followed;
     c->steps += stats.steps;
     c->hits += stats.cache_hits;
     c->waits += stats.cache_waits;

@@ -52,6 +52,7 @@ typedef struct company {
     const ek_ask *ask;                       /* the scene's with other arrivals and cancellations; NULL: as they are */
     int n;                                   /* of ask */
     int max_rows;                            /* leave out requests beyond this many rows together */
+    bool ahead;                              /* steps are begun before the tokens of the one in front are known */
     bool drafter;                            /* AUTO: from a random drafter model instead */
     ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                    /* of every request of the scene, alone */
@@ -59,6 +60,7 @@ typedef struct company {
     void (*spoil)(ek_model *m);              /* gives `model` the wrong kernel */
     double cache_bytes;                      /* 0: no limit but the pool */
     uint64_t preempted, steps, hits, waits;  /* out */
+    uint64_t followed;                       /* out: steps begun ahead */
     uint64_t drafted, accepted;              /* out */
     uint64_t drafts;                         /* out, with `drafter`: a sum of hashes of its drafts */
     uint64_t masked_drafts, masked_accepted; /* sums of the case `masked` */

@@ -48,7 +48,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted, hits, waits, drafted, accepted, masked_drafts, masked_accepted;
+    uint64_t scenes, rows, steps, preempted, hits, waits, followed, drafted, accepted, masked_drafts, masked_accepted;
     int failed;
 } tally;
 
@@ -79,6 +79,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->preempted += base.preempted;
         t->hits += base.hits;
         t->waits += base.waits;
+        t->followed += base.followed;
         t->drafted += base.drafted;
         t->accepted += base.accepted;
         t->masked_drafts += base.masked_drafts;
@@ -117,14 +118,16 @@ static void company_does_not_matter(void **state)
     tally t = {0};
     for (int i = 0; i < CHECK_SCENES; i++) run_scene(check_seed(i), NULL, &t);
     printf("%llu rows of logits in %llu steps, %llu preempted, %llu began with cached pages, "
-           "%llu of %llu drafted tokens accepted\n",
+           "%llu steps begun ahead, %llu of %llu drafted tokens accepted\n",
            (unsigned long long)t.rows, (unsigned long long)t.steps, (unsigned long long)t.preempted,
-           (unsigned long long)t.hits, (unsigned long long)t.accepted, (unsigned long long)t.drafted);
+           (unsigned long long)t.hits, (unsigned long long)t.followed, (unsigned long long)t.accepted,
+           (unsigned long long)t.drafted);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 10000);
     assert_true(t.preempted > 0);                                  /* else `evicted` would prove nothing */
     assert_true(t.hits > (uint64_t)CHECK_SCENES * 20);             /* nor `cached` */
     assert_true(t.waits > (uint64_t)CHECK_SCENES);                 /* nor its bursts */
+    assert_true(t.followed > 1000);                                /* and `ahead` */
     assert_true(t.accepted > 100 && t.drafted > t.accepted + 100); /* and `drafted` */
     assert_true(t.masked_accepted > 100 && t.masked_drafts > t.masked_accepted + 100); /* and `masked` */
 }
@@ -237,8 +240,9 @@ static int run_one(const char *name, uint64_t seed)
         return 2;
     }
     run_scene(seed, name, &t);
-    printf("%s, seed %#llx: %s (%llu rows, %llu preempted)\n", name, (unsigned long long)seed,
-           t.failed ? "differs" : "the same bits", (unsigned long long)t.rows, (unsigned long long)t.preempted);
+    printf("%s, seed %#llx: %s (%llu rows, %llu preempted, %llu steps ahead)\n", name, (unsigned long long)seed,
+           t.failed ? "differs" : "the same bits", (unsigned long long)t.rows, (unsigned long long)t.preempted,
+           (unsigned long long)t.followed);
     return t.failed > 0;
 }
 

@@ -307,23 +307,34 @@ static CUresult fake_cuGetErrorString(CUresult error, const char **text)
 }
 static CUresult fake_cuEventCreate(CUevent *event, unsigned flags)
 {
-    (void)event, (void)flags;
-    return 1;
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)flags;
+    *event = (CUevent)&thing;
+    fake.events++;
+    return said(0);
 }
 static CUresult fake_cuEventDestroy(CUevent event)
 {
+    if (!fake.broken) fake.calls++;
     (void)event;
-    return 1;
+    fake.events--;
+    return said(0);
 }
 static CUresult fake_cuEventRecord(CUevent event, CUstream stream)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)event, (void)stream;
-    return 1;
+    return said(0);
 }
 static CUresult fake_cuEventSynchronize(CUevent event)
 {
+    CUresult failed = next_call();
+    if (failed) return failed;
     (void)event;
-    return 1;
+    if (fake.sync == 700) fake.broken = true;
+    return said(fake.sync);
 }
 static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {

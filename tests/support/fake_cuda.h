@@ -12,8 +12,8 @@ enum { FAKE_KERNELS = 256 };
 
 typedef struct fake_cuda {
     size_t free, used, most;
-    int blocks, host_blocks, graphs, graph_launches; /* live objects; launches */
-    int launches, fail_at;                           /* launch number fail_at returns fail_with */
+    int blocks, host_blocks, graphs, events, graph_launches; /* live objects; launches */
+    int launches, fail_at;                                   /* launch number fail_at returns fail_with */
     CUresult fail_with, sync;
     bool broken; /* every further call fails, as a driver does */
     struct {

@@ -146,7 +146,11 @@ extern "C" __global__ void __launch_bounds__(256) ek_embed(const __grid_constant
     let_next_start();
     wait_for_previous();
     if (at >= a.n) return;
-    const int64_t id = ((const int32_t *)a.id)[r];
+    int64_t id = ((const int32_t *)a.id)[r];
+    if (id <= EK_CUDA_DRAWN) {
+        id = ((const int32_t *)a.token)[EK_CUDA_DRAWN - id];
+        if (id < 0 || id >= a.rows) id = 0;
+    }
     if (id < 0) return;
     ((float *)a.h)[r * a.ldh + at] = (a.form == 4 ? invented(a, id, k) : element(a, id, k)) * a.factor;
 }

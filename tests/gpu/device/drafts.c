@@ -53,7 +53,7 @@ static ek_err run(ek_gpu *g, int requests, int max)
     the_time = (timed){.inner = on};
     o.max_requests = requests, o.chunk = 512, o.ctx_tokens = 1024;
     o.draft = max ? EK_DRAFT_AUTO : EK_DRAFT_OFF, o.draft_max = max ? max : 1;
-    on.step = step_timed, on.draft = draft_timed, on.row_cost = on.draft_cost = 0;
+    on.step = step_timed, on.begin = NULL, on.draft = draft_timed, on.row_cost = on.draft_cost = 0;
     EK_TRY(ek_engine_open_on(&e, &on, &o));
     for (int i = 0; i < PROMPT; i++) tokens[i] = i * 7919 % 100000;
     for (int i = 0; i < requests; i++)

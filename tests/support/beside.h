@@ -1,0 +1,30 @@
+/* An executor that computes beside the host, made of one that does not (ek_executor.begin): what is begun is computed
+ * at once, and given out at the end. Now and then it refuses a step behind another, or fails at the end of a step that
+ * has one behind it. */
+#ifndef TESTS_SUPPORT_BESIDE_H
+#define TESTS_SUPPORT_BESIDE_H
+
+#include "engine/executor.h"
+
+typedef struct beside_step {
+    int32_t *token; /* of its draws */
+    int n_draws;
+    uint64_t *digest; /* [max_logits] */
+} beside_step;
+
+typedef struct beside {
+    ek_executor inner;
+    ek_executor_sizes sizes;
+    beside_step step[2];
+    uint64_t n_begun, n_ended; /* steps */
+    float *logits;             /* rows that are shown, of all steps: one behind another shows none */
+    ek_row *row;
+    ek_draw *draw;
+    uint64_t followed, refused, failed; /* how often */
+    bool obliging;                      /* refuses nothing, never fails */
+} beside;
+
+/* b: zero but for `obliging`, and lives as long as the executor. */
+ek_executor beside_executor(beside *b, ek_executor inner);
+
+#endif
