@@ -178,11 +178,13 @@ static bool single_rows(const ek_step *s)
 }
 
 /* Tiles of ek_attn_half: the largest part of its time is a tile's own, so they are small as long as their blocks of
- * threads all have a multiprocessor, or, of two queries and more, half of one where a tile has one segment. */
+ * threads all have a multiprocessor, or, of two queries and more, half of one where a tile has one segment. Of 4
+ * queries at most: of 8, half as many blocks are slower for every batch and depth that was measured
+ * (docs/cuda/attention.md). */
 static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most, int multiprocessors)
 {
     int tile = 1;
-    while (tile < 8 && tile < ratio &&
+    while (tile < 4 && tile < ratio &&
            n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > (tile > 1 && most == 1 ? 2 : 1) * multiprocessors)
         tile *= 2;
     return tile;
