@@ -48,7 +48,7 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
                             .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits),
                             .overlap = true};
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
-              (size_t)(columns / l->limbs) * sizeof(float);
+              (size_t)columns * sizeof(float); /* of two limbs half is spare */
     p.arrange = (ek_cuda_grid){
         .x = (unsigned)over(columns * l->units * 4, 256), .y = (unsigned)images, .threads = 256, .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits, by_32(l) ? "h_32" : "",
@@ -88,7 +88,7 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     const int blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
     out->q.stack = out->q.grid.x * (size_t)out->q.levels * EK_CUDA_WIDE_PANELS * EK_PANEL * EK_CUDA_WIDE_COLUMNS *
-                   sizeof(float);                   /* of one limb, which has more nodes */
+                   sizeof(float);
     out->q.grid.shared += 2 * EK_CUDA_WIDE_CONTROL; /* each matrix has its own */
     snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_%s_wide", small ? "q4h_32" : "q4");
     return true;

@@ -190,6 +190,15 @@ API cuFuncSetAttribute(CUfunction, int, int value)
 {
     return value > 232448;
 }
+// Blocks whose nodes lie in global memory run together, for those of one must not lie where another's do. Such kernels
+// have no __shared__ variables, which all blocks would share here.
+static unsigned together_of(CUfunction f)
+{
+    Dl_info info;
+    if (!dladdr((const void *)f, &info) || !info.dli_sname) return 1;
+    const char *end = strstr(info.dli_sname, "_wide");
+    return end && !strncmp(info.dli_sname, "ek_product", 10) ? 8 : 1;
+}
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **)
 {
     if (c->gridDimY > 65535 || c->gridDimZ > 65535 || c->sharedMemBytes > 232448) return 1;
@@ -199,7 +208,9 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     unsigned cluster = 1;
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
-    return queue([=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, shared, a.data()); });
+    const unsigned together = together_of(f);
+    return queue(
+        [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); });
 }
 API cuStreamBeginCapture(CUstream, int)
 {

@@ -61,6 +61,7 @@ struct block {
     uint8_t *shared;
     int n_alive, in_barrier;
     uint32_t generation; // of its barrier
+    unsigned pace;       // its threads run in one round of so many
 };
 
 fiber fibers[MAX_THREADS * MAX_CLUSTER], home;
@@ -69,7 +70,7 @@ block cluster[MAX_CLUSTER];
 int n_threads, n_blocks, n_alive, running, in_barrier; // threads of a block; of the cluster: blocks, threads
 uint32_t barrier_generation;                           // of the cluster's barrier
 uint64_t progress;
-unsigned seed;
+unsigned seed, rounds;
 void (*kernel)(void);
 alignas(16) uint8_t arguments[MAX_ARGS];
 
@@ -202,8 +203,10 @@ void to_next()
     }
     const int all = n_threads * n_blocks, step = seed & 1 ? all - 1 : 1;
     int next = from;
-    do next = (next + step) % all;
-    while (fibers[next].ended);
+    do {
+        if (next == (step == 1 ? all - 1 : 0)) rounds++;
+        next = (next + step) % all;
+    } while (fibers[next].ended || rounds % cluster[next / n_threads].pace);
     if (next == from) return;
     run(next);
     change(fibers[from], fibers[next]);
@@ -220,14 +223,15 @@ template <class F> void wait_until(F ready)
     progress++;
 }
 
-// Blocks first .. first + n_blocks - 1 in x.
-void run_cluster(ek_emulated_place first, size_t shared)
+// Blocks first .. first + n_blocks - 1 in x. Not in step: some are several times as fast as others.
+void run_cluster(ek_emulated_place first, size_t shared, bool in_step)
 {
     const int all = n_threads * n_blocks;
     n_alive = all, in_barrier = 0;
     for (int i = 0; i < n_blocks; i++) {
         block &b = cluster[i];
-        b = {{first.x + (unsigned)i, first.y, first.z}, nullptr, n_threads, 0, 0};
+        const unsigned pace = in_step ? 1 : 1 + (seed * 7 + (unsigned)i * 5) % 6;
+        b = {{first.x + (unsigned)i, first.y, first.z}, nullptr, n_threads, 0, 0, pace};
         if (posix_memalign((void **)&b.shared, 1024, shared + 1)) fail("no memory");
         memset(b.shared, 0xA5, shared);
     }
@@ -439,18 +443,21 @@ void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const 
 
 // --- launches
 
-void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, unsigned blocks, size_t shared,
-                        const uint8_t *a)
+void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned threads, unsigned blocks,
+                        unsigned together, size_t shared, const uint8_t *a)
 {
     if (threads == 0 || threads > MAX_THREADS || threads % 32) fail("a launch of an odd number of threads");
     if (blocks == 0 || blocks > MAX_CLUSTER || grid[0] % blocks) fail("a launch of odd clusters");
-    kernel = f, n_threads = (int)threads, n_blocks = (int)blocks;
+    if (together > 1 && blocks > 1) fail("clusters run one after the other");
+    const unsigned step = blocks > 1 ? blocks : together;
+    kernel = f, n_threads = (int)threads;
     memcpy(arguments, a, MAX_ARGS);
     ek_emulated_grid = {grid[0], grid[1], grid[2]}, ek_emulated_block_size = {threads, 1, 1};
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
-            for (unsigned x = 0; x < grid[0]; x += blocks) {
-                run_cluster({x, y, z}, shared);
+            for (unsigned x = 0; x < grid[0]; x += step) {
+                n_blocks = (int)(grid[0] - x < step ? grid[0] - x : step);
+                run_cluster({x, y, z}, shared, step == blocks);
                 if (!pieces.empty()) fail("a block ended before its copies had arrived");
             }
     seed++;

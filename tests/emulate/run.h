@@ -1,4 +1,5 @@
-// A launch on the emulated device: one block, or cluster of blocks in x, after the other.
+// A launch on the emulated device: one block, or cluster of blocks in x, after the other. together: blocks that have
+// nothing in common but global memory, of one at a time in x, whose threads take turns as those of a cluster do.
 #pragma once
 
 #include <stddef.h>
@@ -7,4 +8,4 @@
 enum { EK_EMULATED_ARGS = 1024 }; // bytes that are read from a launch's argument, whatever its structure's size
 
 void ek_emulated_launch(void (*kernel)(void), const unsigned (&grid)[3], unsigned threads, unsigned blocks,
-                        size_t shared, const uint8_t *args);
+                        unsigned together, size_t shared, const uint8_t *args);

@@ -141,10 +141,12 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
     }
 
+    // A block's nodes lie where they would with one limb, though of two they are half as large: of q, k and v in one
+    // launch another block may be at a matrix of the other number of limbs.
     __device__ __forceinline__ float4 *node(int level) const
     {
         const int block = blockIdx.z * gridDim.x + blockIdx.x;
-        return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS / 4) * THREADS + thread_again();
+        return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS * LIMBS / 4) * THREADS + thread_again();
     }
 
     static __device__ __forceinline__ void clear(float (&sum)[SUMS])

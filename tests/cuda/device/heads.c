@@ -87,7 +87,7 @@ static CUdeviceptr image_of(dev *d, const head *h, const ek_cuda_product *p, con
 }
 
 /* Many rows by wgmma; without q, or without v. */
-static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q, bool with_v)
+static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q, bool with_v, int multiprocessors)
 {
     enum { Q, K, V };
     float *x = make_rows(rows, k, false);
@@ -103,7 +103,7 @@ static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q,
     in.q = up(d, NULL, row * (size_t)rows);
     device_quantize(d, &in, dx, rows);
     ek_cuda_heads p;
-    if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, MULTIPROCESSORS))
+    if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, multiprocessors))
         must(ek_fail(EK_EINTERNAL, "no plan of q, k and v of many rows"));
     const CUdeviceptr one = image_of(d, &h[Q], with_q ? &p.q : &p.k, &in, rows),
                       two = image_of(d, &h[K], &p.k, &in, rows), stack = up(d, NULL, p.q.stack);
@@ -147,9 +147,12 @@ void test_heads(dev *d)
         gguf = type ? "q4_0" : NULL;
         for (int i = 0; i < (d->quick ? 3 : 7); i++)
             compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3, 1);
-        /* more tiles than blocks, and fewer; n that ends within a tile */
-        for (int i = 0; i < (d->quick ? 2 : 6); i++)
-            compare_wide(d, i % 2 ? 65 : 200, 272, 144, k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2);
+        /* more tiles than blocks, and fewer; n that ends within a tile; from 1,088 inputs on nodes in scratch memory,
+         * of blocks that are at matrices of one limb and of two at the same time */
+        for (int i = 0; i < (d->quick ? 3 : 6); i++)
+            compare_wide(d, i % 2 ? 65 : 200, 272, 144, i == 2 ? 2816 : k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2,
+                         MULTIPROCESSORS + i);
     }
     gguf = NULL;
+    if (!d->quick) compare_wide(d, 1100, 2048, 1024, 2816, true, true, ek_cuda_multiprocessors(d->c));
 }
