@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@
 #include "engine/executor.h"
 #include "engine/trace.h"
 
-enum { N_ASKS = 6, REPLY = 12, CTX = 512 };
+enum { N_ASKS = 6, REPLY = 12, CTX = 512, LONG_PROMPT = 2048, LONG_REPLY = 4 };
 
 typedef struct selftest {
     const ek_cli *cli;
@@ -38,6 +39,7 @@ typedef struct way {
     int max_requests, chunk;
     bool drafted; /* by a drafter that is right and wrong at random */
     bool scarce;  /* pages for the prompts, not for the replies: the youngest start over */
+    bool digests; /* for the rows of replies, so that a device's step may begin before the one before it has ended */
     int arrive;   /* steps over which arrivals are scattered */
     int max_rows; /* leave out requests beyond this many rows */
 } way;
@@ -142,6 +144,7 @@ static ek_err run(selftest *t, const way *w, const int *which, int n, ek_trace *
     ek_ask ask[N_ASKS];
     for (int i = 0; i < n; i++) {
         ask[i] = t->ask[which[i]];
+        ask[i].digests = w->digests;
         if (w->arrive) ask[i].arrive = (int)(ek_mix64((uint64_t)t->cli->seed + (uint64_t)i) % (uint64_t)w->arrive);
     }
     EK_TRY(open_engine(t, w, n, &e));
@@ -273,8 +276,42 @@ static const way ways[] = {
     {.name = "chunked, 255 tokens", .chunk = 255},
     {.name = "interrupted, resumed", .scarce = true, .chunk = CTX},
     {.name = "drafted", .drafted = true, .arrive = 5},
+    {.name = "digests only", .digests = true, .arrive = 3},
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* A prompt in one step, whose matrices have more tiles than a device has blocks of threads, alone on the CPU and on the
+ * device. */
+static void report_long_prompt(selftest *t)
+{
+    static const way alone = {.max_requests = 1, .chunk = LONG_PROMPT};
+    const ek_config *c = ek_model_config(t->model);
+    const int max = c->max_position_embeddings - LONG_REPLY, n = max < LONG_PROMPT ? max : LONG_PROMPT, ctx = t->ctx;
+    const double start = ek_now();
+    const ek_ask kept = t->ask[0];
+    const int32_t which = 0;
+    ek_gpu *const gpu = t->gpu;
+    ek_engine_stats stats;
+    ek_trace want = {0}, got = {0};
+    char where[160] = "", did[64];
+    int32_t *tokens = ek_alloc(sizeof *tokens * (size_t)n);
+    for (int i = 0; i < n; i++)
+        tokens[i] = (int32_t)(ek_mix64((uint64_t)t->cli->seed + (uint64_t)i * 7919) % (uint64_t)c->vocab_size);
+    t->ask[0].tokens = tokens, t->ask[0].n_tokens = t->ask[0].prompt_logits_from = n, t->ask[0].max_tokens = LONG_REPLY;
+    t->ctx = n + LONG_REPLY;
+    t->gpu = NULL;
+    ek_err err = run(t, &alone, &which, 1, &want, &stats);
+    t->gpu = gpu;
+    if (!err) err = run(t, &alone, &which, 1, &got, &stats);
+    t->ask[0] = kept, t->ctx = ctx;
+    if (err) snprintf(where, sizeof where, "%s", ek_err_text());
+    else if (want.finish == EK_FINISH_ERROR) err = EK_EINTERNAL, snprintf(where, sizeof where, "%.150s", want.text);
+    const bool good = !err && ek_trace_same(&want, &got, where, sizeof where);
+    snprintf(did, sizeof did, "%d tokens in a step", n);
+    report_row(t, "cuda: a long prompt", good, good ? did : where, start);
+    ek_trace_fini(&want), ek_trace_fini(&got);
+    free(tokens);
+}
 
 /* The same requests on the device that --device names, compared with the CPU's rows of logits. */
 static ek_err run_device(selftest *t, ek_cli_device device)
@@ -293,6 +330,7 @@ static ek_err run_device(selftest *t, ek_cli_device device)
         w.name = name;
         report(t, &w);
     }
+    report_long_prompt(t);
     ek_gpu_close(t->gpu);
     t->gpu = NULL;
     return EK_OK;

@@ -26,6 +26,9 @@ part() { # title, seconds, command...
         "$build/tests/cuda/device/device" quick
     done
   fi
+  for model in e2b e4b 26b 31b; do
+    part "requests against the CPU: $model's first layers" 90 "$build/evenkeel" selftest --device cuda --synthetic $model --layers 6
+  done
   folder=$(mktemp -d)
   for type in q4_0 q4_k; do # GGUF: files made here, requests against the CPU, speed
     part "E2B's first layers as $type" 60 "$build/evenkeel" convert --synthetic e2b --layers 6 --type $type "$folder/$type.gguf"
