@@ -179,12 +179,21 @@ typedef struct ek_cuda_attn_item {
     int32_t tile, seg; /* tile -1: nothing */
 } ek_cuda_attn_item;
 
+/* The same of attn_half, with all that a block needs to begin: each load that waits for another is waited for in every
+ * layer. */
+typedef struct ek_cuda_attn_start {
+    ek_cuda_attn_tile t;
+    int32_t tile, seg; /* tile -1: nothing */
+    int32_t lo, end;   /* of the tile's first row */
+    int32_t page[4];   /* of the segment: its entries in the view's table */
+} ek_cuda_attn_start;
+
 typedef struct ek_cuda_attn_args {
     ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
     int64_t n_start;      /* whole segments */
     ek_cuda_ptr rows;     /* ek_cuda_attn_row */
     ek_cuda_ptr tiles;    /* ek_cuda_attn_tile */
-    ek_cuda_ptr items;    /* ek_cuda_attn_item, one per block of attn_leaf */
+    ek_cuda_ptr items;    /* ek_cuda_attn_item, one per block of attn_leaf; of attn_half ek_cuda_attn_start */
     ek_cuda_ptr q, o;     /* n_heads x head_dim per row */
     int64_t ldq, ldo;
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each

@@ -72,6 +72,21 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
     return EK_OK;
 }
 
+void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, const ek_attn_row *rows,
+                         const int32_t *pages, int64_t ld_pages)
+{
+    for (int i = 0; i < w->n_items; i++) {
+        const ek_cuda_attn_tile *t = &w->tiles[w->items[i].tile];
+        ek_cuda_attn_start *s = &out[i];
+        *s = (ek_cuda_attn_start){.t = *t, .tile = w->items[i].tile, .seg = w->items[i].seg};
+        s->lo = rows[t->row].lo, s->end = rows[t->row].end;
+        for (int p = 0; p < EK_SEGMENT / EK_PAGE_TOKENS; p++) {
+            const int64_t at = (int64_t)s->seg * (EK_SEGMENT / EK_PAGE_TOKENS) + p;
+            s->page[p] = at < ld_pages ? pages[t->view * ld_pages + at] : EK_NO_PAGE;
+        }
+    }
+}
+
 size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;

@@ -29,6 +29,10 @@ ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_row
 ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
                         int tile);
 
+/* The items as ek_attn_half_N reads them, of rows whose views have `ld_pages` entries each in `pages`. */
+void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, const ek_attn_row *rows,
+                         const int32_t *pages, int64_t ld_pages);
+
 /* Whether ek_attn_half_N takes these (both formats f16): it finishes its queries and joins its leaves itself, which is
  * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);

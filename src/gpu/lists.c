@@ -100,9 +100,11 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
-        size_t items = most_few(x, k, c->n_heads / l->n_kv_heads) * one * (seen / EK_SEGMENT + 2);
-        bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * items * sizeof(ek_cuda_attn_item));
-        bytes += 2 * single * (sizeof(ek_cuda_attn_tile) + 2 * sizeof(ek_cuda_attn_item));
+        const size_t tiles = most_few(x, k, c->n_heads / l->n_kv_heads) * one;
+        const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
+        const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
+        bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * (items > starts ? items : starts));
+        bytes += 2 * single * (sizeof(ek_cuda_attn_tile) + 2 * sizeof(ek_cuda_attn_start));
     }
     return bytes;
 }
@@ -114,6 +116,7 @@ typedef struct gather {
     ek_gpu_list *list;
     ek_cuda_attn_work w;
     const ek_attn_row *rows;
+    const int32_t *pages; /* of the layer's kind: tables of ld_table entries */
     int heads, kv_heads;
 } gather;
 
@@ -125,11 +128,17 @@ static ek_err end_wave(gather *a)
     EK_ASSERT(list->n_waves < a->x->z.max_rows);
     ek_gpu_wave *wave = &list->wave[list->n_waves++];
     size_t n_tiles = (size_t)a->w.n_tiles, n = (size_t)a->w.n_items, room = power_of_two(n);
+    const size_t each = list->joined ? sizeof(ek_cuda_attn_start) : sizeof(ek_cuda_attn_item);
     EK_TRY(ek_gpu_block_take(&a->x->block, sizeof *a->w.tiles * n_tiles, &tiles, &wave->tiles));
-    EK_TRY(ek_gpu_block_take(&a->x->block, sizeof *a->w.items * room, &items, &wave->items));
+    EK_TRY(ek_gpu_block_take(&a->x->block, each * room, &items, &wave->items));
     memcpy(tiles, a->w.tiles, sizeof *a->w.tiles * n_tiles);
-    memcpy(items, a->w.items, sizeof *a->w.items * n);
-    for (size_t i = n; i < room; i++) ((ek_cuda_attn_item *)items)[i] = (ek_cuda_attn_item){.tile = -1};
+    if (list->joined) {
+        ek_cuda_attn_starts(items, &a->w, a->rows, a->pages, a->x->ld_table);
+        for (size_t i = n; i < room; i++) ((ek_cuda_attn_start *)items)[i] = (ek_cuda_attn_start){.tile = -1};
+    } else {
+        memcpy(items, a->w.items, sizeof *a->w.items * n);
+        for (size_t i = n; i < room; i++) ((ek_cuda_attn_item *)items)[i] = (ek_cuda_attn_item){.tile = -1};
+    }
     wave->n_tiles = (int)n_tiles, wave->n_items = (int)room;
     a->w.n_tiles = a->w.n_items = 0;
     return EK_OK;
@@ -221,10 +230,12 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     }
     const bool half = !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    list->tile = half && most <= EK_CUDA_ATTN_JOINED
+    list->joined = half && most <= EK_CUDA_ATTN_JOINED;
+    list->tile = list->joined
                      ? half_tile_of(ratio, l->n_kv_heads, n_segments, most, ek_cuda_multiprocessors(x->g->c))
                      : tile_of(ratio, n_few);
-    gather few = {.x = x, .list = list, .rows = rows, .heads = heads, .kv_heads = l->n_kv_heads};
+    gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
+    few.kv_heads = l->n_kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
     few.w.max_items = (int)(x->leaf_bytes / leaf_size(list->tile, l->head_dim));
     if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
@@ -233,7 +244,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         if (!of_prompt(rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
-    list->joined = half && few.w.max_segments <= EK_CUDA_ATTN_JOINED;
+    EK_ASSERT(few.w.max_segments <= most);
     list->deep = !list->joined &&
                  goes_deep(x, ratio, l->head_dim, list->tile, n_segments * heads / EK_CUDA_ATTN_DEEP_TILE);
     if (n_few == n) return EK_OK;
@@ -292,6 +303,7 @@ static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
         void *to = NULL;
         EK_TRY(
             ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_seqs * (size_t)x->ld_table, &to, &x->table[k]));
+        x->table_host[k] = to;
         for (int i = 0; i < s->n_seqs; i++) {
             int32_t *table = (int32_t *)to + (size_t)i * (size_t)x->ld_table;
             const ek_seq *q = &s->seq[i];

@@ -93,6 +93,7 @@ typedef struct ek_gpu_run {
     /* of this step */
     int n_want, first_logits, n_draws;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
+    const int32_t *table_host[EK_KIND_COUNT]; /* what `table` is a copy of */
     CUdeviceptr table_id,
         table_want;       /* rows of the table of per-layer embeddings, of all and of those that want logits */
     int64_t ld_table;     /* entries of a sequence in the tables of this step */

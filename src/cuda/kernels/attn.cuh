@@ -89,39 +89,4 @@ __device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cu
     return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
 }
 
-// The last block of a tile joins its few leaves: T over them, o / l, and the rows of o quantised.
-template <int N> __device__ __forceinline__ void join_few(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int tile)
-{
-    EK_DYNAMIC_SHARED(float, all); // [n_q][dim]: the leaf has no other use for it any more
-    __shared__ int before;
-    const int tid = threadIdx.x, lane = tid % 32, dim = a.kv.head_dim;
-    __threadfence();
-    __syncthreads();
-    if (tid == 0) before = atomicAdd((int *)a.ended + tile, 1);
-    __syncthreads();
-    if (before + 1 < t.n_seg) return;
-    if (tid == 0) ((int *)a.ended)[tile] = 0;
-    __threadfence();
-    for (int i = tid; i < t.n_q * dim; i += blockDim.x) {
-        const int n = i / dim, d = i % dim, leaves = leaves_of(a, t, n);
-        const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * dim + d;
-        const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
-        const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
-        node x[EK_CUDA_ATTN_JOINED];
-#pragma unroll
-        for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
-            if (k < leaves) x[k] = {__ldcg(o + (int64_t)k * N * dim), __ldcg(l + k * N), __ldcg(m + k * N)};
-        const float value = finish(join_up_to(x, leaves));
-        ((float *)a.o)[row_of(a, t, n) * a.ldo + head_of(a, t, n) * dim + d] = value;
-        all[i] = value;
-    }
-    if (!a.to.q) return;
-    __syncthreads();
-    for (int i = tid / 32 * 64; i < t.n_q * dim; i += blockDim.x * 2) { // a group per warp
-        const int n = i / dim;
-        const float v[2] = {all[i + lane], all[i + lane + 32]};
-        quantize_group(a.to, row_of(a, t, n), (head_of(a, t, n) * dim + i % dim) / 64, v);
-    }
-}
-
 } // namespace ek

@@ -13,64 +13,75 @@
 
 using namespace ek;
 
-// What the block's queries see, and the first copies. False: nobody sees a key of the segment.
+// The segment's page: the head's part of it, 0 if there is none.
+__device__ __forceinline__ u64 own_page(const ek_cuda_attn_args &a, const ek_cuda_attn_start &item, int number)
+{
+    if (number < 0) return 0;
+    return a.kv.base + (u64)a.kv.stride * (u32)number + item.t.kv_head * (a.kv.k_bytes + a.kv.v_bytes);
+}
+
+// What the block's queries see. False: nobody sees a key of the segment. Of one row all is in `item`.
 template <int N, int DIM> __device__ __forceinline__ bool open(half_leaf<N, DIM> &h)
 {
     const ek_cuda_attn_args &a = h.a;
+    const ek_cuda_attn_start &item = h.item;
     half_shared<N, DIM> &m = h.m;
-    const ek_cuda_attn_row *rows = (const ek_cuda_attn_row *)a.rows;
-    const int tid = threadIdx.x, seg = h.item.seg, last = rows[h.t.row].end - 1; // of a.single: the row's own token
+    const int tid = threadIdx.x, seg = item.seg;
+    const bool one_row = N == 1 || h.t.head + h.t.n_q <= a.ratio;
     if (tid < N) {
-        m.from[tid] = m.to[tid] = 0;
-        const int n = min(tid, h.t.n_q - 1);
-        m.row[tid] = row_of(a, h.t, n), m.column[tid] = head_of(a, h.t, n) * DIM;
-        if (tid < h.t.n_q) {
-            const ek_cuda_attn_row row = rows[m.row[tid]];
-            m.from[tid] = clamp_key(row.lo - seg * SEGMENT), m.to[tid] = clamp_key(row.end - seg * SEGMENT);
-        }
+        const int n = min(tid, h.t.n_q - 1), row = one_row ? h.t.row : row_of(a, h.t, n);
+        const ek_cuda_attn_row seen = one_row ? ek_cuda_attn_row{item.lo, item.end} : ((const ek_cuda_attn_row *)a.rows)[row];
+        m.row[tid] = row, m.column[tid] = (one_row ? h.t.kv_head * a.ratio + h.t.head + n : head_of(a, h.t, n)) * DIM;
+        m.from[tid] = tid < h.t.n_q ? clamp_key(seen.lo - seg * SEGMENT) : 0, m.to[tid] = tid < h.t.n_q ? clamp_key(seen.end - seg * SEGMENT) : 0;
+        m.leaves[tid] = (seen.end - 1) / SEGMENT - h.t.seg0 + 1;
     }
-    if (tid >= 32 && tid < 36) {
-        const u64 at = page_block(a.kv, h.t.view, seg * 4 + tid - 32);
-        m.page[tid - 32] = at ? at + h.t.kv_head * (a.kv.k_bytes + a.kv.v_bytes) : 0;
-    }
-    if (tid == 64) {
-#pragma unroll 1
-        for (int i = 0; i < MAX_SLOTS; i++) arrival_open(m.arrived + i);
+    if (tid >= 32 && tid < 32 + MAX_SLOTS) {
+        arrival_open(m.arrived + tid - 32);
         arrival_fence();
-        m.holes = 0;
+    }
+    if (tid >= 64 && tid < 68) {
+        const int i = tid - 64;
+        m.page[i] = own_page(a, item, i & 2 ? i & 1 ? item.page[3] : item.page[2] : i & 1 ? item.page[1] : item.page[0]);
+        if (i == 0) m.holes = 0;
     }
     if (DIM > 256 && a.head.norm)
 #pragma unroll 2
         for (int d = tid; d < DIM; d += h.THREADS) m.weight[0][d] = ((const float *)a.head.norm)[d], m.weight[1][d] = a.k ? ((const float *)a.k_norm)[d] : 0;
-    h.fresh = a.single && last / SEGMENT == seg ? last % SEGMENT : -1;
+    h.fresh = a.single && (item.end - 1) / SEGMENT == seg ? (item.end - 1) % SEGMENT : -1; // of a.single: the row's own token
     __syncthreads();
-    h.all_from = SEGMENT, h.all_to = 0;
-    h.mine = 0;
+    if (one_row) {
+        h.all_from = clamp_key(item.lo - seg * SEGMENT), h.all_to = clamp_key(item.end - seg * SEGMENT);
+        h.mine = tid >= h.all_from && tid < h.all_to ? (1u << h.t.n_q) - 1 : 0;
+    } else {
+        h.all_from = SEGMENT, h.all_to = 0;
+        h.mine = 0;
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const int from = m.from[n], to = m.to[n];
-        if (from >= to) continue;
-        h.all_from = min(h.all_from, from), h.all_to = max(h.all_to, to);
-        h.mine |= tid >= from && tid < to ? 1u << n : 0;
+        for (int n = 0; n < N; n++) {
+            const int from = m.from[n], to = m.to[n];
+            if (from >= to) continue;
+            h.all_from = min(h.all_from, from), h.all_to = max(h.all_to, to);
+            h.mine |= tid >= from && tid < to ? 1u << n : 0;
+        }
+        if (tid < SEGMENT) m.seen[tid] = h.mine != 0;
+        if (!h.mine && tid >= h.all_from && tid < h.all_to) m.holes = 1;
     }
     if (h.all_from >= h.all_to) return false;
     h.first = h.all_from / PAGE, h.some = (h.all_to - 1) / PAGE + 1 - h.first;
     h.ahead = min(a.slots / h.some, 2 * h.STEPS);
-    if (tid < SEGMENT) m.seen[tid] = h.mine != 0;
-    if (!h.mine && tid >= h.all_from && tid < h.all_to) m.holes = 1;
-    if (!a.single || 2 * h.STEPS * h.some > a.slots) fetch_ahead(a.kv, a, h.item, h.t);
+    if (!a.single) fetch_ahead(a.kv, a, {item.tile, seg}, h.t);
     return true;
 }
 
-template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
+template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     __shared__ half_shared<N, DIM> m;
     const int tid = threadIdx.x;
     float *const q = (float *)(base + a.slots * PIECE);
+    const ek_cuda_attn_tile &t = item.t;
     half_leaf<N, DIM> h = {a, item, t, m, base, q, q};
-    h.alone = a.ended && t.n_seg == 1, h.there = false;
-    if (!open(h)) {
+    h.alone = t.n_seg == 1, h.there = false;
+    if (!open(h)) { // no row of a tile is without keys in one of its segments
         wait_for_previous();
         return;
     }
@@ -116,20 +127,22 @@ template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_
         if (real) __syncthreads();
         if (h.alone && (real || warp == 3)) h.finish_alone(o, real);
     }
-    if (!h.alone) h.keep(o);
+    if (h.alone) return;
+    h.keep(o);
+    h.join();
 }
 
 template <int N, int DIM> __device__ __forceinline__ void item(const ek_cuda_attn_args &a)
 {
     let_next_start();
-    const ek_cuda_attn_item item = ((const ek_cuda_attn_item *)a.items)[blockIdx.x];
+    const int4 *const from = (const int4 *)a.items + blockIdx.x * (sizeof(ek_cuda_attn_start) / sizeof(int4));
+    const int4 x = from[0], y = from[1], z = from[2], p = from[3];
+    const ek_cuda_attn_start item = {{x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w}, z.x, z.y, z.z, z.w, {p.x, p.y, p.z, p.w}};
     if (item.tile < 0) { // a graph's launch has room for more items than there are
         wait_for_previous();
         return;
     }
-    const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[item.tile];
-    segment<N, DIM>(a, item, t);
-    if (a.ended && t.n_seg > 1) join_few<N>(a, t, item.tile);
+    segment<N, DIM>(a, item);
 }
 
 #define HALF(N, DIM)                                                                        \

@@ -16,11 +16,13 @@ template <int N, int DIM> constexpr int HALF_THREADS = N > 1 && DIM > 256 ? 288 
 template <int N, int DIM> struct half_shared {
     int from[N], to[N];              // keys of the segment that a query sees
     int row[N], column[N];           // of the queries, and their first element there
+    int leaves[N];                   // that a query has
     __align__(16) int most[N][SEGMENT / 32]; // largest exponents of a warp's keys
     float sum[N];                    // l
     u64 arrived[MAX_SLOTS];            // per step on its way
     u64 page[4];                     // the head's part of each of the segment's pages
     int holes;                       // keys between others that nobody sees
+    int before;                      // blocks of the tile that have ended
     uint8_t seen[SEGMENT];
     float weight[2][DIM > 256 ? DIM : 1];                // of the norms of queries and of the new key
     float second[N][DIM > 256 && N <= 2 ? SEGMENT : 1]; // scores over the dims from 256 on
@@ -39,7 +41,7 @@ template <int N, int DIM> struct half_leaf {
     static constexpr int STEPS = DIM / 64, PER = PIECE / 2 / DIM; // steps of keys, as many of values; values of a piece
     static constexpr int THREADS = HALF_THREADS<N, DIM>, LAST = THREADS / 32 - 1;
     const ek_cuda_attn_args &a;
-    const ek_cuda_attn_item &item;
+    const ek_cuda_attn_start &item;
     const ek_cuda_attn_tile &t;
     half_shared<N, DIM> &m;
     uint8_t *ring;
@@ -387,6 +389,42 @@ template <int N, int DIM> struct half_leaf {
 #pragma unroll
         for (int n = 0; n < N; n++)
             if (n < t.n_q) *(float2 *)(out + n * DIM) = make_float2(o[n][0], o[n][1]);
+    }
+
+    // The last block of a tile joins its few leaves: T over them, o / l, and the rows of o quantised.
+    __device__ __forceinline__ void join() const
+    {
+        float *const all = (float *)ring; // [n_q][DIM]: has no other use any more
+        const int tid = threadIdx.x, lane = tid % 32;
+        __threadfence();
+        __syncthreads();
+        if (tid == 0) m.before = atomicAdd((int *)a.ended + item.tile, 1);
+        __syncthreads();
+        if (m.before + 1 < t.n_seg) return;
+        if (tid == 0) ((int *)a.ended)[item.tile] = 0;
+        __threadfence();
+#pragma unroll 1
+        for (int i = tid; i < t.n_q * DIM; i += THREADS) {
+            const int n = i / DIM, d = i % DIM, leaves = m.leaves[n];
+            const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * N + n) * DIM + d;
+            const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * N + n;
+            const int *most = (const int *)a.leaf_m + (int64_t)t.leaf0 * N + n;
+            node x[EK_CUDA_ATTN_JOINED];
+#pragma unroll
+            for (int k = 0; k < EK_CUDA_ATTN_JOINED; k++)
+                if (k < leaves) x[k] = {__ldcg(o + k * N * DIM), __ldcg(l + k * N), __ldcg(most + k * N)};
+            const float value = ek::finish(join_up_to(x, leaves));
+            ((float *)a.o)[m.row[n] * a.ldo + m.column[n] + d] = value;
+            all[i] = value;
+        }
+        if (!a.to.q) return;
+        __syncthreads();
+#pragma unroll 1
+        for (int i = tid / 32 * 64; i < t.n_q * DIM; i += THREADS * 2) { // a group per warp
+            const int n = i / DIM;
+            const float v[2] = {all[i + lane], all[i + lane + 32]};
+            quantize_group(a.to, m.row[n], (m.column[n] + i % DIM) / 64, v);
+        }
     }
 };
 

@@ -20,6 +20,12 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
     for (int r = 0; r < n_rows; r++) seen[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     c->tiles = up(d, c->w.tiles, (size_t)c->w.n_tiles * sizeof *c->w.tiles);
     c->items = prompt ? 0 : up(d, c->w.items, (size_t)c->w.n_items * sizeof *c->w.items);
+    if (!prompt) {
+        ek_cuda_attn_start *starts = malloc((size_t)c->w.n_items * sizeof *starts);
+        ek_cuda_attn_starts(starts, &c->w, rows, s->page, s->pages_per_view);
+        c->starts = up(d, starts, (size_t)c->w.n_items * sizeof *starts);
+        free(starts);
+    }
     c->rows = up(d, seen, (size_t)n_rows * sizeof *seen);
     free(seen);
     int levels = ek_cuda_attn_levels(c->w.max_segments);
@@ -52,7 +58,7 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
 
 void call_finish(call *c, dev *d)
 {
-    CUdeviceptr p[] = {c->tiles, c->items, c->rows, c->o, c->leaf_o, c->leaf_l, c->leaf_m, c->ended};
+    CUdeviceptr p[] = {c->tiles, c->items, c->starts, c->rows, c->o, c->leaf_o, c->leaf_l, c->leaf_m, c->ended};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++) drop(d, p[i]);
     free(c->w.tiles), free(c->w.items);
 }
@@ -162,7 +168,7 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  garbage);
         }
         for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
-            if (join) c.a.ended = c.ended, c.a.single = single;
+            if (join) c.a.ended = c.ended, c.a.single = single, c.a.items = c.starts;
             if (join) k = kernels_find(d, shape, tiles[t], true, c.w.n_items), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);

@@ -8,7 +8,7 @@
 typedef struct call { /* arguments of a launch, and what they hold */
     ek_cuda_attn_args a;
     ek_cuda_attn_work w;
-    CUdeviceptr tiles, items, rows, o, leaf_o, leaf_l, leaf_m, ended;
+    CUdeviceptr tiles, items, starts, rows, o, leaf_o, leaf_l, leaf_m, ended;
     size_t out_bytes;
     int tile;
 } call;

@@ -77,7 +77,8 @@ static void open_large(scene *s, dev *d, const ek_attn_shape *shape, int batch, 
         table[i] = (int32_t)i;
     }
     s->table = up(d, table, pages * sizeof *table);
-    free(page), free(table);
+    s->page = table;
+    free(page);
 }
 
 static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int batch, int depth, const int *tiles)
@@ -101,11 +102,12 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
         timed t = {d, kernels_find(d, &shape, *tiles, half, INT_MAX), malloc(sizeof(call)), layers, s.block, s.mem};
         call_prepare(t.c, &s, rows, batch, dq, *tiles, 0);
         t.c->a.slots = t.k.slots;
+        if (half) t.c->a.items = t.c->starts, t.c->a.ended = t.c->ended;
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
         if (us < best) best = us;
         if (*tiles == EK_CUDA_ATTN_DEEP_TILE && ek_cuda_attn_deep_fits(heads / kv, dim, f, f)) {
-            t.k = kernels_find_deep(d, dim), t.c->a.single = 1;
+            t.k = kernels_find_deep(d, dim), t.c->a.single = 1, t.c->a.items = t.c->items, t.c->a.ended = 0;
             us = time_us(d, queue_attention, &t, layers);
             printf(" deep %.1f", us);
             if (us < best) best = us;
@@ -116,7 +118,7 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     printf(" us; best %.0f GB/s, %.0f %% of the stream\n", bytes / best * 1e-3, bytes / best * 1e-3 / stream_gbs * 100);
     fflush(stdout);
     drop(d, dq), drop(d, s.mem), drop(d, s.table);
-    free(rows), free(q);
+    free(rows), free(q), free(s.page);
 }
 
 void speed_attn(dev *d)
@@ -178,7 +180,7 @@ static void time_shallow(dev *d, int heads, int kv, int dim, int batch, int dept
     call_prepare(m.t.c, &s, rows, batch, dx, tile, 0);
     m.t.k = kernels_find(d, &shape, tile, true, m.t.c->w.n_items);
     ek_cuda_attn_args *a = &m.t.c->a;
-    a->slots = m.t.k.slots;
+    a->slots = m.t.k.slots, a->items = m.t.c->starts;
     a->single = 1, a->k = a->v = dx, a->ldk = kv * dim, a->k_norm = norm;
     a->head = (ek_cuda_head){.norm = norm, .cos = dx, .sin = norm, .eps = 1e-6f, .rotated = dim / 2};
     const size_t row = ek_cuda_acts_plan(&a->to, width, 64), tiles = (size_t)m.t.c->w.n_tiles;
@@ -194,7 +196,7 @@ static void time_shallow(dev *d, int heads, int kv, int dim, int batch, int dept
     fflush(stdout);
     drop(d, dx), drop(d, norm), drop(d, s.mem), drop(d, s.table), drop(d, a->ended), drop(d, a->to.q);
     call_finish(m.t.c, d);
-    free(m.t.c), free(rows), free(x), free(zero);
+    free(m.t.c), free(rows), free(x), free(zero), free(s.page);
 }
 
 void speed_shallow(dev *d)
@@ -235,7 +237,7 @@ static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     fflush(stdout);
     call_finish(t.c, d);
     drop(d, dq), drop(d, s.mem), drop(d, s.table);
-    free(t.c), free(rows), free(q);
+    free(t.c), free(rows), free(q), free(s.page);
 }
 
 void speed_prompt(dev *d)
