@@ -218,7 +218,9 @@ typedef struct ek_cuda_attn_args {
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
-enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_PIECE = 8192 };
+enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_PIECE = 8192 };
+/* Pieces of a ring, by blocks: few, some, many. */
+enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_SLOTS = 8 };
 /* ek_attn_deep_DIM: queries of a tile; pieces of its ring at most; shared memory of queries and ring, of which a
  * multiprocessor has room for four blocks' and a block of attn_join. */
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };

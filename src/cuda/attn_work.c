@@ -127,7 +127,11 @@ ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v,
     if (!half)
         return (ek_cuda_attn_leaf){leaf[log2_of(tile) - 1], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
                                    ek_cuda_attn_leaf_shared(tile, head_dim, v), 0};
-    const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS : EK_CUDA_ATTN_SLOTS;
+    /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */
+    const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * multiprocessors;
+    const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS
+                      : third                    ? EK_CUDA_ATTN_MANY_SLOTS
+                                                 : EK_CUDA_ATTN_SLOTS;
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
     return (ek_cuda_attn_leaf){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
                                (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};

@@ -231,9 +231,8 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     const bool half = !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = half && most <= EK_CUDA_ATTN_JOINED;
-    list->tile = list->joined
-                     ? half_tile_of(ratio, l->n_kv_heads, n_segments, most, ek_cuda_multiprocessors(x->g->c))
-                     : tile_of(ratio, n_few);
+    list->tile = list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, most, ek_cuda_multiprocessors(x->g->c))
+                              : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = l->n_kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};

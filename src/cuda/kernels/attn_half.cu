@@ -145,8 +145,11 @@ template <int N, int DIM> __device__ __forceinline__ void item(const ek_cuda_att
     segment<N, DIM>(a, item);
 }
 
+// Blocks of a multiprocessor: what their rings have room for (cuda/attn_work.c).
+template <int N, int DIM> constexpr int AT_ONCE = N == 1 ? 1 : N == 4 && DIM <= 256 ? 3 : 2;
+
 #define HALF(N, DIM)                                                                        \
-    extern "C" __global__ void __launch_bounds__(HALF_THREADS<N, DIM>, N > 1 ? 2 : 1)                                 \
+    extern "C" __global__ void __launch_bounds__(HALF_THREADS<N, DIM>, AT_ONCE<N, DIM>)     \
         ek_attn_half_##N##_##DIM(const __grid_constant__ ek_cuda_attn_args a)                \
     {                                                                                        \
         item<N, DIM>(a);                                                                     \

@@ -169,7 +169,7 @@ template <int N, int DIM> struct half_leaf {
     // by a warp that has no keys. The new key is put into its page's pieces by the warp that reads it.
     __device__ __forceinline__ void scores(float (&s)[N], bool real, ring_cursor &at)
     {
-        constexpr int SUB = N < 8 && DIM <= 256 ? 8 : 4; // dims that are read while as many are added
+        constexpr int SUB = N <= 2 ? 16 : N == 4 ? 8 : 4; // dims that are read, then added
         const int lane = threadIdx.x % 32, steps = real ? STEPS : 1;
         int warp = threadIdx.x / 32;
         const bool split = DIM > 256 && N <= 2 && real && some <= 2 && ahead >= STEPS, second = split && (warp / 2 < first || warp / 2 >= first + some);
@@ -195,16 +195,12 @@ template <int N, int DIM> struct half_leaf {
                 }
                 k += warp % 2 * 32 + lane;
                 const float *x = (real ? q : (const float *)ring) + step * 64 * N;
-                unsigned short key[2][SUB];
-                float v[2][SUB * N];
-                read_dims<SUB>(key[0], v[0], k, x);
 #pragma unroll 1
-                for (int d = 0; d < 64; d += 2 * SUB) {
-                    read_dims<SUB>(key[1], v[1], k += SUB * PAGE, x += SUB * N);
-                    add_dims<SUB>(s, key[0], v[0]);
-                    if (d + 2 * SUB < 64) k += SUB * PAGE, x += SUB * N;
-                    read_dims<SUB>(key[0], v[0], k, x);
-                    add_dims<SUB>(s, key[1], v[1]);
+                for (int d = 0; d < 64; d += SUB, k += SUB * PAGE, x += SUB * N) {
+                    unsigned short key[SUB];
+                    float v[SUB * N];
+                    read_dims<SUB>(key, v, k, x);
+                    add_dims<SUB>(s, key, v);
                 }
             }
             if (!split) release(step, 1, real, at);
@@ -305,7 +301,7 @@ template <int N, int DIM> struct half_leaf {
         const bool works = !real || has_dims();
         const int own = threadIdx.x % (DIM / 2); // the last warps, not real, stay in the piece, too
         const int steps = STEPS + (real ? STEPS : 1), put = real ? fresh : -1, run = real && ahead == 2 * STEPS ? STEPS : 1; // steps whose values lie together
-        constexpr int SUB = N < 8 ? 4 : 2, KEYS = 2 * SUB; // that are read while as many are added; of a loop
+        constexpr int KEYS = N <= 2 && DIM <= 256 ? 16 : N <= 4 ? 8 : 4; // that are read, then added
 #pragma unroll
         for (int n = 0; n < N; n++) o[n][0] = o[n][1] = 0;
 #pragma unroll 1
@@ -327,16 +323,12 @@ template <int N, int DIM> struct half_leaf {
                 for (int j = max(seen_to, 0); j % KEYS; j++) rows[j * (DIM / 2)] = 0;
                 const u32 *v = rows + from * (DIM / 2);
                 const float *x = e + ((real ? j0 : 0) + from) * N;
-                u32 two[2][SUB];
-                float weight[2][SUB * N];
-                if (from < seen_to) read_keys<SUB>(two[0], weight[0], v, x);
 #pragma unroll 1
-                for (int j = from; j < seen_to; j += KEYS) {
-                    read_keys<SUB>(two[1], weight[1], v += SUB * (DIM / 2), x += SUB * N);
-                    add_keys<SUB>(o, two[0], weight[0]);
-                    if (j + KEYS < seen_to) v += SUB * (DIM / 2), x += SUB * N;
-                    read_keys<SUB>(two[0], weight[0], v, x);
-                    add_keys<SUB>(o, two[1], weight[1]);
+                for (int j = from; j < seen_to; j += KEYS, v += KEYS * (DIM / 2), x += KEYS * N) {
+                    u32 two[KEYS];
+                    float weight[KEYS * N];
+                    read_keys<KEYS>(two, weight, v, x);
+                    add_keys<KEYS>(o, two, weight);
                 }
             }
             release(step, run, real, at);
@@ -396,13 +388,15 @@ template <int N, int DIM> struct half_leaf {
     {
         float *const all = (float *)ring; // [n_q][DIM]: has no other use any more
         const int tid = threadIdx.x, lane = tid % 32;
-        __threadfence();
         __syncthreads();
-        if (tid == 0) m.before = atomicAdd((int *)a.ended + item.tile, 1);
+        if (tid == 0) { // what the others have written before the barrier is before this, too
+            __threadfence();
+            m.before = atomicAdd((int *)a.ended + item.tile, 1);
+            __threadfence();
+            if (m.before + 1 == t.n_seg) ((int *)a.ended)[item.tile] = 0;
+        }
         __syncthreads();
         if (m.before + 1 < t.n_seg) return;
-        if (tid == 0) ((int *)a.ended)[item.tile] = 0;
-        __threadfence();
 #pragma unroll 1
         for (int i = tid; i < t.n_q * DIM; i += THREADS) {
             const int n = i / DIM, d = i % DIM, leaves = m.leaves[n];
