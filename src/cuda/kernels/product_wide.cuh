@@ -41,8 +41,11 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     struct control {
         u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
         feed feeds[WARPS + 1];                                  // the last: activations
-        int number[WARPS], mine[WARPS], wanted[WARPS];          // a warp's tile, its units, the columns that it needs
-        int units, split, parts, panels, columns, row_tiles, tiles; // split: units of a part but the last
+        int number[WARPS], mine[WARPS];                         // a warp's tile, its units
+        int p0[WARPS], image[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
+        int units, split, panels, columns, tiles;               // split: units of a part but the last
+        int parts, across;                                      // of a tile; of a column of panels, or panels' columns of a job
+        u32 by_parts, by_across;                                // the largest number of 32 bits over them
     };
     static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
 
@@ -62,7 +65,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     struct place {
         u64 codes, scales;
-        int p0, image, row0, end; // panel and row tile; rows of x, or of y with jobs
+        int p0, image, row0, end, part; // panel and row tile; rows of x, or of y with jobs
     };
 
     __device__ __forceinline__ bool jobs() const
@@ -70,24 +73,33 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         return GATE ? pick->jobs != 0 : pick != 0;
     }
 
+    // n / by, for n below 2^31; over: the largest number of 32 bits over by.
+    static __device__ __forceinline__ int quotient(int n, int by, u32 over, int *rest)
+    {
+        int q = (int)((u64)(u32)n * over >> 32), left = n - q * by;
+        if (left >= by) q++, left -= by; // the product is too small by less than 1
+        *rest = left;
+        return q;
+    }
+
     __device__ __forceinline__ place tile_at(int number) const
     {
-        place at = {a.codes, a.scales, 0, 0, 0, a.rows};
-        const int job = number / of().parts, columns = of().columns, row_tiles = of().row_tiles;
+        place at = {a.codes, a.scales, 0, 0, 0, a.rows, 0};
+        int rest;
+        const int tile = quotient(number, of().parts, of().by_parts, &at.part), first = quotient(tile, of().across, of().by_across, &rest);
         if (jobs()) {
-            const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[job / columns];
+            const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[first];
             at.codes = (!GATE && blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
             at.scales = (!GATE && blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
-            at.p0 = job % columns * PANELS, at.image = job / columns, at.row0 = one.first, at.end = one.first + one.n;
+            at.p0 = rest * PANELS, at.image = first, at.row0 = one.first, at.end = one.first + one.n;
         } else {
-            at.p0 = job / row_tiles * PANELS, at.image = job % row_tiles, at.row0 = at.image * ROWS;
+            at.p0 = first * PANELS, at.image = rest, at.row0 = at.image * ROWS;
         }
         return at;
     }
 
-    __device__ __forceinline__ int units_of(int number) const
+    __device__ __forceinline__ int units_of(int part) const
     {
-        const int part = number % of().parts;
         return min(of().split, of().units - part * of().split);
     }
 
@@ -101,8 +113,8 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         f.number = number;
         if (number >= of().tiles) return;
         const place at = tile_at(number);
-        const int units = of().units, first = number % of().parts * of().split;
-        f.left = units_of(number);
+        const int units = of().units, first = at.part * of().split;
+        f.left = units_of(at.part);
         f.acts = a.image + ((int64_t)at.image * ((units + 1) / 2) + first / 2) * PAIR;
 #pragma unroll
         for (int m = 0; m < TALL; m++) {
@@ -256,30 +268,37 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         }
     }
 
-    __device__ __forceinline__ void store(const float (&sum)[SUMS], int number) const
+    __device__ __forceinline__ void store(const float (&sum)[SUMS]) const
     {
-        const place at = tile_at(number);
-        const int lane = thread_again() % 32, warp = thread_again() / 32;
-        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + (int64_t)(number % of().parts) * a.rows * a.ldy;
+        const int lane = thread_again() % 32, warp = thread_again() / 32, row0 = of().row0[warp], panel = of().p0[warp] + panel_of(warp, 0);
+        if (of().end[warp] - row0 >= ROWS && panel * 16 + (TALL - 1) * 64 + 16 <= a.n) store_to<true>(sum, panel * 16 + lane / 4, row0 + lane % 4 * PER, warp);
+        else store_to<false>(sum, panel * 16 + lane / 4, row0 + lane % 4 * PER, warp);
+    }
+
+    // ALL: none of the warp's outputs and rows lie behind the last.
+    template <bool ALL> __device__ __forceinline__ void store_to(const float (&sum)[SUMS], int out, int row, int warp) const
+    {
+        const int64_t ld = a.ldy, further = (4 * PER - PER + 1) * ld;
+        const int rows = of().end[warp] - row, outs = a.n - out;
+        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + ((int64_t)of().part[warp] * a.rows + row) * ld + out;
 #pragma unroll
-        for (int m = 0; m < TALL; m++)
+        for (int o = 0; o < OCTETS; o++)
 #pragma unroll
-            for (int o = 0; o < OCTETS; o++)
+            for (int c = 0; c < PER; c++) {
 #pragma unroll
-                for (int h = 0; h < 2; h++)
+                for (int m = 0; m < TALL; m++)
 #pragma unroll
-                    for (int c = 0; c < PER; c++) {
-                        const int out = (at.p0 + panel_of(warp, m)) * 16 + lane / 4 + h * 8, r = at.row0 + (o * 4 + lane % 4) * PER + c;
-                        if (out < a.n && r < at.end) y[(int64_t)r * a.ldy + out] = sum[((m * OCTETS + o) * 2 + h) * PER + c];
-                    }
+                    for (int h = 0; h < 2; h++)
+                        if (ALL || (o * 4 * PER + c < rows && m * 64 + h * 8 < outs)) y[m * 64 + h * 8] = sum[((m * OCTETS + o) * 2 + h) * PER + c];
+                y += c + 1 < PER ? ld : further;
+            }
     }
 
     // y2: the image of the next product. The slot's activations have been read.
-    __device__ __forceinline__ void gate(const float (&sum)[SUMS], int number, int slot) const
+    __device__ __forceinline__ void gate(const float (&sum)[SUMS], int slot) const
     {
-        const place at = tile_at(number);
-        const int unit = at.p0 / PANELS, pairs = (of().columns + 1) / 2;
-        if constexpr (GATE) gate_tile(sum, (float *)(ring + slot * IMAGE), (uint8_t *)pick->y2 + ((int64_t)at.image * pairs + unit / 2) * PAIR, unit % 2);
+        const int warp = thread_again() / 32, unit = of().p0[warp] / PANELS, pairs = (of().columns + 1) / 2;
+        if constexpr (GATE) gate_tile(sum, (float *)(ring + slot * IMAGE), (uint8_t *)pick->y2 + ((int64_t)of().image[warp] * pairs + unit / 2) * PAIR, unit % 2);
         wgmma_reads_fence();
         __syncthreads(); // before the slot is filled
     }
@@ -290,8 +309,10 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         control &is = of();
         if (threadIdx.x == 0) {
             is.units = a.x.k / 64, is.panels = (a.n + 15) / 16, is.columns = (is.panels + PANELS - 1) / PANELS;
-            is.row_tiles = (a.rows + ROWS - 1) / ROWS;
+            const int row_tiles = (a.rows + ROWS - 1) / ROWS;
+            is.across = jobs() ? is.columns : row_tiles;
             is.split = !jobs() && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
+            is.by_parts = ~0u / (u32)is.parts, is.by_across = ~0u / (u32)is.across;
             for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
         }
         if (threadIdx.x % 32 == 0)
@@ -299,7 +320,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         arrival_fence();
         let_next_start();
         wait_for_previous();
-        if (threadIdx.x == 0) is.tiles = (jobs() ? *(const int *)pick->n_jobs : is.row_tiles) * is.columns * is.parts;
+        if (threadIdx.x == 0) is.tiles = jobs() ? *(const int *)pick->n_jobs * is.columns : is.across * is.columns * is.parts;
         __syncthreads();
         if (threadIdx.x % 32) return;
         begin(is.feeds[warp], first, warp);
@@ -322,7 +343,8 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     __device__ __forceinline__ int columns() const
     {
-        return of().wanted[thread_again() / 32];
+        const int warp = thread_again() / 32;
+        return (of().end[warp] - of().row0[warp]) * LIMBS;
     }
 
     // The warp's next tile.
@@ -331,10 +353,11 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
         const int warp = thread_again() / 32;
         __syncwarp(); // all have read the one before
         if (thread_again() % 32 == 0) {
-            of().number[warp] = next, of().mine[warp] = units_of(next);
-            if (SHORT && next < of().tiles) {
+            of().number[warp] = next;
+            if (next < of().tiles) {
                 const place at = tile_at(next);
-                of().wanted[warp] = (at.end - at.row0) * LIMBS;
+                of().mine[warp] = units_of(at.part);
+                of().p0[warp] = at.p0, of().image[warp] = at.image, of().row0[warp] = at.row0, of().end[warp] = at.end, of().part[warp] = at.part;
             }
         }
         __syncwarp();
@@ -409,11 +432,11 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             for (int level = 0; before >> level; level++)
                 if (before >> level & 1) add(sum, level);
             if constexpr (GATE) {
-                gate(sum, number(), slot);
+                gate(sum, slot);
                 if (thread_again() % 32 == 0) refill(slot, phase, false);
                 if (++slot == STAGES) slot = 0, phase ^= 1;
             } else {
-                store(sum, number());
+                store(sum);
             }
         }
         return number() - of().tiles;

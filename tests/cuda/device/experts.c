@@ -39,6 +39,7 @@ static bool check_jobs(layer *e, int n, int tile, const ek_cuda_choose_args *c, 
     uint32_t *n_jobs = down(e->d, c->n_jobs, sizeof *n_jobs);
     ek_cuda_job *job = down(e->d, c->jobs, sizeof *job * (size_t)pairs);
     int taken = 0;
+    bool held[MOST_PAIRS] = {false};
     bool good = *n_jobs >= 1 && *n_jobs <= (uint32_t)pairs;
     for (int i = 0; i < pairs; i++) which[i] = -1;
     for (int i = 0; i < pairs && good; i++) {
@@ -46,9 +47,10 @@ static bool check_jobs(layer *e, int n, int tile, const ek_cuda_choose_args *c, 
         good = at >= 0 && at < pairs && which[at] < 0 && pair_row[at] == i / e->top;
         if (good) which[at] = i;
     }
-    for (uint32_t j = 0; good && j < *n_jobs; j++) {
-        good = job[j].first == taken && job[j].n >= 1 && job[j].n <= tile && taken + job[j].n <= pairs;
-        for (int i = 0; good && i < job[j].n; i++) good = e->id[which[taken + i]] == job[j].expert;
+    for (uint32_t j = 0; good && j < *n_jobs; j++) { /* in any order: a pair belongs to one job */
+        good = job[j].first >= 0 && job[j].n >= 1 && job[j].n <= tile && job[j].first + job[j].n <= pairs;
+        for (int i = job[j].first; good && i < job[j].first + job[j].n; i++)
+            good = which[i] >= 0 && e->id[which[i]] == job[j].expert && !held[i], held[i] = true;
         taken += job[j].n;
     }
     free(row_pair), free(pair_row), free(n_jobs), free(job);
