@@ -95,6 +95,35 @@ static void late_tiles_of_a_prompt_come_first(void **state)
     assert_int_equal(w.tiles[4].row, 0);
 }
 
+/* A record says what the item, its tile, the tile's first row and the view's table say. */
+static void a_start_has_all_of_its_item(void **state)
+{
+    (void)state;
+    enum { LD = 24, TILES = 8, ITEMS = 32 };
+    const ek_attn_row rows[] = {{0, 100, 700}, {1, 300, 1400}};
+    int32_t pages[2 * LD];
+    ek_cuda_attn_tile tiles[TILES];
+    ek_cuda_attn_item items[ITEMS];
+    ek_cuda_attn_start starts[ITEMS];
+    for (int i = 0; i < 2 * LD; i++) pages[i] = i % LD < 22 ? 1000 + i : EK_NO_PAGE;
+    ek_cuda_attn_work w = {.tiles = tiles, .items = items, .max_tiles = TILES, .max_items = ITEMS};
+    assert_int_equal(ek_cuda_attn_cut(&w, rows, 2, 8, 2, 2), EK_OK);
+    assert_int_equal(w.n_items, 4 * (3 + 5));
+    ek_cuda_attn_starts(starts, &w, rows, pages, LD);
+    for (int i = 0; i < w.n_items; i++) {
+        const ek_cuda_attn_start *s = &starts[i];
+        assert_memory_equal(&s->t, &tiles[items[i].tile], sizeof s->t);
+        assert_int_equal(s->tile, items[i].tile);
+        assert_int_equal(s->seg, items[i].seg);
+        assert_int_equal(s->lo, rows[s->t.row].lo);
+        assert_int_equal(s->end, rows[s->t.row].end);
+        for (int p = 0; p < 4; p++) {
+            const int at = s->seg * 4 + p;
+            assert_int_equal(s->page[p], at < 22 ? 1000 + s->t.view * LD + at : EK_NO_PAGE);
+        }
+    }
+}
+
 static void sizes_follow_the_formats(void **state)
 {
     (void)state;
@@ -135,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_query_is_in_one_tile),
         cmocka_unit_test(late_tiles_of_a_prompt_come_first),
+        cmocka_unit_test(a_start_has_all_of_its_item),
         cmocka_unit_test(sizes_follow_the_formats),
         cmocka_unit_test(every_format_is_described_to_the_kernels),
     };

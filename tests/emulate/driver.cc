@@ -190,14 +190,15 @@ API cuFuncSetAttribute(CUfunction, int, int value)
 {
     return value > 232448;
 }
-// Blocks whose nodes lie in global memory run together, for those of one must not lie where another's do. Such kernels
-// have no __shared__ variables, which all blocks would share here.
+// Blocks of products run together: some have nodes in global memory, and those of one must not lie where another's do.
+// Tiles do not, for they have a __shared__ variable, which all blocks would share here; and as it takes its time, others
+// than those of prompts by wgmma only where EK_EMULATED_TOGETHER is set.
 static unsigned together_of(CUfunction f)
 {
+    static const bool every = getenv("EK_EMULATED_TOGETHER");
     Dl_info info;
-    if (!dladdr((const void *)f, &info) || !info.dli_sname) return 1;
-    const char *end = strstr(info.dli_sname, "_wide");
-    return end && !strncmp(info.dli_sname, "ek_product", 10) ? 8 : 1;
+    if (!dladdr((const void *)f, &info) || !info.dli_sname || strncmp(info.dli_sname, "ek_product", 10)) return 1;
+    return strstr(info.dli_sname, "_wide") || (every && !strstr(info.dli_sname, "_tile")) ? 8 : 1;
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **)
 {
@@ -208,7 +209,7 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     unsigned cluster = 1;
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
-    const unsigned together = together_of(f);
+    const unsigned together = cluster > 1 ? 1 : together_of(f);
     return queue(
         [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); });
 }

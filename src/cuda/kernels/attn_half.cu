@@ -9,6 +9,7 @@
 // Scores: a thread has a key and all queries; of one query whose pieces all fit the ring its key is in registers before the
 // kernels in front have ended. Values: a warp has 64 dims, two per lane, and all queries; the last warp adds
 // the weights.
+#include "cuda/kernels/attn_half_end.cuh"
 #include "cuda/kernels/attn_heads.cuh"
 
 using namespace ek;
@@ -125,11 +126,11 @@ template <int N, int DIM> __device__ __forceinline__ void segment(const ek_cuda_
         if (real && warp == h.LAST && new_token && t.head == 0) h.store_fresh();
         if (real || warp == 7) h.values(o, real, at);
         if (real) __syncthreads();
-        if (h.alone && (real || warp == 3)) h.finish_alone(o, real);
+        if (h.alone && (real || warp == 3)) finish_alone(h, o, real);
     }
     if (h.alone) return;
-    h.keep(o);
-    h.join();
+    keep(h, o);
+    join(h);
 }
 
 template <int N, int DIM> __device__ __forceinline__ void item(const ek_cuda_attn_args &a)
