@@ -77,12 +77,22 @@ static void accept(void *arg, int32_t token)
     t->n++;
 }
 
+static void compare_traces(const char *shape, ek_trace *want, ek_trace *got, int n)
+{
+    char where[256];
+    for (int i = 0; i < n; i++) {
+        bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
+        if (!same) print_message("%s, request %d: %s\n", shape, i, where);
+        assert_true(same);
+        ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
+    }
+}
+
 /* m: opened for it, closed behind it. table: per-layer embeddings lie on the device, if there are any. */
 static void compare_model(ek_model *m, const char *shape, bool table, int prompt)
 {
     const ek_config c = *ek_model_config(m);
     static int32_t tokens[2][300];
-    char where[256];
     ek_gpu *g;
     ek_ask ask[2];
     ek_trace want[2], got[2];
@@ -110,12 +120,7 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
     ek_executor device = ek_gpu_executor(g);
     third.n = 0;
     run(&device, ask, 2, 64, got);
-    for (int i = 0; i < 2; i++) {
-        bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
-        if (!same) print_message("%s, request %d: %s\n", shape, i, where);
-        assert_true(same);
-        ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
-    }
+    compare_traces(shape, want, got, 2);
     ek_gpu_close(g);
     ek_model_close(m);
 }
@@ -139,7 +144,6 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
 {
     static ek_config c;
     static int32_t tokens[3][80];
-    char where[256];
     ek_model *m;
     ek_gpu *g;
     ek_ask ask[3];
@@ -168,12 +172,7 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
     device.begin = count_ahead;
     run(&device, ask, 3, 64, got);
     assert_true(count.ahead > 8);
-    for (int i = 0; i < 3; i++) {
-        bool same = ek_trace_same(&want[i], &got[i], where, sizeof where);
-        if (!same) print_message("%s, request %d: %s\n", shape, i, where);
-        assert_true(same);
-        ek_trace_fini(&want[i]), ek_trace_fini(&got[i]);
-    }
+    compare_traces(shape, want, got, 3);
     ek_gpu_close(g);
     ek_model_close(m);
 }

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Facts about the tree: no machine paths, no notes left behind, every target of the README exists, and
-# documents that the README and CONTRIBUTING point at are there.
+# Facts about the tree: no machine paths, no notes or halves of a patch left behind, every target of the README exists,
+# and documents that the README and CONTRIBUTING point at are there.
 set -u
 cd "$(dirname "$0")/../.." || exit
 bad=0
 # The letters are split so that this file does not find itself.
 if git grep -nE "/wor[k]/|/roo[t]/|/far[m]/|TOD[O]|FIXM[E]|XX[X][^A-Za-z]" -- . ':!models' ':!*.json' 2>/dev/null; then
   echo "  machine paths or notes left in the tree"; bad=1
+fi
+if git ls-files | grep -E '\.(orig|rej|patch)$'; then
+  echo "  leftovers of a patch in the tree"; bad=1
 fi
 for doc in README.md CONTRIBUTING.md docs/*.md; do
   [ -e "$doc" ] || continue
