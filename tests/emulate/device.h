@@ -1,6 +1,7 @@
 // Makes the CUDA kernels of src/cuda/kernels plain C++: included in front of each by the compiler (-include). A block
 // of threads runs as fibers on one CPU thread, which change at barriers and at what a warp does together, in an order
-// that a seed decides; blocks run one after the other, but those of a cluster, and of products (driver.cc), together.
+// that a seed decides; blocks run one after the other, but those of a cluster, and on request those of products
+// (driver.cc), together.
 //
 // What this finds: wrong bits, accesses outside of memory (with -fsanitize=address), missing barriers that some order
 // shows, waits that never end. What it cannot: what needs the device's own memory order.

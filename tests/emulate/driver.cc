@@ -190,15 +190,15 @@ API cuFuncSetAttribute(CUfunction, int, int value)
 {
     return value > 232448;
 }
-// Blocks of products run together: some have nodes in global memory, and those of one must not lie where another's do.
-// Tiles do not, for they have a __shared__ variable, which all blocks would share here; and as it takes its time, others
-// than those of prompts by wgmma only where EK_EMULATED_TOGETHER is set.
+// With EK_EMULATED_TOGETHER blocks of products run together, which takes twice the time: some have nodes in global
+// memory, and those of one must not lie where another's do. Tiles do not, for they have a __shared__ variable, which all
+// blocks would share here.
 static unsigned together_of(CUfunction f)
 {
-    static const bool every = getenv("EK_EMULATED_TOGETHER");
+    static const bool together = getenv("EK_EMULATED_TOGETHER");
     Dl_info info;
-    if (!dladdr((const void *)f, &info) || !info.dli_sname || strncmp(info.dli_sname, "ek_product", 10)) return 1;
-    return strstr(info.dli_sname, "_wide") || (every && !strstr(info.dli_sname, "_tile")) ? 8 : 1;
+    if (!together || !dladdr((const void *)f, &info) || !info.dli_sname) return 1;
+    return !strncmp(info.dli_sname, "ek_product", 10) && !strstr(info.dli_sname, "_tile") ? 8 : 1;
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **)
 {
