@@ -87,7 +87,7 @@ setup: ## install the Debian packages that are missing
 
 $B/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(call isa,$@) -MMD -MP -c -o $@ $<
+	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
 
 # The page's files are read by the assembler.
 $B/src/serve/page_files.o: $(wildcard web/*)

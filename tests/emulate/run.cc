@@ -1,26 +1,18 @@
-// The threads of a block, or of a cluster of blocks, as fibers (device.h), and launches.
+// The threads of a block, or of a cluster of blocks, as fibers (fiber.h), and launches.
 #include "emulate/run.h"
 
-#include <sys/mman.h>
 #include <vector>
 
 #include "cuda/kernels/device.cuh"
+#include "emulate/fiber.h"
 #include "emulate/races.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
 
 ek_emulated_place ek_emulated_thread, ek_emulated_block, ek_emulated_block_size, ek_emulated_grid;
 uint8_t *ek_emulated_shared;
 
 namespace {
 
-constexpr size_t STACK = 256 << 10;
-constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 1024;
+constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 1024, MAX_PACE = 6;
 
 [[noreturn]] void fail(const char *what)
 {
@@ -38,16 +30,11 @@ struct copy {
 };
 
 struct fiber {
-    uint8_t *stack;
+    const uint32_t *waits; // its turn is left out while *waits is `seen`
+    uint32_t seen;
     bool ended;
+    ek_fiber own;
     std::vector<std::vector<copy>> groups; // copies on their way; the last group is open
-#if defined(__x86_64__)
-    void *top; // saved stack pointer
-#else
-    ucontext_t context;
-#endif
-    void *fake; // of the address sanitizer
-    void *race; // of the thread sanitizer
 };
 
 struct warp {
@@ -64,69 +51,20 @@ struct block {
     unsigned pace;       // its threads run in one round of so many
 };
 
-fiber fibers[MAX_THREADS * MAX_CLUSTER], home;
+fiber fibers[MAX_THREADS * MAX_CLUSTER];
+ek_fiber home;
 warp warps[MAX_THREADS * MAX_CLUSTER / 32];
 block cluster[MAX_CLUSTER];
 int n_threads, n_blocks, n_alive, running, in_barrier; // threads of a block; of the cluster: blocks, threads
 uint32_t barrier_generation;                           // of the cluster's barrier
-uint64_t progress;
 unsigned seed, rounds;
+bool all_in_step; // no block is slower than others
 void (*kernel)(void);
 alignas(16) uint8_t arguments[MAX_ARGS];
 
 struct args {
     uint8_t bytes[MAX_ARGS];
 };
-
-#if defined(__x86_64__)
-// void ek_emulated_switch(void **save, void *to): what a callee must keep, then the stack
-extern "C" void ek_emulated_switch(void **save, void *to);
-asm(R"(
-    .text
-    .hidden ek_emulated_switch
-    .globl ek_emulated_switch
-    .type ek_emulated_switch, @function
-ek_emulated_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-)");
-#endif
-
-void change(fiber &from, fiber &to)
-{
-    ek_race_change(&to.race);
-#if defined(__SANITIZE_ADDRESS__)
-    const bool out = from.ended && &from != &home;
-    static const void *home_bottom;
-    static size_t home_size;
-    __sanitizer_start_switch_fiber(out ? nullptr : &from.fake, &to == &home ? home_bottom : to.stack,
-                                   &to == &home ? home_size : STACK);
-#endif
-#if defined(__x86_64__)
-    ek_emulated_switch(&from.top, to.top);
-#else
-    swapcontext(&from.context, &to.context);
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-    const void *bottom;
-    size_t size;
-    __sanitizer_finish_switch_fiber(from.fake, &bottom, &size);
-    if (&from != &home && !home_bottom) home_bottom = bottom, home_size = size;
-#endif
-}
 
 char launched, finished; // places: of a launch's start and end
 
@@ -142,7 +80,7 @@ void ended()
         if (!g.empty()) fail("a thread ended before its copies had arrived");
     f.groups.clear();
     f.ended = true;
-    progress++, n_alive--, b.n_alive--;
+    n_alive--, b.n_alive--;
     w.alive &= ~(1u << running % 32);
     if (b.in_barrier && b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++;
     if (in_barrier && in_barrier == n_alive) in_barrier = 0, barrier_generation++;
@@ -152,9 +90,7 @@ void ended()
 
 void start_of_fiber()
 {
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
-#endif
+    ek_fiber_started();
     ek_race_see(&launched);
     ((void (*)(args))kernel)(*(const args *)arguments);
     ended();
@@ -163,25 +99,9 @@ void start_of_fiber()
 void prepare(fiber &f)
 {
     ek_race_quiet quiet;
-    if (!f.stack) {
-        void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) fail("no memory for a stack");
-        f.stack = (uint8_t *)p;
-    }
-    f.ended = false, f.fake = nullptr;
+    f.ended = false, f.waits = nullptr;
     f.groups.assign(1, {});
-#if defined(__x86_64__)
-    void **top = (void **)(f.stack + STACK - 64);
-    *--top = nullptr; // where start_of_fiber would return to
-    *--top = (void *)start_of_fiber;
-    for (int i = 0; i < 6; i++) *--top = nullptr;
-    f.top = top;
-#else
-    getcontext(&f.context);
-    f.context.uc_stack = {f.stack, 0, STACK};
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, start_of_fiber, 0);
-#endif
+    if (!ek_fiber_prepare(f.own, start_of_fiber)) fail("no memory for a stack");
 }
 
 void run(int thread)
@@ -193,44 +113,51 @@ void run(int thread)
     ek_emulated_shared = b.shared;
 }
 
-// The next thread that has not ended; in launches of odd number the threads run in descending order.
+bool has_turn(int thread)
+{
+    const fiber &f = fibers[thread];
+    if (f.ended || (f.waits && *f.waits == f.seen)) return false;
+    return all_in_step || rounds % cluster[thread / n_threads].pace == 0;
+}
+
+// The next thread that can go on; in launches of odd number the threads run in descending order.
 void to_next()
 {
     const int from = running;
     if (n_alive == 0) {
-        change(fibers[from], home);
+        ek_fiber_change(fibers[from].own, home, true);
         return;
     }
-    const int all = n_threads * n_blocks, step = seed & 1 ? all - 1 : 1;
+    const int all = n_threads * n_blocks, step = seed & 1 ? -1 : 1, last = step == 1 ? all - 1 : 0;
+    const unsigned before = rounds;
     int next = from;
     do {
-        if (next == (step == 1 ? all - 1 : 0)) rounds++;
-        next = (next + step) % all;
-    } while (fibers[next].ended || rounds % cluster[next / n_threads].pace);
+        if (next == last) next = all - 1 - last, rounds++;
+        else next += step;
+        if (rounds - before > 2 * MAX_PACE) fail("threads wait for each other without end");
+    } while (!has_turn(next));
     if (next == from) return;
     run(next);
-    change(fibers[from], fibers[next]);
+    ek_fiber_change(fibers[from].own, fibers[next].own, fibers[from].ended);
 }
 
-template <class F> void wait_until(F ready)
+// Until a word that other threads change is not `seen` any more.
+void wait_for(const uint32_t &word, uint32_t seen)
 {
-    uint64_t before = progress;
-    for (long turns = 0; !ready(); turns++) {
-        if (before != progress) before = progress, turns = 0;
-        if (turns > 16) fail("threads wait for each other without end");
-        to_next();
-    }
-    progress++;
+    fiber &f = fibers[running];
+    f.waits = &word, f.seen = seen;
+    to_next();
+    f.waits = nullptr;
 }
 
 // Blocks first .. first + n_blocks - 1 in x. Not in step: some are several times as fast as others.
 void run_cluster(ek_emulated_place first, size_t shared, bool in_step)
 {
     const int all = n_threads * n_blocks;
-    n_alive = all, in_barrier = 0;
+    n_alive = all, in_barrier = 0, all_in_step = in_step;
     for (int i = 0; i < n_blocks; i++) {
         block &b = cluster[i];
-        const unsigned pace = in_step ? 1 : 1 + (seed * 7 + (unsigned)i * 5) % 6;
+        const unsigned pace = in_step ? 1 : 1 + (seed * 7 + (unsigned)i * 5) % MAX_PACE;
         b = {{first.x + (unsigned)i, first.y, first.z}, nullptr, n_threads, 0, 0, pace};
         if (posix_memalign((void **)&b.shared, 1024, shared + 1)) fail("no memory");
         memset(b.shared, 0xA5, shared);
@@ -240,7 +167,7 @@ void run_cluster(ek_emulated_place first, size_t shared, bool in_step)
     ek_race_home(&home.race);
     ek_race_tell(&launched);
     run(seed & 1 ? all - 1 : 0);
-    change(home, fibers[running]);
+    ek_fiber_change(home, fibers[running].own, false);
     ek_race_see(&finished);
     for (int i = 0; i < n_blocks; i++) free(cluster[i].shared);
 }
@@ -259,7 +186,24 @@ struct piece {
     copy what;  // from nullptr: `word`
     float word; // sent by a thread
 };
-std::vector<piece> pieces;
+
+// What is on its way, and how often something was told, expected, sent or has come, by the place of the arrival.
+struct post {
+    std::vector<piece> pieces;
+    uint32_t events;
+} posts[1024];
+int n_pieces;
+
+post &post_of(const uint64_t *arrived)
+{
+    return posts[(uintptr_t)arrived / sizeof *arrived % 1024];
+}
+
+void send(const piece &p)
+{
+    post &at = post_of(p.arrived);
+    at.pieces.push_back(p), at.events++, n_pieces++;
+}
 
 } // namespace
 
@@ -277,8 +221,8 @@ void ek_emulated_barrier(void)
     const uint32_t mine = b.generation;
     char *const place = &places[running / n_threads][mine % 2];
     ek_race_tell(place);
-    if (++b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++, progress++;
-    else wait_until([&] { return b.generation != mine; });
+    if (++b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++;
+    else wait_for(b.generation, mine);
     ek_race_see(place);
 }
 
@@ -287,8 +231,8 @@ void ek_emulated_cluster_barrier(void)
     static char places[2];
     const uint32_t mine = barrier_generation;
     ek_race_tell(&places[mine % 2]);
-    if (++in_barrier == n_alive) in_barrier = 0, barrier_generation++, progress++;
-    else wait_until([&] { return barrier_generation != mine; });
+    if (++in_barrier == n_alive) in_barrier = 0, barrier_generation++;
+    else wait_for(barrier_generation, mine);
     ek_race_see(&places[mine % 2]);
 }
 
@@ -308,9 +252,9 @@ const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, siz
     if (w.arrived && w.mask != mask) fail("lanes of a warp wait with different masks");
     w.mask = mask;
     if (++w.arrived == (uint32_t)__builtin_popcount(mask & w.alive)) {
-        w.arrived = 0, w.generation++, progress++;
+        w.arrived = 0, w.generation++;
     } else {
-        wait_until([&] { return w.generation != mine; });
+        wait_for(w.generation, mine);
     }
     if (!bytes) ek_race_see(place);
     return all;
@@ -348,14 +292,14 @@ void ek_emulated_tell(uint64_t *arrived)
     uint64_t told = (*arrived >> 52) + 1, of = *arrived >> 40 & 0xfff;
     const bool ends = told == of;
     if (ends) told = 0;
-    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32;
+    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32, post_of(arrived).events++;
     ek_emulated_pause();
 }
 
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
 {
     if ((uint32_t)*arrived) fail("an arrival is expected twice");
-    *arrived = *arrived >> 32 << 32 | bytes;
+    *arrived = *arrived >> 32 << 32 | bytes, post_of(arrived).events++;
 }
 
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived)
@@ -363,7 +307,7 @@ void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arriv
     if (((uintptr_t)to | (uintptr_t)from | bytes) & 15) fail("a piece that is not of multiples of 16 bytes");
     ek_race_write(to, bytes), ek_race_tell(arrived);
     ek_race_quiet quiet;
-    pieces.push_back({arrived, {to, from, bytes}, 0});
+    send({arrived, {to, from, bytes}, 0});
 }
 
 void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block)
@@ -375,70 +319,41 @@ void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block)
     uint8_t *const place = other + ((uint8_t *)to - own);
     ek_race_write(place, sizeof v), ek_race_tell(told);
     ek_race_quiet quiet;
-    pieces.push_back({told, {place, nullptr, sizeof v}, v});
+    send({told, {place, nullptr, sizeof v}, v});
+}
+
+// Takes what is on its way to an arrival; whether its phase is another one then.
+static bool arrived_at(uint64_t *arrived, uint32_t phase)
+{
+    ek_race_quiet quiet;
+    post &at = post_of(arrived);
+    std::vector<piece> &pieces = at.pieces;
+    if ((*arrived >> 32 & 1) != phase) return true;
+    uint32_t due = (uint32_t)*arrived;
+    if (due == 0) return false;
+    for (size_t i = 0; i < pieces.size();) {
+        if (pieces[i].arrived != arrived) {
+            i++;
+            continue;
+        }
+        const float word = pieces[i].word;
+        const copy c = pieces[i].what;
+        pieces.erase(pieces.begin() + (long)i), n_pieces--;
+        memcpy(c.to, c.from ? c.from : &word, c.bytes);
+        if (c.bytes > due) fail("more bytes arrive than were expected");
+        due -= (uint32_t)c.bytes;
+    }
+    *arrived = *arrived >> 32 << 32 | due;
+    if (due) return false;
+    *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32, at.events++;
+    return true;
 }
 
 void ek_emulated_await(uint64_t *arrived, uint32_t phase)
 {
-    wait_until([&] {
-        ek_race_quiet quiet;
-        if ((*arrived >> 32 & 1) != phase) return true; // this phase has passed
-        uint32_t due = (uint32_t)*arrived;
-        if (due == 0) return false;
-        for (size_t i = 0; i < pieces.size();) {
-            if (pieces[i].arrived != arrived) {
-                i++;
-                continue;
-            }
-            const float word = pieces[i].word;
-            const copy c = pieces[i].what;
-            pieces.erase(pieces.begin() + (long)i);
-            memcpy(c.to, c.from ? c.from : &word, c.bytes);
-            if (c.bytes > due) fail("more bytes arrive than were expected");
-            due -= (uint32_t)c.bytes;
-        }
-        *arrived = *arrived >> 32 << 32 | due;
-        if (due) return false;
-        *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32;
-        return true;
-    });
+    const uint32_t &events = post_of(arrived).events;
+    while (!arrived_at(arrived, phase)) wait_for(events, events);
     ek_race_see(arrived);
-}
-
-// Lane l has of a: rows l / 4 and l / 4 + 8, inputs 4 (l % 4) and 16 + 4 (l % 4); of b: column l / 4, the same inputs;
-// of d: rows l / 4 and l / 4 + 8, columns 2 (l % 4) and that + 1.
-void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1)
-{
-    const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
-    const ek_emulated_words *all = ek_emulated_share(~0u, mine, sizeof mine);
-    const int lane = running % 32, g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; i++) {
-        const int column = 2 * t + i % 2;
-        for (int q = 0; q < 4; q++)
-            for (int half = 0; half < 2; half++) {
-                const uint32_t x = all[g * 4 + q][half * 2 + i / 2], y = all[column * 4 + q][4 + half];
-                for (int e = 0; e < 4; e++) d[i] += (int8_t)(x >> 8 * e) * (int8_t)(y >> 8 * e);
-            }
-    }
-}
-
-// A warp's 16 outputs of the warpgroup's 64: its product needs no other warp. Element k of column n of b lies where the
-// 128-byte swizzle puts it (src/cuda/kernels/device.cuh).
-void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b)
-{
-    const ek_emulated_words *all = ek_emulated_share(~0u, a, 4 * sizeof *a);
-    const int lane = running % 32, g = lane / 4, t = lane % 4;
-    for (int i = 0; i < columns / 2; i++) {
-        const int n = i / 4 * 8 + 2 * t + i % 2, half = i / 2 % 2;
-        int sum = kept ? d[i] : 0;
-        for (int k = 0; k < 32; k++) {
-            uintptr_t at = (uintptr_t)b + (uintptr_t)(n / 8 * 1024 + n % 8 * 128 + k);
-            at ^= (at >> 7 & 7) << 4;
-            const int8_t *x = (const int8_t *)&all[g * 4 + k % 16 / 4][half + k / 16 * 2];
-            sum += x[k % 4] * *(const int8_t *)at;
-        }
-        d[i] = sum;
-    }
 }
 
 // --- launches
@@ -458,7 +373,7 @@ void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned thr
             for (unsigned x = 0; x < grid[0]; x += step) {
                 n_blocks = (int)(grid[0] - x < step ? grid[0] - x : step);
                 run_cluster({x, y, z}, shared, step == blocks);
-                if (!pieces.empty()) fail("a block ended before its copies had arrived");
+                if (n_pieces) fail("a block ended before its copies had arrived");
             }
     seed++;
 }

@@ -67,6 +67,7 @@ $B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu $(EMULATED_H)
 $B/tests/emulate/%.cc.o: tests/emulate/%.cc $(EMULATED_H)
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
+$B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 

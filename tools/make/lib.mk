@@ -6,25 +6,24 @@ PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 SOVERSION := 0
 LIB_LAYERS := lib ops tensor base
-LIB_OBJS   := $(patsubst %.c,$B/pic/%.o,$(filter $(foreach l,$(LIB_LAYERS),src/$l/%),$(SRC)))
+# The program has the same objects: hidden names cost nothing where code may lie anywhere.
+LIB_OBJS   := $(foreach l,$(LIB_LAYERS),$(call objs,$l))
 SO := libevenkeel.so.$(VERSION)
+$(LIB_OBJS): PIC := -fPIC
 
-$B/pic/%.o: %.c
+$B/lib/ek_below.a: $(filter-out $B/src/lib/%,$(LIB_OBJS))
 	@mkdir -p $(@D)
-	$(call say,cc $< for the library)$(CC) $(ALL_CFLAGS) -fPIC $(call isa,$@) -MMD -MP -c -o $@ $<
-
-$B/pic/ek_below.a: $(filter-out $B/pic/src/lib/%,$(LIB_OBJS))
 	@rm -f $@ && $(AR) rcs $@ $^
 
-$B/$(SO): $(filter $B/pic/src/lib/%,$(LIB_OBJS)) $B/pic/ek_below.a src/lib/evenkeel.map
+$B/$(SO): $(filter $B/src/lib/%,$(LIB_OBJS)) $B/lib/ek_below.a src/lib/evenkeel.map
 	$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libevenkeel.so.$(SOVERSION) -Wl,--version-script=src/lib/evenkeel.map -Wl,-z,defs \
-	  -o $@ $(filter %.o,$^) $B/pic/ek_below.a -lm
+	  -o $@ $(filter %.o,$^) $B/lib/ek_below.a -lm
 	@ln -sf $(SO) $B/libevenkeel.so.$(SOVERSION) && ln -sf $(SO) $B/libevenkeel.so
 
-$B/libevenkeel.a: $(filter $B/pic/src/lib/%,$(LIB_OBJS)) $B/pic/ek_below.a
-	$(LD) -r -o $B/pic/evenkeel.o $^
-	objcopy --localize-hidden $B/pic/evenkeel.o
-	@rm -f $@ && $(AR) rcs $@ $B/pic/evenkeel.o
+$B/libevenkeel.a: $(filter $B/src/lib/%,$(LIB_OBJS)) $B/lib/ek_below.a
+	$(LD) -r -o $B/lib/evenkeel.o $^
+	objcopy --localize-hidden $B/lib/evenkeel.o
+	@rm -f $@ && $(AR) rcs $@ $B/lib/evenkeel.o
 
 $B/evenkeel.pc: Makefile tools/make/lib.mk FORCE
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: evenkeel' \

@@ -130,4 +130,13 @@ template <class F> __device__ __forceinline__ float tree_sum(F f, int n)
     return sum;
 }
 
+// n / by, for n below 2^31; over: the largest number of 32 bits over by.
+__device__ __forceinline__ int quotient(int n, int by, u32 over, int *rest)
+{
+    int q = (int)((u64)(u32)n * over >> 32), left = n - q * by;
+    if (left >= by) q++, left -= by; // the product is too small by less than 1
+    *rest = left;
+    return q;
+}
+
 } // namespace ek

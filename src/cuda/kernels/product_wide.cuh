@@ -16,6 +16,7 @@
 
 #include "cuda/kernels/wide_floats.cuh"
 #include "cuda/kernels/wide_gate.cuh"
+#include "cuda/kernels/wide_sums.cuh"
 #include "cuda/model_args.h"
 
 namespace ek {
@@ -71,15 +72,6 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     __device__ __forceinline__ bool jobs() const
     {
         return GATE ? pick->jobs != 0 : pick != 0;
-    }
-
-    // n / by, for n below 2^31; over: the largest number of 32 bits over by.
-    static __device__ __forceinline__ int quotient(int n, int by, u32 over, int *rest)
-    {
-        int q = (int)((u64)(u32)n * over >> 32), left = n - q * by;
-        if (left >= by) q++, left -= by; // the product is too small by less than 1
-        *rest = left;
-        return q;
     }
 
     __device__ __forceinline__ place tile_at(int number) const
@@ -159,30 +151,6 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
     {
         const int block = blockIdx.z * gridDim.x + blockIdx.x;
         return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS * LIMBS / 4) * THREADS + thread_again();
-    }
-
-    static __device__ __forceinline__ void clear(float (&sum)[SUMS])
-    {
-#pragma unroll
-        for (int i = 0; i < SUMS; i++) sum[i] = 0;
-    }
-
-    __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
-    {
-        const float4 *from = node(level);
-#pragma unroll
-        for (int i = 0; i < SUMS / 4; i++) {
-            const float4 v = from[i * THREADS];
-            sum[i * 4] = v.x + sum[i * 4], sum[i * 4 + 1] = v.y + sum[i * 4 + 1];
-            sum[i * 4 + 2] = v.z + sum[i * 4 + 2], sum[i * 4 + 3] = v.w + sum[i * 4 + 3];
-        }
-    }
-
-    __device__ __forceinline__ void put(const float (&sum)[SUMS], int level) const
-    {
-        float4 *to = node(level);
-#pragma unroll
-        for (int i = 0; i < SUMS / 4; i++) to[i * THREADS] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
     }
 
     typedef int accumulators[TALL][CHUNK / 2];
@@ -270,28 +238,12 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
 
     __device__ __forceinline__ void store(const float (&sum)[SUMS]) const
     {
-        const int lane = thread_again() % 32, warp = thread_again() / 32, row0 = of().row0[warp], panel = of().p0[warp] + panel_of(warp, 0);
-        if (of().end[warp] - row0 >= ROWS && panel * 16 + (TALL - 1) * 64 + 16 <= a.n) store_to<true>(sum, panel * 16 + lane / 4, row0 + lane % 4 * PER, warp);
-        else store_to<false>(sum, panel * 16 + lane / 4, row0 + lane % 4 * PER, warp);
-    }
-
-    // ALL: none of the warp's outputs and rows lie behind the last.
-    template <bool ALL> __device__ __forceinline__ void store_to(const float (&sum)[SUMS], int out, int row, int warp) const
-    {
-        const int64_t ld = a.ldy, further = (4 * PER - PER + 1) * ld;
-        const int rows = of().end[warp] - row, outs = a.n - out;
-        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + ((int64_t)of().part[warp] * a.rows + row) * ld + out;
-#pragma unroll
-        for (int o = 0; o < OCTETS; o++)
-#pragma unroll
-            for (int c = 0; c < PER; c++) {
-#pragma unroll
-                for (int m = 0; m < TALL; m++)
-#pragma unroll
-                    for (int h = 0; h < 2; h++)
-                        if (ALL || (o * 4 * PER + c < rows && m * 64 + h * 8 < outs)) y[m * 64 + h * 8] = sum[((m * OCTETS + o) * 2 + h) * PER + c];
-                y += c + 1 < PER ? ld : further;
-            }
+        const int lane = thread_again() % 32, warp = thread_again() / 32, row = of().row0[warp] + lane % 4 * PER;
+        const int panel = of().p0[warp] + panel_of(warp, 0), out = panel * 16 + lane / 4;
+        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + ((int64_t)of().part[warp] * a.rows + row) * a.ldy + out;
+        const bool all = of().end[warp] - of().row0[warp] >= ROWS && panel * 16 + (TALL - 1) * 64 + 16 <= a.n;
+        if (all) wide_store<true, LIMBS, TALL, OCTETS>(sum, y, a.ldy, 0, 0);
+        else wide_store<false, LIMBS, TALL, OCTETS>(sum, y, a.ldy, of().end[warp] - row, a.n - out);
     }
 
     // y2: the image of the next product. The slot's activations have been read.
@@ -387,7 +339,7 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
             for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
                 for (int m = 0; m < TALL; m++)
                     for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
-            clear(sum);
+            wide_clear(sum);
 #pragma unroll 1
             for (int u = 0; u < mine();) {
                 const int lane = thread_again() % 32, warp = thread_again() / 32, end = min(u + UNITS, mine());
@@ -423,14 +375,14 @@ template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int
                 if (++slot == STAGES) slot = 0, phase ^= 1;
                 if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
                     int level = 0;
-                    for (int count = u / 16 - 1; count >> level & 1; level++) add(sum, level);
-                    put(sum, level);
-                    clear(sum);
+                    for (int count = u / 16 - 1; count >> level & 1; level++) wide_add<THREADS>(sum, node(level));
+                    wide_put<THREADS>(sum, node(level));
+                    wide_clear(sum);
                 }
             }
             const int before = (mine() - 1) / 16; // leaves in the stack
             for (int level = 0; before >> level; level++)
-                if (before >> level & 1) add(sum, level);
+                if (before >> level & 1) wide_add<THREADS>(sum, node(level));
             if constexpr (GATE) {
                 gate(sum, slot);
                 if (thread_again() % 32 == 0) refill(slot, phase, false);
