@@ -52,7 +52,12 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
 
     double rest = limit - b->n_pages[EK_SLIDING] * sliding;
     double n_full = full > 0 ? rest / full : 0;
-    if (n_full > (double)max_requests * whole) n_full = (double)max_requests * whole;
+    if (n_full > (double)max_requests * whole) {
+        n_full = (double)max_requests * whole;
+        n_sliding = sliding > 0 ? (limit - n_full * full) / sliding : 0;
+        if (n_sliding > (double)max_requests * ample) n_sliding = (double)max_requests * ample;
+        b->n_pages[EK_SLIDING] = page_count(n_sliding);
+    }
     b->n_pages[EK_FULL] = page_count(n_full);
     b->ctx = ctx;
     b->bytes = ek_budget_bytes(layout, b->n_pages);

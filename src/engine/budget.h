@@ -16,8 +16,8 @@ double ek_budget_bytes(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KIN
 
 /* Pages for max_requests contexts of ctx tokens with prompt chunks of `chunk` rows, cut to
  * `limit` bytes if that is less. Sliding pages are bounded per request, so all requests
- * get theirs as long as they take no more than half; the rest is for full layers. Pages of first positions
- * come before that: for all requests as long as they take no more than a quarter.
+ * get theirs as long as they take no more than half; the rest is for full layers, and what these cannot use for sliding
+ * ones again. Pages of first positions come before that: for all requests as long as they take no more than a quarter.
  * ENOMEM with both numbers when one request of ctx tokens does not fit; if shrink, ctx is
  * lowered instead to what does (at least one page). */
 ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests, int ctx, int chunk, double limit,

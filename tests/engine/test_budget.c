@@ -36,6 +36,16 @@ static void one_context_always_fits(void **state)
     assert_int_equal(ek_budget_plan(&b, &both, 4, 8192, 256, 1000, true), EK_ENOMEM);
 }
 
+static void what_one_kind_cannot_use_is_for_the_other(void **state)
+{
+    (void)state;
+    ek_budget b;
+    /* at most 4 * 32 full pages and 4 * 13 sliding ones: 131072 + 212992 bytes */
+    assert_int_equal(ek_budget_plan(&b, &both, 4, 2048, 256, 300000, false), EK_OK);
+    assert_int_equal(b.n_pages[EK_FULL], 4 * 32);
+    assert_int_equal(b.n_pages[EK_SLIDING], (300000 - 131072) / 4096);
+}
+
 static void people_are_told_what_fits(void **state)
 {
     (void)state;
@@ -74,6 +84,10 @@ static void every_budget_keeps_its_promises(void **state)
             assert_true(b.n_pages[k] >= ek_page_table_max(&layout, (ek_layer_kind)k, b.ctx, 1));
         for (int k = EK_FULL; k < EK_PAGE_KINDS; k += EK_KIND_COUNT)
             assert_true(b.n_pages[k] <= requests * ek_page_table_max(&layout, (ek_layer_kind)k, ctx, 1));
+        const int ample = requests * ek_page_table_max(&layout, EK_SLIDING, ctx, chunk);
+        const int whole = requests * ek_page_table_max(&layout, EK_FULL, ctx, chunk);
+        if (layout.n_start == 0 && b.n_pages[EK_SLIDING] < ample && b.n_pages[EK_FULL] == whole)
+            assert_true(limit - b.bytes < (double)layout.page_bytes[EK_SLIDING]);
     }
     assert_true(fits > 5000 && fits < 20000);
 }
@@ -83,6 +97,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enough_is_not_exceeded),
         cmocka_unit_test(one_context_always_fits),
+        cmocka_unit_test(what_one_kind_cannot_use_is_for_the_other),
         cmocka_unit_test(people_are_told_what_fits),
         cmocka_unit_test(every_budget_keeps_its_promises),
     };
