@@ -110,7 +110,7 @@ bool ek_ahead_take(ek_engine *e)
     e->ahead.n_scheduled = 0;
     for (int i = 0; i < p->n_scheduled; i++) { /* as a plan would have it that knows the tokens */
         ek_request *r = p->scheduled[i].req;
-        p->seq[i] = r ? ek_request_seq(r) : (ek_seq){.slot = 0};
+        p->seq[i] = r ? ek_request_seq(r) : (ek_seq){.slot = p->seq[i].slot}; /* nobody else has it yet */
         if (!r) continue;
         p->row[i].token = r->tokens[p->row[i].pos];
         r->n_ahead = 0;

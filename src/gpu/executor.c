@@ -134,11 +134,7 @@ static ek_err begin_run(void *arg, const ek_step *s)
     EK_ASSERT(x->n_begun - x->n_ended == (s->follows ? 1 : 0));
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(check_follows(x, s));
-    if (x->pending) {
-        ek_err err = x->pending;
-        x->pending = EK_OK;
-        return ek_fail(err, "%s", x->pending_text);
-    }
+    if (x->pending) return ek_fail(x->pending, "%s", x->pending_text);
     EK_TRY(ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs));
     ek_gpu_flight *f = flight_of(x, x->n_begun);
     if (s->follows) flight_of(x, x->n_ended)->disturbed = true;
@@ -189,11 +185,13 @@ static uint64_t digest_run(void *arg, int row)
     return digest;
 }
 
+/* A page is not what the engine takes it for, and it will not ask again: no step after that can be trusted. */
 static void note_pending(ek_gpu_run *x, ek_err err)
 {
     if (!err || x->pending) return;
     x->pending = err;
-    snprintf(x->pending_text, sizeof x->pending_text, "%s", ek_err_text());
+    snprintf(x->pending_text, sizeof x->pending_text, "%s%s", ek_err_text(),
+             ek_cuda_broken(x->g->c) ? "" : "; the device cannot be used any more: it lacks a page");
 }
 
 static CUdeviceptr page_at(const ek_gpu_run *x, ek_layer_kind kind, int32_t page)
@@ -240,7 +238,8 @@ static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
 static const char *broken_run(void *arg)
 {
     const ek_gpu_run *x = arg;
-    return ek_cuda_why(x->g->c);
+    const char *why = ek_cuda_why(x->g->c);
+    return why || !x->pending ? why : x->pending_text;
 }
 
 ek_executor ek_gpu_executor(ek_gpu *g)

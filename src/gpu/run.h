@@ -98,7 +98,7 @@ typedef struct ek_gpu_run {
         table_want;       /* rows of the table of per-layer embeddings, of all and of those that want logits */
     int64_t ld_table;     /* entries of a sequence in the tables of this step */
     int64_t max_ld_table; /* of any */
-    bool masks, edits, weighs, chooses, draws_all; /* which kernels of sampling are needed */
+    bool masks, edits, weighs, chooses, draws_all, sorts; /* which kernels of sampling are needed */
     bool digests;                                  /* some row's is asked for */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */

@@ -78,6 +78,10 @@ static void note_kernels(ek_gpu_run *x, const ek_sampling *o, int vocab)
     x->weighs |= !greedy && !cut_k && o->top_p < 1;
     x->chooses |= !greedy && limited(o, vocab);
     x->draws_all |= greedy || !limited(o, vocab);
+    /* as many candidates as ek_sample_choose may want are not all that a step can need: then a step must not wait for
+     * the host to see it, because the next one may have begun behind it */
+    const bool few = cut_k && o->top_k <= EK_CUDA_MAX_CANDIDATES && o->top_k < (vocab + 63) / 64;
+    x->sorts |= !greedy && limited(o, vocab) && !few;
 }
 
 /* Room for the masks, behind all that the forward pass needs: they may not be made yet. */
@@ -104,7 +108,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
     void *to = NULL, *at = NULL;
     CUdeviceptr where = 0;
     x->n_draws = 0;
-    x->masks = x->edits = x->weighs = x->chooses = x->draws_all = false;
+    x->masks = x->edits = x->weighs = x->chooses = x->draws_all = x->sorts = false;
     if (s->n_draws == 0) return EK_OK;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_sample) * (size_t)s->n_draws, &to, &x->sample));
     bool *taken = shown + x->z.max_logits;
@@ -174,6 +178,14 @@ static ek_cuda_sample_args args_of(const ek_gpu_run *x)
                                  .n_rows = x->n_draws};
 }
 
+/* Rows that need more candidates in order than ek_sample_choose takes; behind all other kernels, which write every
+ * row's token. */
+static void sort(ek_gpu_run *x, const ek_cuda_sample_args *a)
+{
+    const int blocks = x->n_draws < EK_CUDA_SORTERS ? x->n_draws : EK_CUDA_SORTERS;
+    ek_gpu_launch(x->g, "ek_sample_sort", (ek_cuda_grid){.x = (unsigned)blocks, .threads = 1024}, a);
+}
+
 void ek_gpu_draw(ek_gpu_run *x)
 {
     const unsigned rows = (unsigned)x->n_draws, wide = x->n_draws > 8 ? 16 : 64;
@@ -187,6 +199,7 @@ void ek_gpu_draw(ek_gpu_run *x)
     if (x->chooses)
         ek_gpu_launch(x->g, "ek_sample_choose", (ek_cuda_grid){.x = rows, .threads = 1024, .overlap = true}, &a);
     if (x->draws_all) ek_gpu_launch(x->g, "ek_sample_all", each, &a);
+    if (x->sorts) sort(x, &a);
 }
 
 static int32_t *tokens_of(const ek_gpu_run *x)
@@ -194,7 +207,7 @@ static int32_t *tokens_of(const ek_gpu_run *x)
     return x->result + 3 * x->z.max_logits; /* behind digests and bad */
 }
 
-/* Rows that need more candidates in order than ek_sample_choose takes. */
+/* Of rows that hardly ever are: with ties where top-k ends. */
 static ek_err sort_undecided(ek_gpu_run *x, const ek_gpu_flight *f)
 {
     int32_t *token = tokens_of(x);
@@ -203,8 +216,7 @@ static ek_err sort_undecided(ek_gpu_run *x, const ek_gpu_flight *f)
     if (!undecided) return EK_OK;
     if (f->disturbed) return ek_fail(EK_EBUSY, "%d draws need their logits, which the next step replaces", undecided);
     const ek_cuda_sample_args a = args_of(x);
-    const int blocks = x->n_draws < EK_CUDA_SORTERS ? x->n_draws : EK_CUDA_SORTERS;
-    ek_gpu_launch(x->g, "ek_sample_sort", (ek_cuda_grid){.x = (unsigned)blocks, .threads = 1024}, &a);
+    sort(x, &a);
     EK_TRY(x->g->err);
     EK_TRY(ek_cuda_download(x->g->c, token, x->token, sizeof *token * (size_t)x->n_draws));
     return ek_cuda_sync(x->g->c);

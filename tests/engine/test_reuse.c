@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "cache/store_memory.h"
+#include "../support/beside.h"
 
 static void run_all(ek_engine *e, const fake *f)
 {
@@ -455,7 +456,7 @@ static void a_cancelled_load_ends(void **state)
 /* --- everything at random */
 
 typedef struct tally {
-    uint64_t preempted, hits, tokens, evicted, read, host, audits, drafted, accepted;
+    uint64_t preempted, hits, tokens, evicted, read, host, audits, drafted, accepted, followed;
 } tally;
 
 /* A prompt that begins like another's prompt and reply, cut anywhere, or like none. */
@@ -507,6 +508,11 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     ek_executor on = fake_executor(&f, full, sliding);
     ek_engine_opts o = ek_engine_defaults();
     ek_engine *e;
+    beside b = {0};
+    if (ek_mix64(seed ^ 0xbe51de) & 1) { /* steps begin ahead */
+        f.beside = &b;
+        on = beside_executor(&b, on);
+    }
     o.max_requests = 1 + (int)((r >> 48) % 12);
     o.chunk = chunk;
     if (again || seed % 4 == 0) o.cache_store = &store;
@@ -559,6 +565,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     t->accepted += stats.accepted_tokens;
     assert_int_equal(stats.cache_audit_mismatches, 0);
     ek_engine_close(e);
+    t->followed += b.followed;
 }
 
 static uint64_t n_seeds = 50, first_seed;
@@ -579,6 +586,7 @@ static void reuse_does_not_matter(void **state)
         (unsigned long long)t.evicted, (unsigned long long)t.preempted, (unsigned long long)t.read,
         (unsigned long long)t.host, (unsigned long long)t.audits, (unsigned long long)t.accepted,
         (unsigned long long)t.drafted);
+    printf("%llu steps begun ahead\n", (unsigned long long)t.followed);
     assert_true(t.accepted > 4 * n_seeds && t.drafted - t.accepted > 4 * n_seeds);
     assert_true(t.read > n_seeds && t.host > n_seeds / 4 && t.audits > n_seeds / 4);
     assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted > n_seeds / 20);

@@ -127,7 +127,7 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
 
 typedef struct counted {
     ek_executor inner;
-    int ahead;
+    int ahead, begun;
 } counted;
 
 static counted count;
@@ -398,6 +398,130 @@ static void first_positions_may_have_a_format_of_their_own(void **state)
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_F32, .v_format = EK_KV_Q4, .kv_start = EK_SEGMENT}, true, 258);
 }
 
+/* --- a page that was not copied */
+
+static CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+static int copies, fail_copy;
+
+static CUresult count_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return ++copies == fail_copy ? EK_CU_OUT_OF_MEMORY : copy(to, from, bytes, stream);
+}
+
+/* The second request begins in the middle of a page of the first. If one of the two copies that this takes (full and
+ * sliding layers) fails, by an error that passes, the request must not be answered without it. */
+static void a_page_that_is_not_copied_ends_in_an_error(void **state)
+{
+    (void)state;
+    static ek_config c;
+    static int32_t tokens[2][110];
+    ek_model *m;
+    ek_gpu *g;
+    ek_ask ask[2];
+    ek_trace want[2], got[2];
+    char where[256];
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    assert_int_equal(ek_config_tiny(&c, "Q1"), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, 4, 5, &o), EK_OK);
+    for (int i = 0; i < 2; i++) {
+        for (int t = 0; t < 110; t++) tokens[i][t] = (t * 7 + (t > 100 ? i * 3 : 0) + 5) % c.vocab_size;
+        ask[i] = (ek_ask){.tokens = tokens[i],
+                          .n_tokens = 110,
+                          .max_tokens = 4,
+                          .prompt_logits_from = 110,
+                          .ignore_eos = true,
+                          .arrive = i * 12,
+                          .sampling = ek_sampling_greedy()};
+        ek_executor cpu = ek_executor_cpu(m);
+        run(&cpu, &ask[i], 1, 64, &want[i]);
+    }
+    ek_gpu_driver d = emulated();
+    copy = d.api.cuMemcpyDtoDAsync, d.api.cuMemcpyDtoDAsync = count_copy;
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    for (fail_copy = 0; fail_copy < 3; fail_copy++) {
+        copies = 0;
+        ek_executor device = ek_gpu_executor(g);
+        run(&device, ask, 2, 64, got);
+        assert_int_equal(copies, 2);
+        assert_true(ek_trace_same(&want[0], &got[0], where, sizeof where));
+        assert_int_equal(got[1].n_cached, 101);
+        if (fail_copy) {
+            assert_int_equal(got[1].finish, EK_FINISH_ERROR);
+            assert_int_equal(got[1].n_reply, 0);
+            assert_non_null(strstr(got[1].text, "copying on the device"));
+        } else {
+            assert_true(ek_trace_same(&want[1], &got[1], where, sizeof where));
+        }
+        ek_trace_fini(&got[0]), ek_trace_fini(&got[1]);
+    }
+    ek_trace_fini(&want[0]), ek_trace_fini(&want[1]);
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
+/* --- draws that need more candidates in order than are sorted at once */
+
+static ek_err count_begun(void *arg, const ek_step *s)
+{
+    count.begun++;
+    return count_ahead(arg, s);
+}
+
+static ek_err never_alone(void *arg, const ek_step *s)
+{
+    (void)arg, (void)s;
+    return ek_fail(EK_EINTERNAL, "a step was run again");
+}
+
+/* Such a draw is no reason to compute the step of all, and the one begun behind it, again. */
+static void draws_of_many_candidates_are_in_the_step(void **state)
+{
+    (void)state;
+    static ek_config c;
+    static int32_t tokens[2][20];
+    ek_model *m;
+    ek_gpu *g;
+    ek_ask ask[2];
+    ek_trace want[2], got[2];
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    static const struct {
+        int top_k;
+        float top_p, min_p;
+    } limit[] = {{64, 1, 0}, {1500, 0.99f, 0}, {0, 0.9999f, 0}, {0, 1, 1e-6f}};
+    assert_int_equal(ek_config_tiny(&c, "Q1"), EK_OK);
+    c.vocab_size = 4096;
+    if (c.per_layer_size) c.vocab_size_per_layer = 4096;
+    assert_int_equal(ek_config_finish(&c), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, 4, 5, &o), EK_OK);
+    ek_gpu_driver d = emulated();
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    for (size_t k = 0; k < sizeof limit / sizeof *limit; k++) {
+        for (int i = 0; i < 2; i++) {
+            for (int t = 0; t < 20; t++) tokens[i][t] = (t * 7 + i * 3 + 5) % c.vocab_size;
+            ask[i] = (ek_ask){.tokens = tokens[i],
+                              .n_tokens = 20,
+                              .max_tokens = 8,
+                              .prompt_logits_from = 20,
+                              .ignore_eos = true,
+                              .digests = true,
+                              .sampling = ek_sampling_greedy()};
+            if (i) ask[i].sampling.temperature = 2, ask[i].sampling.top_k = limit[k].top_k;
+            if (i) ask[i].sampling.top_p = limit[k].top_p, ask[i].sampling.min_p = limit[k].min_p;
+            ek_executor cpu = ek_executor_cpu(m);
+            run(&cpu, &ask[i], 1, 64, &want[i]);
+        }
+        count = (counted){.inner = ek_gpu_executor(g)};
+        ek_executor device = count.inner;
+        device.begin = count_begun, device.step = never_alone;
+        run(&device, ask, 2, 64, got);
+        assert_int_equal(count.begun, 8);
+        assert_int_equal(count.ahead, 7);
+        compare_traces("Q1", want, got, 2);
+    }
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +530,8 @@ int main(void)
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
         cmocka_unit_test(steps_begin_ahead),
+        cmocka_unit_test(a_page_that_is_not_copied_ends_in_an_error),
+        cmocka_unit_test(draws_of_many_candidates_are_in_the_step),
         cmocka_unit_test(rows_for_groups_of_32_leave_no_image_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
