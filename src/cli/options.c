@@ -137,9 +137,15 @@ static ek_err set_list(ek_cli *cli, const given *g)
 }
 
 /* Texts whose grammar another layer owns. */
+/* Where an empty text says something of its own: no origin at all. */
+static bool may_be_empty(const ek_option *o)
+{
+    return !strcmp(o->name, "cors_origins");
+}
+
 static ek_err set_str(ek_cli *cli, const given *g)
 {
-    if (!*g->value) return ek_fail(EK_EINVAL, "%s: an empty value", g->where);
+    if (!*g->value && !may_be_empty(g->o)) return ek_fail(EK_EINVAL, "%s: an empty value", g->where);
     ek_kv_format k, v;
     unsigned cpu;
     if (!strcmp(g->o->name, "kv")) {
@@ -174,7 +180,7 @@ static ek_err set_defaults(ek_cli *cli, ek_env_fn *env)
         ek_buf name = {0};
         ek_option_env(&name, o);
         given g = {o, ek_buf_text(&name), env(ek_buf_text(&name))};
-        ek_err err = g.value && *g.value ? set(cli, &g) : EK_OK;
+        ek_err err = g.value && (*g.value || may_be_empty(o)) ? set(cli, &g) : EK_OK;
         ek_buf_fini(&name);
         EK_TRY(err);
     }

@@ -99,7 +99,7 @@ typedef struct ek_gpu_run {
     int64_t ld_table;     /* entries of a sequence in the tables of this step */
     int64_t max_ld_table; /* of any */
     bool masks, edits, weighs, chooses, draws_all, sorts; /* which kernels of sampling are needed */
-    bool digests;                                  /* some row's is asked for */
+    bool digests;                                         /* some row's is asked for */
     /* on the host */
     ek_scratch limits; /* for ek_pass_check */
     ek_attn_row *row[2][EK_KIND_COUNT];

@@ -100,8 +100,12 @@ static ek_err read_compressed(ek_quant *q, const json_t *section)
     static const char *const formats[] = {
         "pack-quantized",       "int-quantized",        "naive-quantized", "float-quantized", "dense",
         "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision", NULL};
-    const json_t *format = json_object_get(section, "format");
+    const json_t *format = json_object_get(section, "format"),
+                 *transform = json_object_get(section, "transform_config");
     q->method = EK_QUANT_COMPRESSED;
+    if (json_object_size(json_object_get(transform, "config_groups")) > 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: compressed-tensors with a transform_config (rotated weights and "
+                                        "activations) cannot be read");
     if (format && !is_one_of(format, formats))
         return unsupported("compressed-tensors' format", format,
                            "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "

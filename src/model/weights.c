@@ -1,4 +1,5 @@
 /* Loading weights: items are laid out in one block of memory and packed by all threads. */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -49,10 +50,24 @@ static ek_err plan(const ek_item *it, const ek_pack_opts *o)
     return err ? ek_fail_in(err, "tensor %s", it->name) : EK_OK;
 }
 
-static void fill_vector(const ek_item *it, uint64_t seed)
+static ek_err fill_vector(const ek_item *it, uint64_t seed)
 {
     if (it->data.plane[0]) ek_weight_row(&it->data, 0, 0, it->data.k, *it->vector);
     else ek_invent_floats(*it->vector, it, seed, 0, it->data.k);
+    for (int k = 0; k < it->data.k; k++)
+        if (!isfinite((*it->vector)[k]))
+            return ek_fail(EK_EFORMAT, "tensor %s: element %d is %g", it->name, k, (double)(*it->vector)[k]);
+    return EK_OK;
+}
+
+static ek_err pack_rows(const piece *one, const ek_weight_data *rows)
+{
+    ek_linear *w = one->item->matrix;
+    EK_TRY(ek_linear_pack(w, one->row, rows));
+    const int odd = ek_linear_odd_row(w, one->row, one->n);
+    if (odd < 0) return EK_OK;
+    return ek_fail(EK_EFORMAT, "row %d has a %s that is infinite or no number", odd,
+                   w->group > 0 ? "scale or bias" : "weight");
 }
 
 static void run_piece(void *arg, int task, int worker)
@@ -62,7 +77,7 @@ static void run_piece(void *arg, int task, int worker)
     const ek_item *it = one->item;
     ek_weight_data rows = it->data.plane[0] ? ek_weight_rows(&it->data, one->row, one->n)
                                             : ek_invent_rows(it, p->o->seed, one->row, one->n, p->temp[worker]);
-    if (ek_linear_pack(it->matrix, one->row, &rows)) atomic_store(&p->failed, p->first + p->order[task] + 1);
+    if (pack_rows(one, &rows)) atomic_store(&p->failed, p->first + p->order[task] + 1);
 }
 
 /* Pieces start at multiples of a panel, so that two threads never write one panel. */
@@ -110,7 +125,7 @@ static ek_err fail_again(packer *p)
 {
     const piece *one = &p->piece[p->failed - 1];
     ek_weight_data rows = ek_weight_rows(&one->item->data, one->row, one->n);
-    ek_err err = ek_linear_pack(one->item->matrix, one->row, &rows);
+    ek_err err = pack_rows(one, &rows);
     EK_ASSERT(err);
     return ek_fail_in(err, "tensor %s", one->item->name);
 }
@@ -234,7 +249,7 @@ static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
     EK_TRY(take_memory(w, o));
     lay_out(list, w, o, w->block);
     for (int i = 0; i < list->n; i++)
-        if (list->item[i].vector) fill_vector(&list->item[i], o->seed);
+        if (list->item[i].vector) EK_TRY(fill_vector(&list->item[i], o->seed));
     return pack_all(list, o, w->source);
 }
 

@@ -106,6 +106,11 @@ ek_linear ek_linear_of_node(const ek_linear *w, int node);
  * where a conversion would round or the rows do not fit. */
 ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src);
 
+/* The first of n packed rows from `row` on, a multiple of 16, with a scale, a bias or, in Form F, a weight that is
+ * infinite or no number; -1 if there is none. A model with one gives answers that look like answers: attention takes
+ * such scores for keys that are not seen. */
+int ek_linear_odd_row(const ek_linear *w, int row, int n);
+
 /* out[0..k) = the weights of a row of w as the formula uses them: Form F the value, Form Q fma(s, (float)u, b)
  * with the unsigned code u, or s * (float)c if not biased. */
 void ek_linear_row(const ek_linear *w, int row, float *out);

@@ -167,6 +167,52 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src)
     return ek_wform_is_q(w->form) ? pack_q(w, row, src) : pack_f(w, row, src);
 }
 
+/* ------------------------------------------------------------------ numbers */
+
+/* Whether some of n values, bf16, f16 or f32 by their exponent's bits, is no number or infinite. */
+static bool some_odd(const uint8_t *at, size_t n, ek_dtype type)
+{
+    const uint32_t e = type == EK_F32 ? 0x7f800000 : type == EK_BF16 ? 0x7f80 : 0x7c00;
+    unsigned odd = 0;
+    if (type == EK_F32) {
+        for (size_t i = 0; i < n; i++) odd |= (((const uint32_t *)(const void *)at)[i] & e) == e;
+    } else {
+        const uint16_t e16 = (uint16_t)e;
+        for (size_t i = 0; i < n; i++) odd |= (((const uint16_t *)(const void *)at)[i] & e16) == e16;
+    }
+    return odd;
+}
+
+/* The first output of a panel with an odd value among n times 16, or EK_PANEL. */
+static int first_odd(const uint8_t *at, size_t n, ek_dtype type)
+{
+    const size_t size = ek_dtype_size(type);
+    int first = EK_PANEL;
+    for (size_t i = 0; i < n; i++)
+        for (int o = 0; o < first; o++)
+            if (some_odd(at + (i * EK_PANEL + (size_t)o) * size, 1, type)) first = o;
+    return first;
+}
+
+int ek_linear_odd_row(const ek_linear *w, int row, int n)
+{
+    if (w->form == EK_W_PLANES) return -1; /* ek_planes_pack has refused it */
+    const bool q = ek_wform_is_q(w->form);
+    const ek_dtype type = q ? w->scale_dtype : w->form == EK_W_F32 ? EK_F32 : w->form == EK_W_BF16 ? EK_BF16 : EK_F16;
+    const size_t each = q ? (w->biased ? 2 : 1) : (size_t)w->k, step = q ? ek_linear_group_bytes(w) : 0;
+    for (int p = row / EK_PANEL; p <= (row + n - 1) / EK_PANEL; p++) {
+        const uint8_t *at = ek_linear_panel(w, p) + (q ? ek_linear_code_bytes(w) : 0);
+        int first = EK_PANEL;
+        for (int g = 0; g < (q ? w->k / w->group : 1); g++, at += step)
+            if (some_odd(at, each * EK_PANEL, type)) {
+                const int o = first_odd(at, each, type);
+                if (o < first) first = o;
+            }
+        if (first < EK_PANEL) return p * EK_PANEL + first;
+    }
+    return -1;
+}
+
 /* ------------------------------------------------------------------ one row back */
 
 static void row_q(const ek_linear *w, int row, float *out)

@@ -14,21 +14,23 @@ static const char *function_name(const json_t *v)
     return ek_json_get_text(f ? f : v, "name", NULL);
 }
 
-static bool has_tool(const ek_api_request *r, const char *name)
+/* The names of the tools as keys, so that many are found in linear time. A new reference. */
+static json_t *names_of_tools(const ek_api_request *r)
 {
+    json_t *names = json_object();
     for (size_t i = 0; i < json_array_size(r->tools); i++) {
         const char *n = ek_json_get_text(ek_json_get(json_array_get(r->tools, i), "function"), "name", NULL);
-        if (n && !strcmp(n, name)) return true;
+        if (n) json_object_set_new_nocheck(names, n, json_true());
     }
-    return false;
+    return names;
 }
 
-static ek_err add_only(ek_api_request *r, const json_t *v)
+static ek_err add_only(ek_api_request *r, const json_t *names, const json_t *v)
 {
     const char *name = function_name(v);
     if (!name)
         return ek_field_wrong(r, "tool_choice", "{\"type\": \"function\", \"function\": {\"name\": …}} is needed");
-    if (!has_tool(r, name)) return ek_field_wrong_text(r, "tool_choice", "no tool is named", name, "");
+    if (!json_object_get(names, name)) return ek_field_wrong_text(r, "tool_choice", "no tool is named", name, "");
     if (!r->only) r->only = json_array();
     json_array_append_new(r->only, json_string_nocheck(name));
     return EK_OK;
@@ -44,31 +46,35 @@ static ek_err read_word(ek_api_request *r, const char *word)
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}, or both members beside the type. */
-static ek_err read_allowed(ek_api_request *r, const json_t *choice)
+static ek_err read_allowed(ek_api_request *r, const json_t *names, const json_t *choice)
 {
     const json_t *inner = ek_field(choice, "allowed_tools"), *at = inner ? inner : choice;
     const json_t *list = ek_field(at, "tools");
     const char *mode = ek_json_get_text(at, "mode", NULL);
     if (!mode || (strcmp(mode, "auto") && strcmp(mode, "required")) || json_array_size(list) == 0)
         return ek_field_wrong(r, "tool_choice", "allowed_tools needs a mode, auto or required, and a list of tools");
-    for (size_t i = 0; i < json_array_size(list); i++) EK_TRY(add_only(r, json_array_get(list, i)));
+    for (size_t i = 0; i < json_array_size(list); i++) EK_TRY(add_only(r, names, json_array_get(list, i)));
     return read_word(r, mode);
+}
+
+static ek_err read_choice_object(ek_api_request *r, const json_t *choice)
+{
+    const char *type = ek_json_get_text(choice, "type", NULL);
+    bool allowed = type && !strcmp(type, "allowed_tools");
+    json_t *names = names_of_tools(r);
+    ek_err err = allowed ? read_allowed(r, names, choice) : add_only(r, names, choice);
+    json_decref(names);
+    if (!err && !allowed) r->form.calls_required = r->turn.one_call = true;
+    return err;
 }
 
 ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body)
 {
     const json_t *choice = ek_field(body, "tool_choice");
-    const char *type = ek_json_get_text(choice, "type", NULL);
     r->turn.tools_active = r->tools != NULL;
     if (!choice) return EK_OK;
-    if (!json_is_object(choice)) {
-        EK_TRY(read_word(r, ek_json_is_text(choice) ? json_string_value(choice) : ""));
-    } else if (type && !strcmp(type, "allowed_tools")) {
-        EK_TRY(read_allowed(r, choice));
-    } else {
-        EK_TRY(add_only(r, choice));
-        r->form.calls_required = r->turn.one_call = true;
-    }
+    if (json_is_object(choice)) EK_TRY(read_choice_object(r, choice));
+    else EK_TRY(read_word(r, ek_json_is_text(choice) ? json_string_value(choice) : ""));
     if (r->form.calls_required && !r->tools)
         return ek_field_wrong(r, "tool_choice", "a call is required, but there are no tools");
     return EK_OK;

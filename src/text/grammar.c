@@ -24,13 +24,15 @@ static bool is_strict(const json_t *tool, const ek_reply_form *form)
     return json_is_true(strict) || (form->calls_required && !json_is_false(strict));
 }
 
-static bool is_listed(const json_t *list, const char *name)
+/* The texts of a list as the keys of an object; NULL without a list. */
+static json_t *keys_of(const json_t *list)
 {
+    json_t *keys = list ? json_object() : NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
-        if (ek_json_is_text(v) && !strcmp(json_string_value(v), name)) return true;
+        if (ek_json_is_text(v)) json_object_set_new_nocheck(keys, json_string_value(v), json_true());
     }
-    return !list;
+    return keys;
 }
 
 /* Whether the request says what the reply must be; otherwise calls are only kept well-formed, where that can be. */
@@ -66,16 +68,18 @@ static ek_err add_names(maker *m)
     ek_graph *graph = &m->g->graph;
     size_t n = json_array_size(m->tools);
     int32_t *node = ek_alloc(sizeof *node * (n + 1));
+    json_t *only = keys_of(m->form->only);
     ek_err err = EK_OK;
     for (size_t i = 0; i < n && !err; i++) { /* the texts of all schemas come before those of the names */
         const json_t *tool = json_array_get(m->tools, i);
         const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
         node[i] = -1;
-        if (!name || !is_listed(m->form->only, name)) continue;
+        if (!name || (only && !json_object_get(only, name))) continue;
         if (!can_be_called(name) && !m->asked) continue;
         if (!can_be_called(name)) err = ek_fail(EK_EINVAL, "a tool named \"%.60s\" cannot be called", name);
         else err = arguments(m, tool, name, &node[i]);
     }
+    json_decref(only);
     m->g->first_name = graph->n_texts;
     for (size_t i = 0; i < n && !err; i++) {
         if (node[i] < 0) continue;

@@ -39,6 +39,8 @@ typedef struct ek_regex {
  * EINVAL with the character (from 1) and what is wrong or not supported there, or if nothing matches; ETOOLARGE beyond
  * the limits above. Memory while it is made: below 20 MiB. */
 ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n);
+/* The same with at most *left steps, of which those taken are subtracted, also where it fails. */
+ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left);
 /* The texts that both match. EINVAL if there are none; ETOOLARGE. */
 ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b);
 void ek_regex_close(ek_regex *r); /* NULL is fine */

@@ -193,10 +193,17 @@ static ek_err make(maker *m)
 
 ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n)
 {
-    ek_regex_work w = {0};
+    int64_t left = EK_REGEX_WORK;
+    return ek_regex_open_within(out, pattern, n, &left);
+}
+
+ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left)
+{
+    ek_regex_work w = {.max = *left < EK_REGEX_WORK ? *left : EK_REGEX_WORK};
     *out = NULL;
     ek_err err = ek_regex_parse(&w, pattern, n);
     if (err) {
+        *left -= w.work;
         ek_regex_work_fini(&w);
         return err;
     }
@@ -222,6 +229,7 @@ ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n)
     free(m->chars);
     free(m->char_seen);
     free(m);
+    *left -= w.work;
     ek_regex_work_fini(&w);
     return err;
 }

@@ -14,8 +14,8 @@ typedef struct part {
 ek_err ek_regex_spend(ek_regex_work *w, int64_t steps)
 {
     w->work += steps;
-    if (w->work <= EK_REGEX_WORK) return EK_OK;
-    return ek_fail(EK_ETOOLARGE, "it takes more than %d steps to compile", EK_REGEX_WORK);
+    if (w->work <= w->max) return EK_OK;
+    return ek_fail(EK_ETOOLARGE, "it takes more than %lld steps to compile", (long long)w->max);
 }
 
 void ek_regex_work_fini(ek_regex_work *w)

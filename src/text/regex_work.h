@@ -36,6 +36,7 @@ typedef struct ek_regex_work {
     int n_nodes, cap_nodes, n_sets, cap_sets, n_ranges, cap_ranges;
     int32_t start; /* node */
     int64_t work;  /* steps so far */
+    int64_t max;   /* at most EK_REGEX_WORK */
 } ek_regex_work;
 
 /* Reads the pattern into w, which is zero; ek_regex_work_fini in any case. */

@@ -12,6 +12,7 @@
 #include "text/schema_work.h"
 
 enum { MAX_WORK = 1000000, MAX_LOOKS = 2000000, MAX_DEPTH = 400, MAX_ONE_OF = 512, PATH_SHOWN = 120 };
+enum { MAX_PATTERN_STEPS = 3 * EK_REGEX_WORK }; /* 0.2 s */
 
 ek_schema_work *ek_schema_begin(ek_graph *g)
 {
@@ -19,6 +20,7 @@ ek_schema_work *ek_schema_begin(ek_graph *g)
     w->g = g;
     w->made = json_array();
     w->patterns = json_object();
+    w->regex_left = MAX_PATTERN_STEPS;
     return w;
 }
 
@@ -138,8 +140,10 @@ static ek_err keep_one_of(ek_schema_work *w, const ek_ids *ids)
     if (ids->len > MAX_ONE_OF) return ek_schema_fail(w, "\"oneOf\" has more than %d alternatives", MAX_ONE_OF);
     w->one_of = ek_realloc(w->one_of, sizeof *w->one_of * ((size_t)w->n_one_of + 1));
     ek_schema_one_of *o = &w->one_of[w->n_one_of++];
-    *o = (ek_schema_one_of){ek_alloc(sizeof *o->node * ids->len), (int)ids->len, ek_strdup(ek_buf_text(&w->path))};
+    size_t shown = w->path.len > PATH_SHOWN ? PATH_SHOWN + 1 : w->path.len; /* a path can be as long as the schema */
+    *o = (ek_schema_one_of){ek_alloc(sizeof *o->node * ids->len), (int)ids->len, ek_alloc(shown + 1)};
     memcpy(o->node, ids->data, sizeof *o->node * ids->len);
+    memcpy(o->path, ek_buf_text(&w->path), shown);
     return EK_OK;
 }
 

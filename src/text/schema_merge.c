@@ -163,6 +163,7 @@ static ek_err follow(ek_schema_work *w, const json_t **schema)
         if (!ref || hops == MAX_HOPS) return ek_schema_fail(w, "\"$ref\" must be a text that leads to a schema");
         if (ek_schema_has_siblings(*schema, "$ref"))
             return ek_schema_fail(w, "other keywords beside \"$ref\" are not supported");
+        EK_TRY(ek_schema_spend(w, 1 + strlen(ref) / 16));
         EK_TRY(ek_schema_resolve(w, ref, schema));
     }
     return EK_OK;
@@ -254,6 +255,7 @@ static ek_err merge(ek_schema_work *w, json_t *into, const json_t *from, int hop
     const char *key;
     json_t *value;
     if (hops == MAX_HOPS) return ek_schema_fail(w, "more than %d schemas inside each other in \"allOf\"", MAX_HOPS);
+    EK_TRY(ek_schema_spend(w, 1)); /* an empty schema too: references repeat it as often as they like */
     EK_TRY(follow(w, &from));
     if (json_is_true(from)) return EK_OK;
     if (!json_is_object(from))

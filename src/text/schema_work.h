@@ -36,8 +36,9 @@ struct ek_schema_work {
     size_t work;         /* schemas compiled and keywords copied */
     ek_schema_ref *refs; /* open addressing, by address; of this doc and notation */
     uint32_t n_refs, ref_mask;
-    json_t *patterns; /* an object: numbers of the graph's patterns by what they are made of */
-    json_t *made;     /* a list: schemas made by merging, which nodes in work borrow from */
+    int64_t regex_left; /* steps that patterns may still take, of all schemas together */
+    json_t *patterns;   /* an object: numbers of the graph's patterns by what they are made of */
+    json_t *made;       /* a list: schemas made by merging, which nodes in work borrow from */
     ek_ids roots;
     ek_schema_one_of *one_of;
     int n_one_of;

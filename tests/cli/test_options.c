@@ -131,6 +131,31 @@ static void test_environment(void **state)
     ek_cli_fini(&c);
 }
 
+static char *empty_env(const char *name)
+{
+    static char empty[1];
+    (void)name;
+    return empty;
+}
+
+/* An empty text is no value, but for the list of origins, where it is none of them. */
+static void test_empty_values(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel serve"), EK_OK);
+    assert_string_equal(c.cors_origins, "localhost");
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel serve --cors-origins="), EK_OK);
+    assert_string_equal(c.cors_origins, "");
+    ek_cli_fini(&c);
+    assert_int_equal(parse_env(&c, empty_env, "evenkeel serve"), EK_OK);
+    assert_string_equal(c.cors_origins, "");
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel serve --model="), EK_EINVAL);
+    ek_cli_fini(&c);
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -183,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_calls),        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_empty_values),
         cmocka_unit_test(test_help),   cmocka_unit_test(test_defaults_are_valid), cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

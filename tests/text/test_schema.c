@@ -2,6 +2,11 @@
 #include "simulate.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
 
 static ek_tokenizer *tokenizer;
 static ek_vocab *vocab;
@@ -396,6 +401,75 @@ static void the_deepest_value_can_end(void **state)
     ek_grammar_close(g);
 }
 
+static ek_err try_schema(json_t *schema, bool lenient)
+{
+    ek_grammar *g;
+    ek_reply_form form = {.text = EK_TEXT_JSON_SCHEMA, .schema = schema, .lenient = lenient};
+    ek_err err = ek_grammar_open(&g, vocab, &form, NULL, false);
+    ek_grammar_close(g);
+    json_decref(schema);
+    return err;
+}
+
+static long most_kib(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+}
+
+/* Small schemas that took forever, minutes, or all memory. */
+static void small_schemas_end_soon(void **state)
+{
+    (void)state;
+    double begin = ek_thread_time();
+    json_t *doubles = json_object(), *slow = json_object(), *same = json_array(), *patterns = json_object();
+    for (int i = 0; i < 60; i++) { /* each level twice in the one above it, and nothing in the last */
+        char key[32], next[32];
+        snprintf(key, sizeof key, "a%d", i);
+        snprintf(next, sizeof next, "#/$defs/a%d", i + 1);
+        json_object_set_new(doubles, key, json_pack("{s:[{s:s},{s:s}]}", "allOf", "$ref", next, "$ref", next));
+    }
+    json_object_set_new(doubles, "a60", json_object());
+    assert_int_equal(try_schema(json_pack("{s:s,s:o}", "$ref", "#/$defs/a0", "$defs", doubles), false), EK_ETOOLARGE);
+
+    char *name = ek_alloc(100001); /* references to references with long names */
+    for (int i = 0; i < 60; i++) {
+        ek_buf next = {0};
+        memset(name, 'k', 100000);
+        ek_buf_fmt(&next, "#/$defs/%d%s", i + 1, name);
+        ek_buf key = {0};
+        ek_buf_fmt(&key, "%d%s", i, i ? name : "");
+        json_object_set_new(slow, key.data, i < 59 ? json_pack("{s:s}", "$ref", next.data) : json_object());
+        ek_buf_fini(&next);
+        ek_buf_fini(&key);
+    }
+    for (int i = 0; i < 20000; i++) json_array_append_new(same, json_pack("{s:s}", "$ref", "#/$defs/0"));
+    assert_int_equal(try_schema(json_pack("{s:o,s:o}", "allOf", same, "$defs", slow), false), EK_ETOOLARGE);
+
+    for (int i = 0; i < 2000; i++) { /* a pattern that is left out, as it takes too long */
+        char key[32];
+        snprintf(key, sizeof key, "p%d", i);
+        json_object_set_new(patterns, key, json_pack("{s:s,s:s}", "type", "string", "pattern", "^([ab]?){1500}$"));
+    }
+    assert_int_equal(try_schema(json_pack("{s:o}", "properties", patterns), true), EK_ETOOLARGE);
+    double took = ek_thread_time() - begin;
+    print_message("measured: three schemas in %.0f ms\n", took * 1e3);
+    assert_true(took < 5);
+
+    long before = most_kib(); /* many alternatives in a place with a long name */
+    json_t *inner = json_object();
+    for (int i = 0; i < 5000; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "a%d", i);
+        json_object_set_new(inner, key, json_pack("{s:[{s:s}]}", "oneOf", "type", "null"));
+    }
+    assert_int_equal(try_schema(json_pack("{s:{s:{s:o}}}", "properties", name, "properties", inner), false), EK_OK);
+    print_message("measured: %ld MiB for 5000 alternatives\n", (most_kib() - before) >> 10);
+    assert_true(most_kib() - before < 64 << 10);
+    free(name);
+}
+
 int main(void)
 {
     tokenizer = crossing_tokenizer();
@@ -404,6 +478,7 @@ int main(void)
         cmocka_unit_test(keywords_take_what_they_allow),  cmocka_unit_test(calls_take_what_they_allow),
         cmocka_unit_test(what_is_not_supported_is_named), cmocka_unit_test(lenient_schemas_leave_keywords_out),
         cmocka_unit_test(large_schemas_end_at_a_limit),   cmocka_unit_test(the_deepest_value_can_end),
+        cmocka_unit_test(small_schemas_end_soon),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     ek_vocab_close(vocab);
