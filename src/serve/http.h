@@ -19,6 +19,9 @@ struct event_base;
 
 typedef struct ek_http ek_http;
 typedef struct ek_exchange ek_exchange; /* one request and its reply */
+/* Asked when a head has come and a body is announced. False: the handler gets the request without it, at once, and must
+ * refuse it; the connection ends behind the reply. */
+typedef bool ek_takes_body_fn(void *arg, const ek_exchange *x);
 
 typedef struct ek_http_opts {
     const char *host;
@@ -30,6 +33,7 @@ typedef struct ek_http_opts {
     size_t max_unsent;   /* maximum bytes per reply that the client has not read */
     double body_timeout; /* seconds for a whole request to arrive */
     double idle_timeout; /* seconds without a request, or without the client reading */
+    ek_takes_body_fn *takes_body; /* NULL: of every request */
 } ek_http_opts;
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */

@@ -196,6 +196,9 @@ static void begin_request(ek_conn *c, size_t n)
         ek_conn_refuse(c, 413, "the request's body is larger than the limit");
     } else if (!h->chunked && h->length == 0) {
         dispatch(c);
+    } else if (c->http->opts.takes_body && !c->http->opts.takes_body(c->http->arg, x)) {
+        x->close = true; /* what is left of the request is not read as another one */
+        dispatch(c);
     } else if (h->expects_continue && c->in.len == 0) {
         if (send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL) < 0) ek_conn_kill(c);
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "serve/anthropic.h"
 #include "serve/cors.h"
 #include "serve/page.h"
 #include "serve/reply.h"
@@ -116,6 +117,11 @@ static bool may_use(const ek_server *s, const ek_exchange *x)
     return ek_keys_count(s->keys) == 0 || ek_keys_allow(s->keys, key_of(x));
 }
 
+bool ek_route_takes_body(void *server, const ek_exchange *x)
+{
+    return may_use(server, x);
+}
+
 static void refuse_key(ek_exchange *x, const ek_dialect *d)
 {
     ek_exchange_header(x, "www-authenticate", "Bearer");
@@ -155,6 +161,7 @@ void ek_route(void *server, ek_exchange *x)
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
+    if (d && d->error == ek_anthropic_error) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
     if (ek_cors_handle(s->cors_origins, x)) return;
     if (ek_page_answer(x)) return;
     if (d) {

@@ -47,6 +47,7 @@ struct ek_server {
 
 /* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */
 void ek_route(void *server, ek_exchange *x);
+bool ek_route_takes_body(void *server, const ek_exchange *x); /* not without a key: strangers take no memory */
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 
 void ek_models_list(ek_server *s, ek_exchange *x);

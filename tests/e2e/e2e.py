@@ -215,6 +215,8 @@ def errors(s):
         assert h["x-request-id"].startswith("req_"), h
         return h, r["error"]
 
+    got, h, r = s.call("POST", "/v1/messages", {})
+    assert got == 400 and r["type"] == "error" and h["request-id"] == h["x-request-id"], (got, h, r)
     chat = "/v1/chat/completions"
     for bad in (b"", b"{", b"\xff\xfe", b"[1,2", b"{\"messages\": nope}"):
         refused(400, "POST", chat, bad, says="JSON")
@@ -398,6 +400,10 @@ def two_keys():
         as_ = lambda key: {"authorization": "Bearer " + key}
         body = {"model": "m", "input": "What is the capital of Norway? " * 12, "max_output_tokens": 4, "temperature": 0}
         assert s.call("POST", "/v1/responses", body)[0] == 401 and s.call("POST", "/v1/responses", body, as_("carl"))[0] == 401
+        c = s.socket()  # a stranger's body is not asked for, and its bytes take no memory
+        c.sendall(b"POST /v1/responses HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n")
+        assert c.recv(65536).startswith(b"HTTP/1.1 401 "), "a body is read before the key"
+        c.close()
         status, _, r = s.call("POST", "/v1/responses", body, as_("anna"))
         assert status == 200 and r["id"].startswith("resp_"), r
         path = "/v1/responses/" + r["id"]
