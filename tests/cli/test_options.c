@@ -207,9 +207,10 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_wrong_calls),        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_empty_values),
-        cmocka_unit_test(test_help),   cmocka_unit_test(test_defaults_are_valid), cmocka_unit_test(test_document),
+        cmocka_unit_test(test_values),      cmocka_unit_test(test_wrong_calls),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_empty_values),
+        cmocka_unit_test(test_help),        cmocka_unit_test(test_defaults_are_valid),
+        cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
