@@ -169,17 +169,23 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src)
 
 /* ------------------------------------------------------------------ numbers */
 
-/* Whether some of n values, bf16, f16 or f32 by their exponent's bits, is no number or infinite. */
+/* Whether some of n values is infinite or no number: all bits of its exponent are set. */
 static bool some_odd(const uint8_t *at, size_t n, ek_dtype type)
 {
     const uint32_t e = type == EK_F32 ? 0x7f800000 : type == EK_BF16 ? 0x7f80 : 0x7c00;
     unsigned odd = 0;
-    if (type == EK_F32) {
-        for (size_t i = 0; i < n; i++) odd |= (((const uint32_t *)(const void *)at)[i] & e) == e;
-    } else {
-        const uint16_t e16 = (uint16_t)e;
-        for (size_t i = 0; i < n; i++) odd |= (((const uint16_t *)(const void *)at)[i] & e16) == e16;
-    }
+    if (type == EK_F32)
+        for (size_t i = 0; i < n; i++) {
+            uint32_t u;
+            memcpy(&u, at + 4 * i, 4);
+            odd |= (u & e) == e;
+        }
+    else
+        for (size_t i = 0; i < n; i++) {
+            uint16_t u;
+            memcpy(&u, at + 2 * i, 2);
+            odd |= (u & e) == e;
+        }
     return odd;
 }
 
