@@ -110,7 +110,7 @@ ek_cuda_product ek_cuda_few_plan(const ek_cuda_linear *l, int rows, int jobs, ek
 
 /* q, k and v (v NULL: values are keys) for the same rows in one launch: false where the kernels do not fit or
  * would not win. q.name is the kernel's; q's grid is the launch; blocks: of the product alone. k_tiles: of rows, of the
- * second launch of experts below. */
+ * launches of experts below. */
 typedef struct ek_cuda_heads {
     ek_cuda_product q, k;
     int q_blocks, k_blocks, k_tiles;
@@ -123,11 +123,17 @@ bool ek_cuda_plane_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const
 
 /* The two launches of a layer with experts that hold blocks of the dense MLP too (cuda/model_args.h): q is of the gate
  * of the dense MLP, or of experts, whose q_blocks are then of a job; k of the router, whose k_blocks are of a tile of
- * rows, or of the dense MLP's down. False: no kernel does it. */
+ * rows, or of the dense MLP's down; their tiles are k_tiles. False: no kernel does it. */
 bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                 const ek_cuda_linear *router, int rows);
 bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors);
+/* Of groups of 32, with a router of floats. */
+bool ek_cuda_plane_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                      const ek_cuda_linear *router, int rows);
+bool ek_cuda_plane_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                       const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                       int multiprocessors);
 
 /* Products by wgmma (kernels/product_wide.cuh) of what ek_cuda_leaf_fits, and of f16 scales in groups of 32: of a
  * matrix, or of one or two matrices of experts in at most `jobs` jobs of up to `rows` rows (jobs above 0). split,

@@ -238,14 +238,16 @@ static int whole_clusters(int blocks)
 bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                 const ek_cuda_linear *router, int rows)
 {
+    if (ek_cuda_plane_experts_first_plan(out, gate, down, router, rows)) return true;
     if (!takes(gate, rows) || gate->n % 64 || !down->units || down->a_group != 64 || !ek_cuda_leaf_fits(router) ||
         router->limbs != 2)
         return false;
-    const int route_rows = leaf_rows(router, rows), tiles = over(rows, route_rows);
-    *out = (ek_cuda_heads){.q.turn = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.turn = 1};
+    const int route_rows = leaf_rows(router, rows);
+    *out = (ek_cuda_heads){
+        .q.turn = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.turn = 1, .k_tiles = over(rows, route_rows)};
     out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
     rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, WARPS, LEAF_ROOM,
-                  out->q_blocks + out->k_blocks * tiles + EK_CUDA_SPREAD);
+                  out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD);
     out->q.grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_q%d_o%d", router->bits, route_rows * 2 / 8);
     return true;
@@ -254,6 +256,7 @@ bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, 
 bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
 {
+    if (ek_cuda_plane_experts_second_plan(out, gate, down, expert_down, rows, tile, jobs, multiprocessors)) return true;
     if (!takes(gate, tile) || gate->n % 64 || !expert_down->units || expert_down->a_group != 64 || !takes(down, rows))
         return false;
     const bool few = tile <= FEW_ROWS;

@@ -153,6 +153,52 @@ bool ek_cuda_plane_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const
     return true;
 }
 
+/* --- experts beside the dense MLP (kernels/experts_plane.cu) */
+
+static bool beside_fits(const ek_cuda_linear *l)
+{
+    return l->limbs == 1 && l->bits == 4 && l->group == 32 && l->f16_scales && !l->biased && ek_cuda_plane_fits(l);
+}
+
+bool ek_cuda_plane_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                      const ek_cuda_linear *router, int rows)
+{
+    if (rows > MAX_ROWS || !beside_fits(gate) || gate->n % UNIT || !down->units || router->form != EK_W_F32)
+        return false;
+    const int per_tile = rows_of(gate, rows);
+    const cut c = cut_of(gate, per_tile);
+    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
+    out->k_blocks = router->n_panels;
+    ring(&out->q, &c, 1, 2 * WARPS, 2 * ROOM);
+    const size_t leaves = sizeof(float) * EK_PANEL * (size_t)over(router->k, EK_KBLOCK);
+    if (out->q.grid.shared < leaves) out->q.grid.shared = leaves;
+    out->q.grid.x = (unsigned)(out->k_blocks * out->k_tiles + out->q_blocks + 1), out->q.grid.overlap = true;
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
+    return true;
+}
+
+bool ek_cuda_plane_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                       const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                       int multiprocessors)
+{
+    const int per_tile = MAX_ROWS / 2;
+    if (tile > per_tile || !beside_fits(gate) || gate->n % UNIT || !expert_down->units || !beside_fits(down))
+        return false;
+    const cut c = cut_of(gate, per_tile), of_down = cut_of(down, per_tile);
+    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = over(rows, per_tile)};
+    /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
+    const int experts = out->q_blocks * jobs, left = multiprocessors - experts;
+    const bool alone = left >= multiprocessors / 4;
+    out->k.turn = turn_of(&of_down, down->n_panels * out->k_tiles, alone ? left : over(multiprocessors * 2, 3));
+    out->k_blocks = over(down->n_panels, out->k.turn);
+    ring(&out->q, &c, 1, alone ? 2 * WARPS : WARPS, alone ? 2 * ROOM : ROOM);
+    ring(&out->k, &of_down, 1, alone ? 2 * WARPS : WARPS, alone ? 2 * ROOM : ROOM);
+    if (out->q.grid.shared < out->k.grid.shared) out->q.grid.shared = out->k.grid.shared;
+    out->q.grid.x = (unsigned)(experts + out->k_blocks * out->k_tiles), out->q.grid.overlap = true;
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
+    return true;
+}
+
 /* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows. */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
 {

@@ -231,7 +231,7 @@ enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256
  * MLP's gate and up, then a cluster whose first block finds the experts. route_panels: blocks of a tile of rows.
  * ek_experts_second_*: down_blocks for each of down_tiles tiles of rows of the dense MLP's down, then gate_blocks for
  * each job of the experts' gate and up; tiles and jobs have up to 8 rows (o1) or 4 (r4), of which a block has one turn.
- */
+ * *_q4h_32_*: no clusters; up to 4 rows (r4) or 8, the router in f32, of which a block has a panel of one row. */
 typedef struct ek_cuda_experts_first_args {
     ek_cuda_leaf_args gate;
     ek_cuda_linear_args router;

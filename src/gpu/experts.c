@@ -225,13 +225,13 @@ static bool in_groups_of_64(const ek_gpu_matrix *w)
     return w->l.units && w->l.a_group == 64;
 }
 
-/* Rows that are read from x->acts are written to the other place for records. */
-static ek_cuda_acts gated_to(ek_gpu_run *x, int k, ek_gpu_input *out, int n)
+/* Rows that are read from x->acts are written, for w, to the other place for records. */
+static ek_cuda_acts gated_to(ek_gpu_run *x, int k, ek_gpu_input *out, int n, const ek_gpu_matrix *w)
 {
     const CUdeviceptr read = x->acts;
     x->acts = x->acts2, x->acts2 = read;
     *out = ek_gpu_rows(0, 0, n, k);
-    ek_cuda_acts_plan(&out->acts, k, 64);
+    ek_cuda_acts_plan(&out->acts, k, w->l.a_group);
     out->acts.q = x->acts;
     return out->acts;
 }
@@ -250,15 +250,14 @@ static bool few_together(ek_gpu_run *x, const ek_gpu_layer *w, const ek_gpu_inpu
                                      multiprocessors))
         return false;
     const ek_cuda_linear *l = &w->gate.l, *e = &w->expert_gate.l;
-    ek_cuda_experts_first_args a = {
-        .gate = {.a = ek_gpu_linear_args(x, &w->gate, &in[0], &p.q, 0, 0),
-                 .codes2 = w->up.at,
-                 .scales2 = w->up.at + l->code_bytes,
-                 .to = gated_to(x, l->n, &gated, n)},
-        .router = ek_gpu_linear_args(x, &w->router, &in[1], &p.k, x->route, c->n_experts),
-        .choose = choose_args(x, w, n, all.tile, (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD),
-        .gate_blocks = p.q_blocks,
-        .route_panels = p.k_blocks};
+    ek_cuda_experts_first_args a = {.gate = {.a = ek_gpu_linear_args(x, &w->gate, &in[0], &p.q, 0, 0),
+                                             .codes2 = w->up.at,
+                                             .scales2 = w->up.at + l->code_bytes,
+                                             .to = gated_to(x, l->n, &gated, n, &w->down)},
+                                    .router = ek_gpu_linear_args(x, &w->router, &in[1], &p.k, x->route, c->n_experts),
+                                    .choose = choose_args(x, w, n, all.tile, p.k_blocks * p.k_tiles),
+                                    .gate_blocks = p.q_blocks,
+                                    .route_panels = p.k_blocks};
     ek_gpu_launch(x->g, p.q.name, p.q.grid, &a);
     ek_cuda_experts_second_args b = {
         .part = {{.a = ek_gpu_linear_args(x, &w->down, &gated, &q.k, x->y, c->hidden_size), .holds = true},
@@ -268,7 +267,7 @@ static bool few_together(ek_gpu_run *x, const ek_gpu_layer *w, const ek_gpu_inpu
                   .jobs = x->jobs,
                   .n_jobs = x->n_jobs,
                   .index = all.index,
-                  .to = gated_to(x, e->n, &pair, pairs),
+                  .to = gated_to(x, e->n, &pair, pairs, &w->expert_down),
                   .expert_bytes = (int64_t)e->bytes,
                   .holds = true}},
         .down_blocks = q.k_blocks,
@@ -312,7 +311,7 @@ bool ek_gpu_experts_beside(ek_gpu_run *x, int i, int n, ek_cuda_stage_args *end)
     set_end(x, w, end);
     end->h_from = x->h_between;
     const work all = work_of(x, w, n);
-    if (by_64 && few_together(x, w, in, n, all)) {
+    if (few_together(x, w, in, n, all)) {
         end->known = true;
         return true;
     }

@@ -10,12 +10,12 @@ template <class F, int Q, int ROWS> __device__ __forceinline__ void heads(const 
     int block = blockIdx.x - h.q_blocks;
     if (block < 0) {
         p.a = h.q;
-        planes<F, Q, ROWS>(p, blockIdx.x, h.q_blocks);
+        planes<F, Q, ROWS>(p, blockIdx.x, h.q_blocks, blockIdx.y);
         return;
     }
     p.a = h.k;
     if (block >= h.k_blocks) block -= h.k_blocks, p.a.codes = h.v_codes, p.a.scales = h.v_scales, p.a.y = h.v;
-    planes<F, 2, ROWS>(p, block, h.k_blocks);
+    planes<F, 2, ROWS>(p, block, h.k_blocks, blockIdx.y);
 }
 
 #define HEADS(NAME, BITS, Q, ROWS)                                                                                    \

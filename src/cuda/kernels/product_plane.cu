@@ -9,6 +9,6 @@ using namespace ek;
     {                                                                                                                 \
         ek_cuda_leaf_args p = {};                                                                                     \
         p.a = a;                                                                                                      \
-        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x);                                 \
+        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x, blockIdx.y);                     \
     }
 EK_PLANE_KERNELS(ONE)

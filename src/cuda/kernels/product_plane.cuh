@@ -179,8 +179,8 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
     }
 };
 
-// By block number `block` of `blocks`.
-template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(const ek_cuda_leaf_args &p, int block, int blocks)
+// By block number `block` of `blocks`, of tile or job number `tile`.
+template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
 {
     typedef plane_product<F, LIMBS, ROWS> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
@@ -205,21 +205,24 @@ template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(c
     for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i, 32);
     arrival_fence();
     __syncthreads();
-    let_next_start();
-    int row0 = blockIdx.y * ROWS, rows = min(ROWS, a.rows - row0);
+    if (!p.holds) let_next_start();
+    int row0 = tile * ROWS, rows = min(ROWS, a.rows - row0);
     const int32_t *index = 0;
     if (p.jobs) {
-        wait_for_previous(); // which experts there are
-        if (blockIdx.y >= *(const u32 *)p.n_jobs) return;
-        const ek_cuda_job job = ((const ek_cuda_job *)p.jobs)[blockIdx.y];
-        m.skip = job.expert * p.expert_bytes;
-        row0 = job.first, rows = job.n, index = (const int32_t *)p.index;
+        if (!p.known) wait_for_previous(); // which experts there are
+        if (p.holds) let_next_start();
+        // past the cache, which may have those of a layer before
+        if ((u32)tile >= *(const volatile u32 *)p.n_jobs) return;
+        const volatile ek_cuda_job *const one = (const volatile ek_cuda_job *)p.jobs + tile;
+        m.skip = one->expert * p.expert_bytes;
+        row0 = one->first, rows = one->n, index = (const int32_t *)p.index;
     }
     typename product::cursor at;
     m.begin(at, block);
     m.next_turn = at.turn, m.next_task = m.w;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
-    if (!p.jobs) wait_for_previous(); // weights do not depend on it, rows do
+    if (!p.jobs || p.known) wait_for_previous(); // weights do not depend on it, rows do
+    if (!p.jobs && p.holds) let_next_start();
 #pragma unroll
     for (int o = 0; o < product::OCT; o++) {
         auto record = [&](int r) {

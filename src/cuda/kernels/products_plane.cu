@@ -8,6 +8,6 @@ using namespace ek;
     extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
         ek_products_plane_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_leaf_args p)                    \
     {                                                                                                                 \
-        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x);                                 \
+        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x, blockIdx.y);                     \
     }
 EK_PLANE_KERNELS(SEVERAL)

@@ -7,10 +7,12 @@
 #include "cuda/model_args.h"
 #include "experts.h"
 
-static ek_cuda_acts record(dev *d, int k, int n)
+/* n rows that m reads. */
+static ek_cuda_acts record(dev *d, const matrix *m, int k, int n)
 {
-    ek_cuda_acts to;
-    const size_t bytes = ek_cuda_acts_plan(&to, k, 64) * (size_t)n;
+    ek_cuda_acts to = {0};
+    if (!m->l.units) return to;
+    const size_t bytes = ek_cuda_acts_plan(&to, k, m->l.a_group) * (size_t)n;
     to.q = up(d, NULL, bytes);
     return to;
 }
@@ -155,8 +157,10 @@ static void compare(layer *e, int n, int multiprocessors)
              e->expert_inter, k, e->inter, n, p.q.name, q.q.name);
     const CUdeviceptr h = up(d, e->h, bytes), y = up(d, e->y, bytes), h2 = up(d, NULL, bytes), x = up(d, NULL, bytes);
     const CUdeviceptr out = up(d, NULL, sizeof(float) * (size_t)pairs * (size_t)k);
-    ek_cuda_acts in[3], gated = record(d, e->inter, n), pair = record(d, e->expert_inter, pairs), to = record(d, k, n);
-    for (int i = 0; i < 3; i++) in[i] = record(d, k, n);
+    ek_cuda_acts in[3] = {record(d, &e->gate, k, n), record(d, &e->router, k, n), record(d, &e->expert_gate, k, n)};
+    ek_cuda_acts gated = record(d, &e->down, e->inter, n), pair = record(d, &e->expert_down, e->expert_inter, pairs),
+                 to = record(d, &e->next, k, n);
+    const CUdeviceptr router_in = e->router.l.units ? 0 : up(d, NULL, bytes);
     ek_cuda_choose_args c = {.route = up(d, NULL, sizeof(float) * (size_t)n * (size_t)e->experts),
                              .expert_scale = e->scale_at,
                              .weight = up(d, NULL, ints),
@@ -177,19 +181,21 @@ static void compare(layer *e, int n, int multiprocessors)
                                        .y_norm = e->at[AFTER_ATTENTION],
                                        .norm = {e->at[BEFORE_MLP], e->at[ROUTER], e->at[BEFORE_EXPERTS]},
                                        .to = {in[0], in[1], in[2]},
+                                       .router = router_in,
                                        .ld = k,
                                        .eps = EPS,
                                        .factor = ROUTER_FACTOR,
                                        .n = k};
     for (int rows_too = 1; rows_too >= 0; rows_too--) {
-        snprintf(one.name, sizeof one.name, "ek_experts_inputs%s", rows_too ? "_rows" : "");
+        snprintf(one.name, sizeof one.name, "ek_experts_inputs%s%s", e->type ? "_any" : "", rows_too ? "_rows" : "");
         one.grid.x = rows_too ? 1 : 3;
         run(e, &one, &three);
         same(d, e->h_between, down(d, h2, bytes), bytes, true, "h by %s of %s", one.name, name);
-        for (int i = 0; i < 3; i++) compare_rows(d, &e->in[i].acts, &in[i], n, name);
+        for (int i = 0; i < 3; i++)
+            if (in[i].q) compare_rows(d, &e->in[i].acts, &in[i], n, name);
     }
 
-    c.router_blocks = (int)p.q.grid.x - p.q_blocks - EK_CUDA_SPREAD;
+    c.router_blocks = p.k_blocks * p.k_tiles;
     ek_cuda_experts_first_args a = {.gate = {.a = product(&e->gate, &in[0], &p.q, n, 0),
                                              .codes2 = e->up.at,
                                              .scales2 = e->up.at + e->up.l.code_bytes,
@@ -198,13 +204,13 @@ static void compare(layer *e, int n, int multiprocessors)
                                     .choose = c,
                                     .gate_blocks = p.q_blocks,
                                     .route_panels = p.k_blocks};
+    a.router.f = router_in, a.router.ldf = k;
     for (int i = 0; i < 2; i++) run(e, &p.q, &a); /* it leaves `ended` as it was */
     compare_rows(d, &e->gated.acts, &gated, n, name);
     same(d, e->weight, down(d, c.weight, ints), ints, true, "weights of %s", name);
     const bool good = check_jobs(e, n, tile, &c, which);
     same(d, &(bool){true}, memcpy(malloc(1), &good, 1), 1, false, "jobs of %s", name);
-    compare_others(e, three, c, n, name);
-    compare_routes(e, c, n, name);
+    if (!e->type) compare_others(e, three, c, n, name), compare_routes(e, c, n, name);
     if (good) {
         ek_cuda_experts_second_args b = {.part = {{.a = product(&e->down, &gated, &q.k, n, y), .holds = true},
                                                   {.a = product(&e->expert_gate, &in[2], &q.q, tile, 0),
@@ -258,6 +264,7 @@ static void compare(layer *e, int n, int multiprocessors)
         }
     }
     for (int i = 0; i < 3; i++) drop(d, in[i].q);
+    drop(d, router_in);
     drop(d, h), drop(d, y), drop(d, h2), drop(d, x), drop(d, out), drop(d, gated.q), drop(d, pair.q), drop(d, to.q);
     drop(d, c.route), drop(d, c.weight), drop(d, c.pair_row), drop(d, c.row_pair), drop(d, c.jobs), drop(d, c.n_jobs);
     drop(d, c.ended);
@@ -279,5 +286,11 @@ void test_experts(dev *d)
         {.k = 1088, .inter = 192, .experts = 24, .expert_inter = 128, .top = 8, .router_bits = 4},
         {.k = 2816, .inter = 2112, .experts = 128, .expert_inter = 704, .top = 8, .router_bits = 4},
     };
+    static const layer planes[] = {
+        {.k = 192, .inter = 128, .experts = 8, .expert_inter = 64, .top = 2, .type = "q4_0"},
+        {.k = 1376, .inter = 192, .experts = 24, .expert_inter = 128, .top = 8, .type = "q4_0"},
+        {.k = 2816, .inter = 2112, .experts = 128, .expert_inter = 704, .top = 8, .type = "q4_0"},
+    };
     for (int i = 0; i < (d->quick ? 2 : 4); i++) test_shape(d, &c[i], i % 2);
+    for (int i = 0; i < (d->quick ? 2 : 3); i++) test_shape(d, &planes[i], i % 2);
 }

@@ -23,7 +23,8 @@ typedef struct rows {
 
 typedef struct layer {
     dev *d;
-    int k, inter, experts, expert_inter, top, router_bits;
+    int k, inter, experts, expert_inter, top, router_bits; /* 0: a router of floats */
+    const char *type;                                      /* of all other matrices; NULL: MLX's 4 bits */
     matrix gate, up, down, router, expert_gate, expert_up, expert_down, next;
     float *norm[NORMS], *scale, scalar, *h, *y; /* y: o's output, then down's */
     CUdeviceptr at[NORMS], scale_at, scalar_at;

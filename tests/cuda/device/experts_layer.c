@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "experts.h"
+#include "linear.h"
 #include "ops/rows.h"
 
 static float *floats(int n, uint64_t seed)
@@ -11,9 +12,10 @@ static float *floats(int n, uint64_t seed)
     return x;
 }
 
+/* bits 0: floats */
 static void open_matrix(dev *d, matrix *m, int n, int k, int bits, int limbs, int copies)
 {
-    shape s = {n, k, bits, 64, 64, limbs, EK_BF16, true};
+    shape s = {n, k, bits, 64, 64, limbs, bits ? EK_BF16 : EK_F32, true};
     uint8_t *packed = NULL;
     for (int i = 0; i < copies; i++) {
         open_weights(&m->w[i], &s, (uint64_t)(n * 7 + k + i * 1000));
@@ -43,7 +45,7 @@ static void forward(layer *e, const matrix *m, rows *r, float *y)
 {
     ek_linear_ops ops;
     ek_linear_init(&ops, 0);
-    quantize_both(e->d, &r->acts, &m->w[0]);
+    if (m->l.units) quantize_both(e->d, &r->acts, &m->w[0]);
     ek_linear_forward(&ops, e->d->pool, &m->w[0], &r->acts, y, m->l.n);
 }
 
@@ -132,11 +134,14 @@ layer *layer_open(dev *d, const layer *of, bool odd)
     layer *e = malloc(sizeof *e);
     *e = *of, e->d = d, e->scalar = 0.4375f;
     const int k = e->k, all = e->experts;
+    open_matrix(d, &e->router, all, k, e->router_bits, 2, 1);
+    gguf = e->type;
     open_matrix(d, &e->gate, e->inter, k, 4, 1, 1), open_matrix(d, &e->up, e->inter, k, 4, 1, 1);
-    open_matrix(d, &e->down, k, e->inter, 4, 1, 1), open_matrix(d, &e->router, all, k, e->router_bits, 2, 1);
+    open_matrix(d, &e->down, k, e->inter, 4, 1, 1);
     open_matrix(d, &e->expert_gate, e->expert_inter, k, 4, 1, all);
     open_matrix(d, &e->expert_up, e->expert_inter, k, 4, 1, all);
     open_matrix(d, &e->expert_down, k, e->expert_inter, 4, 1, all), open_matrix(d, &e->next, 16, k, 4, 1, 1);
+    gguf = NULL;
     for (int i = 0; i < NORMS; i++)
         e->norm[i] = floats(k, 40 + (uint64_t)i), e->at[i] = up(d, e->norm[i], sizeof(float) * (size_t)k);
     e->scale = floats(all, 50), e->scale_at = up(d, e->scale, sizeof(float) * (size_t)all);
