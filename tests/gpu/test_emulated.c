@@ -384,6 +384,7 @@ static void files_with_their_own_scales_too(void **state)
 {
     (void)state;
     compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 20);
+    compare_gguf("Q2", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 9); /* experts beside the dense MLP */
     compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, EK_KV_Q8, 9);
     compare_gguf("Q1", GGUF_NVFP4, EK_ACTIVATIONS_AUTO, EK_KV_F16, 20);
     compare_gguf("Q4", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 9);

@@ -184,11 +184,12 @@ static void one(void *arg, const char *name, int n_dims, const int64_t *dim)
     bool blocks = w->o->type == GGUF_Q4_0 || w->o->type == GGUF_Q8_0 || block == 64,
          scale = strstr(name, "per_expert_scale");
     for (int d = 0; d < n_dims; d++) n *= (size_t)dim[d];
-    uint32_t type = n_dims == 1 || (blocks && dim[n_dims - 1] % block) ? GGUF_F32 : w->o->type;
+    const bool floats = n_dims == 1 || strstr(name, "router.proj"); /* as the files of other programs have them */
+    uint32_t type = floats || (blocks && dim[n_dims - 1] % block) ? GGUF_F32 : w->o->type;
     float *v = ek_alloc(n * sizeof *v);
     uint8_t *bytes = ek_alloc(n * sizeof *v + 64);
     for (size_t i = 0; i < n; i++) v[i] = scale && w->o->no_expert_scale ? 1 : hashed_weight(name, i);
-    const bool other = strstr(name, "experts.down_proj") || strstr(name, "router."); /* that name is taken */
+    const bool other = strstr(name, "experts.down_proj"); /* that name is taken */
     const float gain = other ? 0 : w->o->gain;
     size_t size = encode(type, v, n, bytes, gain, n / (size_t)(n_dims == 3 ? dim[0] : 1));
     st_add(&w->hf, name, "F32", n_dims, dim, v, n * sizeof *v);
