@@ -49,10 +49,11 @@ void ek_cuda_plane_tile(ek_cuda_product *p, const ek_cuda_linear *l)
     if (held) snprintf(p->name, sizeof p->name, "ek_product_%s_l%d_tile", ek_cuda_kind_of(l).name, l->limbs);
 }
 
-/* Rows that a block computes: others leave registers for 4. */
-static int rows_of(const ek_cuda_linear *l, int rows)
+/* Rows that a block computes: of experts others leave registers for 4. */
+static int rows_of(const ek_cuda_linear *l, int rows, int jobs)
 {
-    const bool eight = l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales;
+    const bool eight = !jobs ||
+                       (l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales && l->group == 32);
     return eight && rows > MAX_ROWS / 2 ? MAX_ROWS : MAX_ROWS / 2;
 }
 
@@ -97,7 +98,7 @@ static void ring(ek_cuda_product *p, const cut *c, int turns, int warps, size_t 
 static ek_cuda_product plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
                             int multiprocessors)
 {
-    const int per_tile = rows_of(l, rows), tiles = jobs ? jobs : over(rows, per_tile), layers = tiles * matrices;
+    const int per_tile = rows_of(l, rows, jobs), tiles = jobs ? jobs : over(rows, per_tile), layers = tiles * matrices;
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1), slots = multiprocessors * BLOCKS;
     const cut c = cut_of(l, per_tile);
     ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .z = (unsigned)matrices, .overlap = true}};
@@ -137,7 +138,7 @@ bool ek_cuda_plane_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const
     if (!heads_fit(q, k, v) || !ek_cuda_plane_wins(q, rows, multiprocessors) ||
         !ek_cuda_plane_wins(k, rows, multiprocessors))
         return false;
-    const int per_tile = rows_of(k, rows), tiles = over(rows, per_tile), parts = v ? 2 : 1;
+    const int per_tile = rows_of(k, rows, 0), tiles = over(rows, per_tile), parts = v ? 2 : 1;
     const int panels = q->n_panels + parts * k->n_panels, slots = over(multiprocessors * BLOCKS, tiles);
     const cut c = cut_of(q, per_tile);
     const int turn = turn_of(&c, panels, slots);
@@ -165,7 +166,7 @@ bool ek_cuda_plane_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *
 {
     if (rows > MAX_ROWS || !beside_fits(gate) || gate->n % UNIT || !down->units || router->form != EK_W_F32)
         return false;
-    const int per_tile = rows_of(gate, rows);
+    const int per_tile = rows_of(gate, rows, 0);
     const cut c = cut_of(gate, per_tile);
     *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
     out->k_blocks = router->n_panels;
@@ -202,7 +203,7 @@ bool ek_cuda_plane_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear 
 /* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows. */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
 {
-    const int passes = over(rows, rows_of(l, rows));
+    const int passes = over(rows, rows_of(l, rows, 0));
     return 3 + (l->group == 16 ? 0.5e-6 : l->bits == 8 ? 0.36e-6 : 0.28e-6) * (double)l->n * (double)l->k * passes;
 }
 
@@ -210,7 +211,7 @@ double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
 
 bool ek_cuda_job_fits(const ek_cuda_linear *l, int rows)
 {
-    return ek_cuda_plane_fits(l) ? rows <= rows_of(l, rows) : ek_cuda_leaf_fits(l) && rows * l->limbs <= 8;
+    return ek_cuda_plane_fits(l) ? rows <= rows_of(l, rows, 1) : ek_cuda_leaf_fits(l) && rows * l->limbs <= 8;
 }
 
 bool ek_cuda_gate_fits(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_linear *next, int multiprocessors)

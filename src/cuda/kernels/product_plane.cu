@@ -3,12 +3,12 @@
 
 using namespace ek;
 
-#define ONE(NAME, BITS, A, SCALES, LIMBS, ROWS)                                                                       \
+#define ONE(NAME, BITS, A, SCALES, LIMBS, ROWS, JOBS)                                                                 \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
         ek_product_plane_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_linear_args a)                   \
     {                                                                                                                 \
         ek_cuda_leaf_args p = {};                                                                                     \
         p.a = a;                                                                                                      \
-        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x, blockIdx.y);                     \
+        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS, false>(p, blockIdx.x, gridDim.x, blockIdx.y);              \
     }
 EK_PLANE_KERNELS(ONE)

@@ -17,6 +17,8 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
     static constexpr int OCT = LIMBS == 2 && ROWS == 8 ? 2 : 1; // times 8 columns
     static constexpr int COLS = ROWS / OCT / 4, PER = ROWS / OCT, SUMS = 16 * ROWS; // rows of a lane, of 8 columns; sums of a leaf
     static constexpr bool AHEAD = ROWS == 4 && !F::BIASED; // rows are read a chunk ahead; else there are no registers for it
+    // scales of rows are read twice, for the same reason
+    static constexpr bool AGAIN = ROWS == 8 && (F::BIASED ? LIMBS == 2 || F::KIND == PLANE_F32 : F::A == 16 && LIMBS == 2);
 
     const ek_cuda_leaf_args &p; // read where it is needed, instead of kept in registers
     u64 skip;                   // of an expert
@@ -150,7 +152,7 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
                     r.run(code, in.b[u], sub);
 #pragma unroll
                     for (int i = 0; i < COLS; i++) {
-                        sx[n][o][i] = scale_of(in, n, i);
+                        if (!AGAIN) sx[n][o][i] = scale_of(in, n, i);
 #pragma unroll
                         for (int h = 0; h < 2; h++) value[n][o][h][i] = group_value(s[h], b[h], r.i[h][i], sum_of(in, n, i), F::BIASED);
                     }
@@ -161,6 +163,16 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
         if (AHEAD && next_c >= 0) load(in, 0, next_c);
         float *mine = sums + g * PER + t * COLS;
         if (part) arrival_wait(told + part - 1, told_phase);
+        if (AGAIN)
+#pragma unroll
+            for (int o = 0; o < OCT; o++)
+#pragma unroll
+                for (int i = 0; i < COLS; i++)
+#pragma unroll
+                    for (int n = 0; n < F::GROUPS; n += 2) {
+                        const float4 x = act[o][i][c * (F::GROUPS / 2) + n / 2];
+                        sx[n][o][i] = x.x, sx[n + 1][o][i] = x.z;
+                    }
 #pragma unroll
         for (int o = 0; o < OCT; o++)
 #pragma unroll
@@ -179,8 +191,8 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
     }
 };
 
-// By block number `block` of `blocks`, of tile or job number `tile`.
-template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
+// By block number `block` of `blocks`, of tile or, where JOBS, job number `tile`.
+template <class F, int LIMBS, int ROWS, bool JOBS = true> __device__ __forceinline__ void planes(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
 {
     typedef plane_product<F, LIMBS, ROWS> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
@@ -208,7 +220,7 @@ template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(c
     if (!p.holds) let_next_start();
     int row0 = tile * ROWS, rows = min(ROWS, a.rows - row0);
     const int32_t *index = 0;
-    if (p.jobs) {
+    if (JOBS && p.jobs) {
         if (!p.known) wait_for_previous(); // which experts there are
         if (p.holds) let_next_start();
         // past the cache, which may have those of a layer before
@@ -221,8 +233,8 @@ template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(c
     m.begin(at, block);
     m.next_turn = at.turn, m.next_task = m.w;
     for (int s = 0; s < m.stages; s++) m.fetch(s);
-    if (!p.jobs || p.known) wait_for_previous(); // weights do not depend on it, rows do
-    if (!p.jobs && p.holds) let_next_start();
+    if (!JOBS || !p.jobs || p.known) wait_for_previous(); // weights do not depend on it, rows do
+    if (!(JOBS && p.jobs) && p.holds) let_next_start();
 #pragma unroll
     for (int o = 0; o < product::OCT; o++) {
         auto record = [&](int r) {
@@ -279,23 +291,22 @@ template <class F, int LIMBS, int ROWS> __device__ __forceinline__ void planes(c
     }
 }
 
-// All kernels: q<bits>, scales h f16, b bf16, f f32, m with a bias, the group; limbs; rows. Where there is none for 8 rows,
-// registers suffice for 4 only (cuda/linear_plane.c).
-#define EK_PLANE_FOUR(K, NAME, BITS, A, SCALES)  K(NAME, BITS, A, SCALES, 1, 4) K(NAME, BITS, A, SCALES, 2, 4)
-#define EK_PLANE_EIGHT(K, NAME, BITS, A, SCALES) EK_PLANE_FOUR(K, NAME, BITS, A, SCALES) K(NAME, BITS, A, SCALES, 1, 8)
+// All kernels: q<bits>, scales h f16, b bf16, f f32, m with a bias, the group; limbs; rows; whether of experts too, for which
+// registers suffice, where not, for 4 rows only (cuda/linear_plane.c).
+#define EK_PLANE_KERNEL(K, NAME, BITS, A, SCALES, ONE, TWO)                                                           \
+    K(NAME, BITS, A, SCALES, 1, 4, true) K(NAME, BITS, A, SCALES, 2, 4, true)                                         \
+    K(NAME, BITS, A, SCALES, 1, 8, ONE) K(NAME, BITS, A, SCALES, 2, 8, TWO)
 #define EK_PLANE_KERNELS(K)                                                                                           \
-    EK_PLANE_EIGHT(K, q4h_32, 4, 32, PLANE_F16)                                                                       \
-    EK_PLANE_EIGHT(K, q8h_32, 8, 32, PLANE_F16)                                                                       \
-    EK_PLANE_EIGHT(K, q8b_32, 8, 32, PLANE_BF16)                                                                      \
-    EK_PLANE_EIGHT(K, q8f_32, 8, 32, PLANE_F32)                                                                       \
-    EK_PLANE_EIGHT(K, q8f_16, 8, 16, PLANE_F32)                                                                       \
-    EK_PLANE_EIGHT(K, q4hm_32, 4, 32, PLANE_BIASED + PLANE_F16)                                                       \
-    EK_PLANE_EIGHT(K, q8hm_32, 8, 32, PLANE_BIASED + PLANE_F16)                                                       \
-    EK_PLANE_EIGHT(K, q4bm_32, 4, 32, PLANE_BIASED + PLANE_BF16)                                                      \
-    EK_PLANE_EIGHT(K, q8bm_32, 8, 32, PLANE_BIASED + PLANE_BF16)                                                      \
-    EK_PLANE_FOUR(K, q4fm_32, 4, 32, PLANE_BIASED + PLANE_F32)                                                        \
-    EK_PLANE_FOUR(K, q8fm_32, 8, 32, PLANE_BIASED + PLANE_F32)                                                        \
-    K(q4h_32, 4, 32, PLANE_F16, 2, 8)                                                                                 \
-    K(q8h_32, 8, 32, PLANE_F16, 2, 8)
+    EK_PLANE_KERNEL(K, q4h_32, 4, 32, PLANE_F16, true, true)                                                          \
+    EK_PLANE_KERNEL(K, q8h_32, 8, 32, PLANE_F16, true, true)                                                          \
+    EK_PLANE_KERNEL(K, q8b_32, 8, 32, PLANE_BF16, true, false)                                                        \
+    EK_PLANE_KERNEL(K, q8f_32, 8, 32, PLANE_F32, true, false)                                                         \
+    EK_PLANE_KERNEL(K, q8f_16, 8, 16, PLANE_F32, true, false)                                                         \
+    EK_PLANE_KERNEL(K, q4hm_32, 4, 32, PLANE_BIASED + PLANE_F16, true, false)                                         \
+    EK_PLANE_KERNEL(K, q8hm_32, 8, 32, PLANE_BIASED + PLANE_F16, true, false)                                         \
+    EK_PLANE_KERNEL(K, q4bm_32, 4, 32, PLANE_BIASED + PLANE_BF16, true, false)                                        \
+    EK_PLANE_KERNEL(K, q8bm_32, 8, 32, PLANE_BIASED + PLANE_BF16, true, false)                                        \
+    EK_PLANE_KERNEL(K, q4fm_32, 4, 32, PLANE_BIASED + PLANE_F32, false, false)                                        \
+    EK_PLANE_KERNEL(K, q8fm_32, 8, 32, PLANE_BIASED + PLANE_F32, false, false)
 
 } // namespace ek

@@ -4,10 +4,10 @@
 
 using namespace ek;
 
-#define SEVERAL(NAME, BITS, A, SCALES, LIMBS, ROWS)                                                                   \
+#define SEVERAL(NAME, BITS, A, SCALES, LIMBS, ROWS, JOBS)                                                             \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                              \
         ek_products_plane_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_leaf_args p)                    \
     {                                                                                                                 \
-        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS>(p, blockIdx.x, gridDim.x, blockIdx.y);                     \
+        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS, JOBS>(p, blockIdx.x, gridDim.x, blockIdx.y);               \
     }
 EK_PLANE_KERNELS(SEVERAL)

@@ -123,7 +123,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     for (; *rows; rows++) {
         const ek_cuda_product leaf = ek_cuda_few_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
         compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
-        for (int oct = 1; oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
+        for (int oct = 1; ek_cuda_mid_fits(&l) && oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
             const ek_cuda_product mid = ek_cuda_mid_plan_by(&l, *rows, oct, EK_CUDA_GATE_MATRIX);
             compare(d, &l, weights, 0, &in, &gated, &mid, *rows);
         }
@@ -187,5 +187,14 @@ void test_gate(dev *d)
     for (int i = 0; i < (d->quick ? 4 : 7); i++)
         test_shape(d, (shape){.n = 64 + 64 * (i % 2), .k = k[i], .limbs = 1, .scales = EK_F16}, few, 40, i % 2);
     if (!d->quick) test_shape(d, (shape){.n = 6144, .k = 1536, .limbs = 1, .scales = EK_F16}, some, 100, false);
+    /* scales and biases of every kind, in as many rows as leave the fewest registers */
+    static const char *const types[] = {"q4_1", "q8_0", "q5_1", "iq4_xs", "mxfp4", "q4_k", "q5_k", "q6_k"};
+    static const int eight[] = {2, 4, 5, 8, 11, 0};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int limbs = 1; limbs <= 2; limbs++) {
+            gguf = types[i];
+            test_shape(d, (shape){.n = 256, .k = d->quick ? 768 : 2816, .limbs = limbs, .scales = EK_F16}, eight, 11,
+                       limbs == 2);
+        }
     gguf = NULL;
 }

@@ -21,13 +21,13 @@ static void put(uint8_t *at, size_t i, ek_dtype t, float f)
 }
 
 /* Random codes and sub-scales, plain scales of both signs. */
-static void open_planes(ek_linear *w, shape *s)
+static void open_planes(ek_linear *w, shape *s, uint64_t seed)
 {
     must(ek_linear_plan(w, 0, s->n, s->k, ek_weight_type_named(gguf)));
     must(ek_linear_set_acts(w, (ek_act_form){s->limbs, w->a_group}));
     s->bits = w->bits, s->group = w->group, s->a_group = w->a_group, s->biased = w->biased;
     w->data = aligned_alloc(64, w->bytes);
-    for (size_t i = 0; i < w->bytes; i++) w->data[i] = (uint8_t)ek_mix64(i);
+    for (size_t i = 0; i < w->bytes; i++) w->data[i] = (uint8_t)ek_mix64(i + seed);
     const size_t step = ek_planes_block_bytes(w), panels = (size_t)w->n_panels;
     for (size_t p = 0; p < panels; p++)
         for (size_t b = 0; b < (size_t)(w->k / w->block); b++) {
@@ -47,7 +47,7 @@ static void open_planes(ek_linear *w, shape *s)
 void open_weights(ek_linear *w, shape *s, uint64_t seed)
 {
     if (gguf) {
-        open_planes(w, s);
+        open_planes(w, s, seed);
         return;
     }
     const ek_weight_type *type = NULL;
