@@ -200,10 +200,12 @@ bool ek_cuda_plane_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear 
     return true;
 }
 
-/* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows. */
+/* Fitted to `device planes` on an H200, us: what a launch takes, and a million weights for every tile of rows; where
+ * registers are few (rows_of) a tile of 8 takes longer than one of 4, with two limbs twice as long. */
 double ek_cuda_plane_us(const ek_cuda_linear *l, int rows)
 {
-    const int passes = over(rows, rows_of(l, rows, 0));
+    const int per_tile = rows_of(l, rows, 0);
+    const double passes = over(rows, per_tile) * (per_tile == rows_of(l, rows, 1) ? 1 : l->limbs == 2 ? 2 : 1.6);
     return 3 + (l->group == 16 ? 0.5e-6 : l->bits == 8 ? 0.36e-6 : 0.28e-6) * (double)l->n * (double)l->k * passes;
 }
 
