@@ -211,6 +211,11 @@ static inline int __dp4a(int a, int b, int c)
     return c;
 }
 
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+
 static inline float __fdiv_rn(float a, float b)
 {
     return a / b;

@@ -139,4 +139,14 @@ __device__ __forceinline__ int quotient(int n, int by, u32 over, int *rest)
     return q;
 }
 
+// n / by, both below 2^20, in a few instructions.
+__device__ __forceinline__ int small_quotient(int n, int by, int *rest)
+{
+    int q = (int)__fdividef((float)n, (float)by), left = n - q * by; // off by less than 2
+    if (left < 0) q--, left += by;
+    if (left >= by) q++, left -= by;
+    *rest = left;
+    return q;
+}
+
 } // namespace ek

@@ -40,25 +40,31 @@ template <int F, int ROWS, class R> __device__ __forceinline__ void product(cons
 #pragma unroll
     for (int r = 0; r < ROWS; r++) x[r] = record(min(row0 + r, a.rows - 1));
     let_next_start();
-    wait_for_previous(); // again where the caller has waited, which costs nothing
+    if (ROWS > 1) wait_for_previous(); // again where the caller has waited, which costs nothing
     // 16 inputs at a time: lane o has their weights for output o, and the rows' element o, which all need
     for (int l0 = 0; l0 < leaves; l0 += blockDim.x / 16) {
         const int l = l0 + tid / 16, end = l < leaves ? min(k, (l + 1) * BLOCK) : 0;
         float sum[ROWS] = {}, w[16], v[ROWS], next_w[16], next_v[ROWS];
-        auto load = [&](int i) { // never under a condition, which would wait for each; past the end unused
+        // never under a condition, which would wait for each; past the end unused
+        auto load_weights = [&](int i) {
 #pragma unroll
             for (int j = 0; j < 16; j++) next_w[j] = weight<F>(panel, (int64_t)min(i + j, k - 1) * 16 + o);
+        };
+        auto load_rows = [&](int i) {
 #pragma unroll
             for (int r = 0; r < ROWS; r++) next_v[r] = x[r][min(i + o, k - 1)];
         };
-        load(l * BLOCK);
+        load_weights(l * BLOCK);
+        if (ROWS == 1 && l0 == 0) wait_for_previous();
+        load_rows(l * BLOCK);
 #pragma unroll 1
         for (int i = l * BLOCK; __any_sync(~0u, i < end); i += 16) {
 #pragma unroll
             for (int j = 0; j < 16; j++) w[j] = next_w[j];
 #pragma unroll
             for (int r = 0; r < ROWS; r++) v[r] = next_v[r];
-            load(i + 16 < (l + 1) * BLOCK ? i + 16 : k);
+            const int next = i + 16 < (l + 1) * BLOCK ? i + 16 : k;
+            load_weights(next), load_rows(next);
 #pragma unroll
             for (int j = 0; j < 16; j++)
 #pragma unroll

@@ -71,7 +71,8 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
         if (next_turn >= turns) return;
         const int n = panels_of(next_turn);
         if (lane == 0) {
-            const int c = next_task / n, j = next_task - c * n, unit = c * F::UNITS, group = c * F::GROUPS;
+            int j;
+            const int c = small_quotient(next_task, n, &j), unit = c * F::UNITS, group = c * F::GROUPS;
             const bool second = j >= half;
             const int64_t panel = next_turn * half + j - (second ? half : 0);
             const u32 n_codes = min(F::UNITS, units - unit) * F::CODE, n_scales = min(F::GROUPS, groups - group) * F::SCALE;
@@ -96,21 +97,33 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
         float4 x[COLS][F::GROUPS / 2]; // {sx, X} of two groups
     };
 
-    const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
+    const uint8_t *rec[OCT]; // of the lane's column; no such row: 0, or AHEAD any, for nobody reads its sums
     const float4 *act[OCT][COLS];
 
+    static __device__ __forceinline__ void load_unit(uint4 &to, const uint8_t *from)
+    {
+        if (F::A == 32) {
+            const uint2 v = *(const uint2 *)from, w = *(const uint2 *)(from + 32);
+            to = make_uint4(v.x, v.y, w.x, w.y);
+        } else
+            to = make_uint4(*(const u32 *)from, *(const u32 *)(from + 16), *(const u32 *)(from + 32), *(const u32 *)(from + 48));
+    }
+
+    // Conditions keep few loads on their way where registers are few.
     __device__ __forceinline__ void load(operands &in, int o, int c) const
     {
+        const int first = c * F::UNITS;
+        const uint8_t *const from = rec[o] + first * 64 + t * (F::A / 4);
+        if (AHEAD && first + F::UNITS <= units) {
 #pragma unroll
-        for (int u = 0; u < F::UNITS; u++) {
-            in.b[u] = make_uint4(0, 0, 0, 0);
-            if (!rec[o] || c * F::UNITS + u >= units) continue;
-            const uint8_t *from = rec[o] + (c * F::UNITS + u) * 64 + t * (F::A / 4);
-            if (F::A == 32) {
-                const uint2 v = *(const uint2 *)from, w = *(const uint2 *)(from + 32);
-                in.b[u] = make_uint4(v.x, v.y, w.x, w.y);
-            } else
-                in.b[u] = make_uint4(*(const u32 *)from, *(const u32 *)(from + 16), *(const u32 *)(from + 32), *(const u32 *)(from + 48));
+            for (int u = 0; u < F::UNITS; u++) load_unit(in.b[u], from + u * 64);
+        } else {
+#pragma unroll
+            for (int u = 0; u < F::UNITS; u++) {
+                in.b[u] = make_uint4(0, 0, 0, 0);
+                if ((!AHEAD && !rec[o]) || first + u >= units) continue;
+                load_unit(in.b[u], rec[o] + (first + u) * 64 + t * (F::A / 4));
+            }
         }
 #pragma unroll
         for (int i = 0; i < COLS; i++)
@@ -180,9 +193,14 @@ template <class F, int LIMBS, int ROWS> struct plane_product {
 #pragma unroll
                 for (int i = 0; i < COLS; i++) {
                     float *place = mine + (o * 16 + h * 8) * PER + i, sum = part ? *place : 0;
+                    if (AHEAD && F::A == 32 && some == F::GROUPS) {
 #pragma unroll
-                    for (int n = 0; n < F::GROUPS; n++)
-                        if (n < some) sum = fma_(value[n][o][h][i], sx[n][o][i], sum);
+                        for (int n = 0; n < F::GROUPS; n++) sum = fma_(value[n][o][h][i], sx[n][o][i], sum);
+                    } else {
+#pragma unroll
+                        for (int n = 0; n < F::GROUPS; n++)
+                            if (n < some) sum = fma_(value[n][o][h][i], sx[n][o][i], sum);
+                    }
                     *place = sum;
                 }
         if (part != F::LEAF - 1 && c + 1 < chunks) arrival_tell(told + part);
@@ -243,7 +261,7 @@ template <class F, int LIMBS, int ROWS, bool JOBS = true> __device__ __forceinli
         };
         const int r = o * product::PER + m.g * product::PER / 8;
         const bool low = product::PER == 4 && m.g % 2; // the column of a row's second limb, empty with one
-        m.rec[o] = r < rows && (LIMBS == 2 || !low) ? record(r) + (low ? a.x.low : 0) : 0;
+        m.rec[o] = product::AHEAD || (r < rows && (LIMBS == 2 || !low)) ? record(r) + (LIMBS == 2 && low ? a.x.low : 0) : 0;
 #pragma unroll
         for (int i = 0; i < product::COLS; i++) m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
     }
