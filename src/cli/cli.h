@@ -61,8 +61,10 @@ void ek_cli_usage(ek_buf *out);              /* the program */
 void ek_cli_markdown(ek_buf *out);           /* docs/OPTIONS.md */
 
 /* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
- * prints ek_err_text() and gives 1, wrong gives 2. */
+ * prints ek_err_text() and gives 1, wrong gives 2; refused prints ek_err_text() and gives 2 for ETOOLONG, options that
+ * ask for more than the model's context, else 1. */
 int ek_cli_failed(const ek_cli *cli);
+int ek_cli_refused(const ek_cli *cli, ek_err err);
 __attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
 
 #define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);

@@ -68,7 +68,7 @@ static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
     int max_ctx = ek_model_config(m->model)->max_position_embeddings;
     if (ctx > max_ctx) {
         ek_cli_close_model(m);
-        return ek_fail(EK_EINVAL, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
+        return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
     }
     return ek_cli_add_engine(m, cli, batch, batch, ctx);
 }
@@ -259,13 +259,12 @@ static void print_json(const report *r)
 
 int ek_cmd_bench(const ek_cli *cli)
 {
-    if (cli->has.synthetic && cli->has.model) return ek_cli_wrong(cli, "either --model or --synthetic, not both");
-    if (cli->has.layers && !cli->has.synthetic) return ek_cli_wrong(cli, "--layers cuts a --synthetic model only");
     if (cli->has.compare) return ek_bench_compare(cli);
     ek_cli_model m;
-    if (open_all(cli, &m)) return ek_cli_failed(cli);
+    ek_err err = open_all(cli, &m);
+    if (err) return ek_cli_refused(cli, err);
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
-    ek_err err = cli->has.isa ? ek_cpu_mask(cli->isa, &r.cpu) : EK_OK;
+    err = cli->has.isa ? ek_cpu_mask(cli->isa, &r.cpu) : EK_OK;
     if (!err) err = measure(&r);
     int status = err ? ek_cli_failed(cli) : 0;
     if (!err && cli->json) print_json(&r);

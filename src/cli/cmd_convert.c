@@ -46,7 +46,6 @@ int ek_cmd_convert(const ek_cli *cli)
         return ek_cli_wrong(cli, "SRC and DST are needed, or --synthetic and DST");
     if (cli->has.synthetic && cli->arg_before)
         return ek_cli_wrong(cli, "either SRC or --synthetic, not both: %s", cli->arg_before);
-    if (cli->has.layers && !cli->has.synthetic) return ek_cli_wrong(cli, "--layers cuts a --synthetic model only");
     struct sigaction act = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND}; /* a second one ends the program */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);

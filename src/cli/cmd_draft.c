@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "cli/open.h"
 #include "ops/rows.h"
 
@@ -91,13 +92,23 @@ static void print(const ek_cli *cli, int32_t bonus, const int32_t *token)
     puts(cli->json ? "]}" : "");
 }
 
+/* What only the model tells of --ids. */
+static ek_err check_ids(const ek_list *ids, const ek_config *c)
+{
+    if (ids->n >= c->max_position_embeddings)
+        return ek_fail(EK_ETOOLONG, "%d tokens do not fit: the context is %d", ids->n, c->max_position_embeddings);
+    for (int i = 0; i < ids->n; i++)
+        if (ids->v[i] >= c->vocab_size)
+            return ek_fail(EK_EINVAL, "prompt position %d is token %d, the vocabulary has %d", i, ids->v[i],
+                           c->vocab_size);
+    return EK_OK;
+}
+
 static ek_err run(const ek_cli *cli, const ek_cli_model *m, FILE *file)
 {
     const ek_config *c = ek_model_config(m->model);
     bed b;
     int32_t token[64];
-    if (cli->ids.n >= c->max_position_embeddings)
-        return ek_fail(EK_ETOOLONG, "%d tokens do not fit: the context is %d", cli->ids.n, c->max_position_embeddings);
     ek_err err = open_bed(&b, m->model, cli->ids.n, (int)cli->chunk);
     if (!err) err = feed(&b, m->model, &cli->ids, (int)cli->chunk);
     if (!err) {
@@ -118,10 +129,13 @@ int ek_cmd_draft(const ek_cli *cli)
     ek_cli_model m;
     FILE *file = NULL;
     if (ek_cli_open_model(&m, cli)) return ek_cli_failed(cli);
+    if (check_ids(&cli->ids, ek_model_config(m.model)))
+        return ek_cli_close_model(&m), ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = EK_OK;
     if (cli->has.out && !(file = fopen(cli->out, "wb"))) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
     if (!err) err = run(cli, &m, file);
     if (file && fclose(file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (file && err && ek_is_file(cli->out)) remove(cli->out); /* half a result must not be taken for one */
     ek_cli_close_model(&m);
     return err ? ek_cli_failed(cli) : 0;
 }

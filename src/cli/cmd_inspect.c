@@ -4,7 +4,8 @@
 int ek_cmd_inspect(const ek_cli *cli)
 {
     static ek_inspect r; /* large */
-    if (ek_inspect_read(&r, cli)) return ek_cli_failed(cli);
+    ek_err err = ek_inspect_read(&r, cli);
+    if (err) return ek_cli_refused(cli, err);
     if (cli->json) ek_inspect_print_json(&r);
     else ek_inspect_print(&r);
     return 0;

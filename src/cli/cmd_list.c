@@ -106,13 +106,12 @@ static void print_json(const ek_hub_entries *all, const char *cache)
     json_decref(root);
 }
 
-static ek_err list(const ek_cli *cli, const char *cache)
+/* repo: NULL for all. */
+static ek_err list(const ek_cli *cli, const char *cache, const char *repo)
 {
     ek_hub_entries all;
-    ek_hub_name name;
-    if (cli->arg) EK_TRY(ek_hub_name_parse(&name, cli->arg));
-    EK_TRY(ek_hub_entries_read(&all, cache, cli->arg ? name.repo : NULL));
-    ek_err err = cli->arg && !all.n ? ek_fail(EK_ENOTFOUND, "%s is not in the cache %s", name.repo, cache) : EK_OK;
+    EK_TRY(ek_hub_entries_read(&all, cache, repo));
+    ek_err err = repo && !all.n ? ek_fail(EK_ENOTFOUND, "%s is not in the cache %s", repo, cache) : EK_OK;
     if (!err && cli->json) print_json(&all, cache);
     else if (!err) print_table(&all, cache);
     ek_hub_entries_fini(&all);
@@ -121,9 +120,11 @@ static ek_err list(const ek_cli *cli, const char *cache)
 
 int ek_cmd_list(const ek_cli *cli)
 {
+    ek_hub_name name;
     ek_hub_places places;
+    if (cli->arg && ek_hub_name_parse(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = ek_cli_hub_places(&places);
-    if (!err) err = list(cli, places.cache);
+    if (!err) err = list(cli, places.cache, cli->arg ? name.repo : NULL);
     ek_hub_places_fini(&places);
     return err ? ek_cli_failed(cli) : 0;
 }

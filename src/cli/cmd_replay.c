@@ -241,7 +241,7 @@ int ek_cmd_replay(const ek_cli *cli)
 {
     replay r = {.cli = cli};
     ek_err err = replay_file(&r);
-    int status = err ? ek_cli_failed(cli) : r.differ > 0 || r.agree == 0;
+    int status = err ? ek_cli_refused(cli, err) : r.differ > 0 || r.agree == 0;
     if (!err && r.given > 0)
         printf("%lld of them by their logits alone: the journal does not say what bound their tokens\n",
                (long long)r.given);

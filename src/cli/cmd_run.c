@@ -167,8 +167,9 @@ int ek_cmd_run(const ek_cli *cli)
 {
     ek_dialogue d;
     int status;
-    if (ek_dialogue_open(&d, cli)) {
-        status = ek_cli_failed(cli);
+    ek_err err = ek_dialogue_open(&d, cli);
+    if (err) {
+        status = ek_cli_refused(cli, err);
     } else if (cli->arg) {
         catch_interrupts();
         ek_dialogue_add(&d, EK_ROLE_USER, cli->arg, NULL);

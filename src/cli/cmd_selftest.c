@@ -376,7 +376,6 @@ int ek_cmd_selftest(const ek_cli *cli)
     ek_err err = EK_OK;
     t->dir = cli->synthetic;
     if (!cli->has.synthetic) err = ek_cli_model_dir(cli, &t->dir);
-    else if (cli->has.model) return free(t), ek_cli_wrong(cli, "either --model or --synthetic, not both");
     if (!err) err = ek_cli_model_opts(cli, &t->opts, &t->pool);
     if (!err) {
         ek_pool_close(t->pool); /* every model here gets threads of its own */

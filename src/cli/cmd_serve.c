@@ -126,8 +126,9 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_cli_model m;
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    if (ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue)) return ek_cli_failed(cli);
-    ek_err err = serve(cli, &m);
+    ek_err err = ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue);
+    if (err) return ek_cli_refused(cli, err);
+    err = serve(cli, &m);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_cli_close_model(&m);
     return status;

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/check.h"
 #include "cli/hub.h"
 #include "cli/open.h"
 #include "engine/budget.h"
@@ -129,7 +130,7 @@ static ek_err size_up(ek_inspect *r)
     enum { CTX = 8192 };
     const int max = r->config.max_position_embeddings;
     r->ctx = r->cli->has.ctx ? (int)r->cli->ctx : max < CTX ? max : CTX;
-    if (r->ctx > max) return ek_fail(EK_EINVAL, "--ctx %d, the model's context is %d", r->ctx, max);
+    EK_TRY(ek_cli_check_ctx(r->cli, max));
     r->weight_bytes = r->measured ? r->need.weight_bytes : r->file_bytes;
     r->free_bytes = (ek_memory_available() - r->weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "chat/prompt.h"
 #include "cli/cache.h"
+#include "cli/check.h"
 #include "cli/hub.h"
 #include "engine/executor.h"
 
@@ -128,7 +129,7 @@ ek_err ek_cli_device_parse(const char *text, ek_cli_device *out)
     else if (!strcmp(text, "cpu")) out->cuda = false;
     else if (strcmp(text, "cuda") != 0 && (strspn(text + 5 * !strncmp(text, "cuda:", 5), "0123456789") == 0 ||
                                            sscanf(text, "cuda:%4d%c", &out->ordinal, &rest) != 1))
-        return ek_fail(EK_EINVAL, "--device %.40s; there are auto, cpu, cuda and cuda:N", text);
+        return ek_fail(EK_EINVAL, "device %.40s; there are auto, cpu, cuda and cuda:N", text);
     return EK_OK;
 }
 
@@ -233,6 +234,11 @@ ek_err ek_cli_add_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, i
 ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue)
 {
     EK_TRY(ek_cli_open_model(m, cli));
+    ek_err err = ek_cli_check_ctx(cli, ek_model_config(m->model)->max_position_embeddings);
+    if (err) {
+        ek_cli_close_model(m);
+        return err;
+    }
     return ek_cli_add_engine(m, cli, max_requests, max_queue, cli->has.ctx ? (int)cli->ctx : 0);
 }
 

@@ -57,7 +57,7 @@ typedef struct ek_cli_model {
 /* Opens pool and model. Everything opened is closed again on failure. */
 ek_err ek_cli_open_model(ek_cli_model *m, const ek_cli *cli);
 /* The same and an engine for at most max_requests at once with --ctx, --chunk, --kv-memory
- * where the command has them; the engine's thread is not started. */
+ * where the command has them; ETOOLONG for a --ctx beyond the model's; the engine's thread is not started. */
 ek_err ek_cli_open_engine(ek_cli_model *m, const ek_cli *cli, int max_requests, int max_queue);
 /* The engine alone, for a model that is open; ctx_tokens 0: the model's own. On a device, the model's weights in host
  * memory are freed once they are copied. */

@@ -1,4 +1,5 @@
 /* argv and environment to an ek_cli, driven by the options table. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "cli/check.h"
+#include "cli/open.h"
 #include "cli/table.h"
 #include "ops/kv.h"
 
@@ -20,21 +23,24 @@ static void *field_of(ek_cli *cli, const ek_option *o)
     return (char *)cli + o->field;
 }
 
-static void bounds_text(ek_buf *b, const ek_option *o, bool whole)
+static void bound_text(ek_buf *b, const ek_option *o, bool whole, double x)
 {
-    const char *fmt = whole || o->kind == OPT_SIZE ? "%.0f to %.0f" : "%g to %g";
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    ek_buf_fmt(b, fmt, o->min, o->max);
-#pragma GCC diagnostic pop
+    if (o->kind == OPT_INT && x >= 0x1p63) ek_buf_fmt(b, "%lld", (long long)INT64_MAX); /* which no double is */
+    else if (whole) ek_buf_fmt(b, "%.0f", x);
+    else ek_buf_fmt(b, "%g", x);
 }
 
-static ek_err out_of_range(const given *g, const char *item, bool whole)
+/* "--chunk 9: a whole number from 16 to 8192 is needed", of an item of a list too. */
+static ek_err out_of_range(const given *g, const char *item, const char *what, const char *behind)
 {
     ek_buf b = {0};
-    bounds_text(&b, g->o, whole);
-    ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a %s from %s is needed", g->where, item,
-                         whole ? "whole number" : "number", ek_buf_text(&b));
+    bool whole = g->o->kind != OPT_NUM;
+    const char *quote = *item && !strpbrk(item, " \t\n") ? "" : "\"";
+    bound_text(&b, g->o, whole, g->o->min);
+    ek_buf_str(&b, " to ");
+    bound_text(&b, g->o, whole, g->o->max);
+    ek_err err = ek_fail(EK_EINVAL, "%s %s%.60s%s: a %s from %s%s", g->where, quote, item, quote, what, ek_buf_text(&b),
+                         behind);
     ek_buf_fini(&b);
     return err;
 }
@@ -56,16 +62,27 @@ static ek_err set_int(ek_cli *cli, const given *g)
 {
     const char *end;
     int64_t v;
-    if (!read_int(g->value, g->o, &v, &end) || *end) return out_of_range(g, g->value, true);
+    if (!read_int(g->value, g->o, &v, &end) || *end) return out_of_range(g, g->value, "whole number", " is needed");
     *(int64_t *)field_of(cli, g->o) = v;
     return EK_OK;
 }
 
+/* A decimal number that ends at *end, as strtod reads it less what else that takes: blanks before it, +, hexadecimal
+ * digits, words. */
+static bool read_real(const char *s, double *v, const char **end)
+{
+    char *stop;
+    *v = strtod(s, &stop);
+    *end = stop;
+    return stop != s && *s != '+' && (size_t)(stop - s) <= strspn(s, "0123456789.eE+-");
+}
+
 static ek_err set_num(ek_cli *cli, const given *g)
 {
-    char *end;
-    double v = strtod(g->value, &end);
-    if (end == g->value || *end || !(v >= g->o->min && v <= g->o->max)) return out_of_range(g, g->value, false);
+    const char *end;
+    double v;
+    if (!read_real(g->value, &v, &end) || *end || !(v >= g->o->min && v <= g->o->max))
+        return out_of_range(g, g->value, "number", " is needed");
     *(double *)field_of(cli, g->o) = v;
     return EK_OK;
 }
@@ -73,22 +90,16 @@ static ek_err set_num(ek_cli *cli, const given *g)
 static ek_err set_size(ek_cli *cli, const given *g)
 {
     static const char units[] = "KMGT";
-    char *end;
-    double v = strtod(g->value, &end);
-    bool ok = end != g->value;
-    const char *unit = ok && *end ? strchr(units, *end & ~0x20) : NULL;
+    const char *end;
+    double v;
+    bool ok = read_real(g->value, &v, &end);
+    const char *unit = ok && *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
     if (unit) {
         v = ldexp(v, 10 * (int)(unit - units + 1));
         end++;
     }
-    if (!ok || *end || !(v >= g->o->min && v <= g->o->max)) {
-        ek_buf b = {0};
-        bounds_text(&b, g->o, true);
-        ek_err err = ek_fail(EK_EINVAL, "%s %.60s: a size from %s bytes is needed, as in 512M or 4G", g->where,
-                             g->value, ek_buf_text(&b));
-        ek_buf_fini(&b);
-        return err;
-    }
+    if (!ok || *end || !(v >= g->o->min && v <= g->o->max))
+        return out_of_range(g, g->value, "size", " bytes is needed, as in 512M or 4G");
     *(double *)field_of(cli, g->o) = floor(v);
     return EK_OK;
 }
@@ -129,30 +140,36 @@ static ek_err set_list(ek_cli *cli, const given *g)
     for (const char *p = g->value;;) {
         int64_t v;
         const char *end;
-        if (!read_int(p, g->o, &v, &end) || (*end && *end != ',')) return out_of_range(g, p, true);
+        if (!read_int(p, g->o, &v, &end) || (*end && *end != ','))
+            return out_of_range(g, p, "whole number", " is needed");
         list->v[list->n++] = (int32_t)v;
         if (!*end) return EK_OK;
         p = end + 1;
     }
 }
 
-/* Texts whose grammar another layer owns. */
 /* Where an empty text says something of its own: no origin at all. */
 static bool may_be_empty(const ek_option *o)
 {
     return !strcmp(o->name, "cors_origins");
 }
 
+/* Of texts whose grammar another layer owns. */
+static ek_err parse_text(const given *g)
+{
+    ek_kv_format k, v;
+    unsigned cpu;
+    ek_cli_device device;
+    if (!strcmp(g->o->name, "kv")) return ek_kv_format_parse(g->value, &k, &v);
+    if (!strcmp(g->o->name, "isa")) return ek_cpu_mask(g->value, &cpu);
+    if (!strcmp(g->o->name, "device")) return ek_cli_device_parse(g->value, &device);
+    return EK_OK;
+}
+
 static ek_err set_str(ek_cli *cli, const given *g)
 {
     if (!*g->value && !may_be_empty(g->o)) return ek_fail(EK_EINVAL, "%s: an empty value", g->where);
-    ek_kv_format k, v;
-    unsigned cpu;
-    if (!strcmp(g->o->name, "kv")) {
-        if (ek_kv_format_parse(g->value, &k, &v)) return ek_fail_in(EK_EINVAL, "%s", g->where);
-    } else if (!strcmp(g->o->name, "isa")) {
-        if (ek_cpu_mask(g->value, &cpu)) return ek_fail_in(EK_EINVAL, "%s", g->where);
-    }
+    if (parse_text(g)) return ek_fail_in(EK_EINVAL, "%s", g->where);
     *(const char **)field_of(cli, g->o) = g->value;
     return EK_OK;
 }
@@ -264,7 +281,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
     }
     if (n_args < cmd->min_args)
         return ek_fail(EK_EINVAL, "%s is missing; usage: evenkeel %s [OPTIONS] %s", cmd->args, cmd->name, cmd->args);
-    return EK_OK;
+    return ek_cli_check(cli);
 }
 
 void ek_cli_fini(ek_cli *cli)

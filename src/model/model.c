@@ -45,22 +45,21 @@ static ek_err borrow_kv(ek_model *m, int i)
     return EK_OK;
 }
 
-static ek_err check_start(const ek_model *m)
+ek_err ek_model_check_start(int kv_start, ek_kv_format k, ek_kv_format v)
 {
-    if (m->kv_start < 0 || m->kv_start % EK_SEGMENT)
+    if (kv_start < 0 || kv_start % EK_SEGMENT)
         return ek_fail(EK_EINVAL, "the first %d positions cannot be kept in bf16: it must be a multiple of %d",
-                       m->kv_start, EK_SEGMENT);
-    if (m->kv_start > 0 && ek_kv_start_format(m->k_format) == m->k_format &&
-        ek_kv_start_format(m->v_format) == m->v_format)
-        return ek_fail(EK_EINVAL, "the first %d positions in bf16 gain nothing: keys are in %s, values in %s",
-                       m->kv_start, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+                       kv_start, EK_SEGMENT);
+    if (kv_start > 0 && ek_kv_start_format(k) == k && ek_kv_start_format(v) == v)
+        return ek_fail(EK_EINVAL, "the first %d positions in bf16 gain nothing: keys are in %s, values in %s", kv_start,
+                       ek_kv_format_name(k), ek_kv_format_name(v));
     return EK_OK;
 }
 
 static ek_err plan_attention(ek_model *m)
 {
     const ek_config *c = &m->config;
-    EK_TRY(check_start(m));
+    EK_TRY(ek_model_check_start(m->kv_start, m->k_format, m->v_format));
     m->last[EK_SLIDING] = m->last[EK_FULL] = -1;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_config *l = &c->layer[i];

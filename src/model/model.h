@@ -50,6 +50,9 @@ typedef struct ek_model_need {
 } ek_model_need;
 ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts);
 
+/* EINVAL for a kv_start that is no multiple of EK_SEGMENT, and for formats that it leaves as they are. */
+ek_err ek_model_check_start(int kv_start, ek_kv_format k, ek_kv_format v);
+
 void ek_model_close(ek_model *m);
 /* Frees the packed weights, for a model whose weights were copied to a device. What stays in the file is still
  * read from there; scratch memory can no longer be opened, so nothing computes on the CPU. */

@@ -28,6 +28,13 @@ static ek_err parse_env(ek_cli *cli, ek_env_fn *env, const char *line)
     return ek_cli_parse(cli, argc, argv, env);
 }
 
+/* As a shell gives it: one value, whatever stands in it. */
+static ek_err parse_value(ek_cli *cli, const char *command, const char *option, const char *value)
+{
+    char *argv[] = {"evenkeel", (char *)(uintptr_t)command, (char *)(uintptr_t)option, (char *)(uintptr_t)value, NULL};
+    return ek_cli_parse(cli, 4, argv, no_env);
+}
+
 static ek_err parse(ek_cli *cli, const char *line)
 {
     return parse_env(cli, no_env, line);
@@ -92,6 +99,19 @@ static void test_wrong_calls(void **state)
         {"evenkeel serve --kv-memory 5X", "size"},
         {"evenkeel serve --kv-memory 1", "size"},
         {"evenkeel run --model=", "empty"},
+        {"evenkeel generate --seed 9223372036854775808", "from 0 to 9223372036854775807"},
+        {"evenkeel generate --seed -1", "from 0 to 9223372036854775807"},
+        {"evenkeel generate --device gpu", "--device: device gpu; there are auto"},
+        {"evenkeel inspect m --device cuda:", "cuda:N"},
+        {"evenkeel generate --kv 8 --kv-start 100", "--kv-start: the first 100 positions"},
+        {"evenkeel inspect m --kv 8 --kv-start 100", "multiple of 256"},
+        {"evenkeel generate --kv-start 256 --kv f16", "gain nothing: keys are in f16"},
+        {"evenkeel bench --synthetic e2b --layers 36", "--layers: e2b has 35 layers, 36 cannot be taken"},
+        {"evenkeel selftest --synthetic 31b --layers 61", "31b has 60 layers"},
+        {"evenkeel convert --synthetic 26b --layers 40 x --type mlx4", "26b has 30 layers"},
+        {"evenkeel bench --layers 3", "--layers cuts a --synthetic model only"},
+        {"evenkeel selftest --layers 3", "--layers cuts a --synthetic model only"},
+        {"evenkeel selftest --synthetic e2b --model m", "not both"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_cli c;
@@ -103,6 +123,41 @@ static void test_wrong_calls(void **state)
         assert_null(strchr(ek_err_text(), '\n'));
         ek_cli_fini(&c);
     }
+}
+
+/* What is no number to the end, in every kind of number; decimal notation is all there is. */
+static void test_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *command, *option;
+    } kind[] = {{"serve", "--port"}, {"generate", "--temperature"}, {"serve", "--max-body"}, {"bench", "--batch"}};
+    static const char *const never[] = {"",     " ",    "8080 ", " 8080", "8080\n", "+8080", "0x10",  "0X10",     "nan",
+                                        "inf",  "-inf", "-1",    "1e",    "1e400",  "1,",    "8 080", "1_000",    "٣",
+                                        "0.5 ", "1.5 ", "5 M",   "0.5\t", "M",      "1MM",   "1MB",   "infinity", "--"};
+    ek_cli c;
+    for (size_t k = 0; k < sizeof kind / sizeof *kind; k++)
+        for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+            ek_err err = parse_value(&c, kind[k].command, kind[k].option, never[i]);
+            if (err != EK_EINVAL) print_error("%s \"%s\" is accepted\n", kind[k].option, never[i]);
+            assert_int_equal(err, EK_EINVAL);
+            ek_cli_fini(&c);
+        }
+    static const struct {
+        const char *command, *option, *value;
+    } good[] = {{"serve", "--port", "08"},          {"generate", "--temperature", ".5"},
+                {"generate", "--min-p", "1e-1"},    {"serve", "--max-body", "0.5m"},
+                {"serve", "--max-body", "1048576"}, {"generate", "--seed", "9223372036854775807"}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (parse_value(&c, good[i].command, good[i].option, good[i].value)) fail_msg("%s", ek_err_text());
+        ek_cli_fini(&c);
+    }
+    assert_int_equal(parse_value(&c, "generate", "--seed", "9223372036854775807"), EK_OK);
+    assert_true(c.seed == INT64_MAX);
+    ek_cli_fini(&c);
+    assert_int_equal(parse_value(&c, "serve", "--kv-memory", "0.5 "), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "--kv-memory \"0.5 \": a size from 1048576"));
+    ek_cli_fini(&c);
 }
 
 static char *some_env(const char *name)
@@ -207,9 +262,13 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),      cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_empty_values),
-        cmocka_unit_test(test_help),        cmocka_unit_test(test_defaults_are_valid),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_wrong_calls),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_empty_values),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_defaults_are_valid),
         cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

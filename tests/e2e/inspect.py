@@ -87,7 +87,7 @@ def a_model():
     short = report(MODEL, "--ctx", "128", "--batch", "3")["model"]
     check([(x["batch"], x["ctx"]) for x in short["memory"]] == [(3, 128)], str(short["memory"]))
     p = run("inspect", MODEL, "--ctx", "16000000")
-    check(p.returncode == 1 and "the model's context is" in p.stderr, p.stderr)
+    check(p.returncode == 2 and "the model's context is" in p.stderr, p.stderr)
 
 
 def what_cannot_run_is_described():
