@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/hub.h"
+#include "cli/stop.h"
 #include "hub/pull.h"
 
 enum { BAR = 24 };
@@ -101,12 +102,8 @@ int ek_cmd_pull(const ek_cli *cli)
     ek_buf path = {0};
     screen s = {.tty = isatty(STDERR_FILENO)};
     ek_hub_watch watch = {.line = line, .progress = progress, .stop = stop, .arg = &s};
-    struct sigaction act = {.sa_handler = on_signal};
     if (ek_hub_name_parse(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, as a full disk is */
+    ek_cli_on_stop(on_signal, 0);
     ek_err err = ek_cli_hub_places(&places);
     ek_hub_opts opts = {
         .places = &places, .watch = &watch, .connections = (int)cli->connections, .retries = (int)cli->retries};

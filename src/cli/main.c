@@ -9,6 +9,7 @@ int main(int argc, char **argv)
 {
     /* A reader that goes away (head, a closed terminal) ends the write, not the program's logic. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, as a full disk is */
     ek_cli cli;
     int status;
     if (ek_cli_parse(&cli, argc, argv, getenv)) {

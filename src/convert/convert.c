@@ -51,19 +51,30 @@ static bool ends_in(const char *s, const char *with)
     return n > m && strcmp(s + n - m, with) == 0;
 }
 
-static ek_err choose(job *j)
+static ek_err choose(const ek_convert_opts *o, ek_convert_form *form, const ek_target **target)
 {
     char name[16];
-    const char *type = j->o->type;
-    bool gguf = ends_in(j->o->to, ".gguf"), mlx = strncmp(type, "mlx", 3) == 0;
+    const char *type = o->type;
+    bool gguf = ends_in(o->to, ".gguf"), mlx = strncmp(type, "mlx", 3) == 0;
+    if (o->from && !*o->from) return ek_fail(EK_EINVAL, "SRC is empty: a model is needed");
+    if (!*o->to) return ek_fail(EK_EINVAL, "DST is empty: the name of a file or a folder is needed");
     snprintf(name, sizeof name, mlx ? "q%.4s.64" : "%.8s", mlx ? type + 3 : type);
-    j->target = ek_target_find(name);
-    if (!j->target) return ek_fail(EK_EINVAL, "there is no type %.40s", type);
-    if (gguf && mlx) return ek_fail(EK_EINVAL, "%s is MLX, which is a folder; %s names a GGUF file", type, j->o->to);
-    if (!gguf && !mlx && j->target->block > 1)
-        return ek_fail(EK_EINVAL, "%s exists in GGUF only: %s must end in .gguf", type, j->o->to);
-    j->form = gguf ? EK_FORM_GGUF : mlx ? EK_FORM_MLX : EK_FORM_HF;
+    *target = ek_target_find(name);
+    if (!*target) return ek_fail(EK_EINVAL, "there is no type %.40s", type);
+    if (gguf && mlx) return ek_fail(EK_EINVAL, "%s is MLX, which is a folder; %s names a GGUF file", type, o->to);
+    if (!gguf && !mlx && (*target)->block > 1)
+        return ek_fail(EK_EINVAL, "%s exists in GGUF only: %s must end in .gguf", type, o->to);
+    if (mlx && !o->from && (*target)->bits != 4 && (*target)->bits != 8)
+        return ek_fail(EK_EINVAL, "random weights of MLX have 4 or 8 bits, %s has %d", type, (*target)->bits);
+    *form = gguf ? EK_FORM_GGUF : mlx ? EK_FORM_MLX : EK_FORM_HF;
     return EK_OK;
+}
+
+ek_err ek_convert_check(const ek_convert_opts *o)
+{
+    ek_convert_form form;
+    const ek_target *target;
+    return choose(o, &form, &target);
 }
 
 /* ------------------------------------------------------------------ what there is */
@@ -123,18 +134,14 @@ static ek_err read_source(job *j)
     return drafter ? EK_OK : read_chat(j);
 }
 
-static ek_err invent(job *j)
+static void invent(job *j)
 {
-    int bits = j->form == EK_FORM_MLX ? j->target->bits : 0;
-    if (bits && bits != 4 && bits != 8)
-        return ek_fail(EK_EINVAL, "random weights of MLX have 4 or 8 bits, %s has %d", j->o->type, bits);
     j->config = *j->o->invented;
-    ek_items_invent(&j->items, &j->weights, &j->config, bits);
+    ek_items_invent(&j->items, &j->weights, &j->config, j->form == EK_FORM_MLX ? j->target->bits : 0);
     j->variant = j->config.per_layer_size ? "small" : "large";
-    if (j->config.vocab_size < EK_MADE_MIN) return EK_OK;
+    if (j->config.vocab_size < EK_MADE_MIN) return;
     ek_made_tokenizer(&j->made, j->config.vocab_size, EK_MADE_MERGES);
     j->tokenizer = (ek_source_tokenizer){.name = "tokenizer.json", .json = j->made.data, .n = j->made.len};
-    return EK_OK;
 }
 
 /* ------------------------------------------------------------------ what is written */
@@ -233,8 +240,9 @@ static ek_err write_all(job *j)
 
 static ek_err run(job *j)
 {
-    EK_TRY(choose(j));
-    EK_TRY(j->o->from ? read_source(j) : invent(j));
+    EK_TRY(choose(j->o, &j->form, &j->target));
+    if (j->o->from) EK_TRY(read_source(j));
+    else invent(j);
     EK_TRY(plan(j));
     EK_TRY(open_output(j));
     ek_err err = write_all(j);

@@ -27,8 +27,12 @@ typedef struct ek_convert_report {
     double bytes;
 } ek_convert_report;
 
-/* Nothing is left under the final name, or beside it, unless everything succeeded. EINVAL for what cannot go together
- * (a ggml type in a folder) or exists; errors of the source; EIO with the file's name. */
+/* EINVAL for a type that neither the target's name nor random weights can have, and for an empty name; reads nothing.
+ */
+ek_err ek_convert_check(const ek_convert_opts *o);
+
+/* Nothing is left under the final name, or beside it, unless everything succeeded. EINVAL as above and
+ * for what exists; errors of the source; EIO with the file's name. */
 ek_err ek_convert_model(const ek_convert_opts *o, ek_convert_report *report);
 
 #endif

@@ -217,13 +217,13 @@ static ek_err rename_files(ek_outdir *o)
 ek_err ek_outdir_commit(ek_outdir *o)
 {
     ek_err err = sync_all(o);
-    if (!err && !o->force) err = check_free(o); /* it was free when the work began */
+    if (!err) err = check_free(o); /* as it was when the work began */
+    if (!err) err = o->folder ? rename_folder(o) : rename_files(o);
     if (err) {
         ek_outdir_cancel(o);
         return err;
     }
-    err = o->folder ? rename_folder(o) : rename_files(o);
-    if (!err) err = sync_parent(o);
+    err = sync_parent(o);
     free_all(o);
     return err;
 }

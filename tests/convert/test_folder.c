@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../support/checkpoint.h"
 #include "../support/files.h"
@@ -16,6 +17,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/outdir.h"
 #include "scene.h"
 #include "tensor/checkpoint.h"
 
@@ -138,12 +140,34 @@ static void some_matrices_keep_more_bits(void **state)
     }
 }
 
+/* A name that something else took while the work went on: that stays, and what was written does not stay beside it. */
+static void a_name_that_is_taken_meanwhile(void **state)
+{
+    (void)state;
+    char *dir = temp_dir();
+    for (int folder = 0; folder < 2; folder++) {
+        ek_outdir *o;
+        char path[160], part[176];
+        snprintf(path, sizeof path, "%s/%s", dir, folder ? "model" : "model.gguf");
+        snprintf(part, sizeof part, "%s.part", path);
+        const char *name[] = {folder ? "config.json" : path};
+        assert_int_equal(ek_outdir_open(&o, path, folder, true, name, 1), EK_OK);
+        if (folder) put_text(dir, "model", "mine");
+        else assert_int_equal(mkdir(path, 0777), 0);
+        assert_int_equal(ek_outdir_commit(o), EK_EINVAL);
+        assert_false(ek_is_file(part) || ek_is_dir(part));
+        assert_true(folder ? ek_is_file(path) : ek_is_dir(path));
+    }
+    remove_all(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_weights_on_disk_are_those_in_memory),
         cmocka_unit_test(a_copy_is_the_same_model),
         cmocka_unit_test(weights_are_divided_into_files),
+        cmocka_unit_test(a_name_that_is_taken_meanwhile),
         cmocka_unit_test(codes_are_copied_where_the_format_stays),
         cmocka_unit_test(some_matrices_keep_more_bits),
     };

@@ -19,12 +19,12 @@ def check(name, good, detail=""):
         print(f"FAIL {name}: {detail}")
 
 
-def convert(*args, limits=()):
+def convert(*args, limits=(), cwd=None):
     def lower():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
         for which, value in limits:
             resource.setrlimit(which, (value, value))
-    return subprocess.run([PROGRAM, "convert", *args], capture_output=True, text=True, timeout=120, preexec_fn=lower)
+    return subprocess.run([PROGRAM, "convert", *args], capture_output=True, text=True, timeout=120, preexec_fn=lower, cwd=cwd)
 
 
 def refused(name, status, says, folder, *args, **more):
@@ -42,12 +42,16 @@ def wrong_calls(top):
     refused("no source", 2, "SRC", top, at("x.gguf"), "--type", "q8_0")
     refused("two sources", 2, "not both", top, MODEL, at("x"), "--synthetic", "e2b", "--type", "mlx4")
     refused("layers of a file", 2, "--layers", top, MODEL, at("x"), "--layers", "3", "--type", "mlx4")
-    refused("GGUF's type in a folder", 1, ".gguf", top, MODEL, at("x"), "--type", "q4_0")
-    refused("MLX in a file", 1, "folder", top, MODEL, at("x.gguf"), "--type", "mlx4")
+    refused("GGUF's type in a folder", 2, ".gguf", top, MODEL, at("x"), "--type", "q4_0")
+    refused("MLX in a file", 2, "folder", top, MODEL, at("x.gguf"), "--type", "mlx4")
     refused("a source that is not there", 1, "nowhere", top, at("nowhere"), at("x.gguf"), "--type", "q8_0")
     refused("a folder that is not there", 1, "cannot be", top, MODEL, at("no/x.gguf"), "--type", "q8_0")
-    refused("more layers than there are", 1, "60", top, at("x"), "--synthetic", "31b", "--layers", "61", "--type", "mlx4")
-    refused("random weights of six bits", 1, "4 or 8", top, at("x"), "--synthetic", "12b", "--layers", "1", "--type", "mlx6")
+    refused("more layers than there are", 2, "60", top, at("x"), "--synthetic", "31b", "--layers", "61", "--type", "mlx4")
+    refused("random weights of six bits", 2, "4 or 8", top, at("x"), "--synthetic", "12b", "--layers", "1", "--type", "mlx6")
+    refused("no name of a target", 2, "DST is empty", top, MODEL, "", "--type", "mlx4", cwd=top)
+    refused("no name of a target, random weights", 2, "DST is empty", top, "--synthetic", "e2b", "--layers", "1", "", "--type", "mlx4", cwd=top)
+    refused("no name of a source", 2, "SRC is empty", top, "", at("x.gguf"), "--type", "q8_0")
+    refused("a type of GGUF for no name", 2, "DST is empty", top, MODEL, "", "--type", "q4_0", cwd=top)
 
 
 def what_exists(top):
@@ -88,7 +92,7 @@ def writes_slowly(dst):
 
 
 def interrupted(top):
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         dst = os.path.join(top, "slow.gguf")
         p = subprocess.Popen(writes_slowly(dst), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         deadline = time.time() + 60
@@ -101,6 +105,15 @@ def interrupted(top):
         said = p.communicate(timeout=60)[1]
         check(f"{number.name} ends it", p.returncode == 1 and "stopped" in said, f"{p.returncode} {said[-300:]}")
         check("nothing is left", not os.path.exists(dst) and not os.path.exists(dst + ".part"), os.listdir(top))
+    p = subprocess.Popen(["nohup", *writes_slowly(dst)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + 60
+    while time.time() < deadline and not os.path.exists(dst + ".part"):
+        time.sleep(0.02)
+    p.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    check("under nohup it goes on", p.poll() is None and os.path.exists(dst + ".part"), p.poll())
+    p.terminate()
+    p.communicate(timeout=60)
 
 
 def killed(top):
