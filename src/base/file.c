@@ -7,13 +7,37 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static ek_err failed(const char *path)
+{
+    return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
+}
+
+/* Looks before it opens: opening a pipe waits for its writer. */
 static ek_err open_read(const char *path, int *fd, struct stat *st)
 {
+    *fd = -1;
+    if (stat(path, st) != 0) return failed(path);
+    const mode_t mode = st->st_mode;
+    if (!S_ISREG(mode))
+        return ek_fail(EK_EIO, "%s: is %s, not a file", path,
+                       S_ISDIR(mode)    ? "a folder"
+                       : S_ISFIFO(mode) ? "a pipe"
+                       : S_ISSOCK(mode) ? "a socket"
+                                        : "a device");
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
-    if (fstat(*fd, st) == 0 && !S_ISDIR(st->st_mode)) return EK_OK;
+    if (*fd < 0) return failed(path);
+    if (fstat(*fd, st) == 0) return EK_OK;
     close(*fd);
-    return ek_fail(EK_EIO, "%s: is not a file", path);
+    return failed(path);
+}
+
+ek_err ek_file_check(const char *path)
+{
+    int fd;
+    struct stat st;
+    EK_TRY(open_read(path, &fd, &st));
+    close(fd);
+    return EK_OK;
 }
 
 ek_err ek_map_open(ek_map *m, const char *path)

@@ -1,4 +1,5 @@
-/* Files: read whole, or mapped into memory. */
+/* Files: read whole, or mapped into memory. Regular ones; what else a path names is EIO and called by its kind, and
+ * nothing is waited for. */
 #ifndef EK_BASE_FILE_H
 #define EK_BASE_FILE_H
 
@@ -21,6 +22,7 @@ void ek_map_rest(const ek_map *m);
 /* Appends the file to b. ENOTFOUND, EIO; ETOOLARGE if it is longer than limit bytes. */
 ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same from fd until end of file, for standard input */
+ek_err ek_file_check(const char *path);             /* whether it could be read now: OK, ENOTFOUND or EIO */
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
 

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "chat/prompt.h"
 #include "cli/check.h"
 #include "cli/hub.h"
 #include "cli/open.h"
@@ -71,6 +72,17 @@ static void drafter_text(ek_inspect *r)
     r->runs = true;
 }
 
+/* A model that no text can be given to does not run, though `logits` and `generate`, which take ids, do. */
+static ek_err judge_tokenizer(ek_inspect *r)
+{
+    ek_tokenizer *t;
+    ek_err err = ek_chat_tokenizer_open(&t, r->path);
+    r->runs = !err;
+    if (!err) ek_tokenizer_close(t);
+    else snprintf(r->why, sizeof r->why, "%.1000s; without a tokenizer it takes token ids alone", ek_err_text());
+    return err;
+}
+
 static ek_err judge(ek_inspect *r)
 {
     ek_err err = ek_about_config(&r->config, r->path, &r->has_config);
@@ -79,10 +91,11 @@ static ek_err judge(ek_inspect *r)
         return EK_OK;
     }
     if (!err) err = measure(r);
-    r->measured = r->runs = !err;
-    if (err && r->has_config && r->about.method[0])
+    r->measured = !err;
+    if (!err) return judge_tokenizer(r);
+    if (r->has_config && r->about.method[0])
         snprintf(r->why, sizeof r->why, "%s (the weights are quantised with %s)", ek_err_text(), r->about.method);
-    else if (err) snprintf(r->why, sizeof r->why, "%s", ek_err_text());
+    else snprintf(r->why, sizeof r->why, "%s", ek_err_text());
     return err;
 }
 
@@ -146,11 +159,13 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
     EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
     EK_TRY(ek_activations_parse(cli->activations, &activations));
     EK_TRY(ek_cli_find_model(cli->arg, &r->path));
-    if (!ek_is_dir(r->path) && !ek_is_file(r->path)) return ek_fail(EK_ENOTFOUND, "%s: there is no such path", r->path);
+    if (!ek_is_dir(r->path)) EK_TRY(ek_file_check(r->path));
     ek_about_read(&r->about, r->path);
     ek_err stored = count_tensors(r);
     char stored_why[512] = "";
     if (stored) snprintf(stored_why, sizeof stored_why, "%.500s", ek_err_text());
+    if ((stored == EK_EFORMAT || stored == EK_EIO) && strcmp(r->about.container, "file") != 0)
+        return stored; /* damage is no property of a model */
     ek_err err = judge(r);
     if (stored && err && !r->has_config && !r->about.model_type[0]) /* nothing is known of it */
         return ek_fail(stored, "%s",

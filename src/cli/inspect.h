@@ -44,7 +44,8 @@ typedef struct ek_inspect {
     char device[512];
 } ek_inspect;
 
-/* Fails only where nothing can be said: no such path, a file of another kind, options that cannot be. */
+/* Fails only where nothing can be said: no such path, a file of another kind, damaged weights, options that cannot be.
+ */
 ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli);
 void ek_inspect_print(const ek_inspect *r);
 void ek_inspect_print_json(const ek_inspect *r);

@@ -24,22 +24,19 @@ ek_err ek_source_open(ek_source **out, const char *path)
 {
     static const struct {
         int (*recognises)(const char *path);
-        ek_source *(*open)(const char *path); /* NULL: known by name only */
-        const char *says;
-    } containers[] = {
-        {is_gguf_folder, ek_source_gguf, NULL},
-        {ek_is_dir, ek_source_folder, NULL},
-        {is_gguf, ek_source_gguf, NULL},
-        {ek_is_file, NULL, "is a file; a model is a GGUF file or a folder with config.json and safetensors files"},
-    };
+        ek_source *(*open)(const char *path);
+    } containers[] = {{is_gguf_folder, ek_source_gguf}, {ek_is_dir, ek_source_folder}, {is_gguf, ek_source_gguf}};
     *out = NULL;
     for (size_t i = 0; i < sizeof containers / sizeof *containers; i++) {
         if (!containers[i].recognises(path)) continue;
-        if (!containers[i].open) return ek_fail(EK_EUNSUPPORTED, "%s %s", path, containers[i].says);
         *out = containers[i].open(path);
         return EK_OK;
     }
-    return ek_fail(EK_ENOTFOUND, "%s: there is no such file or folder", path);
+    ek_err err = ek_file_check(path);
+    if (err == EK_ENOTFOUND) return ek_fail(err, "%s: there is no such file or folder", path);
+    if (err) return err;
+    return ek_fail(EK_EUNSUPPORTED,
+                   "%s is a file; a model is a GGUF file or a folder with config.json and safetensors files", path);
 }
 
 void ek_source_rest(ek_source *s)

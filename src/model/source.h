@@ -66,7 +66,8 @@ struct ek_source {
 
 /* Recognises what lies at path; reads and maps nothing yet: a folder of safetensors in the layout of Hugging Face or of
  * mlx-lm; a GGUF file, any part of a split one, or a folder with GGUF files and no safetensors, which must hold one
- * model. ENOTFOUND if there is nothing, EUNSUPPORTED by name for a path that is no model. */
+ * model. ENOTFOUND if there is nothing, EIO for what cannot be read, EUNSUPPORTED by name for a file that is no model.
+ */
 ek_err ek_source_open(ek_source **out, const char *path);
 void ek_source_close(ek_source *s); /* NULL is fine */
 /* When the weights are packed: its mapped pages leave the process until they are read again, ek_map_rest. */

@@ -53,8 +53,8 @@ static ek_err read_entry(ek_tensor *t, const json_t *entry, const uint8_t *data,
         return BAD(t, "data_offsets must be two byte offsets");
     json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || begin > end || (uint64_t)end > room)
-        return BAD(t, "bytes %lld to %lld lie outside the %llu bytes of data", (long long)begin, (long long)end,
-                   (unsigned long long)room);
+        return BAD(t, "bytes %lld to %lld lie outside the %llu bytes of data: it is damaged or was not copied whole",
+                   (long long)begin, (long long)end, (unsigned long long)room);
     t->bytes = (size_t)(end - begin);
     if (t->bytes != elements * ek_dtype_size(t->dtype))
         return BAD(t, "has %zu bytes, %llu elements of %s need %llu", t->bytes, (unsigned long long)elements,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -245,6 +246,19 @@ static void files_say_what_is_wrong(void **state)
     assert_int_equal(ek_map_open(&m, path), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), path));
     assert_int_equal(ek_map_open(&m, "/tmp"), EK_EIO);
+    assert_string_equal(ek_err_text(), "/tmp: is a folder, not a file");
+    assert_int_equal(ek_file_read(&b, "/dev/null", 5), EK_EIO);
+    assert_string_equal(ek_err_text(), "/dev/null: is a device, not a file");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(10); /* a pipe without a writer must not be waited for */
+    assert_int_equal(ek_map_open(&m, path), EK_EIO);
+    assert_int_equal(ek_file_read(&b, path, 5), EK_EIO);
+    alarm(0);
+    assert_non_null(strstr(ek_err_text(), ": is a pipe, not a file"));
+    unlink(path);
+    assert_int_equal(symlink(path, path), 0);
+    assert_int_equal(ek_file_read(&b, path, 5), EK_EIO);
+    unlink(path);
 }
 
 int main(void)

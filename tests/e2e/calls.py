@@ -16,7 +16,7 @@ PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 CONFIG = json.load(open(os.path.join(MODEL, "config.json"), encoding="utf-8"))
 VOCAB, CONTEXT = (CONFIG.get("text_config", CONFIG)[k] for k in ("vocab_size", "max_position_embeddings"))
 DRAFTER = MODEL + "-drafter"
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 20
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "EVENKEEL_"))}
 results = []
 
@@ -64,9 +64,65 @@ def values_that_the_model_refuses(top):
     check("nothing is left", os.listdir(top) == ["journal"], os.listdir(top))
 
 
+def odd(path, kind):
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a folder":
+        os.mkdir(path)
+    elif kind == "a device":
+        os.symlink("/dev/zero", path)
+    else:
+        os.symlink(os.path.basename(path), path)  # not to be opened by anyone, not by root either
+
+
+def files_that_are_none(top):
+    """In the place of each file of a model, and where a file is named."""
+    out, kinds = os.path.join(top, "out"), ("a pipe", "a folder", "a device", "symbolic links")
+    for kind in kinds:
+        for name in ("config.json", "generation_config.json", "tokenizer.json", "model.safetensors"):
+            model = os.path.join(top, f"{name} {kind}")
+            os.mkdir(model)
+            for other in os.listdir(MODEL):
+                if other != name:
+                    os.symlink(os.path.join(MODEL, other), os.path.join(model, other))
+            odd(os.path.join(model, name), kind)
+            for call in (("run", "x", "--model", model), ("tokenize", "--model", model),
+                         ("logits", "--ids", "2", "--out", out, "--model", model), ("convert", model, out, "--type", "bf16")):
+                if name == "tokenizer.json" and call[0] == "logits" or name != "tokenizer.json" and call[0] == "tokenize":
+                    continue
+                code, _, err = run(*call)
+                check(f"{call[0]}: {name} is {kind}", code == 1 and err.count("\n") == 1 and f"/{name}: " in err and kind in err, f"{code}: {err[-300:]}")
+            code, text, err = run("inspect", model)
+            check(f"inspect: {name} is {kind}", kind in text + err and code == (0 if not err else 1), f"{code}: {text[:300]} {err}")
+        for name in ("model.gguf", "one.safetensors"):
+            path = os.path.join(top, kind + name)
+            odd(path, kind)
+            if kind != "a folder":
+                for call in (("inspect", path), ("run", "x", "--model", path), ("convert", path, out, "--type", "bf16")):
+                    refused(1, kind, *call)
+        path = os.path.join(top, kind + "tools")
+        odd(path, kind)
+        refused(1, kind, "run", "x", "--model", MODEL, "--tools", path)
+    check("nothing is written", not os.path.exists(out) and not os.path.exists(out + ".part"))
+
+
+def files_that_may_not_be_read(top):
+    """As nobody, where this is root, who may read everything."""
+    path = os.path.join(top, "model.gguf")
+    code, _, err = run("convert", MODEL, path, "--type", "q8_0")
+    check("a GGUF file", code == 0, err)
+    os.chmod(path, 0)
+    who = {"user": 65534} if os.geteuid() == 0 else {}
+    if who and subprocess.run(["test", "-x", PROGRAM], user=65534).returncode:
+        return print("not run: nobody may not run the program")
+    for call in (("inspect", path), ("run", "x", "--model", path), ("convert", path, os.path.join(top, "out"), "--type", "bf16")):
+        refused(1, "Permission denied", *call, **who)
+
+
 with tempfile.TemporaryDirectory(prefix="evenkeel-calls-") as folder:
     ENV["HF_HOME"] = folder
-    for part in (values_that_the_model_refuses,):
+    os.chmod(folder, 0o755)
+    for part in (values_that_the_model_refuses, files_that_are_none, files_that_may_not_be_read):
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)

@@ -102,6 +102,8 @@ def what_cannot_run_is_described():
     check(not r["runs"] and r["what"] == "llama, safetensors, bf16" and "llama" in r["why"], str(r)[:400])
     r = report(folder("weightless", CONFIG))
     check(not r["runs"] and "model" in r and "safetensors" in r["why"], str(r)[:400])
+    r = report(folder("speechless", CONFIG, link=True))
+    check(not r["runs"] and "tokenizer.json: No such file" in r["why"] and r["model"]["memory"], str(r)[:400])
     r = report(folder("shapes", {**CONFIG, "vocab_size": 2 * CONFIG.get("vocab_size", 4096)}, link=True))
     check(not r["runs"] and "shape" in r["why"] and r["bytes"] > 0, str(r)[:400])
 
@@ -125,7 +127,7 @@ def files():
         p = run("inspect", os.path.join(ROOT, name))
         check(p.returncode == 1 and p.stderr.count("\n") == 1 and not p.stdout, f"{name}: {p.returncode} {p.stderr}")
     p = run("inspect", os.path.join(ROOT, "nothing here"))
-    check(p.returncode == 1 and "no such path" in p.stderr, p.stderr)
+    check(p.returncode == 1 and "No such file" in p.stderr, p.stderr)
     os.makedirs(os.path.join(ROOT, "bare"))
     check(run("inspect", os.path.join(ROOT, "bare")).returncode == 1, "an empty folder")
 
@@ -150,7 +152,23 @@ def gguf():
     check(p.returncode == 1 and p.stderr.count("\n") == 1, p.stderr)
 
 
-for part in (a_model, what_cannot_run_is_described, a_drafter, files, gguf):
+def cut_weights():
+    """Whatever holds them: the same answer, and nothing is said of a model that is not there as a whole."""
+    path = os.path.join(ROOT, "weights-q8_0.gguf")
+    check(run("convert", MODEL, path, "--type", "q8_0").returncode == 0, "convert")
+    whole = os.path.join(ROOT, "whole")
+    shutil.copytree(MODEL, whole)
+    single = os.path.join(ROOT, "single.safetensors")
+    shutil.copy(os.path.join(MODEL, "model.safetensors"), single)
+    for what, file in ((path, path), (whole, os.path.join(whole, "model.safetensors")), (single, single)):
+        check(run("inspect", what).returncode == 0, f"{what} is whole")
+        os.truncate(file, os.path.getsize(file) - 70)
+        p = run("inspect", what)
+        check(p.returncode == 1 and not p.stdout and p.stderr.count("\n") == 1 and file + ": " in p.stderr
+              and "was not copied whole" in p.stderr, f"{what}: {p.returncode} {p.stderr} {p.stdout[:200]}")
+
+
+for part in (a_model, what_cannot_run_is_described, a_drafter, files, gguf, cut_weights):
     part()
 shutil.rmtree(ROOT, ignore_errors=True)
 print(f"{passed} passed, {len(wrong)} failed")
