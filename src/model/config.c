@@ -4,84 +4,19 @@
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Where a value is looked up: text_config first, then the file's top level. */
-typedef struct place {
-    const json_t *text, *top;
-} place;
-
-static const json_t *find(const place *p, const char *key)
-{
-    const json_t *v = json_object_get(p->text, key);
-    if (!v || json_is_null(v)) v = json_object_get(p->top, key);
-    return v && !json_is_null(v) ? v : NULL;
-}
-
-static ek_err bad_number(const char *key, const json_t *v, double min, double max)
-{
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-    ek_err err = ek_fail(EK_EFORMAT, "config.json: %s is %.60s, must be a number from %.10g to %.10g", key,
-                         text ? text : "unreadable", min, max);
-    free(text);
-    return err;
-}
-
-static ek_err to_int(int *out, const char *key, const json_t *v, int min, int max)
-{
-    if (!json_is_integer(v) || json_integer_value(v) < min || json_integer_value(v) > max)
-        return bad_number(key, v, min, max);
-    *out = (int)json_integer_value(v);
-    return EK_OK;
-}
-
-static ek_err to_number(double *out, const char *key, const json_t *v, double min, double max)
-{
-    double d = json_number_value(v);
-    if (!json_is_number(v) || !(d >= min && d <= max)) return bad_number(key, v, min, max);
-    *out = d;
-    return EK_OK;
-}
-
-static ek_err need_int(int *out, const place *p, const char *key, int min, int max)
-{
-    const json_t *v = find(p, key);
-    if (!v) return ek_fail(EK_EFORMAT, "config.json: %s is missing", key);
-    return to_int(out, key, v, min, max);
-}
-
-static ek_err may_int(int *out, const place *p, const char *key, int absent, int min, int max)
-{
-    const json_t *v = find(p, key);
-    *out = absent;
-    return v ? to_int(out, key, v, min, max) : EK_OK;
-}
-
-static ek_err may_float(float *out, const place *p, const char *key, double absent, double min, double max)
-{
-    const json_t *v = find(p, key);
-    double d = absent;
-    if (v) EK_TRY(to_number(&d, key, v, min, max));
-    *out = (float)d;
-    return EK_OK;
-}
-
-static ek_err may_bool(bool *out, const place *p, const char *key)
-{
-    const json_t *v = find(p, key);
-    if (v && !json_is_boolean(v)) return ek_fail(EK_EFORMAT, "config.json: %s must be true or false", key);
-    *out = json_is_true(v);
-    return EK_OK;
-}
+#include "model/setting.h"
 
 /* What the engine does not compute is refused by name, never approximated. */
-static ek_err check_kind(ek_config *c, const place *p)
+static ek_err check_kind(ek_config *c, const ek_settings *p)
 {
-    const char *type = json_string_value(find(&(place){p->top, p->text}, "model_type"));
+    const char *type, *act;
+    bool bias, tied;
     static const char *const known[] = {"gemma4",           "gemma4_text",
                                         "gemma4_unified",   "gemma4_unified_text",
                                         "gemma4_assistant", "gemma4_unified_assistant"};
+    EK_TRY(ek_setting_may_text(&type, &(ek_settings){p->file, NULL, p->other, p->object}, "model_type"));
     if (!type) return ek_fail(EK_EFORMAT, "config.json: model_type is missing");
     size_t i = 0;
     while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
@@ -92,22 +27,26 @@ static ek_err check_kind(ek_config *c, const place *p)
                        type);
     snprintf(c->model_type, sizeof c->model_type, "%s", type);
     if (strstr(type, "_assistant"))
-        EK_TRY(need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, EK_MAX_WIDTH));
+        EK_TRY(ek_setting_need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, EK_MAX_WIDTH));
 
-    const char *act = json_string_value(find(p, "hidden_activation"));
+    EK_TRY(ek_setting_may_text(&act, p, "hidden_activation"));
     if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
         return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_activation is %.60s, gelu_pytorch_tanh can be run", act);
-    const json_t *mask = find(p, "use_bidirectional_attention");
-    if (mask && !json_is_false(mask) && (!json_is_string(mask) || strcmp(json_string_value(mask), "vision") != 0))
-        return ek_fail(EK_EUNSUPPORTED, "config.json: use_bidirectional_attention must be null or \"vision\"");
-    if (json_is_true(find(p, "attention_bias")))
-        return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
-    if (json_is_false(find(p, "tie_word_embeddings")))
+    const json_t *mask = ek_setting(p, "use_bidirectional_attention");
+    if (mask && !json_is_false(mask) && !json_is_string(mask))
+        return ek_setting_wrong(p, "use_bidirectional_attention", mask, "null, false or a string");
+    if (json_is_string(mask) && strcmp(json_string_value(mask), "vision") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: use_bidirectional_attention is %.60s, \"vision\" can be run",
+                       json_string_value(mask));
+    EK_TRY(ek_setting_may_bool(&bias, p, "attention_bias", false));
+    if (bias) return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
+    EK_TRY(ek_setting_may_bool(&tied, p, "tie_word_embeddings", true));
+    if (!tied)
         return ek_fail(EK_EUNSUPPORTED, "config.json: tie_word_embeddings is false, a head of its own cannot be run");
     return EK_OK;
 }
 
-static ek_err read_drafter(ek_config *c, const place *p)
+static ek_err read_drafter(ek_config *c, const ek_settings *p)
 {
     bool ordered = false;
     if (c->n_kv_shared_layers != c->n_layers)
@@ -116,74 +55,84 @@ static ek_err read_drafter(ek_config *c, const place *p)
     if (c->per_layer_size)
         return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_size_per_layer_input is %d, a drafter has none",
                        c->per_layer_size);
-    EK_TRY(may_bool(&ordered, p, "use_ordered_embeddings"));
+    EK_TRY(ek_setting_may_bool(&ordered, p, "use_ordered_embeddings", false));
     if (!ordered) return EK_OK;
-    EK_TRY(need_int(&c->n_centroids, p, "num_centroids", 1, c->vocab_size));
-    EK_TRY(need_int(&c->top_k_centroids, p, "centroid_intermediate_top_k", 1, c->n_centroids));
+    EK_TRY(ek_setting_need_int(&c->n_centroids, p, "num_centroids", 1, c->vocab_size));
+    EK_TRY(ek_setting_need_int(&c->top_k_centroids, p, "centroid_intermediate_top_k", 1, c->n_centroids));
     if (c->vocab_size % c->n_centroids)
         return ek_fail(EK_EFORMAT, "config.json: %d tokens cannot be split over %d centroids evenly", c->vocab_size,
                        c->n_centroids);
     return EK_OK;
 }
 
-static ek_err read_sizes(ek_config *c, const place *p)
+static ek_err read_sizes(ek_config *c, const ek_settings *p)
 {
     bool moe = false;
-    EK_TRY(need_int(&c->vocab_size, p, "vocab_size", 1, EK_MAX_VOCAB));
-    EK_TRY(need_int(&c->hidden_size, p, "hidden_size", 1, EK_MAX_WIDTH));
-    EK_TRY(need_int(&c->n_layers, p, "num_hidden_layers", 1, EK_MAX_LAYERS));
-    EK_TRY(need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
-    EK_TRY(need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, EK_MAX_CONTEXT));
-    EK_TRY(may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
-    EK_TRY(may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size,
-                   c->backbone_hidden_size ? 0 : 1, EK_MAX_VOCAB));
-    EK_TRY(may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0,
-                   c->backbone_hidden_size ? c->n_layers : c->n_layers - 1));
-    EK_TRY(may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
-    EK_TRY(may_float(&c->final_logit_softcapping, p, "final_logit_softcapping", 0, 1e-3, 1e6));
-    EK_TRY(may_bool(&moe, p, "enable_moe_block"));
+    EK_TRY(ek_setting_need_int(&c->vocab_size, p, "vocab_size", 1, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_need_int(&c->hidden_size, p, "hidden_size", 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_need_int(&c->n_layers, p, "num_hidden_layers", 1, EK_MAX_LAYERS));
+    EK_TRY(ek_setting_need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
+    EK_TRY(ek_setting_need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, EK_MAX_CONTEXT));
+    EK_TRY(ek_setting_may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
+    EK_TRY(ek_setting_may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size,
+                              c->backbone_hidden_size ? 0 : 1, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0,
+                              c->backbone_hidden_size ? c->n_layers : c->n_layers - 1));
+    EK_TRY(ek_setting_may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
+    EK_TRY(ek_setting_may_float(&c->final_logit_softcapping, p, "final_logit_softcapping", 0, 1e-3, 1e6));
+    EK_TRY(ek_setting_may_bool(&moe, p, "enable_moe_block", false));
     c->first_shared = c->n_layers - c->n_kv_shared_layers;
     if (c->backbone_hidden_size) EK_TRY(read_drafter(c, p));
     if (c->per_layer_size && c->vocab_size_per_layer < c->vocab_size)
         return ek_fail(EK_EFORMAT, "config.json: vocab_size_per_layer_input is %d, vocab_size is %d",
                        c->vocab_size_per_layer, c->vocab_size);
     if (!moe) return EK_OK;
-    EK_TRY(need_int(&c->n_experts, p, "num_experts", 1, 4096));
-    EK_TRY(need_int(&c->top_k_experts, p, "top_k_experts", 1, c->n_experts));
-    return need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, EK_MAX_WIDTH);
+    EK_TRY(ek_setting_need_int(&c->n_experts, p, "num_experts", 1, 4096));
+    EK_TRY(ek_setting_need_int(&c->top_k_experts, p, "top_k_experts", 1, c->n_experts));
+    return ek_setting_need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, EK_MAX_WIDTH);
 }
 
-static ek_err read_rope(ek_config *c, const place *p)
+/* Of the layers of one kind. */
+static ek_err read_rope_of(ek_config *c, ek_layer_kind k, const ek_settings *p)
 {
-    static const char *const kind[] = {[EK_SLIDING] = "sliding_attention", [EK_FULL] = "full_attention"};
-    const json_t *all = find(p, "rope_parameters");
+    const char *type;
+    c->rope_partial[k] = c->rope_factor[k] = 1;
+    if (!ek_setting(p, "rope_theta")) return ek_fail(EK_EFORMAT, "config.json: %srope_theta is missing", p->in);
+    EK_TRY(ek_setting_may_number(&c->rope_theta[k], p, "rope_theta", 0, 1e-3, 1e12));
+    EK_TRY(ek_setting_may_text(&type, p, "rope_type"));
+    if (!type || strcmp(type, "default") == 0) return EK_OK;
+    if (strcmp(type, "proportional") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: rope_type is %.60s, default and proportional can be run", type);
+    EK_TRY(ek_setting_may_number(&c->rope_partial[k], p, "partial_rotary_factor", 1, 0, 1));
+    return ek_setting_may_number(&c->rope_factor[k], p, "factor", 1, 1e-6, 1e6);
+}
+
+static ek_err read_rope(ek_config *c, const ek_settings *p)
+{
+    static const struct {
+        const char *key, *in;
+    } kind[] = {[EK_SLIDING] = {"sliding_attention", "rope_parameters.sliding_attention."},
+                [EK_FULL] = {"full_attention", "rope_parameters.full_attention."}};
+    ek_settings all = {.file = p->file, .in = "rope_parameters."};
+    EK_TRY(ek_setting_may_object(&all.object, p, "rope_parameters"));
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         int used = 0;
+        ek_settings one = {.file = p->file, .in = kind[k].in};
         while (used < c->n_layers && c->layer[used].kind != (ek_layer_kind)k) used++;
         if (used == c->n_layers) continue;
-        const json_t *one = json_object_get(all, kind[k]);
-        const char *type = json_string_value(json_object_get(one, "rope_type"));
-        if (!json_is_object(one)) return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k]);
-        place at = {one, NULL};
-        c->rope_partial[k] = c->rope_factor[k] = 1;
-        if (!find(&at, "rope_theta"))
-            return ek_fail(EK_EFORMAT, "config.json: rope_parameters.%s has no rope_theta", kind[k]);
-        EK_TRY(to_number(&c->rope_theta[k], "rope_theta", find(&at, "rope_theta"), 1e-3, 1e12));
-        if (!type || strcmp(type, "default") == 0) continue;
-        if (strcmp(type, "proportional") != 0)
-            return ek_fail(EK_EUNSUPPORTED, "config.json: rope_type is %.60s, default and proportional can be run",
-                           type);
-        if (find(&at, "partial_rotary_factor"))
-            EK_TRY(to_number(&c->rope_partial[k], "partial_rotary_factor", find(&at, "partial_rotary_factor"), 0, 1));
-        if (find(&at, "factor")) EK_TRY(to_number(&c->rope_factor[k], "factor", find(&at, "factor"), 1e-6, 1e6));
+        EK_TRY(ek_setting_may_object(&one.object, &all, kind[k].key));
+        if (!one.object) return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k].key);
+        EK_TRY(read_rope_of(c, (ek_layer_kind)k, &one));
     }
     return EK_OK;
 }
 
-static ek_err read_kinds(ek_config *c, const place *p)
+static ek_err read_kinds(ek_config *c, const ek_settings *p)
 {
-    const json_t *types = find(p, "layer_types");
-    if (!json_is_array(types) || json_array_size(types) != (size_t)c->n_layers)
+    const json_t *types = ek_setting(p, "layer_types");
+    if (!types) return ek_fail(EK_EFORMAT, "config.json: layer_types is missing");
+    if (!json_is_array(types)) return ek_setting_wrong(p, "layer_types", types, "a list");
+    if (json_array_size(types) != (size_t)c->n_layers)
         return ek_fail(EK_EFORMAT, "config.json: layer_types has %zu entries, num_hidden_layers is %d",
                        json_array_size(types), c->n_layers);
     for (int i = 0; i < c->n_layers; i++) {
@@ -201,28 +150,30 @@ static ek_err read_kinds(ek_config *c, const place *p)
 
 /* One layer's entry of per_layer_config, which later files have instead of global_head_dim and
  * num_global_key_value_heads (or beside them); it lists what differs from head_dim. */
-static ek_err read_override(ek_layer_config *l, const place *p, int layer)
+static ek_err read_override(ek_layer_config *l, const ek_settings *all, int layer)
 {
-    char key[16];
+    char key[16], in[48];
+    ek_settings own = {.file = all->file, .in = in};
     snprintf(key, sizeof key, "%d", layer);
-    const json_t *own = json_object_get(find(p, "per_layer_config"), key);
-    if (!own) return EK_OK;
-    place at = {own, NULL};
-    EK_TRY(may_int(&l->head_dim, &at, "head_dim", l->head_dim, 2, 4096));
-    return may_int(&l->n_kv_heads, &at, "num_key_value_heads", l->n_kv_heads, 1, 4096);
+    snprintf(in, sizeof in, "%s%s.", all->in, key);
+    EK_TRY(ek_setting_may_object(&own.object, all, key));
+    EK_TRY(ek_setting_may_int(&l->head_dim, &own, "head_dim", l->head_dim, 2, 4096));
+    return ek_setting_may_int(&l->n_kv_heads, &own, "num_key_value_heads", l->n_kv_heads, 1, 4096);
 }
 
-static ek_err read_layers(ek_config *c, const place *p)
+static ek_err read_layers(ek_config *c, const ek_settings *p)
 {
     int inter, kv, global_kv, dim, global_dim;
     bool k_eq_v = false, wide = false;
-    EK_TRY(need_int(&inter, p, "intermediate_size", 1, EK_MAX_WIDTH));
-    EK_TRY(need_int(&kv, p, "num_key_value_heads", 1, 4096));
-    EK_TRY(need_int(&dim, p, "head_dim", 2, 4096));
-    EK_TRY(may_int(&global_dim, p, "global_head_dim", 0, 2, 4096));
-    EK_TRY(may_int(&global_kv, p, "num_global_key_value_heads", 0, 1, 4096));
-    EK_TRY(may_bool(&k_eq_v, p, "attention_k_eq_v"));
-    EK_TRY(may_bool(&wide, p, "use_double_wide_mlp"));
+    ek_settings own = {.file = p->file, .in = "per_layer_config."};
+    EK_TRY(ek_setting_may_object(&own.object, p, "per_layer_config"));
+    EK_TRY(ek_setting_need_int(&inter, p, "intermediate_size", 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_need_int(&kv, p, "num_key_value_heads", 1, 4096));
+    EK_TRY(ek_setting_need_int(&dim, p, "head_dim", 2, 4096));
+    EK_TRY(ek_setting_may_int(&global_dim, p, "global_head_dim", 0, 2, 4096));
+    EK_TRY(ek_setting_may_int(&global_kv, p, "num_global_key_value_heads", 0, 1, 4096));
+    EK_TRY(ek_setting_may_bool(&k_eq_v, p, "attention_k_eq_v", false));
+    EK_TRY(ek_setting_may_bool(&wide, p, "use_double_wide_mlp", false));
     for (int i = 0; i < c->n_layers; i++) {
         ek_layer_config *l = &c->layer[i];
         bool full = l->kind == EK_FULL, shared = i >= c->first_shared;
@@ -230,42 +181,42 @@ static ek_err read_layers(ek_config *c, const place *p)
         l->head_dim = full && global_dim ? global_dim : dim;
         l->n_kv_heads = l->k_eq_v && global_kv ? global_kv : kv;
         l->intermediate_size = wide && shared ? 2 * inter : inter;
-        if (full && !global_dim && !json_is_object(find(p, "per_layer_config")))
+        if (full && !global_dim && !own.object)
             return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing, and so is per_layer_config");
-        EK_TRY(read_override(l, p, i));
+        EK_TRY(read_override(l, &own, i));
     }
     return EK_OK;
 }
 
-/* Appends the ids of an integer or a list, each once. */
-static ek_err add_ids(int32_t *ids, int *n, const json_t *v, const char *key, int vocab)
+/* Appends the ids of a key, an integer or a list, each once. */
+static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *key, int vocab)
 {
-    size_t count = json_is_array(v) ? json_array_size(v) : v && !json_is_null(v);
+    const json_t *v = ek_setting(f, key);
+    size_t count = json_is_array(v) ? json_array_size(v) : v != NULL;
     for (size_t i = 0; i < count; i++) {
         int id = 0, at = 0;
-        EK_TRY(to_int(&id, key, json_is_array(v) ? json_array_get(v, i) : v, 0, vocab - 1));
+        EK_TRY(ek_setting_to_int(&id, f, key, json_is_array(v) ? json_array_get(v, i) : v, 0, vocab - 1));
         while (at < *n && ids[at] != id) at++;
         if (at < *n) continue;
-        if (*n == EK_MAX_STOP) return ek_fail(EK_EFORMAT, "config.json: %s has more than %d ids", key, EK_MAX_STOP);
+        if (*n == EK_MAX_STOP) return ek_fail(EK_EFORMAT, "%s: %s has more than %d ids", f->file, key, EK_MAX_STOP);
         ids[(*n)++] = id;
     }
     return EK_OK;
 }
 
-static ek_err read_tokens(ek_config *c, const place *p, const json_t *generation)
+static ek_err read_tokens(ek_config *c, const ek_settings *p, const ek_settings *generation)
 {
-    const json_t *const from[] = {p->top, p->text == p->top ? NULL : p->text, generation};
+    const ek_settings top = {.file = p->file, .object = p->other}, text = {.file = p->file, .object = p->object};
+    const ek_settings *const from[] = {&top, &text, generation};
     for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
-        EK_TRY(add_ids(c->stop, &c->n_stop, json_object_get(from[i], "eos_token_id"), "eos_token_id", c->vocab_size));
-        EK_TRY(add_ids(c->suppress, &c->n_suppress, json_object_get(from[i], "suppress_tokens"), "suppress_tokens",
-                       c->vocab_size));
+        EK_TRY(add_ids(c->stop, &c->n_stop, from[i], "eos_token_id", c->vocab_size));
+        EK_TRY(add_ids(c->suppress, &c->n_suppress, from[i], "suppress_tokens", c->vocab_size));
     }
-    EK_TRY(may_int(&c->bos, p, "bos_token_id", 2, 0, EK_MAX_VOCAB));
-    EK_TRY(may_int(&c->pad, p, "pad_token_id", 0, 0, EK_MAX_VOCAB));
-    place g = {generation, NULL};
-    EK_TRY(may_float(&c->temperature, &g, "temperature", 1, 0, 1000));
-    EK_TRY(may_float(&c->top_p, &g, "top_p", 1, 0, 1));
-    return may_int(&c->top_k, &g, "top_k", 0, 0, EK_MAX_VOCAB);
+    EK_TRY(ek_setting_may_int(&c->bos, p, "bos_token_id", 2, 0, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_int(&c->pad, p, "pad_token_id", 0, 0, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_float(&c->temperature, generation, "temperature", 1, 0, 1000));
+    EK_TRY(ek_setting_may_float(&c->top_p, generation, "top_p", 1, 0, 1));
+    return ek_setting_may_int(&c->top_k, generation, "top_k", 0, 0, EK_MAX_VOCAB);
 }
 
 ek_err ek_config_finish(ek_config *c)
@@ -303,18 +254,19 @@ ek_err ek_config_finish(ek_config *c)
     return EK_OK;
 }
 
-static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation)
+static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation_top)
 {
-    const json_t *text = json_object_get(top, "text_config");
-    if (!json_is_object(top)) return ek_fail(EK_EFORMAT, "config.json: is not a JSON object");
-    place p = {json_is_object(text) ? text : top, top};
+    ek_settings p = {.file = "config.json", .other = top};
+    const ek_settings generation = {.file = "generation_config.json", .object = generation_top};
+    EK_TRY(ek_setting_may_object(&p.object, &p, "text_config"));
+    if (!p.object) p.object = top;
     EK_TRY(check_kind(c, &p));
     EK_TRY(read_sizes(c, &p));
-    EK_TRY(may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
+    EK_TRY(ek_setting_may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
     EK_TRY(read_kinds(c, &p));
     EK_TRY(read_rope(c, &p));
     EK_TRY(read_layers(c, &p));
-    EK_TRY(read_tokens(c, &p, generation));
+    EK_TRY(read_tokens(c, &p, &generation));
     ek_err err = ek_config_finish(c);
     return err ? ek_fail_in(err, "config.json") : EK_OK;
 }
@@ -323,7 +275,8 @@ static ek_err load(json_t **out, const char *text, const char *file)
 {
     json_error_t why;
     *out = json_loads(text, JSON_REJECT_DUPLICATES, &why);
-    return *out ? EK_OK : ek_fail(EK_EFORMAT, "%s: line %d: %s", file, why.line, why.text);
+    if (!*out) return ek_fail(EK_EFORMAT, "%s: line %d: %s", file, why.line, why.text);
+    return json_is_object(*out) ? EK_OK : ek_fail(EK_EFORMAT, "%s: is not a JSON object", file);
 }
 
 ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json)

@@ -1,10 +1,12 @@
 #include "model/quant.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "model/setting.h"
 
 const char *ek_bare_name(const char *name)
 {
@@ -16,41 +18,44 @@ const char *ek_bare_name(const char *name)
 
 /* Modes of floats have one width and one group each; which of them a module is stored in is seen from those and from
  * its tensors. */
-static ek_err read_mx(const json_t *mode, const char *where, int *bits, int *group)
+static ek_err read_mx(const char *name, const char *where, int *bits, int *group)
 {
     static const struct {
         const char *name;
         int bits, group;
     } known[] = {{"affine", 0, 0}, {"mxfp4", 4, 32}, {"mxfp8", 8, 32}, {"nvfp4", 4, 16}};
-    const char *name = json_string_value(mode);
-    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0) {
             if (known[i].bits) *bits = known[i].bits, *group = known[i].group;
             return EK_OK;
         }
     return ek_fail(EK_EUNSUPPORTED,
                    "config.json: quantization mode of %.150s is %.40s; affine, mxfp4, mxfp8 and nvfp4 can be run",
-                   where, name ? name : "no string");
+                   where, name);
 }
 
-static bool is_affine(const json_t *mode)
+static ek_err wrong_number(const char *what, const char *where, const json_t *v, const char *must)
 {
-    return strcmp(json_string_value(mode), "affine") == 0;
+    char key[256];
+    snprintf(key, sizeof key, "quantization %s of %.80s", what, where);
+    return ek_setting_wrong(&(ek_settings){.file = "config.json"}, key, v, must);
 }
 
-static ek_err read_mode(const json_t *v, const char *where, int *bits, int *group)
+/* where: the module, or "the file". */
+static ek_err read_mode(const ek_settings *f, const char *where, int *bits, int *group)
 {
-    const json_t *mode = json_object_get(v, "mode"), *b = json_object_get(v, "bits"),
-                 *g = json_object_get(v, "group_size");
+    const char *mode;
+    const json_t *b = ek_setting(f, "bits"), *g = ek_setting(f, "group_size");
+    EK_TRY(ek_setting_may_text(&mode, f, "mode"));
     if (mode) EK_TRY(read_mx(mode, where, bits, group));
     json_int_t nb = json_integer_value(b), ng = json_integer_value(g);
     if (b && !(json_is_integer(b) && nb >= 2 && nb <= 8 && nb != 7))
-        return ek_fail(EK_EFORMAT, "config.json: quantization bits of %.150s must be 2, 3, 4, 5, 6 or 8", where);
+        return wrong_number("bits", where, b, "2, 3, 4, 5, 6 or 8");
     if (g && !(json_is_integer(g) && (ng == 16 || ng == 32 || ng == 64 || ng == 128)))
-        return ek_fail(EK_EFORMAT, "config.json: quantization group_size of %.150s must be 16, 32, 64 or 128", where);
-    if (mode && !is_affine(mode) && ((b && nb != *bits) || (g && ng != *group)))
-        return ek_fail(EK_EFORMAT, "config.json: quantization mode %s of %.150s has %d bits in groups of %d",
-                       json_string_value(mode), where, *bits, *group);
+        return wrong_number("group_size", where, g, "16, 32, 64 or 128");
+    if (mode && strcmp(mode, "affine") != 0 && ((b && nb != *bits) || (g && ng != *group)))
+        return ek_fail(EK_EFORMAT, "config.json: quantization mode %s of %.150s has %d bits in groups of %d", mode,
+                       where, *bits, *group);
     if (b) *bits = (int)nb;
     if (g) *group = (int)ng;
     return EK_OK;
@@ -61,19 +66,20 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const ek_quant_entry *)a)->path, ((const ek_quant_entry *)b)->path);
 }
 
-static ek_err read_section(ek_quant *q, json_t *section)
+static ek_err read_section(ek_quant *q, const ek_settings *f)
 {
     const char *key;
-    json_t *v;
+    json_t *v, *section = (json_t *)f->object;
     q->any = true;
-    EK_TRY(read_mode(section, "the file", &q->bits, &q->group));
+    EK_TRY(read_mode(f, "the file", &q->bits, &q->group));
     q->own = ek_alloc(sizeof *q->own * (json_object_size(section) + 1));
     json_object_foreach(section, key, v)
     {
         if (!json_is_object(v) && !json_is_boolean(v)) continue;
         ek_quant_entry e = {.bits = q->bits, .group = q->group};
         if (json_is_false(v)) e = (ek_quant_entry){0};
-        if (json_is_object(v)) EK_TRY(read_mode(v, key, &e.bits, &e.group));
+        if (json_is_object(v))
+            EK_TRY(read_mode(&(ek_settings){.file = f->file, .in = f->in, .object = v}, key, &e.bits, &e.group));
         e.path = ek_strdup(ek_bare_name(key));
         q->own[q->n_own++] = e;
     }
@@ -81,90 +87,89 @@ static ek_err read_section(ek_quant *q, json_t *section)
     return EK_OK;
 }
 
-static ek_err unsupported(const char *what, const json_t *v, const char *can)
+/* Of names (NULL ends them), or absent; EUNSUPPORTED lists what can be read. */
+static ek_err one_of(const char **out, const ek_settings *f, const char *key, const char *what,
+                     const char *const *names, const char *can)
 {
-    return ek_fail(EK_EUNSUPPORTED, "config.json: %s %.60s cannot be read; %s can", what,
-                   json_is_string(v) ? json_string_value(v) : "without a name", can);
+    EK_TRY(ek_setting_may_text(out, f, key));
+    for (; *out && *names; names++)
+        if (!strcmp(*out, *names)) return EK_OK;
+    return *out ? ek_fail(EK_EUNSUPPORTED, "config.json: %s %.60s cannot be read; %s can", what, *out, can) : EK_OK;
 }
 
-static bool is_one_of(const json_t *v, const char *const *names)
-{
-    const char *s = json_string_value(v);
-    for (; s && *names; names++)
-        if (!strcmp(s, *names)) return true;
-    return false;
-}
-
-static ek_err read_compressed(ek_quant *q, const json_t *section)
+static ek_err read_compressed(ek_quant *q, const ek_settings *f)
 {
     static const char *const formats[] = {
         "pack-quantized",       "int-quantized",        "naive-quantized", "float-quantized", "dense",
         "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mxfp8-quantized", "mixed-precision", NULL};
-    const json_t *format = json_object_get(section, "format"),
-                 *transform = json_object_get(section, "transform_config");
+    const char *format;
+    const json_t *transform;
     q->method = EK_QUANT_COMPRESSED;
+    EK_TRY(ek_setting_may_object(&transform, f, "transform_config"));
     if (json_object_size(json_object_get(transform, "config_groups")) > 0)
         return ek_fail(EK_EUNSUPPORTED, "config.json: compressed-tensors with a transform_config (rotated weights and "
                                         "activations) cannot be read");
-    if (format && !is_one_of(format, formats))
-        return unsupported("compressed-tensors' format", format,
-                           "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
-                           "mxfp8-quantized, int-quantized and float-quantized");
-    return EK_OK;
+    return one_of(&format, f, "format", "compressed-tensors' format", formats,
+                  "pack-quantized, nvfp4-pack-quantized, mxfp4-pack-quantized, "
+                  "mxfp8-quantized, int-quantized and float-quantized");
 }
 
 /* AutoGPTQ's and AutoAWQ's names for the same: bits or w_bit, group_size or q_group_size. */
-static ek_err read_across(ek_quant *q, const json_t *section, bool awq)
+static ek_err read_across(ek_quant *q, const ek_settings *f, bool awq)
 {
     static const char *const gemm[] = {"gemm", "GEMM", NULL}, *const formats[] = {"gptq", "gptq_v2", NULL};
-    const json_t *bits = json_object_get(section, "bits"), *version = json_object_get(section, "version"),
-                 *format = json_object_get(section, "checkpoint_format");
-    if (!bits) bits = json_object_get(section, "w_bit");
+    const char *const who = awq ? "AWQ" : "GPTQ", *const can = awq ? "4" : "4 and 8",
+                      *const key = ek_setting(f, "bits") || !ek_setting(f, "w_bit") ? "bits" : "w_bit";
+    const char *version = NULL, *format = NULL;
     q->method = awq ? EK_QUANT_AWQ : EK_QUANT_GPTQ;
-    if (awq && version && !is_one_of(version, gemm)) return unsupported("AWQ's version", version, "gemm");
-    if (!awq && format && !is_one_of(format, formats))
-        return unsupported("GPTQ's checkpoint_format", format, "gptq and gptq_v2");
-    json_int_t n = json_integer_value(bits);
-    if (!json_is_integer(bits) || !(n == 4 || (n == 8 && !awq)))
-        return ek_fail(EK_EUNSUPPORTED, "config.json: %s with bits %lld; %s can be read", awq ? "AWQ" : "GPTQ",
-                       (long long)n, awq ? "4" : "4 and 8");
-    q->bits = (int)n;
-    q->zero_as_is = format && !strcmp(json_string_value(format), "gptq_v2");
+    if (awq) EK_TRY(one_of(&version, f, "version", "AWQ's version", gemm, "gemm"));
+    else EK_TRY(one_of(&format, f, "checkpoint_format", "GPTQ's checkpoint_format", formats, "gptq and gptq_v2"));
+    if (!ek_setting(f, key))
+        return ek_fail(EK_EFORMAT, "config.json: %sbits is missing; %s of %s can be read", f->in, who, can);
+    EK_TRY(ek_setting_need_int(&q->bits, f, key, 1, 64));
+    if (q->bits != 4 && (q->bits != 8 || awq))
+        return ek_fail(EK_EUNSUPPORTED, "config.json: %s with bits %d; %s can be read", who, q->bits, can);
+    q->zero_as_is = format && !strcmp(format, "gptq_v2");
     return EK_OK;
 }
 
-static ek_err read_method(ek_quant *q, const json_t *section, const json_t *method)
+static ek_err read_method(ek_quant *q, const ek_settings *f, const char *name)
 {
-    const char *name = json_string_value(method);
-    q->any = true;
-    if (name && !strcmp(name, "compressed-tensors")) return read_compressed(q, section);
-    if (name && (!strcmp(name, "gptq") || !strcmp(name, "awq"))) return read_across(q, section, *name == 'a');
     static const char *const floats[] = {"modelopt", "modelopt_fp4", "modelopt_mixed", "fp8", "fbgemm_fp8", NULL};
-    if (is_one_of(method, floats)) {
-        q->method = EK_QUANT_FLOATS;
-        return EK_OK;
+    q->any = true;
+    if (!strcmp(name, "compressed-tensors")) return read_compressed(q, f);
+    if (!strcmp(name, "gptq") || !strcmp(name, "awq")) return read_across(q, f, *name == 'a');
+    q->method = EK_QUANT_FLOATS;
+    return one_of(&name, f, "quant_method", "weights quantised by", floats,
+                  "MLX, compressed-tensors, GPTQ, AWQ, modelopt and fp8");
+}
+
+/* The section under one of its names, at the top or in text_config. f->object NULL: there is none. */
+static ek_err find_section(ek_settings *f, const json_t *top)
+{
+    static const struct {
+        const char *key, *in;
+    } names[] = {{"quantization", "quantization."}, {"quantization_config", "quantization_config."}};
+    const ek_settings all = {.file = f->file, .object = top, .other = json_object_get(top, "text_config")};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !f->object; i++) {
+        f->in = names[i].in;
+        EK_TRY(ek_setting_may_object(&f->object, &all, names[i].key));
     }
-    return unsupported("weights quantised by", method, "MLX, compressed-tensors, GPTQ, AWQ, modelopt and fp8");
+    return EK_OK;
 }
 
 ek_err ek_quant_parse(ek_quant *q, const char *config_json)
 {
-    static const char *const names[] = {"quantization", "quantization_config"};
     json_error_t why;
     json_t *top = json_loads(config_json, JSON_REJECT_DUPLICATES, &why);
     *q = (ek_quant){0};
     if (!top) return ek_fail(EK_EFORMAT, "config.json: line %d: %s", why.line, why.text);
-    json_t *section = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !section; i++) {
-        section = json_object_get(top, names[i]);
-        if (!section) section = json_object_get(json_object_get(top, "text_config"), names[i]);
-        if (json_is_null(section)) section = NULL;
-    }
-    ek_err err = EK_OK;
-    const json_t *method = json_object_get(section, "quant_method");
-    if (section && !json_is_object(section)) err = ek_fail(EK_EFORMAT, "config.json: quantization must be an object");
-    else if (method) err = read_method(q, section, method);
-    else if (section) err = read_section(q, section);
+    ek_settings f = {.file = "config.json"};
+    const char *method = NULL;
+    ek_err err = find_section(&f, top);
+    if (!err) err = ek_setting_may_text(&method, &f, "quant_method");
+    if (!err && method) err = read_method(q, &f, method);
+    else if (!err && f.object) err = read_section(q, &f);
     json_decref(top);
     if (err) ek_quant_fini(q);
     return err;

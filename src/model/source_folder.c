@@ -50,12 +50,10 @@ static ek_err read_config(ek_source *s, ek_config *out)
         if (absent && absent != EK_ENOTFOUND) err = absent;
     }
     if (!err) {
-        err = ek_config_parse(out, ek_buf_text(&config), has_generation ? ek_buf_text(&generation) : NULL);
-        if (err) ek_fail_in(err, "%s", s->path);
-    }
-    if (!err) {
         ek_quant_fini(&f->quant);
-        err = ek_quant_parse(&f->quant, ek_buf_text(&config));
+        err = ek_config_parse(out, ek_buf_text(&config), has_generation ? ek_buf_text(&generation) : NULL);
+        if (!err) err = ek_quant_parse(&f->quant, ek_buf_text(&config));
+        if (err) ek_fail_in(err, "%s", s->path);
     }
     ek_buf_fini(&config);
     ek_buf_fini(&generation);

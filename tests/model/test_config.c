@@ -129,7 +129,7 @@ static void test_nested_null_and_per_layer_forms(void **state)
 static const struct {
     const char *key, *value, *says;
 } bad[] = {
-    {"\"vocab_size\":", "0", "vocab_size is 0, must be a number from 1 to 16777216"},
+    {"\"vocab_size\":", "0", "vocab_size is 0, must be a whole number from 1 to 16777216"},
     {"\"vocab_size\":", "99999999999", "vocab_size is 99999999999"},
     {"\"vocab_size\":", "\"many\"", "vocab_size is \"many\""},
     {"\"vocab_size\":", "99.5", "vocab_size is 99.5"},
@@ -145,7 +145,7 @@ static const struct {
     {"\"sliding_window\":", "-4", "sliding_window is -4"},
     {"\"layer_types\":", "[\"sliding_attention\",1,2,3,4,5]", "layer_types[1] is no string"},
     {"\"layer_types\":", "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"]", "layer_types[0] is a"},
-    {"\"layer_types\":", "7", "layer_types has 0 entries"},
+    {"\"layer_types\":", "7", "layer_types is 7, must be a list"},
     {"\"rope_parameters\":", "{}", "rope_parameters has no sliding_attention"},
     {"\"rope_theta\":", "0", "rope_theta is 0"},
     {"\"rope_theta\":", "\"x\"", "rope_theta is \"x\""},
@@ -156,15 +156,37 @@ static const struct {
     {"\"model_type\":", "\"gemma4_assistant\"", "backbone_hidden_size is missing"},
     {"\"model_type\":", "null", "model_type is missing"},
     {"\"hidden_activation\":", "\"silu\"", "hidden_activation is silu"},
-    {"\"use_bidirectional_attention\":", "\"all\"", "use_bidirectional_attention must be null or \"vision\""},
+    {"\"use_bidirectional_attention\":", "\"all\"", "use_bidirectional_attention is all, \"vision\" can be run"},
     {"\"attention_bias\":", "true", "attention_bias is true"},
     {"\"tie_word_embeddings\":", "false", "tie_word_embeddings is false"},
     {"\"enable_moe_block\":", "true", "num_experts is missing"},
     {"\"enable_moe_block\":", "true,\"num_experts\":4,\"top_k_experts\":5", "top_k_experts is 5"},
     {"\"eos_token_id\":", "[1,99]", "eos_token_id is 99"},
     {"\"eos_token_id\":", "\"end\"", "eos_token_id is \"end\""},
-    {"\"use_double_wide_mlp\":", "1", "use_double_wide_mlp must be true or false"},
-    {"\"per_layer_config\":", "{\"1\":{\"head_dim\":-2}}", "head_dim is -2"},
+    {"\"use_double_wide_mlp\":", "1", "use_double_wide_mlp is 1, must be true or false"},
+    {"\"per_layer_config\":", "{\"1\":{\"head_dim\":-2}}", "per_layer_config.1.head_dim is -2"},
+    /* another type than the field has */
+    {"\"model_type\":", "5", "config.json: model_type is 5, must be a string"},
+    {"\"text_config\":", "5", "config.json: text_config is 5, must be an object"},
+    {"\"hidden_activation\":", "-1", "config.json: hidden_activation is -1, must be a string"},
+    {"\"attention_bias\":", "\"x\"", "config.json: attention_bias is \"x\", must be true or false"},
+    {"\"tie_word_embeddings\":", "\"x\"", "config.json: tie_word_embeddings is \"x\", must be true or false"},
+    {"\"use_bidirectional_attention\":", "true",
+     "use_bidirectional_attention is true, must be null, false or a string"},
+    {"\"enable_moe_block\":", "\"yes\"", "enable_moe_block is \"yes\", must be true or false"},
+    {"\"attention_k_eq_v\":", "[]", "attention_k_eq_v is a list, must be true or false"},
+    {"\"layer_types\":", "{}", "layer_types is an object, must be a list"},
+    {"\"layer_types\":", "null", "layer_types is missing"},
+    {"\"rope_parameters\":", "[]", "rope_parameters is a list, must be an object"},
+    {"\"rope_parameters\":", "{\"sliding_attention\":5}", "rope_parameters.sliding_attention is 5, must be an object"},
+    {"\"rope_type\":", "7", "rope_parameters.sliding_attention.rope_type is 7, must be a string"},
+    {"\"per_layer_config\":", "5", "config.json: per_layer_config is 5, must be an object"},
+    {"\"per_layer_config\":", "{\"2\":[]}", "config.json: per_layer_config.2 is a list, must be an object"},
+    {"\"eos_token_id\":", "{}", "eos_token_id is an object, must be a whole number"},
+    {"\"eos_token_id\":", "[1,true]", "eos_token_id is true, must be a whole number"},
+    {"\"bos_token_id\":", "\"<bos>\"", "bos_token_id is \"<bos>\", must be a whole number"},
+    {"\"final_logit_softcapping\":", "true", "final_logit_softcapping is true, must be a number"},
+    {"\"rms_norm_eps\":", "\"1e-6\"", "rms_norm_eps is \"1e-6\", must be a number"},
 };
 
 static void test_wrong_values_are_told(void **state)
@@ -181,10 +203,27 @@ static void test_wrong_values_are_told(void **state)
     static const char *const no_object[] = {"", "7", "[]", "{", "{\"a\":1,\"a\":2}", "nul", "{}"};
     for (size_t i = 0; i < sizeof no_object / sizeof *no_object; i++)
         assert_int_equal(ek_config_parse(&c, no_object[i], NULL), EK_EFORMAT);
+    static const struct {
+        const char *json, *says;
+    } generation[] = {
+        {"{\"temperature\":-1}", "temperature is -1, must be a number from 0 to 1000"},
+        {"{\"temperature\":\"hot\"}", "temperature is \"hot\", must be a number"},
+        {"{\"top_p\":2}", "top_p is 2, must be a number from 0 to 1"},
+        {"{\"top_k\":1.5}", "top_k is 1.5, must be a whole number"},
+        {"{\"eos_token_id\":[\"x\"]}", "eos_token_id is \"x\", must be a whole number from 0 to 98"},
+        {"{\"suppress_tokens\":[-5]}", "suppress_tokens is -5, must be a whole number from 0 to 98"},
+        {"{\"suppress_tokens\":true}", "suppress_tokens is true, must be a whole number"},
+        {"{", "line 1"},
+        {"[]", "is not a JSON object"},
+        {"{\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32]}",
+         "eos_token_id has more than 32 ids"},
+    };
     char *json = changed("T1", NULL, NULL);
-    assert_int_equal(ek_config_parse(&c, json, "{\"temperature\":-1}"), EK_EFORMAT);
-    assert_int_equal(ek_config_parse(&c, json, "{"), EK_EFORMAT);
-    assert_non_null(strstr(ek_err_text(), "generation_config.json"));
+    for (size_t i = 0; i < sizeof generation / sizeof *generation; i++) {
+        assert_int_equal(ek_config_parse(&c, json, generation[i].json), EK_EFORMAT);
+        if (!strstr(ek_err_text(), generation[i].says) || strncmp(ek_err_text(), "generation_config.json: ", 24))
+            fail_msg("\"%s\", wanted \"%s\"", ek_err_text(), generation[i].says);
+    }
     free(json);
 }
 
@@ -210,7 +249,8 @@ static const struct {
     {"\"num_centroids\":11", "\"num_centroids\":10", "99 tokens cannot be split over 10 centroids evenly"},
     {"\"num_centroids\":11,", "", "num_centroids is missing"},
     {"\"centroid_intermediate_top_k\":3", "\"centroid_intermediate_top_k\":12", "centroid_intermediate_top_k is 12"},
-    {"\"use_ordered_embeddings\":true", "\"use_ordered_embeddings\":1", "use_ordered_embeddings must be true or false"},
+    {"\"use_ordered_embeddings\":true", "\"use_ordered_embeddings\":1",
+     "use_ordered_embeddings is 1, must be true or false"},
 };
 
 static void test_drafters(void **state)
@@ -284,6 +324,15 @@ static void test_quantization_section(void **state)
     ek_quant_fini(&q);
     assert_int_equal(ek_quant_parse(&q, "{}"), EK_OK);
     assert_false(q.any);
+    assert_int_equal(
+        ek_quant_parse(&q, "{\"quantization_config\":{\"quant_method\":null,\"bits\":4,\"group_size\":32}}"),
+        EK_OK); /* a method of null is none */
+    assert_true(q.method == EK_QUANT_MLX && q.bits == 4);
+    ek_quant_fini(&q);
+    assert_int_equal(ek_quant_parse(&q, "{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,"
+                                        "\"checkpoint_format\":null}}"),
+                     EK_OK);
+    ek_quant_fini(&q);
     static const struct {
         const char *json;
         ek_err err;
@@ -295,7 +344,24 @@ static void test_quantization_section(void **state)
         {"{\"quantization_config\":{\"quant_method\":\"hqq\"}}", EK_EUNSUPPORTED, "hqq"},
         {"{\"quantization\":{\"bits\":7,\"group_size\":64}}", EK_EFORMAT, "bits of the file"},
         {"{\"quantization\":{\"bits\":4,\"group_size\":48}}", EK_EFORMAT, "group_size of the file"},
-        {"{\"quantization\":[]}", EK_EFORMAT, "must be an object"},
+        {"{\"quantization\":{\"bits\":\"4\"}}", EK_EFORMAT, "quantization bits of the file is \"4\", must be 2, 3"},
+        {"{\"quantization\":[]}", EK_EFORMAT, "quantization is a list, must be an object"},
+        {"{\"quantization_config\":5}", EK_EFORMAT, "quantization_config is 5, must be an object"},
+        {"{\"quantization_config\":{\"quant_method\":5}}", EK_EFORMAT,
+         "quantization_config.quant_method is 5, must be a string"},
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\"}}", EK_EFORMAT,
+         "quantization_config.bits is missing; GPTQ"},
+        {"{\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":null}}", EK_EFORMAT, "bits is missing; AWQ"},
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":\"4\"}}", EK_EFORMAT,
+         "quantization_config.bits is \"4\", must be a whole number"},
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}}", EK_EUNSUPPORTED,
+         "GPTQ with bits 3; 4 and 8"},
+        {"{\"quantization_config\":{\"quant_method\":\"awq\",\"w_bit\":8}}", EK_EUNSUPPORTED,
+         "AWQ with bits 8; 4 can be read"},
+        {"{\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":1}}", EK_EFORMAT,
+         "checkpoint_format is 1, must be a string"},
+        {"{\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"transform_config\":1}}", EK_EFORMAT,
+         "transform_config is 1, must be an object"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(ek_quant_parse(&q, wrong[i].json), wrong[i].err);
