@@ -1,5 +1,8 @@
 #include "chat/prompt.h"
 
+#include <stdlib.h>
+
+#include "base/alloc.h"
 #include "chat/template.h"
 #include "model/source.h"
 
@@ -11,11 +14,21 @@ static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)
     return err ? ek_fail_in(err, "%s", t.name) : EK_OK;
 }
 
+/* Once more, where there is none: drafters have none of their own, and that is the better reason. */
+static ek_err open_again(ek_tokenizer **out, ek_source *from, const char *path)
+{
+    ek_config *c = ek_alloc(sizeof *c);
+    ek_err err = ek_source_config(from, c) ? EK_OK : ek_source_check_model(path, c);
+    free(c);
+    return err ? err : open_tokenizer(out, from);
+}
+
 ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path)
 {
     ek_source *source;
     EK_TRY(ek_source_open(&source, path));
     ek_err err = open_tokenizer(out, source);
+    if (err == EK_ENOTFOUND) err = open_again(out, source, path);
     ek_source_close(source);
     return err;
 }

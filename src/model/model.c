@@ -187,9 +187,7 @@ static ek_model *new_model(const ek_model_opts *o)
 static ek_err check_target(const ek_model *m, const char *path)
 {
     const ek_config *c = &m->config, *t = m->target ? &m->target->config : NULL;
-    if (c->backbone_hidden_size && !t)
-        return ek_fail(EK_EUNSUPPORTED, "%s is a drafter: it takes --drafter, and its model --model", path);
-    if (!t) return EK_OK;
+    if (!t) return ek_source_check_model(path, c);
     if (!c->backbone_hidden_size)
         return ek_fail(EK_EUNSUPPORTED, "%s is no drafter: its model_type is %s", path, c->model_type);
     if (c->backbone_hidden_size != t->hidden_size || c->vocab_size != t->vocab_size)

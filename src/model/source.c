@@ -54,6 +54,12 @@ ek_err ek_source_config(ek_source *s, ek_config *out)
     return s->ops->config(s, out);
 }
 
+ek_err ek_source_check_model(const char *path, const ek_config *config)
+{
+    if (!config->backbone_hidden_size) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "%s is a drafter: it takes --drafter, and its model --model", path);
+}
+
 ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_data *out)
 {
     return s->ops->weight(s, query, out);

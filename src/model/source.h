@@ -75,6 +75,8 @@ void ek_source_rest(ek_source *s);
 
 /* The checked configuration. Call it before the weights. */
 ek_err ek_source_config(ek_source *s, ek_config *out);
+/* EUNSUPPORTED where that of path is a drafter's and a model is needed. */
+ek_err ek_source_check_model(const char *path, const ek_config *config);
 
 /* A weight as it is stored, valid until close. EFORMAT names tensor and file when it is missing or
  * of another shape; EUNSUPPORTED names a format that cannot be read. */

@@ -64,6 +64,19 @@ def values_that_the_model_refuses(top):
     check("nothing is left", os.listdir(top) == ["journal"], os.listdir(top))
 
 
+def drafters(top):
+    """A drafter as a model, and a model as a drafter, in a folder and in a file: it is said which option they are for."""
+    if not os.path.isdir(DRAFTER):
+        return
+    file, out = os.path.join(top, "drafter.gguf"), os.path.join(top, "out")
+    check("a drafter as a file", run("convert", DRAFTER, file, "--type", "q8_0")[0] == 0)
+    for path in (DRAFTER, file):
+        for call in (("run", "x"), ("serve", "--port", "0"), ("bench",), ("logits", "--ids", "2", "--out", out),
+                     ("generate", "--ids", "2"), ("tokenize",), ("detokenize", "--jsonl"), ("selftest",)):
+            refused(1, f"{path} is a drafter: it takes --drafter, and its model --model", *call, "--model", path)
+    refused(1, "is no drafter", "draft", "--ids", "2", "--model", MODEL, "--drafter", MODEL)
+
+
 def odd(path, kind):
     if kind == "a pipe":
         os.mkfifo(path)
@@ -122,7 +135,7 @@ def files_that_may_not_be_read(top):
 with tempfile.TemporaryDirectory(prefix="evenkeel-calls-") as folder:
     ENV["HF_HOME"] = folder
     os.chmod(folder, 0o755)
-    for part in (values_that_the_model_refuses, files_that_are_none, files_that_may_not_be_read):
+    for part in (values_that_the_model_refuses, drafters, files_that_are_none, files_that_may_not_be_read):
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)
