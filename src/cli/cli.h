@@ -67,6 +67,10 @@ int ek_cli_failed(const ek_cli *cli);
 int ek_cli_refused(const ek_cli *cli, ek_err err);
 __attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
 
+/* The exit status of a command that returned status: 1 for 0 where standard output could not be written, which is told
+ * unless the command told a failure. */
+int ek_cli_end(const ek_cli *cli, int status);
+
 #define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);
 #include "cli/commands.def"
 #undef CMD

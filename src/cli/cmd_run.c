@@ -160,7 +160,9 @@ static int chat(ek_dialogue *d)
             ek_conversation_cut(&d->history, before);
         }
     }
-    return 0;
+    if (!ferror(stdin)) return 0;
+    ek_fail(EK_EIO, "standard input: %s", strerror(errno));
+    return ek_cli_failed(d->cli);
 }
 
 int ek_cmd_run(const ek_cli *cli)

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "cli/lines.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "text/json.h"
@@ -20,8 +22,9 @@ static ek_err whole(ek_line_fn *fn, void *arg)
 {
     ek_buf in = {0}, out = {0};
     ek_err e = ek_fd_read(&in, 0, MAX_INPUT);
+    if (e != EK_OK) e = ek_fail_in(e, "standard input");
     if (e == EK_OK) e = fn(arg, NULL, &in, &out);
-    if (e == EK_OK && !print(&out)) e = ek_fail(EK_EIO, "cannot write to standard output");
+    if (e == EK_OK && !print(&out)) e = ek_fail(EK_EIO, "standard output could not be written");
     ek_buf_fini(&in);
     ek_buf_fini(&out);
     return e;
@@ -52,9 +55,9 @@ static ek_err lines(ek_line_fn *fn, void *arg)
             break;
         }
         ek_buf_char(&out, '\n');
-        if (!print(&out)) e = ek_fail(EK_EIO, "cannot write to standard output");
+        if (!print(&out)) e = ek_fail(EK_EIO, "standard output could not be written");
     }
-    if (e == EK_OK && ferror(stdin)) e = ek_fail(EK_EIO, "cannot read standard input");
+    if (e == EK_OK && ferror(stdin)) e = ek_fail(EK_EIO, "standard input: %s", strerror(errno));
     free(line);
     ek_buf_fini(&out);
     return e;

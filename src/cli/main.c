@@ -1,12 +1,23 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/cpu.h"
 #include "cli/table.h"
 
+/* Nothing that is opened later may get the number of a closed stream, where what is printed would go into it: each
+ * stays one that cannot be used. */
+static void keep_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
 int main(int argc, char **argv)
 {
+    keep_streams();
     /* A reader that goes away (head, a closed terminal) ends the write, not the program's logic. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, as a full disk is */
@@ -27,10 +38,7 @@ int main(int argc, char **argv)
     } else {
         status = ek_commands[cli.command].run(&cli);
     }
+    status = ek_cli_end(&cli, status);
     ek_cli_fini(&cli);
-    if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "evenkeel: standard output could not be written\n");
-        if (!status) status = 1;
-    }
     return status;
 }

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 CONFIG = json.load(open(os.path.join(MODEL, "config.json"), encoding="utf-8"))
@@ -132,10 +133,45 @@ def files_that_may_not_be_read(top):
         refused(1, "Permission denied", *call, **who)
 
 
+def streams(top):
+    """Closed, full, or no file: one line says so, and nothing else is written in their place."""
+    calls = [("version",), ("help",), ("inspect", MODEL), ("generate", "--model", MODEL, "--ids", "2"), ("run", "--model", MODEL, "x"),
+             ("tokenize", "--model", MODEL), ("tokenize", "--model", MODEL, "--jsonl"), ("parse",), ("list",),
+             ("bench", "--model", MODEL, "--prompt", "8", "--batch", "1", "--generate", "2", "--runs", "1")]
+    text = os.path.join(top, "text")
+    with open(text, "w", encoding="utf-8") as f:
+        f.write('"x"\n')
+    for call in calls:
+        for name in ("closed", "full"):
+            with open("/dev/full", "w") as full, open(text) as f:
+                code, _, err = run(*call, stdin=f, **({"stdout": full} if name == "full" else {"stdout": None, "preexec_fn": lambda: os.close(1)}))
+            own = [l for l in err.splitlines() if "standard output could not be written" in l]
+            check(f"{' '.join(call)}: output {name}", code == 1 and len(own) == 1, f"{code}: {err}")
+    for call in (("tokenize", "--model", MODEL), ("tokenize", "--model", MODEL, "--jsonl"), ("render",), ("parse", "--jsonl"), ("run", "--model", MODEL)):
+        refused(1, "Bad file descriptor", *call, stdin=None, preexec_fn=lambda: os.close(0))
+        fd = os.open(top, os.O_RDONLY)
+        refused(1, "Is a directory", *call, stdin=fd)
+        os.close(fd)
+
+
+def closed_streams_are_not_files(top):
+    """A file that is opened gets the number of a stream that was closed, and what is printed goes there."""
+    journal, port = os.path.join(top, "journal"), os.path.join(top, "port")
+    p = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--journal", journal, "--port-file", port],
+                         env=ENV, preexec_fn=lambda: os.closerange(1, 3))
+    deadline = time.time() + LIMIT_SECONDS
+    while time.time() < deadline and not os.path.exists(port) and p.poll() is None:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    p.terminate()
+    code = p.wait(timeout=LIMIT_SECONDS)
+    check("a server without streams", os.path.exists(port) and not open(journal).read(), f"{code} {open(journal).read()[:300]}")
+
+
 with tempfile.TemporaryDirectory(prefix="evenkeel-calls-") as folder:
     ENV["HF_HOME"] = folder
     os.chmod(folder, 0o755)
-    for part in (values_that_the_model_refuses, drafters, files_that_are_none, files_that_may_not_be_read):
+    for part in (values_that_the_model_refuses, drafters, files_that_are_none, files_that_may_not_be_read, streams, closed_streams_are_not_files):
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)
