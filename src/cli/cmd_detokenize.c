@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/lines.h"
 #include "cli/open.h"
@@ -32,14 +33,17 @@ static ek_err from_json(decoder *d, ek_ids *ids, const json_t *list)
 
 static ek_err from_text(decoder *d, ek_ids *ids, const ek_buf *raw)
 {
+    static const char between[] = " \n\t\r,";
     const char *s = ek_buf_text(raw), *all = s + raw->len;
     for (;;) {
-        while (*s == ' ' || *s == '\n' || *s == '\t' || *s == '\r' || *s == ',') s++;
+        s += strspn(s, between);
         if (s == all) return EK_OK;
+        size_t n = strcspn(s, between);
         char *end;
         errno = 0;
         long long id = strtoll(s, &end, 10);
-        if (end == s || errno) return ek_fail(EK_EINVAL, "'%.20s' is not a token id", s);
+        if (n == 0 || end != s + n || *s == '+' || errno)
+            return ek_fail(EK_EINVAL, "'%.*s' is not a token id", n < 20 ? (int)n : 20, s);
         EK_TRY(add(d, ids, id));
         s = end;
     }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "cli/about.h"
 #include "cli/hub.h"
+#include "cli/put.h"
 #include "hub/store.h"
 
 /* "GGUF: a.gguf, b.gguf" */
@@ -79,9 +80,10 @@ static void print_table(const ek_hub_entries *all, const char *cache)
         ek_cli_size_text(rest, e->rest_bytes);
         day_text(day, e->used);
         about(what, sizeof what, e, cache);
-        printf("%-*s  %-*s  %10s  %-10s  %s%s%s%s\n", repo, e->repo, rev, revision, size, day, what,
-               e->rest_bytes > 0 ? "; and " : "", e->rest_bytes > 0 ? rest : "",
-               e->rest_bytes > 0 ? " of files that are not complete" : "");
+        printf("%-*s  %-*s  %10s  %-10s  ", repo, e->repo, rev, revision, size, day);
+        ek_cli_put(stdout, what);
+        if (e->rest_bytes > 0) printf("; and %s of files that are not complete", rest);
+        printf("\n");
     }
     ek_cli_size_text(size, all->bytes);
     printf("%d in %s, %s\n", all->n, cache, size);

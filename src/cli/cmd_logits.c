@@ -1,10 +1,12 @@
 /* logits: the model's logits after each of the given tokens, as raw numbers. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "cli/open.h"
+#include "cli/stop.h"
 
 typedef struct rows {
     FILE *file;
@@ -31,7 +33,15 @@ static void on_event(void *arg, const ek_event *event)
     if (event->text) snprintf(r->text, sizeof r->text, "%s", event->text);
 }
 
-static int run(const ek_cli *cli, ek_engine *e, rows *r)
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+static ek_err submit(const ek_cli *cli, ek_engine *e, rows *r)
 {
     int n = cli->ids.n;
     int last = cli->has.last && cli->last < n ? (int)cli->last : n;
@@ -45,18 +55,28 @@ static int run(const ek_cli *cli, ek_engine *e, rows *r)
                          .user = r,
                          .prompt_logits_from = n - last,
                          .on_prompt_logits = on_row};
-    if (ek_engine_submit(e, &o, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    while (ek_engine_step(e)) continue;
-    if (r->finish == EK_FINISH_ERROR) {
-        ek_fail(EK_EINTERNAL, "%s", r->text);
-        return ek_cli_failed(cli);
-    }
-    if (fflush(r->file) && !r->bad) r->bad = true, r->error = errno;
-    if (r->bad) {
-        ek_fail(EK_EIO, "%s: %s", cli->out, strerror(r->error));
-        return ek_cli_failed(cli);
-    }
-    return 0;
+    return ek_engine_submit(e, &o, NULL);
+}
+
+static ek_err run(const ek_cli *cli, ek_engine *e, rows *r)
+{
+    ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second one ends the program */
+    while (!stopped && !r->bad && ek_engine_step(e)) continue;
+    if (stopped) return ek_fail(EK_ECANCELLED, "stopped; nothing was written");
+    if (r->finish == EK_FINISH_ERROR) return ek_fail(EK_EINTERNAL, "%s", r->text);
+    if (!r->bad && fflush(r->file)) r->bad = true, r->error = errno;
+    return r->bad ? ek_fail(EK_EIO, "%s: %s", cli->out, strerror(r->error)) : EK_OK;
+}
+
+/* Half a result must not be taken for one. */
+static ek_err write_rows(const ek_cli *cli, ek_engine *e, rows *r)
+{
+    r->file = fopen(cli->out, "wb");
+    if (!r->file) return ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    ek_err err = run(cli, e, r);
+    if (fclose(r->file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (err && ek_is_file(cli->out)) remove(cli->out);
+    return err;
 }
 
 int ek_cmd_logits(const ek_cli *cli)
@@ -65,19 +85,10 @@ int ek_cmd_logits(const ek_cli *cli)
     if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the logits");
     ek_cli_model m;
     if (ek_cli_open_engine(&m, cli, 1, 0)) return ek_cli_failed(cli);
-    rows r = {.file = fopen(cli->out, "wb")};
-    int status;
-    if (r.file) {
-        status = run(cli, m.engine, &r);
-        if (fclose(r.file) && !status) {
-            ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
-            status = ek_cli_failed(cli);
-        }
-        if (status && ek_is_file(cli->out)) remove(cli->out); /* half a result must not be taken for one */
-    } else {
-        ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
-        status = ek_cli_failed(cli);
-    }
+    rows r = {0};
+    int status = submit(cli, m.engine, &r)       ? ek_cli_wrong(cli, "%s", ek_err_text())
+                 : write_rows(cli, m.engine, &r) ? ek_cli_failed(cli)
+                                                 : 0;
     ek_cli_close_model(&m);
     return status;
 }

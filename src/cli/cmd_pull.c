@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/hub.h"
+#include "cli/put.h"
 #include "cli/stop.h"
 #include "hub/pull.h"
 
@@ -42,7 +43,7 @@ static void line(void *arg, const char *text)
 {
     screen *s = arg;
     clear_bar(s);
-    for (const char *p = text; *p; p++) fputc((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p, stderr);
+    ek_cli_put(stderr, text);
     fputc('\n', stderr);
     fflush(stderr);
 }

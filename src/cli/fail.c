@@ -20,13 +20,13 @@ int ek_cli_refused(const ek_cli *cli, ek_err err)
 
 int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
 {
+    char text[1024]; /* arguments may be in it: ek_fail makes one line of them */
     va_list args;
-    told = true;
     va_start(args, fmt);
-    fprintf(stderr, "evenkeel %s: ", ek_cmd_name(cli->command));
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    ek_fail(EK_EINVAL, "%s", text);
+    ek_cli_failed(cli);
     return 2;
 }
 

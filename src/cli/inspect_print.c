@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cli/hub.h"
 #include "cli/inspect.h"
+#include "cli/put.h"
 #include "engine/budget.h"
 #include "tensor/listing.h"
 
@@ -97,7 +98,9 @@ static void print_tensors(const char *path)
         const ek_listed *t = ek_listing_at(l, i);
         printf("%-4s [", t->type);
         for (int d = 0; d < t->n_dims; d++) printf("%s%lld", d ? ", " : "", (long long)t->dim[d]);
-        printf("] %s\n", t->name);
+        printf("] ");
+        ek_cli_put(stdout, t->name);
+        printf("\n");
     }
     ek_listing_close(l);
 }
@@ -106,8 +109,10 @@ void ek_inspect_print(const ek_inspect *r)
 {
     char what[256];
     ek_about_text(what, sizeof what, &r->about);
-    printf("model        %s%s%s%s\n", what, r->has_config ? " (" : "", r->has_config ? r->config.model_type : "",
-           r->has_config ? ")" : "");
+    printf("model        ");
+    ek_cli_put(stdout, what);
+    if (r->has_config) printf(" (%s)", r->config.model_type);
+    printf("\n");
     printf("runs         %s%s%s\n", r->runs ? "yes" : "no", r->why[0] ? r->runs ? ", " : ": " : "", r->why);
     if (r->has_config) print_shape(&r->config);
     if (r->n_tensors) print_types(r);

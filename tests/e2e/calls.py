@@ -7,7 +7,7 @@ The output's last line is `N passed, N failed`.
 """
 import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,6 +63,44 @@ def values_that_the_model_refuses(top):
         refused(2, f"the context is {CONTEXT}", "draft", *d, "--ids", ",".join("2" * CONTEXT), "--out", out)
     refused(2, "is no repository", "list", "")
     check("nothing is left", os.listdir(top) == ["journal"], os.listdir(top))
+    with open(out, "w", encoding="utf-8") as f:
+        f.write("an earlier result")
+    refused(2, f"the vocabulary has {VOCAB}", "logits", *m, "--ids", ids, "--out", out)
+    check("a wrong call leaves an earlier result", os.path.exists(out) and open(out, encoding="utf-8").read() == "an earlier result")
+
+
+def an_interrupted_result(top):
+    """Half a file must not be taken for a whole one."""
+    out = os.path.join(top, "logits")
+    p = subprocess.Popen([PROGRAM, "logits", "--model", MODEL, "--ids", ",".join("2" * (CONTEXT - 2)), "--chunk", "8", "--threads", "1", "--out", out],
+                         env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.time() + LIMIT_SECONDS
+    while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out)):
+        time.sleep(0.005)
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=LIMIT_SECONDS)[1].splitlines()[-1]
+    check("an interrupted result", p.returncode == 1 and err == "evenkeel logits: stopped; nothing was written" and not os.path.exists(out), f"{p.returncode}: {err} {os.listdir(top)}")
+
+
+def words(top):
+    """What is no token id is shown as it was written; names from files and arguments do not speak to a terminal."""
+    for text, word in (("1 2 3x", "'3x'"), ("1 +2", "'+2'"), ("1.5", "'1.5'"), ("1 99999999999999999999", "'99999999999999999999'"), ("0x10", "'0x10'"), ("1;2", "'1;2'")):
+        with tempfile.TemporaryFile("w+") as f:
+            f.write(text)
+            f.seek(0)
+            refused(1, f"{word} is not a token id", "detokenize", "--model", MODEL, stdin=f)
+    refused(2, "not both: a?b?[31m", "convert", "a\nb\033[31m", os.path.join(top, "x"), "--synthetic", "e2b", "--type", "mlx4")
+    folder, file = os.path.join(top, "folder"), os.path.join(top, "one.safetensors")
+    os.mkdir(folder)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "a\033[31m"}, f)
+    head = json.dumps({"t\033[31m": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
+    for path in (file, os.path.join(folder, "model.safetensors")):
+        with open(path, "wb") as f:
+            f.write(len(head).to_bytes(8, "little") + head + b"x")
+    for path in (folder, file):
+        code, text, _ = run("inspect", path)
+        check(f"inspect {path}", code == 0 and "\033" not in text and "?[31m" in text, f"{code}: {text!r}")
 
 
 def drafters(top):
@@ -171,7 +209,7 @@ def closed_streams_are_not_files(top):
 with tempfile.TemporaryDirectory(prefix="evenkeel-calls-") as folder:
     ENV["HF_HOME"] = folder
     os.chmod(folder, 0o755)
-    for part in (values_that_the_model_refuses, drafters, files_that_are_none, files_that_may_not_be_read, streams, closed_streams_are_not_files):
+    for part in (values_that_the_model_refuses, an_interrupted_result, words, drafters, files_that_are_none, files_that_may_not_be_read, streams, closed_streams_are_not_files):
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)
