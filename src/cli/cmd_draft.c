@@ -99,8 +99,7 @@ static ek_err check_ids(const ek_list *ids, const ek_config *c)
         return ek_fail(EK_ETOOLONG, "%d tokens do not fit: the context is %d", ids->n, c->max_position_embeddings);
     for (int i = 0; i < ids->n; i++)
         if (ids->v[i] >= c->vocab_size)
-            return ek_fail(EK_EINVAL, "prompt position %d is token %d, the vocabulary has %d", i, ids->v[i],
-                           c->vocab_size);
+            return ek_fail(EK_EINVAL, "token id %d, the vocabulary has %d", ids->v[i], c->vocab_size);
     return EK_OK;
 }
 
