@@ -54,11 +54,11 @@ static void free_all(ek_outdir *o)
     free(o);
 }
 
-/* Removes the files directly in a folder, and then it; never what lies deeper. */
-static ek_err remove_folder(const char *path)
+/* Removes the files directly in a folder; never what lies deeper. */
+static ek_err empty_folder(const char *path)
 {
     DIR *d = opendir(path);
-    if (!d) return errno == ENOENT ? EK_OK : io(path, "cannot be read");
+    if (!d) return io(path, "cannot be read");
     for (struct dirent *e; (e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         char *file = join(path, "/", e->d_name);
@@ -66,7 +66,7 @@ static ek_err remove_folder(const char *path)
         free(file);
     }
     closedir(d);
-    return rmdir(path) == 0 ? EK_OK : io(path, "cannot be removed");
+    return EK_OK;
 }
 
 static bool exists(const char *path)
@@ -109,7 +109,8 @@ static ek_err check_free(const ek_outdir *o)
 static ek_err take_lock(ek_outdir *o)
 {
     if (o->folder && mkdir(o->temp, 0777) != 0 && errno != EEXIST) return io(o->temp, "cannot be made");
-    o->lock = open(o->temp, o->folder ? O_RDONLY | O_DIRECTORY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    /* A link in its place leads to what is another's. */
+    o->lock = open(o->temp, (o->folder ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT) | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (o->lock < 0) return io(o->temp, "cannot be opened");
     if (flock(o->lock, LOCK_EX | LOCK_NB) == 0) return EK_OK;
     close(o->lock);
@@ -119,8 +120,9 @@ static ek_err take_lock(ek_outdir *o)
 
 static ek_err open_files(ek_outdir *o)
 {
+    if (o->folder) EK_TRY(empty_folder(o->temp)); /* a killed one may have had other files */
     for (int i = 0; i < o->n; i++) {
-        o->fd[i] = open(o->part[i], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        o->fd[i] = open(o->part[i], O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (o->fd[i] < 0) return io(o->part[i], "cannot be written");
     }
     return EK_OK;
@@ -204,7 +206,8 @@ static ek_err rename_folder(ek_outdir *o)
 {
     if (!exists(o->path)) return rename(o->temp, o->path) == 0 ? EK_OK : io(o->path, "cannot be renamed to");
     if (renameat2(AT_FDCWD, o->temp, AT_FDCWD, o->path, RENAME_EXCHANGE) != 0) return io(o->path, "cannot be replaced");
-    return remove_folder(o->temp); /* where the old one is now */
+    EK_TRY(empty_folder(o->temp)); /* where the old one is now */
+    return rmdir(o->temp) == 0 ? EK_OK : io(o->temp, "cannot be removed");
 }
 
 static ek_err rename_files(ek_outdir *o)

@@ -75,6 +75,15 @@ def what_exists(top):
 
 def trouble(top):
     at = lambda n: os.path.join(top, n)
+    os.mkdir(at("mine"))
+    for name, kind in (("link.gguf", "q8_0"), ("link", "mlx4")):  # what lies in the place of the part is another's
+        target = at("mine/file") if kind == "q8_0" else at("mine")
+        with open(at("mine/file"), "w") as f:
+            f.write("mine")
+        os.symlink(target, at(name + ".part"))
+        refused(f"a link as {name}.part", 1, f"{name}.part", top, MODEL, at(name), "--type", kind)
+        check(f"{name}.part is not followed", os.listdir(at("mine")) == ["file"] and open(at("mine/file"), "rb").read() == b"mine", os.listdir(at("mine")))
+        os.unlink(at(name + ".part"))
     refused("a file system with small files", 1, "cannot be written", top, MODEL, at("x.gguf"), "--type", "q8_0", limits=[(resource.RLIMIT_FSIZE, 1 << 20)])
     refused("the same for a folder", 1, "cannot be written", top, MODEL, at("x"), "--type", "mlx4", limits=[(resource.RLIMIT_FSIZE, 1 << 20)])
     room = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
@@ -134,6 +143,13 @@ def killed(top):
             check(f"{name}: it starts again", r.returncode == 0 and not os.path.exists(to + ".part"), r.stderr)
         bytes_of = lambda d: [(f, open(os.path.join(d, f), "rb").read()) for f in sorted(os.listdir(d))] if os.path.isdir(d) else open(d, "rb").read()
         check(f"{name}: the same bytes", bytes_of(dst) == bytes_of(clean))
+    dst = os.path.join(top, "again")
+    os.mkdir(dst + ".part")
+    for name in ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "config.json"):
+        with open(os.path.join(dst + ".part", name), "w") as f:
+            f.write("of another division into files")
+    r = convert(MODEL, dst, "--type", "mlx8")
+    check("what a killed one wrote is no part of the next", r.returncode == 0 and sorted(os.listdir(dst)) == sorted(os.listdir(os.path.join(top, "clean-folder"))), f"{r.stderr} {os.listdir(dst)}")
     dst = os.path.join(top, "again.gguf")
     with open(dst + ".part", "wb") as f:
         f.write(b"half a file" * 1000)
