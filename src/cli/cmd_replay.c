@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/rng.h"
 #include "chat/bounds.h"
 #include "chat/form.h"
@@ -224,6 +225,7 @@ static void run_all(replay *r)
 static ek_err replay_file(replay *r)
 {
     int n = (int)r->cli->concurrency;
+    EK_TRY(ek_file_check(r->cli->arg)); /* lines are read in any order */
     EK_TRY(ek_journal_file_open(&r->file, r->cli->arg));
     EK_TRY(ek_cli_open_engine(&r->m, r->cli, n, n));
     EK_TRY(ek_model_digest(r->model, r->m.dir, r->m.pool));

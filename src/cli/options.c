@@ -30,12 +30,18 @@ static void bound_text(ek_buf *b, const ek_option *o, bool whole, double x)
     else ek_buf_fmt(b, "%g", x);
 }
 
+/* Around a value in a message, where it could not be seen without. */
+static const char *quote_of(const char *value)
+{
+    return *value && !strpbrk(value, " \t\n") ? "" : "\"";
+}
+
 /* "--chunk 9: a whole number from 16 to 8192 is needed", of an item of a list too. */
 static ek_err out_of_range(const given *g, const char *item, const char *what, const char *behind)
 {
     ek_buf b = {0};
     bool whole = g->o->kind != OPT_NUM;
-    const char *quote = *item && !strpbrk(item, " \t\n") ? "" : "\"";
+    const char *quote = quote_of(item);
     bound_text(&b, g->o, whole, g->o->min);
     ek_buf_str(&b, " to ");
     bound_text(&b, g->o, whole, g->o->max);
@@ -115,7 +121,8 @@ static ek_err set_choice(ek_cli *cli, const given *g)
         }
         p += len + (p[len] == '|');
     }
-    return ek_fail(EK_EINVAL, "%s %.60s: one of %s is needed", g->where, g->value, g->o->placeholder);
+    const char *quote = quote_of(g->value);
+    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of %s is needed", g->where, quote, g->value, quote, g->o->placeholder);
 }
 
 static ek_err set_flag(ek_cli *cli, const given *g)
@@ -126,7 +133,9 @@ static ek_err set_flag(ek_cli *cli, const given *g)
             *(bool *)field_of(cli, g->o) = i % 2;
             return EK_OK;
         }
-    return ek_fail(EK_EINVAL, "%s %.60s: one of 1, 0, true, false, yes, no is needed", g->where, g->value);
+    const char *quote = quote_of(g->value);
+    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of 1, 0, true, false, yes, no is needed", g->where, quote, g->value,
+                   quote);
 }
 
 static ek_err set_list(ek_cli *cli, const given *g)

@@ -109,6 +109,8 @@ static void test_wrong_calls(void **state)
         {"evenkeel bench --synthetic e2b --layers 36", "--layers: e2b has 35 layers, 36 cannot be taken"},
         {"evenkeel selftest --synthetic 31b --layers 61", "31b has 60 layers"},
         {"evenkeel convert --synthetic 26b --layers 40 x --type mlx4", "26b has 30 layers"},
+        {"evenkeel logits --weights=", "--weights \"\": one of auto|exact|8"},
+        {"evenkeel generate --ignore-eos=", "--ignore-eos \"\": one of 1, 0"},
         {"evenkeel run --ctx 1", "--ctx 1: a whole number from 2 to 16777216"},
         {"evenkeel bench --layers 3", "--layers cuts a --synthetic model only"},
         {"evenkeel selftest --layers 3", "--layers cuts a --synthetic model only"},

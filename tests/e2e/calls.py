@@ -150,7 +150,7 @@ def files_that_are_none(top):
             path = os.path.join(top, kind + name)
             odd(path, kind)
             if kind != "a folder":
-                for call in (("inspect", path), ("run", "x", "--model", path), ("convert", path, out, "--type", "bf16")):
+                for call in (("inspect", path), ("run", "x", "--model", path), ("convert", path, out, "--type", "bf16"), ("replay", path)):
                     refused(1, kind, *call)
         path = os.path.join(top, kind + "tools")
         odd(path, kind)
