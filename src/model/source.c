@@ -2,7 +2,6 @@
 #include "model/source.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "tensor/gguf.h"
@@ -14,10 +13,7 @@ static int is_gguf_folder(const char *path)
 
 static int is_gguf(const char *path)
 {
-    ek_map m = {0};
-    int yes = ek_map_open(&m, path) == EK_OK && m.size >= 4 && memcmp(m.data, "GGUF", 4) == 0;
-    ek_map_close(&m);
-    return yes;
+    return ek_gguf_is_file(path);
 }
 
 ek_err ek_source_open(ek_source **out, const char *path)

@@ -81,6 +81,8 @@ int ek_gguf_tensor_count(const ek_gguf *g);
 const ek_gguf_tensor *ek_gguf_tensor_at(const ek_gguf *g, int i);
 const ek_gguf_tensor *ek_gguf_tensor_find(const ek_gguf *g, const char *name); /* NULL if absent */
 
+/* A file that begins as GGUF does, or that is called so and does not. */
+bool ek_gguf_is_file(const char *path);
 /* A folder with GGUF files of models and without safetensors. */
 bool ek_gguf_is_folder(const char *path);
 /* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one, EINVAL lists

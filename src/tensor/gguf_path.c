@@ -1,8 +1,9 @@
-/* Which file of a folder is the model. */
+/* Which files are models, and which of a folder is the one. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "tensor/gguf.h"
@@ -44,6 +45,16 @@ static void free_list(struct dirent **entry, int n)
 {
     for (int i = 0; i < n; i++) free(entry[i]);
     free(entry);
+}
+
+bool ek_gguf_is_file(const char *path)
+{
+    ek_map m;
+    size_t n = strlen(path);
+    if (ek_map_open(&m, path)) return false;
+    bool is = (m.size >= 4 && memcmp(m.data, "GGUF", 4) == 0) || (n > 5 && strcasecmp(path + n - 5, ".gguf") == 0);
+    ek_map_close(&m);
+    return is;
 }
 
 bool ek_gguf_is_folder(const char *path)

@@ -2,10 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "tensor/checkpoint.h"
 #include "tensor/gguf.h"
 
@@ -16,15 +14,6 @@ struct ek_listing {
     ek_checkpoint *files; /* one of these two */
     ek_gguf *gguf;
 };
-
-static bool is_gguf(const char *path)
-{
-    char head[4] = "";
-    FILE *f = ek_is_file(path) ? fopen(path, "rb") : NULL;
-    bool is = f && fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, "GGUF", sizeof head) == 0;
-    if (f) fclose(f);
-    return is || ek_gguf_is_folder(path);
-}
 
 static void list_files(ek_listing *l)
 {
@@ -51,7 +40,7 @@ static void list_gguf(ek_listing *l)
 ek_err ek_listing_open(ek_listing **out, const char *path)
 {
     ek_listing *l = ek_alloc(sizeof *l);
-    bool gguf = is_gguf(path);
+    bool gguf = ek_gguf_is_file(path) || ek_gguf_is_folder(path);
     *out = NULL;
     ek_err err = gguf ? ek_gguf_open(&l->gguf, path) : ek_checkpoint_open(&l->files, path);
     if (err) {

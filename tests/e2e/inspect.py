@@ -150,6 +150,14 @@ def gguf():
         f.write(data[:3000])
     p = run("inspect", os.path.join(ROOT, "cut.gguf"))
     check(p.returncode == 1 and p.stderr.count("\n") == 1, p.stderr)
+    for name, content, says in (("none.gguf", b"", "not a GGUF file"), ("GG.GGUF", b"GG", "not a GGUF file"),
+                                ("page.gguf", b"<html>not found</html>" * 9, "not a GGUF file")):
+        with open(os.path.join(ROOT, name), "wb") as f:
+            f.write(content)
+        for call in (("inspect",), ("run", "x", "--model"), ("convert", "--type", "f32", os.path.join(ROOT, "out"))):
+            call = (*call[:-1], os.path.join(ROOT, name), call[-1]) if call[0] == "convert" else (*call, os.path.join(ROOT, name))
+            p = run(*call)
+            check(p.returncode == 1 and p.stderr.count("\n") == 1 and says in p.stderr, f"{call}: {p.stderr}")
 
 
 def cut_weights():
