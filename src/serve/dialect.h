@@ -9,6 +9,7 @@
 #define EK_SERVE_DIALECT_H
 
 #include "chat/turn.h"
+#include "text/json_scan.h"
 
 /* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
 typedef struct ek_api_request {
@@ -43,6 +44,10 @@ typedef struct ek_api_limits {
     uint64_t owner;                      /* of what this request stores and may continue */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
+    /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
+     * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
+    ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
+    void *count_arg;
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */
@@ -66,7 +71,7 @@ typedef struct ek_dialect {
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
 
     /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that is not
-     * JSON, else EINVAL; r->param names the field. */
+     * JSON, what limits->count says, else EINVAL; r->param names the field. */
     ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
     /* NULL: the prompt is r->conversation through the chat template. Otherwise makes the prompt from r,
      * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. Further prompts go

@@ -18,6 +18,15 @@ ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api
     return err;
 }
 
+ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits)
+{
+    ek_json_size size;
+    *out = NULL;
+    ek_json_scan(&size, text, n);
+    if (limits->count) EK_TRY(limits->count(limits->count_arg, &size, n, 0));
+    return ek_json_read_lenient(out, text, n, 0) ? EK_EINVAL : EK_OK;
+}
+
 ek_err ek_field_model(ek_api_request *r, const json_t *body)
 {
     const json_t *model = ek_field(body, "model");

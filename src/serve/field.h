@@ -11,6 +11,9 @@ typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek
  * gives it to read. EPARSE for a body that is not JSON, EINVAL for one that is no object, else what read returns. */
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
                      ek_body_reader_fn *read);
+/* Reads JSON that a text of the body holds, in the same way, after it was counted. *out is a new reference, NULL after
+ * a failure: what limits->count says, or EINVAL for what is not JSON. */
+ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
 /* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */

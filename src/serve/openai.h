@@ -25,16 +25,16 @@ ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
  * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format). param: the
  * field, a literal. NULL: text. */
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
-/* The list `messages` as r->conversation. Arguments given as text are parsed, leniently; the legacy forms
- * (role function, function_call) become tool messages and calls. EINVAL "messages[I]: …" with r->param
- * "messages" for an element that is not a valid message. */
-ek_err ek_openai_messages(ek_api_request *r, const json_t *list);
+/* The list `messages` as r->conversation. Arguments given as text are counted and parsed, leniently; the legacy forms
+ * (role function, function_call) become tool messages and calls. "messages[I]: …" with r->param "messages": EINVAL for
+ * an element that is not a valid message, or what counting says. */
+ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits);
 
 /* stream_options.include_usage. */
 ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
 /* What the prompt of a chat is made of: tools, messages, thinking and the flags of the template. tool_choice is not
  * read. */
-ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body);
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
  * text begins with it. At most soon after max ids. */
 ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);

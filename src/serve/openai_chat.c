@@ -58,10 +58,10 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);
 }
 
-ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body)
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     EK_TRY(read_tools(r, body));
-    EK_TRY(ek_openai_messages(r, ek_field(body, "messages")));
+    EK_TRY(ek_openai_messages(r, ek_field(body, "messages"), limits));
     ek_drop_billing_line(&r->conversation);
     EK_TRY(read_thinking(r, body));
     r->prompt.add_generation_prompt = true;
@@ -107,7 +107,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
 {
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
-    EK_TRY(ek_openai_chat_prompt(r, body));
+    EK_TRY(ek_openai_chat_prompt(r, body, limits));
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
     EK_TRY(ek_openai_counts(r, body));

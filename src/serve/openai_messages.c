@@ -78,8 +78,9 @@ static ek_err read_content(ek_message *m, const json_t *content)
 }
 
 /* *out is a new reference. */
-static ek_err read_arguments(json_t **out, const json_t *v, size_t i)
+static ek_err read_arguments(json_t **out, const json_t *v, size_t i, const ek_api_limits *limits)
 {
+    ek_err err = EK_OK;
     *out = NULL;
     if (!v || json_is_null(v)) {
         *out = json_object();
@@ -88,23 +89,23 @@ static ek_err read_arguments(json_t **out, const json_t *v, size_t i)
         size_t n = json_string_length(v);
         ek_utf8_strip(&s, &n);
         if (n == 0) *out = json_object();
-        else if (ek_json_read_lenient(out, s, n, 0))
-            return ek_fail_in(EK_EINVAL, "the arguments of tool_calls[%zu]", i);
+        else err = ek_field_json(out, s, n, limits);
     } else {
         *out = json_incref((json_t *)(uintptr_t)v);
     }
+    if (err) return ek_fail_in(err, "the arguments of tool_calls[%zu]", i);
     if (json_is_object(*out)) return EK_OK;
     json_decref(*out);
     *out = NULL;
     return ek_fail(EK_EINVAL, "the arguments of tool_calls[%zu] are not a JSON object", i);
 }
 
-static ek_err read_call(ek_message *m, const json_t *id, const json_t *function, size_t i)
+static ek_err read_call(ek_message *m, const json_t *id, const json_t *function, size_t i, const ek_api_limits *limits)
 {
     json_t *arguments;
     if (!json_is_object(function)) return ek_fail(EK_EINVAL, "tool_calls[%zu] has no function", i);
     if (!ek_json_get_text(function, "name", NULL)) return ek_fail(EK_EINVAL, "tool_calls[%zu] has no function name", i);
-    EK_TRY(read_arguments(&arguments, ek_json_get(function, "arguments"), i));
+    EK_TRY(read_arguments(&arguments, ek_json_get(function, "arguments"), i, limits));
     ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
     copy_id(&b->id, id);
     copy_text(&b->name, ek_json_get(function, "name"));
@@ -112,14 +113,14 @@ static ek_err read_call(ek_message *m, const json_t *id, const json_t *function,
     return EK_OK;
 }
 
-static ek_err read_calls(ek_message *m, const json_t *v)
+static ek_err read_calls(ek_message *m, const json_t *v, const ek_api_limits *limits)
 {
     const json_t *calls = ek_json_get(v, "tool_calls"), *legacy = ek_json_get(v, "function_call");
-    if (!given(calls)) return json_is_object(legacy) ? read_call(m, NULL, legacy, 0) : EK_OK;
+    if (!given(calls)) return json_is_object(legacy) ? read_call(m, NULL, legacy, 0, limits) : EK_OK;
     if (!json_is_array(calls)) return ek_fail(EK_EINVAL, "tool_calls is not a list");
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i);
-        EK_TRY(read_call(m, ek_json_get(call, "id"), ek_json_get(call, "function"), i));
+        EK_TRY(read_call(m, ek_json_get(call, "id"), ek_json_get(call, "function"), i, limits));
     }
     return EK_OK;
 }
@@ -156,7 +157,7 @@ static ek_err read_reasoning(ek_message *m, const json_t *v)
     return EK_OK;
 }
 
-static ek_err read_message(ek_conversation *c, const json_t *v)
+static ek_err read_message(ek_conversation *c, const json_t *v, const ek_api_limits *limits)
 {
     ek_role role;
     if (!read_role(ek_json_get(v, "role"), &role))
@@ -168,16 +169,16 @@ static ek_err read_message(ek_conversation *c, const json_t *v)
     }
     EK_TRY(read_reasoning(m, v));
     EK_TRY(read_content(m, ek_field(v, "content")));
-    EK_TRY(read_calls(m, v));
+    EK_TRY(read_calls(m, v, limits));
     return read_results(m, ek_json_get(v, "tool_responses"));
 }
 
-ek_err ek_openai_messages(ek_api_request *r, const json_t *list)
+ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits)
 {
     if (!json_is_array(list) || json_array_size(list) == 0)
         return ek_field_wrong(r, "messages", "a list of at least one message is needed");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        ek_err err = read_message(&r->conversation, json_array_get(list, i));
+        ek_err err = read_message(&r->conversation, json_array_get(list, i), limits);
         if (!err) continue;
         r->param = "messages";
         return ek_fail_in(err, "messages[%zu]", i);

@@ -14,6 +14,7 @@ enum {
     LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
+    PER_CONTAINER = 96,        /* messages, blocks and calls, in the conversation and in the template's values */
     PER_CHOICE = 64 << 10
 };
 
@@ -27,27 +28,53 @@ struct ek_preparation {
     ek_body body;
     size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
+    size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     ek_prepared result;
 };
 
-/* What reading the body, and what making a prompt of it, may take. Text beyond what fits the context is not made. */
-static size_t cost_of(const ek_preparation *p, const ek_json_size *size)
+/* What making a prompt of so many bytes of text may take. Text beyond what fits the context is not made. */
+static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
-    size_t text = p->n_body, max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
+    size_t max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
     if (p->dialect->answer) max = text; /* it counts tokens, also of a text that does not fit */
-    return ek_json_cost(size, p->n_body) + 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
+    return 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 
-static ek_err check_size(const ek_preparation *p, const ek_json_size *size)
+static ek_err check_values(const ek_preparation *p, const ek_json_size *size)
 {
-    const ek_server_limits *l = &p->server->limits;
-    if (size->values > (size_t)l->max_json_values)
-        return ek_fail(EK_ETOOLARGE, "the body has %zu JSON values and keys, at most %d are allowed", size->values,
-                       l->max_json_values);
-    if (size->max_list > (size_t)l->max_messages)
-        return ek_fail(EK_ETOOLARGE, "a list of the body has %zu objects, at most %d messages are allowed",
-                       size->max_list, l->max_messages);
+    size_t n = p->n_values + size->values, max = (size_t)p->server->limits.max_json_values;
+    if (n <= max) return EK_OK;
+    return ek_fail(EK_ETOOLARGE, "the request has %zu JSON values and keys, at most %zu are allowed", n, max);
+}
+
+static ek_err check_lists(const ek_preparation *p, const ek_json_size *size)
+{
+    int max = p->server->limits.max_messages;
+    if (size->max_list <= (size_t)max) return EK_OK;
+    return ek_fail(EK_ETOOLARGE, "a list of the body has %zu objects, at most %d messages are allowed", size->max_list,
+                   max);
+}
+
+/* Counts what reading n bytes of JSON, and what making a prompt of them, may take; n_new of them are text that was not
+ * counted before. */
+static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t n_new)
+{
+    if (n_new > 0) n_new += size->growth;
+    size_t cost = ek_json_cost(size, n) + size->containers * PER_CONTAINER;
+    cost += prompt_cost(p, p->n_text + n_new) - prompt_cost(p, p->n_text);
+    EK_TRY(ek_request_memory_take(&p->server->memory, p->taken, cost));
+    p->taken += cost;
+    p->n_text += n_new;
+    p->n_values += size->values;
     return EK_OK;
+}
+
+/* ek_api_limits.count */
+static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
+{
+    ek_preparation *p = arg;
+    EK_TRY(check_values(p, size));
+    return take(p, size, n, n_new);
 }
 
 /* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine. */
@@ -61,21 +88,28 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     return tools + form + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
+/* What was counted for the preparation, which has ended, becomes what the request holds. */
+static ek_err keep(ek_preparation *p, size_t held)
+{
+    ek_request_memory *memory = &p->server->memory;
+    if (held > p->taken) EK_TRY(ek_request_memory_take(memory, p->taken, held - p->taken));
+    else ek_request_memory_give(memory, p->taken - held);
+    p->result.held = held;
+    p->taken = 0;
+    return EK_OK;
+}
+
 static ek_err prepare(ek_preparation *p)
 {
     ek_prepared *r = &p->result;
-    ek_request_memory *memory = &p->server->memory;
     ek_json_size size;
     ek_json_scan(&size, ek_body_text(&p->body), p->n_body);
-    EK_TRY(check_size(p, &size));
-    size_t cost = cost_of(p, &size);
-    EK_TRY(ek_request_memory_take(memory, cost));
-    ek_err err = ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_body_text(&p->body), p->n_body,
-                                &p->limits);
-    if (!err) err = ek_request_memory_take(memory, r->held = kept(r, &size, p->n_body));
-    if (err) r->held = 0;
-    ek_request_memory_give(memory, cost);
-    return err;
+    EK_TRY(check_values(p, &size));
+    EK_TRY(check_lists(p, &size));
+    EK_TRY(take(p, &size, p->n_body, p->n_body));
+    EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_body_text(&p->body), p->n_body,
+                          &p->limits));
+    return keep(p, kept(r, &size, p->n_body));
 }
 
 static void run(ek_job *j)
@@ -86,18 +120,16 @@ static void run(ek_job *j)
     size_t spent = ek_reserve_times_spent();
     r->err = prepare(p);
     /* It was made with the reserve, which the requests that run may need: it gives back what it has. */
-    if (!r->err && ek_reserve_times_spent() != spent) {
+    if (!r->err && ek_reserve_times_spent() != spent)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
-        r->req.param = NULL;
-        ek_request_memory_give(&p->server->memory, r->held);
-        r->held = 0;
-    }
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-        const char *param = r->req.param; /* trees are freed here, not in the event loop */
-        ek_api_request_fini(&r->req);
+        const char *param = r->err == EK_ENOMEM ? NULL : r->req.param; /* no field is wrong then */
+        ek_api_request_fini(&r->req);                                  /* trees are freed here, not in the event loop */
         ek_turn_prompt_fini(&r->prompt);
         r->req.param = param;
+        ek_request_memory_give(&p->server->memory, p->taken + r->held);
+        r->held = 0;
     }
     if (j->large || r->err == EK_ENOMEM) malloc_trim(0); /* the tree of a large body goes back to the system */
     ek_body_fini(&p->body);
@@ -129,6 +161,8 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->user = user;
     p->limits = ek_session_limits(s);
     p->limits.owner = owner;
+    p->limits.count = count;
+    p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;
     ek_err err = ek_request_memory_check();

@@ -12,7 +12,7 @@
 
 static const double MIB = 1048576;
 enum {
-    PROBED = 1 << 20, /* smaller amounts are not worth asking the system */
+    PROBED = 1 << 20, /* the system is asked once for so many bytes of a request */
     SPARE = 8 << 20,  /* left for the rest of the program, beyond what is asked for */
     RESERVE = 16 << 20
 };
@@ -49,23 +49,25 @@ static bool system_has(size_t bytes)
     return true;
 }
 
-ek_err ek_request_memory_take(ek_request_memory *m, size_t bytes)
+ek_err ek_request_memory_take(ek_request_memory *m, size_t held, size_t bytes)
 {
-    if (bytes > m->total)
+    double needs = (double)held + (double)bytes;
+    if (needs > (double)m->total)
         return ek_fail(EK_ETOOLARGE, "the request may need %.1f MiB of memory, all requests together may take %.1f MiB",
-                       (double)bytes / MIB, (double)m->total / MIB);
+                       needs / MIB, (double)m->total / MIB);
     size_t used = atomic_load(&m->used);
     do {
         if (used >= m->total || bytes > m->total - used)
             return ek_fail(EK_ENOMEM,
                            "the request may need %.1f MiB of memory, other requests hold %.1f of %.1f MiB, try again "
                            "later",
-                           (double)bytes / MIB, (double)used / MIB, (double)m->total / MIB);
+                           needs / MIB, (double)(used - held) / MIB, (double)m->total / MIB);
     } while (!atomic_compare_exchange_weak(&m->used, &used, used + bytes));
-    if (bytes < PROBED || system_has(used + bytes)) return EK_OK; /* used may not have been touched yet */
+    bool small = held / PROBED == (held + bytes) / PROBED; /* many small amounts are asked for together */
+    if (small || system_has(used + bytes)) return EK_OK;   /* used may not have been touched yet */
     ek_request_memory_give(m, bytes);
     return ek_fail(EK_ENOMEM, "the request may need %.1f MiB of memory, which the system does not have now",
-                   (double)bytes / MIB);
+                   needs / MIB);
 }
 
 void ek_request_memory_give(ek_request_memory *m, size_t bytes)

@@ -21,9 +21,10 @@ ek_err ek_request_memory_check(void);
 
 /* A total that leaves room for everything else: an eighth of what is available, 64 MiB to 2 GiB. */
 size_t ek_request_memory_default(void);
-/* Counts bytes that are about to be taken. ETOOLARGE where they are more than the total; ENOMEM where others hold
- * too much now, or the system or a control group would not give them. */
-ek_err ek_request_memory_take(ek_request_memory *m, size_t bytes);
+/* Counts bytes that are about to be taken. held: what was counted for the same request before. ETOOLARGE where both
+ * together are more than the total; ENOMEM where others hold too much now, or the system or a control group would not
+ * give them: nothing was counted then. */
+ek_err ek_request_memory_take(ek_request_memory *m, size_t held, size_t bytes);
 void ek_request_memory_give(ek_request_memory *m, size_t bytes);
 
 #endif

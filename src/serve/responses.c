@@ -118,7 +118,7 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     json_t *items = json_array();
     ek_err err = limits->responses ? ek_response_store_items(limits->responses, limits->owner, o->previous, items)
                                    : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
-    if (!err) err = ek_responses_items(&r->conversation, items);
+    if (!err) err = ek_responses_items(&r->conversation, items, limits);
     json_decref(items);
     if (!err) r->param = NULL;
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
@@ -133,7 +133,7 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     EK_TRY(add_instructions(r, body));
     EK_TRY(add_previous(r, body, limits));
     EK_TRY(read_input(r, body, &items));
-    ek_err err = ek_responses_items(&r->conversation, items);
+    ek_err err = ek_responses_items(&r->conversation, items, limits);
     if (err) r->param = "input";
     else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
     if (store) o->store = limits->responses;

@@ -29,8 +29,8 @@ ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
 void ek_responses_put_name(ek_buf *out, const ek_responses *o, const ek_buf *name);
 
 /* Items (a list) to the end of the conversation. Reasoning, messages and calls of the assistant that follow each other
- * become one message. EINVAL "input[I]: …". */
-ek_err ek_responses_items(ek_conversation *c, const json_t *items);
+ * become one message; the arguments of calls are counted, then parsed. "input[I]: …": EINVAL, or what counting says. */
+ek_err ek_responses_items(ek_conversation *c, const json_t *items, const ek_api_limits *limits);
 
 /* The writers of a reply, as in ek_dialect. */
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);

@@ -86,17 +86,19 @@ static ek_err read_reasoning(ek_conversation *c, const json_t *item)
     return err;
 }
 
-static ek_err read_call(ek_conversation *c, const json_t *item)
+static ek_err read_call(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
 {
     size_t n_id = 0, n_name = 0, n = 0;
     const char *id = ek_json_get_text(item, "call_id", &n_id), *name = ek_json_get_text(item, "name", &n_name);
     const char *s = ek_json_get_text(item, "arguments", &n), *space = ek_json_get_text(item, "namespace", NULL);
     json_t *arguments = NULL;
+    ek_err err = EK_OK;
     if (is(ek_json_get_text(item, "status", NULL), "incomplete")) return EK_OK; /* cut off: it was never made */
     if (!id || !name || n_name == 0) return ek_fail(EK_EINVAL, "a function_call needs a call_id and a name");
     if (s) ek_utf8_strip(&s, &n);
     if (n == 0) arguments = json_object();
-    else if (ek_json_read_lenient(&arguments, s, n, 0)) return ek_fail_in(EK_EINVAL, "arguments");
+    else err = ek_field_json(&arguments, s, n, limits);
+    if (err) return ek_fail_in(err, "arguments");
     if (!json_is_object(arguments)) {
         json_decref(arguments);
         return ek_fail(EK_EINVAL, "arguments must be a JSON object, as a text");
@@ -119,21 +121,21 @@ static ek_err read_result(ek_conversation *c, const json_t *item)
     return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, ek_field(item, "output"), "\n");
 }
 
-static ek_err read_item(ek_conversation *c, const json_t *item)
+static ek_err read_item(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
 {
     const char *type = ek_json_get_text(item, "type", NULL);
     if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
     if (!type || is(type, "message")) return read_message(c, item);
-    if (is(type, "function_call")) return read_call(c, item);
+    if (is(type, "function_call")) return read_call(c, item, limits);
     if (is(type, "function_call_output")) return read_result(c, item);
     if (is(type, "reasoning")) return read_reasoning(c, item);
     return wrong_type("items", type);
 }
 
-ek_err ek_responses_items(ek_conversation *c, const json_t *items)
+ek_err ek_responses_items(ek_conversation *c, const json_t *items, const ek_api_limits *limits)
 {
     for (size_t i = 0; i < json_array_size(items); i++) {
-        ek_err err = read_item(c, json_array_get(items, i));
+        ek_err err = read_item(c, json_array_get(items, i), limits);
         if (err) return ek_fail_in(err, "input[%zu]", i);
     }
     return EK_OK;

@@ -7,6 +7,8 @@
 #include "serve/responses.h"
 #include "text/json.h"
 
+enum { MAX_SPACE = 256 }; /* bytes of a namespace's name, which each of its functions repeats */
+
 static json_t *joined(const char *a, const char *between, const char *b)
 {
     ek_buf s = {0};
@@ -43,9 +45,14 @@ static ek_err add_function(ek_api_request *r, const json_t *t, const char *space
 static ek_err add_namespace(ek_api_request *r, const json_t *t)
 {
     const json_t *tools = ek_field(t, "tools");
-    const char *space = ek_json_get_text(t, "name", NULL), *about = ek_json_get_text(t, "description", NULL);
+    size_t n = 0;
+    const char *space = ek_json_get_text(t, "name", &n), *about = ek_json_get_text(t, "description", NULL);
     if (!space || !*space || !json_is_array(tools))
         return ek_field_wrong(r, "tools", "a namespace needs a name and a list of tools");
+    if (n > MAX_SPACE) {
+        r->param = "tools";
+        return ek_fail(EK_EINVAL, "tools: the name of a namespace has %zu bytes, at most %d are allowed", n, MAX_SPACE);
+    }
     for (size_t i = 0; i < json_array_size(tools); i++)
         EK_TRY(add_function(r, json_array_get(tools, i), space, i == 0 ? about : NULL));
     return EK_OK;

@@ -39,7 +39,7 @@ static ek_err read_tokenize(ek_api_request *r, const json_t *body, const ek_api_
     const json_t *text = prompt ? prompt : content;
     EK_TRY(ek_field_bool(r, body, "with_pieces", &o->pieces));
     EK_TRY(ek_field_bool(r, body, "return_token_strs", &o->strings));
-    if (!text && ek_field(body, "messages")) return ek_openai_chat_prompt(r, body);
+    if (!text && ek_field(body, "messages")) return ek_openai_chat_prompt(r, body, limits);
     if (!ek_json_is_text(text)) return ek_field_wrong(r, "prompt", "a text is needed: prompt, content, or messages");
     o->is_text = true;
     ek_buf_add(&o->text, json_string_value(text), json_string_length(text));

@@ -3,11 +3,15 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The end of a string whose opening quote stands before at. */
-static size_t skip_string(const char *text, size_t n, size_t at)
+#include "text/utf8.h"
+
+/* The end of a string whose opening quote stands before at; adds how many of its bytes are control characters. */
+static size_t skip_string(const char *text, size_t n, size_t at, size_t *controls)
 {
-    for (; at < n && text[at] != '"'; at++)
+    for (; at < n && text[at] != '"'; at++) {
+        *controls += (unsigned char)text[at] < 0x20;
         if (text[at] == '\\') at++;
+    }
     return at < n ? at + 1 : n;
 }
 
@@ -20,12 +24,12 @@ static bool ends_word(char c)
 void ek_json_scan(ek_json_size *out, const char *text, size_t n)
 {
     ek_json_size s = {0};
-    size_t depth = 0, objects = 0;
+    size_t depth = 0, objects = 0, controls = 0;
     for (size_t i = 0; i < n;) {
         char c = text[i++];
         if (c == '"') {
             s.values++;
-            i = skip_string(text, n, i);
+            i = skip_string(text, n, i, &controls);
         } else if (c == '{' || c == '[') {
             s.values++;
             s.containers++;
@@ -40,6 +44,8 @@ void ek_json_scan(ek_json_size *out, const char *text, size_t n)
             while (i < n && !ends_word(text[i])) i++;
         }
     }
+    s.growth = 5 * controls;                        /* written as \u0001 */
+    if (!ek_utf8_valid(text, n)) s.growth += 2 * n; /* of ill-formed bytes each may become U+FFFD */
     *out = s;
 }
 
@@ -47,5 +53,5 @@ void ek_json_scan(ek_json_size *out, const char *text, size_t n)
  * and each member of an object 70 and its key. */
 size_t ek_json_cost(const ek_json_size *size, size_t n)
 {
-    return size->containers * 256 + (size->values - size->containers) * 128 + n;
+    return size->containers * 256 + (size->values - size->containers) * 128 + size->growth + n;
 }

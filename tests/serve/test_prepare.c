@@ -218,6 +218,20 @@ static void a_signal_while_bodies_are_read(void **state)
     restart();
 }
 
+/* What could never be served is told apart from what only has to wait. */
+static void what_a_request_holds_already(void **state)
+{
+    (void)state;
+    ek_request_memory m = {.total = 8 << 20};
+    assert_int_equal(ek_request_memory_take(&m, 0, 6 << 20), EK_OK);
+    assert_int_equal(ek_request_memory_take(&m, 6 << 20, 3 << 20), EK_ETOOLARGE);
+    assert_non_null(strstr(ek_err_text(), "may need 9.0 MiB"));
+    assert_int_equal(ek_request_memory_take(&m, 0, 3 << 20), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "other requests hold 6.0 of 8.0 MiB"));
+    assert_int_equal(ek_request_memory_take(&m, 6 << 20, 2 << 20), EK_OK);
+    assert_int_equal(atomic_load(&m.used), 8 << 20);
+}
+
 static void memory_is_counted_first(void **state)
 {
     (void)state;
@@ -226,7 +240,7 @@ static void memory_is_counted_first(void **state)
     check_status(post_to(ek_server_port(s), CHAT, body.data), "413", "MiB of memory");
     check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
     check_all_given_back(s);
-    assert_int_equal(ek_request_memory_take(&s->memory, (8 << 20) - 100), EK_OK); /* somebody else holds it */
+    assert_int_equal(ek_request_memory_take(&s->memory, 0, (8 << 20) - 100), EK_OK); /* somebody else holds it */
     check_status(post_to(ek_server_port(s), CHAT, SMALL), "503", "try again later");
     ek_request_memory_give(&s->memory, (8 << 20) - 100);
     check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
@@ -276,10 +290,10 @@ static void a_long_model_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_stops_the_loop),  cmocka_unit_test(a_client_goes_away),
-        cmocka_unit_test(the_queue_is_full),       cmocka_unit_test(a_signal_while_bodies_are_read),
-        cmocka_unit_test(memory_is_counted_first), cmocka_unit_test(more_replies_than_can_wait),
-        cmocka_unit_test(a_long_model_name),
+        cmocka_unit_test(nothing_stops_the_loop),     cmocka_unit_test(a_client_goes_away),
+        cmocka_unit_test(the_queue_is_full),          cmocka_unit_test(a_signal_while_bodies_are_read),
+        cmocka_unit_test(memory_is_counted_first),    cmocka_unit_test(what_a_request_holds_already),
+        cmocka_unit_test(more_replies_than_can_wait), cmocka_unit_test(a_long_model_name),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

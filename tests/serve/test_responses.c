@@ -71,6 +71,11 @@ static void items(void **state)
     ek_buf_fini(&body);
 }
 
+#define SPACE_16 "nnnnnnnnnnnnnnnn"
+#define SPACE_256                                                                                               \
+    SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 SPACE_16 \
+        SPACE_16 SPACE_16 SPACE_16 SPACE_16
+
 static void refusals(void **state)
 {
     (void)state;
@@ -99,6 +104,8 @@ static void refusals(void **state)
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]},"
          "{\"type\":\"function\",\"name\":\"n.f\"}]}",
          "tools", "two functions are named \"n.f\""},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"" SPACE_256 "n\",\"tools\":[]}]}", "tools",
+         "257 bytes, at most 256"},
         {"{\"input\":\"x\",\"background\":true}", "background", "not supported"},
         {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "previous_response_id"},
         {"{\"input\":\"x\",\"prompt\":{\"id\":\"p\"}}", "prompt", "not supported"},

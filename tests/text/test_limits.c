@@ -42,6 +42,12 @@ static void scan_counts_what_is_read(void **state)
     ek_json_scan(&s, texts[4], strlen(texts[4]));
     assert_int_equal(s.max_list, 3);
     assert_int_equal(s.depth, 5);
+    assert_int_equal(s.growth, 0);
+    static const char grows[] = "{\"a\": \"b\\nc\n\x01\",\n\"d\": \"\xC3\xA4\"}";
+    ek_json_scan(&s, grows, sizeof grows - 1);
+    assert_int_equal(s.growth, 2 * 5); /* the escape and what stands between strings do not */
+    ek_json_scan(&s, "\"\xFF\"", 3);
+    assert_int_equal(s.growth, 2 * 3);
     ek_json_scan(&s, "\"\\", 2); /* a string that ends in the middle of an escape */
     assert_int_equal(s.values, 1);
     ek_json_scan(&s, "]]}[", 4);

@@ -1,0 +1,265 @@
+/* What requests take is counted before it is taken: at each allocation of the server, what it has taken since the
+ * request began is within what its request memory says. The allocator of this program compares the two. */
+#include "helper.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "serve/server_state.h"
+
+#define CHAT      "/v1/chat/completions"
+#define RESPONSES "/v1/responses"
+
+enum { UNCOUNTED = 2 << 20 }; /* bytes: buffers of connections, the engine's small ones */
+
+static ek_model *model;
+static ek_engine *engine;
+
+/* --- the allocator --- */
+
+static _Atomic(ek_request_memory *) watched;   /* while a request is measured */
+static atomic_long live, most_over, most_live; /* bytes since then; beyond what was counted; at all */
+
+#ifdef EK_SANITIZED
+static void leave_out(void)
+{
+}
+#else
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void __libc_free(void *p);
+
+static _Thread_local bool exempt; /* the client's thread */
+
+static void leave_out(void)
+{
+    exempt = true;
+}
+
+static void raise_to(atomic_long *most, long x)
+{
+    long was = atomic_load(most);
+    while (x > was && !atomic_compare_exchange_weak(most, &was, x)) continue;
+}
+
+static void add(long n)
+{
+    ek_request_memory *m = exempt ? NULL : atomic_load(&watched);
+    if (!m) return;
+    long now = atomic_fetch_add(&live, n) + n;
+    raise_to(&most_live, now);
+    raise_to(&most_over, now - (long)atomic_load(&m->used));
+}
+
+void *malloc(size_t n)
+{
+    void *p = __libc_malloc(n);
+    if (p) add((long)malloc_usable_size(p));
+    return p;
+}
+
+void *calloc(size_t n, size_t size)
+{
+    void *p = __libc_calloc(n, size);
+    if (p) add((long)malloc_usable_size(p));
+    return p;
+}
+
+void *realloc(void *p, size_t n)
+{
+    long before = p ? (long)malloc_usable_size(p) : 0;
+    void *q = __libc_realloc(p, n);
+    if (q) add((long)malloc_usable_size(q) - before);
+    return q;
+}
+
+void free(void *p)
+{
+    if (p) add(-(long)malloc_usable_size(p));
+    __libc_free(p);
+}
+#endif
+
+/* --- requests --- */
+
+static ek_server *start(ek_server_limits limits)
+{
+    ek_server_opts so = {.http.max_body = 32 << 20,
+                         .limits = limits,
+                         .model = model,
+                         .model_dir = "models/pocket",
+                         .model_name = "tiny"};
+    return start_server(engine, &so);
+}
+
+static int open_engine(void **state)
+{
+    (void)state;
+    leave_out();
+    ek_log_set(EK_LOG_ERROR);
+    model = tiny_model();
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = 4;
+    eo.max_queue = 8;
+    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
+    return 0;
+}
+
+static int close_engine(void **state)
+{
+    (void)state;
+    ek_engine_close(engine);
+    ek_model_close(model);
+    return 0;
+}
+
+/* The engine of a server that ended takes no more requests. */
+static void stop(void)
+{
+    stop_server();
+    close_engine(NULL);
+    open_engine(NULL);
+}
+
+static ek_buf reply_to(const ek_server *s, const char *path, const ek_buf *body)
+{
+    return reply_of(post_to(ek_server_port(s), path, ek_buf_text(body)));
+}
+
+static void expect(const ek_server *s, const char *path, const ek_buf *body, const char *status, const char *says)
+{
+    ek_buf r = reply_to(s, path, body);
+    if (!r.data || strncmp(r.data + 9, status, 3) != 0 || !strstr(r.data, says))
+        fail_msg("not %s with \"%s\": %.600s", status, says, ek_buf_text(&r));
+    ek_buf_fini(&r);
+}
+
+/* Waits until no request holds memory. */
+static void await_idle(ek_server *s)
+{
+    for (int i = 0; atomic_load(&s->memory.used) > 0; i++) {
+        if (i > 10000) fail_msg("%zu bytes are still held", (size_t)atomic_load(&s->memory.used));
+        usleep(2000);
+    }
+}
+
+/* The most bytes that a request took at a time beyond those that were counted. Its body is mapped, or small. */
+static long measured(ek_server *s, const char *name, const char *path, const ek_buf *body)
+{
+    await_idle(s);
+    atomic_store(&live, 0);
+    atomic_store(&most_live, 0);
+    atomic_store(&most_over, 0);
+    atomic_store(&watched, &s->memory);
+    ek_buf r = reply_to(s, path, body);
+    await_idle(s);
+    atomic_store(&watched, NULL);
+    long over = atomic_load(&most_over);
+    printf("measured: %s: body %.1f MB, taken %.1f MB, not counted %.1f MB; %.3s\n", name, (double)body->len / 1e6,
+           (double)atomic_load(&most_live) / 1e6, (double)over / 1e6, r.data + 9);
+    if (strncmp(r.data + 9, "200", 3) && !strstr(r.data, "prompt is too long"))
+        fail_msg("%s: %.600s", name, ek_buf_text(&r));
+    ek_buf_fini(&r);
+    return over;
+}
+
+/* A body of n copies of part between head and tail. */
+static ek_buf body_of(const char *head, const char *part, int n, const char *tail)
+{
+    ek_buf b = {0};
+    ek_buf_str(&b, head);
+    for (int i = 0; i < n; i++) ek_buf_str(&b, part);
+    ek_buf_str(&b, tail);
+    return b;
+}
+
+#define CHAT_CALL                                                                                                              \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"function\":" \
+    "{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":["
+#define CHAT_CALL_END "0]}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}]}"
+#define ITEM_CALL \
+    "{\"input\":[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{\\\"a\\\":["
+#define ITEM_CALL_END "0]}\"}]}"
+#define CALLS         "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":["
+#define USER          "{\"messages\":[{\"role\":\"user\",\"content\":\""
+
+#define ONE_CALL(more) "{\"id\":\"c\",\"function\":{\"name\":\"f\"" more "}}"
+#define MESSAGE        "{\"role\":\"user\",\"content\":\"x\"}"
+
+static void everything_is_counted(void **state)
+{
+    (void)state;
+#ifdef EK_SANITIZED
+    skip(); /* the allocator is the sanitizer's */
+#endif
+    static const struct {
+        const char *name, *path, *head, *part;
+        int n;
+        const char *tail;
+    } cases[] = {
+        {"a call's arguments", CHAT, CHAT_CALL, "{},", 100000, CHAT_CALL_END},
+        {"members of arguments", CHAT, CHAT_CALL, "{\\\"k\\\":1},", 100000, CHAT_CALL_END},
+        {"an item's arguments", RESPONSES, ITEM_CALL, "[[]],", 100000, ITEM_CALL_END},
+        {"many calls", CHAT, CALLS, ONE_CALL(",\"arguments\":\"{}\"") ",", 50000, ONE_CALL("") "]}]}"},
+        {"calls without arguments", CHAT, CALLS, ONE_CALL("") ",", 50000, ONE_CALL("") "]}]}"},
+        {"messages", CHAT, "{\"messages\":[", MESSAGE ",", 50000, MESSAGE "]}"},
+        {"text", CHAT, USER, "a", 1000000, "\"}]}"},
+        {"ill-formed text", CHAT, USER, "\xff", 1000000, "\"}]}"},
+        {"control characters", RESPONSES, "{\"input\":\"", "\x01", 1000000, "\"}"},
+    };
+    ek_server *s = start((ek_server_limits){.request_memory = (size_t)1 << 30});
+    ek_buf small = body_of(USER, "x", 1, "\"}],\"max_tokens\":1}");
+    measured(s, "small", CHAT, &small); /* the first one also takes what the engine keeps */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf body = body_of(cases[i].head, cases[i].part, cases[i].n, cases[i].tail);
+        long over = measured(s, cases[i].name, cases[i].path, &body);
+        if (over > UNCOUNTED) fail_msg("%s: %ld bytes were taken that were not counted", cases[i].name, over);
+        ek_buf_fini(&body);
+    }
+    ek_buf_fini(&small);
+    stop();
+}
+
+/* Arguments have a body's limits, and are refused in the same words. */
+static void arguments_are_refused(void **state)
+{
+    (void)state;
+    ek_buf chat = body_of(CHAT_CALL, "{},", 100000, CHAT_CALL_END);
+    ek_buf item = body_of(ITEM_CALL, "{},", 100000, ITEM_CALL_END);
+    ek_server *s = start((ek_server_limits){.request_memory = 30 << 20});
+    expect(s, CHAT, &chat, "413", "messages[1]: the arguments of tool_calls[0]: the request may need ");
+    expect(s, CHAT, &chat, "413",
+           "all requests together may take 30.0 MiB\",\"type\":\"invalid_request_error\",\"param\":\"messages\"");
+    expect(s, RESPONSES, &item, "413", "input[0]: arguments: the request may need ");
+    await_idle(s);
+    stop();
+    s = start((ek_server_limits){.request_memory = 60 << 20, .max_json_values = 10000});
+    expect(s, CHAT, &chat, "413", "the arguments of tool_calls[0]: the request has 1000");
+    expect(s, RESPONSES, &item, "413", "JSON values and keys, at most 10000 are allowed");
+    stop();
+    s = start((ek_server_limits){.request_memory = 60 << 20});
+    expect(s, CHAT, &chat, "400", "context_length_exceeded");
+    assert_int_equal(ek_request_memory_take(&s->memory, 0, 30 << 20), EK_OK); /* somebody else holds it */
+    expect(s, CHAT, &chat, "503",
+           "other requests hold 30.0 of 60.0 MiB, try again later\",\"type\":\"server_error\",\"param\":null");
+    ek_request_memory_give(&s->memory, 30 << 20);
+    expect(s, CHAT, &chat, "400", "context_length_exceeded");
+    await_idle(s);
+    ek_buf_fini(&chat);
+    ek_buf_fini(&item);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_is_counted),
+        cmocka_unit_test(arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
