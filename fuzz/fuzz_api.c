@@ -58,13 +58,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static ek_response_store *store;
     if (n == 0) return 0;
     if (!store) { /* a response that bodies may continue */
-        ek_buf input = {0}, response = {0};
+        ek_stored_response kept = {.id = "r"};
         store = ek_response_store_open(4, 4096);
-        ek_buf_str(&input, "[{\"role\":\"user\",\"content\":\"a\"}]");
-        ek_buf_str(&response, "{\"output\":[{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"b\"}]}");
-        ek_response_store_put(store, 0, "r", NULL, &input, &response);
-        ek_buf_fini(&input);
-        ek_buf_fini(&response);
+        ek_buf_str(&kept.input, "[{\"role\":\"user\",\"content\":\"a\"}]");
+        ek_buf_str(&kept.response, "[{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"b\"}]");
+        kept.n = kept.response.len;
+        ek_response_store_put(store, 0, &kept);
     }
     const ek_dialect *d = dialects[data[0] % (sizeof dialects / sizeof *dialects)];
     ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repetition_penalty = 1},

@@ -31,6 +31,8 @@ typedef struct ek_api_request {
     char *model;                 /* as the client wrote it; NULL without */
     void *own;                   /* the dialect's own data for its replies */
     void (*free_own)(void *own); /* NULL: free() */
+    size_t own_bytes;            /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
+                                    reply repeats it; known once the prompts are made */
     ek_buf answer;               /* of a path that generates nothing (ek_dialect.answer): the whole reply */
     const char *param;           /* after a failure: the field that is wrong, or NULL; a literal */
 } ek_api_request;
@@ -42,6 +44,7 @@ typedef struct ek_api_limits {
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
+    int max_messages;                    /* of a conversation that a request continues; 0: no limit */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the

@@ -7,6 +7,11 @@
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "text/json.h"
+#include "text/utf8.h"
+
+enum {
+    ECHO_COPIES = 6
+}; /* of a prompt that each choice repeats: its piece of the reply, and that until the client has read it */
 
 /* Of one choice: how far its stream is. */
 typedef struct progress {
@@ -167,10 +172,12 @@ static ek_err make_one(ek_turn_prompt *out, const ek_chat_model *m, const ek_api
 static ek_err make_prompts(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
 {
     own *o = r->own;
+    size_t per_prompt = (size_t)(r->n / (1 + r->n_more));
     for (int i = 0; i <= r->n_more; i++) {
         ek_turn_prompt *p = i == 0 ? out : &r->more[i - 1];
         EK_TRY(make_one(p, m, r, prompt_at(o->prompt, i)));
         if (o->echo) write_echo(&o->echoed[i], m->tokenizer, &r->turn, &p->ids);
+        r->own_bytes += o->echoed[i].cap + per_prompt * ECHO_COPIES * o->echoed[i].len;
     }
     json_decref(o->prompt);
     o->prompt = NULL;
@@ -188,13 +195,6 @@ typedef struct span {
 static const ek_logprobs *entry(const span *s, int i)
 {
     return i < s->n_prompt ? &s->t->prompt_logprobs[i] : &s->t->logprobs[s->from + i - s->n_prompt].at;
-}
-
-static size_t n_chars(const char *s, size_t n)
-{
-    size_t chars = 0;
-    for (size_t i = 0; i < n; i++) chars += ((uint8_t)s[i] & 0xC0) != 0x80;
-    return chars;
 }
 
 /* The most likely tokens, and the token itself where it is none of them. Of tokens with the same text the first. */
@@ -222,17 +222,17 @@ static void put_offsets(ek_buf *out, const ek_api_reply *r, int choice, const sp
 {
     const own *o = r->own;
     const ek_buf *echo = &o->echoed[choice / (r->n / r->n_prompts)];
-    size_t chars = 0, before = o->echo ? n_chars(ek_buf_text(echo), echo->len) : 0;
+    size_t chars = 0, before = o->echo ? ek_utf8_count(ek_buf_text(echo), echo->len) : 0;
     for (int i = 0; i < s->n_prompt; i++) {
         size_t n;
         int32_t id = entry(s, i)->self.token;
         const char *bytes = ek_tokenizer_bytes(r->tokenizer, id, &n);
         ek_buf_fmt(out, "%s%zu", i ? "," : "", chars);
-        if (is_shown(r->tokenizer, r->turn, id)) chars += n_chars(bytes, n);
+        if (is_shown(r->tokenizer, r->turn, id)) chars += ek_utf8_count(bytes, n);
     }
     for (int i = s->from; i < s->end; i++) {
         size_t from = s->t->logprobs[i].from;
-        at->n_chars += n_chars(s->t->answer.content.data + at->bytes, from - at->bytes);
+        at->n_chars += ek_utf8_count(s->t->answer.content.data + at->bytes, from - at->bytes);
         at->bytes = from;
         ek_buf_fmt(out, "%s%zu", s->n_prompt || i > s->from ? "," : "", before + at->n_chars);
     }

@@ -15,6 +15,7 @@ enum {
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
     PER_CONTAINER = 96,        /* messages, blocks and calls, in the conversation and in the template's values */
+    PER_LOGPROB = 128,         /* a number and its token in a reply, twice: on its way to the client */
     PER_CHOICE = 64 << 10
 };
 
@@ -77,7 +78,8 @@ static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
     return take(p, size, n, n_new);
 }
 
-/* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine. */
+/* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine, their
+ * log-probabilities, which the reply repeats as text, and what the dialect keeps. */
 static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body)
 {
     size_t n = r->req.n > 0 ? (size_t)r->req.n : 1;
@@ -85,7 +87,10 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t ids = r->prompt.ids.len;
     for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
     size_t form = r->req.form_text.len * (n + 1);
-    return tools + form + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
+    size_t logprobs = r->req.turn.prompt_logprobs ? sizeof(ek_logprobs) + PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
+                                                  : 0;
+    return tools + r->req.own_bytes + form + n * ids * logprobs + ek_grammar_bytes(r->req.grammar) +
+           (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
 /* What was counted for the preparation, which has ended, becomes what the request holds. */
@@ -131,7 +136,8 @@ static void run(ek_job *j)
         ek_request_memory_give(&p->server->memory, p->taken + r->held);
         r->held = 0;
     }
-    if (j->large || r->err == EK_ENOMEM) malloc_trim(0); /* the tree of a large body goes back to the system */
+    /* What large trees took goes back to the system, also those of what a short body continues. */
+    if (p->n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
     ek_body_fini(&p->body);
 }
 
@@ -161,6 +167,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->user = user;
     p->limits = ek_session_limits(s);
     p->limits.owner = owner;
+    p->limits.max_messages = s->limits.max_messages;
     p->limits.count = count;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
@@ -207,7 +214,8 @@ void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held)
 {
     release r = {.job = {.run = run_release, .done = release_done}, .memory = &s->memory, .req = *req, .held = held};
     *req = (ek_api_request){0};
-    if (!s->workers || !r.req.tools || held < LARGE_REQUEST) {
+    bool large = held >= LARGE_REQUEST && (r.req.tools || r.req.own_bytes >= LARGE_REQUEST);
+    if (!s->workers || !large) {
         run_release(&r.job);
         return;
     }

@@ -5,18 +5,26 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
 #include "text/json.h"
 
+enum { BUCKETS = 4096 };
+
+/* What it says never changes, so it is read without the lock while it is held. */
 typedef struct entry {
-    struct entry *newer, *older;
+    struct entry *newer, *older; /* by use */
+    struct entry *next;          /* in its bucket */
+    int n_holders;               /* the store and those who read it; under the lock */
     uint64_t owner;
     char *id, *previous;
     ek_buf input, response;
+    size_t from, n; /* as in ek_stored_response */
 } entry;
 
 struct ek_response_store {
     pthread_mutex_t lock;
-    entry *newest, *oldest; /* by use */
+    entry *newest, *oldest;
+    entry *bucket[BUCKETS]; /* by id */
     int n, max_entries;
     size_t bytes, max_bytes;
 };
@@ -50,8 +58,15 @@ static void link_newest(ek_response_store *s, entry *e)
     s->newest = e;
 }
 
-static void free_entry(entry *e)
+static entry **bucket_of(ek_response_store *s, const char *id)
 {
+    return &s->bucket[ek_fnv1a64(id) % BUCKETS];
+}
+
+/* Under the lock. */
+static void let_go(entry *e)
+{
+    if (--e->n_holders > 0) return;
     free(e->id);
     free(e->previous);
     ek_buf_fini(&e->input);
@@ -61,10 +76,13 @@ static void free_entry(entry *e)
 
 static void forget(ek_response_store *s, entry *e)
 {
+    entry **at = bucket_of(s, e->id);
+    while (*at != e) at = &(*at)->next;
+    *at = e->next;
     unlink_entry(s, e);
     s->n--;
     s->bytes -= size_of(e);
-    free_entry(e);
+    let_go(e);
 }
 
 void ek_response_store_close(ek_response_store *s)
@@ -75,22 +93,30 @@ void ek_response_store_close(ek_response_store *s)
     free(s);
 }
 
-void ek_response_store_put(ek_response_store *s, uint64_t owner, const char *id, const char *previous,
-                           const ek_buf *input, const ek_buf *response)
+static void take_over(ek_buf *to, ek_buf *from)
+{
+    *to = *from;
+    *from = (ek_buf){0};
+    if (to->data) to->data = ek_realloc(to->data, to->cap = to->len + 1);
+}
+
+void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r)
 {
     entry *e = ek_alloc(sizeof *e);
-    e->owner = owner;
-    e->id = ek_strdup(id);
-    if (previous) e->previous = ek_strdup(previous);
-    ek_buf_add(&e->input, ek_buf_text(input), input->len);
-    ek_buf_add(&e->response, ek_buf_text(response), response->len);
+    *e = (entry){.n_holders = 1, .owner = owner, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
+    if (r->previous) e->previous = ek_strdup(r->previous);
+    take_over(&e->input, &r->input);
+    take_over(&e->response, &r->response);
     size_t size = size_of(e);
     if (size > s->max_bytes || s->max_entries < 1) {
-        free_entry(e);
+        let_go(e);
         return;
     }
     pthread_mutex_lock(&s->lock);
     while (s->n >= s->max_entries || s->bytes + size > s->max_bytes) forget(s, s->oldest);
+    entry **at = bucket_of(s, e->id);
+    e->next = *at;
+    *at = e;
     link_newest(s, e);
     s->n++;
     s->bytes += size;
@@ -100,8 +126,8 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner, const char *id,
 /* Marks what it finds as used. */
 static entry *find(ek_response_store *s, uint64_t owner, const char *id)
 {
-    entry *e = s->newest;
-    while (e && (e->owner != owner || strcmp(e->id, id))) e = e->older;
+    entry *e = *bucket_of(s, id);
+    while (e && (e->owner != owner || strcmp(e->id, id))) e = e->next;
     if (!e) return NULL;
     unlink_entry(s, e);
     link_newest(s, e);
@@ -135,58 +161,87 @@ ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char
 
 /* --- conversations --- */
 
-/* Copies of the texts of a conversation, newest first, so that they are parsed outside of the lock. */
+/* A conversation, newest first. */
 typedef struct chain {
-    ek_buf *texts; /* response, input, response, input, … */
+    entry **entries;
     int n, cap;
 } chain;
 
-static void add_text(chain *c, const ek_buf *text)
+static void hold(chain *c, entry *e)
 {
     if (c->n == c->cap) {
         c->cap = c->cap ? 2 * c->cap : 16;
-        c->texts = ek_realloc(c->texts, (size_t)c->cap * sizeof *c->texts);
+        c->entries = ek_realloc(c->entries, (size_t)c->cap * sizeof *c->entries);
     }
-    c->texts[c->n] = (ek_buf){0};
-    ek_buf_add(&c->texts[c->n++], ek_buf_text(text), text->len);
+    e->n_holders++;
+    c->entries[c->n++] = e;
 }
 
 /* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
  * it loses its beginning. A conversation of more than max_entries cannot be: ids come before those that continue them.
  */
-static ek_err copy_chain(ek_response_store *s, uint64_t owner, const char *id, chain *c)
+static ek_err hold_chain(ek_response_store *s, uint64_t owner, const char *id, chain *c)
 {
+    ek_err err = EK_OK;
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, owner, id);
-    ek_err err = e ? EK_OK : not_found(id);
-    for (int steps = 0; e && steps <= s->max_entries; steps++) {
-        add_text(c, &e->response);
-        add_text(c, &e->input);
-        if (!e->previous) break;
-        const char *previous = e->previous;
-        e = find(s, owner, previous);
-        if (!e) err = not_found(previous);
+    for (int steps = 0; id && !err && steps <= s->max_entries; steps++) {
+        entry *e = find(s, owner, id);
+        if (!e) err = not_found(id);
+        else hold(c, e);
+        id = e ? e->previous : NULL;
     }
     pthread_mutex_unlock(&s->lock);
     return err;
 }
 
-static void append_items(json_t *list, const ek_buf *text, bool response)
+static void let_chain_go(ek_response_store *s, chain *c)
+{
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < c->n; i++) let_go(c->entries[i]);
+    pthread_mutex_unlock(&s->lock);
+    free(c->entries);
+}
+
+static void add_size(ek_json_size *sum, const char *text, size_t n)
+{
+    ek_json_size one;
+    ek_json_scan(&one, text, n);
+    sum->values += one.values;
+    sum->containers += one.containers;
+    sum->growth += one.growth;
+}
+
+static ek_err count_chain(const chain *c, const ek_api_limits *limits)
+{
+    ek_json_size sum = {0};
+    size_t n = 0;
+    for (int i = 0; i < c->n; i++) {
+        const entry *e = c->entries[i];
+        add_size(&sum, ek_buf_text(&e->input), e->input.len);
+        add_size(&sum, ek_buf_text(&e->response) + e->from, e->n);
+        n += e->input.len + e->n;
+    }
+    return limits->count ? limits->count(limits->count_arg, &sum, n, n) : EK_OK;
+}
+
+static void append_items(json_t *list, const char *text, size_t n)
 {
     json_t *v;
-    EK_ASSERT(ek_json_read(&v, ek_buf_text(text), text->len, 0) == EK_OK); /* our own writing */
-    json_array_extend(list, response ? json_object_get(v, "output") : v);
+    EK_ASSERT(ek_json_read(&v, text, n, 0) == EK_OK); /* our own writing */
+    json_array_extend(list, v);
     json_decref(v);
 }
 
-ek_err ek_response_store_items(ek_response_store *s, uint64_t owner, const char *id, json_t *list)
+ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json_t *list)
 {
     chain c = {0};
-    ek_err err = copy_chain(s, owner, id, &c);
-    for (int i = c.n - 1; i >= 0; i--) {
-        if (!err) append_items(list, &c.texts[i], i % 2 == 0);
-        ek_buf_fini(&c.texts[i]);
+    ek_err err = hold_chain(limits->responses, limits->owner, id, &c);
+    if (!err) err = count_chain(&c, limits);
+    for (int i = c.n - 1; i >= 0 && !err; i--) {
+        const entry *e = c.entries[i];
+        append_items(list, ek_buf_text(&e->input), e->input.len);
+        append_items(list, ek_buf_text(&e->response) + e->from, e->n);
     }
-    free(c.texts);
+    let_chain_go(limits->responses, &c);
     return err;
 }

@@ -4,12 +4,7 @@
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/buf.h"
-#include "base/err.h"
+#include "serve/dialect.h"
 
 typedef struct ek_response_store ek_response_store;
 
@@ -20,16 +15,23 @@ enum { EK_RESPONSES_MAX = 4096 };
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
 void ek_response_store_close(ek_response_store *s); /* NULL is fine */
 
-/* Keeps a response: its object, and the list of the items that it was the reply to, both as JSON texts, which are
- * copied. previous: the id of the response that it continues, or NULL. One larger than max_bytes is not kept. */
-void ek_response_store_put(ek_response_store *s, uint64_t owner, const char *id, const char *previous,
-                           const ek_buf *input, const ek_buf *response);
+typedef struct ek_stored_response {
+    const char *id;
+    const char *previous;   /* the id of the response that it continues; NULL: none */
+    ek_buf input, response; /* JSON texts: the list of the items that it was the reply to; its object */
+    size_t from, n;         /* the bytes of response that are the list of its output's items */
+} ek_stored_response;
+
+/* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
+ * kept. */
+void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
 /* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
 ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out);
 /* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
 ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id);
-/* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs.
- * ENOTFOUND where it, or one that it continues, is not there. */
-ek_err ek_response_store_items(ek_response_store *s, uint64_t owner, const char *id, json_t *list);
+/* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs. The
+ * store and the owner are those of limits, which count the items before they are read. ENOTFOUND where the response, or
+ * one that it continues, is not there; or what counting says. */
+ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json_t *list);
 
 #endif

@@ -11,6 +11,8 @@
 #include "serve/openai.h"
 #include "text/json.h"
 
+enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the client has read them */
+
 static void free_own(void *p)
 {
     ek_responses *o = p;
@@ -116,8 +118,11 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
     o->previous = ek_strdup(json_string_value(v));
     json_t *items = json_array();
-    ek_err err = limits->responses ? ek_response_store_items(limits->responses, limits->owner, o->previous, items)
+    ek_err err = limits->responses ? ek_response_store_items(limits, o->previous, items)
                                    : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
+    size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
+    if (!err && max > 0 && n > max)
+        err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
     if (!err) err = ek_responses_items(&r->conversation, items, limits);
     json_decref(items);
     if (!err) r->param = NULL;
@@ -145,34 +150,6 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     return err;
 }
 
-/* Members of a response that repeat the request. */
-static void write_echo(ek_api_request *r, const json_t *body, bool store)
-{
-    static const struct {
-        const char *key, *absent;
-    } members[] = {{"instructions", "null"},
-                   {"metadata", "{}"},
-                   {"max_output_tokens", "null"},
-                   {"parallel_tool_calls", "true"},
-                   {"previous_response_id", "null"},
-                   {"reasoning", "{\"effort\":null,\"summary\":null}"},
-                   {"text", "{\"format\":{\"type\":\"text\"}}"},
-                   {"tool_choice", "\"auto\""},
-                   {"tools", "[]"},
-                   {"truncation", "\"disabled\""},
-                   {"user", "null"}};
-    ek_buf *out = &((ek_responses *)r->own)->echo;
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        const json_t *v = ek_field(body, members[i].key);
-        ek_buf_fmt(out, ",\"%s\":", members[i].key);
-        if (v) ek_json_write(out, v);
-        else ek_buf_str(out, members[i].absent);
-    }
-    ek_buf_fmt(out, ",\"temperature\":%g,\"top_p\":%g,\"top_logprobs\":%d,\"store\":%s,\"background\":false",
-               (double)r->turn.sampling.temperature, (double)r->turn.sampling.top_p, r->turn.n_top,
-               store ? "true" : "false");
-}
-
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses *o = r->own = ek_alloc(sizeof *o);
@@ -180,6 +157,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     ek_blocks_init(&o->blocks);
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
+    EK_TRY(ek_responses_check_metadata(r, body));
     EK_TRY(read_counts(r, body));
     EK_TRY(ek_responses_tools(r, body));
     EK_TRY(ek_openai_calls(r, body));
@@ -190,7 +168,8 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     EK_TRY(ek_field_ours(r, body));
     EK_TRY(read_conversation(r, body, limits));
-    write_echo(r, body, o->store != NULL);
+    EK_TRY(ek_responses_echo(r, body));
+    r->own_bytes = o->input.cap + ECHO_COPIES * o->echo.cap;
     return EK_OK;
 }
 

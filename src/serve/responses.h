@@ -15,6 +15,7 @@ typedef struct ek_responses {
     uint64_t owner;
     ek_buf input;
     char *previous;
+    size_t output_from, n_output; /* of the response that was written last: the bytes that are its items */
     /* Of the stream so far. */
     int n_events, n_logprobs;
     bool begun, cut; /* cut: the open call ends unfinished */
@@ -23,6 +24,10 @@ typedef struct ek_responses {
     int call;
 } ek_responses;
 
+/* EINVAL for metadata beyond what the API documents: 16 pairs of texts, keys of 64 characters, values of 512. */
+ek_err ek_responses_check_metadata(ek_api_request *r, const json_t *body);
+/* Writes own->echo. ETOOLARGE for more than 512 KiB, instructions left out. */
+ek_err ek_responses_echo(ek_api_request *r, const json_t *body);
 /* The field `tools` into r->tools. */
 ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
 /* ,"name":… of a called function, and ,"namespace":… if it has one. */

@@ -137,10 +137,10 @@ static void put_usage(ek_buf *out, const ek_api_reply *r)
                t->n_prompt, t->n_cached, t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
 }
 
-/* error: of a response that failed, else NULL. */
+/* error: of a response that failed, else NULL. Notes where in out its items stand. */
 static void put_response(ek_buf *out, const ek_api_reply *r, const char *status, const char *error)
 {
-    const ek_responses *o = r->own;
+    ek_responses *o = r->own;
     const ek_turn_result *t = r->choices[0];
     bool running = !strcmp(status, "in_progress"), incomplete = !strcmp(status, "incomplete");
     ek_buf_str(out, "{\"id\":");
@@ -159,8 +159,10 @@ static void put_response(ek_buf *out, const ek_api_reply *r, const char *status,
     ek_buf_fmt(out, ",\"incomplete_details\":%s", incomplete ? "{\"reason\":\"max_output_tokens\"}" : "null");
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
     ek_buf_str(out, ",\"output\":");
+    o->output_from = out->len;
     if (running) ek_buf_str(out, "[]");
     else put_output(out, r);
+    o->n_output = out->len - o->output_from;
     ek_buf_str(out, ",\"usage\":");
     if (running || t->end == EK_END_ERROR) ek_buf_str(out, "null");
     else put_usage(out, r);
@@ -349,17 +351,26 @@ void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const c
 
 void ek_responses_end(ek_buf *out, const ek_api_reply *r)
 {
-    writer w = {out, r, r->own};
+    ek_responses *o = r->own;
+    writer w = {out, r, o};
     const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
     ek_buf response = {0};
     put_response(&response, r, status, NULL);
-    if (w.own->store)
-        ek_response_store_put(w.own->store, w.own->owner, r->id, w.own->previous, &w.own->input, &response);
     if (r->stream) {
         frame_open(&w, status);
         ek_buf_str(out, ",\"response\":");
     }
     ek_buf_add(out, response.data, response.len);
     if (r->stream) frame_close(&w);
+    if (o->store) {
+        ek_stored_response kept = {.id = r->id,
+                                   .previous = o->previous,
+                                   .input = o->input,
+                                   .response = response,
+                                   .from = o->output_from,
+                                   .n = o->n_output};
+        ek_response_store_put(o->store, o->owner, &kept);
+        o->input = response = (ek_buf){0};
+    }
     ek_buf_fini(&response);
 }

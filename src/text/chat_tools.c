@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "text/chat_state.h"
+#include "text/utf8.h"
 
 bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind)
 {
@@ -66,14 +67,11 @@ static const json_t *true_name(const json_t *v)
 
 ek_err ek_chat_put_given_responses(ek_renderer *r, const json_t *responses, bool *responded)
 {
-    size_t n = json_is_array(responses)     ? json_array_size(responses)
-               : json_is_object(responses)  ? json_object_size(responses)
-               : ek_json_is_text(responses) ? 0
-                                            : SIZE_MAX;
-    if (ek_json_is_text(responses)) { /* its characters */
-        const char *s = json_string_value(responses);
-        for (size_t i = 0; i < json_string_length(responses); i++) n += ((uint8_t)s[i] & 0xC0) != 0x80;
-    }
+    size_t n = json_is_array(responses)    ? json_array_size(responses)
+               : json_is_object(responses) ? json_object_size(responses)
+               : ek_json_is_text(responses) /* its characters */
+                   ? ek_utf8_count(json_string_value(responses), json_string_length(responses))
+                   : SIZE_MAX;
     if (n == SIZE_MAX) return ek_fail(EK_EINVAL, "tool_responses is not a list");
     for (size_t i = 0; i < n && !r->p->full; i++) {
         const json_t *one = json_array_get(responses, i);

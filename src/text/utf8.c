@@ -98,6 +98,13 @@ bool ek_utf8_valid(const char *s, size_t n)
     return true;
 }
 
+size_t ek_utf8_count(const char *s, size_t n)
+{
+    size_t scalars = 0;
+    for (size_t i = 0; i < n; i++) scalars += ((uint8_t)s[i] & 0xC0) != 0x80;
+    return scalars;
+}
+
 void ek_utf8_clean(ek_buf *out, const char *s, size_t n)
 {
     size_t from = 0;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "serve/dialect.h"
 #include "serve/response_store.h"
 #include "serve/sealed.h"
@@ -106,6 +107,8 @@ static void refusals(void **state)
          "tools", "two functions are named \"n.f\""},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"" SPACE_256 "n\",\"tools\":[]}]}", "tools",
          "257 bytes, at most 256"},
+        {"{\"input\":\"x\",\"metadata\":[]}", "metadata", "an object"},
+        {"{\"input\":\"x\",\"metadata\":{\"k\":5}}", "metadata", "the value of \"k\" is not a text"},
         {"{\"input\":\"x\",\"background\":true}", "background", "not supported"},
         {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "previous_response_id"},
         {"{\"input\":\"x\",\"prompt\":{\"id\":\"p\"}}", "prompt", "not supported"},
@@ -123,6 +126,52 @@ static void refusals(void **state)
         if (!err || ek_err_http(err) != status || !strstr(ek_err_text(), cases[i].says))
             fail_msg("%s: %s", cases[i].body, err ? ek_err_text() : "taken");
         assert_string_equal(r.param, cases[i].param);
+        ek_api_request_fini(&r);
+    }
+}
+
+/* Parses {"input":"x", and a member that is n copies of part (#: the number) between head and tail. */
+static ek_err parse_long(ek_api_request *r, const char *head, const char *part, int n, const char *tail)
+{
+    ek_buf b = {0};
+    ek_buf_str(&b, "{\"input\":\"x\",");
+    ek_buf_str(&b, head);
+    for (int i = 0; i < n; i++)
+        for (const char *c = part; *c; c++)
+            if (*c == '#') ek_buf_fmt(&b, "%d", i);
+            else ek_buf_char(&b, *c);
+    ek_buf_str(&b, tail);
+    ek_err err = parse(r, NULL, b.data);
+    ek_buf_fini(&b);
+    return err;
+}
+
+/* What is as long as it may be is taken; one more is refused with the numbers. */
+static void lengths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *param, *head, *part;
+        int max;
+        const char *tail, *says;
+    } cases[] = {
+        {"metadata", "\"metadata\":{\"k\":\"\"", ",\"#\":\"v\"", 15, "}}", "17 pairs, at most 16"},
+        {"metadata", "\"metadata\":{\"", "\xC3\xA4", 64, "\":\"v\"}}", "a key has 65 characters, at most 64"},
+        {"metadata", "\"metadata\":{\"k\":\"", "\xC3\xA4", 512, "\"}}",
+         "the value of \"k\" has 513 characters, at most 512"},
+        {NULL, "\"user\":\"", "0123456789ABCDEF", 32742, "\"}", "bytes, at most 524288"},
+        {NULL, "\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"more\":\"", "0123456789ABCDEF", 32737, "\"}]}",
+         "bytes, at most 524288"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_api_request r;
+        if (parse_long(&r, cases[i].head, cases[i].part, cases[i].max, cases[i].tail)) fail_msg("%s", ek_err_text());
+        ek_api_request_fini(&r);
+        int more = cases[i].param ? 1 : 30;
+        ek_err err = parse_long(&r, cases[i].head, cases[i].part, cases[i].max + more, cases[i].tail);
+        if (ek_err_http(err) != (cases[i].param ? 400 : 413) || !strstr(ek_err_text(), cases[i].says))
+            fail_msg("%s: %s", cases[i].head, err ? ek_err_text() : "taken");
+        if (cases[i].param) assert_string_equal(r.param, cases[i].param);
         ek_api_request_fini(&r);
     }
 }
@@ -329,13 +378,14 @@ static void conversations_by_id(void **state)
 
 static void put(ek_response_store *s, const char *id, size_t n)
 {
-    ek_buf input = {0}, response = {0};
-    ek_buf_str(&input, "[]");
-    for (size_t i = 0; i < n; i++) ek_buf_char(&response, ' ');
-    ek_buf_str(&response, "{}");
-    ek_response_store_put(s, 0, id, NULL, &input, &response);
-    ek_buf_fini(&input);
-    ek_buf_fini(&response);
+    ek_stored_response r = {.id = id};
+    ek_buf_str(&r.input, "[]");
+    for (size_t i = 0; i < n; i++) ek_buf_char(&r.response, ' ');
+    ek_buf_str(&r.response, "[]");
+    r.from = n;
+    r.n = 2;
+    ek_response_store_put(s, 0, &r);
+    assert_true(!r.input.data && !r.response.data);
 }
 
 static bool has(ek_response_store *s, const char *id)
@@ -363,16 +413,46 @@ static void the_least_used_makes_room(void **state)
     ek_response_store_close(s);
 }
 
+/* What each entry of a conversation is found by does not depend on how many there are. */
+static void a_long_conversation(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    ek_response_store *s = ek_response_store_open(N, 64 << 20);
+    char id[2][16];
+    for (int i = 0; i < N; i++) {
+        ek_stored_response r = {.id = id[i % 2], .previous = i ? id[1 - i % 2] : NULL};
+        snprintf(id[i % 2], sizeof id[0], "resp_%d", i);
+        ek_buf_str(&r.input, "[1]");
+        ek_buf_str(&r.response, "{\"output\":[2,3]}");
+        r.from = 10;
+        r.n = 5;
+        ek_response_store_put(s, 0, &r);
+    }
+    json_t *list = json_array();
+    ek_api_limits limits = {.responses = s};
+    double begin = ek_thread_time();
+    assert_int_equal(ek_response_store_items(&limits, id[(N - 1) % 2], list), EK_OK);
+    double took = ek_thread_time() - begin;
+    print_message("measured: a conversation of %d responses in %.0f ms\n", N, took * 1e3);
+    assert_int_equal(json_array_size(list), 3 * N);
+    assert_true(took < 0.3); /* a search through all took seconds */
+    json_decref(list);
+    ek_response_store_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(lengths),
         cmocka_unit_test(namespaces),
         cmocka_unit_test(order_of_events),
         cmocka_unit_test(failures_have_a_beginning),
         cmocka_unit_test(conversations_by_id),
         cmocka_unit_test(the_least_used_makes_room),
+        cmocka_unit_test(a_long_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
