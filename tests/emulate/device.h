@@ -162,6 +162,13 @@ template <class T> static inline T atomicMax(T *p, T v)
     }
     return old;
 }
+template <class T> static inline T atomicMin(T *p, T v)
+{
+    T old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (v < old && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
 
 // --- arithmetic
 static inline float __uint_as_float(unsigned u)

@@ -64,12 +64,29 @@ template <class In> __device__ __forceinline__ void sort_digit(u64 *out, In in, 
     __syncthreads();
 }
 
+// `upto` and n weights, one after the other, and what the sum was before each. By one thread: only the additions wait for each
+// other. Weights behind them, up to a multiple of 8, are 0.
+__device__ __forceinline__ float chain(float *before, const float *weight, int n, float upto)
+{
+#pragma unroll 4
+    for (int i = 0; i < n; i += 8) {
+        const float4 w = *(const float4 *)(weight + i), v = *(const float4 *)(weight + i + 4);
+        float4 a, b;
+        a.x = upto, a.y = a.x + w.x, a.z = a.y + w.y, a.w = a.z + w.z;
+        b.x = a.w + w.w, b.y = b.x + v.x, b.z = b.y + v.y, b.w = b.z + v.z;
+        upto = b.w + v.w;
+        *(float4 *)(before + i) = a, *(float4 *)(before + i + 4) = b;
+    }
+    return upto;
+}
+
 // grid (up to EK_CUDA_SORTERS): rows that are undecided, one after the other
 extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __grid_constant__ ek_cuda_sample_args a)
 {
     constexpr int CHUNK = 2048;
-    __shared__ u32 place[WARPS][DIGITS];
-    __shared__ float weight[CHUNK];
+    __shared__ alignas(16) u32 place[WARPS][DIGITS];
+    __shared__ alignas(16) float weight[CHUNK];
+    float *const before = (float *)place; // once all is sorted
     __shared__ float total, sum;
     __shared__ int kept, candidates;
     __shared__ unsigned long long drawn;
@@ -105,20 +122,16 @@ extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __gr
                 const int count = limit - first < CHUNK ? limit - first : CHUNK;
                 __syncthreads();
                 if (kept < limit) break;
-                for (int i = tid; i < count; i += CHOOSERS) weight[i] = exp_(unordered(high(two[first + i])) - top);
+                for (int i = tid; i < CHUNK; i += CHOOSERS) weight[i] = i < count ? exp_(unordered(high(two[first + i])) - top) : 0;
                 __syncthreads();
-                if (tid) continue;
-                float all = pass ? sum : total;
-                for (int i = 0; i < count; i++) {
-                    const float w = weight[i];
-                    if (pass && first + i > 0 && ((o.top_p < 1 && !(all < o.top_p * total)) || w < o.min_p)) {
-                        kept = first + i;
-                        break;
-                    }
-                    all = all + w;
+                if (tid == 0) {
+                    const float all = chain(before, weight, count, pass ? sum : total);
+                    if (pass) sum = all;
+                    else total = all;
                 }
-                if (pass) sum = all;
-                else total = all;
+                __syncthreads();
+                for (int i = tid; pass && i < count; i += CHOOSERS)
+                    if (first + i > 0 && ((o.top_p < 1 && !(before[i] < o.top_p * total)) || weight[i] < o.min_p)) atomicMin(&kept, first + i);
             }
         __syncthreads();
         const int end = kept < limit ? kept : limit;
