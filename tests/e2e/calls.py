@@ -13,6 +13,10 @@ import sys
 import tempfile
 import time
 
+# Programs start as at a terminal, however the tests were started: a shell's background and nohup ignore these.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 CONFIG = json.load(open(os.path.join(MODEL, "config.json"), encoding="utf-8"))
 VOCAB, CONTEXT = (CONFIG.get("text_config", CONFIG)[k] for k in ("vocab_size", "max_position_embeddings"))

@@ -24,6 +24,10 @@ import time
 
 from hub_server import Hub, Repo
 
+# Programs start as at a terminal, however the tests were started: a shell's background and nohup ignore these.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), sys.argv[2]
 HUB = Hub()
 ROOT = tempfile.mkdtemp(prefix="evenkeel-hub-")
