@@ -84,8 +84,8 @@ __device__ __forceinline__ float chain(float *before, const float *weight, int n
 extern "C" __global__ void __launch_bounds__(CHOOSERS) ek_sample_sort(const __grid_constant__ ek_cuda_sample_args a)
 {
     constexpr int CHUNK = 2048;
-    __shared__ alignas(16) u32 place[WARPS][DIGITS];
-    __shared__ alignas(16) float weight[CHUNK];
+    alignas(16) __shared__ u32 place[WARPS][DIGITS];
+    alignas(16) __shared__ float weight[CHUNK];
     float *const before = (float *)place; // once all is sorted
     __shared__ float total, sum;
     __shared__ int kept, candidates;
