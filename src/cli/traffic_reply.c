@@ -42,7 +42,7 @@ static void take_usage(ek_traffic_reply *r, const json_t *usage)
 
 static void take_event(ek_traffic_reply *r, const char *text, size_t n, double now)
 {
-    /* Servers disagree on the name of the reasoning's field. */
+    /* Servers disagree on the name of the reasoning's field; some say the same under both. */
     static const char *const fields[] = {"content", "reasoning_content", "reasoning"};
     if (n == 6 && !memcmp(text, "[DONE]", 6)) {
         r->done = true;
@@ -60,10 +60,13 @@ static void take_event(ek_traffic_reply *r, const char *text, size_t n, double n
     }
     take_usage(r, ek_json_get(event, "usage"));
     const json_t *delta = ek_json_get(json_array_get(ek_json_get(event, "choices"), 0), "delta");
+    bool reasoning = false;
     for (int i = 0; i < 3; i++) {
         size_t len;
         const char *piece = ek_json_get_text(delta, fields[i], &len);
-        if (piece) add_piece(r, fields[i], piece, len, now);
+        if (!piece || reasoning) continue;
+        reasoning = i > 0;
+        add_piece(r, fields[i], piece, len, now);
     }
     json_decref(event);
 }

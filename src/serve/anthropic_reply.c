@@ -122,7 +122,7 @@ static void open_block(void *ctx, const ek_reply_event *e)
     frame_open(w->out, "content_block_start");
     ek_buf_fmt(w->out, ",\"index\":%d,\"content_block\":", w->own->blocks.n - 1);
     if (e->kind == EK_REPLY_CONTENT) {
-        ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}");
+        ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\"}");
     } else if (e->kind == EK_REPLY_REASONING) {
         ek_buf_str(w->out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     } else {
@@ -213,7 +213,7 @@ static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
     if (p->kind == EK_REPLY_CONTENT) {
         ek_buf_str(out, "{\"type\":\"text\",\"text\":");
         ek_json_quote(out, a->content.data + p->from, p->n);
-        ek_buf_str(out, ",\"citations\":null}");
+        ek_buf_char(out, '}');
     } else if (p->kind == EK_REPLY_REASONING) {
         const char *s = a->reasoning.data + p->from;
         ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":");

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "serve/field.h"
 #include "text/json.h"
+#include "text/utf8.h"
 
 enum { MAX_BIAS = 4096 };
 
@@ -160,11 +161,21 @@ void ek_openai_logprob(ek_buf *out, float x)
     ek_buf_fmt(out, "%.9g", x > -9999 ? (double)x : -9999.0);
 }
 
-void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token)
+void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix)
 {
     size_t n;
     const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
-    ek_json_quote(out, s, n);
+    ek_buf_fmt(out, "\"%s", prefix);
+    for (size_t i = 0; i < n; i++) ek_buf_fmt(out, "\\\\x%02x", (uint8_t)s[i]);
+    ek_buf_char(out, '"');
+}
+
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
+    if (ek_utf8_valid(s, n)) ek_json_quote(out, s, n);
+    else ek_openai_token_bytes(out, r, token, prefix);
 }
 
 /* {token, logprob, bytes without its brace. */
@@ -173,7 +184,7 @@ static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
     size_t n;
     const char *s = ek_tokenizer_bytes(r->tokenizer, p->token, &n);
     ek_buf_str(out, "{\"token\":");
-    ek_openai_token(out, r, p->token);
+    ek_openai_token(out, r, p->token, "");
     ek_buf_str(out, ",\"logprob\":");
     ek_openai_logprob(out, p->logprob);
     ek_buf_str(out, ",\"bytes\":[");

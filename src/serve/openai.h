@@ -50,8 +50,10 @@ void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
 /* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
 void ek_openai_logprob(ek_buf *out, float x);
-/* Appends the bytes of a token as text: "…". */
-void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token);
+/* Appends a token as OpenAI writes it: its text, or, where that is only a part of a character, its bytes behind a
+ * prefix: "\\xf0\\x9f". */
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix);
+void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix); /* always bytes */
 /* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
 void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
 /* Index behind the last content token that begins in visible text, from index first on. */

@@ -187,10 +187,13 @@ static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, 
     choice_close(out, r, finish);
 }
 
+/* As OpenAI: content is null where a call may come first, because a text, even an empty one, begins a part of text in
+ * clients. The first event is in the answer already. */
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
+    bool text = r->choices[choice]->answer.content.len > 0;
     delta_open(out, r, choice);
-    ek_buf_str(out, "\"role\":\"assistant\",\"content\":\"\"");
+    ek_buf_fmt(out, "\"role\":\"assistant\",\"content\":%s", text ? "\"\"" : "null");
     delta_close(out, r, NULL);
     chunk_close(out);
 }
@@ -236,6 +239,16 @@ static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_
     }
 }
 
+/* OpenAI's API has no member for it: clients read DeepSeek's, or that of OpenRouter and of vLLM. Those that know both
+ * take one of them. */
+static void put_reasoning(ek_buf *out, const char *s, size_t n)
+{
+    ek_buf_str(out, "\"reasoning_content\":");
+    ek_json_quote(out, s, n);
+    ek_buf_str(out, ",\"reasoning\":");
+    ek_json_quote(out, s, n);
+}
+
 /* Content, reasoning and calls; other events write nothing. */
 static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
@@ -252,10 +265,7 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
         ek_buf_str(out, "\"content\":");
         ek_json_quote(out, e->text, e->n);
         break;
-    case EK_REPLY_REASONING:
-        ek_buf_str(out, "\"reasoning_content\":");
-        ek_json_quote(out, e->text, e->n);
-        break;
+    case EK_REPLY_REASONING: put_reasoning(out, e->text, e->n); break;
     case EK_REPLY_CALL_START: call_start(out, r, choice, e); break;
     default:
         ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":", e->call);
@@ -294,8 +304,8 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
     else ek_json_quote(out, ek_buf_text(&a->content), a->content.len);
     ek_buf_str(out, ",\"refusal\":null");
     if (a->reasoning.len > 0) {
-        ek_buf_str(out, ",\"reasoning_content\":");
-        ek_json_quote(out, a->reasoning.data, a->reasoning.len);
+        ek_buf_char(out, ',');
+        put_reasoning(out, a->reasoning.data, a->reasoning.len);
     }
     for (int i = 0; i < a->n_calls; i++) {
         char id[32];

@@ -197,22 +197,53 @@ static const ek_logprobs *entry(const span *s, int i)
     return i < s->n_prompt ? &s->t->prompt_logprobs[i] : &s->t->logprobs[s->from + i - s->n_prompt].at;
 }
 
-/* The most likely tokens, and the token itself where it is none of them. Of tokens with the same text the first. */
+static void put_token(ek_buf *out, const ek_api_reply *r, int32_t token)
+{
+    ek_openai_token(out, r, token, "bytes:");
+}
+
+static bool is_taken(const ek_buf *name, const ek_buf *key, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (key[i].len == name->len && !memcmp(key[i].data, name->data, name->len)) return true;
+    return false;
+}
+
+/* A name for a token that none of key[0 .. n) is: as in a list, else by its bytes, else by its id as vLLM has it. */
+static void name_apart(ek_buf *out, const ek_api_reply *r, int32_t token, const ek_buf *key, int n)
+{
+    put_token(out, r, token);
+    if (!is_taken(out, key, n)) return;
+    ek_buf_clear(out);
+    ek_openai_token_bytes(out, r, token, "bytes:");
+    if (!is_taken(out, key, n)) return;
+    ek_buf_clear(out);
+    ek_buf_fmt(out, "\"token_id:%d\"", token);
+}
+
+/* The most likely tokens, and the token itself where it is none of them. It has the name that it has in the list of
+ * tokens, so that clients find it; of others with the same text each has a name of its own. */
 static void put_top(ek_buf *out, const ek_api_reply *r, const ek_logprobs *p)
 {
     ek_buf key[EK_LOGPROBS_MAX + 1] = {{0}};
-    int n = 0;
+    bool among = false;
+    int n = 1;
+    put_token(&key[0], r, p->self.token);
     ek_buf_char(out, '{');
-    for (int k = 0; k <= p->n_top; k++) {
-        const ek_logprob *one = k < p->n_top ? &p->top[k] : &p->self;
-        bool again = false;
-        ek_buf_clear(&key[n]);
-        ek_openai_token(&key[n], r, one->token);
-        for (int i = 0; i < n; i++) again |= key[i].len == key[n].len && !memcmp(key[i].data, key[n].data, key[n].len);
-        if (again) continue;
-        ek_buf_fmt(out, "%s%s:", n ? "," : "", key[n].data);
-        ek_openai_logprob(out, one->logprob);
-        n++;
+    for (int k = 0; k < p->n_top; k++) {
+        const ek_buf *name = &key[0];
+        if (p->top[k].token == p->self.token) {
+            among = true;
+        } else {
+            name_apart(&key[n], r, p->top[k].token, key, n);
+            name = &key[n++];
+        }
+        ek_buf_fmt(out, "%s%s:", k ? "," : "", name->data);
+        ek_openai_logprob(out, p->top[k].logprob);
+    }
+    if (!among) {
+        ek_buf_fmt(out, "%s%s:", p->n_top ? "," : "", key[0].data);
+        ek_openai_logprob(out, p->self.logprob);
     }
     ek_buf_char(out, '}');
     for (int i = 0; i <= EK_LOGPROBS_MAX; i++) ek_buf_fini(&key[i]);
@@ -252,7 +283,7 @@ static void put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, bool pr
     ek_buf_str(out, ",\"logprobs\":{\"tokens\":[");
     for (int i = 0; i < n; i++) {
         if (i > 0) ek_buf_char(out, ',');
-        ek_openai_token(out, r, entry(&s, i)->self.token);
+        put_token(out, r, entry(&s, i)->self.token);
     }
     ek_buf_str(out, "],\"token_logprobs\":[");
     for (int i = 0; i < n; i++) {

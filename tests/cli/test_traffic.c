@@ -49,11 +49,15 @@ static void test_counts(void **state)
 static void test_text(void **state)
 {
     (void)state;
-    static const char *const streams[] = {EVENT("One two"), EVENT("One") EVENT(" two"), EVENT("One twO"),
+    static const char *const streams[] = {EVENT("One two"),
+                                          EVENT("One") EVENT(" two"),
+                                          EVENT("One twO"),
                                           "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"One two\"}}]}\n\n",
-                                          "data: {\"choices\":[{\"delta\":{\"reasoning\":\"One two\"}}]}\n\n"};
-    uint64_t text[5];
-    for (int i = 0; i < 5; i++) {
+                                          "data: {\"choices\":[{\"delta\":{\"reasoning\":\"One two\"}}]}\n\n",
+                                          "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"One two\","
+                                          "\"reasoning\":\"One two\"}}]}\n\n"};
+    uint64_t text[6];
+    for (int i = 0; i < 6; i++) {
         ek_traffic_reply r = {.begun = 1};
         feed(&r, streams[i], 1000);
         text[i] = r.text;
@@ -61,7 +65,7 @@ static void test_text(void **state)
     }
     assert_true(text[0] == text[1]);
     assert_true(text[0] != text[2] && text[0] != text[3]);
-    assert_true(text[3] == text[4]);
+    assert_true(text[3] == text[4] && text[3] == text[5]); /* the same under two names is said once */
     assert_int_equal(ek_traffic_agree(text, 5), 2);
     assert_int_equal(ek_traffic_agree(text, 0), 0);
 }

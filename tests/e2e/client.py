@@ -127,10 +127,11 @@ def assemble(frames, index=0):
             assert finish is None, "a delta after the finish"
             d = c["delta"]
             if first:
-                assert d == {"role": "assistant", "content": ""}, d
+                assert d in ({"role": "assistant", "content": ""}, {"role": "assistant", "content": None}), d
                 first = False
             message["content"] += d.get("content") or ""
             if "reasoning_content" in d:
+                assert d["reasoning"] == d["reasoning_content"], d
                 message["reasoning_content"] = message.get("reasoning_content", "") + d["reasoning_content"]
             for t in d.get("tool_calls", []):
                 calls = message.setdefault("tool_calls", [])

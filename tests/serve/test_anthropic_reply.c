@@ -252,7 +252,7 @@ static void omitted_thinking_is_in_the_signature(void **state)
     assert_null(strstr(t.stream.data, "thinking_delta"));
     check(&t, "message_start start delta stop start delta stop message_delta message_stop",
           "[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"ek1+c2VjcmV0\"},"
-          "{\"type\":\"text\",\"text\":\"x\",\"citations\":null}]");
+          "{\"type\":\"text\",\"text\":\"x\"}]");
 }
 
 static void ends(void **state)

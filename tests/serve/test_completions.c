@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "serve/dialect.h"
+#include "serve/openai.h"
 #include "text/json.h"
 
 static ek_chat_model model;
@@ -194,6 +195,87 @@ static void legacy_logprobs(void **state)
     ek_buf_fini(&body);
 }
 
+/* The top_logprobs of a reply of one token. */
+static ek_buf top_of(const ek_logprobs *at)
+{
+    const ek_dialect *d = &ek_dialect_openai_completions;
+    ek_api_request q;
+    ek_turn_prompt p;
+    ek_buf out = {0}, got = {0};
+    assert_int_equal(prepare(d, &q, &p, "{\"prompt\":[2],\"logprobs\":5}"), EK_OK);
+    ek_turn_logprobs reply = {.at = *at};
+    ek_turn_result t = {.end = EK_END_STOP, .n_prompt = 1, .logprobs = &reply, .n_logprobs = 1};
+    ek_reply_event e = {.kind = EK_REPLY_CONTENT, .text = "x", .n = 1};
+    ek_reply_collect(&t.answer, &e);
+    const ek_turn_result *choices[] = {&t};
+    ek_api_reply r = {.id = "cmpl-1",
+                      .model = "m",
+                      .fingerprint = "f",
+                      .n = 1,
+                      .n_prompts = 1,
+                      .choices = choices,
+                      .own = q.own,
+                      .tokenizer = model.tokenizer,
+                      .turn = &q.turn};
+    d->end(&out, &r);
+    json_t *v = NULL;
+    assert_int_equal(ek_json_read(&v, out.data, out.len, 0), EK_OK);
+    const json_t *lp = ek_json_get(json_array_get(ek_json_get(v, "choices"), 0), "logprobs");
+    ek_json_write(&got, json_array_get(ek_json_get(lp, "tokens"), 0));
+    ek_json_write(&got, json_array_get(ek_json_get(lp, "top_logprobs"), 0));
+    json_decref(v);
+    ek_answer_fini(&t.answer);
+    fini(&q, &p);
+    ek_buf_fini(&out);
+    return got;
+}
+
+/* A map has one place per name: parts of characters are named by their bytes, and so is a token whose text another one
+ * has that is more likely, or that was sampled. */
+static void candidates_keep_their_places(void **state)
+{
+    (void)state;
+    int32_t a = id("a"), byte_a = id("<0x61>"), e2 = id("<0xE2>"), c3 = id("<0xC3>"), line = id("\n"),
+            byte_line = id("<0x0A>");
+    const struct {
+        ek_logprobs at;
+        const char *want;
+    } cases[] = {
+        {{.self = {c3, -1}, .n_top = 3, .top = {{e2, -0.5f}, {c3, -1}, {id("<0xFF>"), -2}}},
+         "\"bytes:\\\\xc3\"{\"bytes:\\\\xe2\":-0.5,\"bytes:\\\\xc3\":-1,\"bytes:\\\\xff\":-2}"},
+        {{.self = {c3, -9}, .n_top = 2, .top = {{e2, -0.5f}, {a, -1}}},
+         "\"bytes:\\\\xc3\"{\"bytes:\\\\xe2\":-0.5,\"a\":-1,\"bytes:\\\\xc3\":-9}"},
+        {{.self = {a, -0.5f}, .n_top = 2, .top = {{a, -0.5f}, {byte_a, -1}}}, "\"a\"{\"a\":-0.5,\"bytes:\\\\x61\":-1}"},
+        {{.self = {byte_a, -1}, .n_top = 2, .top = {{a, -0.5f}, {byte_a, -1}}},
+         "\"a\"{\"bytes:\\\\x61\":-0.5,\"a\":-1}"},
+        {{.self = {byte_line, -3}, .n_top = 1, .top = {{line, -0.5f}}}, "\"\\n\"{\"bytes:\\\\x0a\":-0.5,\"\\n\":-3}"},
+        {{.self = {a, -3}, .n_top = 0}, "\"a\"{\"a\":-3}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf got = top_of(&cases[i].at);
+        assert_string_equal(got.data, cases[i].want);
+        ek_buf_fini(&got);
+    }
+}
+
+/* In chat completions and responses: part of a character as its bytes, without a prefix, and the bytes as numbers. */
+static void parts_of_characters(void **state)
+{
+    (void)state;
+    int32_t a = id("a"), e2 = id("<0xE2>"), ff = id("<0xFF>");
+    ek_turn_logprobs one = {.at = {.self = {e2, -1}, .n_top = 3, .top = {{ff, -0.5f}, {e2, -1}, {a, -2}}}};
+    ek_turn_result t = {.logprobs = &one, .n_logprobs = 1};
+    const ek_turn_result *choices[] = {&t};
+    ek_api_reply r = {.n = 1, .choices = choices, .tokenizer = model.tokenizer};
+    ek_buf out = {0};
+    ek_openai_logprobs(&out, &r, 0, 0, 1);
+    assert_string_equal(out.data, "[{\"token\":\"\\\\xe2\",\"logprob\":-1,\"bytes\":[226],\"top_logprobs\":["
+                                  "{\"token\":\"\\\\xff\",\"logprob\":-0.5,\"bytes\":[255]},"
+                                  "{\"token\":\"\\\\xe2\",\"logprob\":-1,\"bytes\":[226]},"
+                                  "{\"token\":\"a\",\"logprob\":-2,\"bytes\":[97]}]}]");
+    ek_buf_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +283,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(answers),
         cmocka_unit_test(legacy_logprobs),
+        cmocka_unit_test(candidates_keep_their_places),
+        cmocka_unit_test(parts_of_characters),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -106,8 +106,9 @@ static void test_stream(void **state)
         assert_int_equal(json_is_null(ek_json_get(c, "finish_reason")), i < 6);
     }
     assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 0)), "role")), "assistant");
-    assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 0)), "content")), "");
+    assert_true(json_is_null(ek_json_get(delta(json_array_get(f, 0)), "content"))); /* no text has begun */
     assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 1)), "reasoning_content")), "hm\n");
+    assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 1)), "reasoning")), "hm\n");
     assert_string_equal(json_string_value(ek_json_get(delta(json_array_get(f, 2)), "content")), "a \"b\" \xC3\xA9");
     const json_t *call = json_array_get(ek_json_get(delta(json_array_get(f, 3)), "tool_calls"), 0);
     assert_string_equal(json_string_value(ek_json_get(call, "type")), "function");
@@ -247,6 +248,7 @@ static void test_whole(void **state)
     assert_true(json_is_null(ek_json_get(m, "refusal")));
     assert_null(ek_json_get(m, "tool_calls"));
     assert_null(ek_json_get(m, "reasoning_content"));
+    assert_null(ek_json_get(m, "reasoning"));
     json_decref(v);
 
     add(a, EK_REPLY_REASONING, "think", 0);
@@ -258,10 +260,35 @@ static void test_whole(void **state)
     m = message_of(v);
     assert_true(json_is_null(ek_json_get(m, "content"))); /* calls only */
     assert_string_equal(json_string_value(ek_json_get(m, "reasoning_content")), "think");
+    assert_string_equal(json_string_value(ek_json_get(m, "reasoning")), "think"); /* under both names */
     const json_t *call = json_array_get(ek_json_get(m, "tool_calls"), 0);
     assert_string_equal(json_string_value(ek_json_get(ek_json_get(call, "function"), "arguments")), "{}");
     json_decref(v);
     close_reply(&t);
+}
+
+/* The first delta says which part comes first: text, as OpenAI an empty one, or none yet. */
+static void test_first_delta(void **state)
+{
+    (void)state;
+    static const struct {
+        ek_reply_event e;
+        const char *want;
+    } cases[] = {
+        {{.kind = EK_REPLY_CONTENT, .text = "a", .n = 1}, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"}"},
+        {{.kind = EK_REPLY_REASONING, .text = "a", .n = 1}, "\"delta\":{\"role\":\"assistant\",\"content\":null}"},
+        {{.kind = EK_REPLY_CALL_START, .text = "a", .n = 1}, "\"delta\":{\"role\":\"assistant\",\"content\":null}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf b = {0};
+        scene t;
+        open_reply(&t, 1, true, false);
+        ek_reply_collect(&t.result[0].answer, &cases[i].e);
+        d->begin(&b, &t.r, 0);
+        if (!strstr(b.data, cases[i].want)) fail_msg("%s", b.data);
+        close_reply(&t);
+        ek_buf_fini(&b);
+    }
 }
 
 static void test_finish_reasons(void **state)
@@ -321,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_usage_when_asked),
         cmocka_unit_test(test_failure_inside),
         cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_first_delta),
         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_errors),
     };

@@ -166,7 +166,7 @@ static void test_messages(void **state)
                        "f", "{}") "]},{\"role\":\"tool\",\"name\":\"f\",\"content\":\"1\"}]");
     /* Reasoning under both names; refusals have no text; the template's own results. */
     check_messages(
-        "[{\"role\":\"assistant\",\"reasoning\":\"a\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]},"
+        "[{\"role\":\"assistant\",\"reasoning\":\"a\",\"reasoning_content\":\"a\",\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]},"
         "{\"role\":\"assistant\",\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]",
         "[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}],\"reasoning_content\":\"a\"},{\"role\":\"assistant\","
         "\"reasoning_content\":\"b\",\"tool_responses\":[{\"name\":\"f\",\"response\":{\"k\":1}},{}]}]");
