@@ -41,7 +41,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 {
     ek_http *s = arg;
     (void)what;
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    for (int i = 0; i < ACCEPTS_PER_TURN && (i == 0 || !ek_loop_spent(s->opts.loop)); i++) {
         int client = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (client < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) event_del(s->acceptable); /* until the sweep */
@@ -117,17 +117,35 @@ static void sweep_one(ek_conn *c, double now)
     }
 }
 
-static void on_sweep(evutil_socket_t fd, short what, void *arg)
+/* Deadlines of many connections can pass together: they end over several turns. */
+static void on_sweep_rest(evutil_socket_t fd, short what, void *arg)
 {
     ek_http *s = arg;
     (void)fd, (void)what;
     double now = ek_now();
-    for (ek_conn *c = s->first, *next; c; c = next) {
-        next = c->next;
+    for (ek_conn *c; (c = s->swept) != NULL;) {
+        s->swept = c->next;
         sweep_one(c, now);
+        if (!s->swept || !ek_loop_spent(s->opts.loop)) continue;
+        ek_loop_again(s->sweep_rest);
+        break;
     }
     free_dead(s);
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+    ek_http *s = arg;
     if (!s->draining) event_add(s->acceptable, NULL);
+    if (s->swept) return; /* the last one still goes on */
+    s->swept = s->first;
+    on_sweep_rest(fd, what, arg);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    ek_conns_go_on(arg);
 }
 
 /* --- open and close --- */
@@ -173,7 +191,10 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
     s->port = port;
     s->acceptable = event_new(base, fd, EV_READ | EV_PERSIST, on_acceptable, s);
     s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
-    EK_ASSERT(s->acceptable && s->sweep);
+    s->sweep_rest = event_new(base, -1, 0, on_sweep_rest, s);
+    s->turn = event_new(base, -1, 0, on_turn, s);
+    s->later_end = &s->later;
+    EK_ASSERT(s->acceptable && s->sweep && s->sweep_rest && s->turn);
     struct timeval every = {0, SWEEP_MS * 1000};
     event_add(s->acceptable, NULL);
     event_add(s->sweep, &every);
@@ -232,5 +253,7 @@ void ek_http_close(ek_http *s)
     free_dead(s);
     event_free(s->acceptable);
     event_free(s->sweep);
+    event_free(s->sweep_rest);
+    event_free(s->turn);
     free(s);
 }

@@ -16,6 +16,7 @@
 #include "serve/http_head.h"
 
 struct event_base;
+struct ek_loop;
 
 typedef struct ek_http ek_http;
 typedef struct ek_exchange ek_exchange; /* one request and its reply */
@@ -34,6 +35,7 @@ typedef struct ek_http_opts {
     double body_timeout; /* seconds for a whole request to arrive */
     double idle_timeout; /* seconds without a request, or without the client reading */
     ek_takes_body_fn *takes_body; /* NULL: of every request */
+    struct ek_loop *loop;         /* whose turns end when their time is spent; NULL: base runs by itself */
 } ek_http_opts;
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */

@@ -20,6 +20,29 @@ enum {
 };
 static const double STALLED = 1; /* seconds without a byte after which a large body may be given up for others */
 
+/* --- requests that came before they were asked for --- */
+
+/* A connection that has sent more than one request gets one answered per turn, and none is read from it meanwhile. */
+static void wait_for_turn(ek_conn *c)
+{
+    ek_http *s = c->http;
+    if (!s->later) ek_loop_again(s->turn);
+    c->later = NULL;
+    c->later_link = s->later_end;
+    *s->later_end = c;
+    s->later_end = &c->later;
+}
+
+static void stop_waiting(ek_conn *c)
+{
+    ek_http *s = c->http;
+    if (!c->later_link) return;
+    *c->later_link = c->later;
+    if (c->later) c->later->later_link = c->later_link;
+    else s->later_end = c->later_link;
+    c->later_link = NULL;
+}
+
 /* --- the end of a connection --- */
 
 void ek_conn_kill(ek_conn *c)
@@ -27,6 +50,8 @@ void ek_conn_kill(ek_conn *c)
     ek_http *s = c->http;
     if (c->state == EK_CONN_DEAD) return;
     c->state = EK_CONN_DEAD;
+    stop_waiting(c);
+    if (s->swept == c) s->swept = c->next;
     *c->link = c->next;
     if (c->next) c->next->link = c->link;
     c->next = s->dead; /* callers up the stack may still look at it */
@@ -251,9 +276,25 @@ void ek_conn_next(ek_conn *c)
     c->state = EK_CONN_HEAD;
     c->probed = false;
     c->since = ek_now();
-    if (c->in.len > 0) c->since_byte = c->since;
-    event_add(c->readable, NULL);
-    process(c);
+    if (c->in.len == 0) {
+        event_add(c->readable, NULL);
+        return;
+    }
+    c->since_byte = c->since;
+    wait_for_turn(c);
+}
+
+void ek_conns_go_on(ek_http *s)
+{
+    ek_conn *last = NULL; /* those that come behind it wait for the turn after this one */
+    for (ek_conn *c = s->later; c; c = c->later) last = c;
+    for (ek_conn *c; (c = s->later) != NULL;) {
+        stop_waiting(c);
+        process(c);
+        if (c->state == EK_CONN_HEAD || c->state == EK_CONN_BODY) event_add(c->readable, NULL);
+        if (c == last || ek_loop_spent(s->opts.loop)) break;
+    }
+    if (s->later) ek_loop_again(s->turn);
 }
 
 /* --- events --- */
@@ -280,15 +321,16 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
     (void)what;
     for (int i = 0; i < READS_PER_TURN; i++) {
         ssize_t n = recv(fd, s->chunk, sizeof s->chunk, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) break;
         if (n <= 0) { /* an incomplete request cannot be answered; a complete one is not read here */
             ek_conn_kill(c);
             return;
         }
         take(c, s->chunk, (size_t)n);
         bool more = c->state == EK_CONN_HEAD || c->state == EK_CONN_BODY || c->state == EK_CONN_LINGER;
-        if (!more || (size_t)n < sizeof s->chunk) return;
+        if (!more || (size_t)n < sizeof s->chunk || ek_loop_spent(s->opts.loop)) break;
     }
+    ek_loop_spent(s->opts.loop);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *arg)
@@ -296,6 +338,7 @@ static void on_writable(evutil_socket_t fd, short what, void *arg)
     ek_conn *c = arg;
     (void)fd, (void)what;
     if (c->state == EK_CONN_REPLY && c->x->begun) ek_exchange_flush(c->x);
+    ek_loop_spent(c->http->opts.loop);
 }
 
 ek_conn *ek_conn_open(ek_http *s, int fd)

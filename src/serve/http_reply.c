@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "serve/http_state.h"
 
+enum { SENT_PER_TURN = 256 << 10 }; /* to one reader, however fast; then others have their turn */
+
 /* --- the request --- */
 
 const char *ek_exchange_method(const ek_exchange *x)
@@ -210,10 +212,12 @@ void ek_exchange_wake(ek_exchange *x)
 void ek_exchange_flush(ek_exchange *x)
 {
     ek_conn *c = x->conn;
+    size_t room = SENT_PER_TURN;
     while (x->n_sent < x->out.len) {
-        ssize_t n = send(c->fd, x->out.data + x->n_sent, x->out.len - x->n_sent, MSG_NOSIGNAL);
+        size_t left = x->out.len - x->n_sent;
+        ssize_t n = room ? send(c->fd, x->out.data + x->n_sent, left < room ? left : room, MSG_NOSIGNAL) : 0;
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EAGAIN) {
+        if (n == 0 || (n < 0 && errno == EAGAIN)) {
             event_add(c->writable, NULL);
             return;
         }
@@ -222,6 +226,7 @@ void ek_exchange_flush(ek_exchange *x)
             return;
         }
         x->n_sent += (size_t)n;
+        room -= (size_t)n;
         c->last_sent = ek_now();
     }
     ek_buf_clear(&x->out);

@@ -4,6 +4,7 @@
 #define EK_SERVE_HTTP_STATE_H
 
 #include "serve/http.h"
+#include "serve/loop.h"
 
 typedef enum ek_conn_state {
     EK_CONN_HEAD,   /* idle, or a head is arriving */
@@ -18,6 +19,7 @@ typedef enum ek_conn_state {
 typedef struct ek_conn {
     ek_http *http;
     struct ek_conn *next, **link;
+    struct ek_conn *later, **later_link; /* in ek_http.later; later_link is NULL outside */
     int fd;
     struct event *readable, *writable;
     ek_conn_state state;
@@ -64,13 +66,16 @@ struct ek_exchange {
 
 struct ek_http {
     struct event_base *base;
-    struct event *acceptable, *sweep;
+    struct event *acceptable, *sweep, *sweep_rest;
     int listen_fd;
     ek_http_opts opts;
     ek_handler_fn *handler;
     ek_http_error_fn *error;
     void *arg;
     ek_conn *first, *dead;
+    ek_conn *later, **later_end; /* those with a request in their input, for the next turn */
+    ek_conn *swept;              /* where the sweep goes on */
+    struct event *turn;
     int port, n_busy, n_conns;
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
@@ -79,6 +84,7 @@ struct ek_http {
 };
 
 /* http_conn.c */
+void ek_conns_go_on(ek_http *s); /* one request of each connection that waits for this turn, while there is time */
 ek_conn *ek_conn_open(ek_http *s, int fd);
 /* Ends a connection now, in any state; on_gone is called for a reply that has not ended. */
 void ek_conn_kill(ek_conn *c);

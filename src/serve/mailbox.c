@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "serve/loop.h"
 
 typedef struct pile {
     ek_turn_news *v; /* text is owned */
@@ -18,38 +19,57 @@ typedef struct pile {
 /* Two piles take turns, so that after a while nothing is allocated. */
 struct ek_mailbox {
     pthread_mutex_t lock;
-    pile in, out;
+    pile in;            /* under the lock */
+    pile out;           /* being delivered */
+    size_t n_delivered; /* of out */
+    ek_loop *loop;
     int fd;
     struct event *wake;
     ek_mail_fn *fn;
 };
 
+static void wake(const ek_mailbox *b)
+{
+    uint64_t one = 1;
+    if (write(b->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
+}
+
+/* loop: NULL for all that was posted. A delivery inside a delivery goes on where that one is. */
+static void deliver(ek_mailbox *b, ek_loop *loop)
+{
+    for (;;) {
+        if (b->n_delivered == b->out.n) {
+            pthread_mutex_lock(&b->lock);
+            pile got = b->in;
+            b->in = b->out;
+            b->in.n = 0;
+            b->out = got;
+            b->n_delivered = 0;
+            pthread_mutex_unlock(&b->lock);
+            if (got.n == 0) return;
+        }
+        ek_turn_news news = b->out.v[b->n_delivered++];
+        b->fn(&news);
+        free((char *)(uintptr_t)news.text);
+        if (!ek_loop_spent(loop)) continue;
+        wake(b);
+        return;
+    }
+}
+
 void ek_mailbox_deliver(ek_mailbox *b)
 {
-    pthread_mutex_lock(&b->lock);
-    pile got = b->in;
-    b->in = b->out;
-    b->in.n = 0;
-    b->out = (pile){0};
-    pthread_mutex_unlock(&b->lock);
-    for (size_t i = 0; i < got.n; i++) {
-        b->fn(&got.v[i]);
-        free((char *)(uintptr_t)got.v[i].text);
-    }
-    got.n = 0;
-    pthread_mutex_lock(&b->lock);
-    if (b->out.v) free(got.v); /* a delivery inside a delivery left its own */
-    else b->out = got;
-    pthread_mutex_unlock(&b->lock);
+    deliver(b, NULL);
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
+    ek_mailbox *b = arg;
     uint64_t count;
     (void)what;
     /* Emptied before the pile is taken: a post in between wakes us once more. */
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN) return;
-    ek_mailbox_deliver(arg);
+    deliver(b, b->loop);
 }
 
 void ek_mailbox_post(void *box, const ek_turn_news *news)
@@ -65,11 +85,10 @@ void ek_mailbox_post(void *box, const ek_turn_news *news)
     }
     b->in.v[b->in.n++] = copy;
     pthread_mutex_unlock(&b->lock);
-    uint64_t one = 1;
-    if (first && write(b->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
+    if (first) wake(b);
 }
 
-ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn)
+ek_err ek_mailbox_open(ek_mailbox **out, ek_loop *loop, ek_mail_fn *fn)
 {
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
@@ -77,7 +96,8 @@ ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn
     pthread_mutex_init(&b->lock, NULL);
     b->fd = fd;
     b->fn = fn;
-    b->wake = event_new(base, fd, EV_READ | EV_PERSIST, on_wake, b);
+    b->loop = loop;
+    b->wake = event_new(loop->base, fd, EV_READ | EV_PERSIST, on_wake, b);
     event_add(b->wake, NULL);
     *out = b;
     return EK_OK;

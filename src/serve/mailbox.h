@@ -6,13 +6,14 @@
 
 #include "chat/turn.h"
 
-struct event_base;
+struct ek_loop;
 
 typedef struct ek_mailbox ek_mailbox;
 typedef void ek_mail_fn(const ek_turn_news *news);
 
-/* fn is called from the event loop for all news, in the order of posting. EIO. */
-ek_err ek_mailbox_open(ek_mailbox **out, struct event_base *base, ek_mail_fn *fn);
+/* fn is called in turns of the loop (borrowed) for all news, in the order of posting, as many as each turn has time
+ * for. EIO. */
+ek_err ek_mailbox_open(ek_mailbox **out, struct ek_loop *loop, ek_mail_fn *fn);
 /* An ek_turn_post_fn; box is the ek_mailbox. Copies news and its text. */
 void ek_mailbox_post(void *box, const ek_turn_news *news);
 void ek_mailbox_deliver(ek_mailbox *b); /* delivers all posted news now */

@@ -136,7 +136,9 @@ static void put_server(ek_buf *b, const ek_server *s)
     gauge(b, "evenkeel_body_bytes", "Bytes of bodies that arrive or wait.", (double)ek_http_body_bytes(s->http));
     gauge(b, "evenkeel_request_memory_bytes", "Memory counted for requests.", (double)atomic_load(&s->memory.used));
     gauge(b, "evenkeel_request_memory_limit_bytes", "Memory that requests may take.", (double)s->memory.total);
-    gauge(b, "evenkeel_event_turn_seconds_max", "CPU time of the longest turn of the event loop.", s->max_turn);
+    gauge(b, "evenkeel_event_turn_seconds_max", "CPU time of the longest turn of the event loop.", s->loop.max);
+    histogram(b, "evenkeel_event_turn_seconds", "CPU time of turns of the event loop.", &s->loop.turns,
+              EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
     gauge(b, "process_resident_memory_bytes", "Resident memory.", resident_bytes());
     gauge(b, "evenkeel_uptime_seconds", "Seconds since the start.", (double)(ek_unix_time() - s->started));
     histogram(b, "evenkeel_prepare_seconds", "Time from a request's arrival to its prompt's tokens.", &m->prepare,
@@ -180,20 +182,31 @@ static void put_aliases(ek_buf *b, const ek_server *s, const ek_engine_stats *st
                st->pages_total[EK_FULL] ? st->pages_total[EK_FULL] : st->pages_total[EK_SLIDING]);
 }
 
-void ek_metrics_reply(ek_server *s, ek_exchange *x)
+static void write_text(ek_buf *b, const ek_server *s)
 {
     ek_engine_stats st;
     ek_engine_stats_read(s->engine, &st);
-    ek_buf b = {0};
-    head(&b, "evenkeel_info", "gauge", "What runs.");
-    ek_buf_str(&b, "evenkeel_info{version=\"" EK_VERSION "\",model_name=\"");
-    put_label(&b, s->model_name);
-    ek_buf_str(&b, "\",fingerprint=\"");
-    put_label(&b, s->fingerprint);
-    ek_buf_str(&b, "\"} 1\n");
-    put_engine(&b, &st);
-    put_server(&b, s);
-    put_aliases(&b, s, &st);
-    ek_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", b.data, b.len);
-    ek_buf_fini(&b);
+    head(b, "evenkeel_info", "gauge", "What runs.");
+    ek_buf_str(b, "evenkeel_info{version=\"" EK_VERSION "\",model_name=\"");
+    put_label(b, s->model_name);
+    ek_buf_str(b, "\",fingerprint=\"");
+    put_label(b, s->fingerprint);
+    ek_buf_str(b, "\"} 1\n");
+    put_engine(b, &st);
+    put_server(b, s);
+    put_aliases(b, s, &st);
+}
+
+/* Everybody may ask, as often as they like: the text is good for a moment. */
+void ek_metrics_reply(ek_server *s, ek_exchange *x)
+{
+    static const double FRESH = 0.02; /* seconds */
+    ek_metrics *m = &s->metrics;
+    double now = ek_now();
+    if (m->text.len == 0 || now - m->text_made > FRESH) {
+        ek_buf_clear(&m->text);
+        write_text(&m->text, s);
+        m->text_made = now;
+    }
+    ek_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", m->text.data, m->text.len);
 }

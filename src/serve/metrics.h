@@ -22,6 +22,8 @@ typedef struct ek_metrics {
     uint64_t cached_tokens;                              /* prompt tokens of answered requests that came from a cache */
     ek_histogram prepare, first_token, token_gap, whole; /* seconds */
     uint64_t canary_mismatches, stalls;
+    ek_buf text;      /* of the latest reply */
+    double text_made; /* ek_now() */
 } ek_metrics;
 
 const char *ek_outcome_name(ek_outcome o);

@@ -51,7 +51,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     ek_sessions_tick(s);
     note_memory(s);
     if (s->n_signals == 0) return;
-    if (ek_http_busy(s->http) == 0) event_base_loopbreak(s->base);
+    if (ek_http_busy(s->http) == 0) ek_loop_stop(&s->loop);
     if (s->n_signals == 1 && ek_now() - s->signalled > s->limits.drain_timeout) {
         s->n_signals++;
         hurry(s);
@@ -83,9 +83,10 @@ static ek_err open_loop(ek_server *s)
 {
     s->base = event_base_new();
     if (!s->base) return ek_fail(EK_EIO, "no event loop: %s", strerror(errno));
+    s->loop.base = s->base;
     s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
-    EK_TRY(ek_mailbox_open(&s->mailbox, s->base, ek_session_news));
-    EK_TRY(ek_workers_open(&s->workers, s->base, s->limits.prepare_threads, s->limits.prepare_queue));
+    EK_TRY(ek_mailbox_open(&s->mailbox, &s->loop, ek_session_news));
+    EK_TRY(ek_workers_open(&s->workers, &s->loop, s->limits.prepare_threads, s->limits.prepare_queue));
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -109,6 +110,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     /* Bodies wait in memory, too: at most half of what requests may take, but at least one of the largest. */
     ek_http_opts http = opts->http;
     http.takes_body = ek_route_takes_body;
+    http.loop = &s->loop;
     if (http.body_memory == 0) http.body_memory = 8 * http.max_body;
     if (http.body_memory > s->memory.total / 2) http.body_memory = s->memory.total / 2;
     if (http.body_memory < http.max_body) http.body_memory = http.max_body;
@@ -168,22 +170,9 @@ int ek_server_port(const ek_server *s)
     return ek_http_port(s->http);
 }
 
-/* Turns of the loop, timed by the CPU time they take: what waits or is pre-empted is not the loop's doing. */
-static int run_loop(ek_server *s)
-{
-    while (!event_base_got_break(s->base)) {
-        double begin = ek_thread_time();
-        int bad = event_base_loop(s->base, EVLOOP_ONCE);
-        if (bad) return bad;
-        double took = ek_thread_time() - begin;
-        if (took > s->max_turn) s->max_turn = took;
-    }
-    return 0;
-}
-
 double ek_server_max_turn(const ek_server *s)
 {
-    return s->max_turn;
+    return s->loop.max;
 }
 
 ek_err ek_server_run(ek_server *s)
@@ -191,7 +180,7 @@ ek_err ek_server_run(ek_server *s)
     s->last_step_time = s->run_since = ek_now();
     EK_TRY(ek_engine_start(s->engine));
     ek_ready_start(s);
-    int bad = run_loop(s);
+    int bad = ek_loop_run(&s->loop);
     ek_engine_stop(s->engine, false);
     ek_mailbox_deliver(s->mailbox);
     ek_ready_close(s);
@@ -216,5 +205,6 @@ void ek_server_close(ek_server *s)
     free(s->fingerprint);
     free(s->cors_origins);
     ek_keys_close(s->keys);
+    ek_buf_fini(&s->metrics.text);
     free(s);
 }

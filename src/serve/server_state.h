@@ -3,6 +3,7 @@
 #define EK_SERVE_SERVER_STATE_H
 
 #include "serve/keys.h"
+#include "serve/loop.h"
 #include "serve/mailbox.h"
 #include "serve/metrics.h"
 #include "serve/ready.h"
@@ -14,6 +15,7 @@ typedef struct ek_session ek_session;
 
 struct ek_server {
     struct event_base *base;
+    ek_loop loop; /* its turns */
     ek_http *http;
     ek_engine *engine;
     const ek_config *config;
@@ -42,7 +44,6 @@ struct ek_server {
     double run_since;      /* ek_now() of ek_server_run */
     double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */
     uint64_t last_steps;
-    double max_turn; /* the longest turn of the event loop so far, in seconds of this thread's CPU time */
 };
 
 /* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */

@@ -224,6 +224,7 @@ void ek_sessions_tick(ek_server *server)
 {
     for (ek_session *s = server->sessions, *next; s; s = next) {
         next = s->next;
+        if (ek_loop_spent(&server->loop)) return; /* the next tick goes on: what was done is not due again */
         if (check_deadline(s) || s->preparing || !s->x || !s->req.stream) continue;
         if (ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
         s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "serve/loop.h"
 
 typedef struct line {
     ek_job *first, **end;
@@ -28,6 +29,7 @@ struct ek_workers {
     int n_open; /* jobs added and not done; the event loop's */
     int fd;
     struct event *event;
+    ek_loop *loop;
 };
 
 static void append(line *l, ek_job *j)
@@ -55,6 +57,12 @@ static ek_job *next_job(ek_workers *w)
     return j;
 }
 
+static void wake(const ek_workers *w)
+{
+    uint64_t one = 1;
+    if (write(w->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
+}
+
 static void *work(void *arg)
 {
     ek_workers *w = arg;
@@ -74,14 +82,14 @@ static void *work(void *arg)
         w->n_large -= large;
         if (large) pthread_cond_broadcast(&w->wake);
         append(&w->finished, j);
-        uint64_t one = 1;
-        if (write(w->fd, &one, sizeof one) < 0) continue; /* a full counter has woken the reader already */
+        wake(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-static void deliver(ek_workers *w)
+/* As many as the turn has time for. loop: NULL for all. */
+static void deliver(ek_workers *w, ek_loop *loop)
 {
     for (;;) {
         pthread_mutex_lock(&w->lock);
@@ -90,18 +98,22 @@ static void deliver(ek_workers *w)
         if (!j) return;
         w->n_open--;
         j->done(j);
+        if (!ek_loop_spent(loop)) continue;
+        wake(w);
+        return;
     }
 }
 
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
+    ek_workers *w = arg;
     uint64_t count;
     (void)what;
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN) return;
-    deliver(arg);
+    deliver(w, w->loop);
 }
 
-ek_err ek_workers_open(ek_workers **out, struct event_base *base, int n_threads, int max_queue)
+ek_err ek_workers_open(ek_workers **out, ek_loop *loop, int n_threads, int max_queue)
 {
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
@@ -115,7 +127,8 @@ ek_err ek_workers_open(ek_workers **out, struct event_base *base, int n_threads,
     w->max_queue = max_queue;
     w->n_threads = n_threads;
     w->thread = ek_alloc((size_t)n_threads * sizeof *w->thread);
-    w->event = event_new(base, fd, EV_READ | EV_PERSIST, on_wake, w);
+    w->loop = loop;
+    w->event = event_new(loop->base, fd, EV_READ | EV_PERSIST, on_wake, w);
     event_add(w->event, NULL);
     for (; w->n_started < n_threads; w->n_started++) {
         if (pthread_create(&w->thread[w->n_started], NULL, work, w) == 0) continue;
@@ -155,7 +168,7 @@ void ek_workers_close(ek_workers *w)
         uint64_t count;
         struct timespec nap = {0, 1000000};
         if (read(w->fd, &count, sizeof count) < 0) nanosleep(&nap, NULL);
-        deliver(w);
+        deliver(w, NULL);
     }
     pthread_mutex_lock(&w->lock);
     w->closing = true;

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-struct event_base;
+struct ek_loop;
 
 typedef struct ek_workers ek_workers;
 typedef struct ek_job ek_job;
@@ -22,8 +22,8 @@ struct ek_job {
     ek_job *next; /* inside workers.c */
 };
 
-/* base is borrowed. n_threads >= 1. EIO, ENOMEM. */
-ek_err ek_workers_open(ek_workers **out, struct event_base *base, int n_threads, int max_queue);
+/* loop is borrowed: jobs are done in its turns, as many as each has time for. n_threads >= 1. EIO, ENOMEM. */
+ek_err ek_workers_open(ek_workers **out, struct ek_loop *loop, int n_threads, int max_queue);
 /* Queues a job. EBUSY, with the numbers, when max_queue jobs wait: done is not called then. */
 ek_err ek_workers_add(ek_workers *w, ek_job *job);
 /* The same whatever the queue holds, for clean-up. */

@@ -15,7 +15,7 @@ set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
 jobs=${JOBS:-$(nproc)}; [ "$jobs" -le 8 ] || jobs=8
-alone=" test_base test_http test_server test_prepare check_load.sh check_hub.sh "
+alone=" test_base test_http test_server test_prepare check_load.sh check_hostile.sh check_hub.sh "
 in_turn=" check_docs.sh check_lib.sh check_install.sh check_deploy.sh "
 dir=$(mktemp -d); trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 
