@@ -36,12 +36,28 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
+/* reasoning.summary, which was generate_summary. However short it was asked to be, the thought is given as it is. */
+static ek_err read_summary(ek_api_request *r, const json_t *reasoning)
+{
+    static const char *const words[] = {"auto", "concise", "detailed"};
+    ek_responses *o = r->own;
+    const json_t *v = ek_field(reasoning, "summary");
+    if (!v) v = ek_field(reasoning, "generate_summary");
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : NULL;
+    if (!v || (word && !strcmp(word, "none"))) return EK_OK;
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++) o->summary |= !strcmp(word, words[i]);
+    if (o->summary) return EK_OK;
+    return word ? ek_field_wrong_text(r, "reasoning", "its summary must be auto, concise or detailed, not", word, "")
+                : ek_field_wrong(r, "reasoning", "its summary must be a text: auto, concise or detailed");
+}
+
 static ek_err read_reasoning(ek_api_request *r, const json_t *body)
 {
     const json_t *v = ek_field(body, "reasoning"), *effort = ek_field(v, "effort");
     if (v && !json_is_object(v)) return ek_field_wrong(r, "reasoning", "an object is needed");
     if (effort && !ek_json_is_text(effort)) return ek_field_wrong(r, "reasoning", "its effort must be a text");
     EK_TRY(ek_field_thinking(r, v, "max_tokens", "reasoning"));
+    EK_TRY(read_summary(r, v));
     if (!effort) return EK_OK;
     const char *e = json_string_value(effort);
     bool off = !strcmp(e, "none") || !strcmp(e, "minimal");

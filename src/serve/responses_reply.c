@@ -37,9 +37,10 @@ static void put_text_part(ek_buf *out, const ek_api_reply *r, const char *s, siz
     ek_buf_fmt(out, ",\"annotations\":[],\"logprobs\":%s}", logprobs && logprobs->len ? logprobs->data : "[]");
 }
 
-static void put_reasoning_part(ek_buf *out, const char *s, size_t n)
+static void put_reasoning_part(ek_buf *out, const ek_api_reply *r, const char *s, size_t n)
 {
-    ek_buf_str(out, "{\"type\":\"reasoning_text\",\"text\":");
+    const ek_responses *o = r->own;
+    ek_buf_fmt(out, "{\"type\":\"%s\",\"text\":", o->summary ? "summary_text" : "reasoning_text");
     ek_json_quote(out, s, n);
     ek_buf_char(out, '}');
 }
@@ -59,8 +60,10 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
     const ek_responses *o = r->own;
     ek_buf_str(out, "{\"id\":");
     put_id(out, r, "rs_", index);
-    ek_buf_str(out, ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
-    if (s) put_reasoning_part(out, s, n);
+    ek_buf_str(out, ",\"type\":\"reasoning\",\"summary\":[");
+    if (s && o->summary) put_reasoning_part(out, r, s, n);
+    ek_buf_str(out, "],\"content\":[");
+    if (s && !o->summary) put_reasoning_part(out, r, s, n);
     ek_buf_char(out, ']');
     if (s && o->encrypt) {
         ek_buf_str(out, ",\"encrypted_content\":\"");
@@ -191,6 +194,12 @@ static void frame_close(writer *w)
     ek_buf_str(w->out, "}\n\n");
 }
 
+/* Is the open item a thought that is given as its summary? */
+static bool is_summary(const writer *w)
+{
+    return w->own->summary && w->own->blocks.open == EK_REPLY_REASONING;
+}
+
 /* A frame about the open item: …,"item_id":…,"output_index":… */
 static void item_frame_open(writer *w, const char *type)
 {
@@ -198,7 +207,26 @@ static void item_frame_open(writer *w, const char *type)
     ek_buf_str(w->out, ",\"item_id\":");
     put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
     ek_buf_fmt(w->out, ",\"output_index\":%d", w->own->blocks.n - 1);
-    if (w->own->blocks.open != EK_REPLY_CALL_START) ek_buf_str(w->out, ",\"content_index\":0");
+    if (w->own->blocks.open == EK_REPLY_CALL_START) return;
+    ek_buf_fmt(w->out, ",\"%s\":0", is_summary(w) ? "summary_index" : "content_index");
+}
+
+/* A frame about the open item's only part. */
+static void part_frame_open(writer *w, bool done)
+{
+    static const char *const types[2][2] = {{"content_part.added", "content_part.done"},
+                                            {"reasoning_summary_part.added", "reasoning_summary_part.done"}};
+    item_frame_open(w, types[is_summary(w)][done]);
+    ek_buf_str(w->out, ",\"part\":");
+}
+
+/* What happens to the text of the open item's part. */
+static void text_frame_open(writer *w, bool done)
+{
+    static const char *const types[3][2] = {{"output_text.delta", "output_text.done"},
+                                            {"reasoning_text.delta", "reasoning_text.done"},
+                                            {"reasoning_summary_text.delta", "reasoning_summary_text.done"}};
+    item_frame_open(w, types[w->own->blocks.open == EK_REPLY_CONTENT ? 0 : 1 + is_summary(w)][done]);
 }
 
 static void put_state(writer *w, const char *type, const char *status, const char *error)
@@ -227,10 +255,9 @@ static void open_item(void *ctx, const ek_reply_event *e)
     }
     frame_close(w);
     if (e->kind == EK_REPLY_CALL_START) return;
-    item_frame_open(w, "content_part.added");
-    ek_buf_str(w->out, ",\"part\":");
+    part_frame_open(w, false);
     if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, w->r, "", 0, NULL);
-    else put_reasoning_part(w->out, "", 0);
+    else put_reasoning_part(w->out, w->r, "", 0);
     frame_close(w);
 }
 
@@ -239,9 +266,8 @@ static void put_piece(void *ctx, const char *s, size_t n)
     writer *w = ctx;
     ek_responses *o = w->own;
     int kind = o->blocks.open;
-    item_frame_open(w, kind == EK_REPLY_CONTENT     ? "output_text.delta"
-                       : kind == EK_REPLY_REASONING ? "reasoning_text.delta"
-                                                    : "function_call_arguments.delta");
+    if (kind == EK_REPLY_CALL_START) item_frame_open(w, "function_call_arguments.delta");
+    else text_frame_open(w, false);
     ek_buf_str(w->out, ",\"delta\":");
     ek_json_quote(w->out, s, n);
     if (kind == EK_REPLY_CALL_START) ek_buf_add(&o->args, s, n);
@@ -284,15 +310,15 @@ static void close_text(writer *w)
         from++;
     int first = from;
     if (p && content) write_logprobs(&logprobs, w->r, p, &from);
-    item_frame_open(w, content ? "output_text.done" : "reasoning_text.done");
+    text_frame_open(w, true);
     ek_buf_str(w->out, ",\"text\":");
     ek_json_quote(w->out, s, n);
     if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
     frame_close(w);
-    item_frame_open(w, "content_part.done");
-    ek_buf_str(w->out, ",\"part\":");
+    part_frame_open(w, true);
     if (content) put_text_part(w->out, w->r, s, n, &logprobs);
-    else put_reasoning_part(w->out, s, n);
+    else put_reasoning_part(w->out, w->r, s, n);
+    if (is_summary(w) && is_limited(w->r->choices[0])) ek_buf_str(w->out, ",\"status\":\"incomplete\"");
     frame_close(w);
     frame_open(w, "output_item.done");
     ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);

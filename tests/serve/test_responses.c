@@ -64,6 +64,15 @@ static void items(void **state)
         "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"reasoning_content\":\"hm\",\"content\":\"t\"},"
         "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
         "\"arguments\":{\"a\":1}}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"}]");
+    /* A thought is read once, wherever it stands. */
+    gives(
+        NULL,
+        "\"input\":[{\"type\":\"reasoning\",\"content\":[],\"summary\":[{\"type\":\"summary_text\",\"text\":\"hm\"}]}]",
+        "[{\"role\":\"assistant\",\"reasoning_content\":\"hm\"}]");
+    gives(NULL,
+          "\"input\":[{\"type\":\"reasoning\",\"content\":[{\"type\":\"reasoning_text\",\"text\":\"hm\"}],\"summary\":["
+          "{\"type\":\"summary_text\",\"text\":\"hm\"}],\"encrypted_content\":\"ek1+aG0=\"}]",
+          "[{\"role\":\"assistant\",\"reasoning_content\":\"hm\"}]");
     ek_buf sealed = {0}, body = {0};
     ek_seal(&sealed, "hm", 2);
     ek_buf_fmt(&body, "\"input\":[{\"type\":\"reasoning\",\"summary\":[],\"encrypted_content\":\"%s\"}]", sealed.data);
@@ -116,6 +125,8 @@ static void refusals(void **state)
         {"{\"input\":\"x\",\"top_logprobs\":21}", "top_logprobs", "from 0 to 20"},
         {"{\"input\":\"x\",\"include\":\"y\"}", "include", "list"},
         {"{\"input\":\"x\",\"reasoning\":{\"effort\":1}}", "reasoning", "text"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":true}}", "reasoning", "its summary must be a text"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"brief\"}}", "reasoning", "not \"brief\""},
         {"{\"input\":\"x\",\"instructions\":[]}", "instructions", "text"},
         {"{\"input\":\"x\",\"previous_response_id\":\"resp_1\"}", "previous_response_id", "stores none"},
     };
@@ -315,6 +326,81 @@ static void order_of_events(void **state)
     close_reply(&t);
 }
 
+/* A reply with a thought: its item's text, as JSON, and, of a stream, the types of the events about the item. */
+static ek_buf thought_of(const char *body, bool stream, ek_turn_end end, ek_buf *types)
+{
+    scene t;
+    ek_buf item = {0};
+    json_t *v;
+    open_reply(&t, NULL, "resp_1", body, stream);
+    say(&t, EK_REPLY_REASONING, "so", 0);
+    say(&t, EK_REPLY_REASONING, "!", 0);
+    if (end == EK_END_STOP) say(&t, EK_REPLY_CONTENT, "a", 0);
+    t.result.end = end;
+    if (stream) d->finish(&t.out, &t.r, 0);
+    d->end(&t.out, &t.r);
+    const char *last = t.out.data;
+    for (const char *p = t.out.data; stream && *p; p = strstr(p, "\n\n") + 2) {
+        if (strstr(p, "reasoning") < strstr(p, "\n\n")) ek_buf_fmt(types, "%.*s ", (int)strcspn(p + 16, "\n"), p + 16);
+        last = strstr(p, "\ndata: ") + 7;
+    }
+    assert_int_equal(ek_json_read(&v, last, strlen(last), 0), EK_OK);
+    const json_t *response = stream ? ek_json_get(v, "response") : v;
+    json_t *first = json_array_get(ek_json_get(response, "output"), 0);
+    json_object_del(first, "id");
+    ek_json_write(&item, first);
+    ek_buf_char(&item, ' ');
+    ek_json_write(&item, ek_json_get(response, "reasoning"));
+    if (stream && end == EK_END_MAX_TOKENS)
+        assert_true(!strstr(body, "auto") || strstr(t.out.data, "\"text\":\"so!\"},\"status\":\"incomplete\"}"));
+    json_decref(v);
+    close_reply(&t);
+    return item;
+}
+
+/* The thought is the summary, where one is wanted, in whole replies and in streams, with the events that OpenAI's
+ * servers send. */
+static void summaries(void **state)
+{
+    (void)state;
+    static const char as_content[] = "{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\","
+                                     "\"text\":\"so!\"}]} ",
+                      as_summary[] =
+                          "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"so!\"}],"
+                          "\"content\":[]} ",
+                      sealed[] = "{\"type\":\"reasoning\",\"summary\":[{\"type\":\"summary_text\",\"text\":\"so!\"}],"
+                                 "\"content\":[],\"encrypted_content\":\"ek1+c28h\"} ";
+    static const struct {
+        const char *body, *item, *echo;
+    } cases[] = {
+        {"{\"input\":\"x\"}", as_content, "{\"effort\":null,\"summary\":null}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"effort\":\"low\",\"summary\":null}}", as_content,
+         "{\"effort\":\"low\",\"summary\":null}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"auto\"}}", as_summary, "{\"summary\":\"auto\"}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"concise\"}}", as_summary, "{\"summary\":\"concise\"}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"detailed\"}}", as_summary, "{\"summary\":\"detailed\"}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"generate_summary\":\"auto\"}}", as_summary,
+         "{\"generate_summary\":\"auto\"}"},
+        {"{\"input\":\"x\",\"reasoning\":{\"summary\":\"auto\"},\"include\":[\"reasoning.encrypted_content\"]}", sealed,
+         "{\"summary\":\"auto\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int k = 0; k < 4; k++) {
+            ek_buf types = {0}, want = {0};
+            ek_buf got = thought_of(cases[i].body, k & 1, k & 2 ? EK_END_MAX_TOKENS : EK_END_STOP, &types);
+            ek_buf_fmt(&want, "%s%s", cases[i].item, cases[i].echo);
+            assert_string_equal(got.data, want.data);
+            if (k & 1 && cases[i].item == as_summary)
+                assert_non_null(strstr(types.data, "output_item.added reasoning_summary_part.added "
+                                                   "reasoning_summary_text.delta reasoning_summary_text.delta "
+                                                   "reasoning_summary_text.done reasoning_summary_part.done "
+                                                   "output_item.done "));
+            ek_buf_fini(&got);
+            ek_buf_fini(&want);
+            ek_buf_fini(&types);
+        }
+}
+
 static void failures_have_a_beginning(void **state)
 {
     (void)state;
@@ -450,6 +536,7 @@ int main(void)
         cmocka_unit_test(namespaces),
         cmocka_unit_test(order_of_events),
         cmocka_unit_test(failures_have_a_beginning),
+        cmocka_unit_test(summaries),
         cmocka_unit_test(conversations_by_id),
         cmocka_unit_test(the_least_used_makes_room),
         cmocka_unit_test(a_long_conversation),
