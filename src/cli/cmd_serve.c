@@ -79,6 +79,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         .api_keys = cli->has.api_key ? cli->api_key : NULL,
         .api_key_file = cli->has.api_key_file ? cli->api_key_file : NULL,
         .cors_origins = cli->cors_origins,
+        .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
         .model = m->model,
         .model_dir = m->dir,

@@ -150,7 +150,14 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 /* --- open and close --- */
 
-static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out)
+static bool is_loopback(const struct sockaddr_storage *addr)
+{
+    if (addr->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out, bool *loopback)
 {
     char service[16];
     snprintf(service, sizeof service, "%d", port);
@@ -170,6 +177,7 @@ static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out)
         return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
     }
     *fd_out = fd;
+    *loopback = is_loopback(&addr);
     *port_out = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
                                                  : ((struct sockaddr_in *)&addr)->sin_port);
     return EK_OK;
@@ -179,7 +187,8 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
                     ek_http_error_fn *error, void *arg)
 {
     int fd = -1, port = 0;
-    EK_TRY(listen_on(opts->host, opts->port, &fd, &port));
+    bool loopback = false;
+    EK_TRY(listen_on(opts->host, opts->port, &fd, &port, &loopback));
     ek_http *s = ek_alloc(sizeof *s);
     s->base = base;
     s->opts = *opts;
@@ -189,6 +198,7 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
     s->arg = arg;
     s->listen_fd = fd;
     s->port = port;
+    s->loopback = loopback;
     s->acceptable = event_new(base, fd, EV_READ | EV_PERSIST, on_acceptable, s);
     s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
     s->sweep_rest = event_new(base, -1, 0, on_sweep_rest, s);
@@ -205,6 +215,11 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
 int ek_http_port(const ek_http *s)
 {
     return s->port;
+}
+
+bool ek_http_is_loopback(const ek_http *s)
+{
+    return s->loopback;
 }
 
 int ek_http_busy(const ek_http *s)

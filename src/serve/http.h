@@ -48,6 +48,7 @@ typedef void ek_http_error_fn(void *arg, ek_buf *out, const char *path, int stat
 ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
                     ek_http_error_fn *error, void *arg);
 int ek_http_port(const ek_http *s);
+bool ek_http_is_loopback(const ek_http *s); /* only this machine can reach it */
 /* Stops accepting; idle connections close, the others after their reply. */
 void ek_http_drain(ek_http *s);
 int ek_http_busy(const ek_http *s); /* exchanges whose reply is not completely sent */

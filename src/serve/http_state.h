@@ -79,7 +79,7 @@ struct ek_http {
     int port, n_busy, n_conns;
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
-    bool draining, hurrying;
+    bool loopback, draining, hurrying;
     char chunk[64 << 10]; /* what was read last */
 };
 

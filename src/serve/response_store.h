@@ -1,6 +1,6 @@
 /* Responses that clients may continue or read again (the Responses API), in memory: a bounded number of a bounded
  * size together; the one that was not used for longest makes room. Each belongs to an owner (an API key's
- * identity; 0 where there is one key or none); to others it does not exist. Any thread. */
+ * identity; 0 where there are none); to others it does not exist. Any thread. */
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 

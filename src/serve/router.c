@@ -5,6 +5,7 @@
 
 #include "serve/anthropic.h"
 #include "serve/cors.h"
+#include "serve/origins.h"
 #include "serve/page.h"
 #include "serve/reply.h"
 #include "serve/session.h"
@@ -109,7 +110,7 @@ static const char *key_of(const ek_exchange *x)
 
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x)
 {
-    return ek_keys_count(s->keys) > 1 ? ek_keys_identity(key_of(x)) : 0;
+    return ek_keys_count(s->keys) > 0 ? ek_keys_identity(key_of(x)) : 0;
 }
 
 static bool may_use(const ek_server *s, const ek_exchange *x)
@@ -117,9 +118,36 @@ static bool may_use(const ek_server *s, const ek_exchange *x)
     return ek_keys_count(s->keys) == 0 || ek_keys_allow(s->keys, key_of(x));
 }
 
+/* DNS rebinding: a page whose own name came to mean this machine. Who has a key is no such page. */
+static bool is_foreign_host(const ek_server *s, const ek_exchange *x)
+{
+    bool checked = s->allowed_hosts || (ek_keys_count(s->keys) == 0 && ek_http_is_loopback(s->http));
+    return checked && !ek_origins_host_fits(s->allowed_hosts, ek_exchange_find(x, "host"));
+}
+
+/* A page of somebody else's, in the browser of somebody who may reach this server; it has no key. */
+static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
+{
+    const char *origin = ek_exchange_find(x, "origin");
+    return origin && ek_keys_count(s->keys) == 0 &&
+           !ek_origins_page_fits(s->cors_origins, origin, ek_exchange_find(x, "host"));
+}
+
 bool ek_route_takes_body(void *server, const ek_exchange *x)
 {
-    return may_use(server, x);
+    return may_use(server, x) && !is_foreign_host(server, x) && !is_foreign_page(server, x);
+}
+
+static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, const char *header, const char *option)
+{
+    ek_buf b = {0};
+    char value[81];
+    snprintf(value, sizeof value, "%s", ek_exchange_find(x, header)); /* the log has it, too */
+    for (char *p = value; *p; p++)
+        if (*p < ' ' || *p > '~' || *p == '"' || *p == '\\') *p = '?';
+    ek_buf_fmt(&b, "requests with %s: %s are not served here; %s can allow them", header, value, option);
+    ek_reply_error(x, d ? d : s->dialects[0], 403, ek_buf_text(&b), NULL, NULL);
+    ek_buf_fini(&b);
 }
 
 static void refuse_key(ek_exchange *x, const ek_dialect *d)
@@ -162,7 +190,15 @@ void ek_route(void *server, ek_exchange *x)
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
     if (d && d->error == ek_anthropic_error) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
+    if (is_foreign_host(s, x)) {
+        refuse_foreign(s, x, d, "host", "--allowed-hosts");
+        return;
+    }
     if (ek_cors_handle(s->cors_origins, x)) return;
+    if (is_foreign_page(s, x)) {
+        refuse_foreign(s, x, d, "origin", "--cors-origins");
+        return;
+    }
     if (ek_page_answer(x)) return;
     if (d) {
         if (!method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");

@@ -153,6 +153,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");
+    if (opts->allowed_hosts) s->allowed_hosts = ek_strdup(opts->allowed_hosts);
     s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
     set_limits(s, &opts->limits);
@@ -204,6 +205,7 @@ void ek_server_close(ek_server *s)
     free(s->model_name);
     free(s->fingerprint);
     free(s->cors_origins);
+    free(s->allowed_hosts);
     ek_keys_close(s->keys);
     ek_buf_fini(&s->metrics.text);
     free(s);

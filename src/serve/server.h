@@ -25,12 +25,14 @@ typedef struct ek_server_limits {
 typedef struct ek_server_opts {
     ek_http_opts http;
     ek_server_limits limits;
-    const ek_model *model;             /* the engine's model, borrowed */
-    const char *model_dir;             /* for the tokenizer and the chat template */
-    const char *model_name;            /* in /v1/models; copied */
-    const char *api_keys;              /* with commas between; NULL: none. Without any key everybody may use the API */
-    const char *api_key_file;          /* one per line; NULL: none. Read again on SIGHUP */
-    const char *cors_origins;          /* serve/cors.h; copied. NULL: none */
+    const ek_model *model;     /* the engine's model, borrowed */
+    const char *model_dir;     /* for the tokenizer and the chat template */
+    const char *model_name;    /* in /v1/models; copied */
+    const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
+    const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
+    const char *cors_origins;  /* serve/cors.h; copied. NULL: none */
+    const char *allowed_hosts; /* serve/origins.h; copied. NULL: those of this machine, where strangers could use
+                                  the server through a browser: on loopback without keys. Else checked always */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
     bool whole_calls;                  /* ek_api_limits.whole_calls */

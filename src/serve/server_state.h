@@ -29,6 +29,7 @@ struct ek_server {
     ek_request_memory memory;
     ek_chat_model chat;
     char *model_name, *fingerprint, *cors_origins;
+    char *allowed_hosts; /* NULL: not given */
     ek_keys *keys;
     ek_metrics metrics;
     ek_canary *canary;
@@ -53,7 +54,7 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
 
 void ek_models_list(ek_server *s, ek_exchange *x);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
-/* Whose request it is: a number of its API key; 0 where there is one key, or none. */
+/* Whose request it is: a number of its API key; 0 where there are none. */
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x);
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID or ID/input_items */
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
