@@ -3,23 +3,37 @@
 
 #include "serve/anthropic.h"
 #include "serve/field.h"
+#include "serve/parts.h"
 #include "serve/sealed.h"
 #include "text/json.h"
-
-static ek_err wrong_block(const char *type, const char *where)
-{
-    ek_buf quoted = {0};
-    ek_json_quote(&quoted, type, strnlen(type, 40));
-    ek_err err = ek_fail(EK_EINVAL, "blocks of type %s are not taken in %s; this server takes text", quoted.data,
-                         where);
-    ek_buf_fini(&quoted);
-    return err;
-}
 
 static const char *type_of(const json_t *block)
 {
     const char *type = ek_json_get_text(block, "type", NULL);
     return type ? type : "";
+}
+
+/* Claude Code drops the images or documents of a conversation and carries on where a refusal has this token, and no
+ * letter, digit, '_', ':', '.' or '-' behind it; otherwise its turn ends with the error. */
+static ek_err with_capability(ek_err err, const char *class)
+{
+    ek_buf says = {0};
+    ek_buf_str(&says, ek_err_text());
+    ek_fail(err, "%s (capability_rejected: %s)", says.data, class);
+    ek_buf_fini(&says);
+    return err;
+}
+
+static ek_err refused_document(ek_err err)
+{
+    return err ? with_capability(err, "document_block") : EK_OK;
+}
+
+static ek_err wrong_block(const char *type, const char *where)
+{
+    ek_err err = ek_part_refuse("blocks", type, where);
+    if (!strcmp(type, "image")) return with_capability(err, "image_block");
+    return !strcmp(type, "document") ? with_capability(err, "document_block") : err;
 }
 
 static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
@@ -31,8 +45,75 @@ static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
     return EK_OK;
 }
 
-/* A text, or text blocks joined by a newline: as one text, because the template would add blanks, or nothing,
- * between parts. */
+static ek_err add_blocks(ek_buf *out, const json_t *list, const char *where,
+                         ek_err (*add)(ek_buf *, const json_t *, const char *))
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (i > 0) ek_buf_char(out, '\n');
+        EK_TRY(add(out, json_array_get(list, i), where));
+    }
+    return EK_OK;
+}
+
+static ek_err add_text_block(ek_buf *out, const json_t *block, const char *where)
+{
+    if (strcmp(type_of(block), "text")) return wrong_block(type_of(block), where);
+    return copy_member(out, block, "text");
+}
+
+/* The text that a document's source is. PDFs, URLs and uploaded files are none. */
+static ek_err add_source(ek_buf *out, const json_t *source, const char *where)
+{
+    const char *type = type_of(source), *media = ek_json_get_text(source, "media_type", NULL);
+    const json_t *content = ek_field(source, "content");
+    size_t n = 0;
+    const char *data = ek_json_get_text(source, "data", &n);
+    if (!strcmp(type, "text")) return copy_member(out, source, "data");
+    if (!strcmp(type, "content")) {
+        if (json_is_array(content)) return add_blocks(out, content, "the content of a document", add_text_block);
+        return copy_member(out, source, "content");
+    }
+    if (!strcmp(type, "base64") && data && media) return refused_document(ek_part_file(out, data, n, media, where));
+    return refused_document(ek_part_refuse("documents with a source", type, where));
+}
+
+static ek_err add_document(ek_buf *out, const json_t *block, const char *where)
+{
+    static const char *const names[] = {"title", "context", NULL};
+    const json_t *source = ek_field(block, "source");
+    if (!source) return wrong_block("document", where);
+    ek_part_open(out, "document", block, names);
+    EK_TRY(add_source(out, source, where));
+    ek_part_close(out, "document");
+    return EK_OK;
+}
+
+static ek_err add_search_result(ek_buf *out, const json_t *block)
+{
+    static const char *const names[] = {"source", "title", NULL};
+    const json_t *content = ek_field(block, "content");
+    if (!json_is_array(content)) return ek_fail(EK_EINVAL, "a block of type search_result needs a list content");
+    ek_part_open(out, "search_result", block, names);
+    EK_TRY(add_blocks(out, content, "a search_result", add_text_block));
+    ek_part_close(out, "search_result");
+    return EK_OK;
+}
+
+static bool is_text(const char *type)
+{
+    return !strcmp(type, "text") || !strcmp(type, "document") || !strcmp(type, "search_result");
+}
+
+/* A block that is text, or becomes it. */
+static ek_err add_block(ek_buf *out, const json_t *block, const char *where)
+{
+    const char *type = type_of(block);
+    if (!strcmp(type, "document")) return add_document(out, block, where);
+    return !strcmp(type, "search_result") ? add_search_result(out, block) : add_text_block(out, block, where);
+}
+
+/* A text, or blocks joined by a newline: as one text, because the template would add blanks, or nothing, between
+ * parts. */
 static ek_err read_text(ek_buf *out, const json_t *v, const char *where)
 {
     if (!v) return EK_OK;
@@ -41,13 +122,7 @@ static ek_err read_text(ek_buf *out, const json_t *v, const char *where)
         return EK_OK;
     }
     if (!json_is_array(v)) return ek_fail(EK_EINVAL, "%s must be a text or a list of blocks", where);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *block = json_array_get(v, i);
-        if (strcmp(type_of(block), "text")) return wrong_block(type_of(block), where);
-        if (i > 0) ek_buf_char(out, '\n');
-        EK_TRY(copy_member(out, block, "text"));
-    }
-    return EK_OK;
+    return add_blocks(out, v, where, strcmp(where, "system") ? add_block : add_text_block);
 }
 
 static ek_err read_system(ek_conversation *c, const json_t *v)
@@ -88,12 +163,12 @@ static ek_err read_user(ek_conversation *c, const json_t *content)
         const char *type = type_of(block);
         if (!strcmp(type, "tool_result")) {
             err = read_result(c, block);
-        } else if (strcmp(type, "text")) {
+        } else if (!is_text(type)) {
             err = wrong_block(type, "a message of the user");
         } else {
             if (has_text) ek_buf_char(&text, '\n');
             has_text = true;
-            err = copy_member(&text, block, "text");
+            err = add_block(&text, block, "a message of the user");
         }
     }
     if (!err && has_text)
@@ -159,7 +234,7 @@ static ek_err read_message(ek_conversation *c, const json_t *v)
         if (strcmp(role, "assistant")) return ek_fail(EK_EINVAL, "content is missing or empty");
     if (!strcmp(role, "user")) return read_user(c, content);
     if (!strcmp(role, "assistant")) return read_assistant(c, content);
-    if (strcmp(role, "system")) return ek_fail(EK_EINVAL, "role must be one of user, assistant, system");
+    if (strcmp(role, "system")) return ek_field_wrong_role(v, "user, assistant, system");
     return read_text(&ek_message_add(ek_conversation_add(c, EK_ROLE_SYSTEM), EK_BLOCK_TEXT)->text, content, "content");
 }
 

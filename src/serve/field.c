@@ -2,11 +2,13 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "text/json.h"
+#include "text/utf8.h"
 
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
                      ek_body_reader_fn *read)
@@ -66,11 +68,65 @@ ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need)
     return ek_fail(EK_EINVAL, "%s: %s", param, need);
 }
 
+void ek_field_quote(ek_buf *out, const char *s, size_t n)
+{
+    enum { MAX = 80 };
+    ek_buf_char(out, '"');
+    for (size_t i = 0, chars = 0; i < n; chars++) {
+        uint32_t cp;
+        int len = ek_utf8_next(s + i, n - i, &cp);
+        if (chars == MAX) {
+            ek_buf_str(out, "…");
+            break;
+        }
+        if (cp > ' ' && !ek_utf8_is_printable(cp)) ek_buf_fmt(out, cp > 0xffff ? "\\u{%x}" : "\\u%04x", (unsigned)cp);
+        else if (len < 0) ek_buf_str(out, EK_UTF8_BAD);
+        else ek_json_escape(out, s + i, (size_t)len);
+        i += (size_t)(len < 0 ? -len : len);
+    }
+    ek_buf_char(out, '"');
+}
+
+void ek_field_not(ek_buf *out, const json_t *v)
+{
+    ek_buf number = {0};
+    if (!v) return;
+    ek_buf_str(out, ", not ");
+    if (ek_json_is_text(v)) {
+        ek_field_quote(out, json_string_value(v), json_string_length(v));
+    } else if (json_is_object(v) || json_is_array(v)) {
+        ek_buf_str(out, json_is_object(v) ? "an object" : "a list");
+    } else {
+        ek_json_write(&number, v);
+        ek_buf_fmt(out, "%.80s", ek_buf_text(&number));
+    }
+    ek_buf_fini(&number);
+}
+
+ek_err ek_field_wrong_role(const json_t *message, const char *roles)
+{
+    ek_buf says = {0};
+    ek_field_not(&says, ek_json_get(message, "role"));
+    ek_err err = ek_fail(EK_EINVAL, "role must be one of %s%s", roles, ek_buf_text(&says));
+    ek_buf_fini(&says);
+    return err;
+}
+
+static ek_err wrong_value(ek_api_request *r, const char *param, const json_t *v, const char *need)
+{
+    ek_buf says = {0};
+    ek_buf_str(&says, need);
+    ek_field_not(&says, v);
+    ek_err err = ek_field_wrong(r, param, says.data);
+    ek_buf_fini(&says);
+    return err;
+}
+
 ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,
                            const char *after)
 {
     ek_buf quoted = {0};
-    ek_json_quote(&quoted, text, strnlen(text, 40));
+    ek_field_quote(&quoted, text, strlen(text));
     r->param = param;
     ek_err err = ek_fail(EK_EINVAL, "%s: %s %s %s", param, before, quoted.data, after);
     ek_buf_fini(&quoted);
@@ -81,7 +137,7 @@ ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, b
 {
     const json_t *v = ek_field(object, key);
     if (!v) return EK_OK;
-    if (!json_is_boolean(v)) return ek_field_wrong(r, key, "true or false is needed");
+    if (!json_is_boolean(v)) return wrong_value(r, key, v, "true or false is needed");
     *out = json_is_true(v);
     return EK_OK;
 }
@@ -92,8 +148,9 @@ ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key,
     if (!v) return EK_OK;
     double x = json_is_number(v) ? json_number_value(v) : NAN;
     if (!(x >= min && x <= max)) {
-        r->param = key;
-        return ek_fail(EK_EINVAL, "%s: a number from %g to %g is needed", key, min, max);
+        char need[80];
+        snprintf(need, sizeof need, "a number from %g to %g is needed", min, max);
+        return wrong_value(r, key, v, need);
     }
     *out = (float)x;
     return EK_OK;
@@ -113,9 +170,9 @@ ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, in
         x = ok ? (int64_t)d : 0;
     }
     if (!ok || x < min || x > max) {
-        r->param = key;
-        return ek_fail(EK_EINVAL, "%s: a whole number from %lld to %lld is needed", key, (long long)min,
-                       (long long)max);
+        char need[96];
+        snprintf(need, sizeof need, "a whole number from %lld to %lld is needed", (long long)min, (long long)max);
+        return wrong_value(r, key, v, need);
     }
     *out = x;
     return EK_OK;

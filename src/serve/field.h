@@ -35,7 +35,14 @@ ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *ke
 
 /* Sets r->param and the error "PARAM: need"; returns EINVAL. param is a literal. */
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
-/* The same with the client's own text in it: escaped, so that a sentence stays one line. */
+/* Appends a text of a client between quotes, for a sentence: escaped, so that it stays one line and moves no terminal,
+ * and cut at 80 characters. */
+void ek_field_quote(ek_buf *out, const char *s, size_t n);
+/* Appends ", not VALUE", where the value is a text or a number, or what kind it is; nothing where it is absent. */
+void ek_field_not(ek_buf *out, const json_t *v);
+/* EINVAL: "role must be one of ROLES, not VALUE". */
+ek_err ek_field_wrong_role(const json_t *message, const char *roles);
+/* The same as ek_field_wrong with the client's own text in it. */
 ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,
                            const char *after);
 

@@ -3,6 +3,7 @@
 
 #include "serve/field.h"
 #include "serve/openai.h"
+#include "serve/parts.h"
 #include "text/json.h"
 #include "text/utf8.h"
 
@@ -43,6 +44,15 @@ static bool read_role(const json_t *v, ek_role *role)
     return false;
 }
 
+/* A file whose text the part holds. Uploaded ones are not here. */
+static ek_err read_file(ek_message *m, const json_t *file)
+{
+    size_t n = 0;
+    const char *data = ek_json_get_text(file, "file_data", &n);
+    if (!data) return ek_part_refuse("content parts", "file", "a message without file_data");
+    return ek_part_named_file(&ek_message_add(m, EK_BLOCK_TEXT)->text, file, data, n, "a message");
+}
+
 static ek_err read_part(ek_message *m, const json_t *part)
 {
     size_t n;
@@ -52,13 +62,8 @@ static ek_err read_part(ek_message *m, const json_t *part)
         ek_message_text(m, EK_BLOCK_TEXT, "", 0);
         return EK_OK;
     }
-    if (strcmp(type, "text")) {
-        ek_buf quoted = {0};
-        ek_json_quote(&quoted, type, strnlen(type, 40));
-        ek_err err = ek_fail(EK_EINVAL, "content parts of type %s are not taken; this server takes text", quoted.data);
-        ek_buf_fini(&quoted);
-        return err;
-    }
+    if (!strcmp(type, "file")) return read_file(m, ek_field(part, "file"));
+    if (strcmp(type, "text")) return ek_part_refuse("content parts", type, "a message");
     if (!text) return ek_fail(EK_EINVAL, "a text part needs a text");
     ek_message_text(m, EK_BLOCK_TEXT, text, n);
     return EK_OK;
@@ -161,7 +166,7 @@ static ek_err read_message(ek_conversation *c, const json_t *v, const ek_api_lim
 {
     ek_role role;
     if (!read_role(ek_json_get(v, "role"), &role))
-        return ek_fail(EK_EINVAL, "role must be one of system, developer, user, assistant, tool, function");
+        return ek_field_wrong_role(v, "system, developer, user, assistant, tool, function");
     ek_message *m = ek_conversation_add(c, role);
     if (role == EK_ROLE_TOOL) {
         copy_id(&m->call_id, ek_json_get(v, "tool_call_id"));

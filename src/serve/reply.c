@@ -4,6 +4,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "text/json.h"
+
+enum { MAX_REASON = 600 }; /* bytes of a sentence in the log */
 
 void ek_reply_json(ek_exchange *x, int status, const ek_buf *body)
 {
@@ -40,9 +43,14 @@ void ek_log_refusal(const ek_exchange *x, const char *path, int status, const ch
     for (; path[n] && n + 1 < sizeof clean; n++)
         clean[n] = path[n] > ' ' && path[n] < 0x7F && path[n] != '"' && path[n] != '\\' ? path[n] : '?';
     clean[n] = '\0';
+    ek_buf reason = {0};
+    size_t len = text ? strnlen(text, MAX_REASON) : 0;
+    while (len == MAX_REASON && ((uint8_t)text[len] & 0xc0) == 0x80) len--;
+    if (text) ek_json_escape(&reason, text, len);
     const char *id = x ? ek_exchange_header_of(x, "x-request-id") : NULL;
     ek_log(EK_LOG_INFO, "event=refused request=%s status=%d path=\"%s\" reason=\"%s\"", id ? id : "-", status, clean,
-           text ? text : "");
+           ek_buf_text(&reason));
+    ek_buf_fini(&reason);
 }
 
 void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
@@ -50,10 +58,7 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
 {
     ek_buf b = {0};
     d->error(&b, status, text, param, code);
-    /* A sentence about a body's content may quote it. */
-    bool quotes = status == 400 || status == 404 || status == 405;
-    if (quotes && code && !strcmp(code, "context_length_exceeded")) quotes = false;
-    ek_log_refusal(x, ek_exchange_path(x), status, quotes ? param : text);
+    ek_log_refusal(x, ek_exchange_path(x), status, text);
     if (status == 429) ek_exchange_header(x, "retry-after", "1");
     if (status == 503) ek_exchange_header(x, "retry-after", "5");
     ek_reply_json(x, status, &b);

@@ -2,23 +2,25 @@
 #include <string.h>
 
 #include "serve/field.h"
+#include "serve/parts.h"
 #include "serve/responses.h"
 #include "serve/sealed.h"
 #include "text/json.h"
 #include "text/utf8.h"
 
-static ek_err wrong_type(const char *what, const char *type)
-{
-    ek_buf quoted = {0};
-    ek_json_quote(&quoted, type, strnlen(type, 40));
-    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken; this server takes text", what, quoted.data);
-    ek_buf_fini(&quoted);
-    return err;
-}
-
 static bool is(const char *s, const char *word)
 {
     return s && !strcmp(s, word);
+}
+
+/* A file whose text the part holds. Uploaded ones, and those behind a URL, are not here. */
+static ek_err read_file(ek_buf *out, const json_t *part)
+{
+    size_t n = 0;
+    const char *data = ek_json_get_text(part, "file_data", &n);
+    const char *other = ek_field(part, "file_url") ? "file_url" : "file_id";
+    if (!data) return ek_part_refuse("files", other, "a part of type input_file");
+    return ek_part_named_file(out, part, data, n, "a part of type input_file");
 }
 
 /* A text, or parts whose texts are joined with `between`. */
@@ -36,9 +38,15 @@ static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
         size_t n;
         const char *text = ek_json_get_text(part, "text", &n);
         if (is(type, "refusal")) continue;
+        if (is(type, "input_file")) {
+            if (any) ek_buf_str(out, between);
+            any = true;
+            EK_TRY(read_file(out, part));
+            continue;
+        }
         if (!is(type, "input_text") && !is(type, "output_text") && !is(type, "text") && !is(type, "reasoning_text") &&
             !is(type, "summary_text"))
-            return wrong_type("parts", type ? type : "");
+            return ek_part_refuse("parts", type ? type : "", "input");
         if (!text) return ek_fail(EK_EINVAL, "a part of type %s needs a text", type);
         if (any) ek_buf_str(out, between);
         any = true;
@@ -67,7 +75,7 @@ static ek_err read_message(ek_conversation *c, const json_t *item)
         if (is(role, roles[i].name))
             return read_text(&ek_message_add(ek_conversation_add(c, roles[i].role), EK_BLOCK_TEXT)->text, content,
                              "\n");
-    return ek_fail(EK_EINVAL, "role must be one of user, assistant, system, developer");
+    return ek_field_wrong_role(item, "user, assistant, system, developer");
 }
 
 /* The text is in content, or, for a client that keeps nothing readable, in encrypted_content; a summary is better
@@ -129,7 +137,7 @@ static ek_err read_item(ek_conversation *c, const json_t *item, const ek_api_lim
     if (is(type, "function_call")) return read_call(c, item, limits);
     if (is(type, "function_call_output")) return read_result(c, item);
     if (is(type, "reasoning")) return read_reasoning(c, item);
-    return wrong_type("items", type);
+    return ek_part_refuse("items", type, "input");
 }
 
 ek_err ek_responses_items(ek_conversation *c, const json_t *items, const ek_api_limits *limits)

@@ -418,20 +418,33 @@ def two_keys():
 
 
 def refusals_in_the_log():
-    """A line for each, nothing of what the body said, and no more lines than somebody can read."""
+    """A line for each that names what was wrong, nothing of what messages said, and no more lines than somebody can read."""
     with Server(PROGRAM, "--model", MODEL, "--ctx", 512, "--max-requests", 2) as s:
         lines = lambda word: [l for l in open(os.path.join(s.dir.name, "log")) if f"event={word} " in l]
         assert s.call("POST", "/v1/chat/completions", {"messages": "my secret"})[0] == 400
         assert s.call("GET", "/v1/nothing")[0] == 404
         first = lines("refused")
-        assert len(first) == 2 and 'status=400 path="/v1/chat/completions" reason="messages"' in first[0] and "status=404" in first[1], first
+        assert len(first) == 2 and 'status=400 path="/v1/chat/completions" reason="messages: a list of ' in first[0] and "status=404" in first[1], first
+        user = lambda *content: [{"role": "user", "content": [{"type": "text", "text": "my secret"}, *content]}]
+        tool = lambda schema: [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"x": schema}}}}]
+        named = ( # what was wrong, in the words of the body, escaped and cut
+            ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "image"})}, 'messages[0]: blocks of type \\"image\\"'),
+            ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "a\x1b[2J\n" + 99 * "b"})}, "a\\\\u001b[2J\\\\n" + 74 * "b" + "…"),
+            ("/v1/chat/completions", {"messages": user(), "tools": tool({"type": "string", "pattern": "(?=a)"})}, "pattern"),
+            ("/v1/chat/completions", {"messages": user(), "temperature": -7.5}, "from 0 to 100 is needed, not -7.5"),
+            ("/v1/responses", {"input": user({"type": "input_image"})}, 'input[0]: parts of type \\"input_image\\"'),
+        )
+        for path, body, word in named:
+            assert s.call("POST", path, body)[0] == 400
+            last = lines("refused")[-1]
+            assert f'path="{path}"' in last and word in last and last.endswith('"\n'), (last, word)
         begin = time.time()
         for _ in range(120):
             assert s.call("POST", "/v1/chat/completions", {"messages": "my secret"})[0] == 400
         assert 40 < len(lines("refused")) <= 51 + 10 * (time.time() - begin), len(lines("refused"))  # 50, then 10 a second
         time.sleep(0.3)
         s.call("GET", "/v1/nothing")
-        assert sum(int(l.split("lines=")[1]) for l in lines("refused_suppressed")) + len(lines("refused")) == 123
+        assert sum(int(l.split("lines=")[1]) for l in lines("refused_suppressed")) + len(lines("refused")) == 123 + len(named)
         s.log.seek(0)
         assert "secret" not in s.log.read()
 

@@ -1,0 +1,15 @@
+/* Base64 (RFC 4648, with the digits + and /). */
+#ifndef EK_BASE_BASE64_H
+#define EK_BASE_BASE64_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+/* Appends the digits of n bytes, padded to a multiple of four. */
+void ek_base64_encode(ek_buf *out, const void *bytes, size_t n);
+/* Appends the bytes that n digits stand for. Line breaks between them are skipped; the padding may be missing. false,
+ * and nothing appended, for anything else. */
+bool ek_base64_decode(ek_buf *out, const char *s, size_t n);
+
+#endif
