@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/plain.h"
+
 static _Thread_local char text[1024];
 
 static const int http_status[] = {
@@ -16,8 +18,9 @@ static const int http_status[] = {
  * speak to a terminal. */
 static void make_one_line(void)
 {
-    for (char *s = text; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+    char was[sizeof text];
+    memcpy(was, text, sizeof was);
+    ek_plain(text, sizeof text, was, strlen(was));
 }
 
 ek_err ek_fail(ek_err code, const char *fmt, ...)

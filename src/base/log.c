@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/plain.h"
 
 static ek_log_level limit = EK_LOG_INFO;
 
@@ -30,13 +31,14 @@ void ek_log(ek_log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"error: ", "warning: ", "", ""};
     if (level > limit) return;
-    char line[2048];
+    char line[2048], said[1984];
     int n = snprintf(line, sizeof line, "evenkeel: %s", prefix[level]);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
+    vsnprintf(said, sizeof said, fmt, ap);
     va_end(ap);
-    size_t len = strlen(line);
+    /* Names of clients, models and files are in it: a line is one line, and nothing that a terminal obeys. */
+    size_t len = (size_t)n + ek_plain(line + n, sizeof line - (size_t)n - 1, said, strlen(said));
     line[len++] = '\n';
     /* One write a line, so that lines of two threads never mix. */
     if (write(STDERR_FILENO, line, len) < 0) return;

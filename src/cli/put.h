@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Prints text with ? for control characters: it neither breaks a line nor speaks to a terminal. */
+/* Prints text, escaped (base/plain.h): it neither breaks a line nor speaks to a terminal. */
 void ek_cli_put(FILE *to, const char *text);
 
 #endif
