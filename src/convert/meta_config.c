@@ -42,46 +42,84 @@ static void add_ids(ek_buf *b, const char *key, const int32_t *id, int n)
     ek_buf_str(b, "]");
 }
 
-/* Layers of one kind have the same heads; the MLP is either as wide everywhere, or twice as wide where layers share. */
+/* What most layers have: the sliding ones' heads; the first layer's width, or twice that wherever layers share. */
+typedef struct common {
+    int head_dim, n_kv_heads, inter;
+    bool wide;
+} common;
+
+static common common_of(const ek_config *c)
+{
+    const ek_layer_config *l = layer_of(c, EK_SLIDING) ? layer_of(c, EK_SLIDING) : layer_of(c, EK_FULL);
+    common usual = {l->head_dim, l->n_kv_heads, c->layer[0].intermediate_size, c->n_kv_shared_layers > 0};
+    for (int i = c->first_shared; i < c->n_layers; i++)
+        usual.wide = usual.wide && c->layer[i].intermediate_size == 2 * usual.inter;
+    return usual;
+}
+
+/* One field says for all full layers whether their values are their keys. */
 static ek_err check(const ek_config *c)
 {
-    const int inter = c->layer[0].intermediate_size;
-    bool wide = c->layer[c->n_layers - 1].intermediate_size != inter;
     for (int i = 0; i < c->n_layers; i++) {
-        const ek_layer_config *l = &c->layer[i], *as = layer_of(c, l->kind);
-        bool same_kv = l->n_kv_heads == as->n_kv_heads && l->k_eq_v == as->k_eq_v;
-        if (l->head_dim != as->head_dim || (l->owns_kv && !same_kv))
+        const ek_layer_config *l = &c->layer[i];
+        if (l->owns_kv && l->k_eq_v != layer_of(c, l->kind)->k_eq_v)
             return ek_fail(EK_EUNSUPPORTED, "layer %d has other heads than the first of its kind", i);
-        if (l->intermediate_size != (wide && i >= c->first_shared ? 2 * inter : inter))
-            return ek_fail(EK_EUNSUPPORTED, "layer %d has an MLP of %d, config.json has no key for that", i,
-                           l->intermediate_size);
     }
-    const ek_layer_config *slide = layer_of(c, EK_SLIDING), *full = layer_of(c, EK_FULL);
-    if (slide && full && !full->k_eq_v && slide->n_kv_heads != full->n_kv_heads)
-        return ek_fail(EK_EUNSUPPORTED,
-                       "%d key-value heads in full layers with values of their own, %d in sliding ones",
-                       full->n_kv_heads, slide->n_kv_heads);
     return EK_OK;
+}
+
+/* Which of its members layer i of config.json's per_layer_config needs, written with a comma between them. */
+static void add_own(ek_buf *b, const ek_config *c, const common *usual, int i)
+{
+    const ek_layer_config *l = &c->layer[i];
+    int n = 0;
+    if (l->head_dim != usual->head_dim) ek_buf_fmt(b, "%s\"head_dim\": %d", n++ ? ", " : "", l->head_dim);
+    if (l->n_kv_heads != usual->n_kv_heads)
+        ek_buf_fmt(b, "%s\"num_key_value_heads\": %d", n++ ? ", " : "", l->n_kv_heads);
+    if (l->intermediate_size != usual->inter && !(usual->wide && i >= c->first_shared))
+        ek_buf_fmt(b, "%s\"intermediate_size\": %d", n++ ? ", " : "", l->intermediate_size);
+}
+
+/* What single layers have of their own, under their numbers, padded with zeros to one width as transformers does since
+ * 5.15. Other readers take global_head_dim and num_global_key_value_heads, which stand beside it. */
+static void add_own_layers(ek_buf *b, const ek_config *c)
+{
+    const common usual = common_of(c);
+    ek_buf own = {0};
+    int last = 0, width = 1, n = 0;
+    for (int i = 0; i < c->n_layers; i++) {
+        ek_buf_clear(&own);
+        add_own(&own, c, &usual, i);
+        if (own.len) last = i;
+    }
+    while (last >= 10) last /= 10, width++;
+    ek_buf_str(b, ", \"per_layer_config\": {");
+    for (int i = 0; i < c->n_layers; i++) {
+        ek_buf_clear(&own);
+        add_own(&own, c, &usual, i);
+        if (own.len) ek_buf_fmt(b, "%s\"%0*d\": {%s}", n++ ? ", " : "", width, i, own.data);
+    }
+    ek_buf_str(b, "}");
+    ek_buf_fini(&own);
 }
 
 static void add_sizes(ek_buf *b, const ek_config *c)
 {
-    const ek_layer_config *full = layer_of(c, EK_FULL), *slide = layer_of(c, EK_SLIDING);
-    if (!slide) slide = full;
-    if (!full) full = slide;
-    bool wide = c->layer[c->n_layers - 1].intermediate_size != c->layer[0].intermediate_size;
+    const ek_layer_config *full = layer_of(c, EK_FULL) ? layer_of(c, EK_FULL) : layer_of(c, EK_SLIDING);
+    const common usual = common_of(c);
     ek_buf_fmt(b, ", \"vocab_size\": %d, \"vocab_size_per_layer_input\": %d, \"hidden_size\": %d", c->vocab_size,
                c->vocab_size_per_layer, c->hidden_size);
-    ek_buf_fmt(b, ", \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d",
-               c->layer[0].intermediate_size, c->n_layers, c->n_heads);
-    ek_buf_fmt(b, ", \"num_key_value_heads\": %d, \"head_dim\": %d, \"global_head_dim\": %d", slide->n_kv_heads,
-               slide->head_dim, full->head_dim);
+    ek_buf_fmt(b, ", \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d", usual.inter,
+               c->n_layers, c->n_heads);
+    ek_buf_fmt(b, ", \"num_key_value_heads\": %d, \"head_dim\": %d, \"global_head_dim\": %d", usual.n_kv_heads,
+               usual.head_dim, full->head_dim);
     if (full->k_eq_v) ek_buf_fmt(b, ", \"num_global_key_value_heads\": %d", full->n_kv_heads);
     ek_buf_fmt(b, ", \"attention_k_eq_v\": %s, \"use_double_wide_mlp\": %s, \"enable_moe_block\": %s",
-               full->k_eq_v ? "true" : "false", wide ? "true" : "false", c->n_experts ? "true" : "false");
+               full->k_eq_v ? "true" : "false", usual.wide ? "true" : "false", c->n_experts ? "true" : "false");
     if (c->n_experts)
         ek_buf_fmt(b, ", \"num_experts\": %d, \"top_k_experts\": %d, \"moe_intermediate_size\": %d", c->n_experts,
                    c->top_k_experts, c->moe_intermediate_size);
+    add_own_layers(b, c);
     ek_buf_fmt(b, ", \"sliding_window\": %d, \"num_kv_shared_layers\": %d, \"hidden_size_per_layer_input\": %d",
                c->sliding_window, c->n_kv_shared_layers, c->per_layer_size);
     ek_buf_fmt(b, ", \"max_position_embeddings\": %d, \"rms_norm_eps\": %.9g", c->max_position_embeddings,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/config_layers.h"
 #include "model/setting.h"
 
 /* What the engine does not compute is refused by name, never approximated. */
@@ -127,67 +128,6 @@ static ek_err read_rope(ek_config *c, const ek_settings *p)
     return EK_OK;
 }
 
-static ek_err read_kinds(ek_config *c, const ek_settings *p)
-{
-    const json_t *types = ek_setting(p, "layer_types");
-    if (!types) return ek_fail(EK_EFORMAT, "config.json: layer_types is missing");
-    if (!json_is_array(types)) return ek_setting_wrong(p, "layer_types", types, "a list");
-    if (json_array_size(types) != (size_t)c->n_layers)
-        return ek_fail(EK_EFORMAT, "config.json: layer_types has %zu entries, num_hidden_layers is %d",
-                       json_array_size(types), c->n_layers);
-    for (int i = 0; i < c->n_layers; i++) {
-        const char *s = json_string_value(json_array_get(types, (size_t)i));
-        if (s && strcmp(s, "sliding_attention") == 0) c->layer[i].kind = EK_SLIDING;
-        else if (s && strcmp(s, "full_attention") == 0) c->layer[i].kind = EK_FULL;
-        else
-            return ek_fail(EK_EFORMAT,
-                           "config.json: layer_types[%d] is %.60s, must be sliding_attention or "
-                           "full_attention",
-                           i, s ? s : "no string");
-    }
-    return EK_OK;
-}
-
-/* One layer's entry of per_layer_config, which later files have instead of global_head_dim and
- * num_global_key_value_heads (or beside them); it lists what differs from head_dim. */
-static ek_err read_override(ek_layer_config *l, const ek_settings *all, int layer)
-{
-    char key[16], in[48];
-    ek_settings own = {.file = all->file, .in = in};
-    snprintf(key, sizeof key, "%d", layer);
-    snprintf(in, sizeof in, "%s%s.", all->in, key);
-    EK_TRY(ek_setting_may_object(&own.object, all, key));
-    EK_TRY(ek_setting_may_int(&l->head_dim, &own, "head_dim", l->head_dim, 2, 4096));
-    return ek_setting_may_int(&l->n_kv_heads, &own, "num_key_value_heads", l->n_kv_heads, 1, 4096);
-}
-
-static ek_err read_layers(ek_config *c, const ek_settings *p)
-{
-    int inter, kv, global_kv, dim, global_dim;
-    bool k_eq_v = false, wide = false;
-    ek_settings own = {.file = p->file, .in = "per_layer_config."};
-    EK_TRY(ek_setting_may_object(&own.object, p, "per_layer_config"));
-    EK_TRY(ek_setting_need_int(&inter, p, "intermediate_size", 1, EK_MAX_WIDTH));
-    EK_TRY(ek_setting_need_int(&kv, p, "num_key_value_heads", 1, 4096));
-    EK_TRY(ek_setting_need_int(&dim, p, "head_dim", 2, 4096));
-    EK_TRY(ek_setting_may_int(&global_dim, p, "global_head_dim", 0, 2, 4096));
-    EK_TRY(ek_setting_may_int(&global_kv, p, "num_global_key_value_heads", 0, 1, 4096));
-    EK_TRY(ek_setting_may_bool(&k_eq_v, p, "attention_k_eq_v", false));
-    EK_TRY(ek_setting_may_bool(&wide, p, "use_double_wide_mlp", false));
-    for (int i = 0; i < c->n_layers; i++) {
-        ek_layer_config *l = &c->layer[i];
-        bool full = l->kind == EK_FULL, shared = i >= c->first_shared;
-        l->k_eq_v = full && k_eq_v;
-        l->head_dim = full && global_dim ? global_dim : dim;
-        l->n_kv_heads = l->k_eq_v && global_kv ? global_kv : kv;
-        l->intermediate_size = wide && shared ? 2 * inter : inter;
-        if (full && !global_dim && !own.object)
-            return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing, and so is per_layer_config");
-        EK_TRY(read_override(l, &own, i));
-    }
-    return EK_OK;
-}
-
 /* Appends the ids of a key, an integer or a list, each once. */
 static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *key, int vocab)
 {
@@ -263,9 +203,9 @@ static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation
     EK_TRY(check_kind(c, &p));
     EK_TRY(read_sizes(c, &p));
     EK_TRY(ek_setting_may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
-    EK_TRY(read_kinds(c, &p));
+    EK_TRY(ek_config_kinds(c, &p));
     EK_TRY(read_rope(c, &p));
-    EK_TRY(read_layers(c, &p));
+    EK_TRY(ek_config_layers(c, &p));
     EK_TRY(read_tokens(c, &p, &generation));
     ek_err err = ek_config_finish(c);
     return err ? ek_fail_in(err, "config.json") : EK_OK;

@@ -69,6 +69,36 @@ static void a_copy_is_the_same_model(void **state)
     }
 }
 
+/* Sizes of single layers, which config.json says under numbers of one width. Before per_layer_config was written, such
+ * a model was refused. */
+static void layers_of_their_own_sizes(void **state)
+{
+    (void)state;
+    static ek_config c;
+    char *dir = temp_dir(), path[256];
+    ek_buf text = {0};
+    c = *tiny("T4"); /* SFSF, 3 key-value heads */
+    c.n_layers = c.first_shared = 12;
+    for (int i = 0; i < c.n_layers; i++) c.layer[i] = c.layer[i % 2];
+    for (int i = 1; i < c.n_layers; i += 2) c.layer[i].n_kv_heads = 1;
+    c.layer[2].intermediate_size = 40;
+    c.layer[11].intermediate_size = 104;
+    assert_int_equal(ek_config_finish(&c), EK_OK);
+    write_random(dir, "own", &c, "f32");
+    snprintf(path, sizeof path, "%s/own/config.json", dir);
+    assert_int_equal(ek_file_read(&text, path, 1 << 20), EK_OK);
+    static const char *const parts[] = {
+        "\"per_layer_config\": {\"01\": {\"head_dim\": 36, \"num_key_value_heads\": 1}, ",
+        "\"02\": {\"intermediate_size\": 40}, \"03\": {",
+        "\"11\": {\"head_dim\": 36, \"num_key_value_heads\": 1, "
+        "\"intermediate_size\": 104}}"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(text.data, parts[i])) fail_msg("no %s in %s", parts[i], text.data);
+    same_logits("own sizes", logits_of_random(&c, 0, true), logits_of(dir, "own", true));
+    ek_buf_fini(&text);
+    remove_all(dir);
+}
+
 /* Shards: every tensor once, in the file that the index says, none larger than asked for unless alone. */
 static void weights_are_divided_into_files(void **state)
 {
@@ -166,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_weights_on_disk_are_those_in_memory),
         cmocka_unit_test(a_copy_is_the_same_model),
+        cmocka_unit_test(layers_of_their_own_sizes),
         cmocka_unit_test(weights_are_divided_into_files),
         cmocka_unit_test(a_name_that_is_taken_meanwhile),
         cmocka_unit_test(codes_are_copied_where_the_format_stays),

@@ -141,7 +141,7 @@ def write_drafter(path, arch, source, tensors):
     meta = {"block_count": u32(c["num_hidden_layers"]), "embedding_length": u32(c["hidden_size"]), "context_length": u32(c["max_position_embeddings"]),
             "attention.head_count": u32(c["num_attention_heads"]), "attention.head_count_kv": u32(c["num_key_value_heads"]),
             "feed_forward_length": u32(c["intermediate_size"]), "attention.key_length_swa": u32(c["head_dim"]),
-            "attention.key_length": u32(c["per_layer_config"][str(full)]["head_dim"]), "attention.layer_norm_rms_epsilon": f32(c["rms_norm_eps"]),
+            "attention.key_length": u32(next(v["head_dim"] for i, v in c["per_layer_config"].items() if int(i) == full)), "attention.layer_norm_rms_epsilon": f32(c["rms_norm_eps"]),
             "attention.sliding_window": u32(c["sliding_window"]), "rope.freq_base": f32(1e6), "rope.freq_base_swa": f32(1e4),
             "attention.sliding_window_pattern": struct.pack("<IIQ", 9, 7, len(c["layer_types"])) + bytes(t == "sliding_attention" for t in c["layer_types"]),
             width: u32(top["backbone_hidden_size"])}

@@ -90,6 +90,56 @@ def a_model():
     check(p.returncode == 2 and "the model's context is" in p.stderr, p.stderr)
 
 
+def saved_again():
+    """As transformers saves a model since 5.15: the full layers' sizes in per_layer_config alone, under padded numbers, in
+    the text's section or bare; at every door that reads a model."""
+    old = {k: v for k, v in CONFIG.items() if k not in ("global_head_dim", "num_global_key_value_heads", "per_layer_config")}
+    full = [i for i, kind in enumerate(CONFIG["layer_types"]) if kind == "full_attention"]
+    wide = CONFIG["global_head_dim"]
+
+    def again(name, entries, nested):
+        text = {**old, "per_layer_config": entries}
+        split = {k: text.pop(k) for k in ("quantization", "quantization_config", "architectures") if k in text}
+        config = {**split, "model_type": "gemma4", "text_config": text} if nested else {**split, **text}
+        path = folder(name, config, link=True)
+        for other in os.listdir(MODEL):
+            if other != "config.json" and not os.path.exists(os.path.join(path, other)):
+                os.symlink(os.path.abspath(os.path.join(MODEL, other)), os.path.join(path, other))
+        return path
+
+    def logits(path):
+        out = os.path.join(ROOT, "logits")
+        p = run("logits", "--model", path, "--ids", "2,105,9,88,3", "--out", out)
+        check(p.returncode == 0, f"{path}: {p.stderr}")
+        return open(out, "rb").read() if p.returncode == 0 else b""
+    want = logits(MODEL)
+    for width in (2, 5):
+        for nested in (False, True):
+            name = f"again-{width}-{nested}"
+            path = again(name, {str(i).zfill(width): {"head_dim": wide} for i in full}, nested)
+            check(report(path)["runs"], f"{name} does not run")
+            check(want and logits(path) == want, f"{name}: other logits")
+            p = run("run", "--model", path, "--max-tokens", "1", "hello")
+            check(p.returncode == 0, f"run {name}: {p.stderr}")
+            there = os.path.join(ROOT, name + "-mlx")
+            p = run("convert", path, there, "--type", "mlx4")
+            check(p.returncode == 0, f"convert {name}: {p.stderr}")
+            written = json.load(open(os.path.join(there, "config.json"))) if p.returncode == 0 else {}
+            written = written.get("text_config", written).get("per_layer_config")
+            check(written == {str(i).zfill(len(str(full[-1]))): {"head_dim": wide} for i in full}, f"convert wrote {written}")
+            p = run("convert", path, there + ".gguf", "--type", "q8_0")
+            check(p.returncode == 0 and report(there + ".gguf")["runs"], f"convert {name} to GGUF: {p.stderr}")
+    for name, entries, says in (("beyond", {"99": {"head_dim": wide}}, 'an entry "99"'), ("word", {"\u009bx": {}}, "\\u009bx"),
+                                ("twice", {str(full[0]): {"head_dim": wide}, f"{full[0]:03d}": {"head_dim": wide}},
+                                 f'twice, as "{full[0]}" and "{full[0]:03d}"')):
+        path = again("again-" + name, entries, True)
+        for call in (("run", "x", "--model", path), ("convert", path, os.path.join(ROOT, "out"), "--type", "f32")):
+            p = run(*call)
+            check(p.returncode == 1 and p.stderr.count("\n") == 1 and says in p.stderr, f"{call}: {p.stderr}")
+        r = report(path)
+        check(not r["runs"] and says in r["why"], f"inspect {path}: {r.get('why')}")
+
+
 def what_cannot_run_is_described():
     q = {"quant_method": "gptq", "bits": 4, "group_size": 128}
     config = {k: v for k, v in CONFIG.items() if k not in ("quantization", "quantization_config")}
@@ -176,7 +226,7 @@ def cut_weights():
               and "was not copied whole" in p.stderr, f"{what}: {p.returncode} {p.stderr} {p.stdout[:200]}")
 
 
-for part in (a_model, what_cannot_run_is_described, a_drafter, files, gguf, cut_weights):
+for part in (a_model, saved_again, what_cannot_run_is_described, a_drafter, files, gguf, cut_weights):
     part()
 shutil.rmtree(ROOT, ignore_errors=True)
 print(f"{passed} passed, {len(wrong)} failed")

@@ -35,7 +35,7 @@ KINDS = ["full_attention" if i % 2 else "sliding_attention" for i in range(LAYER
 CONFIG = {
     "architectures": ["Gemma4ForCausalLM"], "model_type": "gemma4_text", "dtype": "float32", "vocab_size": VOCAB,
     "hidden_size": HIDDEN, "intermediate_size": MLP, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-    "num_key_value_heads": KV_HEADS, "head_dim": HEAD, "global_head_dim": FULL_HEAD, "num_global_key_value_heads": KV_HEADS,
+    "num_key_value_heads": KV_HEADS, "head_dim": HEAD, "per_layer_config": {f"{i:02d}": {"head_dim": FULL_HEAD} for i in range(LAYERS) if i % 2},
     "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "pad_token_id": 0,
     "eos_token_id": [1, 106], "bos_token_id": 2, "tie_word_embeddings": True, "sliding_window": 64, "layer_types": KINDS,
     "rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},

@@ -65,6 +65,12 @@ def dequantized(folder):
     return out
 
 
+def per_layer(c, kinds):
+    """As transformers writes it: the numbers padded with zeros to the width of the largest."""
+    full = [i for i, k in enumerate(kinds) if k == M.FULL]
+    return {str(i).zfill(len(str(full[-1]))): {"head_dim": c.global_head_dim} for i in full}
+
+
 def config(c):
     kinds = c.kinds()
     return {
@@ -72,7 +78,7 @@ def config(c):
         "vocab_size": c.vocab_size, "vocab_size_per_layer_input": c.vocab_size, "hidden_size": c.hidden_size,
         "intermediate_size": c.intermediate_size, "num_hidden_layers": c.num_hidden_layers, "num_attention_heads": c.num_attention_heads,
         "num_key_value_heads": c.num_key_value_heads, "num_global_key_value_heads": None, "head_dim": c.head_dim,
-        "global_head_dim": c.global_head_dim, "per_layer_config": {str(i): {"head_dim": c.global_head_dim} for i, k in enumerate(kinds) if k == M.FULL},
+        "global_head_dim": c.global_head_dim, "per_layer_config": per_layer(c, kinds),
         "hidden_size_per_layer_input": c.hidden_size_per_layer_input, "num_kv_shared_layers": c.num_kv_shared_layers,
         "use_double_wide_mlp": True, "layer_types": kinds, "sliding_window": c.sliding_window, "attention_k_eq_v": False,
         "attention_bias": False, "attention_dropout": 0.0, "enable_moe_block": False, "num_experts": None, "top_k_experts": None,
