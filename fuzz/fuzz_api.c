@@ -43,8 +43,9 @@ static ek_buf render(const ek_api_request *r)
     ek_chat_opts o = {.variant = EK_CHAT_LARGE,
                       .add_generation_prompt = r->prompt.add_generation_prompt,
                       .continue_final = r->prompt.continue_final};
-    json_t *messages = ek_template_messages(&r->conversation, &mark);
-    ek_err err = ek_chat_render(&p, messages, r->tools, &o);
+    json_t *messages;
+    ek_err err = ek_template_messages(&messages, &r->conversation, &mark);
+    if (!err) err = ek_chat_render(&p, messages, r->tools, &o);
     if (!err && !ek_utf8_valid(ek_buf_text(&p.text), p.text.len)) __builtin_trap();
     if (!err) ek_buf_add(&text, ek_buf_text(&p.text), p.text.len);
     if (err && (err != EK_EINVAL || strchr(ek_err_text(), '\n'))) __builtin_trap();

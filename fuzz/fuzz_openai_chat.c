@@ -5,6 +5,7 @@
 
 #include "chat/template.h"
 #include "serve/dialect.h"
+#include "text/json.h"
 #include "text/utf8.h"
 
 enum { VOCAB = 262144 };
@@ -25,13 +26,37 @@ static void check(const ek_api_request *r)
     if (!ok) __builtin_trap();
 }
 
+/* Results of tools: as messages of their own, or inside the messages that made the calls. */
+static size_t count_results(const json_t *messages)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *m = json_array_get(messages, i);
+        n += json_array_size(ek_json_get(m, "tool_responses"));
+        n += !strcmp(ek_json_get_text(m, "role", NULL), "tool");
+    }
+    return n;
+}
+
+static size_t count_given(const ek_conversation *c)
+{
+    size_t n = 0;
+    for (int i = 0; i < c->n_messages; i++) {
+        n += c->messages[i].role == EK_ROLE_TOOL;
+        for (int b = 0; b < c->messages[i].n_blocks; b++) n += c->messages[i].blocks[b].kind == EK_BLOCK_RESULT;
+    }
+    return n;
+}
+
 static void render(const ek_api_request *r)
 {
     bool mark;
     ek_prompt p = {0};
     ek_chat_opts o = {.variant = EK_CHAT_LARGE, .add_generation_prompt = true};
-    json_t *messages = ek_template_messages(&r->conversation, &mark);
-    ek_err err = ek_chat_render(&p, messages, r->tools, &o);
+    json_t *messages;
+    ek_err err = ek_template_messages(&messages, &r->conversation, &mark);
+    if (!err && count_results(messages) != count_given(&r->conversation)) __builtin_trap(); /* none is dropped */
+    if (!err) err = ek_chat_render(&p, messages, r->tools, &o);
     if (!err && !ek_utf8_valid(ek_buf_text(&p.text), p.text.len)) __builtin_trap();
     if (err && (err != EK_EINVAL || strchr(ek_err_text(), '\n'))) __builtin_trap();
     ek_prompt_fini(&p);

@@ -30,6 +30,7 @@ typedef struct ek_block {
     ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
     json_t *value;       /* CALL: the arguments, a JSON object. RESULT: any value, NULL for undefined */
     ek_media_kind media; /* MEDIA */
+    bool cut;            /* CALL: it was cut off while it was written; without a result it was never made */
 } ek_block;
 
 typedef struct ek_message {

@@ -76,7 +76,8 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
                      const json_t *tools, const ek_prompt_opts *opts)
 {
     bool think_mark;
-    json_t *messages = ek_template_messages(c, &think_mark);
+    json_t *messages;
+    EK_TRY(ek_template_messages(&messages, c, &think_mark));
     *thinking = opts->thinking == EK_THINKING_UNSET ? think_mark : opts->thinking == EK_THINKING_ON;
     ek_chat_opts o = {.variant = m->variant,
                       .add_generation_prompt = opts->add_generation_prompt,

@@ -1,7 +1,10 @@
 #include "chat/template.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "chat/order.h"
 #include "text/utf8.h"
 
 static json_t *string(const ek_buf *b)
@@ -21,23 +24,16 @@ static void append_to(json_t *object, const char *key, json_t *value)
     json_array_append_new(list, value);
 }
 
-/* Does this block write anything that is not white space? */
-static bool visible(const ek_block *b)
-{
-    if (b->kind == EK_BLOCK_MEDIA) return true;
-    if (b->kind != EK_BLOCK_TEXT) return false;
-    const char *s = ek_buf_text(&b->text);
-    size_t n = b->text.len;
-    ek_utf8_strip(&s, &n);
-    return n > 0;
-}
-
 /* One message for the template, while blocks are added to it. */
 typedef struct writer {
     json_t *list;                   /* all messages */
     json_t *at;                     /* borrowed from list */
     const ek_message *from, *first; /* the message being written, the first of the conversation */
     bool calls, visible;            /* already in at */
+    const ek_pairs *pairs;
+    int *slot;  /* of each call: the message of the template that it went into; -1 */
+    int *group; /* the calls of at whose results follow it */
+    int n_group;
 } writer;
 
 static void open_message(writer *w)
@@ -53,7 +49,7 @@ static void open_message(writer *w)
 static void keep_order(writer *w, const ek_block *b)
 {
     if (w->from->role != EK_ROLE_ASSISTANT) return;
-    bool late_text = w->calls && visible(b);
+    bool late_text = w->calls && ek_block_shows(b);
     bool late_call = b->kind == EK_BLOCK_CALL && w->visible;
     bool late_thought = b->kind == EK_BLOCK_REASONING &&
                         (w->calls || w->visible || json_object_get(w->at, "reasoning_content"));
@@ -117,7 +113,7 @@ static void put_result(writer *w, const ek_block *b)
 static void put_block(writer *w, const ek_block *b)
 {
     keep_order(w, b);
-    w->visible |= visible(b);
+    w->visible |= ek_block_shows(b);
     switch (b->kind) {
     case EK_BLOCK_TEXT: put_text(w, ek_buf_text(&b->text), b->text.len); break;
     case EK_BLOCK_MEDIA: put_media(w, b->media); break;
@@ -144,16 +140,21 @@ static bool after_think_mark(const ek_message *m, const char **s, size_t *n)
     return true;
 }
 
+/* --- messages --- */
+
+static void begin_message(writer *w)
+{
+    open_message(w);
+    if (w->from->parts) set(w->at, "content", json_array());
+}
+
 static void put_message(writer *w, bool *think_mark)
 {
     const ek_message *m = w->from;
     const char *s;
     size_t n;
     int from = 0;
-    open_message(w);
-    if (m->parts) set(w->at, "content", json_array());
-    if (m->call_id.len) set(w->at, "tool_call_id", string(&m->call_id));
-    if (m->name.len) set(w->at, "name", string(&m->name));
+    begin_message(w);
     if (m == w->first && after_think_mark(m, &s, &n)) {
         *think_mark = true;
         if (n > 0 || !m->parts) put_text(w, s, n);
@@ -162,13 +163,137 @@ static void put_message(writer *w, bool *think_mark)
     for (int i = from; i < m->n_blocks; i++) put_block(w, &m->blocks[i]);
 }
 
-json_t *ek_template_messages(const ek_conversation *c, bool *think_mark)
+/* --- results --- */
+
+static bool in_slot(const writer *w, int call, int slot)
 {
-    writer w = {.list = json_array(), .first = c->messages};
-    *think_mark = false;
-    for (int i = 0; i < c->n_messages; i++) {
-        w.from = &c->messages[i];
-        put_message(&w, think_mark);
+    return call >= 0 && w->slot[call] == slot;
+}
+
+/* Does the id say which call of its message it is? The template takes the last one that fits. */
+static bool is_clear(const writer *w, int call)
+{
+    const ek_pair_call *k = &w->pairs->calls[call];
+    int n_without = 0;
+    if (k->block->id.len) return !in_slot(w, k->before, w->slot[call]) && !in_slot(w, k->after, w->slot[call]);
+    for (int i = 0; i < w->n_group && n_without < 2; i++) n_without += w->pairs->calls[w->group[i]].block->id.len == 0;
+    return n_without < 2;
+}
+
+/* A message of its own. Where the id is not clear it has one that no call has, and the name of its function. */
+static void put_result_message(writer *w, const ek_message *m, int call)
+{
+    const ek_block *b = w->pairs->calls[call].block;
+    bool clear = is_clear(w, call);
+    w->from = m;
+    begin_message(w);
+    if (!clear) set(w->at, "tool_call_id", json_string_nocheck(""));
+    else if (b->id.len) set(w->at, "tool_call_id", string(&b->id));
+    if (!clear) set(w->at, "name", string(&b->name));
+    else if (m->name.len) set(w->at, "name", string(&m->name));
+    for (int i = 0; i < m->n_blocks; i++) put_block(w, &m->blocks[i]);
+}
+
+/* Among the results that the message of the call holds itself: the template looks at no others then. */
+static void put_own_result(json_t *list, const ek_message *m, const ek_block *call)
+{
+    json_t *result = json_object();
+    ek_buf text = {0};
+    for (int i = 0; i < m->n_blocks; i++) ek_buf_add(&text, ek_buf_text(&m->blocks[i].text), m->blocks[i].text.len);
+    set(result, "name", string(&call->name));
+    set(result, "response", string(&text));
+    json_array_append_new(list, result);
+    ek_buf_fini(&text);
+}
+
+typedef struct result {
+    int message, call;
+} result;
+
+static int by_message(const void *a, const void *b)
+{
+    const result *x = a, *y = b;
+    return x->message - y->message;
+}
+
+/* The results of the calls of this message, in the order in which they came. */
+static void put_results(writer *w, const ek_conversation *c)
+{
+    const ek_pairs *p = w->pairs;
+    int n = 0;
+    for (int i = 0; i < w->n_group; i++)
+        for (int m = p->calls[w->group[i]].first; m >= 0; m = p->next[m]) n++;
+    result *all = ek_alloc((size_t)(n + 1) * sizeof *all);
+    n = 0;
+    for (int i = 0; i < w->n_group; i++)
+        for (int m = p->calls[w->group[i]].first; m >= 0; m = p->next[m]) all[n++] = (result){m, w->group[i]};
+    qsort(all, (size_t)n, sizeof *all, by_message);
+    json_t *own = json_object_get(w->at, "tool_responses");
+    for (int i = 0; i < n; i++) {
+        const ek_message *m = &c->messages[all[i].message];
+        if (own) put_own_result(own, m, p->calls[all[i].call].block);
+        else put_result_message(w, m, all[i].call);
     }
-    return w.list;
+    free(all);
+    w->n_group = 0;
+    if (n > 0) w->at = NULL; /* whatever follows is a message of its own */
+}
+
+static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
+{
+    bool goes_on = w->at && (s->joins || w->from == s->message);
+    if (w->from != s->message && !goes_on) {
+        w->from = s->message;
+        begin_message(w);
+    } else if (!goes_on) {
+        open_message(w);
+    }
+    w->from = s->message;
+    if (s->block) put_block(w, s->block);
+    if (s->call >= 0) {
+        w->slot[s->call] = (int)json_array_size(w->list);
+        w->group[w->n_group++] = s->call;
+    }
+    if (s->closes) put_results(w, c);
+}
+
+static void put_messages(writer *w, const ek_conversation *c, bool *think_mark)
+{
+    ek_steps steps = {0};
+    for (int i = 0; i < c->n_messages;) {
+        w->from = &c->messages[i];
+        w->at = NULL;
+        if (w->from->role != EK_ROLE_ASSISTANT) {
+            if (w->from->role != EK_ROLE_TOOL) put_message(w, think_mark);
+            i++;
+            continue;
+        }
+        w->from = NULL;
+        i = ek_order_run(&steps, c, w->pairs, i);
+        for (int k = 0; k < steps.n; k++) put_step(w, c, &steps.at[k]);
+    }
+    ek_steps_fini(&steps);
+}
+
+ek_err ek_template_messages(json_t **out, const ek_conversation *c, bool *think_mark)
+{
+    ek_pairs pairs = {0};
+    *out = NULL;
+    *think_mark = false;
+    ek_err err = ek_pairs_make(&pairs, c);
+    if (!err) {
+        size_t n = (size_t)(pairs.n_calls + 1);
+        writer w = {.list = json_array(),
+                    .first = c->messages,
+                    .pairs = &pairs,
+                    .slot = ek_alloc(n * sizeof *w.slot),
+                    .group = ek_alloc(n * sizeof *w.group)};
+        for (size_t i = 0; i < n; i++) w.slot[i] = -1;
+        put_messages(&w, c, think_mark);
+        free(w.slot);
+        free(w.group);
+        *out = w.list;
+    }
+    ek_pairs_fini(&pairs);
+    return err;
 }

@@ -10,7 +10,8 @@ static void check_messages(ek_conversation *c, const char *want, bool think, int
 {
     bool mark;
     ek_buf b = {0};
-    json_t *v = ek_template_messages(c, &mark);
+    json_t *v;
+    if (ek_template_messages(&v, c, &mark)) fail_msg("line %d: %s", line, ek_err_text());
     ek_json_write(&b, v);
     check_buf(&b, want, __FILE__, line);
     assert_int_equal(mark, think);
@@ -64,6 +65,7 @@ static void texts_parts_and_media(void **state)
     m->parts = true;
     m = add_text(&c, EK_ROLE_USER, "b");
     ek_message_add(m, EK_BLOCK_MEDIA)->media = EK_MEDIA_AUDIO;
+    add_call(ek_conversation_add(&c, EK_ROLE_ASSISTANT), "7", "h", "{\"x\":1}");
     m = add_text(&c, EK_ROLE_TOOL, "");
     ek_buf_str(&m->call_id, "7");
     ek_buf_str(&m->name, "f");
@@ -72,12 +74,16 @@ static void texts_parts_and_media(void **state)
     ek_block *b = ek_message_add(m, EK_BLOCK_RESULT);
     ek_buf_str(&b->name, "g");
     b->value = json_true();
-    becomes(&c,
-            "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
-            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"audio\"}]},"
-            "{\"role\":\"tool\",\"tool_call_id\":\"7\",\"name\":\"f\",\"content\":\"\"},{\"role\":\"developer\"},"
-            "{\"role\":\"assistant\",\"tool_responses\":[{\"name\":\"g\",\"response\":true}]}]",
-            false);
+    becomes(
+        &c,
+        "[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"audio\"}]},"
+        "{\"role\":\"assistant\",\"tool_calls\":[" CALL(
+            "7",
+            "h") "]},"
+                 "{\"role\":\"tool\",\"tool_call_id\":\"7\",\"name\":\"f\",\"content\":\"\"},{\"role\":\"developer\"},"
+                 "{\"role\":\"assistant\",\"tool_responses\":[{\"name\":\"g\",\"response\":true}]}]",
+        false);
 }
 
 static void the_system_text_may_ask_for_thinking(void **state)

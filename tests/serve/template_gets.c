@@ -13,7 +13,8 @@ void template_gets(ek_api_request *r, const char *want)
 {
     ek_buf got = {0};
     bool mark;
-    json_t *v = ek_template_messages(&r->conversation, &mark);
+    json_t *v;
+    if (ek_template_messages(&v, &r->conversation, &mark)) fail_msg("%s", ek_err_text());
     ek_json_write(&got, v);
     assert_string_equal(got.data, want);
     json_decref(v);

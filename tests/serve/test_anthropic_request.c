@@ -131,12 +131,16 @@ static void test_results_come_before_text(void **state)
         "{\"role\":\"tool\",\"tool_call_id\":\"t2\",\"content\":\"Error: two\\nlines\"},"
         "{\"role\":\"user\",\"content\":\"and now?\\nWell?\"}]",
         false);
-    gives(
-        "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"is_error\":true,"
-        "\"content\":\"Error: no\"}]}]",
-        "[{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":\"Error: no\"}]", false);
-    gives("\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\"}]}]",
-          "[{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":\"\"}]", false);
+#define USE "{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{}}]}"
+#define USED                                                                                                    \
+    "{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"t\",\"type\":\"function\",\"function\":{\"name\":\"f\"," \
+    "\"arguments\":{}}}]}"
+    gives("\"messages\":[" USE
+          ",{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"is_error\":true,"
+          "\"content\":\"Error: no\"}]}]",
+          "[" USED ",{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":\"Error: no\"}]", false);
+    gives("\"messages\":[" USE ",{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\"}]}]",
+          "[" USED ",{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":\"\"}]", false);
 }
 
 static void test_thinking_comes_back(void **state)

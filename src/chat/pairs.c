@@ -1,0 +1,238 @@
+#include "chat/pairs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "text/json.h"
+
+/* A call or a result, while they are matched by key. */
+typedef struct item {
+    const ek_buf *key;
+    int order;   /* of calls and results together */
+    int call;    /* its index; -1: a result */
+    int message; /* it stands in */
+} item;
+
+/* Open calls of one message: items[from..to) of the calls of one key. */
+typedef struct open_calls {
+    int from, to;
+} open_calls;
+
+typedef struct matcher {
+    ek_pairs *p;
+    const ek_conversation *c;
+    int *call_of; /* of each message: the call that it answers; -1 */
+    item *items;  /* of one pass */
+    int n;
+    open_calls *stack; /* the nearest message last */
+    int depth;
+} matcher;
+
+static bool is_open(const matcher *m, int call)
+{
+    return m->p->calls[call].first < 0;
+}
+
+/* Results are given in any order of passes; they are linked in their own order at the end. Until then first says that
+ * there is one. */
+static void give(matcher *m, const item *result, int call)
+{
+    m->call_of[result->message] = call;
+    m->p->calls[call].first = result->message;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+    if (x->key->len != y->key->len) return x->key->len < y->key->len ? -1 : 1;
+    int d = x->key->len ? memcmp(x->key->data, y->key->data, x->key->len) : 0;
+    return d ? d : x->order - y->order;
+}
+
+static bool same_key(const item *a, const item *b)
+{
+    return a->key->len == b->key->len && (a->key->len == 0 || !memcmp(a->key->data, b->key->data, a->key->len));
+}
+
+/* The open call that comes next of the nearest message; -1. */
+static int take_open(matcher *m)
+{
+    while (m->depth > 0) {
+        open_calls *o = &m->stack[m->depth - 1];
+        while (o->from < o->to && !is_open(m, m->items[o->from].call)) o->from++;
+        if (o->from < o->to) return m->items[o->from++].call;
+        m->depth--;
+    }
+    return -1;
+}
+
+static void push_open(matcher *m, int i, int first)
+{
+    open_calls *o = m->depth ? &m->stack[m->depth - 1] : NULL;
+    if (o && i > first && m->items[i - 1].call >= 0 && m->items[i - 1].message == m->items[i].message) o->to = i + 1;
+    else m->stack[m->depth++] = (open_calls){i, i + 1};
+}
+
+/* items[from..to) have one key: calls that stand before. again: a call may have several results. */
+static void match_before(matcher *m, int from, int to, bool again)
+{
+    int last = -1;
+    m->depth = 0;
+    for (int i = from; i < to; i++) {
+        const item *it = &m->items[i];
+        if (it->call >= 0) {
+            push_open(m, i, from);
+            last = it->call;
+            continue;
+        }
+        int call = take_open(m);
+        if (call < 0 && again) call = last;
+        if (call >= 0) give(m, it, call);
+    }
+}
+
+/* Results that found no call before them: the nearest open one behind. */
+static void match_behind(matcher *m, int from, int to)
+{
+    m->depth = 0;
+    for (int i = to - 1; i >= from; i--) {
+        const item *it = &m->items[i];
+        if (it->call >= 0 && is_open(m, it->call)) m->stack[m->depth++] = (open_calls){i, i + 1};
+        else if (it->call < 0 && m->call_of[it->message] < 0 && m->depth > 0)
+            give(m, it, m->items[m->stack[--m->depth].from].call);
+    }
+}
+
+static void link_same(matcher *m, int from, int to)
+{
+    int last = -1;
+    for (int i = from; i < to; i++) {
+        int call = m->items[i].call;
+        if (call < 0) continue;
+        m->p->calls[call].before = last;
+        if (last >= 0) m->p->calls[last].after = call;
+        last = call;
+    }
+}
+
+/* What a pass looks at: of calls and results that are still without each other. */
+typedef struct pass {
+    bool with_id, without_id; /* calls */
+    bool id, name;            /* results have it, and it is the key */
+} pass;
+
+static const ek_buf none = {0};
+
+static void gather(matcher *m, const pass *p)
+{
+    int order = 0, k = 0;
+    m->n = 0;
+    for (int i = 0; i < m->c->n_messages; i++) {
+        const ek_message *msg = &m->c->messages[i];
+        for (; k < m->p->n_calls && m->p->calls[k].message == i; k++, order++) {
+            const ek_block *b = m->p->calls[k].block;
+            if (!is_open(m, k) || !(b->id.len ? p->with_id : p->without_id)) continue;
+            const ek_buf *key = p->id ? &b->id : p->name ? &b->name : &none;
+            m->items[m->n++] = (item){key, order, k, i};
+        }
+        if (msg->role != EK_ROLE_TOOL || m->call_of[i] >= 0) continue;
+        bool fits = p->id ? msg->call_id.len > 0 : p->with_id ? msg->call_id.len == 0 : msg->call_id.len > 0;
+        if (!fits || (p->name && msg->name.len == 0)) continue;
+        m->items[m->n++] = (item){p->id ? &msg->call_id : p->name ? &msg->name : &none, order++, -1, i};
+    }
+}
+
+static void run_pass(matcher *m, const pass *p)
+{
+    gather(m, p);
+    if (p->id || p->name) qsort(m->items, (size_t)m->n, sizeof *m->items, by_key);
+    for (int from = 0, to; from < m->n; from = to) {
+        for (to = from + 1; to < m->n && same_key(&m->items[from], &m->items[to]);) to++;
+        match_before(m, from, to, p->id);
+        if (!p->id) continue;
+        match_behind(m, from, to);
+        link_same(m, from, to);
+    }
+}
+
+static ek_err without_call(const ek_message *m)
+{
+    ek_buf quoted = {0};
+    enum { MAX_SHOWN = 80 };
+    ek_json_quote(&quoted, ek_buf_text(&m->call_id), m->call_id.len < MAX_SHOWN ? m->call_id.len : MAX_SHOWN);
+    ek_err err = m->call_id.len ? ek_fail(EK_EINVAL, "a tool's result answers the call %s, but no call has this id%s",
+                                          quoted.data, m->call_id.len > MAX_SHOWN ? " (cut here)" : "")
+                                : ek_fail(EK_EINVAL, "a tool's result names no call, and no call before it is open");
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+/* From the last message to the first, so that each list ascends. */
+static ek_err link_results(matcher *m)
+{
+    ek_pairs *p = m->p;
+    for (int i = 0; i < m->c->n_messages; i++)
+        if (m->c->messages[i].role == EK_ROLE_TOOL && m->call_of[i] < 0) return without_call(&m->c->messages[i]);
+    for (int k = 0; k < p->n_calls; k++) p->calls[k].first = -1;
+    for (int i = m->c->n_messages - 1; i >= 0; i--) {
+        p->next[i] = -1;
+        if (m->call_of[i] < 0) continue;
+        ek_pair_call *call = &p->calls[m->call_of[i]];
+        p->next[i] = call->first;
+        call->first = i;
+        if (call->last < 0) call->last = i;
+    }
+    return EK_OK;
+}
+
+static void list_calls(ek_pairs *p, const ek_conversation *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->n_messages; i++)
+        for (int b = 0; b < c->messages[i].n_blocks; b++) n += c->messages[i].blocks[b].kind == EK_BLOCK_CALL;
+    p->calls = ek_alloc((size_t)(n + 1) * sizeof *p->calls);
+    p->next = ek_alloc((size_t)(c->n_messages + 1) * sizeof *p->next);
+    p->first_call = ek_alloc((size_t)(c->n_messages + 1) * sizeof *p->first_call);
+    for (int i = 0; i < c->n_messages; i++) {
+        const ek_message *m = &c->messages[i];
+        p->first_call[i] = p->n_calls;
+        for (int b = 0; b < m->n_blocks; b++)
+            if (m->blocks[b].kind == EK_BLOCK_CALL)
+                p->calls[p->n_calls++] = (ek_pair_call){&m->blocks[b], i, -1, -1, -1, -1};
+    }
+}
+
+ek_err ek_pairs_make(ek_pairs *p, const ek_conversation *c)
+{
+    static const pass passes[] = {
+        {.with_id = true, .id = true},
+        {.with_id = true, .without_id = true, .name = true}, /* results without an id */
+        {.with_id = true, .without_id = true},
+        {.without_id = true}, /* results whose id no call has */
+    };
+    int n_results = 0;
+    for (int i = 0; i < c->n_messages; i++) n_results += c->messages[i].role == EK_ROLE_TOOL;
+    list_calls(p, c);
+    size_t n = (size_t)(p->n_calls + n_results + 1);
+    matcher m = {.p = p,
+                 .c = c,
+                 .call_of = ek_alloc((size_t)(c->n_messages + 1) * sizeof *m.call_of),
+                 .items = ek_alloc(n * sizeof *m.items),
+                 .stack = ek_alloc(n * sizeof *m.stack)};
+    for (int i = 0; i < c->n_messages; i++) m.call_of[i] = -1;
+    for (size_t i = 0; n_results > 0 && i < sizeof passes / sizeof *passes; i++) run_pass(&m, &passes[i]);
+    ek_err err = link_results(&m);
+    free(m.call_of);
+    free(m.items);
+    free(m.stack);
+    return err;
+}
+
+void ek_pairs_fini(ek_pairs *p)
+{
+    free(p->calls);
+    free(p->next);
+    free(p->first_call);
+    *p = (ek_pairs){0};
+}

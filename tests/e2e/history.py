@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Conversations as clients really send them back to `evenkeel serve`: results of tools away from their calls, damaged
+arguments, items by reference. history.py PROGRAM MODEL [NAME...]
+
+Two bodies mean the same if the replies have the same digest, which covers the bits of every logit. Prints one line per
+test and closes with `N passed, N failed`."""
+import json, sys, traceback
+
+from client import Server
+
+PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+NAMES = ("weather", "time")
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOLS = {CHAT: [{"type": "function", "function": {"name": n, "parameters": SCHEMA}} for n in NAMES],
+         RESPONSES: [{"type": "function", "name": n, "parameters": SCHEMA} for n in NAMES],
+         MESSAGES: [{"name": n, "input_schema": SCHEMA} for n in NAMES]}
+
+
+def post(s, path, history, expect=200, **more):
+    body = {"model": "m", "temperature": 0, "evenkeel": {"digest": True}, "tools": TOOLS[path], **more}
+    body["input" if path == RESPONSES else "messages"] = history
+    body["max_output_tokens" if path == RESPONSES else "max_tokens"] = 4
+    status, _, reply = s.call("POST", path, body)
+    assert status == expect, f"{path} {json.dumps(history)}: status {status}, not {expect}: {reply}"
+    return reply
+
+
+def digest(s, path, history, **more):
+    return post(s, path, history, **more)["evenkeel"]["digest"]
+
+
+# --- the same history in each API's words ---
+
+def user(text="Weather?"):
+    return {"role": "user", "content": text}
+
+
+def chat_call(*calls, **more):
+    return {"role": "assistant", "content": None, "tool_calls": [
+        {"id": i, "type": "function", "function": {"name": n, "arguments": json.dumps({"city": c})}} for i, n, c in calls], **more}
+
+
+def chat_result(i, text):
+    return {"role": "tool", "tool_call_id": i, "content": text}
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+def fc(i, name, city):
+    return {"type": "function_call", "call_id": i, "name": name, "arguments": json.dumps({"city": city})}
+
+
+def output(i, text):
+    return {"type": "function_call_output", "call_id": i, "output": text}
+
+
+def text(t):
+    return {"type": "text", "text": t}
+
+
+def use(i, name, city):
+    return {"type": "tool_use", "id": i, "name": name, "input": {"city": city}}
+
+
+def result(i, t):
+    return {"type": "tool_result", "tool_use_id": i, "content": t}
+
+
+A, B = ("a", "weather", "Oslo"), ("b", "time", "Rome")
+
+
+def results_away_from_their_calls(s):
+    # A text behind the call, last before the result: before the call.
+    want = digest(s, CHAT, [user(), chat_call(A, content="Wait."), chat_result("a", "rain")])
+    for path, history in (
+            (CHAT, [user(), chat_call(A), said("Wait."), chat_result("a", "rain")]),
+            (RESPONSES, [user(), fc(*A), said("Wait."), output("a", "rain")]),
+            (MESSAGES, [user(), {"role": "assistant", "content": [use(*A), text("Wait.")]}, {"role": "user", "content": [result("a", "rain")]}]),
+            (MESSAGES, [user(), {"role": "assistant", "content": [use(*A)]}, said("Wait."), {"role": "user", "content": [result("a", "rain")]}])):
+        assert digest(s, path, history) == want, (path, history)
+    # Others' messages: behind the result.
+    for role in ("user", "system", "developer"):
+        between = {"role": role, "content": "Hurry."}
+        want = digest(s, CHAT, [user(), chat_call(A), chat_result("a", "rain"), between])
+        assert digest(s, CHAT, [user(), chat_call(A), between, chat_result("a", "rain")]) == want, role
+        assert digest(s, RESPONSES, [user(), fc(*A), between, output("a", "rain")]) == want, role
+        if role == "user":
+            for blocks in ([text("Hurry."), result("a", "rain")], [result("a", "rain"), text("Hurry.")]):
+                assert digest(s, MESSAGES, [user(), {"role": "assistant", "content": [use(*A)]}, {"role": "user", "content": blocks}]) == want
+            assert digest(s, MESSAGES, [user(), {"role": "assistant", "content": [use(*A)]}, between, {"role": "user", "content": [result("a", "rain")]}]) == want
+
+
+def parallel_calls(s):
+    want = digest(s, CHAT, [user(), chat_call(A, B), chat_result("b", "noon"), chat_result("a", "rain"), user("Well?")])
+    for path, history in (
+            (CHAT, [user(), chat_call(A, B), chat_result("b", "noon"), user("Well?"), chat_result("a", "rain")]),
+            (CHAT, [user(), chat_call(A, B), user("Well?"), chat_result("b", "noon"), chat_result("a", "rain")]),
+            (RESPONSES, [user(), fc(*A), fc(*B), output("b", "noon"), user("Well?"), output("a", "rain")]),
+            (MESSAGES, [user(), {"role": "assistant", "content": [use(*A), use(*B)]}, {"role": "user", "content": [result("b", "noon")]},
+                        {"role": "user", "content": [text("Well?"), result("a", "rain")]}])):
+        assert digest(s, path, history) == want, (path, history)
+    # A text between them: each result behind its call.
+    want = digest(s, CHAT, [user(), chat_call(A), chat_result("a", "rain"), chat_call(B, content="And"), chat_result("b", "noon")])
+    for path, history in (
+            (CHAT, [user(), chat_call(A), said("And"), chat_call(B), chat_result("a", "rain"), chat_result("b", "noon")]),
+            (RESPONSES, [user(), fc(*A), said("And"), fc(*B), output("b", "noon"), output("a", "rain")]),
+            (MESSAGES, [user(), {"role": "assistant", "content": [use(*A), text("And"), use(*B)]},
+                        {"role": "user", "content": [result("a", "rain"), result("b", "noon")]}])):
+        assert digest(s, path, history) == want, (path, history)
+
+
+def the_same_id_again(s):
+    a, b = ("call_0", "weather", "Oslo"), ("call_0", "time", "Rome")
+    want = digest(s, CHAT, [user(), chat_call(A), chat_result("a", "rain"), user("Time?"), chat_call(B), chat_result("b", "noon")])
+    for path, history in (
+            (CHAT, [user(), chat_call(a), chat_result("call_0", "rain"), user("Time?"), chat_call(b), chat_result("call_0", "noon")]),
+            (RESPONSES, [user(), fc(*a), output("call_0", "rain"), user("Time?"), fc(*b), output("call_0", "noon")])):
+        assert digest(s, path, history) == want, (path, history)
+
+
+def results_of_no_call(s):
+    for path, history, param in (
+            (CHAT, [user(), chat_result("call_9", "rain")], "messages"), (CHAT, [user(), chat_call(A), chat_result("a", "rain"), chat_result("call_9", "x")], "messages"),
+            (RESPONSES, [user(), output("call_9", "rain")], "input"), (MESSAGES, [user(), {"role": "user", "content": [result("call_9", "rain")]}], None)):
+        e = post(s, path, history, expect=400)
+        assert "\"call_9\"" in e["error"]["message"] and e["error"]["type"] == "invalid_request_error", e
+        assert e["error"]["param"] == param if param else e["type"] == "error", e
+    # A call without a result is no fault: its client stopped there.
+    for path, history in ((CHAT, [user(), chat_call(A), user("Never mind.")]), (RESPONSES, [user(), fc(*A), user("Never mind.")]),
+                          (MESSAGES, [user(), {"role": "assistant", "content": [use(*A)]}, user("Never mind.")])):
+        post(s, path, history)
+
+
+def across_stored_responses(s):
+    first = post(s, RESPONSES, [user(), fc(*A), said("Wait.")])
+    items = [user(), fc(*A), said("Wait."), *first["output"], output("a", "rain")]
+    assert digest(s, RESPONSES, [output("a", "rain")], previous_response_id=first["id"]) == digest(s, RESPONSES, items)
+    e = post(s, RESPONSES, [output("call_9", "rain")], expect=400, previous_response_id=first["id"])
+    assert "\"call_9\"" in e["error"]["message"] and e["error"]["param"] == "input", e
+
+
+TESTS = [results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
+
+
+def main():
+    failed = passed = 0
+    with Server(PROGRAM, "--model", MODEL) as s:
+        for test in TESTS:
+            if ONLY and test.__name__ not in ONLY:
+                continue
+            try:
+                test(s)
+                print(f"ok   {test.__name__}", flush=True)
+                passed += 1
+            except Exception:
+                traceback.print_exc(file=sys.stdout)
+                print(f"FAIL {test.__name__}", flush=True)
+                failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+sys.exit(main())
