@@ -45,7 +45,7 @@ static ek_buf render(const ek_api_request *r)
                       .continue_final = r->prompt.continue_final};
     json_t *messages;
     ek_err err = ek_template_messages(&messages, &r->conversation, &mark);
-    if (!err) err = ek_chat_render(&p, messages, r->tools, &o);
+    if (!err) err = ek_chat_render(&p, messages, r->declared ? r->declared : r->tools, &o);
     if (!err && !ek_utf8_valid(ek_buf_text(&p.text), p.text.len)) __builtin_trap();
     if (!err) ek_buf_add(&text, ek_buf_text(&p.text), p.text.len);
     if (err && (err != EK_EINVAL || strchr(ek_err_text(), '\n'))) __builtin_trap();

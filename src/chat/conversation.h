@@ -21,14 +21,16 @@ typedef enum ek_block_kind {
     EK_BLOCK_CALL,   /* a tool call */
     EK_BLOCK_RESULT, /* a tool's result as a JSON value, in the message of the call; results as text are
                         messages of EK_ROLE_TOOL */
-    EK_BLOCK_MEDIA   /* a placeholder */
+    EK_BLOCK_MEDIA,  /* a placeholder */
+    EK_BLOCK_TOOL    /* a tool that may be called from here on, whose declaration stands here */
 } ek_block_kind;
 
 typedef struct ek_block {
     ek_block_kind kind;
     ek_buf text;         /* TEXT, REASONING: UTF-8, NUL allowed */
     ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
-    json_t *value;       /* CALL: the arguments, a JSON object. RESULT: any value, NULL for undefined */
+    json_t *value;       /* CALL: the arguments, a JSON object. RESULT: any value, NULL for undefined. TOOL: the
+                            declaration as the template takes it */
     ek_media_kind media; /* MEDIA */
     bool cut;            /* CALL: it was cut off while it was written; without a result it was never made */
 } ek_block;

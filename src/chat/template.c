@@ -90,6 +90,15 @@ static void put_media(writer *w, ek_media_kind kind)
     append_to(w->at, "content", part);
 }
 
+static void put_tool(writer *w, json_t *tool)
+{
+    json_t *part = json_object();
+    make_parts(w);
+    set(part, "type", json_string_nocheck("tool_reference"));
+    json_object_set_nocheck(part, "tool", tool);
+    append_to(w->at, "content", part);
+}
+
 static void put_call(writer *w, const ek_block *b)
 {
     json_t *call = json_object(), *function = json_object();
@@ -117,6 +126,7 @@ static void put_block(writer *w, const ek_block *b)
     switch (b->kind) {
     case EK_BLOCK_TEXT: put_text(w, ek_buf_text(&b->text), b->text.len); break;
     case EK_BLOCK_MEDIA: put_media(w, b->media); break;
+    case EK_BLOCK_TOOL: put_tool(w, b->value); break;
     case EK_BLOCK_REASONING: set(w->at, "reasoning_content", string(&b->text)); break;
     case EK_BLOCK_CALL: put_call(w, b); break;
     case EK_BLOCK_RESULT: put_result(w, b); break;

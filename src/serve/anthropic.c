@@ -9,22 +9,33 @@
 #include "base/alloc.h"
 #include "serve/field.h"
 #include "serve/openai.h"
+#include "serve/tools.h"
 #include "text/json.h"
 
-/* Declarations as the chat template takes them. Tools that the API's own servers run are refused by their type. */
+/* Tools that the API's own servers run are refused by their type. */
+ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool)
+{
+    const char *type = ek_json_get_text(t, "type", NULL);
+    size_t n = 0;
+    if (type && strcmp(type, "custom"))
+        return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
+    if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
+    *tool = ek_openai_function(ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "input_schema"),
+                               ek_field(t, "strict"));
+    return EK_OK;
+}
+
 static ek_err read_tools(ek_api_request *r, const json_t *body)
 {
     const json_t *tools = ek_field(body, "tools");
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i);
-        const char *type = ek_json_get_text(t, "type", NULL);
-        size_t n = 0;
-        if (type && strcmp(type, "custom"))
-            return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
-        if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
-        ek_openai_add_function(r, ek_json_get(t, "name"), ek_field(t, "description"), ek_field(t, "input_schema"),
-                               ek_field(t, "strict"));
+        json_t *tool;
+        bool later = false;
+        EK_TRY(ek_field_bool(r, t, "defer_loading", &later));
+        EK_TRY(ek_anthropic_tool(r, t, &tool));
+        ek_tools_add(r, tool, later);
     }
     return EK_OK;
 }
@@ -127,10 +138,11 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_tools(r, body));
-    EK_TRY(read_tool_choice(r, body));
     EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
-    return ek_anthropic_messages(r, body);
+    EK_TRY(ek_anthropic_messages(r, body));
+    ek_tools_settle(r);
+    return read_tool_choice(r, body);
 }
 
 /* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */

@@ -14,6 +14,9 @@ typedef struct ek_anthropic {
  * first: that is where the chat template looks for them. EINVAL "messages[I]: …" with r->param. */
 ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body);
 
+/* One element of `tools` as the template takes it, a new reference. EINVAL with r->param. */
+ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);
+
 /* The writers of a reply, as in ek_dialect. */
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);

@@ -5,6 +5,7 @@
 #include "serve/field.h"
 #include "serve/parts.h"
 #include "serve/sealed.h"
+#include "serve/tools.h"
 #include "text/json.h"
 
 static const char *type_of(const json_t *block)
@@ -137,23 +138,45 @@ static ek_err read_system(ek_conversation *c, const json_t *v)
     return err;
 }
 
-static ek_err read_result(ek_conversation *c, const json_t *block)
+/* What a result says, and the tools that it refers to, which stand behind it. */
+static ek_err read_result_content(ek_api_request *r, ek_message *m, ek_buf *text, const json_t *content)
+{
+    bool any = false;
+    if (!json_is_array(content)) return read_text(text, content, "a tool_result");
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        if (!strcmp(type_of(block), "tool_reference")) continue;
+        if (any) ek_buf_char(text, '\n');
+        any = true;
+        EK_TRY(add_block(text, block, "a tool_result"));
+    }
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        const char *name = ek_json_get_text(block, "tool_name", NULL);
+        if (strcmp(type_of(block), "tool_reference")) continue;
+        if (!name) return ek_fail(EK_EINVAL, "a block of type tool_reference needs a text tool_name");
+        EK_TRY(ek_tools_refer(r, m, name));
+    }
+    return EK_OK;
+}
+
+static ek_err read_result(ek_api_request *r, const json_t *block)
 {
     static const char mark[] = "Error: ";
-    ek_message *m = ek_conversation_add(c, EK_ROLE_TOOL);
-    ek_block *b = ek_message_add(m, EK_BLOCK_TEXT);
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_TOOL);
+    ek_message_add(m, EK_BLOCK_TEXT);
     EK_TRY(copy_member(&m->call_id, block, "tool_use_id"));
     ek_buf text = {0};
-    ek_err err = read_text(&text, ek_field(block, "content"), "a tool_result");
+    ek_err err = read_result_content(r, m, &text, ek_field(block, "content"));
     bool marked = text.len >= sizeof mark - 1 && !memcmp(text.data, mark, sizeof mark - 1);
-    if (json_is_true(ek_json_get(block, "is_error")) && !marked) ek_buf_str(&b->text, mark);
-    ek_buf_add(&b->text, ek_buf_text(&text), text.len);
+    if (json_is_true(ek_json_get(block, "is_error")) && !marked) ek_buf_str(&m->blocks[0].text, mark);
+    ek_buf_add(&m->blocks[0].text, ek_buf_text(&text), text.len);
     ek_buf_fini(&text);
     return err;
 }
 
 /* Results become messages of their own, before the message with the text. */
-static ek_err read_user(ek_conversation *c, const json_t *content)
+static ek_err read_user(ek_api_request *r, const json_t *content)
 {
     ek_buf text = {0};
     bool has_text = !json_is_array(content);
@@ -162,7 +185,7 @@ static ek_err read_user(ek_conversation *c, const json_t *content)
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
         if (!strcmp(type, "tool_result")) {
-            err = read_result(c, block);
+            err = read_result(r, block);
         } else if (!is_text(type)) {
             err = wrong_block(type, "a message of the user");
         } else {
@@ -172,7 +195,8 @@ static ek_err read_user(ek_conversation *c, const json_t *content)
         }
     }
     if (!err && has_text)
-        ek_message_text(ek_conversation_add(c, EK_ROLE_USER), EK_BLOCK_TEXT, ek_buf_text(&text), text.len);
+        ek_message_text(ek_conversation_add(&r->conversation, EK_ROLE_USER), EK_BLOCK_TEXT, ek_buf_text(&text),
+                        text.len);
     ek_buf_fini(&text);
     return err;
 }
@@ -225,17 +249,52 @@ static ek_err read_assistant(ek_conversation *c, const json_t *content)
     return EK_OK;
 }
 
-static ek_err read_message(ek_conversation *c, const json_t *v)
+/* A tool that is offered, or no longer, from here on: a reference to one of tools, or a definition of its own. */
+static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *block)
+{
+    const json_t *change = ek_field(block, "tool");
+    const char *type = type_of(change), *name = ek_json_get_text(change, "name", NULL);
+    bool added = !strcmp(type_of(block), "tool_addition");
+    if (!strcmp(type, "tool_reference") && name) return added ? ek_tools_refer(r, m, name) : ek_tools_withdraw(r, name);
+    if (!added || strcmp(type, "tool_definition")) return ek_part_refuse("changes of a tool", type, type_of(block));
+    json_t *tool;
+    EK_TRY(ek_anthropic_tool(r, ek_field(change, "definition"), &tool));
+    ek_tools_bring(r, m, tool);
+    return EK_OK;
+}
+
+/* A system message among the others: text, and changes of tools. */
+static ek_err read_system_message(ek_api_request *r, const json_t *content)
+{
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM);
+    bool any = false;
+    ek_message_add(m, EK_BLOCK_TEXT);
+    if (!json_is_array(content)) return read_text(&m->blocks[0].text, content, "content");
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        const char *type = type_of(block);
+        if (!strcmp(type, "tool_addition") || !strcmp(type, "tool_removal")) {
+            EK_TRY(read_tool_change(r, m, block));
+            continue;
+        }
+        if (any) ek_buf_char(&m->blocks[0].text, '\n');
+        any = true;
+        EK_TRY(add_block(&m->blocks[0].text, block, "a system message"));
+    }
+    return EK_OK;
+}
+
+static ek_err read_message(ek_api_request *r, const json_t *v)
 {
     const char *role = ek_json_get_text(v, "role", NULL);
     const json_t *content = ek_field(v, "content");
     if (!role) role = "";
     if (!content || json_array_size(content) + json_string_length(content) == 0)
         if (strcmp(role, "assistant")) return ek_fail(EK_EINVAL, "content is missing or empty");
-    if (!strcmp(role, "user")) return read_user(c, content);
-    if (!strcmp(role, "assistant")) return read_assistant(c, content);
+    if (!strcmp(role, "user")) return read_user(r, content);
+    if (!strcmp(role, "assistant")) return read_assistant(&r->conversation, content);
     if (strcmp(role, "system")) return ek_field_wrong_role(v, "user, assistant, system");
-    return read_text(&ek_message_add(ek_conversation_add(c, EK_ROLE_SYSTEM), EK_BLOCK_TEXT)->text, content, "content");
+    return read_system_message(r, content);
 }
 
 /* A last message of the assistant is the beginning of the reply, unless it waits for the results of its calls. */
@@ -257,7 +316,7 @@ ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body)
     if (!json_is_array(list) || json_array_size(list) == 0)
         return ek_field_wrong(r, "messages", "a list of at least one message is needed");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        err = read_message(&r->conversation, json_array_get(list, i));
+        err = read_message(r, json_array_get(list, i));
         if (!err) continue;
         r->param = "messages";
         return ek_fail_in(err, "messages[%zu]", i);

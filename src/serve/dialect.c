@@ -51,7 +51,8 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     r->turn.tools = r->tools;
     if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
-                           : ek_turn_prompt_make(prompt, m, &r->conversation, r->tools, &r->prompt);
+                           : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
+                                                 &r->prompt);
     ek_conversation_fini(&r->conversation);
     if (!err && d->answer) err = d->answer(&r->answer, m, r, prompt);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
@@ -62,6 +63,8 @@ void ek_api_request_fini(ek_api_request *r)
 {
     ek_conversation_fini(&r->conversation);
     json_decref(r->tools);
+    json_decref(r->declared);
+    json_decref(r->by_name);
     json_decref(r->schema);
     json_decref(r->only);
     ek_grammar_close(r->grammar);

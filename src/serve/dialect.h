@@ -14,7 +14,10 @@
 /* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
 typedef struct ek_api_request {
     ek_conversation conversation; /* freed once the prompt is made */
-    json_t *tools;                /* declarations as the template takes them, NULL without */
+    json_t *tools;                /* declarations as the template takes them of what may be called, NULL without */
+    json_t *declared;             /* of tools, what the prompt begins with; NULL: all of them */
+    json_t *by_name;              /* of serve/tools.c */
+    bool tools_change;            /* in the course of the conversation */
     ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
     ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
     ek_reply_form form;           /* what a reply must be: becomes `grammar` in ek_api_prepare */

@@ -13,9 +13,9 @@ ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_li
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
 /* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
-/* Adds a function to r->tools, as the template takes it. Each part may be NULL and is left out then. */
-void ek_openai_add_function(ek_api_request *r, const json_t *name, const json_t *description, const json_t *parameters,
-                            const json_t *strict);
+/* A function as the template takes it, a new reference. Each part may be NULL and is left out then. */
+json_t *ek_openai_function(const json_t *name, const json_t *description, const json_t *parameters,
+                           const json_t *strict);
 /* tool_choice and parallel_tool_calls, as chat completions and Responses spell them. */
 ek_err ek_openai_calls(ek_api_request *r, const json_t *body);
 /* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets

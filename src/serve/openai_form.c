@@ -89,8 +89,8 @@ ek_err ek_openai_calls(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-void ek_openai_add_function(ek_api_request *r, const json_t *name, const json_t *description, const json_t *parameters,
-                            const json_t *strict)
+json_t *ek_openai_function(const json_t *name, const json_t *description, const json_t *parameters,
+                           const json_t *strict)
 {
     const json_t *values[] = {name, description, parameters, strict};
     static const char *const keys[] = {"name", "description", "parameters", "strict"};
@@ -99,8 +99,7 @@ void ek_openai_add_function(ek_api_request *r, const json_t *name, const json_t 
         if (values[i]) json_object_set_nocheck(f, keys[i], (json_t *)(uintptr_t)values[i]);
     json_object_set_new_nocheck(one, "type", json_string_nocheck("function"));
     json_object_set_new_nocheck(one, "function", f);
-    if (!r->tools) r->tools = json_array();
-    json_array_append_new(r->tools, one);
+    return one;
 }
 
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param)

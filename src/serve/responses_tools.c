@@ -5,6 +5,7 @@
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "serve/responses.h"
+#include "serve/tools.h"
 #include "text/json.h"
 
 enum { MAX_SPACE = 256 }; /* bytes of a namespace's name, which each of its functions repeats */
@@ -35,8 +36,10 @@ static ek_err add_function(ek_api_request *r, const json_t *t, const char *space
         if (!o->spaces) o->spaces = json_object();
         json_object_set_new_nocheck(o->spaces, json_string_value(whole), json_pack("[s,s]", space, name));
     }
-    ek_openai_add_function(r, whole, description ? description : ek_field(t, "description"), ek_field(t, "parameters"),
-                           ek_field(t, "strict"));
+    ek_tools_add(r,
+                 ek_openai_function(whole, description ? description : ek_field(t, "description"),
+                                    ek_field(t, "parameters"), ek_field(t, "strict")),
+                 false);
     json_decref(whole);
     json_decref(description);
     return EK_OK;

@@ -50,7 +50,12 @@ static ek_err put_system(ek_renderer *r, const json_t *message)
         put_stripped(r->p, json_string_value(content), json_string_length(content));
     } else if (json_is_array(content)) {
         for (size_t i = 0; i < json_array_size(content); i++) {
-            put_stripped_str(r->p, ek_json_get(json_array_get(content, i), "text"));
+            const json_t *part = json_array_get(content, i);
+            if (ek_chat_is_tool(part)) {
+                EK_TRY(ek_put_tool(r->p, ek_json_get(part, "tool")));
+                continue;
+            }
+            put_stripped_str(r->p, ek_json_get(part, "text"));
             ek_put(r->p, " ");
         }
     } else if (json_is_object(content)) { /* the template goes over its keys, which have no text */
@@ -71,6 +76,7 @@ static ek_err put_content(ek_renderer *r, const json_t *content, bool model)
         ek_media_kind kind;
         if (!json_is_object(part)) return ek_fail(EK_EINVAL, "content part %zu is not an object", i);
         if (ek_chat_media_kind(part, &kind)) ek_put_media(r->p, kind);
+        else if (ek_chat_is_tool(part)) EK_TRY(ek_put_tool(r->p, ek_json_get(part, "tool")));
         else if (!ek_chat_text_is(ek_json_get(part, "type"), "text")) continue;
         else if (!model) put_stripped_str(r->p, text);
         else if (ek_json_is_text(text)) put_without_thoughts(r->p, json_string_value(text), json_string_length(text));

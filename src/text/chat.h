@@ -47,7 +47,9 @@ typedef struct ek_prompt {
 
 void ek_prompt_fini(ek_prompt *p);
 
-/* Renders into the empty prompt p. tools may be NULL or json null. Messages are borrowed and
+/* Renders into the empty prompt p. tools may be NULL or json null. Beyond the template, a content part {"type":
+ * "tool_reference", "tool": {…}} declares a tool where it stands, in the words that the system turn has for those of
+ * tools: in a tool's result as its member `tools`, in a system message behind its text. Messages are borrowed and
  * not changed. EINVAL where the template raises an error, with the index of the message and the
  * reason; ETOOLONG beyond opts->max_bytes. The content of p is then undefined, but p must still be freed by
  * ek_prompt_fini. Time is linear in the size of messages, tools and text, but for sorting the members of an object

@@ -35,6 +35,12 @@ static inline bool ek_chat_role_is(const json_t *message, const char *role)
 
 /* In chat_tools.c: calls and results. */
 
+/* Whether the part declares a tool. */
+static inline bool ek_chat_is_tool(const json_t *part)
+{
+    return ek_chat_text_is(ek_json_get(part, "type"), "tool_reference");
+}
+
 /* Whether the part stands for media, and which. */
 bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind);
 ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls);

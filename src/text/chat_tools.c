@@ -38,8 +38,8 @@ ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls)
     return EK_OK;
 }
 
-/* name: NULL is unknown. text: the value is this text; otherwise value, which may be undefined. */
-static ek_err put_response(ek_renderer *r, const json_t *name, const json_t *value, const ek_buf *text)
+/* <|tool_response>response:NAME{; name: NULL is unknown. */
+static ek_err open_response(ek_renderer *r, const json_t *name)
 {
     ek_put_mark(r->p, "<|tool_response>");
     ek_put(r->p, "response:");
@@ -47,6 +47,19 @@ static ek_err put_response(ek_renderer *r, const json_t *name, const json_t *val
     else if (ek_json_is_text(name)) ek_put_str(r->p, name);
     else return ek_fail(EK_EINVAL, "the name of a tool result is not a string");
     ek_put(r->p, "{");
+    return EK_OK;
+}
+
+static void close_response(ek_renderer *r)
+{
+    ek_put(r->p, "}");
+    ek_put_mark(r->p, "<tool_response|>");
+}
+
+/* text: the value is this text; otherwise value, which may be undefined. */
+static ek_err put_response(ek_renderer *r, const json_t *name, const json_t *value, const ek_buf *text)
+{
+    EK_TRY(open_response(r, name));
     if (!text && json_is_object(value)) {
         ek_put_members(r->p, value);
     } else {
@@ -54,8 +67,24 @@ static ek_err put_response(ek_renderer *r, const json_t *name, const json_t *val
         if (text) ek_put_quoted(r->p, ek_buf_text(text), text->len);
         else ek_put_value(r->p, value, false);
     }
-    ek_put(r->p, "}");
-    ek_put_mark(r->p, "<tool_response|>");
+    close_response(r);
+    return EK_OK;
+}
+
+/* A result that declares tools: its members in order, without the value where that says nothing. */
+static ek_err put_tools_response(ek_renderer *r, const json_t *name, const json_t *parts, const ek_buf *text)
+{
+    EK_TRY(open_response(r, name));
+    ek_put(r->p, "tools:");
+    for (size_t i = 0; i < json_array_size(parts) && !r->p->full; i++) {
+        const json_t *part = json_array_get(parts, i);
+        if (ek_chat_is_tool(part)) EK_TRY(ek_put_tool(r->p, ek_json_get(part, "tool")));
+    }
+    if (text->len > 0) {
+        ek_put(r->p, ",value:");
+        ek_put_quoted(r->p, text->data, text->len);
+    }
+    close_response(r);
     return EK_OK;
 }
 
@@ -85,14 +114,16 @@ static ek_err put_tool_parts(ek_renderer *r, const json_t *name, const json_t *p
 {
     ek_buf text = {0};
     ek_err e = EK_OK;
+    bool declares = false;
     for (size_t i = 0; i < json_array_size(parts) && e == EK_OK; i++) {
         const json_t *part = json_array_get(parts, i), *t = ek_json_get(part, "text");
         if (!json_is_object(part)) e = ek_fail(EK_EINVAL, "part %zu of a tool result is not an object", i);
+        else if (ek_chat_is_tool(part)) declares = true;
         else if (!ek_chat_text_is(ek_json_get(part, "type"), "text")) continue;
         else if (!ek_json_is_text(t)) e = ek_fail(EK_EINVAL, "part %zu of a tool result has no text", i);
         else ek_py_str(&text, t);
     }
-    if (e == EK_OK) e = put_response(r, name, NULL, &text);
+    if (e == EK_OK) e = declares ? put_tools_response(r, name, parts, &text) : put_response(r, name, NULL, &text);
     ek_buf_fini(&text);
     EK_TRY(e);
     for (size_t i = 0; i < json_array_size(parts); i++) {

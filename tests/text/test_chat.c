@@ -170,6 +170,39 @@ static void calls_and_results(void **state)
         "1", "f") "]},{\"role\":\"tool\",\"content\":[{\"type\":\"text\"}]}]}");
 }
 
+#define DECLARED(name) "<|tool>declaration:" name "{description:" S("d") ",parameters:{type:" S("OBJECT") "}}<tool|>"
+#define REFERENCE(name)                                                     \
+    "{\"type\":\"tool_reference\",\"tool\":{\"function\":{\"name\":\"" name \
+    "\",\"description\":\"d\",\"parameters\":{"                             \
+    "\"type\":\"object\"}}}}"
+#define SEARCH_CALL "{\"role\":\"assistant\",\"tool_calls\":[" CALL("1", "find") "]}"
+
+/* The same text as in the system turn, wherever it stands; in a result with nothing else there is no value. */
+static void declarations_where_they_are_referred_to(void **state)
+{
+    (void)state;
+    renders("{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":"
+            "\"object\"}}}]}",
+            "<|turn>system\n" DECLARED("f") "<turn|>\n");
+    renders("{\"messages\":[" SEARCH_CALL ",{\"role\":\"tool\",\"tool_call_id\":1,\"content\":[" REFERENCE(
+                "f") "," REFERENCE("g") "]}],\"add_generation_prompt\":true}",
+            "<|turn>model\n<|tool_call>call:find{}<tool_call|><|tool_response>response:find{tools:" DECLARED("f")
+                DECLARED("g") "}<tool_response|>");
+    renders("{\"messages\":[" SEARCH_CALL
+            ",{\"role\":\"tool\",\"tool_call_id\":1,\"content\":[{\"type\":\"text\",\"text\":\"a\"}," REFERENCE(
+                "f") ",{\"type\":\"text\",\"text\":\"b\"}]}]}",
+            "<|turn>model\n<|tool_call>call:find{}<tool_call|><|tool_response>response:find{tools:" DECLARED(
+                "f") ",value:" S("ab") "}<tool_response|>");
+    renders(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":"
+        "\"s\"}," REFERENCE("f") "]}]}",
+        "<|turn>user\nq<turn|>\n<|turn>system\ns" DECLARED("f") "<turn|>\n");
+    renders("{\"messages\":[{\"role\":\"developer\",\"content\":[" REFERENCE("f") "]}]}",
+            "<|turn>system\n" DECLARED("f") "<turn|>\n");
+    raises("{\"messages\":[" SEARCH_CALL
+           ",{\"role\":\"tool\",\"tool_call_id\":1,\"content\":[{\"type\":\"tool_reference\"}]}]}");
+}
+
 static void declarations(void **state)
 {
     (void)state;
@@ -326,6 +359,7 @@ int main(void)
                                        cmocka_unit_test(content_parts),
                                        cmocka_unit_test(thoughts),
                                        cmocka_unit_test(calls_and_results),
+                                       cmocka_unit_test(declarations_where_they_are_referred_to),
                                        cmocka_unit_test(declarations),
                                        cmocka_unit_test(knows_its_markers),
                                        cmocka_unit_test(continues_the_last_message),
