@@ -25,7 +25,8 @@ def prepare(recorder, home):
     """The environment of docs/AGENTS.md with this test's address, and a proxy that refuses for all other hosts."""
     os.makedirs(f"{home}/.config/opencode")
     with open(f"{home}/.config/opencode/opencode.json", "w") as f:
-        f.write(documented("json").replace("http://127.0.0.1:8083", recorder.url))
+        # The bundled model calls tools only without thinking.
+        f.write(documented("json").replace("http://127.0.0.1:8083", recorder.url).replace('"reasoningEffort": "medium"', '"reasoningEffort": "none"'))
     settings = dict(line.split("=", 1) for line in documented("env", "## opencode").splitlines())
     return {"PATH": os.environ["PATH"], "HOME": home, **settings, **recorder.proxies()}
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The official SDKs as clients of a server: clients.py EVENKEEL MODEL [NAME…]
+"""SDKs and frameworks as clients of a server: clients.py EVENKEEL MODEL [FILE…]
 
-Needs node, and the packages of tests/clients/package-lock.json (npm ci); runs openai_python.py too, which needs the
-Python package openai."""
+Without FILE the official SDKs of this folder, with the packages of its package-lock.json (npm ci); openai_python.py needs the
+Python package openai. NODE names the program that runs .mjs files, `node` by default."""
 import os, subprocess, sys
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -12,11 +12,11 @@ from client import Server
 NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f != "harness.mjs") + ["openai_python.py"]
 
 
-def main(program, model, *names):
+def main(program, model, *files):
     failed = passed = 0
     with Server(program, "--model", model, "--max-requests", 4) as s:
-        for name in names or NAMES:
-            r = subprocess.run(["node" if name.endswith(".mjs") else sys.executable, os.path.join(here, name), f"http://127.0.0.1:{s.port}"],
+        for name in files or NAMES:
+            r = subprocess.run([os.environ.get("NODE", "node") if name.endswith(".mjs") else sys.executable, os.path.join(here, name), f"http://127.0.0.1:{s.port}"],
                                capture_output=True, text=True, timeout=240)
             last = (r.stdout.strip().splitlines() or [""])[-1]
             for line in r.stdout.splitlines()[:-1]:

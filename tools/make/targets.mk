@@ -15,9 +15,9 @@ check-programs: $B/evenkeel $(TEST_BINS)
 check-built: check-programs
 	@tools/check/run.sh $B $(TEST_BINS)
 
-check-clients: setup ## the official SDKs and coding agents against the server (npm gets them)
+check-clients: setup ## the official SDKs, frameworks and coding agents against the server (npm gets them)
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
-	@CHECKS="tools/check/check_clients.sh tools/agents.sh" tools/check/run.sh $B
+	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh" tools/check/run.sh $B
 
 check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
 	@CHECKS=tools/container.sh tools/check/run.sh $B
