@@ -4,7 +4,7 @@
 One headless run each, with its own prompt and tools and the settings of docs/AGENTS.md, on MODEL with a context of 64k. The
 bundled model is small: of pi, whose prompt is short, the task itself is checked (it reads a file and says what it holds), of the
 others the protocol. PACKAGES is the folder that npm filled. Closes with `N passed, N failed`."""
-import json, os, subprocess, sys, tempfile
+import json, os, signal, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from client import Server
@@ -62,6 +62,17 @@ AGENTS = [
 ]
 
 
+def end_daemons(home):
+    """Ends what an agent left running: a process that has its home."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if f"HOME={home}".encode() in f.read().split(b"\0"):
+                    os.kill(int(pid), signal.SIGKILL)
+        except OSError:
+            pass
+
+
 def chunks(entry):
     return [json.loads(line[6:]) for line in entry["reply"].splitlines() if line.startswith(b"data: {")]
 
@@ -97,7 +108,10 @@ def main():
                 f.write("A keel keeps a ship upright.\n")
             with Server(PROGRAM, "--model", f"{d}/pocket", "--max-requests", 4) as s:
                 recorder = Recorder(s.port, {"max_tokens": 300})
-                judge(agent, recorder, agent.run(recorder, home, work))
+                try:
+                    judge(agent, recorder, agent.run(recorder, home, work))
+                finally:
+                    end_daemons(home)
                 recorder.shutdown()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
