@@ -197,6 +197,7 @@ typedef struct ek_engine_stats {
     int pages_used[EK_PAGE_KINDS], pages_total[EK_PAGE_KINDS]; /* used: by requests */
     int pages_cached[EK_PAGE_KINDS];                           /* kept by the prefix cache alone */
     uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
+    uint64_t cached_tokens;     /* of prompt_tokens: those that came from the prefix cache */
     ek_histogram queue_seconds; /* from a request's arrival to its first admission */
     ek_histogram step_seconds;  /* of the executor's work */
     ek_histogram step_requests; /* that shared a step */

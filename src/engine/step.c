@@ -198,7 +198,9 @@ static void count(ek_engine *e, double seconds)
         e->stats.reply_tokens += 1 + (uint64_t)s->n_accepted;
         e->stats.drafted_tokens += (uint64_t)s->n_draft;
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
-        if (s->req->n_tokens == s->req->n_prompt) e->stats.prompt_tokens += (uint64_t)s->req->n_prompt;
+        if (s->req->n_tokens != s->req->n_prompt) continue; /* the first token, and never again */
+        e->stats.prompt_tokens += (uint64_t)s->req->n_prompt;
+        e->stats.cached_tokens += (uint64_t)s->req->n_cached;
     }
     pthread_mutex_unlock(&e->lock);
 }

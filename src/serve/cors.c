@@ -34,7 +34,7 @@ bool ek_cors_allows(const char *list, const char *origin)
     return false;
 }
 
-bool ek_cors_handle(const char *list, ek_exchange *x)
+bool ek_cors_handle(const char *list, const char *methods, ek_exchange *x)
 {
     const char *origin = ek_exchange_find(x, "origin");
     bool preflight = !strcmp(ek_exchange_method(x), "OPTIONS") && ek_exchange_find(x, "access-control-request-method");
@@ -45,7 +45,7 @@ bool ek_cors_handle(const char *list, ek_exchange *x)
         ek_exchange_header(x, "access-control-expose-headers", "x-request-id, retry-after, request-id");
         const char *asked = ek_exchange_find(x, "access-control-request-headers");
         if (preflight) {
-            ek_exchange_header(x, "access-control-allow-methods", "GET, HEAD, POST, OPTIONS");
+            ek_exchange_header(x, "access-control-allow-methods", methods);
             ek_exchange_header(x, "access-control-allow-headers",
                                asked ? asked : "authorization, content-type, x-api-key");
             ek_exchange_header(x, "access-control-max-age", "86400");

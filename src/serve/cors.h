@@ -9,7 +9,8 @@
 /* May a page of this origin? list: origins with commas between; "*" is every origin, "localhost" every port of the
  * loopback names, "" none. */
 bool ek_cors_allows(const char *list, const char *origin);
-/* Adds the headers that let the page read the reply. Answers a preflight and returns true if x is one. */
-bool ek_cors_handle(const char *list, ek_exchange *x);
+/* Adds the headers that let the page read the reply. Answers a preflight, which may use these methods of the path, and
+ * returns true if x is one. */
+bool ek_cors_handle(const char *list, const char *methods, ek_exchange *x);
 
 #endif

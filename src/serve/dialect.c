@@ -9,8 +9,17 @@
 #include "text/json.h"
 
 const ek_dialect *const ek_dialects[] = {
-    &ek_dialect_openai_chat, &ek_dialect_openai_completions, &ek_dialect_anthropic, &ek_dialect_anthropic_count,
-    &ek_dialect_tokenize,    &ek_dialect_detokenize,         &ek_dialect_responses, NULL,
+    &ek_dialect_openai_chat,
+    &ek_dialect_openai_completions,
+    &ek_dialect_anthropic,
+    &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,
+    &ek_dialect_detokenize,
+    &ek_dialect_responses,
+    &ek_dialect_responses_count,
+    &ek_dialect_chat_render,
+    &ek_dialect_completions_render,
+    NULL,
 };
 
 /* A schema's own errors begin with a place in it, "#/…". */

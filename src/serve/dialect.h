@@ -106,6 +106,7 @@ typedef struct ek_dialect {
 extern const ek_dialect *const ek_dialects[];
 extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
+extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,

@@ -159,20 +159,28 @@ static void put_label(ek_buf *b, const char *s)
     }
 }
 
-/* Gateways that know nothing of us (llm-d, the Gateway API inference extension) look for these names. */
+/* Gateways that know nothing of us (llm-d, the Gateway API inference extension, vLLM's production stack, SMG) look for
+ * these names, those of older versions among them. */
 static void put_aliases(ek_buf *b, const ek_server *s, const ek_engine_stats *st)
 {
+    double asked = (double)st->prompt_tokens, hit = (double)st->cached_tokens;
     const struct {
-        const char *name, *help;
+        const char *name, *type, *help;
         double value;
     } aliases[] = {
-        {"vllm:num_requests_running", "As evenkeel_requests_running.", st->running},
-        {"vllm:num_requests_waiting", "As evenkeel_requests_waiting, with those being prepared.",
+        {"vllm:num_requests_running", "gauge", "As evenkeel_requests_running.", st->running},
+        {"vllm:num_requests_waiting", "gauge", "As evenkeel_requests_waiting, with those being prepared.",
          st->waiting + ek_workers_waiting(s->workers)},
-        {"vllm:kv_cache_usage_perc", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
+        {"vllm:kv_cache_usage_perc", "gauge", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
+        {"vllm:gpu_cache_usage_perc", "gauge", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
+        {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens that were looked up.", asked},
+        {"vllm:prefix_cache_hits_total", "counter", "Of these, those that came from the prefix cache.", hit},
+        {"vllm:gpu_prefix_cache_queries_total", "counter", "As vllm:prefix_cache_queries_total.", asked},
+        {"vllm:gpu_prefix_cache_hits_total", "counter", "As vllm:prefix_cache_hits_total.", hit},
+        {"vllm:gpu_prefix_cache_hit_rate", "gauge", "The quotient of the two.", asked > 0 ? hit / asked : 0},
     };
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-        head(b, aliases[i].name, "gauge", aliases[i].help);
+        head(b, aliases[i].name, aliases[i].type, aliases[i].help);
         ek_buf_fmt(b, "%s{model_name=\"", aliases[i].name);
         put_label(b, s->model_name);
         ek_buf_fmt(b, "\"} %.17g\n", aliases[i].value);

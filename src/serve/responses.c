@@ -98,7 +98,12 @@ static ek_err read_counts(ek_api_request *r, const json_t *body)
 /* The items of this request: input, where a text is a message of the user. *out is a new reference. */
 static ek_err read_input(ek_api_request *r, const json_t *body, json_t **out)
 {
+    const ek_responses *o = r->own;
     const json_t *input = ek_field(body, "input");
+    if (!input && o->counting) { /* the API counts what there is */
+        *out = json_array();
+        return EK_OK;
+    }
     if (json_is_array(input)) {
         *out = json_incref((json_t *)(uintptr_t)input);
         return EK_OK;
@@ -151,6 +156,7 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     bool store = true;
     json_t *items = NULL;
     EK_TRY(ek_field_bool(r, body, "store", &store));
+    if (o->counting) store = false;
     EK_TRY(add_instructions(r, body));
     EK_TRY(add_previous(r, body, limits));
     EK_TRY(read_input(r, body, &items));
@@ -166,11 +172,17 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     return err;
 }
 
-static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+static ek_responses *open_own(ek_api_request *r)
 {
     ek_responses *o = r->own = ek_alloc(sizeof *o);
     r->free_own = free_own;
     ek_blocks_init(&o->blocks);
+    return o;
+}
+
+static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(ek_responses_check_metadata(r, body));
@@ -186,6 +198,30 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(read_conversation(r, body, limits));
     EK_TRY(ek_responses_echo(r, body));
     r->own_bytes = o->input.cap + ECHO_COPIES * o->echo.cap;
+    return EK_OK;
+}
+
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    open_own(r);
+    return read_fields(r, body, limits);
+}
+
+static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    open_own(r)->counting = true;
+    return read_fields(r, body, limits);
+}
+
+static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_count);
+}
+
+static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    (void)m, (void)r;
+    ek_buf_fmt(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", prompt->ids.len);
     return EK_OK;
 }
 
@@ -205,5 +241,14 @@ const ek_dialect ek_dialect_responses = {
     .end = ek_responses_end,
     .failed = ek_responses_failed,
     .heartbeat = ek_openai_heartbeat,
+    .error = ek_openai_error,
+};
+
+const ek_dialect ek_dialect_responses_count = {
+    .path = "/v1/responses/input_tokens",
+    .id_prefix = "",
+    .prompt_param = "input",
+    .parse = parse_count,
+    .answer = count,
     .error = ek_openai_error,
 };

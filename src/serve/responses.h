@@ -10,6 +10,7 @@ typedef struct ek_responses {
     ek_buf echo;    /* members of the response that repeat the request: ,"instructions":…,… */
     json_t *spaces; /* an object: [namespace, name] by the name that the model knows; NULL without namespaces */
     bool encrypt;   /* include reasoning.encrypted_content */
+    bool counting;  /* only the tokens of the prompt are wanted */
     bool summary;   /* thoughts are given as their summary, not as content */
     /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
     ek_response_store *store;

@@ -8,48 +8,8 @@
 #include "serve/origins.h"
 #include "serve/page.h"
 #include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/session.h"
-
-static void models_list(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_models_list(s, x);
-}
-
-static void ready(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_readiness_reply(s, x);
-}
-
-static void metrics(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_metrics_reply(s, x);
-}
-
-static void health(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_health(s, x);
-}
-
-/* What no dialect answers. */
-static const struct {
-    const char *path;
-    bool prefix; /* the rest of the path is an argument */
-    bool open;   /* to everybody, without an API key */
-    const char *method;
-    void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
-} routes[] = {
-    {"/v1/models", false, false, "GET", models_list},
-    {"/v1/models/", true, false, "GET", ek_models_one},
-    {"/health", false, true, "GET", health},
-    {"/ready", false, true, "GET", ready},
-    {"/metrics", false, true, "GET", metrics},
-    {"/v1/responses/", true, false, "GET", ek_responses_get}, /* rows of one path stand together */
-    {"/v1/responses/", true, false, "DELETE", ek_responses_delete},
-};
 
 /* Some clients leave the version out: "/chat/completions" is "/v1/chat/completions". */
 static bool is_path(const char *path, const char *known)
@@ -57,23 +17,6 @@ static bool is_path(const char *path, const char *known)
     static const char v1[] = "/v1";
     const size_t n = sizeof v1 - 1;
     return !strcmp(path, known) || (!strncmp(known, v1, n) && !strcmp(path, known + n));
-}
-
-enum { N_ROUTES = sizeof routes / sizeof *routes };
-
-/* Whether the next row is about the same path, with another method. */
-static bool has_other_method(size_t i)
-{
-    return i + 1 < N_ROUTES && !strcmp(routes[i].path, routes[i + 1].path);
-}
-
-/* The methods of a path, of which row i is the last. */
-static void list_methods(char *out, size_t room, size_t i)
-{
-    size_t first = i, n = 0;
-    while (first > 0 && has_other_method(first - 1)) first--;
-    for (size_t k = first; k <= i && n < room; k++)
-        n += (size_t)snprintf(out + n, room - n, "%s%s", k > first ? ", " : "", routes[k].method);
 }
 
 /* The dialect of a path, NULL without. */
@@ -84,10 +27,40 @@ static const ek_dialect *dialect_of(const ek_server *s, const char *path)
     return NULL;
 }
 
+/* Is path below the path of a dialect, and so of its API? */
+static const ek_dialect *dialect_above(const ek_server *s, const char *path)
+{
+    for (const ek_dialect *const *d = s->dialects; *d; d++) {
+        const char *known = (*d)->path;
+        if (!strncmp(known, "/v1", 3) && strncmp(path, "/v1", 3) != 0) known += 3;
+        size_t n = strlen(known);
+        if (!strncmp(path, known, n) && path[n] == '/') return *d;
+    }
+    return NULL;
+}
+
+/* Both of Anthropic's clients' headers; OpenAI's send neither. */
+static bool is_anthropics(const ek_exchange *x)
+{
+    if (ek_exchange_find(x, "anthropic-version")) return true;
+    return ek_exchange_find(x, "x-api-key") && !ek_exchange_find(x, "authorization");
+}
+
+const ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x)
+{
+    const char *path = ek_exchange_path(x);
+    const ek_dialect *d = dialect_of(s, path);
+    if (!d) d = dialect_above(s, path);
+    for (const ek_dialect *const *any = s->dialects; !d && *any && is_anthropics(x); any++)
+        if ((*any)->error == ek_anthropic_error) d = *any;
+    return d ? d : s->dialects[0];
+}
+
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text)
 {
     const ek_server *s = server;
     const ek_dialect *d = dialect_of(s, path);
+    if (!d) d = dialect_above(s, path);
     ek_log_refusal(NULL, path, status, text);
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }
@@ -165,9 +138,16 @@ static void api(ek_server *s, ek_exchange *x, const ek_dialect *d)
     else ek_session_open(s, x, d, ek_route_owner(s, x));
 }
 
-static bool method_fits(const char *method, const char *allowed)
+/* What a page of another origin may do at a path: its methods. What is nowhere is found missing by any. */
+static void list_methods(char *out, size_t room, const ek_dialect *d, const char *path)
 {
-    return !strcmp(method, allowed) || (!strcmp(allowed, "GET") && !strcmp(method, "HEAD"));
+    const char *rest;
+    bool fits;
+    char methods[64] = "GET, POST, DELETE";
+    const ek_route_row *row = d ? NULL : ek_routes_find(path, "", &rest, &fits);
+    if (d) snprintf(methods, sizeof methods, "POST");
+    else if (row && strcmp(row->method, "*")) ek_routes_methods(methods, sizeof methods, row);
+    snprintf(out, room, "%s%s, OPTIONS", methods, strncmp(methods, "GET", 3) ? "" : ", HEAD");
 }
 
 /* Methods and paths are the client's: bytes of any kind, cleaned where they are quoted. */
@@ -175,7 +155,7 @@ static void wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, 
 {
     ek_buf b = {0};
     ek_exchange_header(x, "allow", allowed);
-    ek_buf_fmt(&b, "%s takes %s, not %.40s", path, allowed, ek_exchange_method(x));
+    ek_buf_fmt(&b, "%.200s takes %s, not %.40s", path, allowed, ek_exchange_method(x));
     ek_reply_error(x, d, 405, ek_buf_text(&b), NULL, NULL);
     ek_buf_fini(&b);
 }
@@ -184,44 +164,41 @@ void ek_route(void *server, ek_exchange *x)
 {
     ek_server *s = server;
     const char *method = ek_exchange_method(x), *path = ek_exchange_path(x);
-    const ek_dialect *d = dialect_of(s, path);
-    char id[32];
+    const ek_dialect *d = dialect_of(s, path), *form = ek_route_form(s, x);
+    char id[32], methods[96];
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
-    if (d && d->error == ek_anthropic_error) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
+    if (form->error == ek_anthropic_error) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
     if (is_foreign_host(s, x)) {
-        refuse_foreign(s, x, d, "host", "--allowed-hosts");
+        refuse_foreign(s, x, form, "host", "--allowed-hosts");
         return;
     }
-    if (ek_cors_handle(s->cors_origins, x)) return;
+    list_methods(methods, sizeof methods, d, path);
+    if (ek_cors_handle(s->cors_origins, methods, x)) return;
     if (is_foreign_page(s, x)) {
-        refuse_foreign(s, x, d, "origin", "--cors-origins");
+        refuse_foreign(s, x, form, "origin", "--cors-origins");
         return;
     }
     if (ek_page_answer(x)) return;
     if (d) {
-        if (!method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
+        if (!ek_method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
         else if (!may_use(s, x)) refuse_key(x, d);
         else api(s, x, d);
         return;
     }
-    for (size_t i = 0; i < N_ROUTES; i++) {
-        const char *known = routes[i].path, *rest = path;
-        size_t n = strlen(known);
-        if (!strncmp(known, "/v1", 3) && strncmp(path, "/v1", 3) != 0) known += 3, n -= 3;
-        bool fits = !strncmp(path, known, n) && (routes[i].prefix ? path[n] != '\0' : path[n] == '\0');
-        if (!fits || (!method_fits(method, routes[i].method) && has_other_method(i))) continue;
-        rest += n;
-        char methods[64];
-        list_methods(methods, sizeof methods, i);
-        if (!method_fits(method, routes[i].method)) wrong_method(x, s->dialects[0], routes[i].path, methods);
-        else if (!routes[i].open && !may_use(s, x)) refuse_key(x, s->dialects[0]);
-        else routes[i].handler(s, x, rest);
+    const char *rest;
+    bool fits;
+    const ek_route_row *row = ek_routes_find(path, method, &rest, &fits);
+    if (row) {
+        ek_routes_methods(methods, sizeof methods, row);
+        if (!fits) wrong_method(x, form, path, methods);
+        else if (!row->open && !may_use(s, x)) refuse_key(x, form);
+        else row->handler(s, x, rest);
         return;
     }
     ek_buf b = {0};
     ek_buf_fmt(&b, "there is nothing at %.200s; see docs/SERVER.md for the paths", path);
-    ek_reply_error(x, s->dialects[0], 404, ek_buf_text(&b), NULL, NULL);
+    ek_reply_error(x, form, 404, ek_buf_text(&b), NULL, NULL);
     ek_buf_fini(&b);
 }

@@ -52,6 +52,9 @@ void ek_route(void *server, ek_exchange *x);
 bool ek_route_takes_body(void *server, const ek_exchange *x); /* not without a key: strangers take no memory */
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 
+/* The dialect in whose form errors and lists of models are written: of the path's API, else of the client's. */
+const struct ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x);
+
 void ek_models_list(ek_server *s, ek_exchange *x);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
 /* Whose request it is: a number of its API key; 0 where there are none. */
@@ -60,5 +63,7 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest); /* rest: 
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
 void ek_health(ek_server *s, ek_exchange *x);
 void ek_readiness_reply(ek_server *s, ek_exchange *x);
+void ek_load_reply(ek_server *s, ek_exchange *x);
+void ek_version_reply(ek_exchange *x);
 
 #endif

@@ -121,7 +121,7 @@ static void on_prepared(void *user, ek_prepared *p)
         err = ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", strlen(p->req.model),
                       MAX_MODEL_NAME);
         param = "model";
-    } else if (p->req.n > room) {
+    } else if (!s->dialect->answer && p->req.n > room) {
         err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";
     }

@@ -303,6 +303,12 @@ static void metrics_can_be_read(void **state)
         "\nvllm:num_requests_running{model_name=\"tiny\"} 0\n",
         "\nvllm:num_requests_waiting{model_name=\"tiny\"} 0\n",
         "\nvllm:kv_cache_usage_perc{model_name=\"tiny\"} ",
+        "\nvllm:gpu_cache_usage_perc{model_name=\"tiny\"} ",
+        "\nvllm:prefix_cache_queries_total{model_name=\"tiny\"} ",
+        "\nvllm:prefix_cache_hits_total{model_name=\"tiny\"} ",
+        "\nvllm:gpu_prefix_cache_queries_total{model_name=\"tiny\"} ",
+        "\nvllm:gpu_prefix_cache_hits_total{model_name=\"tiny\"} ",
+        "\nvllm:gpu_prefix_cache_hit_rate{model_name=\"tiny\"} 0.",
         "\nvllm:cache_config_info{block_size=\"64\",num_gpu_blocks=\"",
         "\nevenkeel_http_responses_total{code=\"200\"} ",
     };

@@ -1,0 +1,132 @@
+#include "serve/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/reply.h"
+
+static void models_list(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_models_list(s, x);
+}
+
+static void ready(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_readiness_reply(s, x);
+}
+
+static void metrics(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_metrics_reply(s, x);
+}
+
+static void health(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_health(s, x);
+}
+
+static void load(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_load_reply(s, x);
+}
+
+static void version(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)s, (void)rest;
+    ek_version_reply(x);
+}
+
+/* What an API has at this path and this server has not. 404 and not 501: clients try again after a 5xx. */
+static void missing(ek_server *s, ek_exchange *x, const char *why)
+{
+    ek_buf b = {0};
+    ek_buf_fmt(&b, "%.200s is not supported: %s", ek_exchange_path(x), why);
+    ek_reply_error(x, ek_route_form(s, x), 404, ek_buf_text(&b), NULL, NULL);
+    ek_buf_fini(&b);
+}
+
+static void no_compaction(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    missing(s, x, "this server compacts no conversations");
+}
+
+static void nothing_to_cancel(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    missing(s, x, "only responses that are made in the background can be cancelled, and there are none here");
+}
+
+static void no_batches(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    missing(s, x, "this server takes no batches; each message goes to /v1/messages");
+}
+
+static const ek_route_row routes[] = {
+    {"/v1/models", "GET", false, models_list},
+    {"/v1/models/*", "GET", false, ek_models_one},
+    {"/health", "GET", true, health},
+    {"/ping", "GET", true, health},
+    {"/ping", "POST", true, health},
+    {"/ready", "GET", true, ready},
+    {"/load", "GET", true, load},
+    {"/version", "GET", true, version},
+    {"/metrics", "GET", true, metrics},
+    {"/v1/responses/compact", "POST", false, no_compaction},
+    {"/v1/responses/*/cancel", "POST", false, nothing_to_cancel},
+    {"/v1/responses/*/input_items", "GET", false, ek_responses_get},
+    {"/v1/responses/*", "GET", false, ek_responses_get},
+    {"/v1/responses/*", "DELETE", false, ek_responses_delete},
+    {"/v1/messages/batches", "*", false, no_batches},
+    {"/v1/messages/batches/*", "*", false, no_batches},
+};
+
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+/* Where "*" begins in the path, or its end without one; NULL if it does not fit. */
+static const char *fit(const char *pattern, const char *path)
+{
+    if (!strncmp(pattern, "/v1", 3) && strncmp(path, "/v1", 3) != 0) pattern += 3;
+    size_t n = strcspn(pattern, "*"), n_path = strlen(path);
+    if (strncmp(path, pattern, n) != 0) return NULL;
+    if (!pattern[n]) return path[n] ? NULL : path + n;
+    const char *tail = pattern + n + 1;
+    size_t n_tail = strlen(tail);
+    if (n_path <= n + n_tail || strcmp(path + n_path - n_tail, tail) != 0) return NULL;
+    return path + n;
+}
+
+bool ek_method_fits(const char *method, const char *allowed)
+{
+    return !strcmp(allowed, "*") || !strcmp(method, allowed) || (!strcmp(allowed, "GET") && !strcmp(method, "HEAD"));
+}
+
+const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits)
+{
+    const ek_route_row *found = NULL;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (found && strcmp(routes[i].pattern, found->pattern) != 0) break;
+        const char *at = fit(routes[i].pattern, path);
+        if (!at) continue;
+        found = &routes[i];
+        *rest = at;
+        *fits = ek_method_fits(method, found->method);
+        if (*fits) break;
+    }
+    return found;
+}
+
+void ek_routes_methods(char *out, size_t room, const ek_route_row *row)
+{
+    size_t n = 0;
+    *out = '\0';
+    for (size_t i = 0; i < N_ROUTES && n < room; i++)
+        if (!strcmp(routes[i].pattern, row->pattern))
+            n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", routes[i].method);
+}

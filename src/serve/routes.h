@@ -1,0 +1,23 @@
+/* The paths that no dialect answers. Inside src/serve. */
+#ifndef EK_SERVE_ROUTES_H
+#define EK_SERVE_ROUTES_H
+
+#include "serve/server_state.h"
+
+typedef struct ek_route_row {
+    /* "*" stands for one byte or more. Where it begins with /v1, clients may leave that out. Of rows that fit a path
+     * those of the first pattern count; rows of one pattern stand together. */
+    const char *pattern;
+    const char *method; /* GET is HEAD too; "*": any */
+    bool open;          /* to everybody, without an API key */
+    /* rest: of the path, from what "*" stands for on; "" without. */
+    void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
+} ek_route_row;
+
+bool ek_method_fits(const char *method, const char *allowed);
+/* The row of a path, or NULL. *fits: whether it is for this method too; otherwise the row is any of the path's. */
+const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits);
+/* The methods of the rows of one pattern, row among them, with commas between. */
+void ek_routes_methods(char *out, size_t room, const ek_route_row *row);
+
+#endif

@@ -1,0 +1,177 @@
+/* Paths beside the APIs' own: who answers, in whose form, and what a page may ask of them. */
+#include "helper.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+
+static ek_model *model;
+static ek_engine *engine;
+static ek_server *server;
+
+static int setup(void **state)
+{
+    (void)state;
+    ek_log_set(EK_LOG_ERROR);
+    model = tiny_model();
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = 2;
+    if (ek_engine_open(&engine, model, &eo)) return -1;
+    ek_server_opts so = {.model = model,
+                         .model_dir = "models/pocket",
+                         .model_name = "tiny",
+                         .cors_origins = "https://page.org",
+                         .http = {.max_body = 1 << 20}};
+    server = start_server(engine, &so);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    stop_server();
+    ek_engine_close(engine);
+    ek_model_close(model);
+    return 0;
+}
+
+static ek_buf ask(const char *method, const char *path, const char *headers, const char *body)
+{
+    int fd = connect_to(ek_server_port(server));
+    ek_buf b = {0};
+    ek_buf_fmt(&b, "%s %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\n%scontent-length: %zu\r\n\r\n%s", method, path,
+               headers, strlen(body), body);
+    send_all(fd, b.data, b.len);
+    ek_buf_fini(&b);
+    return reply_of(fd);
+}
+
+static void check(const char *method, const char *path, const char *headers, int status, const char *says)
+{
+    ek_buf r = ask(method, path, headers, strcmp(method, "POST") ? "" : "{}");
+    char line[20];
+    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(ek_buf_text(&r), line, strlen(line)) != 0 || !strstr(r.data, says))
+        fail_msg("%s %s: not %d with %s: %.800s", method, path, status, says, ek_buf_text(&r));
+    ek_buf_fini(&r);
+}
+
+#define ANTHROPIC "anthropic-version: 2023-06-01\r\n"
+
+static void doors_for_routers(void **state)
+{
+    (void)state;
+    check("GET", "/version", "", 200, "{\"version\":\"" EK_VERSION "\"}");
+    check("GET", "/ping", "", 200, "\"status\":\"ok\"");
+    check("POST", "/ping", "", 200, "\"status\":\"ok\"");
+    check("GET", "/load", "", 200, "{\"server_load\":");
+    check("DELETE", "/ping", "", 405, "allow: GET, POST");
+    ek_buf r = ask("POST", "/tokenize", "", "{\"model\":\"m\",\"prompt\":\"a\",\"add_special_tokens\":true}");
+    assert_non_null(strstr(ek_buf_text(&r), "{\"count\":2,\"max_model_len\":512,\"tokens\":[2,"));
+    ek_buf_fini(&r);
+    r = ask("POST", "/detokenize", "", "{\"model\":\"m\",\"tokens\":[2]}");
+    assert_non_null(strstr(ek_buf_text(&r), "{\"prompt\":\"<bos>\""));
+    ek_buf_fini(&r);
+    /* More prompts than requests that may run: nothing runs. */
+    ek_buf body = {0};
+    ek_buf_str(&body, "{\"prompt\":[[5]");
+    for (int i = 1; i < 64; i++) ek_buf_fmt(&body, ",[%d]", i);
+    ek_buf_str(&body, "]}");
+    r = ask("POST", "/v1/completions/render", "", body.data);
+    assert_non_null(strstr(ek_buf_text(&r), "[{\"token_ids\":[5]},{\"token_ids\":[1]},"));
+    ek_buf_fini(&r);
+    ek_buf_fini(&body);
+}
+
+static void models_in_both_forms(void **state)
+{
+    (void)state;
+    static const char
+        theirs[] = "{\"data\":[{\"type\":\"model\",\"id\":\"tiny\",\"display_name\":\"tiny\",\"created_at\":\"20",
+        page[] = "\"max_input_tokens\":512,\"max_tokens\":512,\"capabilities\":null,\"line\":null,"
+                 "\"lifecycle\":\"active\",\"deprecated_at\":null,\"retires_at\":null,\"context_length\":512}],"
+                 "\"first_id\":\"tiny\",\"last_id\":\"tiny\",\"has_more\":false}";
+    check("GET", "/v1/models", "", 200,
+          "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":");
+    check("GET", "/v1/models", "authorization: Bearer k\r\n", 200, "\"object\":\"list\"");
+    static const char *const headers[] = {ANTHROPIC, "x-api-key: k\r\n", "authorization: Bearer k\r\n" ANTHROPIC};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        check("GET", "/v1/models?limit=5", headers[i], 200, theirs);
+        check("GET", "/v1/models", headers[i], 200, page);
+        check("GET", "/v1/models", headers[i], 200, "\r\nrequest-id: req_");
+        check("GET", "/v1/models/tiny", headers[i], 200, "\r\n\r\n{\"type\":\"model\",\"id\":\"tiny\",");
+        check("GET", "/v1/models/no", headers[i], 404, "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",");
+        check("POST", "/v1/models", headers[i], 405,
+              "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",");
+    }
+    check("GET", "/v1/models/tiny", "", 200, "\r\n\r\n{\"id\":\"tiny\",\"object\":\"model\",");
+    check("GET", "/v1/models/no", "", 404, "{\"error\":{\"message\":");
+    check("GET", "/v1/complete", ANTHROPIC, 404, "{\"type\":\"error\",");
+}
+
+/* What an API has and this server has not: about that path, in that API's form. */
+static void what_is_missing(void **state)
+{
+    (void)state;
+    check("POST", "/v1/responses/compact", "", 404, "{\"error\":{\"message\":\"/v1/responses/compact is not supported");
+    check("POST", "/responses/compact", "", 404, "{\"error\":{\"message\":\"/responses/compact is not supported");
+    check("POST", "/v1/responses/resp_1/cancel", "", 404,
+          "{\"error\":{\"message\":\"/v1/responses/resp_1/cancel is not");
+    check("POST", "/v1/responses/resp_1/cancel", ANTHROPIC, 404, "{\"error\":{"); /* the path decides */
+    check("GET", "/v1/responses/resp_1/cancel", "", 405, "allow: POST");
+    check("GET", "/v1/responses/resp_1/cancel", "", 405, "\"/v1/responses/resp_1/cancel takes POST, not GET\"");
+    check("POST", "/v1/responses/resp_1", "", 405, "\"/v1/responses/resp_1 takes GET, DELETE, not POST\"");
+    check("DELETE", "/v1/responses/resp_1/input_items", "", 405, "allow: GET");
+    check("GET", "/v1/responses/resp_1/input_items", "", 404, "there is no response resp_1 here");
+    check("GET", "/v1/responses/input_tokens", "", 405, "\"/v1/responses/input_tokens takes POST, not GET\"");
+    static const char *const methods[] = {"GET", "POST", "PUT", "DELETE", "PATCH"},
+                             *const paths[] = {"/v1/messages/batches", "/v1/messages/batches/b", "/messages/batches/b",
+                                               "/v1/messages/batches/b/cancel", "/v1/messages/batches/b/results"};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t k = 0; k < 5; k++) {
+            ek_buf says = {0};
+            ek_buf_fmt(&says,
+                       "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"%s is not supported",
+                       paths[k]);
+            check(methods[i], paths[k], "", 404, says.data);
+            check(methods[i], paths[k], "", 404, "\r\nrequest-id: req_");
+            ek_buf_fini(&says);
+        }
+    check("POST", "/v1/messages/other", "", 404, "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",");
+}
+
+static void methods_of_a_path(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"/v1/chat/completions", "POST, OPTIONS"},
+        {"/v1/messages", "POST, OPTIONS"},
+        {"/v1/responses/input_tokens", "POST, OPTIONS"},
+        {"/v1/models", "GET, HEAD, OPTIONS"},
+        {"/v1/models/a/b", "GET, HEAD, OPTIONS"},
+        {"/v1/responses/resp_1", "GET, DELETE, HEAD, OPTIONS"},
+        {"/responses/resp_1", "GET, DELETE, HEAD, OPTIONS"},
+        {"/v1/responses/resp_1/input_items", "GET, HEAD, OPTIONS"},
+        {"/v1/responses/resp_1/cancel", "POST, OPTIONS"},
+        {"/v1/messages/batches/b", "GET, POST, DELETE, HEAD, OPTIONS"},
+        {"/health", "GET, HEAD, OPTIONS"},
+        {"/nowhere", "GET, POST, DELETE, HEAD, OPTIONS"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[100];
+        snprintf(line, sizeof line, "\r\naccess-control-allow-methods: %s\r\n", cases[i][1]);
+        check("OPTIONS", cases[i][0], "origin: https://page.org\r\naccess-control-request-method: DELETE\r\n", 204,
+              line);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doors_for_routers),
+        cmocka_unit_test(models_in_both_forms),
+        cmocka_unit_test(what_is_missing),
+        cmocka_unit_test(methods_of_a_path),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
