@@ -41,6 +41,7 @@ static ek_buf render(const ek_api_request *r)
     ek_prompt p = {0};
     ek_buf text = {0};
     ek_chat_opts o = {.variant = EK_CHAT_LARGE,
+                      .text_arguments = true,
                       .add_generation_prompt = r->prompt.add_generation_prompt,
                       .continue_final = r->prompt.continue_final};
     json_t *messages;

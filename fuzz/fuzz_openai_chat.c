@@ -52,7 +52,7 @@ static void render(const ek_api_request *r)
 {
     bool mark;
     ek_prompt p = {0};
-    ek_chat_opts o = {.variant = EK_CHAT_LARGE, .add_generation_prompt = true};
+    ek_chat_opts o = {.variant = EK_CHAT_LARGE, .text_arguments = true, .add_generation_prompt = true};
     json_t *messages;
     ek_err err = ek_template_messages(&messages, &r->conversation, &mark);
     if (!err && count_results(messages) != count_given(&r->conversation)) __builtin_trap(); /* none is dropped */

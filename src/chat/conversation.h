@@ -29,8 +29,8 @@ typedef struct ek_block {
     ek_block_kind kind;
     ek_buf text;         /* TEXT, REASONING: UTF-8, NUL allowed */
     ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
-    json_t *value;       /* CALL: the arguments, a JSON object. RESULT: any value, NULL for undefined. TOOL: the
-                            declaration as the template takes it */
+    json_t *value;       /* CALL: the arguments, a JSON object, or a JSON text that is none. RESULT: any value, NULL for
+                            undefined. TOOL: the declaration as the template takes it */
     ek_media_kind media; /* MEDIA */
     bool cut;            /* CALL: it was cut off while it was written; without a result it was never made */
 } ek_block;

@@ -24,9 +24,9 @@ typedef struct run {
     ek_steps *out;
     ref *refs;
     group *groups;
-    int n_refs, n_groups, last_answered; /* last_answered: the last group with results; -1 */
-    /* The group whose place is not settled: its calls, from several groups where none but one has results. */
-    int *held, n_held, end;
+    int n_refs, n_groups, cap_groups, last_answered; /* last_answered: the last group with results; -1 */
+    /* The groups whose place is not settled: one, or several of which one has results. */
+    int held_from, held_to, end;
 } run;
 
 bool ek_block_shows(const ek_block *b)
@@ -45,12 +45,21 @@ static bool separates(const ek_block *b)
     return b->kind == EK_BLOCK_REASONING || ek_block_shows(b);
 }
 
+static void add_group(run *r)
+{
+    if (r->n_groups == r->cap_groups) {
+        r->cap_groups = r->cap_groups ? 2 * r->cap_groups : 8;
+        r->groups = ek_realloc(r->groups, (size_t)r->cap_groups * sizeof *r->groups);
+    }
+    r->groups[r->n_groups++] = (group){r->n_refs, r->n_refs, -1};
+}
+
 static void add_ref(run *r, int message, int block, int call)
 {
     const ek_block *b = block < 0 ? NULL : &r->c->messages[message].blocks[block];
     ref *last = r->n_refs ? &r->refs[r->n_refs - 1] : NULL;
     bool goes_on = last && last->group >= 0 && last->message == message && b && !separates(b);
-    if (!goes_on && call >= 0) r->groups[r->n_groups++] = (group){r->n_refs, r->n_refs, -1};
+    if (!goes_on && call >= 0) add_group(r);
     bool grouped = goes_on || call >= 0;
     r->refs[r->n_refs++] = (ref){message, block, call, grouped ? r->n_groups - 1 : -1};
     if (!grouped) return;
@@ -78,10 +87,6 @@ static ek_step *put(run *r, const ref *f)
 {
     ek_steps *s = r->out;
     const ek_message *m = &r->c->messages[f->message];
-    if (s->n == s->cap) {
-        s->cap = s->cap ? 2 * s->cap : 16;
-        s->at = ek_realloc(s->at, (size_t)s->cap * sizeof *s->at);
-    }
     s->at[s->n] = (ek_step){m, f->block < 0 ? NULL : &m->blocks[f->block], f->call, false, false};
     return &s->at[s->n++];
 }
@@ -93,38 +98,37 @@ static int put_between(run *r, int from, int to, int end)
     return from;
 }
 
-static void hold(run *r, const group *g)
+static void hold(run *r, int g)
 {
-    for (int i = g->from; i < g->to; i++) r->held[r->n_held++] = i;
-    if (g->end > r->end) r->end = g->end;
+    if (r->held_from == r->held_to) r->held_from = g;
+    r->held_to = g + 1;
+    if (r->groups[g].end > r->end) r->end = r->groups[g].end;
 }
 
-static void close_group(run *r)
+static void close_groups(run *r)
 {
-    for (int i = 0; i < r->n_held; i++) {
-        ek_step *s = put(r, &r->refs[r->held[i]]);
-        s->joins = i > 0;
-        s->closes = i + 1 == r->n_held;
-    }
-    r->n_held = 0;
+    for (int g = r->held_from; g < r->held_to; g++)
+        for (int i = r->groups[g].from; i < r->groups[g].to; i++) {
+            ek_step *s = put(r, &r->refs[i]);
+            s->joins = g > r->held_from || i > r->groups[g].from;
+            s->closes = g + 1 == r->held_to && i + 1 == r->groups[g].to;
+        }
+    r->held_from = r->held_to;
     r->end = -1;
 }
 
-/* What stands in refs[from..to) is between the held calls and the group next, or the end of the run (NULL). */
-static void settle(run *r, int from, int to, const group *next)
+/* What stands in refs[from..to) is between the held groups and the group next, or the end of the run (n_groups). */
+static void settle(run *r, int from, int to, int next)
 {
     enum { EVERYTHING = INT32_MAX };
+    const group *g = next < r->n_groups ? &r->groups[next] : NULL;
     bool answered = r->end >= 0;
-    bool complete = answered && (!next || r->end < r->refs[next->from].message);
-    bool join = next && !complete && (answered ? next->end < 0 : r->last_answered >= next - r->groups);
+    bool complete = answered && (!g || r->end < r->refs[g->from].message);
+    bool join = g && !complete && (answered ? g->end < 0 : r->last_answered >= next);
     if (complete) from = put_between(r, from, to, r->end);
-    if (join && r->n_held > 0) {
-        put_between(r, from, to, EVERYTHING);
-    } else {
-        close_group(r);
-        put_between(r, from, to, EVERYTHING);
-    }
-    if (next) hold(r, next);
+    if (!join) close_groups(r);
+    put_between(r, from, to, EVERYTHING);
+    if (g) hold(r, next);
 }
 
 static int collect(run *r, int first)
@@ -133,11 +137,9 @@ static int collect(run *r, int first)
     for (; i < r->c->n_messages; i++) {
         ek_role role = r->c->messages[i].role;
         if (role != EK_ROLE_ASSISTANT && role != EK_ROLE_TOOL) break;
-        if (role == EK_ROLE_ASSISTANT) n += r->c->messages[i].n_blocks + 1;
+        if (role == EK_ROLE_ASSISTANT) n += r->c->messages[i].n_blocks + (r->c->messages[i].n_blocks == 0);
     }
     r->refs = ek_alloc((size_t)(n + 1) * sizeof *r->refs);
-    r->groups = ek_alloc((size_t)(n + 1) * sizeof *r->groups);
-    r->held = ek_alloc((size_t)(n + 1) * sizeof *r->held);
     for (int k = first; k < i; k++)
         if (r->c->messages[k].role == EK_ROLE_ASSISTANT) add_message(r, k);
     return i;
@@ -147,15 +149,15 @@ int ek_order_run(ek_steps *out, const ek_conversation *c, const ek_pairs *p, int
 {
     run r = {.c = c, .p = p, .out = out, .last_answered = -1, .end = -1};
     int behind = collect(&r, first), from = 0;
+    if (out->cap < r.n_refs) out->at = ek_realloc(out->at, (size_t)(out->cap = r.n_refs) * sizeof *out->at);
     out->n = 0;
     for (int g = 0; g < r.n_groups; g++) {
-        settle(&r, from, r.groups[g].from, &r.groups[g]);
+        settle(&r, from, r.groups[g].from, g);
         from = r.groups[g].to;
     }
-    settle(&r, from, r.n_refs, NULL);
+    settle(&r, from, r.n_refs, r.n_groups);
     free(r.refs);
     free(r.groups);
-    free(r.held);
     return behind;
 }
 

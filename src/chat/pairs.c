@@ -192,7 +192,6 @@ static void list_calls(ek_pairs *p, const ek_conversation *c)
     for (int i = 0; i < c->n_messages; i++)
         for (int b = 0; b < c->messages[i].n_blocks; b++) n += c->messages[i].blocks[b].kind == EK_BLOCK_CALL;
     p->calls = ek_alloc((size_t)(n + 1) * sizeof *p->calls);
-    p->next = ek_alloc((size_t)(c->n_messages + 1) * sizeof *p->next);
     p->first_call = ek_alloc((size_t)(c->n_messages + 1) * sizeof *p->first_call);
     for (int i = 0; i < c->n_messages; i++) {
         const ek_message *m = &c->messages[i];
@@ -214,14 +213,16 @@ ek_err ek_pairs_make(ek_pairs *p, const ek_conversation *c)
     int n_results = 0;
     for (int i = 0; i < c->n_messages; i++) n_results += c->messages[i].role == EK_ROLE_TOOL;
     list_calls(p, c);
-    size_t n = (size_t)(p->n_calls + n_results + 1);
+    if (n_results == 0) return EK_OK;
+    p->next = ek_alloc((size_t)c->n_messages * sizeof *p->next);
+    size_t n = (size_t)(p->n_calls + n_results);
     matcher m = {.p = p,
                  .c = c,
                  .call_of = ek_alloc((size_t)(c->n_messages + 1) * sizeof *m.call_of),
                  .items = ek_alloc(n * sizeof *m.items),
                  .stack = ek_alloc(n * sizeof *m.stack)};
     for (int i = 0; i < c->n_messages; i++) m.call_of[i] = -1;
-    for (size_t i = 0; n_results > 0 && i < sizeof passes / sizeof *passes; i++) run_pass(&m, &passes[i]);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) run_pass(&m, &passes[i]);
     ek_err err = link_results(&m);
     free(m.call_of);
     free(m.items);

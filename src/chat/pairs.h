@@ -15,7 +15,7 @@ typedef struct ek_pair_call {
 typedef struct ek_pairs {
     ek_pair_call *calls; /* in order */
     int n_calls;
-    int *next;       /* of each message: the next result of the same call; -1 */
+    int *next;       /* of each message: the next result of the same call; -1. NULL without results */
     int *first_call; /* of each message: index of its first call, or of the first one behind it */
 } ek_pairs;
 

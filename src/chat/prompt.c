@@ -84,6 +84,7 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
                       .enable_thinking = *thinking,
                       .preserve_thinking = opts->preserve_thinking,
                       .continue_final = opts->continue_final,
+                      .text_arguments = true,
                       .max_bytes = max_text(m, opts)};
     ek_err err = ek_chat_render(out, messages, tools, &o);
     json_decref(messages);

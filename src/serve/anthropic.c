@@ -140,7 +140,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(read_tools(r, body));
     EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
-    EK_TRY(ek_anthropic_messages(r, body));
+    EK_TRY(ek_anthropic_messages(r, body, limits));
     ek_tools_settle(r);
     return read_tool_choice(r, body);
 }

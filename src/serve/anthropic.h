@@ -12,7 +12,7 @@ typedef struct ek_anthropic {
 
 /* `system` and `messages` as r->conversation. Of the results of tools and the text in one message, the results come
  * first: that is where the chat template looks for them. EINVAL "messages[I]: …" with r->param. */
-ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body);
+ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 
 /* One element of `tools` as the template takes it, a new reference. EINVAL with r->param. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);

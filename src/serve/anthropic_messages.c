@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "serve/anthropic.h"
+#include "serve/arguments.h"
 #include "serve/field.h"
 #include "serve/parts.h"
 #include "serve/sealed.h"
@@ -215,12 +216,12 @@ static ek_err read_thinking(ek_message *m, const json_t *block)
     return text ? EK_OK : ek_fail(EK_EINVAL, "a thinking block needs a text thinking");
 }
 
-static ek_err read_call(ek_message *m, const json_t *block)
+static ek_err read_call(ek_message *m, const json_t *block, const ek_api_limits *limits)
 {
-    const json_t *input = ek_field(block, "input");
-    if (input && !json_is_object(input)) return ek_fail(EK_EINVAL, "the input of a tool_use block must be an object");
+    json_t *input;
+    EK_TRY(ek_arguments_read(&input, ek_field(block, "input"), limits));
     ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
-    b->value = input ? json_incref((json_t *)(uintptr_t)input) : json_object();
+    b->value = input;
     EK_TRY(copy_member(&b->id, block, "id"));
     return copy_member(&b->name, block, "name");
 }
@@ -232,7 +233,7 @@ static ek_err read_assistant_text(ek_message *m, const json_t *block)
     return copy_member(&last->text, block, "text");
 }
 
-static ek_err read_assistant(ek_conversation *c, const json_t *content)
+static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek_api_limits *limits)
 {
     ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
     if (!json_is_array(content)) return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, content, "content");
@@ -242,7 +243,7 @@ static ek_err read_assistant(ek_conversation *c, const json_t *content)
         ek_err err = EK_OK;
         if (!strcmp(type, "text")) err = read_assistant_text(m, block);
         else if (!strcmp(type, "thinking")) err = read_thinking(m, block);
-        else if (!strcmp(type, "tool_use")) err = read_call(m, block);
+        else if (!strcmp(type, "tool_use")) err = read_call(m, block, limits);
         else if (strcmp(type, "redacted_thinking")) err = wrong_block(type, "a message of the assistant");
         if (err) return err;
     }
@@ -284,7 +285,7 @@ static ek_err read_system_message(ek_api_request *r, const json_t *content)
     return EK_OK;
 }
 
-static ek_err read_message(ek_api_request *r, const json_t *v)
+static ek_err read_message(ek_api_request *r, const json_t *v, const ek_api_limits *limits)
 {
     const char *role = ek_json_get_text(v, "role", NULL);
     const json_t *content = ek_field(v, "content");
@@ -292,7 +293,7 @@ static ek_err read_message(ek_api_request *r, const json_t *v)
     if (!content || json_array_size(content) + json_string_length(content) == 0)
         if (strcmp(role, "assistant")) return ek_fail(EK_EINVAL, "content is missing or empty");
     if (!strcmp(role, "user")) return read_user(r, content);
-    if (!strcmp(role, "assistant")) return read_assistant(&r->conversation, content);
+    if (!strcmp(role, "assistant")) return read_assistant(&r->conversation, content, limits);
     if (strcmp(role, "system")) return ek_field_wrong_role(v, "user, assistant, system");
     return read_system_message(r, content);
 }
@@ -305,7 +306,7 @@ static bool is_beginning(const ek_conversation *c)
     return m->blocks[m->n_blocks - 1].kind == EK_BLOCK_TEXT;
 }
 
-ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body)
+ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *list = ek_field(body, "messages");
     ek_err err = read_system(&r->conversation, ek_field(body, "system"));
@@ -316,7 +317,7 @@ ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body)
     if (!json_is_array(list) || json_array_size(list) == 0)
         return ek_field_wrong(r, "messages", "a list of at least one message is needed");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        err = read_message(r, json_array_get(list, i));
+        err = read_message(r, json_array_get(list, i), limits);
         if (!err) continue;
         r->param = "messages";
         return ek_fail_in(err, "messages[%zu]", i);

@@ -1,11 +1,11 @@
 /* Reads the messages of OpenAI's chat completions into a conversation. */
 #include <string.h>
 
+#include "serve/arguments.h"
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "serve/parts.h"
 #include "text/json.h"
-#include "text/utf8.h"
 
 /* Is there something? null, false, 0, "", [] and {} are nothing, as for the chat template. */
 static bool given(const json_t *v)
@@ -82,35 +82,13 @@ static ek_err read_content(ek_message *m, const json_t *content)
     return EK_OK;
 }
 
-/* *out is a new reference. */
-static ek_err read_arguments(json_t **out, const json_t *v, size_t i, const ek_api_limits *limits)
-{
-    ek_err err = EK_OK;
-    *out = NULL;
-    if (!v || json_is_null(v)) {
-        *out = json_object();
-    } else if (ek_json_is_text(v)) {
-        const char *s = json_string_value(v);
-        size_t n = json_string_length(v);
-        ek_utf8_strip(&s, &n);
-        if (n == 0) *out = json_object();
-        else err = ek_field_json(out, s, n, limits);
-    } else {
-        *out = json_incref((json_t *)(uintptr_t)v);
-    }
-    if (err) return ek_fail_in(err, "the arguments of tool_calls[%zu]", i);
-    if (json_is_object(*out)) return EK_OK;
-    json_decref(*out);
-    *out = NULL;
-    return ek_fail(EK_EINVAL, "the arguments of tool_calls[%zu] are not a JSON object", i);
-}
-
 static ek_err read_call(ek_message *m, const json_t *id, const json_t *function, size_t i, const ek_api_limits *limits)
 {
     json_t *arguments;
     if (!json_is_object(function)) return ek_fail(EK_EINVAL, "tool_calls[%zu] has no function", i);
     if (!ek_json_get_text(function, "name", NULL)) return ek_fail(EK_EINVAL, "tool_calls[%zu] has no function name", i);
-    EK_TRY(read_arguments(&arguments, ek_json_get(function, "arguments"), i, limits));
+    ek_err err = ek_arguments_read(&arguments, ek_json_get(function, "arguments"), limits);
+    if (err) return ek_fail_in(err, "the arguments of tool_calls[%zu]", i);
     ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
     copy_id(&b->id, id);
     copy_text(&b->name, ek_json_get(function, "name"));

@@ -14,7 +14,8 @@ enum {
     LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
-    PER_CONTAINER = 96,        /* messages, blocks and calls, in the conversation and in the template's values */
+    PER_CONTAINER = 128,       /* messages, blocks and calls, in the conversation, in the template's values and while
+                                  results are paired with calls */
     PER_LOGPROB = 128,         /* a number and its token in a reply, twice: on its way to the client */
     PER_CHOICE = 64 << 10
 };

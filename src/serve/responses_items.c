@@ -1,12 +1,12 @@
 /* Reads the items of the Responses API into a conversation. */
 #include <string.h>
 
+#include "serve/arguments.h"
 #include "serve/field.h"
 #include "serve/parts.h"
 #include "serve/responses.h"
 #include "serve/sealed.h"
 #include "text/json.h"
-#include "text/utf8.h"
 
 static bool is(const char *s, const char *word)
 {
@@ -96,26 +96,19 @@ static ek_err read_reasoning(ek_conversation *c, const json_t *item)
 
 static ek_err read_call(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
 {
-    size_t n_id = 0, n_name = 0, n = 0;
+    size_t n_id = 0, n_name = 0;
     const char *id = ek_json_get_text(item, "call_id", &n_id), *name = ek_json_get_text(item, "name", &n_name);
-    const char *s = ek_json_get_text(item, "arguments", &n), *space = ek_json_get_text(item, "namespace", NULL);
+    const char *space = ek_json_get_text(item, "namespace", NULL);
     json_t *arguments = NULL;
-    ek_err err = EK_OK;
-    if (is(ek_json_get_text(item, "status", NULL), "incomplete")) return EK_OK; /* cut off: it was never made */
     if (!id || !name || n_name == 0) return ek_fail(EK_EINVAL, "a function_call needs a call_id and a name");
-    if (s) ek_utf8_strip(&s, &n);
-    if (n == 0) arguments = json_object();
-    else err = ek_field_json(&arguments, s, n, limits);
+    ek_err err = ek_arguments_read(&arguments, ek_json_get(item, "arguments"), limits);
     if (err) return ek_fail_in(err, "arguments");
-    if (!json_is_object(arguments)) {
-        json_decref(arguments);
-        return ek_fail(EK_EINVAL, "arguments must be a JSON object, as a text");
-    }
     ek_block *b = ek_message_add(assistant(c), EK_BLOCK_CALL);
     ek_buf_add(&b->id, id, n_id);
     if (space && *space) ek_buf_fmt(&b->name, "%s.", space);
     ek_buf_add(&b->name, name, n_name);
     b->value = arguments;
+    b->cut = is(ek_json_get_text(item, "status", NULL), "incomplete");
     return EK_OK;
 }
 
@@ -140,8 +133,16 @@ static ek_err read_item(ek_conversation *c, const json_t *item, const ek_api_lim
     return ek_part_refuse("items", type, "input");
 }
 
+/* An item becomes a message and a block, where other APIs have a container for each. */
+static ek_err count_items(const json_t *items, const ek_api_limits *limits)
+{
+    ek_json_size more = {.containers = json_array_size(items)};
+    return limits->count ? limits->count(limits->count_arg, &more, 0, 0) : EK_OK;
+}
+
 ek_err ek_responses_items(ek_conversation *c, const json_t *items, const ek_api_limits *limits)
 {
+    EK_TRY(count_items(items, limits));
     for (size_t i = 0; i < json_array_size(items); i++) {
         ek_err err = read_item(c, json_array_get(items, i), limits);
         if (err) return ek_fail_in(err, "input[%zu]", i);

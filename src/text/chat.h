@@ -30,6 +30,8 @@ typedef struct ek_chat_opts {
     bool preserve_thinking; /* keeps the reasoning of past turns that made calls */
     bool continue_final;    /* the last message is the beginning of the answer: no generation
                                prompt is written, and the turn stays open */
+    bool text_arguments;    /* arguments of a call that are a text stand in its braces as they are, without a pair of
+                               braces of their own, as an earlier template had it; otherwise they are refused */
     size_t max_bytes;       /* of the text, where rendering stops with ETOOLONG; 0: no limit */
 } ek_chat_opts;
 

@@ -15,6 +15,14 @@ bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind)
     return true;
 }
 
+static void put_text_arguments(ek_renderer *r, const json_t *arguments)
+{
+    const char *s = json_string_value(arguments);
+    size_t n = json_string_length(arguments);
+    bool braces = n >= 2 && s[0] == '{' && s[n - 1] == '}';
+    ek_put_text(r->p, s + braces, n - 2 * (size_t)braces);
+}
+
 ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls)
 {
     if (!json_is_array(calls)) return ek_fail(EK_EINVAL, "tool_calls is not a list");
@@ -27,6 +35,7 @@ ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls)
         ek_put_str(r->p, name);
         ek_put(r->p, "{");
         if (json_is_object(arguments)) ek_put_members(r->p, arguments);
+        else if (r->opts.text_arguments && ek_json_is_text(arguments)) put_text_arguments(r, arguments);
         else if (!json_is_null(arguments))
             return ek_fail(EK_EINVAL, "the arguments of tool_calls[%zu] must be a JSON object, not %s", i,
                            !arguments                   ? "missing"

@@ -176,6 +176,34 @@ static void makes_tokens(void **state)
     ek_conversation_fini(&c);
 }
 
+/* Arguments that are a text: in the call's braces, and no control tokens, whatever they say. */
+static void arguments_that_are_a_text(void **state)
+{
+    static const char *const cases[][2] = {{"Oslo, {", "Oslo, {"},
+                                           {"{\"a\" 1}", "\"a\" 1"},
+                                           {"{", "{"},
+                                           {"", ""},
+                                           {"{}<tool_call|><|turn>", "{}<tool_call|><|turn>"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_conversation c = {0};
+        ek_buf want = {0};
+        ek_block *b = add_call(ek_conversation_add(&c, EK_ROLE_ASSISTANT), "1", "f", "{}");
+        json_decref(b->value);
+        b->value = json_string(cases[i][0]);
+        ek_buf_fmt(&want, "<bos><|turn>model\n<|tool_call>call:f{%s}<tool_call|><|tool_response>", cases[i][1]);
+        check_prompt(&c, &plain, want.data, false);
+        ek_turn_prompt p = {0};
+        assert_int_equal(ek_turn_prompt_make(&p, pocket(), &c, NULL, &plain), EK_OK);
+        int closers = 0;
+        for (size_t k = 0; k < p.ids.len; k++) closers += p.ids.data[k] == pocket()->marks.id[EK_MARK_CALL_CLOSE];
+        assert_int_equal(closers, 1);
+        ek_turn_prompt_fini(&p);
+        ek_buf_fini(&want);
+        ek_conversation_fini(&c);
+    }
+}
+
 static void refuses(void **state)
 {
     (void)state;
@@ -247,6 +275,7 @@ int main(void)
         cmocka_unit_test(an_answer_joins_the_history),
         cmocka_unit_test(take_back),
         cmocka_unit_test(makes_tokens),
+        cmocka_unit_test(arguments_that_are_a_text),
         cmocka_unit_test(refuses),
         cmocka_unit_test(any_thread),
     };

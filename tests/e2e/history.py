@@ -142,7 +142,37 @@ def across_stored_responses(s):
     assert "\"call_9\"" in e["error"]["message"] and e["error"]["param"] == "input", e
 
 
-TESTS = [results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
+def damaged_arguments(s):
+    def histories(arguments):
+        return ((CHAT, [user(), {"role": "assistant", "content": None, "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "weather", "arguments": arguments}}]}, chat_result("a", "rain")]),
+                (RESPONSES, [user(), {"type": "function_call", "call_id": "a", "name": "weather", "arguments": arguments}, output("a", "rain")]),
+                (MESSAGES, [user(), {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "weather", "input": arguments}]},
+                            {"role": "user", "content": [result("a", "rain")]}]))
+
+    for want, others in (('{"city":"Oslo"}', ('{"city":"Oslo",}', "{'city': 'Oslo'}", '{"city":"Oslo"}}', '{"city":"Oslo', {"city": "Oslo"}, '"{\\"city\\":\\"Oslo\\"}"')),
+                         ("{}", ("", "null", "[]", None, [], {}))):
+        right = digest(s, *histories(want)[0])
+        for arguments in others:
+            for path, history in histories(arguments):
+                assert digest(s, path, history) == right, (path, arguments)
+    for arguments in ("Oslo", '{"city" "Oslo"}', "[1,2]", [1, 2], 5, True, '"Oslo"', '{"a":1}{"b":2}'):  # as they are
+        replies = {digest(s, path, history) for path, history in histories(arguments)}
+        assert len(replies) == 1 and right not in replies, (arguments, replies)
+    # A call that the token limit cut, sent back as it came; its client answers that it cannot read it.
+    for max_tokens in range(1, 12):
+        body = {"model": "m", "messages": [user("Weather in Oslo?")], "tools": TOOLS[CHAT], "tool_choice": "required", "temperature": 0, "max_tokens": max_tokens}
+        message = s.chat(body)["choices"][0]["message"]
+        results = [chat_result(c["id"], "This is no JSON.") for c in message.get("tool_calls", [])]
+        post(s, CHAT, [user("Weather in Oslo?"), message, *results, user("Again.")])
+        body = {"model": "m", "input": [user("Weather in Oslo?")], "tools": TOOLS[RESPONSES], "tool_choice": "required", "temperature": 0, "max_output_tokens": max_tokens}
+        first = s.call("POST", RESPONSES, body)[2]
+        results = [output(o["call_id"], "This is no JSON.") for o in first["output"] if o["type"] == "function_call"]
+        again = digest(s, RESPONSES, [*results, user("Again.")], previous_response_id=first["id"])
+        assert digest(s, RESPONSES, [user("Weather in Oslo?"), *first["output"], *results, user("Again.")]) == again, first
+
+
+TESTS = [damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
 
 
 def main():

@@ -193,6 +193,11 @@ static ek_buf body_of(const char *head, const char *part, int n, const char *tai
 #define SHORT          "{\"max_output_tokens\":1,"
 #define ITEM_MORE      SHORT "\"input\":[{\"role\":\"user\",\"content\":\"x\",\"more\":"
 #define ONE_CALL(more) "{\"id\":\"c\",\"function\":{\"name\":\"f\"" more "}}"
+#define SAID           "{\"role\":\"assistant\",\"content\":\"x\"}"
+#define CALLED         "{\"role\":\"assistant\",\"tool_calls\":[" ONE_CALL(",\"arguments\":\"\"") "]}"
+#define RESULT         "{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"x\"}"
+#define ITEM           "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"\"}"
+#define RESULT_ITEM    "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"x\"}"
 #define MESSAGE        "{\"role\":\"user\",\"content\":\"x\"}"
 
 static void everything_is_counted(void **state)
@@ -208,9 +213,14 @@ static void everything_is_counted(void **state)
     } cases[] = {
         {"a call's arguments", CHAT, CHAT_CALL, "{},", 100000, CHAT_CALL_END},
         {"members of arguments", CHAT, CHAT_CALL, "{\\\"k\\\":1},", 100000, CHAT_CALL_END},
+        {"damaged arguments", CHAT, CHAT_CALL, "'a',", 100000, CHAT_CALL_END},
+        {"damaged members", CHAT, CHAT_CALL, "{k:''},", 100000, CHAT_CALL_END},
         {"an item's arguments", RESPONSES, ITEM_CALL, "[[]],", 100000, ITEM_CALL_END},
         {"many calls", CHAT, CALLS, ONE_CALL(",\"arguments\":\"{}\"") ",", 50000, ONE_CALL("") "]}]}"},
         {"calls without arguments", CHAT, CALLS, ONE_CALL("") ",", 50000, ONE_CALL("") "]}]}"},
+        {"the assistant's messages", CHAT, "{\"messages\":[", SAID ",", 50000, SAID "]}"},
+        {"calls and results", CHAT, "{\"messages\":[", CALLED "," RESULT ",", 30000, SAID "]}"},
+        {"items of calls and results", RESPONSES, SHORT "\"input\":[", ITEM "," RESULT_ITEM ",", 30000, SAID "]}"},
         {"messages", CHAT, "{\"messages\":[", MESSAGE ",", 50000, MESSAGE "]}"},
         {"text", CHAT, USER, "a", 1000000, "\"}]}"},
         {"ill-formed text", CHAT, USER, "\xff", 1000000, "\"}]}"},
