@@ -1,6 +1,6 @@
 /* The schema compiler and its automaton. Input: a byte of options and of choices, then a schema. Properties: a refusal
- * is one line of EINVAL or ETOOLARGE; a grammar never runs into a state without a token; a reply that ends is JSON
- * (or a call whose arguments are). */
+ * is one line of EINVAL or ETOOLARGE, and none comes where a schema may be left out in parts; a grammar never runs into
+ * a state without a token; a reply that ends is JSON (or a call whose arguments are). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,11 +113,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_reply_form form = {.text = EK_TEXT_JSON_SCHEMA, .schema = schema, .lenient = data[0] & 2};
     if (call) {
         tools = json_pack("[{s:s,s:{s:s,s:O,s:b}}]", "type", "function", "function", "name", "f", "parameters", schema,
-                          "strict", 1);
+                          "strict", !(data[0] & 2));
         form = (ek_reply_form){.calls_required = true};
     }
     ek_err err = ek_grammar_open(&g, vocab, &form, tools, true);
     if (err) {
+        if (data[0] & 2) __builtin_trap();
         if ((err != EK_EINVAL && err != EK_ETOOLARGE) || g || !*ek_err_text() || strchr(ek_err_text(), '\n'))
             __builtin_trap();
     } else {

@@ -4,8 +4,15 @@
 
 #include "text/json.h"
 
-static const char *const texts[] = {
-    [EK_TEXT_FREE] = "free", [EK_TEXT_JSON_OBJECT] = "json_object", [EK_TEXT_JSON_SCHEMA] = "json_schema"};
+static const char *const texts[] = {[EK_TEXT_FREE] = "free",
+                                    [EK_TEXT_JSON_OBJECT] = "json_object",
+                                    [EK_TEXT_JSON_SCHEMA] = "json_schema",
+                                    [EK_TEXT_CHOICE] = "choice"};
+
+static bool has_schema(ek_text_form form)
+{
+    return form == EK_TEXT_JSON_SCHEMA || form == EK_TEXT_CHOICE;
+}
 enum { N_TEXTS = sizeof texts / sizeof *texts };
 
 static void put_value(ek_buf *out, const char *key, const json_t *v)
@@ -31,7 +38,7 @@ void ek_form_write(ek_buf *out, const ek_reply_form *form, const json_t *tools, 
 {
     ek_buf_fmt(out, "{\"text\":\"%s\",\"lenient\":%s,\"calls_required\":%s,\"one_call\":%s", texts[form->text],
                form->lenient ? "true" : "false", form->calls_required ? "true" : "false", one_call ? "true" : "false");
-    if (form->text == EK_TEXT_JSON_SCHEMA) put_value(out, "schema", form->schema);
+    if (has_schema(form->text)) put_value(out, "schema", form->schema);
     put_value(out, "only", form->only);
     if (tools) ek_buf_str(out, ",\"tools\":[");
     for (size_t i = 0; i < json_array_size(tools); i++) {
@@ -46,14 +53,15 @@ static ek_err read_form(const json_t *o, ek_reply_form *form, bool *one_call)
     const char *text = ek_json_get_text(o, "text", NULL);
     int i = 0;
     while (text && i < N_TEXTS && strcmp(text, texts[i])) i++;
-    if (!text || i == N_TEXTS) return ek_fail(EK_EINVAL, "form: its text is none of free, json_object, json_schema");
+    if (!text || i == N_TEXTS)
+        return ek_fail(EK_EINVAL, "form: its text is none of free, json_object, json_schema, choice");
     *form = (ek_reply_form){.text = (ek_text_form)i,
                             .schema = ek_json_get(o, "schema"),
                             .lenient = json_is_true(ek_json_get(o, "lenient")),
                             .calls_required = json_is_true(ek_json_get(o, "calls_required")),
                             .only = ek_json_get(o, "only")};
     *one_call = json_is_true(ek_json_get(o, "one_call"));
-    if (form->text == EK_TEXT_JSON_SCHEMA && !form->schema) return ek_fail(EK_EINVAL, "form: a schema is needed");
+    if (has_schema(form->text) && !form->schema) return ek_fail(EK_EINVAL, "form: a schema is needed");
     return EK_OK;
 }
 

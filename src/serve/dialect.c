@@ -45,7 +45,7 @@ static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_
     r->schema = r->only = NULL;
     f->schema = f->only = NULL;
     if (!err) return EK_OK;
-    bool own = f->text == EK_TEXT_JSON_SCHEMA && (ek_err_text()[0] == '#' || !tools);
+    bool own = (f->text == EK_TEXT_JSON_SCHEMA || f->text == EK_TEXT_CHOICE) && (ek_err_text()[0] == '#' || !tools);
     r->param = own ? r->form_param : "tools";
     return ek_fail_in(err, "%s", r->param);
 }

@@ -22,9 +22,14 @@ ek_err ek_openai_calls(ek_api_request *r, const json_t *body);
  * turn.tools_active, form.calls_required and only. A named function is called once. */
 ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
 /* A response format into r->form: {"type": "text" | "json_object" | "json_schema", …}, where the schema stands in a
- * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format). param: the
- * field, a literal. NULL: text. */
+ * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format); beside
+ * json_object it may stand too. Without "strict": true what is not supported of it is left out. param: the field, a
+ * literal. NULL: text. */
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
+/* The same wishes as other servers have them beside OpenAI's fields: vLLM's guided_json, guided_choice and
+ * structured_outputs, llama.cpp's json_schema. What does not exist here (grammars, regular expressions) is refused by
+ * its name. After ek_openai_format. */
+ek_err ek_openai_guided(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* The list `messages` as r->conversation. Arguments given as text are counted and parsed, leniently; the legacy forms
  * (role function, function_call) become tool messages and calls. "messages[I]: …" with r->param "messages": EINVAL for
  * an element that is not a valid message, or what counting says. */

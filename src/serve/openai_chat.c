@@ -110,6 +110,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_chat_prompt(r, body, limits));
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
+    EK_TRY(ek_openai_guided(r, body, limits));
     EK_TRY(ek_openai_counts(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));

@@ -120,6 +120,8 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     if (!ek_field(body, "max_tokens") && !ek_field(body, "max_completion_tokens")) r->turn.max_tokens = 16;
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_prompts(r, body, limits));
+    EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
+    EK_TRY(ek_openai_guided(r, body, limits));
     EK_TRY(ek_openai_stop(r, body, "stop"));
     EK_TRY(ek_openai_sampling(r, body, limits));
     EK_TRY(ek_field_bool(r, body, "echo", &o->echo));

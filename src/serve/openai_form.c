@@ -102,22 +102,109 @@ json_t *ek_openai_function(const json_t *name, const json_t *description, const 
     return one;
 }
 
+static void set_schema(ek_api_request *r, const json_t *schema, bool strict, const char *param)
+{
+    r->form.text = EK_TEXT_JSON_SCHEMA;
+    r->form.lenient = !strict;
+    r->form_param = param;
+    r->schema = json_incref((json_t *)(uintptr_t)schema);
+}
+
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param)
 {
     const char *type = ek_json_get_text(format, "type", NULL);
     if (!format || (type && !strcmp(type, "text"))) return EK_OK;
     r->form_param = param;
-    if (type && !strcmp(type, "json_object")) {
-        r->form.text = EK_TEXT_JSON_OBJECT;
-        return EK_OK;
-    }
-    if (!type || strcmp(type, "json_schema"))
-        return ek_field_wrong(r, param, "type \"text\", \"json_object\" or \"json_schema\" is needed");
+    bool object = type && !strcmp(type, "json_object");
+    if (!object && (!type || strcmp(type, "json_schema")))
+        return ek_field_wrong_text(r, param, "type \"text\", \"json_object\" or \"json_schema\" is needed, not",
+                                   type ? type : "", "");
     const json_t *inner = ek_field(format, "json_schema"), *at = inner ? inner : format,
                  *schema = ek_field(at, "schema");
-    if (!schema) return ek_field_wrong(r, param, "json_schema needs a member \"schema\"");
-    r->form.text = EK_TEXT_JSON_SCHEMA;
-    r->form.lenient = json_is_false(json_object_get(at, "strict"));
-    r->schema = json_incref((json_t *)(uintptr_t)schema);
+    if (!schema && !object) return ek_field_wrong(r, param, "json_schema needs a member \"schema\"");
+    if (schema) set_schema(r, schema, json_is_true(json_object_get(at, "strict")), param);
+    else r->form.text = EK_TEXT_JSON_OBJECT;
+    return EK_OK;
+}
+
+/* --- the same wishes in other servers' words --- */
+
+/* v: a schema, or JSON text of one. */
+static ek_err read_schema(ek_api_request *r, const json_t *v, const char *param, const ek_api_limits *limits)
+{
+    json_t *schema = NULL;
+    if (!ek_json_is_text(v)) {
+        set_schema(r, v, false, param);
+        return EK_OK;
+    }
+    ek_err err = ek_field_json(&schema, json_string_value(v), json_string_length(v), limits);
+    if (err == EK_EINVAL) return ek_field_wrong(r, param, "a schema, or JSON text of one, is needed");
+    if (!err) set_schema(r, schema, false, param);
+    json_decref(schema);
+    return err;
+}
+
+static ek_err read_choices(ek_api_request *r, const json_t *v, const char *param)
+{
+    bool texts = json_array_size(v) > 0;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        texts &= ek_json_is_text(json_array_get(v, i)) && json_string_length(json_array_get(v, i)) > 0;
+    if (!texts) return ek_field_wrong(r, param, "a list of texts that are not empty is needed");
+    r->form.text = EK_TEXT_CHOICE;
+    r->form_param = param;
+    r->schema = json_incref((json_t *)(uintptr_t)v);
+    return EK_OK;
+}
+
+typedef enum wish { SCHEMA, OBJECT, CHOICE, NONE } wish;
+
+/* key: a literal, as r->param needs it. */
+static ek_err read_wish(ek_api_request *r, const json_t *v, wish what, const char *param, const ek_api_limits *limits)
+{
+    if (!v || (what != CHOICE && json_is_false(v)) || (what == NONE && json_is_string(v) && !json_string_length(v)))
+        return EK_OK;
+    if (what == NONE)
+        return ek_field_wrong(r, param, "not supported: a schema (response_format) or guided_choice can be given");
+    if (r->form.text != EK_TEXT_FREE) return ek_field_wrong(r, param, "the reply is given another form beside it");
+    if (what == CHOICE) return read_choices(r, v, param);
+    if (what == SCHEMA) return read_schema(r, v, param, limits);
+    if (!json_is_true(v)) return ek_field_wrong(r, param, "true or false is needed");
+    r->form.text = EK_TEXT_JSON_OBJECT;
+    return EK_OK;
+}
+
+ek_err ek_openai_guided(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    static const struct {
+        const char *key, *param;
+        bool inner;
+        wish what;
+    } wishes[] = {
+        {"guided_json", "guided_json", false, SCHEMA},
+        {"json_schema", "json_schema", false, SCHEMA},
+        {"guided_json_object", "guided_json_object", false, OBJECT},
+        {"guided_choice", "guided_choice", false, CHOICE},
+        {"guided_regex", "guided_regex", false, NONE},
+        {"guided_grammar", "guided_grammar", false, NONE},
+        {"guided_whitespace_pattern", "guided_whitespace_pattern", false, NONE},
+        {"grammar", "grammar", false, NONE},
+        {"regex", "regex", false, NONE},
+        {"ebnf", "ebnf", false, NONE},
+        {"structural_tag", "structural_tag", false, NONE},
+        {"json", "structured_outputs.json", true, SCHEMA},
+        {"json_object", "structured_outputs.json_object", true, OBJECT},
+        {"choice", "structured_outputs.choice", true, CHOICE},
+        {"regex", "structured_outputs.regex", true, NONE},
+        {"grammar", "structured_outputs.grammar", true, NONE},
+        {"structural_tag", "structured_outputs.structural_tag", true, NONE},
+        {"whitespace_pattern", "structured_outputs.whitespace_pattern", true, NONE},
+        {"disable_any_whitespace", "structured_outputs.disable_any_whitespace", true, NONE},
+        {"disable_additional_properties", "structured_outputs.disable_additional_properties", true, NONE},
+    };
+    const json_t *inner = ek_field(body, "structured_outputs");
+    if (inner && !json_is_object(inner)) return ek_field_wrong(r, "structured_outputs", "an object is needed");
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        EK_TRY(read_wish(r, ek_field(wishes[i].inner ? inner : body, wishes[i].key), wishes[i].what, wishes[i].param,
+                         limits));
     return EK_OK;
 }

@@ -190,6 +190,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_responses_tools(r, body));
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
+    EK_TRY(ek_openai_guided(r, body, limits));
     EK_TRY(read_reasoning(r, body));
     EK_TRY(read_include(r, body));
     EK_TRY(ek_openai_sampling(r, body, limits));

@@ -2,6 +2,7 @@
  * choices. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -78,12 +79,27 @@ void ek_session_on_gone(void *user)
 
 /* --- out to the client --- */
 
+/* What was left out of schemas; the log has all of it. */
+static void put_ignored(ek_session *s)
+{
+    enum { MOST = 1000 };
+    const char *all = ek_grammar_ignored(s->req.grammar);
+    size_t n = strnlen(all, MOST + 1);
+    if (n == 0) return;
+    ek_buf value = {0};
+    ek_buf_add(&value, all, n < MOST ? n : MOST);
+    if (n > MOST) ek_buf_str(&value, "...");
+    ek_exchange_header(s->x, "x-evenkeel-ignored-keywords", value.data);
+    ek_buf_fini(&value);
+}
+
 static void flush(ek_session *s)
 {
     if (s->out.len == 0) return;
     if (!ek_exchange_begun(s->x)) {
         ek_exchange_header(s->x, "cache-control", "no-cache");
         ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
+        put_ignored(s);
         ek_exchange_begin(s->x, 200, "text/event-stream; charset=utf-8");
     }
     ek_exchange_send(s->x, s->out.data, s->out.len);
@@ -127,6 +143,7 @@ static void reply_done(ek_session *s)
         ek_exchange_end(s->x);
     } else {
         if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
+        put_ignored(s);
         ek_reply_json(s->x, 200, &s->out);
     }
     leave_client(s, EK_OUTCOME_DONE);

@@ -132,6 +132,8 @@ static void on_prepared(void *user, ek_prepared *p)
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
         set_up(s, p);
+        const char *ignored = ek_grammar_ignored(s->req.grammar);
+        if (*ignored) ek_log(EK_LOG_INFO, "event=ignored_keywords id=%s keywords=\"%.4000s\"", s->id, ignored);
         s->prompt = p->prompt;
         p->prompt = (ek_turn_prompt){0};
         err = open_turns(s);

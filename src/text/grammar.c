@@ -15,13 +15,12 @@ typedef struct maker {
     ek_schema_work *work;
     const ek_reply_form *form;
     const json_t *tools;
-    bool asked;
+    bool had_lenient, no_lenient; /* a schema may be left out as a whole; all such are */
 } maker;
 
-static bool is_strict(const json_t *tool, const ek_reply_form *form)
+static bool is_strict(const json_t *tool)
 {
-    const json_t *strict = ek_json_get(ek_json_get(tool, "function"), "strict");
-    return json_is_true(strict) || (form->calls_required && !json_is_false(strict));
+    return json_is_true(ek_json_get(ek_json_get(tool, "function"), "strict"));
 }
 
 /* The texts of a list as the keys of an object; NULL without a list. */
@@ -40,7 +39,7 @@ static bool is_asked(const ek_reply_form *form, const json_t *tools)
 {
     if (form->text != EK_TEXT_FREE || form->calls_required || form->only) return true;
     for (size_t i = 0; i < json_array_size(tools); i++)
-        if (is_strict(json_array_get(tools, i), form)) return true;
+        if (is_strict(json_array_get(tools, i))) return true;
     return false;
 }
 
@@ -52,15 +51,33 @@ static bool can_be_called(const char *s)
     return *s && s[strlen(s) - 1] != ':';
 }
 
+/* A schema that may be left out in parts; as a whole where even that went beyond a limit. */
+static ek_err lenient_schema(maker *m, const json_t *schema, const char *name, int32_t *node)
+{
+    ek_schema_opts opts = {.gemma = name != NULL, .lenient = true, .ignored = &m->g->ignored, .name = name};
+    m->had_lenient = true;
+    if (!m->no_lenient) return ek_schema_compile(m->work, schema, &opts, node);
+    ek_schema_leave_out(m->work, &opts);
+    return name ? ek_graph_any_object(&m->g->graph, true, node) : ek_graph_any(&m->g->graph, false, node);
+}
+
 static ek_err arguments(maker *m, const json_t *tool, const char *name, int32_t *node)
 {
     const json_t *schema = ek_json_get(ek_json_get(tool, "function"), "parameters");
     ek_schema_opts opts = {.gemma = true};
-    if (!is_strict(tool, m->form)) return ek_graph_any_object(&m->g->graph, true, node);
+    if (!is_strict(tool) && !m->form->calls_required) return ek_graph_any_object(&m->g->graph, true, node);
     json_t *nothing = schema && !json_is_null(schema) ? NULL : json_pack("{s:s,s:{}}", "type", "object", "properties");
-    ek_err err = ek_schema_compile(m->work, nothing ? nothing : schema, &opts, node);
+    if (nothing) schema = nothing;
+    ek_err err = is_strict(tool) ? ek_schema_compile(m->work, schema, &opts, node)
+                                 : lenient_schema(m, schema, name, node);
     json_decref(nothing);
     return err ? ek_fail_in(err, "the parameters of the tool \"%.60s\"", name) : EK_OK;
+}
+
+/* A tool that cannot be called is left alone, unless it is the one that is asked for. */
+static bool must_be_called(const maker *m, const json_t *tool)
+{
+    return is_strict(tool) || m->form->only;
 }
 
 static ek_err add_names(maker *m)
@@ -75,7 +92,7 @@ static ek_err add_names(maker *m)
         const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
         node[i] = -1;
         if (!name || (only && !json_object_get(only, name))) continue;
-        if (!can_be_called(name) && !m->asked) continue;
+        if (!can_be_called(name) && !must_be_called(m, tool)) continue;
         if (!can_be_called(name)) err = ek_fail(EK_EINVAL, "a tool named \"%.60s\" cannot be called", name);
         else err = arguments(m, tool, name, &node[i]);
     }
@@ -99,12 +116,32 @@ static ek_err add_names(maker *m)
     return EK_OK;
 }
 
+static ek_err add_choices(maker *m)
+{
+    ek_graph *g = &m->g->graph;
+    EK_TRY(ek_graph_node(g, EK_NODE_TEXTS, false, &m->g->json));
+    int32_t first = g->n_texts;
+    for (size_t i = 0; i < json_array_size(m->form->schema); i++) {
+        const json_t *v = json_array_get(m->form->schema, i);
+        if (ek_json_is_text(v) && json_string_length(v) > 0)
+            EK_TRY(ek_graph_text_add(g, json_string_value(v), json_string_length(v), -1, 0));
+    }
+    ek_graph_texts_sort(g, first);
+    g->nodes[m->g->json].first = first;
+    g->nodes[m->g->json].n = g->n_texts - first;
+    ek_schema_add_root(m->work, m->g->json);
+    return EK_OK;
+}
+
 static ek_err add_text(maker *m)
 {
-    ek_schema_opts opts = {.lenient = m->form->lenient};
+    ek_schema_opts opts = {0};
     m->g->json = -1;
     if (m->form->calls_required) return EK_OK;
     if (m->form->text == EK_TEXT_JSON_OBJECT) return ek_graph_any_object(&m->g->graph, false, &m->g->json);
+    if (m->form->text == EK_TEXT_CHOICE) return add_choices(m);
+    if (m->form->text == EK_TEXT_JSON_SCHEMA && m->form->lenient)
+        return lenient_schema(m, m->form->schema, NULL, &m->g->json);
     if (m->form->text == EK_TEXT_JSON_SCHEMA) return ek_schema_compile(m->work, m->form->schema, &opts, &m->g->json);
     m->g->free = true;
     return EK_OK;
@@ -125,9 +162,11 @@ static ek_err make(maker *m)
     EK_TRY(ek_schema_finish(m->work));
     for (int i = 0; i < m->g->n_names; i++) {
         const ek_graph_text *t = &m->g->graph.texts[m->g->first_name + i];
-        if (!is_object(&m->g->graph, t->node))
-            return ek_fail(EK_EINVAL, "the parameters of the tool \"%.*s\" must be an object", (int)t->n - 6,
-                           m->g->graph.blob.data + t->at + 5);
+        if (is_object(&m->g->graph, t->node)) continue;
+        const json_t *tool = json_array_get(m->tools, (size_t)t->index);
+        if (!is_strict(tool)) return ek_fail(EK_ETOOLARGE, "the parameters of a tool must be an object");
+        return ek_fail(EK_EINVAL, "the parameters of the tool \"%.*s\" must be an object", (int)t->n - 6,
+                       m->g->graph.blob.data + t->at + 5);
     }
     return EK_OK;
 }
@@ -176,18 +215,31 @@ static void identify(ek_grammar *g)
     ek_sha256_end(&s, g->id);
 }
 
+static ek_err try_to_make(ek_grammar **out, const ek_reply_form *form, const json_t *tools, bool one_call,
+                          bool *no_lenient)
+{
+    ek_grammar *g = *out = ek_alloc(sizeof *g);
+    g->one_call = one_call;
+    maker m = {.g = g, .work = ek_schema_begin(&g->graph), .form = form, .tools = tools, .no_lenient = *no_lenient};
+    ek_err err = make(&m);
+    ek_schema_end(m.work);
+    *no_lenient = !*no_lenient && m.had_lenient && (err == EK_ETOOLARGE || err == EK_EINVAL);
+    return err;
+}
+
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call)
 {
     *out = NULL;
-    bool asked = is_asked(form, tools);
+    bool asked = is_asked(form, tools), no_lenient = false;
     if (!asked && json_array_size(tools) == 0) return EK_OK;
-    ek_grammar *g = ek_alloc(sizeof *g);
-    g->one_call = one_call;
-    maker m = {g, ek_schema_begin(&g->graph), form, tools, asked};
-    ek_err err = make(&m);
+    ek_grammar *g;
+    ek_err err = try_to_make(&g, form, tools, one_call, &no_lenient);
+    if (no_lenient) {
+        ek_grammar_close(g);
+        err = try_to_make(&g, form, tools, one_call, &no_lenient);
+    }
     if (!err) err = check_marks(v, g);
     if (!err && !(g->free && !g->calls)) err = ek_vocab_ready(v);
-    ek_schema_end(m.work);
     if (err || (g->free && !g->calls)) {
         ek_grammar_close(g);
         return asked || err == EK_ENOMEM ? err : EK_OK;
@@ -197,9 +249,15 @@ ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form,
     return EK_OK;
 }
 
+const char *ek_grammar_ignored(const ek_grammar *g)
+{
+    return g ? ek_buf_text(&g->ignored) : "";
+}
+
 void ek_grammar_close(ek_grammar *g)
 {
     if (!g) return;
+    ek_buf_fini(&g->ignored);
     ek_graph_fini(&g->graph);
     free(g);
 }
@@ -208,7 +266,7 @@ size_t ek_grammar_bytes(const ek_grammar *g)
 {
     if (!g) return 0;
     const ek_graph *x = &g->graph;
-    return sizeof *g + x->blob.cap + x->pattern_bytes + sizeof *x->patterns * (size_t)x->cap_patterns +
+    return sizeof *g + g->ignored.cap + x->blob.cap + x->pattern_bytes + sizeof *x->patterns * (size_t)x->cap_patterns +
            sizeof *x->nodes * (size_t)x->cap_nodes + sizeof *x->links * (size_t)x->cap_links +
            sizeof *x->texts * (size_t)x->cap_texts;
 }

@@ -70,6 +70,11 @@ static bool put_reply(bytes *b, const ek_walk *w, const ek_frame *f)
     case EK_AT_START:
     case EK_AT_BODY:
         if (w->g->json >= 0) put_bytes(b, value_begins);
+        if (w->g->json >= 0 &&
+            w->g->graph.nodes[w->g->json].kind == EK_NODE_TEXTS) { /* a choice begins with anything */
+            const ek_node *n = &w->g->graph.nodes[w->g->json];
+            put_texts(b, w, n->first, ek_text_range(0, (uint32_t)n->n, 0));
+        }
         return true;
     case EK_AT_HEADER: put_bytes(b, "thought\n"); return true;
     case EK_AT_NAME: put_texts(b, w, w->g->first_name, f->v); return true;

@@ -40,6 +40,7 @@ enum {
 
 struct ek_grammar {
     ek_graph graph;
+    ek_buf ignored;              /* of lenient schemas: what was left out */
     char id[65];                 /* SHA-256 of all that follows and of graph: equal grammars share rows */
     int max_depth;               /* of the graph's nodes that can end */
     int32_t json;                /* the node of the text; -1: none */

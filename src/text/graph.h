@@ -41,6 +41,8 @@ typedef struct ek_node {
     uint8_t fraction; /* NUMBER: maximum digits behind the point; 0: an integer */
     bool bounded;     /* NUMBER: lo <= value * 10^fraction <= hi, and no exponent */
     bool closed;      /* OBJECT: the schema itself says that there are no other properties */
+    bool loose;       /* UNION: too many alternatives that begin alike may become one that allows more */
+    bool joined;      /* UNION: they did */
     int32_t first,
         n;        /* TEXTS, OBJECT: of texts, ascending by bytes. UNION: of links. ARRAY: of links, the first items */
     int32_t rest; /* ARRAY: the node of further items; OBJECT: of other properties; -1: there are none */
@@ -83,9 +85,11 @@ void ek_graph_texts_sort(ek_graph *g, int32_t first);
 /* Any value, any object; recursive, ended by EK_GRAPH_DEPTH. */
 ek_err ek_graph_any(ek_graph *g, bool gemma, int32_t *out);
 ek_err ek_graph_any_object(ek_graph *g, bool gemma, int32_t *out);
-/* Resolves unions of unions, joins their texts, and finds the depths. EINVAL if a root
- * can never end, or if more than EK_GRAPH_ALIKE alternatives begin alike. */
-ek_err ek_graph_finish(ek_graph *g, const int32_t *root, int n_roots);
+/* Resolves unions of unions, joins their texts, and finds the depths. EINVAL if more than EK_GRAPH_ALIKE alternatives
+ * begin alike. */
+ek_err ek_graph_finish(ek_graph *g);
+/* Whether a value of the node can ever end. After finish. */
+bool ek_graph_can_end(const ek_graph *g, int32_t node);
 /* Whether no value is of both a and b, as far as a look at types, texts and required properties tells; budget: parts
  * that may be looked at, counted down. After finish. */
 bool ek_graph_apart(const ek_graph *g, int32_t a, int32_t b, size_t *budget);

@@ -92,17 +92,51 @@ static ek_err flatten(ek_graph *g)
     return err;
 }
 
-static ek_err check_alike(const ek_graph *g)
+/* Any value of the kind. */
+static ek_err any_of_kind(ek_graph *g, int kind, bool gemma, int32_t *out)
+{
+    int32_t any = -1;
+    if (kind == EK_NODE_OBJECT) return ek_graph_any_object(g, gemma, out);
+    if (kind == EK_NODE_ARRAY) EK_TRY(ek_graph_any(g, gemma, &any));
+    EK_TRY(ek_graph_node(g, (ek_node_kind)kind, gemma, out));
+    g->nodes[*out].fraction = kind == EK_NODE_NUMBER ? 18 : 0;
+    g->nodes[*out].rest = any;
+    return EK_OK;
+}
+
+/* All alternatives of the kind become one. The links of each union are its own by now. */
+static ek_err join_kind(ek_graph *g, int32_t node, int kind)
+{
+    int32_t any, kept = 0;
+    EK_TRY(any_of_kind(g, kind, g->nodes[node].gemma, &any));
+    ek_node *n = &g->nodes[node];
+    int32_t *links = g->links + n->first;
+    bool first = true;
+    for (int32_t i = 0; i < n->n; i++) {
+        bool alike = g->nodes[links[i]].kind == kind;
+        if (!alike || first) links[kept++] = alike ? any : links[i];
+        if (alike) first = false;
+    }
+    n->n = kept;
+    n->joined = true;
+    return EK_OK;
+}
+
+static ek_err check_alike(ek_graph *g)
 {
     static const char *const what[] = {"texts", "strings", "numbers", "objects", "lists"};
-    for (int i = 0; i < g->n_nodes; i++) {
+    int n_nodes = g->n_nodes;
+    for (int i = 0; i < n_nodes; i++) {
         const ek_node *n = &g->nodes[i];
         int count[EK_NODE_UNION] = {0};
-        for (int k = 0; n->kind == EK_NODE_UNION && k < n->n; k++) {
-            int kind = g->nodes[g->links[n->first + k]].kind;
-            if (++count[kind] > EK_GRAPH_ALIKE)
+        if (n->kind != EK_NODE_UNION) continue;
+        for (int k = 0; k < n->n; k++) count[g->nodes[g->links[n->first + k]].kind]++;
+        for (int kind = 0; kind < EK_NODE_UNION; kind++) {
+            if (count[kind] <= EK_GRAPH_ALIKE) continue;
+            if (!g->nodes[i].loose)
                 return ek_fail(EK_EINVAL, "anyOf has more than %d alternatives that are %s", EK_GRAPH_ALIKE,
                                what[kind]);
+            EK_TRY(join_kind(g, i, kind));
         }
     }
     return EK_OK;
@@ -157,15 +191,17 @@ static void find_depths(ek_graph *g)
     }
 }
 
-ek_err ek_graph_finish(ek_graph *g, const int32_t *root, int n_roots)
+ek_err ek_graph_finish(ek_graph *g)
 {
     EK_TRY(flatten(g));
     EK_TRY(check_alike(g));
     find_depths(g);
-    for (int i = 0; i < n_roots; i++)
-        if (g->nodes[root[i]].depth > EK_GRAPH_DEPTH - 1)
-            return ek_fail(EK_EINVAL, "no value fits the schema within %d levels", EK_GRAPH_DEPTH - 1);
     return EK_OK;
+}
+
+bool ek_graph_can_end(const ek_graph *g, int32_t node)
+{
+    return g->nodes[node].depth < EK_GRAPH_DEPTH;
 }
 
 /* --- alternatives --- */

@@ -41,6 +41,10 @@ typedef struct ek_regex {
 ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n);
 /* The same with at most *left steps, of which those taken are subtracted, also where it fails. */
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left);
+/* The same for an expression that may be replaced by one that matches more: what is not supported of it is left out
+ * (what looks ahead or behind, word boundaries) or stands for anything (properties, back references); *cut is then set.
+ * cut NULL: as ek_regex_open_within. */
+ek_err ek_regex_open_lenient(ek_regex **out, const char *pattern, size_t n, int64_t *left, bool *cut);
 /* The texts that both match. EINVAL if there are none; ETOOLARGE. */
 ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b);
 void ek_regex_close(ek_regex *r); /* NULL is fine */

@@ -199,7 +199,12 @@ ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n)
 
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left)
 {
-    ek_regex_work w = {.max = *left < EK_REGEX_WORK ? *left : EK_REGEX_WORK};
+    return ek_regex_open_lenient(out, pattern, n, left, NULL);
+}
+
+ek_err ek_regex_open_lenient(ek_regex **out, const char *pattern, size_t n, int64_t *left, bool *cut)
+{
+    ek_regex_work w = {.max = *left < EK_REGEX_WORK ? *left : EK_REGEX_WORK, .lenient = cut != NULL};
     *out = NULL;
     ek_err err = ek_regex_parse(&w, pattern, n);
     if (err) {
@@ -207,6 +212,7 @@ ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64
         ek_regex_work_fini(&w);
         return err;
     }
+    if (cut) *cut = w.cut;
     size_t nodes = (size_t)w.n_nodes, sets = (size_t)w.n_sets;
     maker *m = ek_alloc(sizeof *m);
     *m = (maker){.w = &w,

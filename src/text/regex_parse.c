@@ -67,11 +67,30 @@ static void append(ek_regex_reader *p, part *x, part y)
 
 static ek_err alternatives(ek_regex_reader *p, part *out);
 
+/* Behind the opening parenthesis of a group that is left out: to behind its end. */
+static ek_err skip_group(ek_regex_reader *p, part *out)
+{
+    size_t from = p->at;
+    bool set = false;
+    for (int depth = 1; depth > 0; p->at++) {
+        int c = ek_regex_peek(p, 0);
+        if (c < 0) return ek_regex_refuse(p, "a group is not closed");
+        if (c == '\\') p->at++;
+        else if (set) set = c != ']';
+        else if (c == '[') set = true;
+        else depth += (c == '(') - (c == ')');
+    }
+    p->w->cut = true;
+    EK_TRY(ek_regex_spend(p->w, (int64_t)(p->at - from)));
+    return empty_part(p, out);
+}
+
 static ek_err group(ek_regex_reader *p, part *out)
 {
     int c = ek_regex_peek(p, 1), d = ek_regex_peek(p, 2);
     if (ek_regex_peek(p, 0) == '?') {
         bool behind = c == '<' && (d == '=' || d == '!');
+        if (p->w->lenient && (c == '=' || c == '!' || behind)) return skip_group(p, out);
         if (c == '=' || c == '!') return ek_regex_refuse(p, "the lookahead (?%c is not supported", c);
         if (behind) return ek_regex_refuse(p, "the lookbehind (?<%c is not supported", d);
         if (c != ':' && c != '<')
@@ -128,6 +147,23 @@ static bool read_quantifier(ek_regex_reader *p, int *min, int *max)
     return true;
 }
 
+/* Nothing for a word boundary, any text for what a group has matched. */
+static ek_err stand_in(ek_regex_reader *p, int escape, part *out)
+{
+    int32_t any, set;
+    p->w->cut = true;
+    p->at += 2;
+    if (escape == 'b' || escape == 'B') return empty_part(p, out);
+    while (escape != 'k' && ek_regex_peek(p, 0) >= '0' && ek_regex_peek(p, 0) <= '9') p->at++;
+    while (escape == 'k' && p->at < p->n && p->s[p->at++] != '>') continue;
+    EK_TRY(ek_regex_any_set(p, &set));
+    EK_TRY(add_node(p, EK_REGEX_EMPTY, -1, -1, &out->end));
+    EK_TRY(add_node(p, EK_REGEX_CHAR, -1, set, &any));
+    EK_TRY(add_node(p, EK_REGEX_EITHER, any, out->end, &out->start));
+    p->w->node[any].a = out->start;
+    return EK_OK;
+}
+
 /* *repeats: whether a quantifier may follow. */
 static ek_err read_atom(ek_regex_reader *p, part *out, bool *repeats)
 {
@@ -143,6 +179,10 @@ static ek_err read_atom(ek_regex_reader *p, part *out, bool *repeats)
         return group(p, out);
     }
     size_t at = p->at;
+    if (p->w->lenient && c == '\\') {
+        int d = ek_regex_peek(p, 1);
+        if (d == 'b' || d == 'B' || (d >= '1' && d <= '9') || d == 'k') return stand_in(p, d, out);
+    }
     if (read_quantifier(p, &min, &max)) {
         p->at = at;
         return ek_regex_refuse(p, "nothing to repeat");

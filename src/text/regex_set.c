@@ -197,16 +197,32 @@ static ek_err escape(ek_regex_reader *p, bool in_class, uint32_t *cp)
     return EK_OK;
 }
 
+/* Behind the backslash: whether a property stands there that stands for any character. */
+static bool skip_property(ek_regex_reader *p)
+{
+    if (!p->w->lenient || (ek_regex_peek(p, 0) | 32) != 'p') return false;
+    p->w->cut = true;
+    p->at++;
+    if (ek_regex_peek(p, 0) == '{')
+        while (p->at < p->n && p->s[p->at++] != '}') continue;
+    return true;
+}
+
 /* --- sets in brackets --- */
 
-/* One member: a character in *cp, or a whole class, which is added (*single is false). */
-static ek_err class_atom(ek_regex_reader *p, uint32_t *cp, bool *single)
+/* One member: a character in *cp, or a whole class, which is added (*single is false). *any: it may be any. */
+static ek_err class_atom(ek_regex_reader *p, uint32_t *cp, bool *single, bool *any)
 {
     const ek_regex_range *r;
     int n;
     *single = true;
     if (ek_regex_peek(p, 0) != '\\') return next_char(p, cp);
     p->at++;
+    if (skip_property(p)) {
+        *single = false;
+        *any = true;
+        return EK_OK;
+    }
     if (!class_escape(ek_regex_peek(p, 0), &r, &n)) return escape(p, true, cp);
     *single = false;
     bool negated = ek_regex_peek(p, 0) < 'a';
@@ -218,16 +234,16 @@ static ek_err class_atom(ek_regex_reader *p, uint32_t *cp, bool *single)
 static ek_err brackets(ek_regex_reader *p, size_t at, int32_t *out)
 {
     int32_t first = p->w->n_ranges;
-    bool negated = ek_regex_peek(p, 0) == '^';
+    bool negated = ek_regex_peek(p, 0) == '^', any = false;
     p->at += negated;
     while (ek_regex_peek(p, 0) != ']') {
         uint32_t lo = 0, hi = 0;
         bool single, single_hi;
         if (p->at == p->n) return ek_regex_refuse(p, "a bracket is not closed");
-        EK_TRY(class_atom(p, &lo, &single));
+        EK_TRY(class_atom(p, &lo, &single, &any));
         if (ek_regex_peek(p, 0) == '-' && ek_regex_peek(p, 1) != ']' && ek_regex_peek(p, 1) >= 0) {
             p->at++;
-            EK_TRY(class_atom(p, &hi, &single_hi));
+            EK_TRY(class_atom(p, &hi, &single_hi, &any));
             if (single && single_hi && hi < lo) return ek_regex_refuse(p, "the range is out of order");
             if (!single || !single_hi) { /* [\w-x]: a hyphen, as where no flag u is given */
                 EK_TRY(add_range(p, '-', '-'));
@@ -241,6 +257,10 @@ static ek_err brackets(ek_regex_reader *p, size_t at, int32_t *out)
         if (single) EK_TRY(add_range(p, lo, hi));
     }
     p->at++;
+    if (any) { /* a property is a member: any character may be in the set, and in what it leaves */
+        p->w->n_ranges = first;
+        negated = true;
+    }
     return end_set(p, first, negated, at, out);
 }
 
@@ -257,6 +277,8 @@ ek_err ek_regex_read_set(ek_regex_reader *p, int32_t *out)
     if (c == '[') return brackets(p, at, out);
     if (c == '.') {
         EK_TRY(add_ranges(p, lines, COUNT(lines), true));
+    } else if (c == '\\' && skip_property(p)) {
+        return end_set(p, first, true, at, out);
     } else if (c == '\\' && class_escape(ek_regex_peek(p, 0), &r, &n)) {
         EK_TRY(add_ranges(p, r, n, ek_regex_peek(p, 0) < 'a'));
         p->at++;

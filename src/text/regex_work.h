@@ -34,9 +34,10 @@ typedef struct ek_regex_work {
     ek_regex_set *set;
     ek_regex_range *range;
     int n_nodes, cap_nodes, n_sets, cap_sets, n_ranges, cap_ranges;
-    int32_t start; /* node */
-    int64_t work;  /* steps so far */
-    int64_t max;   /* at most EK_REGEX_WORK */
+    int32_t start;     /* node */
+    int64_t work;      /* steps so far */
+    int64_t max;       /* at most EK_REGEX_WORK */
+    bool lenient, cut; /* what is not supported is left out; something was */
 } ek_regex_work;
 
 /* Reads the pattern into w, which is zero; ek_regex_work_fini in any case. */

@@ -39,6 +39,7 @@ static const char *const known[] = {"$ref",
                                     "minProperties",
                                     "maxProperties",
                                     "exclusiveMaximum",
+                                    EK_SCHEMA_LOOSE,
                                     NULL};
 
 static const char *const refused[] = {"patternProperties",
@@ -58,9 +59,7 @@ static const char *const refused[] = {"patternProperties",
                                       "unevaluatedProperties",
                                       "unevaluatedItems",
                                       "$dynamicRef",
-                                      "$dynamicAnchor",
                                       "$recursiveRef",
-                                      "$recursiveAnchor",
                                       "divisibleBy",
                                       "disallow",
                                       "extends",
@@ -71,21 +70,13 @@ bool ek_schema_is_note(const char *keyword)
     return !is_one_of(keyword, known) && !is_one_of(keyword, refused);
 }
 
-/* Says nothing with this value. */
-static bool is_idle(const char *key, const json_t *v)
-{
-    if (!strcmp(key, "uniqueItems")) return json_is_false(v);
-    if (!strcmp(key, "multipleOf")) return json_is_integer(v) && json_integer_value(v) == 1;
-    return !strncmp(key, "unevaluated", 11) && json_is_true(v);
-}
-
 ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)schema, key, value)
     {
-        if (!w->opts.lenient && is_one_of(key, refused) && !is_idle(key, value))
+        if (!w->opts.lenient && is_one_of(key, refused) && !ek_schema_is_idle(schema, key))
             return ek_schema_fail(w, "the keyword \"%s\" is not supported", key);
     }
     return EK_OK;
@@ -98,6 +89,17 @@ bool ek_schema_has_siblings(const json_t *schema, const char *keyword)
     json_object_foreach((json_t *)(uintptr_t)schema, key, value)
     {
         if (strcmp(key, keyword) && !ek_schema_is_note(key)) return true;
+    }
+    return false;
+}
+
+bool ek_schema_ref_has_siblings(const json_t *schema)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, value)
+    {
+        if (strcmp(key, "$ref") && !ek_schema_is_note(key) && !ek_schema_is_idle(schema, key)) return true;
     }
     return false;
 }
@@ -161,7 +163,7 @@ static ek_err follow(ek_schema_work *w, const json_t **schema)
     for (int hops = 0; json_object_get(*schema, "$ref"); hops++) {
         const char *ref = ek_json_get_text(*schema, "$ref", NULL);
         if (!ref || hops == MAX_HOPS) return ek_schema_fail(w, "\"$ref\" must be a text that leads to a schema");
-        if (ek_schema_has_siblings(*schema, "$ref"))
+        if (ek_schema_ref_has_siblings(*schema))
             return ek_schema_fail(w, "other keywords beside \"$ref\" are not supported");
         EK_TRY(ek_schema_spend(w, 1 + strlen(ref) / 16));
         EK_TRY(ek_schema_resolve(w, ref, schema));
@@ -181,9 +183,15 @@ static ek_err merge_properties(ek_schema_work *w, json_t *into, const json_t *fr
         const char *key = json_object_iter_key(i);
         size_t n = json_object_iter_key_len(i);
         const json_t *old = json_object_getn(all, key, n);
-        if (old && !json_equal(old, json_object_iter_value(i)))
-            return ek_schema_fail(w, "the property \"%.60s\" has two schemas, which is not supported", key);
-        if (!old) json_object_setn_nocheck(all, key, n, json_object_iter_value(i));
+        json_t *value = json_object_iter_value(i);
+        if (old && !json_equal(old, value)) {
+            if (!w->opts.lenient)
+                return ek_schema_fail(w, "the property \"%.60s\" has two schemas, which is not supported", key);
+            if (w->depth < EK_SCHEMA_MERGES)
+                json_object_setn_new_nocheck(all, key, n, json_pack("{s:[O,O]}", "allOf", old, value));
+            else ek_schema_note(w, key);
+        }
+        if (!old) json_object_setn_nocheck(all, key, n, value);
     }
     return EK_OK;
 }
@@ -212,7 +220,8 @@ static ek_err merge_keyword(ek_schema_work *w, json_t *into, const char *key, js
         return EK_OK;
     }
     if (ek_schema_is_note(key) || json_equal(have, value)) return EK_OK;
-    if (!strcmp(key, "properties")) return merge_properties(w, into, value);
+    if (!strcmp(key, "properties") && (!w->opts.lenient || (json_is_object(have) && json_is_object(value))))
+        return merge_properties(w, into, value);
     if (!strcmp(key, "required") && json_is_array(have) && json_is_array(value)) {
         json_t *all = json_copy(have);
         json_array_extend(all, value);
@@ -224,6 +233,12 @@ static ek_err merge_keyword(ek_schema_work *w, json_t *into, const char *key, js
         if (number) json_object_set_nocheck(into, key, value);
         if (number || (!strcmp(json_string_value(have), "integer") && !strcmp(json_string_value(value), "number")))
             return EK_OK;
+    }
+    if (w->opts.lenient) { /* either of them alone allows more than both */
+        json_t *both = ek_schema_both(w, key, have, value);
+        if (both) json_object_set_new_nocheck(into, key, both);
+        else ek_schema_note(w, key);
+        return EK_OK;
     }
     return ek_schema_fail(w, "\"%s\" occurs twice with different values, which is not supported", key);
 }
@@ -244,9 +259,26 @@ static ek_err merge(ek_schema_work *w, json_t *into, const json_t *from, int hop
 
 static ek_err merge_list(ek_schema_work *w, json_t *into, const json_t *list, int hops)
 {
-    if (!json_is_array(list) || json_array_size(list) == 0)
-        return ek_schema_fail(w, "\"allOf\" must be a list with at least one schema");
+    if (!json_is_array(list) && w->opts.lenient) ek_schema_note(w, "allOf");
+    else if (!json_is_array(list)) return ek_schema_fail(w, "\"allOf\" must be a list of schemas");
     for (size_t i = 0; i < json_array_size(list); i++) EK_TRY(merge(w, into, json_array_get(list, i), hops + 1));
+    return EK_OK;
+}
+
+/* Where something may be left out: a reference beside other keywords is one more schema to merge; one that leads
+ * nowhere, and what is no schema, are left out. *from: what is still to be merged; NULL: nothing. */
+static ek_err merge_lenient(ek_schema_work *w, json_t *into, const json_t **from, int hops)
+{
+    const json_t *target = NULL;
+    if (json_is_true(*from)) return EK_OK;
+    const char *ref = ek_json_get_text(*from, "$ref", NULL);
+    if (!json_is_object(*from)) ek_schema_note(w, "allOf");
+    else if (json_object_get(*from, "$ref") && (!ref || ek_schema_resolve(w, ref, &target))) ek_schema_note(w, "$ref");
+    else if (target && hops + 1 < MAX_HOPS) return merge(w, into, target, hops + 1);
+    else if (!target) return EK_OK;
+    else ek_schema_note(w, "$ref");
+    json_object_set_new_nocheck(into, EK_SCHEMA_LOOSE, json_true());
+    if (!json_is_object(*from)) *from = json_true();
     return EK_OK;
 }
 
@@ -256,14 +288,18 @@ static ek_err merge(ek_schema_work *w, json_t *into, const json_t *from, int hop
     json_t *value;
     if (hops == MAX_HOPS) return ek_schema_fail(w, "more than %d schemas inside each other in \"allOf\"", MAX_HOPS);
     EK_TRY(ek_schema_spend(w, 1)); /* an empty schema too: references repeat it as often as they like */
-    EK_TRY(follow(w, &from));
+    if (w->opts.lenient) EK_TRY(merge_lenient(w, into, &from, hops));
+    else EK_TRY(follow(w, &from));
     if (json_is_true(from)) return EK_OK;
     if (!json_is_object(from))
         return ek_schema_fail(w, "a schema that is combined with others must be an object or true");
-    if (splits_properties(into, from) || splits_properties(from, into))
+    if (!w->opts.lenient && (splits_properties(into, from) || splits_properties(from, into)))
         return ek_schema_fail(w, "\"additionalProperties\" beside properties from elsewhere is not supported");
     json_object_foreach((json_t *)(uintptr_t)from, key, value)
     {
+        if (w->opts.lenient && !strcmp(key, "$ref")) continue;
+        if (w->opts.lenient && !strcmp(key, "additionalItems") && !json_is_array(json_object_get(from, "items")))
+            continue; /* it says nothing where it stands */
         if (!strcmp(key, "allOf")) EK_TRY(merge_list(w, into, value, hops));
         else EK_TRY(merge_keyword(w, into, key, value));
     }

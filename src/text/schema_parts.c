@@ -62,13 +62,21 @@ static ek_err collect_properties(ek_schema_work *w, const json_t *schema, object
     const json_t *other = json_object_get(schema, "additionalProperties");
     for (size_t i = 0; i < json_array_size(required); i++) {
         const json_t *name = json_array_get(required, i);
+        if (!ek_json_is_text(name) && w->opts.lenient) {
+            ek_schema_note(w, "required");
+            continue;
+        }
         if (!ek_json_is_text(name)) return ek_schema_fail(w, "\"required\" must be a list of names");
         const char *key = json_string_value(name);
         size_t n = json_string_length(name);
-        json_object_setn_new_nocheck(o->required, key, n, json_true());
         const json_t *known = json_object_getn(o->properties, key, n);
-        if (json_is_false(known) || (!known && json_is_false(other)))
-            return ek_schema_fail(w, "\"%s\" is required, but may not occur", key);
+        bool never = json_is_false(known) || (!known && json_is_false(other));
+        if (never && w->opts.lenient) {
+            ek_schema_note(w, "required");
+            continue;
+        }
+        json_object_setn_new_nocheck(o->required, key, n, json_true());
+        if (never) return ek_schema_fail(w, "\"%s\" is required, but may not occur", key);
         if (!known)
             json_object_setn_new_nocheck(o->properties, key, n,
                                          other ? json_incref((json_t *)(uintptr_t)other) : json_true());
@@ -94,11 +102,15 @@ static ek_err check_counts(ek_schema_work *w, const json_t *schema, const object
     uint32_t min = 0, max = UINT32_MAX;
     EK_TRY(ek_schema_count(w, schema, "minProperties", &min));
     EK_TRY(ek_schema_count(w, schema, "maxProperties", &max));
-    if (w->opts.lenient) return EK_OK;
+    bool few = max < UINT32_MAX && (o->rest >= 0 || max < json_object_size(o->properties));
+    if (w->opts.lenient) {
+        if (min > json_object_size(o->required)) ek_schema_note(w, "minProperties");
+        if (few) ek_schema_note(w, "maxProperties");
+        return EK_OK;
+    }
     if (min > json_object_size(o->required))
         return ek_schema_fail(w, "the keyword \"minProperties\" is not supported beyond the required properties");
-    if (max < UINT32_MAX && (o->rest >= 0 || max < json_object_size(o->properties)))
-        return ek_schema_fail(w, "the keyword \"maxProperties\" is not supported below the number of properties");
+    if (few) return ek_schema_fail(w, "the keyword \"maxProperties\" is not supported below the number of properties");
     return EK_OK;
 }
 

@@ -10,7 +10,12 @@ static ek_err make_regex(ek_schema_work *w, const json_t *pattern, const char *f
     ek_regex *a = NULL, *b = NULL;
     *out = NULL;
     int64_t *left = &w->regex_left;
-    if (pattern) EK_TRY(ek_regex_open_within(&a, json_string_value(pattern), json_string_length(pattern), left));
+    if (pattern) {
+        const char *s = json_string_value(pattern);
+        bool cut = false;
+        EK_TRY(ek_regex_open_lenient(&a, s, json_string_length(pattern), left, w->opts.lenient ? &cut : NULL));
+        if (cut) ek_schema_note(w, "pattern");
+    }
     ek_err err = format ? ek_regex_open_within(&b, format, strlen(format), left) : EK_OK;
     if (a && b) {
         err = ek_regex_and(out, a, b);
@@ -40,7 +45,7 @@ static ek_err string_pattern(ek_schema_work *w, const json_t *pattern, const cha
                              int32_t *out)
 {
     ek_buf key = {0};
-    ek_buf_fmt(&key, "%u %u %s ", min, max, format ? format : "");
+    ek_buf_fmt(&key, "%u %u %d %s ", min, max, w->opts.lenient, format ? format : "");
     if (pattern) ek_buf_add(&key, json_string_value(pattern), json_string_length(pattern));
     const json_t *known = json_object_getn(w->patterns, key.data, key.len);
     ek_err err = EK_OK;
@@ -49,6 +54,24 @@ static ek_err string_pattern(ek_schema_work *w, const json_t *pattern, const cha
     if (!known && !err) json_object_setn_new_nocheck(w->patterns, key.data, key.len, json_integer(*out));
     ek_buf_fini(&key);
     return err;
+}
+
+/* The number of the pattern that keeps as much as can be kept: a format only describes, so it goes first. */
+static ek_err as_much_as_can_be(ek_schema_work *w, const json_t *pattern, const char *format, uint32_t min,
+                                uint32_t max, int32_t *number)
+{
+    ek_err err = string_pattern(w, pattern, format, min, max, number);
+    if (!err || !w->opts.lenient) return err;
+    if (pattern && format && w->regex_left > 0) {
+        err = string_pattern(w, pattern, NULL, min, max, number);
+        if (!err) return err;
+        ek_schema_note(w, "pattern");
+        err = w->regex_left > 0 ? string_pattern(w, NULL, format, min, max, number) : err;
+        if (!err) return err;
+    }
+    ek_schema_note(w, pattern ? "pattern" : "format");
+    *number = -1;
+    return EK_OK;
 }
 
 ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out)
@@ -63,8 +86,8 @@ ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out)
     if (pattern && !ek_json_is_text(pattern)) return ek_schema_fail(w, "\"pattern\" must be a text");
     if (format) format = ek_pattern_of_format(format);
     if (pattern || format) {
-        ek_err err = string_pattern(w, pattern, format, min, max, &number);
-        if (err && (!w->opts.lenient || w->regex_left <= 0)) { /* what is left out has taken its time all the same */
+        ek_err err = as_much_as_can_be(w, pattern, format, min, max, &number);
+        if (err) {
             ek_buf says = {0};
             ek_buf_str(&says, ek_err_text());
             ek_schema_fail(w, "\"%s\": %s", pattern ? "pattern" : "format", ek_buf_text(&says));

@@ -11,7 +11,7 @@
 
 /* --- types --- */
 
-static int type_of_name(const char *s)
+int ek_schema_type_of_name(const char *s)
 {
     static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
     for (int i = 0; i < 7; i++)
@@ -21,7 +21,7 @@ static int type_of_name(const char *s)
 
 static ek_err add_type(ek_schema_work *w, const json_t *v, int *types)
 {
-    int type = ek_json_is_text(v) ? type_of_name(json_string_value(v)) : 0;
+    int type = ek_json_is_text(v) ? ek_schema_type_of_name(json_string_value(v)) : 0;
     *types |= type;
     if (type) return EK_OK;
     if (!ek_json_is_text(v)) return ek_schema_fail(w, "\"type\" must be a type's name or a list of them");
@@ -65,8 +65,10 @@ ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types)
     else if (!json_is_array(type)) EK_TRY(add_type(w, type, types));
     for (size_t i = 0; i < json_array_size(type); i++) EK_TRY(add_type(w, json_array_get(type, i), types));
     if (*types && json_is_true(json_object_get(schema, "nullable"))) *types |= EK_TYPE_NULL;
-    const json_t *multiple = json_object_get(schema, "multipleOf"); /* 1, or left out */
-    if (json_is_integer(multiple) && json_integer_value(multiple) == 1 && *types & EK_TYPE_NUMBER)
+    const json_t *multiple = json_object_get(
+        schema, "multipleOf"); /* 1; others are left out, but multiples of whole numbers are whole */
+    double x = json_is_number(multiple) ? json_number_value(multiple) : 0;
+    if ((x == 1 || (w->opts.lenient && x > 1 && x == floor(x))) && *types & EK_TYPE_NUMBER)
         *types = (*types & ~EK_TYPE_NUMBER) | EK_TYPE_INTEGER;
     return EK_OK;
 }
@@ -167,9 +169,11 @@ static ek_err check_alone(ek_schema_work *w, const json_t *schema)
     json_object_foreach((json_t *)(uintptr_t)schema, key, value)
     {
         if (ek_schema_is_note(key) || !strcmp(key, "enum") || !strcmp(key, "const") || !strcmp(key, "type") ||
-            !strcmp(key, "nullable"))
+            !strcmp(key, "nullable") || !strcmp(key, EK_SCHEMA_LOOSE))
             continue;
-        if (!w->opts.lenient) return ek_schema_fail(w, "\"%s\" beside \"enum\" or \"const\" is not supported", key);
+        if (ek_schema_is_idle(schema, key)) continue;
+        if (w->opts.lenient) ek_schema_note(w, key);
+        else return ek_schema_fail(w, "\"%s\" beside \"enum\" or \"const\" is not supported", key);
     }
     return EK_OK;
 }
@@ -257,11 +261,12 @@ static ek_err read_bounds(ek_schema_work *w, const json_t *schema, bound b[4], i
     *n = 0;
     for (int i = 0; i < 4; i++) {
         const json_t *v = json_object_get(schema, names[i]);
-        if (!v) continue;
+        if (!v || (i & 1 && json_is_boolean(v))) continue; /* of the limit beside it, in the oldest drafts */
         if (!json_is_number(v)) return ek_schema_fail(w, "\"%s\" must be a number that fits 64 bits", names[i]);
         int64_t scaled;
+        bool exclusive = i & 1 || json_is_true(json_object_get(schema, names[i + 1]));
         bool exact, low = i < 2, beyond = !scale(v, 0, low, &scaled, &exact);
-        if (!beyond || low == (json_number_value(v) > 0)) b[(*n)++] = (bound){v, i & 1, low};
+        if (!beyond || low == (json_number_value(v) > 0)) b[(*n)++] = (bound){v, exclusive, low};
         else b[(*n)++] = (bound){NULL, false, low}; /* no number of 18 digits reaches it */
     }
     return EK_OK;
@@ -283,7 +288,7 @@ static bool scale_bounds(const bound *b, int n, int fraction, int64_t *lo, int64
 }
 
 /* As many digits behind the point as leave room for those before it: 9 between two bounds, 6 with one. */
-ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out)
+static ek_err number_node(ek_schema_work *w, const json_t *schema, bool integer, ek_node *node)
 {
     bound b[4];
     int n, fraction = 18;
@@ -300,10 +305,24 @@ ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, i
     } else if (integer) {
         fraction = 0;
     }
-    EK_TRY(ek_graph_node(w->g, EK_NODE_NUMBER, w->opts.gemma, out));
-    ek_node *node = &w->g->nodes[*out];
     node->bounded = n > 0;
     node->fraction = (uint8_t)fraction;
     node->lo = lo, node->hi = hi;
+    return EK_OK;
+}
+
+ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out)
+{
+    static const char *const bounds[] = {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"};
+    ek_node node = {.fraction = integer ? 0 : 18};
+    ek_err err = number_node(w, schema, integer, &node);
+    if (err && !w->opts.lenient) return err;
+    for (int i = 0; err && i < 4; i++)
+        if (json_object_get(schema, bounds[i])) ek_schema_note(w, bounds[i]);
+    EK_TRY(ek_graph_node(w->g, EK_NODE_NUMBER, w->opts.gemma, out));
+    ek_node *n = &w->g->nodes[*out];
+    n->bounded = node.bounded;
+    n->fraction = node.fraction;
+    n->lo = node.lo, n->hi = node.hi;
     return EK_OK;
 }

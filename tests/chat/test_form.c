@@ -48,21 +48,24 @@ static void the_same_grammar_comes_back(void **state)
 {
     const ek_chat_model *m = pocket();
     (void)state;
-    json_t *only = json("[\"b\",\"d\"]");
+    json_t *only = json("[\"b\",\"d\"]"), *choices = json("[\"a\",\"ab\",\"\\u00e9\"]");
     int n_made = 0;
-    for (int i = 0; i < 3 * 3 * 3 * 16; i++) {
+    for (int i = 0; i < 3 * 3 * 4 * 16; i++) {
         json_t *declared = i % 3 ? json(tools[i % 3 - 1]) : NULL, *schema = json(schemas[i / 3 % 2]);
-        ek_reply_form form = {.text = (ek_text_form)(i / 9 % 3),
-                              .schema = i / 9 % 3 == EK_TEXT_JSON_SCHEMA ? schema : NULL,
-                              .lenient = i / 27 & 1,
-                              .calls_required = i / 27 & 2,
-                              .only = i / 27 & 4 ? only : NULL};
-        n_made += same_both_ways(m, &form, declared, i / 27 & 8);
+        ek_reply_form form = {.text = (ek_text_form)(i / 9 % 4),
+                              .schema = i / 9 % 4 == EK_TEXT_JSON_SCHEMA ? schema
+                                        : i / 9 % 4 == EK_TEXT_CHOICE    ? choices
+                                                                         : NULL,
+                              .lenient = i / 36 & 1,
+                              .calls_required = i / 36 & 2,
+                              .only = i / 36 & 4 ? only : NULL};
+        n_made += same_both_ways(m, &form, declared, i / 36 & 8);
         json_decref(declared);
         json_decref(schema);
     }
     assert_true(n_made > 100);
     json_decref(only);
+    json_decref(choices);
 }
 
 static void other_texts_are_refused(void **state)

@@ -198,6 +198,92 @@ def refusals(s):
     assert isinstance(json.loads(s.chat(ask(response_format=loose))["choices"][0]["message"]["content"]), str)
 
 
+LOOSE = {"type": "object", "properties": {
+    "zip": {"type": "string", "pattern": "^(?!0)[0-9]{4}$"}, "tags": {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"enum": ["x", "y"]}, "not": {"required": ["q"]}},
+    "pet": {"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], "discriminator": {"propertyName": "kind"}}, "n": {"type": "number", "multipleOf": 1.0, "maximum": 9, "minimum": 1},
+    "list": {"type": "array", "items": {"enum": ["a", "b"]}, "uniqueItems": True, "maxItems": 2}, "free": {"type": "any", "maxLength": 3}}, "required": ["zip", "pet", "n", "list"],
+    "if": {"required": ["free"]}, "then": {"required": ["tags"]}, "additionalProperties": False,
+    "$defs": {"cat": {"type": "object", "properties": {"kind": {"const": "cat", "default": "cat"}}}, "dog": {"type": "object", "properties": {"kind": {"const": "dog", "default": "dog"}}}}}
+
+
+def check_loose(v):
+    """What is kept of LOOSE."""
+    assert isinstance(v, dict) and {"zip", "pet", "n", "list"} <= set(v) <= set(LOOSE["properties"]), v
+    assert len(v["zip"]) == 4 and v["zip"].isdigit() and v["n"] in range(1, 10) and len(v["list"]) <= 2 and set(v["list"]) <= {"a", "b"}, v
+    assert v["pet"].get("kind", "cat") in ("cat", "dog") and all(x in ("x", "y") for x in v.get("tags", {}).values()), v
+
+
+def fail(text):
+    raise AssertionError(text)
+
+
+def ignored(s, path, body):
+    """The reply, and what its header says was ignored."""
+    status, headers, reply = s.call("POST", path, body)
+    assert status == 200, reply
+    return reply, headers.get("x-evenkeel-ignored-keywords", "")
+
+
+def what_is_not_strict_is_kept(s):
+    """By all doors; a strict one is refused by name. The name of the tool stands before the places."""
+    tool = {"type": "function", "function": {"name": "loose", "parameters": LOOSE}}
+    places = ["#/properties/zip/pattern", "#/properties/tags/not", "#/properties/list/uniqueItems", "#/properties/free/type", "#/if"]
+    said = lambda text, name: all(name + p in text.split(", ") for p in places) or fail(text)
+    for seed in range(2):
+        for strict in ({}, {"strict": False}):
+            more = {"temperature": 0.7, "seed": seed, "max_tokens": 400}
+            r, text = ignored(s, "/v1/chat/completions", ask(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": LOOSE, **strict}}, **more))
+            said(text, "")
+            if r["choices"][0]["finish_reason"] == "stop":
+                check_loose(json.loads(r["choices"][0]["message"]["content"]))
+            loose = {"type": "function", "function": dict(tool["function"], **strict)}
+            r, text = ignored(s, "/v1/chat/completions", ask("Hello!", tools=[loose, WEATHER], tool_choice={"type": "function", "function": {"name": "loose"}}, **more))
+            said(text, "loose")
+            if r["choices"][0]["finish_reason"] == "tool_calls":
+                check_loose(json.loads(r["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"]))
+    _, text = ignored(s, "/v1/messages", {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello!"}], "tools": [{"name": "loose", "input_schema": LOOSE}], "tool_choice": {"type": "any"}})
+    said(text, "loose")
+    _, text = ignored(s, "/v1/responses", {"model": "m", "max_output_tokens": 16, "input": "Hello!", "tools": [{"type": "function", "name": "loose", "parameters": LOOSE}], "tool_choice": "required"})
+    said(text, "loose")
+    _, text = ignored(s, "/v1/chat/completions", ask(tools=[tool], max_tokens=3))
+    assert text == "", text
+    e = s.chat(ask(response_format=by_schema(LOOSE)), expect=400)["error"]
+    assert "is not supported" in e["message"], e
+
+
+def no_tool_breaks_a_request(s):
+    odd = [{"type": "function", "function": {"name": n, "parameters": p}} for n, p in (("a b", {}), ("list", {"type": "array"}), ("none", False), ("self", {"$ref": "#"}), ("text", {"type": "string"}))]
+    s.chat(ask(tools=[strict(WEATHER)] + odd, max_tokens=4))
+    r = s.chat(ask("Hello!", tools=[WEATHER] + odd, tool_choice="required", max_tokens=200, parallel_tool_calls=False))["choices"][0]
+    assert r["finish_reason"] == "length" or isinstance(json.loads(r["message"]["tool_calls"][0]["function"]["arguments"]), dict), r
+
+
+def other_dialects(s):
+    """What other servers call a schema is one; what does not exist here is refused by its name."""
+    for more in ({"response_format": {"type": "json_object", "schema": CITY}}, {"guided_json": CITY}, {"guided_json": json.dumps(CITY)}, {"json_schema": CITY},
+                 {"structured_outputs": {"json": CITY}}, {"structured_outputs": {"json": json.dumps(CITY)}}):
+        assert valid(CITY, json.loads(s.chat(ask(**more))["choices"][0]["message"]["content"])), more
+        status, _, r = s.call("POST", "/v1/completions", {"model": "m", "prompt": "Oslo in JSON: ", "max_tokens": 300, "temperature": 0, **more})
+        assert status == 200 and valid(CITY, json.loads(r["choices"][0]["text"])), (more, r)
+    assert s.chat(ask(structured_outputs={"json_object": True}))["choices"][0]["message"]["content"].startswith("{")
+    for more in ({"guided_choice": ["no", "yes", "yes and no"]}, {"structured_outputs": {"choice": ["no", "yes", "yes and no"]}}):
+        assert s.chat(ask(**more))["choices"][0]["message"]["content"] in ("no", "yes", "yes and no")
+        status, _, r = s.call("POST", "/v1/completions", {"model": "m", "prompt": "Is it? ", **more})
+        assert status == 200 and r["choices"][0]["text"] in ("no", "yes", "yes and no"), r
+    for path, body in (("/v1/chat/completions", ask()), ("/v1/completions", {"model": "m", "prompt": "x"}), ("/v1/responses", {"model": "m", "input": "x"})):
+        for key in ("guided_regex", "guided_grammar", "grammar", "regex", "ebnf", "structural_tag", "guided_whitespace_pattern"):
+            status, _, r = s.call("POST", path, {**body, key: "[a-z]+"})
+            assert status == 400 and r["error"]["param"] == key and "not supported" in r["error"]["message"], r
+        for key in ("regex", "grammar", "structural_tag", "whitespace_pattern"):
+            status, _, r = s.call("POST", path, {**body, "structured_outputs": {key: "[a-z]+"}})
+            assert status == 400 and r["error"]["param"] == "structured_outputs." + key, r
+        for key, v in (("guided_json", "{"), ("guided_choice", []), ("guided_choice", [""]), ("structured_outputs", 5), ("guided_json_object", 3)):
+            status, _, r = s.call("POST", path, {**body, key: v})
+            assert status == 400 and r["error"]["param"] == key, r
+    status, _, r = s.call("POST", "/v1/chat/completions", ask(guided_json=CITY, response_format=by_schema(CITY)))
+    assert status == 400 and r["error"]["param"] == "guided_json", r
+
+
 def main():
     passed = failed = 0
 
@@ -215,7 +301,8 @@ def main():
             print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
 
     with Server(PROGRAM, "--model", MODEL, "--ctx", 1024, "--max-requests", 8, "--draft", "off") as s:
-        for t in (json_by_schema, json_object, cut_by_the_limit, thinking_ends_at_its_budget, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals):
+        for t in (json_by_schema, json_object, cut_by_the_limit, thinking_ends_at_its_budget, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals,
+                  what_is_not_strict_is_kept, no_tool_breaks_a_request, other_dialects):
             run(t, s)
     if ALONE:
         run(same_bits_with_drafts)
