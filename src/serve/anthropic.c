@@ -7,16 +7,20 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/client_tools.h"
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "serve/tools.h"
 #include "text/json.h"
 
-/* Tools that the API's own servers run are refused by their type. */
+/* Those that the client runs and the API describes are functions with the published schema; those that the API's own
+ * servers run are refused by their type. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool)
 {
     const char *type = ek_json_get_text(t, "type", NULL);
     size_t n = 0;
+    if (type && strcmp(type, "custom")) *tool = ek_client_tool_anthropic(type, ek_json_get_text(t, "name", NULL));
+    if (type && *tool) return EK_OK;
     if (type && strcmp(type, "custom"))
         return ek_field_wrong_text(r, "tools", "this server runs no tools; there is none of type", type, "");
     if (!ek_json_get_text(t, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each needs a name");
@@ -31,7 +35,7 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i);
-        json_t *tool;
+        json_t *tool = NULL;
         bool later = false;
         EK_TRY(ek_field_bool(r, t, "defer_loading", &later));
         EK_TRY(ek_anthropic_tool(r, t, &tool));

@@ -14,7 +14,7 @@ typedef struct ek_anthropic {
  * first: that is where the chat template looks for them. EINVAL "messages[I]: …" with r->param. */
 ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 
-/* One element of `tools` as the template takes it, a new reference. EINVAL with r->param. */
+/* One element of `tools` as the template takes it, a new reference into *tool, which is NULL. EINVAL with r->param. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);
 
 /* The writers of a reply, as in ek_dialect. */

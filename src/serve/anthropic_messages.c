@@ -140,7 +140,8 @@ static ek_err read_system(ek_conversation *c, const json_t *v)
 }
 
 /* What a result says, and the tools that it refers to, which stand behind it. */
-static ek_err read_result_content(ek_api_request *r, ek_message *m, ek_buf *text, const json_t *content)
+static ek_err read_result_content(ek_api_request *r, ek_message *m, ek_buf *text, const json_t *content,
+                                  const ek_api_limits *limits)
 {
     bool any = false;
     if (!json_is_array(content)) return read_text(text, content, "a tool_result");
@@ -156,19 +157,19 @@ static ek_err read_result_content(ek_api_request *r, ek_message *m, ek_buf *text
         const char *name = ek_json_get_text(block, "tool_name", NULL);
         if (strcmp(type_of(block), "tool_reference")) continue;
         if (!name) return ek_fail(EK_EINVAL, "a block of type tool_reference needs a text tool_name");
-        EK_TRY(ek_tools_refer(r, m, name));
+        EK_TRY(ek_tools_refer(r, m, name, limits));
     }
     return EK_OK;
 }
 
-static ek_err read_result(ek_api_request *r, const json_t *block)
+static ek_err read_result(ek_api_request *r, const json_t *block, const ek_api_limits *limits)
 {
     static const char mark[] = "Error: ";
     ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_TOOL);
     ek_message_add(m, EK_BLOCK_TEXT);
     EK_TRY(copy_member(&m->call_id, block, "tool_use_id"));
     ek_buf text = {0};
-    ek_err err = read_result_content(r, m, &text, ek_field(block, "content"));
+    ek_err err = read_result_content(r, m, &text, ek_field(block, "content"), limits);
     bool marked = text.len >= sizeof mark - 1 && !memcmp(text.data, mark, sizeof mark - 1);
     if (json_is_true(ek_json_get(block, "is_error")) && !marked) ek_buf_str(&m->blocks[0].text, mark);
     ek_buf_add(&m->blocks[0].text, ek_buf_text(&text), text.len);
@@ -177,7 +178,7 @@ static ek_err read_result(ek_api_request *r, const json_t *block)
 }
 
 /* Results become messages of their own, before the message with the text. */
-static ek_err read_user(ek_api_request *r, const json_t *content)
+static ek_err read_user(ek_api_request *r, const json_t *content, const ek_api_limits *limits)
 {
     ek_buf text = {0};
     bool has_text = !json_is_array(content);
@@ -186,7 +187,7 @@ static ek_err read_user(ek_api_request *r, const json_t *content)
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
         if (!strcmp(type, "tool_result")) {
-            err = read_result(r, block);
+            err = read_result(r, block, limits);
         } else if (!is_text(type)) {
             err = wrong_block(type, "a message of the user");
         } else {
@@ -251,21 +252,22 @@ static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek
 }
 
 /* A tool that is offered, or no longer, from here on: a reference to one of tools, or a definition of its own. */
-static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *block)
+static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *block, const ek_api_limits *limits)
 {
     const json_t *change = ek_field(block, "tool");
     const char *type = type_of(change), *name = ek_json_get_text(change, "name", NULL);
     bool added = !strcmp(type_of(block), "tool_addition");
-    if (!strcmp(type, "tool_reference") && name) return added ? ek_tools_refer(r, m, name) : ek_tools_withdraw(r, name);
+    if (!strcmp(type, "tool_reference") && name)
+        return added ? ek_tools_refer(r, m, name, limits) : ek_tools_withdraw(r, name);
     if (!added || strcmp(type, "tool_definition")) return ek_part_refuse("changes of a tool", type, type_of(block));
-    json_t *tool;
+    json_t *tool = NULL;
     EK_TRY(ek_anthropic_tool(r, ek_field(change, "definition"), &tool));
     ek_tools_bring(r, m, tool);
     return EK_OK;
 }
 
 /* A system message among the others: text, and changes of tools. */
-static ek_err read_system_message(ek_api_request *r, const json_t *content)
+static ek_err read_system_message(ek_api_request *r, const json_t *content, const ek_api_limits *limits)
 {
     ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM);
     bool any = false;
@@ -275,7 +277,7 @@ static ek_err read_system_message(ek_api_request *r, const json_t *content)
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
         if (!strcmp(type, "tool_addition") || !strcmp(type, "tool_removal")) {
-            EK_TRY(read_tool_change(r, m, block));
+            EK_TRY(read_tool_change(r, m, block, limits));
             continue;
         }
         if (any) ek_buf_char(&m->blocks[0].text, '\n');
@@ -292,10 +294,10 @@ static ek_err read_message(ek_api_request *r, const json_t *v, const ek_api_limi
     if (!role) role = "";
     if (!content || json_array_size(content) + json_string_length(content) == 0)
         if (strcmp(role, "assistant")) return ek_fail(EK_EINVAL, "content is missing or empty");
-    if (!strcmp(role, "user")) return read_user(r, content);
+    if (!strcmp(role, "user")) return read_user(r, content, limits);
     if (!strcmp(role, "assistant")) return read_assistant(&r->conversation, content, limits);
     if (strcmp(role, "system")) return ek_field_wrong_role(v, "user, assistant, system");
-    return read_system_message(r, content);
+    return read_system_message(r, content, limits);
 }
 
 /* A last message of the assistant is the beginning of the reply, unless it waits for the results of its calls. */

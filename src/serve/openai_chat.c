@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/custom.h"
 #include "serve/field.h"
 #include "serve/openai.h"
+#include "serve/tools.h"
 #include "text/json.h"
 
 /* Of a request, for its replies. */
@@ -14,9 +16,28 @@ typedef struct own {
     bool include_usage;                    /* of a stream: every chunk then has a usage member */
     bool whole_calls;                      /* of a stream: a call is one delta, once it has ended */
     int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
+    bool custom[EK_OPENAI_CHOICES_MAX];    /* per choice: the open call is of a custom tool, with this input so far */
+    ek_custom_input input[EK_OPENAI_CHOICES_MAX];
 } own;
 
 /* --- the body --- */
+
+static ek_err read_tool(ek_api_request *r, const json_t *t)
+{
+    const char *type = ek_json_get_text(t, "type", NULL);
+    bool custom = type && !strcmp(type, "custom");
+    if (!custom && (!type || strcmp(type, "function")))
+        return ek_field_wrong_text(r, "tools",
+                                   "each must be {\"type\": \"function\", \"function\": {…}}, or custom, not of type",
+                                   type ? type : "", "");
+    const json_t *f = ek_json_get(t, type);
+    size_t n = 0;
+    if (!ek_json_get_text(f, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
+    json_t *tool = custom ? NULL : json_incref((json_t *)(uintptr_t)t);
+    if (custom) EK_TRY(ek_custom_tool(r, ek_json_get(f, "name"), ek_field(f, "description"), f, &tool));
+    json_array_append_new(r->tools, tool);
+    return EK_OK;
+}
 
 static ek_err read_tools(ek_api_request *r, const json_t *body)
 {
@@ -24,15 +45,8 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     if (ek_field(body, "functions") || ek_field(body, "function_call"))
         return ek_field_wrong(r, "functions", "the legacy form is not taken; use tools and tool_choice");
     if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *t = json_array_get(tools, i), *f = ek_json_get(t, "function");
-        const char *type = ek_json_get_text(t, "type", NULL);
-        size_t n = 0;
-        if (!type || strcmp(type, "function"))
-            return ek_field_wrong(r, "tools", "each must be {\"type\": \"function\", \"function\": {…}}");
-        if (!ek_json_get_text(f, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
-    }
-    if (json_array_size(tools) > 0) r->tools = json_incref((json_t *)(uintptr_t)tools);
+    if (json_array_size(tools) > 0) r->tools = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) EK_TRY(read_tool(r, json_array_get(tools, i)));
     return EK_OK;
 }
 
@@ -206,23 +220,63 @@ static void call_id(char id[32], const ek_api_reply *r, int choice, int call)
     ek_call_id(id, "call_", request, call);
 }
 
+static bool is_custom(const ek_api_reply *r, const char *name, size_t n)
+{
+    return !strcmp(ek_tools_type(r->turn->tools, name, n), "custom");
+}
+
+/* "type":"function","function":{…}, or of a custom tool likewise. args: NULL: not yet. */
+static void put_called(ek_buf *out, const ek_api_reply *r, const char *name, size_t n, const ek_buf *args)
+{
+    const ek_buf none = {0};
+    ek_buf input = {0};
+    bool custom = is_custom(r, name, n);
+    const char *type = custom ? "custom" : "function";
+    if (!args) args = &none;
+    if (custom) ek_custom_input_of(&input, args);
+    ek_buf_fmt(out, "\"type\":\"%s\",\"%s\":{\"name\":", type, type);
+    ek_json_quote(out, name, n);
+    ek_buf_str(out, custom ? ",\"input\":" : ",\"arguments\":");
+    if (custom) args = &input;
+    ek_json_quote(out, ek_buf_text(args), args->len);
+    ek_buf_char(out, '}');
+    ek_buf_fini(&input);
+}
+
 /* Neither id nor name is repeated: accumulators that add strings up would double them. */
 static void put_call(ek_buf *out, const ek_api_reply *r, int choice, int call, const char *name, size_t n,
                      const ek_buf *args)
 {
     char id[32];
     call_id(id, r, choice, call);
-    ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call,
-               id);
-    ek_json_quote(out, name, n);
-    ek_buf_str(out, ",\"arguments\":");
-    ek_json_quote(out, args ? ek_buf_text(args) : "", args ? args->len : 0);
-    ek_buf_str(out, "}}]");
+    ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"id\":\"%s\",", call, id);
+    put_called(out, r, name, n, args);
+    ek_buf_str(out, "}]");
 }
 
 static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
+    own *o = r->own;
+    o->custom[choice] = is_custom(r, e->text, e->n);
+    o->input[choice] = (ek_custom_input){0};
     put_call(out, r, choice, e->call, e->text, e->n, NULL);
+}
+
+/* A piece of a custom tool's input; nothing where the piece of its arguments has none. */
+static void input_piece(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    own *o = r->own;
+    ek_buf piece = {0};
+    ek_custom_input_add(&o->input[choice], &piece, e->text, e->n);
+    if (piece.len > 0) {
+        delta_open(out, r, choice);
+        ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"custom\":{\"input\":", e->call);
+        ek_json_quote(out, piece.data, piece.len);
+        ek_buf_str(out, "}}]");
+        delta_close(out, r, NULL);
+        chunk_close(out);
+    }
+    ek_buf_fini(&piece);
 }
 
 /* The call that e is of, in one delta once it has ended: for clients that need id, type and name in every delta. */
@@ -260,6 +314,10 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
         return;
     }
     if (e->kind != EK_REPLY_CALL_START && !(text && e->n > 0)) return;
+    if (e->kind == EK_REPLY_CALL_ARGS && o->custom[choice]) {
+        input_piece(out, r, choice, e);
+        return;
+    }
     delta_open(out, r, choice);
     switch (e->kind) {
     case EK_REPLY_CONTENT:
@@ -311,12 +369,9 @@ static void message(ek_buf *out, const ek_api_reply *r, int choice)
     for (int i = 0; i < a->n_calls; i++) {
         char id[32];
         call_id(id, r, choice, a->calls[i].index);
-        ek_buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", i ? "," : ",\"tool_calls\":[",
-                   id);
-        ek_put_string(out, a->calls[i].name);
-        ek_buf_str(out, ",\"arguments\":");
-        ek_json_quote(out, ek_buf_text(&a->calls[i].args), a->calls[i].args.len);
-        ek_buf_str(out, "}}");
+        ek_buf_fmt(out, "%s{\"id\":\"%s\",", i ? "," : ",\"tool_calls\":[", id);
+        put_called(out, r, a->calls[i].name, strlen(a->calls[i].name), &a->calls[i].args);
+        ek_buf_char(out, '}');
     }
     if (a->n_calls > 0) ek_buf_char(out, ']');
     ek_buf_char(out, '}');

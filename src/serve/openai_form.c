@@ -5,12 +5,14 @@
 #include "serve/openai.h"
 #include "text/json.h"
 
-/* The function's name of {"type": "function", "function": {"name"}}, or {"type": "function", "name"}. */
-static const char *function_name(const json_t *v)
+/* The tool's name of {"type": "function", "function": {"name"}}, or {"type": "function", "name"}; of a custom one
+ * likewise. One that has its type alone is named by it. */
+static const char *tool_name(const json_t *v)
 {
     const char *type = ek_json_get_text(v, "type", NULL);
-    if (!type || strcmp(type, "function")) return NULL;
-    const json_t *f = ek_json_get(v, "function");
+    if (!type) return NULL;
+    if (strcmp(type, "function") && strcmp(type, "custom")) return ek_field(v, "name") ? NULL : type;
+    const json_t *f = ek_json_get(v, type);
     return ek_json_get_text(f ? f : v, "name", NULL);
 }
 
@@ -27,7 +29,7 @@ static json_t *names_of_tools(const ek_api_request *r)
 
 static ek_err add_only(ek_api_request *r, const json_t *names, const json_t *v)
 {
-    const char *name = function_name(v);
+    const char *name = tool_name(v);
     if (!name)
         return ek_field_wrong(r, "tool_choice", "{\"type\": \"function\", \"function\": {\"name\": …}} is needed");
     if (!json_object_get(names, name)) return ek_field_wrong_text(r, "tool_choice", "no tool is named", name, "");

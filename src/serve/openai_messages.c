@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "serve/arguments.h"
+#include "serve/custom.h"
 #include "serve/field.h"
 #include "serve/openai.h"
 #include "serve/parts.h"
@@ -96,13 +97,31 @@ static ek_err read_call(ek_message *m, const json_t *id, const json_t *function,
     return EK_OK;
 }
 
+/* Of a custom tool, whose input is a text. */
+static ek_err read_custom_call(ek_message *m, const json_t *id, const json_t *custom, size_t i)
+{
+    size_t n = 0;
+    const char *input = ek_json_get_text(custom, "input", &n);
+    if (!ek_json_get_text(custom, "name", NULL) || !input)
+        return ek_fail(EK_EINVAL, "tool_calls[%zu] of type custom needs a name and a text input", i);
+    ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
+    copy_id(&b->id, id);
+    copy_text(&b->name, ek_json_get(custom, "name"));
+    b->value = ek_custom_arguments(input, n);
+    return EK_OK;
+}
+
 static ek_err read_calls(ek_message *m, const json_t *v, const ek_api_limits *limits)
 {
     const json_t *calls = ek_json_get(v, "tool_calls"), *legacy = ek_json_get(v, "function_call");
     if (!given(calls)) return json_is_object(legacy) ? read_call(m, NULL, legacy, 0, limits) : EK_OK;
     if (!json_is_array(calls)) return ek_fail(EK_EINVAL, "tool_calls is not a list");
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i);
+        const json_t *call = json_array_get(calls, i), *custom = ek_field(call, "custom");
+        if (custom) {
+            EK_TRY(read_custom_call(m, ek_json_get(call, "id"), custom, i));
+            continue;
+        }
         EK_TRY(read_call(m, ek_json_get(call, "id"), ek_json_get(call, "function"), i, limits));
     }
     return EK_OK;

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "serve/field.h"
 #include "serve/openai.h"
+#include "serve/tools.h"
 #include "text/json.h"
 
 enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the client has read them */
@@ -16,10 +17,11 @@ enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the 
 static void free_own(void *p)
 {
     ek_responses *o = p;
-    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args};
+    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args, &o->closing};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
     ek_blocks_fini(&o->blocks);
     json_decref(o->spaces);
+    json_decref(o->shell_ids);
     free(o->previous);
     free(o);
 }
@@ -144,7 +146,7 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
     if (!err && max > 0 && n > max)
         err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
-    if (!err) err = ek_responses_items(&r->conversation, items, limits);
+    if (!err) err = ek_responses_items(r, items, limits);
     json_decref(items);
     if (!err) r->param = NULL;
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
@@ -160,7 +162,7 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     EK_TRY(add_instructions(r, body));
     EK_TRY(add_previous(r, body, limits));
     EK_TRY(read_input(r, body, &items));
-    ek_err err = ek_responses_items(&r->conversation, items, limits);
+    ek_err err = ek_responses_items(r, items, limits);
     if (err) r->param = "input";
     else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
     if (store) o->store = limits->responses;
@@ -188,7 +190,6 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_responses_check_metadata(r, body));
     EK_TRY(read_counts(r, body));
     EK_TRY(ek_responses_tools(r, body));
-    EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
     EK_TRY(ek_openai_guided(r, body, limits));
     EK_TRY(read_reasoning(r, body));
@@ -197,6 +198,8 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     EK_TRY(ek_field_ours(r, body));
     EK_TRY(read_conversation(r, body, limits));
+    ek_tools_settle(r);
+    EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_responses_echo(r, body));
     r->own_bytes = o->input.cap + ECHO_COPIES * o->echo.cap;
     return EK_OK;

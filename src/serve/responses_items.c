@@ -122,14 +122,28 @@ static ek_err read_result(ek_conversation *c, const json_t *item)
     return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, ek_field(item, "output"), "\n");
 }
 
-static ek_err read_item(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
+/* The result of a search for tools, which are declared where it stands. */
+static ek_err read_found(ek_api_request *r, const json_t *item)
 {
-    const char *type = ek_json_get_text(item, "type", NULL);
-    if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
+    size_t n = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n);
+    if (!id) return ek_fail(EK_EINVAL, "a tool_search_output needs a call_id: this server runs no search of its own");
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_TOOL);
+    ek_buf_add(&m->call_id, id, n);
+    ek_message_add(m, EK_BLOCK_TEXT);
+    return ek_responses_bring(r, m, ek_field(item, "tools"));
+}
+
+static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type, const ek_api_limits *limits)
+{
+    ek_conversation *c = &r->conversation;
     if (!type || is(type, "message")) return read_message(c, item);
     if (is(type, "function_call")) return read_call(c, item, limits);
     if (is(type, "function_call_output")) return read_result(c, item);
     if (is(type, "reasoning")) return read_reasoning(c, item);
+    if (is(type, "tool_search_output")) return read_found(r, item);
+    if (is(type, "additional_tools"))
+        return ek_responses_bring(r, ek_conversation_add(c, EK_ROLE_DEVELOPER), ek_field(item, "tools"));
     return ek_part_refuse("items", type, "input");
 }
 
@@ -140,11 +154,21 @@ static ek_err count_items(const json_t *items, const ek_api_limits *limits)
     return limits->count ? limits->count(limits->count_arg, &more, 0, 0) : EK_OK;
 }
 
-ek_err ek_responses_items(ek_conversation *c, const json_t *items, const ek_api_limits *limits)
+static ek_err read_item(ek_api_request *r, const json_t *item, const ek_api_limits *limits)
+{
+    if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
+    json_t *plain = ek_responses_plain(r->own, item);
+    if (plain) item = plain;
+    ek_err err = read_plain(r, item, ek_json_get_text(item, "type", NULL), limits);
+    json_decref(plain);
+    return err;
+}
+
+ek_err ek_responses_items(ek_api_request *r, const json_t *items, const ek_api_limits *limits)
 {
     EK_TRY(count_items(items, limits));
     for (size_t i = 0; i < json_array_size(items); i++) {
-        ek_err err = read_item(c, json_array_get(items, i), limits);
+        ek_err err = read_item(r, json_array_get(items, i), limits);
         if (err) return ek_fail_in(err, "input[%zu]", i);
     }
     return EK_OK;

@@ -15,14 +15,6 @@ static bool is_limited(const ek_turn_result *t)
 
 /* --- items --- */
 
-/* Ids of items follow from the response's and their place. */
-static void put_id(ek_buf *out, const ek_api_reply *r, const char *prefix, int index)
-{
-    char id[48];
-    ek_call_id(id, prefix, r->id, index);
-    ek_buf_fmt(out, "\"%s\"", id);
-}
-
 static const char *prefix_of(int kind)
 {
     return kind == EK_REPLY_CONTENT ? "msg_" : kind == EK_REPLY_REASONING ? "rs_" : "fc_";
@@ -49,7 +41,7 @@ static void put_message(ek_buf *out, const ek_api_reply *r, int index, const cha
                         const char *status)
 {
     ek_buf_str(out, "{\"id\":");
-    put_id(out, r, "msg_", index);
+    ek_responses_put_id(out, r, "msg_", index);
     ek_buf_fmt(out, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
     if (s) put_text_part(out, r, s, n, logprobs);
     ek_buf_str(out, "]}");
@@ -59,7 +51,7 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
 {
     const ek_responses *o = r->own;
     ek_buf_str(out, "{\"id\":");
-    put_id(out, r, "rs_", index);
+    ek_responses_put_id(out, r, "rs_", index);
     ek_buf_str(out, ",\"type\":\"reasoning\",\"summary\":[");
     if (s && o->summary) put_reasoning_part(out, r, s, n);
     ek_buf_str(out, "],\"content\":[");
@@ -70,19 +62,6 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
         ek_seal(out, s, n);
         ek_buf_char(out, '"');
     }
-    ek_buf_char(out, '}');
-}
-
-static void put_call(ek_buf *out, const ek_api_reply *r, int index, int call, const ek_buf *name, const ek_buf *args,
-                     const char *status)
-{
-    ek_buf_str(out, "{\"id\":");
-    put_id(out, r, "fc_", index);
-    ek_buf_fmt(out, ",\"type\":\"function_call\",\"status\":\"%s\",\"call_id\":", status);
-    put_id(out, r, "call_", call);
-    ek_responses_put_name(out, r->own, name);
-    ek_buf_str(out, ",\"arguments\":");
-    ek_json_quote(out, ek_buf_text(args), args->len);
     ek_buf_char(out, '}');
 }
 
@@ -111,8 +90,8 @@ static void put_part(ek_buf *out, const ek_api_reply *r, int index, const ek_ans
         put_reasoning(out, r, index, a->reasoning.data + p->from, p->n);
     } else {
         const ek_answer_call *c = &a->calls[p->from];
-        ek_buf name = {.data = c->name, .len = strlen(c->name)};
-        put_call(out, r, index, c->index, &name, &c->args, c->closing.len ? "incomplete" : "completed");
+        const ek_buf name = {.data = c->name, .len = strlen(c->name)};
+        ek_responses_put_call(out, r, &(ek_responses_call){index, c->index, &name, &c->args, &c->closing});
     }
 }
 
@@ -183,15 +162,25 @@ typedef struct writer {
     ek_responses *own;
 } writer;
 
+void ek_responses_frame_open(ek_buf *out, ek_responses *o, const char *type)
+{
+    ek_buf_fmt(out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
+               o->n_events++);
+}
+
+void ek_responses_frame_close(ek_buf *out)
+{
+    ek_buf_str(out, "}\n\n");
+}
+
 static void frame_open(writer *w, const char *type)
 {
-    ek_buf_fmt(w->out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
-               w->own->n_events++);
+    ek_responses_frame_open(w->out, w->own, type);
 }
 
 static void frame_close(writer *w)
 {
-    ek_buf_str(w->out, "}\n\n");
+    ek_responses_frame_close(w->out);
 }
 
 /* Is the open item a thought that is given as its summary? */
@@ -205,9 +194,8 @@ static void item_frame_open(writer *w, const char *type)
 {
     frame_open(w, type);
     ek_buf_str(w->out, ",\"item_id\":");
-    put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
+    ek_responses_put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
     ek_buf_fmt(w->out, ",\"output_index\":%d", w->own->blocks.n - 1);
-    if (w->own->blocks.open == EK_REPLY_CALL_START) return;
     ek_buf_fmt(w->out, ",\"%s\":0", is_summary(w) ? "summary_index" : "content_index");
 }
 
@@ -240,21 +228,16 @@ static void put_state(writer *w, const char *type, const char *status, const cha
 static void open_item(void *ctx, const ek_reply_event *e)
 {
     writer *w = ctx;
-    ek_responses *o = w->own;
-    int index = o->blocks.n - 1;
+    int index = w->own->blocks.n - 1;
+    if (e->kind == EK_REPLY_CALL_START) {
+        ek_responses_open_call(w->out, w->r, e);
+        return;
+    }
     frame_open(w, "output_item.added");
     ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
-    ek_buf_clear(&o->args);
     if (e->kind == EK_REPLY_CONTENT) put_message(w->out, w->r, index, NULL, 0, NULL, "in_progress");
-    else if (e->kind == EK_REPLY_REASONING) put_reasoning(w->out, w->r, index, NULL, 0);
-    else {
-        o->call = e->call;
-        ek_buf_clear(&o->name);
-        ek_buf_add(&o->name, e->text, e->n);
-        put_call(w->out, w->r, index, e->call, &o->name, &o->args, "in_progress");
-    }
+    else put_reasoning(w->out, w->r, index, NULL, 0);
     frame_close(w);
-    if (e->kind == EK_REPLY_CALL_START) return;
     part_frame_open(w, false);
     if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, w->r, "", 0, NULL);
     else put_reasoning_part(w->out, w->r, "", 0);
@@ -266,11 +249,13 @@ static void put_piece(void *ctx, const char *s, size_t n)
     writer *w = ctx;
     ek_responses *o = w->own;
     int kind = o->blocks.open;
-    if (kind == EK_REPLY_CALL_START) item_frame_open(w, "function_call_arguments.delta");
-    else text_frame_open(w, false);
+    if (kind == EK_REPLY_CALL_START) {
+        ek_responses_call_piece(w->out, w->r, s, n);
+        return;
+    }
+    text_frame_open(w, false);
     ek_buf_str(w->out, ",\"delta\":");
     ek_json_quote(w->out, s, n);
-    if (kind == EK_REPLY_CALL_START) ek_buf_add(&o->args, s, n);
     if (kind == EK_REPLY_CONTENT) {
         ek_buf logprobs = {0};
         const ek_answer_part all = {.n = w->r->choices[0]->answer.content.len};
@@ -278,21 +263,6 @@ static void put_piece(void *ctx, const char *s, size_t n)
         ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
         ek_buf_fini(&logprobs);
     }
-    frame_close(w);
-}
-
-static void close_call(writer *w, const char *status)
-{
-    ek_responses *o = w->own;
-    int index = o->blocks.n - 1;
-    item_frame_open(w, "function_call_arguments.done");
-    ek_responses_put_name(w->out, o, &o->name);
-    ek_buf_str(w->out, ",\"arguments\":");
-    ek_json_quote(w->out, ek_buf_text(&o->args), o->args.len);
-    frame_close(w);
-    frame_open(w, "output_item.done");
-    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
-    put_call(w->out, w->r, index, o->call, &o->name, &o->args, status);
     frame_close(w);
 }
 
@@ -330,7 +300,7 @@ static void close_text(writer *w)
 static void close_item(void *ctx)
 {
     writer *w = ctx;
-    if (w->own->blocks.open == EK_REPLY_CALL_START) close_call(w, w->own->cut ? "incomplete" : "completed");
+    if (w->own->blocks.open == EK_REPLY_CALL_START) ek_responses_close_call(w->out, w->r);
     else close_text(w);
     w->own->cut = false;
 }
@@ -339,7 +309,7 @@ static void close_item(void *ctx)
 static void cut_item(void *ctx, const char *closing, size_t n)
 {
     writer *w = ctx;
-    (void)closing, (void)n;
+    ek_buf_add(&w->own->closing, closing, n);
     w->own->cut = true;
 }
 

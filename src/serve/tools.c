@@ -5,13 +5,14 @@
 #include "serve/field.h"
 #include "text/json.h"
 
-/* r->by_name: [declaration, may it be called] by its name. */
+/* r->by_name: [declaration, may it be called, its bytes as JSON, 0 until they are known] by its name. */
 static void know(ek_api_request *r, json_t *tool, bool callable)
 {
     const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
     json_t *entry = json_array();
     json_array_append(entry, tool);
     json_array_append_new(entry, json_boolean(callable));
+    json_array_append_new(entry, json_integer(0));
     if (!r->by_name) r->by_name = json_object();
     json_object_set_new_nocheck(r->by_name, name, entry);
 }
@@ -43,10 +44,26 @@ void ek_tools_add(ek_api_request *r, json_t *tool, bool later)
     json_array_append_new(r->tools, tool);
 }
 
-ek_err ek_tools_refer(ek_api_request *r, ek_message *m, const char *name)
+/* A short reference may stand for a long declaration, any number of times. */
+static ek_err count_again(const ek_api_request *r, const char *name, const ek_api_limits *limits)
+{
+    const ek_json_size none = {0};
+    json_t *entry = json_object_get(r->by_name, name);
+    if (!limits->count) return EK_OK;
+    if (json_integer_value(json_array_get(entry, 2)) == 0) {
+        ek_buf b = {0};
+        ek_json_write(&b, json_array_get(entry, 0));
+        json_array_set_new(entry, 2, json_integer((json_int_t)b.len));
+        ek_buf_fini(&b);
+    }
+    return limits->count(limits->count_arg, &none, 0, (size_t)json_integer_value(json_array_get(entry, 2)));
+}
+
+ek_err ek_tools_refer(ek_api_request *r, ek_message *m, const char *name, const ek_api_limits *limits)
 {
     json_t *tool = NULL;
     EK_TRY(change(r, name, true, &tool));
+    EK_TRY(count_again(r, name, limits));
     ek_message_add(m, EK_BLOCK_TOOL)->value = json_incref(tool);
     return EK_OK;
 }
@@ -79,4 +96,16 @@ void ek_tools_settle(ek_api_request *r)
     if (json_array_size(r->tools) > 0) return;
     json_decref(r->tools);
     r->tools = NULL;
+}
+
+const char *ek_tools_type(const json_t *tools, const char *name, size_t n)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        size_t len = 0;
+        const char *s = ek_json_get_text(ek_json_get(tool, "function"), "name", &len);
+        const char *type = ek_json_get_text(tool, "type", NULL);
+        if (s && type && len == n && !memcmp(s, name, n)) return type;
+    }
+    return "function";
 }

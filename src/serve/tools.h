@@ -9,13 +9,16 @@
 /* Adds a declaration that has a name, a new reference that is taken over. later: nothing knows it until the
  * conversation refers to it. */
 void ek_tools_add(ek_api_request *r, json_t *tool, bool later);
-/* Declares a tool at the end of m, the last message of r->conversation: one of those added, or, with ek_tools_bring,
- * one that the conversation itself has, a new reference that is taken over. EINVAL for a name that no tool has. */
-ek_err ek_tools_refer(ek_api_request *r, ek_message *m, const char *name);
+/* Declares a tool at the end of m, the last message of r->conversation: one of those added, whose text is counted once
+ * more, or, with ek_tools_bring, one that the conversation itself has, a new reference that is taken over. EINVAL for a
+ * name that no tool has; what limits->count says. */
+ek_err ek_tools_refer(ek_api_request *r, ek_message *m, const char *name, const ek_api_limits *limits);
 void ek_tools_bring(ek_api_request *r, ek_message *m, json_t *tool);
 /* From here on it may not be called. EINVAL for a name that no tool has. */
 ek_err ek_tools_withdraw(ek_api_request *r, const char *name);
 /* After the conversation was read, and before tool_choice: r->tools becomes what may be called now. */
 void ek_tools_settle(ek_api_request *r);
+/* The type of a tool's declaration: "function" where there is none of that name. tools: NULL or a list. Linear. */
+const char *ek_tools_type(const json_t *tools, const char *name, size_t n);
 
 #endif

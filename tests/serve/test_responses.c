@@ -105,8 +105,8 @@ static void refusals(void **state)
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"web_search\"}]}", "tools", "web_search"},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "tools", "name"},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\"}]}", "tools", "a list of tools"},
-        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"custom\",\"name\":\"f\"}]}]}",
-         "tools", "custom"},
+        {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"shell\",\"name\":\"f\"}]}]}",
+         "tools", "shell"},
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"}]},"
          "{\"type\":\"function\",\"name\":\"n.f\"}]}",
          "tools", "two functions are named \"n.f\""},

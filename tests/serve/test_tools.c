@@ -150,12 +150,48 @@ static void refusals(void **state)
     }
 }
 
+static size_t counted;
+
+static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
+{
+    (void)size, (void)n;
+    counted += n_new;
+    return counted <= *(size_t *)arg ? EK_OK : ek_fail(EK_ETOOLARGE, "too much");
+}
+
+/* A reference of 50 bytes may stand for a declaration of any size: each is counted. */
+static void are_counted(void **state)
+{
+    (void)state;
+    size_t max = 1000000;
+    ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1},
+                            .n_vocab = 1000,
+                            .ctx_tokens = 512,
+                            .count = count,
+                            .count_arg = &max};
+    ek_buf b = {0};
+    ek_api_request r = {0};
+    ek_buf_str(&b, "{\"tools\":[{\"name\":\"a\",\"defer_loading\":true,\"description\":\"");
+    for (int i = 0; i < 10000; i++) ek_buf_char(&b, 'd');
+    ek_buf_str(&b,
+               "\"}],\"messages\":[" ASK "," CALLED("1") ","
+                                                         "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
+                                                         "\"tool_use_id\":\"1\",\"content\":[");
+    for (int i = 0; i < 1000; i++) ek_buf_str(&b, i ? "," REFERS("a") : REFERS("a"));
+    ek_buf_str(&b, "]}]}]}");
+    assert_int_equal(ek_dialect_anthropic_count.parse(&r, b.data, b.len, &limits), EK_ETOOLARGE);
+    assert_in_range(counted, max, max + 11000);
+    ek_api_request_fini(&r);
+    ek_buf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references),
         cmocka_unit_test(changes),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
