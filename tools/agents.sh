@@ -17,6 +17,7 @@ agent() { # test, program
   fi
 }
 agent claude_code.py @anthropic-ai/claude-code-linux-x64/claude
+agent claude_tools.py @anthropic-ai/claude-code-linux-x64/claude
 agent codex.py @openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex
 agent opencode.py opencode-linux-x64-baseline/bin/opencode
 agent chat_agents.py .

@@ -7,9 +7,10 @@ class Recorder(http.server.ThreadingHTTPServer):
     """Passes requests on to the server as they come and keeps them; as a proxy for other hosts it refuses and notes them."""
     daemon_threads = True
 
-    def __init__(self, target, limit=None):
-        """limit: members that are added to every JSON body (a small model may never end a reply by itself)."""
-        self.target, self.limit, self.seen, self.elsewhere = target, limit, [], []
+    def __init__(self, target, limit=None, script=()):
+        """limit: members that are added to every JSON body (a small model may never end a reply by itself). script: event streams
+        that answer the first requests with tools in place of the server (it would not call the tool that a test is about)."""
+        self.target, self.limit, self.seen, self.elsewhere, self.script = target, limit, [], [], list(script)
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -26,6 +27,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         if not self.path.startswith("/"):
             return self.refuse()
+        if self.server.script and b'"tools"' in body:
+            return self.play(self.server.script.pop(0))
         if self.server.limit and body:
             body = json.dumps({**json.loads(body), **self.server.limit}).encode()
         c = http.client.HTTPConnection("127.0.0.1", self.server.target, timeout=200)
@@ -48,6 +51,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     do_GET = do_HEAD = do_POST
+
+    def play(self, stream):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(stream)
+        self.close_connection = True
 
     def refuse(self):
         self.server.elsewhere.append(self.path)
