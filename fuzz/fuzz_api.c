@@ -62,9 +62,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!store) { /* a response that bodies may continue */
         ek_stored_response kept = {.id = "r"};
         store = ek_response_store_open(4, 4096);
-        ek_buf_str(&kept.input, "[{\"role\":\"user\",\"content\":\"a\"}]");
+        ek_buf_str(&kept.input, "[{\"id\":\"msg_1\",\"role\":\"user\",\"content\":\"a\"}]");
         ek_buf_str(&kept.response, "[{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"b\"}]");
         kept.n = kept.response.len;
+        const ek_stored_item where = {.from = 1, .n = kept.input.len - 2}; /* one that bodies may refer to */
+        ek_response_store_note(store, 0, &kept.items, "msg_1", 5, where);
         ek_response_store_put(store, 0, &kept);
     }
     const ek_dialect *d = dialects[data[0] % (sizeof dialects / sizeof *dialects)];

@@ -19,12 +19,14 @@ typedef struct entry {
     char *id, *previous;
     ek_buf input, response;
     size_t from, n; /* as in ek_stored_response */
+    ek_stored_items items;
 } entry;
 
 struct ek_response_store {
     pthread_mutex_t lock;
     entry *newest, *oldest;
     entry *bucket[BUCKETS]; /* by id */
+    ek_item_index items;
     int n, max_entries;
     size_t bytes, max_bytes;
 };
@@ -35,12 +37,14 @@ ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes)
     pthread_mutex_init(&s->lock, NULL);
     s->max_entries = max_entries;
     s->max_bytes = max_bytes;
+    ek_item_index_open(&s->items);
     return s;
 }
 
 static size_t size_of(const entry *e)
 {
-    return sizeof *e + e->input.len + e->response.len + strlen(e->id) + (e->previous ? strlen(e->previous) : 0);
+    return sizeof *e + e->input.len + e->response.len + strlen(e->id) + (e->previous ? strlen(e->previous) : 0) +
+           (size_t)e->items.cap * sizeof *e->items.at;
 }
 
 static void unlink_entry(ek_response_store *s, entry *e)
@@ -71,6 +75,7 @@ static void let_go(entry *e)
     free(e->previous);
     ek_buf_fini(&e->input);
     ek_buf_fini(&e->response);
+    ek_stored_items_fini(&e->items);
     free(e);
 }
 
@@ -79,6 +84,7 @@ static void forget(ek_response_store *s, entry *e)
     entry **at = bucket_of(s, e->id);
     while (*at != e) at = &(*at)->next;
     *at = e->next;
+    for (int i = 0; i < e->items.n; i++) ek_item_unlink(&e->items.at[i]);
     unlink_entry(s, e);
     s->n--;
     s->bytes -= size_of(e);
@@ -89,6 +95,7 @@ void ek_response_store_close(ek_response_store *s)
 {
     if (!s) return;
     while (s->oldest) forget(s, s->oldest);
+    ek_item_index_close(&s->items);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -100,6 +107,21 @@ static void take_over(ek_buf *to, ek_buf *from)
     if (to->data) to->data = ek_realloc(to->data, to->cap = to->len + 1);
 }
 
+void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
+                            size_t n_id, ek_stored_item where)
+{
+    where.key = ek_item_key(&s->items, owner, id, n_id);
+    ek_stored_items_add(items, &where);
+}
+
+static void link_items(ek_response_store *s, entry *e)
+{
+    for (int i = 0; i < e->items.n; i++) {
+        e->items.at[i].entry = e;
+        ek_item_link(&s->items, &e->items.at[i]);
+    }
+}
+
 void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r)
 {
     entry *e = ek_alloc(sizeof *e);
@@ -107,6 +129,8 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_respo
     if (r->previous) e->previous = ek_strdup(r->previous);
     take_over(&e->input, &r->input);
     take_over(&e->response, &r->response);
+    e->items = r->items;
+    r->items = (ek_stored_items){0};
     size_t size = size_of(e);
     if (size > s->max_bytes || s->max_entries < 1) {
         let_go(e);
@@ -117,10 +141,17 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_respo
     entry **at = bucket_of(s, e->id);
     e->next = *at;
     *at = e;
+    link_items(s, e);
     link_newest(s, e);
     s->n++;
     s->bytes += size;
     pthread_mutex_unlock(&s->lock);
+}
+
+static void mark_used(ek_response_store *s, entry *e)
+{
+    unlink_entry(s, e);
+    link_newest(s, e);
 }
 
 /* Marks what it finds as used. */
@@ -128,9 +159,7 @@ static entry *find(ek_response_store *s, uint64_t owner, const char *id)
 {
     entry *e = *bucket_of(s, id);
     while (e && (e->owner != owner || strcmp(e->id, id))) e = e->next;
-    if (!e) return NULL;
-    unlink_entry(s, e);
-    link_newest(s, e);
+    if (e) mark_used(s, e);
     return e;
 }
 
@@ -244,4 +273,56 @@ ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json
     }
     let_chain_go(limits->responses, &c);
     return err;
+}
+
+/* --- an item --- */
+
+static ek_err no_item(const char *id, size_t n)
+{
+    ek_buf quoted = {0};
+    enum { MAX_SHOWN = 80 };
+    ek_json_quote(&quoted, id, n < MAX_SHOWN ? n : MAX_SHOWN);
+    ek_err err = ek_fail(EK_ENOTFOUND,
+                         "there is no item %s here: its response was not stored, was deleted, or made room for others",
+                         quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static ek_err read_item(const ek_api_limits *limits, const char *text, size_t n, json_t **out)
+{
+    ek_json_size size;
+    ek_json_scan(&size, text, n);
+    if (limits->count) EK_TRY(limits->count(limits->count_arg, &size, n, n));
+    EK_ASSERT(ek_json_read(out, text, n, 0) == EK_OK); /* our own writing */
+    return EK_OK;
+}
+
+ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out)
+{
+    ek_response_store *s = limits->responses;
+    entry *e = NULL;
+    ek_stored_item item = {0};
+    *out = NULL;
+    pthread_mutex_lock(&s->lock);
+    ek_item_node *node = ek_item_find(&s->items, ek_item_key(&s->items, limits->owner, id, n_id));
+    if (node) {
+        e = node->entry;
+        item = node->item;
+        e->n_holders++;
+        mark_used(s, e);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!e) return no_item(id, n_id);
+    ek_err err = read_item(limits, ek_buf_text(item.output ? &e->response : &e->input) + item.from, item.n, out);
+    size_t n = 0;
+    const char *found = ek_json_get_text(*out, "id", &n);
+    bool same = e->owner == limits->owner && found && n == n_id && !memcmp(found, id, n);
+    pthread_mutex_lock(&s->lock);
+    let_go(e);
+    pthread_mutex_unlock(&s->lock);
+    if (err || same) return err;
+    json_decref(*out); /* another one of the same 64 bits */
+    *out = NULL;
+    return no_item(id, n_id);
 }

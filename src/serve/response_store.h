@@ -5,6 +5,7 @@
 #define EK_SERVE_RESPONSE_STORE_H
 
 #include "serve/dialect.h"
+#include "serve/item_index.h"
 
 typedef struct ek_response_store ek_response_store;
 
@@ -20,13 +21,21 @@ typedef struct ek_stored_response {
     const char *previous;   /* the id of the response that it continues; NULL: none */
     ek_buf input, response; /* JSON texts: the list of the items that it was the reply to; its object */
     size_t from, n;         /* the bytes of response that are the list of its output's items */
+    ek_stored_items items;  /* those of input and response that can be referred to */
 } ek_stored_response;
 
+/* Notes in items, of a response that will be put, where the item with this id stands; where.key is made here. */
+void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
+                            size_t n_id, ek_stored_item where);
 /* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
  * kept. */
 void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
 /* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
 ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out);
+/* The item with this id, of a response of the owner: *out is a new reference. The store and the owner are those of
+ * limits, which count the item before it is read. The same id more than once: the newest. ENOTFOUND, or what counting
+ * says; *out is then NULL. */
+ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out);
 /* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
 ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id);
 /* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs. The

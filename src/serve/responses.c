@@ -22,6 +22,7 @@ static void free_own(void *p)
     ek_blocks_fini(&o->blocks);
     json_decref(o->spaces);
     json_decref(o->shell_ids);
+    ek_stored_items_fini(&o->items);
     free(o->previous);
     free(o);
 }
@@ -131,8 +132,8 @@ static ek_err add_instructions(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* What was said before, by the id of its last response. */
-static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+/* What was said before, by the id of its last response; appended to items, which are borrowed. */
+static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
 {
     ek_responses *o = r->own;
     const json_t *v = ek_field(body, "previous_response_id");
@@ -140,35 +141,42 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     r->param = "previous_response_id";
     if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
     o->previous = ek_strdup(json_string_value(v));
-    json_t *items = json_array();
     ek_err err = limits->responses ? ek_response_store_items(limits, o->previous, items)
                                    : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
     size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
     if (!err && max > 0 && n > max)
         err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
     if (!err) err = ek_responses_items(r, items, limits);
-    json_decref(items);
     if (!err) r->param = NULL;
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
+}
+
+static ek_err add_input(ek_api_request *r, const json_t *body, const json_t *earlier, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    json_t *items = NULL;
+    EK_TRY(read_input(r, body, &items));
+    ek_err err = ek_responses_resolve(&items, earlier, limits);
+    if (!err) err = ek_responses_items(r, items, limits);
+    if (err) r->param = "input";
+    else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
+    if (!err && o->store) ek_responses_keep_input(o, items);
+    json_decref(items);
+    return err;
 }
 
 static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses *o = r->own;
     bool store = true;
-    json_t *items = NULL;
     EK_TRY(ek_field_bool(r, body, "store", &store));
-    if (o->counting) store = false;
-    EK_TRY(add_instructions(r, body));
-    EK_TRY(add_previous(r, body, limits));
-    EK_TRY(read_input(r, body, &items));
-    ek_err err = ek_responses_items(r, items, limits);
-    if (err) r->param = "input";
-    else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
-    if (store) o->store = limits->responses;
+    if (store && !o->counting) o->store = limits->responses;
     o->owner = limits->owner;
-    if (o->store) ek_json_write(&o->input, items);
-    json_decref(items);
+    EK_TRY(add_instructions(r, body));
+    json_t *earlier = json_array();
+    ek_err err = add_previous(r, body, limits, earlier);
+    if (!err) err = add_input(r, body, earlier, limits);
+    json_decref(earlier);
     ek_drop_billing_line(&r->conversation);
     r->prompt.add_generation_prompt = true;
     return err;
@@ -201,7 +209,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     ek_tools_settle(r);
     EK_TRY(ek_openai_calls(r, body));
     EK_TRY(ek_responses_echo(r, body));
-    r->own_bytes = o->input.cap + ECHO_COPIES * o->echo.cap;
+    r->own_bytes = o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap;
     return EK_OK;
 }
 

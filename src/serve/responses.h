@@ -18,6 +18,8 @@ typedef struct ek_responses {
     ek_response_store *store;
     uint64_t owner;
     ek_buf input;
+    ek_stored_items items; /* of input, later of the response that was written last too: those with an id */
+    int n_inputs;          /* of items */
     char *previous;
     size_t output_from, n_output; /* of the response that was written last: the bytes that are its items */
     /* Of the stream so far. */
@@ -62,6 +64,13 @@ void ek_responses_put_call(ek_buf *out, const ek_api_reply *r, const ek_response
 void ek_responses_open_call(ek_buf *out, const ek_api_reply *r, const ek_reply_event *e);
 void ek_responses_call_piece(ek_buf *out, const ek_api_reply *r, const char *s, size_t n);
 void ek_responses_close_call(ek_buf *out, const ek_api_reply *r);
+
+/* Replaces the items by reference in the list *items (a reference of the caller's, to a list of this or a new one) by
+ * what they refer to. earlier: the items that stand before them; a reference to one that is there already stands for
+ * nothing. "input[I]: …": EINVAL, ENOTFOUND with the id, or what counting says. */
+ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_limits *limits);
+/* Writes own->input, and notes which of its items can be referred to. */
+void ek_responses_keep_input(ek_responses *o, const json_t *items);
 
 /* The writers of a reply, as in ek_dialect. */
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);

@@ -95,15 +95,29 @@ static void put_part(ek_buf *out, const ek_api_reply *r, int index, const ek_ans
     }
 }
 
+/* The item that was just written, of a response that is stored: its id comes first. */
+static void note_item(ek_responses *o, const ek_buf *out, size_t from)
+{
+    static const char head[] = "{\"id\":\"";
+    const char *id = out->data + from + sizeof head - 1;
+    ek_stored_item where = {.from = from, .n = out->len - from, .output = true};
+    if (!o->store || where.n < sizeof head || memcmp(out->data + from, head, sizeof head - 1) != 0) return;
+    ek_response_store_note(o->store, o->owner, &o->items, id, strcspn(id, "\""), where);
+}
+
 static void put_output(ek_buf *out, const ek_api_reply *r)
 {
     const ek_answer *a = &r->choices[0]->answer;
+    ek_responses *o = r->own;
     int index = 0, logprob = 0;
+    o->items.n = o->n_inputs;
     ek_buf_char(out, '[');
     for (int i = 0; i < a->n_parts; i++) {
         if (!ek_blocks_has(a, &a->parts[i])) continue;
         if (index > 0) ek_buf_char(out, ',');
+        size_t from = out->len;
         put_part(out, r, index++, &a->parts[i], i + 1 == a->n_parts, &logprob);
+        note_item(o, out, from);
     }
     ek_buf_char(out, ']');
 }
@@ -364,9 +378,11 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
                                    .input = o->input,
                                    .response = response,
                                    .from = o->output_from,
-                                   .n = o->n_output};
+                                   .n = o->n_output,
+                                   .items = o->items};
         ek_response_store_put(o->store, o->owner, &kept);
         o->input = response = (ek_buf){0};
+        o->items = (ek_stored_items){0};
     }
     ek_buf_fini(&response);
 }

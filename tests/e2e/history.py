@@ -20,7 +20,7 @@ TOOLS = {CHAT: [{"type": "function", "function": {"name": n, "parameters": SCHEM
 def post(s, path, history, expect=200, **more):
     body = {"model": "m", "temperature": 0, "evenkeel": {"digest": True}, "tools": TOOLS[path], **more}
     body["input" if path == RESPONSES else "messages"] = history
-    body["max_output_tokens" if path == RESPONSES else "max_tokens"] = 4
+    body.setdefault("max_output_tokens" if path == RESPONSES else "max_tokens", 4)
     status, _, reply = s.call("POST", path, body)
     assert status == expect, f"{path} {json.dumps(history)}: status {status}, not {expect}: {reply}"
     return reply
@@ -172,7 +172,34 @@ def damaged_arguments(s):
         assert digest(s, RESPONSES, [user("Weather in Oslo?"), *first["output"], *results, user("Again.")]) == again, first
 
 
-TESTS = [damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
+def items_by_reference(s):
+    """The second turn of the AI SDK: texts and thoughts by reference, calls in words."""
+    first = post(s, RESPONSES, [user("Hello")], reasoning={"effort": "low"})
+    ask = {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]}
+    hello = {"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+    references = [{"type": "item_reference", "id": o["id"]} for o in first["output"]]
+    assert references, first
+    want = digest(s, RESPONSES, [hello, *first["output"], ask])
+    second = post(s, RESPONSES, [hello, *references, ask], include=["reasoning.encrypted_content"])
+    assert second["evenkeel"]["digest"] == want
+    stored = s.call("GET", f"{RESPONSES}/{second['id']}/input_items")[2]["data"]
+    assert [i.get("id") for i in stored[1:-1]] == [r["id"] for r in references], stored
+    call = post(s, RESPONSES, [user("Weather in Oslo?")], tool_choice="required", max_output_tokens=64)["output"][-1]
+    results = [output(call["call_id"], "rain"), user()]
+    assert digest(s, RESPONSES, [user(), {"id": call["id"]}, *results]) == digest(s, RESPONSES, [user(), call, *results])
+    body = {"model": "m", "input": [hello, *references, ask]}
+    counted = s.call("POST", RESPONSES + "/input_tokens", body)[2]
+    assert counted["input_tokens"] == s.call("POST", RESPONSES + "/input_tokens", {**body, "input": [hello, *first["output"], ask]})[2]["input_tokens"], counted
+    assert s.call("DELETE", f"{RESPONSES}/{first['id']}")[0] == 200
+    post(s, RESPONSES, [hello, *references, ask])  # the second response has them too
+    assert s.call("DELETE", f"{RESPONSES}/{second['id']}")[0] == 200
+    unstored = post(s, RESPONSES, [user("Hello")], store=False)["output"][0]["id"]
+    for missing in ("msg_none", unstored):
+        e = post(s, RESPONSES, [hello, {"type": "item_reference", "id": missing}, ask], expect=404)
+        assert missing in e["error"]["message"] and e["error"]["param"] == "input", e
+
+
+TESTS = [items_by_reference, damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
 
 
 def main():

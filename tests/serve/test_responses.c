@@ -98,7 +98,8 @@ static void refusals(void **state)
         {"{\"input\":[5]}", "input", "input[0]: an object"},
         {"{\"input\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "input", "role"},
         {"{\"input\":[{\"role\":\"user\"}]}", "input", "a text or a list"},
-        {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "input", "\"item_reference\""},
+        {"{\"input\":[{\"type\":\"item_reference\"}]}", "input", "input[0]: an item_reference needs an id"},
+        {"{\"input\":[{\"type\":\"item_reference\",\"id\":5}]}", "input", "needs an id"},
         {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}", "input", "\"input_image\""},
         {"{\"input\":[{\"type\":\"function_call\",\"name\":\"f\",\"arguments\":\"{}\"}]}", "input", "call_id"},
         {"{\"input\":[{\"type\":\"function_call_output\",\"output\":\"x\"}]}", "input", "call_id"},
@@ -458,6 +459,151 @@ static void conversations_by_id(void **state)
     ek_response_store_close(s);
 }
 
+/* The id of item i of the output of a stored response. */
+static const char *item_id(ek_response_store *s, const char *response, size_t i)
+{
+    static char id[64];
+    json_t *v;
+    ek_buf b = {0};
+    assert_int_equal(ek_response_store_get(s, owner, response, false, &b), EK_OK);
+    assert_int_equal(ek_json_read(&v, b.data, b.len, 0), EK_OK);
+    snprintf(id, sizeof id, "%s", ek_json_get_text(json_array_get(ek_json_get(v, "output"), i), "id", NULL));
+    json_decref(v);
+    ek_buf_fini(&b);
+    return id;
+}
+
+static void refers_to_nothing(ek_response_store *s, const char *before, const char *id)
+{
+    ek_api_request r;
+    ek_buf body = {0};
+    ek_buf_fmt(&body,
+               "{%s\"input\":[{\"role\":\"user\",\"content\":\"x\"},{\"type\":\"item_reference\",\"id\":\"%s\"}]}",
+               before, id);
+    assert_int_equal(parse(&r, s, body.data), EK_ENOTFOUND);
+    assert_string_equal(r.param, "input");
+    assert_non_null(strstr(ek_err_text(), "input[1]: there is no item"));
+    assert_non_null(strstr(ek_err_text(), s ? id : "stores no"));
+    ek_api_request_fini(&r);
+    ek_buf_fini(&body);
+}
+
+#define WEATHER "{\"type\":\"function_call\",\"id\":\"fc_1\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"}"
+#define RAIN    "{\"type\":\"function_call_output\",\"id\":\"o_\\u00e9\",\"call_id\":\"c\",\"output\":\"rain\"}"
+
+static void items_by_reference(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(8, 1 << 20);
+    ek_buf body = {0};
+    scene t; /* a thought, a text and a call, as a stream too */
+    for (int stream = 0; stream < 2; stream++) {
+        open_reply(&t, s, stream ? "resp_s" : "resp_a", "{\"input\":\"q\"}", stream);
+        if (stream) d->begin(&t.out, &t.r, 0);
+        say(&t, EK_REPLY_REASONING, "so", 0);
+        say(&t, EK_REPLY_CONTENT, "text", 0);
+        say(&t, EK_REPLY_CALL_START, "f", 0);
+        say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
+        say(&t, EK_REPLY_CALL_END, "", 0);
+        t.result.end = EK_END_STOP;
+        if (stream) d->finish(&t.out, &t.r, 0);
+        d->end(&t.out, &t.r);
+        close_reply(&t);
+        ek_buf_clear(&body);
+        ek_buf_str(&body, "\"input\":[{\"role\":\"user\",\"content\":\"q\"}");
+        for (size_t i = 0; i < 3; i++) /* the type may be left out */
+            ek_buf_fmt(&body, ",{%s\"id\":\"%s\"}", i ? "\"type\":\"item_reference\"," : "",
+                       item_id(s, stream ? "resp_s" : "resp_a", i));
+        ek_buf_str(&body, "]");
+        char call[32];
+        ek_buf want = {0};
+        ek_call_id(call, "call_", stream ? "resp_s" : "resp_a", 0);
+        ek_buf_fmt(
+            &want,
+            "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"reasoning_content\":\"so\",\"content\":"
+            "\"text\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"%s\",\"type\":\"function\",\"function\":{"
+            "\"name\":\"f\",\"arguments\":{}}}]}]",
+            call);
+        gives(s, body.data, want.data);
+        ek_buf_fini(&want);
+    }
+    /* Items of an input that have ids; what a response with references keeps are the items. */
+    reply_with(s, "resp_b", "{\"input\":[" WEATHER "," RAIN "]}", "2");
+    reply_with(s, "resp_c", "{\"input\":[{\"id\":\"fc_1\"},{\"id\":\"o_é\"},{\"role\":\"user\",\"content\":\"3\"}]}",
+               "4");
+    assert_int_equal(ek_response_store_delete(s, 0, "resp_b"), EK_OK);
+    static const char want[] =
+        "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+        "\"arguments\":{}}}]},{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"rain\"},{\"role\":\"user\","
+        "\"content\":\"3\"},{\"role\":\"assistant\",\"content\":\"4\"},{\"role\":\"user\",\"content\":\"5\"}]";
+    gives(s, "\"previous_response_id\":\"resp_c\",\"input\":\"5\"", want);
+    /* An item stands once: a reference to what is there already adds nothing. */
+    ek_buf_clear(&body);
+    ek_buf_fmt(
+        &body,
+        "\"previous_response_id\":\"resp_c\",\"input\":[{\"id\":\"fc_1\"},{\"type\":\"item_reference\",\"id\":\"%s\"},"
+        "{\"role\":\"user\",\"content\":\"5\"}]",
+        item_id(s, "resp_c", 0));
+    gives(s, body.data, want);
+    /* Missing, another owner's, of a response that was not stored, deleted. */
+    refers_to_nothing(s, "", "msg_none");
+    refers_to_nothing(s, "\"store\":false,", "msg_none");
+    refers_to_nothing(NULL, "", "msg_none");
+    owner = 7;
+    refers_to_nothing(s, "", "fc_1");
+    reply_with(s, "resp_d", "{\"input\":[" WEATHER "]}", "theirs");
+    gives(s, "\"input\":[{\"id\":\"fc_1\"}]",
+          "[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+          "\"arguments\":{}}}]}]");
+    owner = 0;
+    reply_with(s, "resp_e", "{\"store\":false,\"input\":[{\"role\":\"user\",\"content\":\"x\",\"id\":\"msg_e\"}]}",
+               "y");
+    refers_to_nothing(s, "", "msg_e");
+    assert_int_equal(ek_response_store_delete(s, 0, "resp_c"), EK_OK);
+    refers_to_nothing(s, "", "fc_1");
+    ek_buf_fini(&body);
+    ek_response_store_close(s);
+}
+
+/* What an item is found by, kept and forgotten, does not depend on how many there are, nor on whose they are. */
+static void many_items(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    static const char *const kinds[] = {"of their own ids", "of one id"};
+    for (int same = 0; same < 2; same++) {
+        ek_response_store *s = ek_response_store_open(8, 64 << 20);
+        ek_stored_response r = {.id = "resp_1"};
+        char id[32];
+        for (int i = 0; i < N; i++) {
+            size_t n = (size_t)snprintf(id, sizeof id, "msg_%d", same ? 0 : i), from = r.input.len + 1;
+            ek_buf_fmt(&r.input, "%c{\"id\":\"%s\"}", i ? ',' : '[', id);
+            ek_stored_item where = {.from = from, .n = r.input.len - from};
+            ek_response_store_note(s, 0, &r.items, id, n, where);
+        }
+        ek_buf_str(&r.input, "]");
+        ek_buf_str(&r.response, "[]");
+        double begin = ek_thread_time();
+        ek_response_store_put(s, 0, &r);
+        double kept = ek_thread_time();
+        ek_api_limits limits = {.responses = s};
+        for (int i = 0; i < N; i++) {
+            json_t *item;
+            size_t n = (size_t)snprintf(id, sizeof id, "msg_%d", same ? 0 : i);
+            assert_int_equal(ek_response_store_item(&limits, id, n, &item), EK_OK);
+            assert_string_equal(json_string_value(json_object_get(item, "id")), id);
+            json_decref(item);
+        }
+        double found = ek_thread_time();
+        assert_int_equal(ek_response_store_delete(s, 0, "resp_1"), EK_OK);
+        double gone = ek_thread_time();
+        print_message("measured: %d items %s kept in %.1f ms, found in %.0f, forgotten in %.1f\n", N, kinds[same],
+                      (kept - begin) * 1e3, (found - kept) * 1e3, (gone - found) * 1e3);
+        assert_true(kept - begin < 0.2 && found - kept < 2 && gone - found < 0.2);
+        ek_response_store_close(s);
+    }
+}
+
 static void put(ek_response_store *s, const char *id, size_t n)
 {
     ek_stored_response r = {.id = id};
@@ -533,6 +679,8 @@ int main(void)
         cmocka_unit_test(order_of_events),
         cmocka_unit_test(failures_have_a_beginning),
         cmocka_unit_test(summaries),
+        cmocka_unit_test(items_by_reference),
+        cmocka_unit_test(many_items),
         cmocka_unit_test(conversations_by_id),
         cmocka_unit_test(the_least_used_makes_room),
         cmocka_unit_test(a_long_conversation),
