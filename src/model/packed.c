@@ -237,7 +237,8 @@ void ek_packed_write(const ek_packed *p, const ek_weights *w, ek_pool *pool)
     memcpy(front + sizeof h, hashes, h.n_blocks * sizeof *hashes);
     ek_buf temp = {0};
     ek_buf_fmt(&temp, "%s.%d", p->path, (int)getpid());
-    int fd = open(temp.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    unlink(temp.data); /* of a process that was killed; a link that was laid there is not followed */
+    int fd = open(temp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     int why = fd < 0 ? errno : put(fd, front, first, 0);
     blocks b = {.data = w->block, .bytes = bytes, .first = first, .fd = fd};
     if (!why) run_blocks(pool, w, write_block, &b), why = b.why;

@@ -183,6 +183,97 @@ def drafter(dir):
     refused("a drafter is no model", "is a drafter", "logits", "--model", path, "--ids", "2", "--out", out)
 
 
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+
+def metadata(data):
+    """(the bytes of each value by key, where the tensors' table begins)"""
+    at, out = 24, {}
+
+    def text():
+        nonlocal at
+        n = struct.unpack_from("<Q", data, at)[0]
+        at += 8 + n
+        return data[at - n:at].decode()
+
+    def skip(kind):
+        nonlocal at
+        if kind == 8:
+            text()
+        elif kind == 9:
+            inner, n = struct.unpack_from("<IQ", data, at)
+            at += 12
+            if inner in SIZES:
+                at += SIZES[inner] * n
+            else:
+                for _ in range(n):
+                    skip(inner)
+        else:
+            at += SIZES[kind]
+
+    for _ in range(struct.unpack_from("<Q", data, 16)[0]):
+        key, start = text(), at
+        kind = struct.unpack_from("<I", data, at)[0]
+        at += 4
+        skip(kind)
+        out[key] = data[start:at]
+    return out, at
+
+
+def relabelled(path, to, change):
+    """The file with other metadata; change gets a dictionary of values as they are stored."""
+    data = open(path, "rb").read()
+    values, table = metadata(data)
+    change(values)
+    old = table
+    for _ in range(struct.unpack_from("<Q", data, 8)[0]):
+        n = struct.unpack_from("<Q", data, old)[0]
+        old += 8 + n
+        old += 4 + 8 * struct.unpack_from("<I", data, old)[0] + 12
+    head = data[:16] + struct.pack("<Q", len(values)) + b"".join(struct.pack("<Q", len(k)) + k.encode() + v for k, v in values.items()) + data[table:old]
+    open(to, "wb").write(head + b"\0" * (-len(head) % 32) + data[old + -old % 32:])
+
+
+def llama(dir):
+    """What `ollama create` makes of Gemma: another name for the tokenizer, ids as scores. And files that have scores alone."""
+    text = lambda s: struct.pack("<IQ", 8, len(s)) + s.encode()
+    floats = lambda v: struct.pack("<IIQ", 9, 6, len(v)) + array.array("f", v).tobytes()
+    source, made = os.path.join(dir, "model.gguf"), os.path.join(dir, "llama.gguf")
+    tokenizer = json.load(open(os.path.join(MODEL, "tokenizer.json")))["model"]
+    vocab, n = tokenizer["vocab"], len(tokenizer["vocab"])
+    rank = [-float(n)] * n
+    for i, m in enumerate(tokenizer["merges"]):
+        rank[vocab["".join(m if isinstance(m, list) else m.split(" "))]] = -float(i)
+
+    def form(pre, scores, merges):
+        def change(v):
+            v["tokenizer.ggml.model"] = text("llama")
+            v["tokenizer.ggml.scores"] = floats(scores)
+            v.pop("tokenizer.ggml.add_space_prefix", None)  # ollama writes none
+            v.pop("tokenizer.chat_template", None)
+            if pre:
+                v["tokenizer.ggml.pre"] = text(pre)
+            if not merges:
+                del v["tokenizer.ggml.merges"]
+        return change
+
+    want = faces(os.path.join(dir, "hf"))
+    for name, change in (("of today", form("gemma4", range(n), True)), ("of an older version", form("default", range(n), True)),
+                         ("with scores alone", form(None, rank, False))):
+        relabelled(source, made, change)
+        got = faces(made)
+        for i, what in enumerate(("tokens", "chat", "answer", "generated")):
+            check(f"a llama vocabulary {name}: the same {what}", got[i] == want[i], f"{got[i][:200]} / {want[i][:200]}")
+        r = run("convert", made, os.path.join(dir, "from-llama"), "--type", "f32")
+        check(f"a llama vocabulary {name}: converted", r.returncode == 0, r.stderr)
+        check(f"a llama vocabulary {name}: its folder has the same tokens", r.returncode == 0 and good("tokenize", "--model", os.path.join(dir, "from-llama"), text=TEXT) == want[0])
+        subprocess.run(["rm", "-rf", os.path.join(dir, "from-llama")])
+    relabelled(source, made, form(None, [-1000.0] * n, False))
+    refused("scores that say nothing", "its scores do not say which pieces make which", "tokenize", "--model", made)
+    relabelled(source, made, lambda v: (form(None, rank, True)(v), v.update({"tokenizer.ggml.tokens": v["tokenizer.ggml.tokens"].replace(b"<|turn>", b"<start>", 1)})))
+    refused("a vocabulary of others", "its vocabulary is not Gemma 4's: it has no <|turn>", "run", "--model", made, "x")
+
+
 def mistakes(dir, parts, pieces):
     one = os.path.join(dir, "model.gguf")
     two = os.path.join(dir, "two")
@@ -205,6 +296,7 @@ with tempfile.TemporaryDirectory() as dir:
     parts, pieces = same(dir)
     quantised(dir)
     drafter(dir)
+    llama(dir)
     mistakes(dir, parts, pieces)
 print(f"{results.count(True)} passed, {results.count(False)} failed")
 sys.exit(not all(results))
