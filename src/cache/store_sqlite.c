@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/sha256.h"
+#include "cache/store_file.h"
 
 typedef struct file {
     char *path, *key;
@@ -101,15 +102,28 @@ static int check_key(file *f)
     return rc;
 }
 
+/* SQLITE_AUTH: another program's, which is not written to. */
+static int check_owner(file *f)
+{
+    int rc;
+    char set[64];
+    bool ours = ek_store_file_is_ours(f->db, schema, &rc);
+    if (rc || !ours) return rc ? rc : SQLITE_AUTH;
+    snprintf(set, sizeof set, "PRAGMA application_id=%d;", EK_STORE_APPLICATION);
+    return run_sql(f, set);
+}
+
 static int open_db(file *f)
 {
-    int rc = sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (ek_store_file_take(f->path)) return SQLITE_CANTOPEN;
+    int rc = sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc) return rc;
     sqlite3_db_config(f->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     /* Exclusive before WAL: then its index is in memory and no file is mapped; a file that shrinks is an error code
      * and no signal. */
     rc = run_sql(f, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
                     "PRAGMA trusted_schema=OFF; PRAGMA page_size=32768; PRAGMA auto_vacuum=INCREMENTAL;");
+    if (!rc) rc = check_owner(f);
     if (!rc) rc = run_sql(f, "PRAGMA journal_mode=WAL;");
     if (!rc) rc = run_sql(f, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=33554432; BEGIN IMMEDIATE;");
     if (!rc) rc = run_sql(f, schema);
@@ -384,6 +398,20 @@ static int fit(file *f)
     return rc;
 }
 
+static ek_err refused(int rc, const char *path)
+{
+    switch (rc & 0xff) {
+    case SQLITE_BUSY: return ek_fail(EK_EBUSY, "%s is in use by another process", path);
+    case SQLITE_AUTH: return ek_fail(EK_EFORMAT, "%s is the database of another program, which is left as it is", path);
+    case SQLITE_CANTOPEN: {
+        ek_err err = ek_store_file_take(path); /* says what is wrong with it */
+        if (err) return err;
+    }
+    /* fall through */
+    default: return ek_fail(EK_EIO, "%s: %s", path, sqlite3_errstr(rc));
+    }
+}
+
 ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *key, double max_bytes,
                             const ek_kv_layout *layout)
 {
@@ -406,8 +434,7 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
         rc = 0;
     }
     if (rc) {
-        ek_err err = (rc & 0xff) == SQLITE_BUSY ? ek_fail(EK_EBUSY, "%s is in use by another process", path)
-                                                : ek_fail(EK_EIO, "%s: %s", path, sqlite3_errstr(rc));
+        ek_err err = refused(rc, path);
         close_file(f);
         return err;
     }

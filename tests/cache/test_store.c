@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -452,15 +453,151 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* Prompts can be read from it: its owner's alone, also one that an earlier version left for everybody, whatever the
+ * umask. So are the files beside it. */
+static void the_file_is_its_owners_alone(void **state)
+{
+    (void)state;
+    remove_all();
+    mode_t was = umask(0);
+    ek_store_backend b = open_with("key", 1e9);
+    write_n(&b, 1, 3);
+    find_path();
+    static const char *const tail[] = {"", "-wal"};
+    for (size_t i = 0; i < 2; i++) {
+        char beside[600];
+        struct stat st;
+        snprintf(beside, sizeof beside, "%s%s", path, tail[i]);
+        assert_int_equal(stat(beside, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0600);
+    }
+    close_it(&b);
+    assert_int_equal(chmod(path, 0644), 0);
+    b = open_with("key", 1e9);
+    umask(was);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(read_n(&b, 1, 3), 6);
+    close_it(&b);
+}
+
+/* A link where the file would be, or beside it: nothing is written where it leads. */
+static void links_are_not_followed(void **state)
+{
+    (void)state;
+    static const char *const tail[] = {"", "-wal", "-journal"};
+    ek_store_backend b;
+    char target[600], link[600];
+    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
+        remove_all();
+        b = open_with("key", 1e9);
+        find_path();
+        close_it(&b);
+        snprintf(link, sizeof link, "%s%s", path, tail[i]);
+        snprintf(target, sizeof target, "%s/other", dir);
+        unlink(link);
+        assert_int_equal(symlink(target, link), 0);
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EIO);
+        if (!strstr(ek_err_text(), "is a link")) fail_msg("%s: %s", tail[i], ek_err_text());
+        assert_int_not_equal(access(target, F_OK), 0);
+    }
+    remove_all();
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EIO);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void sql(const char *text)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* The bytes of path; free them. */
+static char *bytes_of_file(size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    *n = (size_t)size_of(path);
+    char *data = malloc(*n + 1);
+    assert_int_equal(fread(data, 1, *n, f), *n);
+    fclose(f);
+    return data;
+}
+
+/* Another program's database under the name of the store's: not a byte of it changes. Tables of the store's own names
+ * are no better. */
+static void other_programs_databases_are_left_alone(void **state)
+{
+    (void)state;
+    static const char *const other[] = {
+        "CREATE TABLE notes(id INTEGER PRIMARY KEY, text TEXT); INSERT INTO notes(text) VALUES('mine');",
+        "CREATE TABLE meta(name TEXT, value TEXT); INSERT INTO meta VALUES('a', 'b');",
+        "CREATE TABLE meta(key TEXT NOT NULL); CREATE TABLE notes(text TEXT);",
+        "CREATE TABLE page(id INTEGER PRIMARY KEY); CREATE TABLE data(x);",
+        "PRAGMA application_id=77; VACUUM;",
+        "CREATE VIEW v AS SELECT 1;",
+    };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        ek_store_backend b;
+        remove_all();
+        b = open_with("key", 1e9);
+        find_path();
+        close_it(&b);
+        remove_all();
+        sql(other[i]);
+        size_t n, m;
+        char *before = bytes_of_file(&n);
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EFORMAT);
+        if (!strstr(ek_err_text(), "the database of another program")) fail_msg("%s: %s", other[i], ek_err_text());
+        char *after = bytes_of_file(&m);
+        assert_int_equal(n, m);
+        assert_memory_equal(before, after, n);
+        free(before), free(after);
+    }
+    remove_all();
+}
+
+/* One that evenkeel made before it wrote its mark, and an empty file: taken. */
+static void a_file_without_the_mark_is_taken(void **state)
+{
+    (void)state;
+    remove_all();
+    ek_store_backend b = open_with("key", 1e9);
+    write_n(&b, 1, 4);
+    close_it(&b);
+    find_path();
+    sql("PRAGMA application_id=0;");
+    b = open_with("key", 1e9);
+    assert_int_equal(read_n(&b, 1, 4), 8);
+    close_it(&b);
+    assert_int_equal(truncate(path, 0), 0);
+    b = open_with("key", 1e9);
+    assert_int_equal(read_n(&b, 1, 4), 0);
+    close_it(&b);
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_survive_a_restart),       cmocka_unit_test(a_record_under_a_wrong_name_is_not_read),
-        cmocka_unit_test(the_oldest_go_at_the_limit),    cmocka_unit_test(two_processes_do_not_share_a_file),
-        cmocka_unit_test(damage_never_reaches_a_reader), cmocka_unit_test(a_full_disk_loses_pages_and_nothing_else),
-        cmocka_unit_test(memory_keeps_the_latest_pages), cmocka_unit_test(memory_before_a_disk),
-        cmocka_unit_test(a_kill_at_any_moment),          cmocka_unit_test(pages_go_out_and_come_back),
+        cmocka_unit_test(the_file_is_its_owners_alone),
+        cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(other_programs_databases_are_left_alone),
+        cmocka_unit_test(a_file_without_the_mark_is_taken),
+        cmocka_unit_test(pages_survive_a_restart),
+        cmocka_unit_test(a_record_under_a_wrong_name_is_not_read),
+        cmocka_unit_test(the_oldest_go_at_the_limit),
+        cmocka_unit_test(two_processes_do_not_share_a_file),
+        cmocka_unit_test(damage_never_reaches_a_reader),
+        cmocka_unit_test(a_full_disk_loses_pages_and_nothing_else),
+        cmocka_unit_test(memory_keeps_the_latest_pages),
+        cmocka_unit_test(memory_before_a_disk),
+        cmocka_unit_test(a_kill_at_any_moment),
+        cmocka_unit_test(pages_go_out_and_come_back),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
