@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "hub/name.h"
 
-enum { MAX_FILES = 100000 };
+enum { MAX_FILES = 20000, MAX_DEEP = 3 * MAX_FILES, MAX_VALUES = 30 * MAX_FILES };
 
 void ek_hub_files_add(ek_hub_files *f, const char *path, int64_t size, const char *hash)
 {
@@ -76,12 +76,35 @@ static ek_err read_reply(ek_hub_files *out, const json_t *root)
     return EK_OK;
 }
 
+/* A list of what is short in text and large in memory ("{},{},…") is refused before it is made. */
+static ek_err check_values(const char *json, size_t n)
+{
+    int deep = 0, values = 0;
+    bool text = false;
+    for (size_t i = 0; i < n; i++) {
+        if (text) {
+            if (json[i] == '\\') i++;
+            else text = json[i] != '"';
+            continue;
+        }
+        text = json[i] == '"';
+        deep += json[i] == '{' || json[i] == '[';
+        values += json[i] == ',';
+    }
+    if (deep > MAX_DEEP || values > MAX_VALUES)
+        return ek_fail(EK_EFORMAT, "has %d objects and lists with %d values, at most %d with %d are read", deep, values,
+                       MAX_DEEP, MAX_VALUES);
+    return EK_OK;
+}
+
 ek_err ek_hub_files_parse(ek_hub_files *out, const char *json, size_t n)
 {
     json_error_t why;
     *out = (ek_hub_files){0};
-    json_t *root = json_loadb(json, n, 0, &why);
-    ek_err err = root ? read_reply(out, root) : ek_fail(EK_EFORMAT, "%s at byte %d", why.text, why.position);
+    ek_err err = check_values(json, n);
+    json_t *root = err ? NULL : json_loadb(json, n, 0, &why);
+    if (root) err = read_reply(out, root);
+    else if (!err) err = ek_fail(EK_EFORMAT, "%s at byte %d", why.text, why.position);
     json_decref(root);
     if (!err) return EK_OK;
     ek_hub_files_fini(out);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/plain.h"
+
 static bool plain(char c)
 {
     return isalnum((unsigned char)c) || c == '.' || c == '_' || c == '-';
@@ -31,8 +33,9 @@ bool ek_hub_is_path(const char *s)
     for (;;) {
         size_t n = strcspn(s, "/");
         if (n == 0 || n > 255 || (n == 1 && s[0] == '.') || (n == 2 && s[0] == '.' && s[1] == '.')) return false;
-        for (size_t i = 0; i < n; i++)
-            if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f || s[i] == '\\') return false;
+        bool plain = true;
+        for (size_t i = 0; i < n && plain;) i += ek_plain_char(s + i, n - i, &plain);
+        if (!plain || memchr(s, '\\', n)) return false;
         if (!s[n]) return true;
         s += n + 1;
     }

@@ -8,7 +8,7 @@
 #include "hub/cache.h"
 #include "hub/fetch.h"
 
-enum { LIST_LIMIT = 64 << 20 };
+enum { LIST_LIMIT = 8 << 20 }; /* some 25,000 files; models have tens */
 
 /* Everything that a pull holds. */
 typedef struct pull {

@@ -508,6 +508,10 @@ def names_that_leave_the_folder(c):
     for name in ("../../../../evil", "/tmp/evil", "a/../../evil", "a//b", "a/./b", "evil\n.json", "..", "", "a\\b"):
         c.repo.extra = [{"rfilename": name, "size": 1, "blobId": "1" * 40}]
         c.bad(["lists a file", "outside its folder"])
+    for name in ("a\u009b31m.gguf", "a\x7f", "a\u202egpj.exe", "a\u2028b", "a\x1b[2J"):  # what a terminal would obey
+        c.repo.extra = [{"rfilename": name, "size": 1, "blobId": "1" * 40}]
+        line = c.bad(["lists a file a\\"])
+        check(line.isprintable(), f"a terminal gets {line!r}")
     for blob in ("../evil", "G" * 40, "1" * 39, "1" * 64):
         c.repo.extra = [{"rfilename": "x.json", "size": 1, "blobId": blob}]
         c.bad(["gives no hash"])
@@ -516,6 +520,24 @@ def names_that_leave_the_folder(c):
     check(not os.path.exists(c.dir), "something was written")
     for name in ("../x", "org/..", "org", "org/a--b", "org/x@../y", "org/x:../y", "-org/x", "a/b/c"):
         c.failed(c.run("pull", name), [name], status=2)
+
+
+@case
+def a_list_without_end(c):
+    """60 MB of a list, in the forms that take the most memory once they are read: refused, within a bound."""
+    c.serve()
+    sha = json.dumps({"sha": "1" * 40})[:-1]
+    file = json.dumps({"rfilename": "x" * 40, "size": 1, "blobId": "1" * 40})
+    for what, one, mb in (("objects", "{},", 60), ("files", file + ",", 60), ("objects", "{},", 7), ("lists", "[[],", 7), ("numbers", "0,", 7)):
+        body = (sha + ', "siblings": [' + one * (mb * MB // len(one))).encode() + b"0]}"
+        c.repo.fault = api_only(lambda repo, request: request.reply(200, body) or True)
+        p = c.start("pull", c.repo_name, "--retries", "0")
+        err, out = p.stderr.read(), p.stdout.read()
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        says = "the answer is longer than 8388608 bytes" if mb > 8 else "objects and lists with"
+        check(p.returncode == 1 and not out and err.count("\n") == 1 and says in err, f"{mb} MB of {what}: {p.returncode} {err[:300]}")
+        check(used.ru_maxrss < 120 << 10, f"{mb} MB of {what}: {used.ru_maxrss >> 10} MiB")
 
 
 # ------------------------------------------------------------------ processes

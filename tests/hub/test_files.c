@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "hub/files.h"
 
 #define SHA   "\"0123456789012345678901234567890123456789\""
@@ -33,6 +34,23 @@ static void a_reply_is_read(void **state)
     assert_ptr_equal(ek_hub_files_find(&f, "x/model.safetensors"), &f.v[1]);
     assert_null(ek_hub_files_find(&f, "x"));
     ek_hub_files_fini(&f);
+}
+
+/* Short in text, large once it is read. Before, such a list of 60 MB took 2.2 GB. */
+static void large_lists_are_refused_unread(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"{},", "[[],", "0,", "\"\","};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        ek_buf b = {0};
+        ek_hub_files f;
+        ek_buf_str(&b, "{\"sha\":" SHA ",\"siblings\":[");
+        while (b.len < 6 << 20) ek_buf_str(&b, one[i]);
+        ek_buf_str(&b, "0]}");
+        assert_int_equal(ek_hub_files_parse(&f, b.data, b.len), EK_EFORMAT);
+        if (!strstr(ek_err_text(), "at most 60000 with 600000 are read")) fail_msg("%s: %s", one[i], ek_err_text());
+        ek_buf_fini(&b);
+    }
 }
 
 static void what_is_no_list_is_refused(void **state)
@@ -140,6 +158,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_is_read),
+        cmocka_unit_test(large_lists_are_refused_unread),
         cmocka_unit_test(what_is_no_list_is_refused),
         cmocka_unit_test(a_folder_of_safetensors),
         cmocka_unit_test(a_gguf_file_by_its_quantisation),
