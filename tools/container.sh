@@ -26,7 +26,7 @@ fi
 
 # Limits that may only be lowered are given, so that a machine within a machine can run it too.
 runtime=$(command -v runc || command -v crun)
-podman --runtime "$runtime" run -d --name $name --network host --memory 512m --ulimit nofile=8192:8192 --ulimit nproc=1000:1000 \
+podman --runtime "$runtime" run -d --name $name --network host --read-only --cap-drop=all --security-opt=no-new-privileges --memory 512m --ulimit nofile=8192:8192 --ulimit nproc=1000:1000 \
   "$image" --port $port >"$dir/log" 2>&1 || { echo "containers cannot run here: $(tail -n 1 "$dir/log"): not run"; exit 77; }
 for _ in $(seq 100); do
   curl -fs http://127.0.0.1:$port/ready >/dev/null && break

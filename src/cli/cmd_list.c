@@ -103,7 +103,7 @@ static void print_json(const ek_hub_entries *all, const char *cache)
                                         what, "last_used", (json_int_t)e->used));
     }
     json_t *root = json_pack("{s:s,s:f,s:o}", "cache", cache, "bytes", all->bytes, "models", list);
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15) | JSON_ENSURE_ASCII);
     printf("\n");
     json_decref(root);
 }

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "cli/dialogue.h"
+#include "cli/put.h"
 #include "text/json.h"
 
 static volatile int interrupted;
@@ -65,7 +66,10 @@ static int print_calls(const ek_dialogue *d)
     for (int i = 0; (call = next_call(d, d->history.n_messages - 1, &i)); n++) {
         ek_buf b = {0};
         ek_json_write(&b, call->value);
-        printf("%s(%s)\n", ek_buf_text(&call->name), ek_buf_text(&b));
+        ek_cli_put(stdout, ek_buf_text(&call->name));
+        putchar('(');
+        ek_cli_put(stdout, ek_buf_text(&b));
+        puts(")");
         ek_buf_fini(&b);
     }
     return n;

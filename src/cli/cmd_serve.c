@@ -1,8 +1,10 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -29,12 +31,15 @@ static ek_err raise_descriptors(int connections)
     return EK_OK;
 }
 
-/* Whoever waits for the file never sees half a number. */
+/* Whoever waits for the file never sees half a number. Its folder may be everybody's: nothing that was laid there under
+ * the name of the temporary file is written to. */
 static ek_err write_port(const char *path, int port)
 {
     ek_buf tmp = {0};
     ek_buf_fmt(&tmp, "%s.%d", path, (int)getpid());
-    FILE *f = fopen(ek_buf_text(&tmp), "w");
+    unlink(ek_buf_text(&tmp));
+    int fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     bool ok = f && fprintf(f, "%d\n", port) > 0;
     if (f) ok = !fclose(f) && ok;
     ok = ok && !rename(ek_buf_text(&tmp), path);
@@ -55,14 +60,30 @@ static ek_err open_journal(const ek_cli *cli, const ek_cli_model *m, ek_journal 
     return ek_journal_open(out, &opts);
 }
 
-static ek_err serve(const ek_cli *cli, ek_cli_model *m)
+/* Whoever may read the file may use the server. */
+static void check_key_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || !(st.st_mode & 0077)) return;
+    ek_log(EK_LOG_WARN, "%s has mode %04o, so that %s can %s its keys; chmod 600 it", path,
+           (unsigned)st.st_mode & 07777, st.st_mode & 0007 ? "everybody on this machine" : "its group",
+           st.st_mode & 0022 ? "change" : "read");
+}
+
+/* bound: becomes the server's, or is closed. */
+static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
 {
     ek_journal *journal = NULL;
-    EK_TRY(open_journal(cli, m, &journal));
+    ek_err err = open_journal(cli, m, &journal);
+    if (err) {
+        ek_bound_close(bound);
+        return err;
+    }
     char *name = ek_cli_model_name(cli, m->dir);
     ek_server_opts opts = {
         .http = {.host = cli->host,
                  .port = (int)cli->port,
+                 .bound = bound,
                  .max_connections = (int)cli->max_connections,
                  .max_body = (size_t)cli->max_body,
                  .max_unsent = (size_t)cli->stream_buffer,
@@ -87,9 +108,10 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m)
         .journal = journal,
     };
     ek_server *server;
-    ek_err err = ek_server_open(&server, m->engine, &opts);
+    err = ek_server_open(&server, m->engine, &opts);
     free(name);
     if (err) {
+        ek_bound_close(bound);
         ek_journal_close(journal);
         return err;
     }
@@ -127,9 +149,16 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_cli_model m;
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
+    ek_bound bound;
+    if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
+    if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_err err = ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue);
-    if (err) return ek_cli_refused(cli, err);
-    err = serve(cli, &m);
+    if (err) {
+        ek_bound_close(&bound);
+        return ek_cli_refused(cli, err);
+    }
+    err = serve(cli, &m, &bound);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_cli_close_model(&m);
     return status;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "chat/turn.h"
+#include "cli/put.h"
 #include "cli/sampling.h"
 #include "text/json.h"
 #include "text/utf8.h"
@@ -87,10 +88,10 @@ static void print(void *arg, const ek_reply_event *e)
     if (e->kind == EK_REPLY_REASONING) {
         if (!p->thinking && isatty(STDERR_FILENO)) fputs("\033[2m", stderr);
         p->thinking = true;
-        fwrite(e->text, 1, e->n, stderr);
+        ek_cli_put_answer(stderr, e->text, e->n);
     } else if (e->kind == EK_REPLY_CONTENT) {
         end_thought(p);
-        if (fwrite(e->text, 1, e->n, stdout) != e->n || fflush(stdout)) p->closed = true;
+        if (!ek_cli_put_answer(stdout, e->text, e->n) || fflush(stdout)) p->closed = true;
     }
 }
 

@@ -67,7 +67,7 @@ void ek_inspect_print_json(const ek_inspect *r)
         json_object_set_new(m, "kv_formats", kv_formats(r));
         json_object_set_new(all, "model", m);
     }
-    json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    json_dumpf(all, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15) | JSON_ENSURE_ASCII);
     printf("\n");
     json_decref(all);
 }

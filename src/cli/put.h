@@ -2,9 +2,14 @@
 #ifndef EK_CLI_PUT_H
 #define EK_CLI_PUT_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Prints text, escaped (base/plain.h): it neither breaks a line nor speaks to a terminal. */
 void ek_cli_put(FILE *to, const char *text);
+
+/* What a model writes, n bytes of whole characters: as it is, but escaped on a terminal, lines and tabs apart. Returns
+ * false if it could not be written. */
+bool ek_cli_put_answer(FILE *to, const char *text, size_t n);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -150,56 +149,28 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 /* --- open and close --- */
 
-static bool is_loopback(const struct sockaddr_storage *addr)
-{
-    if (addr->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-}
-
-static ek_err listen_on(const char *host, int port, int *fd_out, int *port_out, bool *loopback)
-{
-    char service[16];
-    snprintf(service, sizeof service, "%d", port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
-    int bad = getaddrinfo(host, service, &hints, &list);
-    if (bad) return ek_fail(EK_EIO, "cannot listen on %s: %s", host, gai_strerror(bad));
-    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), yes = 1;
-    struct sockaddr_storage addr;
-    socklen_t len = sizeof addr;
-    bool ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
-              !bind(fd, list->ai_addr, list->ai_addrlen) && !listen(fd, 1024) &&
-              !getsockname(fd, (struct sockaddr *)&addr, &len);
-    int why = errno;
-    freeaddrinfo(list);
-    if (!ok) {
-        if (fd >= 0) close(fd);
-        return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
-    }
-    *fd_out = fd;
-    *loopback = is_loopback(&addr);
-    *port_out = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
-                                                 : ((struct sockaddr_in *)&addr)->sin_port);
-    return EK_OK;
-}
-
 ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
                     ek_http_error_fn *error, void *arg)
 {
-    int fd = -1, port = 0;
-    bool loopback = false;
-    EK_TRY(listen_on(opts->host, opts->port, &fd, &port, &loopback));
+    ek_bound bound = opts->bound ? *opts->bound : (ek_bound){.fd = -1};
+    if (!opts->bound) EK_TRY(ek_bound_open(&bound, opts->host, opts->port));
+    ek_err err = ek_bound_listen(&bound, opts->host);
+    if (err) {
+        if (!opts->bound) ek_bound_close(&bound);
+        return err;
+    }
     ek_http *s = ek_alloc(sizeof *s);
     s->base = base;
     s->opts = *opts;
+    s->opts.bound = NULL;
     if (s->opts.body_memory == 0) s->opts.body_memory = 8 * opts->max_body;
     s->handler = handler;
     s->error = error;
     s->arg = arg;
-    s->listen_fd = fd;
-    s->port = port;
-    s->loopback = loopback;
-    s->acceptable = event_new(base, fd, EV_READ | EV_PERSIST, on_acceptable, s);
+    s->listen_fd = bound.fd;
+    s->port = bound.port;
+    s->loopback = bound.loopback;
+    s->acceptable = event_new(base, bound.fd, EV_READ | EV_PERSIST, on_acceptable, s);
     s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
     s->sweep_rest = event_new(base, -1, 0, on_sweep_rest, s);
     s->turn = event_new(base, -1, 0, on_turn, s);

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "serve/body.h"
+#include "serve/bound.h"
 #include "serve/http_head.h"
 
 struct event_base;
@@ -26,14 +27,15 @@ typedef bool ek_takes_body_fn(void *arg, const ek_exchange *x);
 
 typedef struct ek_http_opts {
     const char *host;
-    int port;            /* 0: any free port */
-    int max_connections; /* further ones are answered with 503 */
-    size_t max_body;     /* maximum bytes per request body */
-    size_t body_memory;  /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
-                            0: 8 times max_body */
-    size_t max_unsent;   /* maximum bytes per reply that the client has not read */
-    double body_timeout; /* seconds for a whole request to arrive */
-    double idle_timeout; /* seconds without a request, or without the client reading */
+    int port;              /* 0: any free port */
+    const ek_bound *bound; /* of that address, which is the server's once ek_http_open succeeds; NULL: bound there */
+    int max_connections;   /* further ones are answered with 503 */
+    size_t max_body;       /* maximum bytes per request body */
+    size_t body_memory;    /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
+                              0: 8 times max_body */
+    size_t max_unsent;     /* maximum bytes per reply that the client has not read */
+    double body_timeout;   /* seconds for a whole request to arrive */
+    double idle_timeout;   /* seconds without a request, or without the client reading */
     ek_takes_body_fn *takes_body; /* NULL: of every request */
     struct ek_loop *loop;         /* whose turns end when their time is spent; NULL: base runs by itself */
 } ek_http_opts;

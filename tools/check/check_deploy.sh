@@ -38,6 +38,18 @@ if command -v systemd-analyze >/dev/null; then
 else
   skip "the systemd unit: systemd-analyze is not installed"
 fi
+# Memory holds prompts and keys; a start that fails for good is not tried for ever.
+for line in LimitCORE=0 MemoryMax= TasksMax= StartLimitIntervalSec= StartLimitBurst=; do
+  if grep -q "^$line" deploy/evenkeel.service; then good; else bad "the unit has no $line"; fi
+done
+# The lines that documents give to run the image, with what is continued on the next one.
+for file in deploy/Containerfile docs/PROXIES.md; do
+  line=$(sed -e ':a' -e '/\\$/N; s/\\\n#* */ /; ta' "$file" | grep 'podman run ')
+  [ -n "$line" ] || bad "$file does not say how the image is run"
+  for flag in --read-only --cap-drop=all --security-opt=no-new-privileges; do
+    if [[ $line == *" $flag "* ]]; then good; else bad "$file runs the image without $flag"; fi
+  done
+done
 # Options that the unit and the container set in the environment exist.
 for name in $(grep -ohE 'EVENKEEL_[A-Z_]+=' deploy/* | tr -d = | sort -u); do
   [ "$name" = EVENKEEL_NAME ] && continue
