@@ -14,6 +14,7 @@
 #include "chat/bounds.h"
 #include "chat/form.h"
 #include "cli/open.h"
+#include "cli/put.h"
 #include "engine/sampler.h"
 #include "model/digest.h"
 #include "serve/journal_file.h"
@@ -49,7 +50,9 @@ struct replay {
 
 static void skip(replay *r, int64_t number, const char *why)
 {
-    printf("skipped  line %lld: %s\n", (long long)number, why);
+    printf("skipped  line %lld: ", (long long)number);
+    ek_cli_put(stdout, why);
+    putchar('\n');
     r->skipped++;
 }
 
@@ -71,7 +74,8 @@ static void judge(rerun *x)
         r->agree++;
     } else {
         r->differ++;
-        printf("differ   line %lld, %s", (long long)x->number, l->id);
+        printf("differ   line %lld, ", (long long)x->number);
+        ek_cli_put(stdout, l->id);
         if (l->choice > 0) printf(" choice %d", l->choice);
         if (*x->error) printf(": %s", x->error);
         else if (x->first_other >= 0)

@@ -31,7 +31,7 @@ static void catch_interrupts(void)
 static char *read_line(const char *prompt)
 {
     if (isatty(STDIN_FILENO)) {
-        fputs(prompt, stdout);
+        ek_cli_put(stdout, prompt); /* with a name that the model wrote */
         fflush(stdout);
     }
     char *line = NULL;

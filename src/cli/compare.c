@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "cli/median.h"
 #include "cli/open.h"
+#include "cli/put.h"
 #include "cli/traffic.h"
 #include "hub/curl.h"
 #include "serve/server.h"
@@ -196,7 +197,9 @@ static ek_err measure(comparison *x)
 
 static void print_side(const comparison *x, const side *s)
 {
-    printf("\n%s (%s)%s\n", s->name, s->server.model, s->counted ? "" : ": tokens are pieces of text");
+    printf("\n%s (", s->name);
+    ek_cli_put(stdout, s->server.model);
+    printf(")%s\n", s->counted ? "" : ": tokens are pieces of text");
     printf("%8s %9s %10s %18s %18s %10s %12s\n", "clients", "requests", "tokens/s", "first ms 50/95 %",
            "gap ms 50/95 %", "largest", "same text");
     for (int i = 0; i < x->cli->batch.n; i++) {
@@ -209,7 +212,10 @@ static void print_side(const comparison *x, const side *s)
     }
     printf("all runs together: %d of %d replies to the repeated request have the same text\n",
            ek_traffic_agree(s->text, s->n_text), s->n_text);
-    if (s->error[0]) printf("first failure: %s\n", s->error);
+    if (!s->error[0]) return;
+    printf("first failure: ");
+    ek_cli_put(stdout, s->error);
+    putchar('\n');
 }
 
 static void print_table(const comparison *x)

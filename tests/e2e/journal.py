@@ -181,6 +181,11 @@ def main():
             edit(journal, changed, lambda i, o: o.update({member: "other"}))
             status, text, last = replay(changed)
             check(f"another {member}", status == 1 and last == f"0 agree, 0 differ, {n} skipped" and '"other"' in text or "other," in text, text[-600:])
+        # what a terminal would obey, in what is shown of a line
+        for member in ("model", "numerics"):
+            edit(journal, changed, lambda i, o: o.update({member: "x\u009b2J\x1b[2J"}))
+            status, text, last = replay(changed)
+            check(f"a {member} that speaks to a terminal", status == 1 and "\\u009b2J\\x1b[2J" in text and text.replace("\n", "").isprintable(), repr(text[-300:]))
         edit(journal, changed, lambda i, o: (o.pop("prompt"), o.pop("reply")))
         status, text, last = replay(changed)
         check("no prompts", status == 1 and last == f"0 agree, 0 differ, {n} skipped", text[-300:])
