@@ -22,7 +22,7 @@ static void put_value(ek_buf *out, const char *key, const json_t *v)
     ek_json_write(out, v);
 }
 
-static void put_tool(ek_buf *out, const json_t *tool, bool required)
+static void put_tool(ek_buf *out, const json_t *tool, const ek_reply_form *form)
 {
     const json_t *f = ek_json_get(tool, "function"), *strict = ek_json_get(f, "strict");
     size_t n = 0;
@@ -30,7 +30,7 @@ static void put_tool(ek_buf *out, const json_t *tool, bool required)
     ek_buf_str(out, "{\"function\":{\"name\":");
     ek_json_quote(out, name ? name : "", n);
     put_value(out, "strict", strict);
-    if (required || json_is_true(strict)) put_value(out, "parameters", ek_json_get(f, "parameters"));
+    if (ek_grammar_reads(tool, form)) put_value(out, "parameters", ek_json_get(f, "parameters"));
     ek_buf_str(out, "}}");
 }
 
@@ -43,7 +43,7 @@ void ek_form_write(ek_buf *out, const ek_reply_form *form, const json_t *tools, 
     if (tools) ek_buf_str(out, ",\"tools\":[");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         if (i > 0) ek_buf_char(out, ',');
-        put_tool(out, json_array_get(tools, i), form->calls_required);
+        put_tool(out, json_array_get(tools, i), form);
     }
     ek_buf_str(out, tools ? "]}" : "}");
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "text/call_frames.h"
 #include "text/call_value.h"
 #include "text/json.h"
@@ -12,6 +13,11 @@ static void step(ek_args *a, char c);
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static const ek_call_names *names_of(const ek_args *a)
+{
+    return &a->known[a->names].names;
 }
 
 static void end_bare_key(ek_args *a, size_t n)
@@ -37,6 +43,15 @@ static void key_without_colon(ek_args *a)
     ek_buf_fini(&rest);
 }
 
+/* A comma or a closer that belongs to a key such as filter[status] or f(a, b): what it opened, it closes. */
+static bool is_inside_key(const ek_args *a, char c)
+{
+    if (a->equals) return false;
+    if (c == '}') return a->braces > 0;
+    if (c == ',' || c == ')') return a->nested > 0;
+    return true; /* a list's bracket closes nothing here */
+}
+
 static void in_bare_key(ek_args *a, char c)
 {
     bool after_equals = a->equals && a->equals == a->held.len;
@@ -51,10 +66,13 @@ static void in_bare_key(ek_args *a, char c)
     } else if (after_equals && (c == '"' || c == '\'' || c == '[' || c == '{')) {
         end_bare_key(a, a->equals - 1);
         step(a, c);
-    } else if (c == ',' || ek_args_is_closer(a, c)) {
+    } else if ((c == ',' || ek_args_is_closer(a, c)) && !is_inside_key(a, c)) {
         key_without_colon(a);
         if (!a->bad) step(a, c);
     } else {
+        a->braces += (c == '{') - (c == '}');
+        if (c == '(' || c == '[') a->nested++;
+        if ((c == ')' || c == ']') && a->nested > 0) a->nested--;
         ek_buf_char(&a->held, c);
     }
 }
@@ -89,6 +107,7 @@ static void begin_held(ek_args *a, int state)
 {
     ek_buf_clear(&a->held);
     a->equals = 0;
+    a->braces = a->nested = 0;
     a->escaped = a->quote_pending = false;
     a->state = state;
 }
@@ -177,8 +196,49 @@ static void before_value(ek_args *a, char c)
     }
 }
 
+/* What is held became a name and perhaps more, or none. */
+static void end_named(ek_args *a)
+{
+    ek_buf b = a->held;
+    size_t from = a->match;
+    a->held = (ek_buf){0};
+    a->state = KEY_START;
+    if (from > 0) ek_args_end_key(a, b.data, from - 1);
+    else a->unnamed = true;
+    for (size_t i = from; i < b.len; i++) step(a, b.data[i]);
+    ek_buf_fini(&b);
+}
+
+/* Names that are known are read before anything else: the longest one. */
+static void in_named(ek_args *a, char c)
+{
+    bool whole;
+    if (!ek_call_names_narrow(names_of(a), &a->lo, &a->hi, (uint32_t)a->held.len, c, &whole)) {
+        end_named(a);
+        step(a, c);
+        return;
+    }
+    ek_buf_char(&a->held, c);
+    if (whole) a->match = a->held.len;
+    if (whole && a->hi - a->lo == 1) end_named(a);
+}
+
+static bool begins_named(ek_args *a, char c)
+{
+    bool whole, named = !a->unnamed && names_of(a)->n > 0;
+    a->unnamed = false;
+    a->lo = 0, a->hi = names_of(a)->n;
+    if (!named || !ek_call_names_narrow(names_of(a), &a->lo, &a->hi, 0, c, &whole)) return false;
+    begin_held(a, KEY_NAMED);
+    a->lo = 0, a->hi = names_of(a)->n;
+    a->match = 0;
+    in_named(a, c);
+    return true;
+}
+
 static void before_key(ek_args *a, char c)
 {
+    if (begins_named(a, c)) return;
     if (is_space(c) || c == ',') return;
     if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
     else if (c == '"') begin_held(a, KEY_JSON);
@@ -194,6 +254,7 @@ static void step(ek_args *a, char c)
     if (a->bad) return;
     switch (a->state) {
     case KEY_START: before_key(a, c); break;
+    case KEY_NAMED: in_named(a, c); break;
     case KEY_BARE: in_bare_key(a, c); break;
     case KEY_QUOTED: ek_buf_char(&a->held, c); break;
     case KEY_SINGLE:
@@ -230,7 +291,7 @@ static void replay(ek_args *a)
     for (size_t i = 0; i < b.len && !a->bad;) {
         char c = b.data[i];
         if (a->state == VALUE && !is_space(c) && !memchr("{[\"',", c, 5) && !ek_args_is_closer(a, c)) {
-            size_t n = ek_bare_extent(b.data + i, b.len - i, ek_args_top(a)->closer == ']', a->in_call);
+            size_t n = ek_bare_extent(b.data + i, b.len - i, ek_args_top(a)->closer == ']', a->in_call, names_of(a));
             emit_bare(a, b.data + i, n);
             i += n;
         } else {
@@ -248,15 +309,30 @@ static void settle(ek_args *a)
     while (!a->bad && (a->state == BARE || a->state == HOLD)) replay(a);
 }
 
+static int find_names(ek_args *a, const json_t *schema)
+{
+    for (int i = 0; i < a->n_known; i++)
+        if (a->known[i].schema == schema) return i;
+    if (a->n_known == a->cap_known) {
+        a->cap_known = a->cap_known ? 2 * a->cap_known : 4;
+        a->known = ek_realloc(a->known, (size_t)a->cap_known * sizeof *a->known);
+    }
+    a->known[a->n_known].schema = schema;
+    ek_call_names_init(&a->known[a->n_known].names, schema, false);
+    return a->n_known++;
+}
+
 void ek_args_begin(ek_args *a, char opener, const json_t *schema)
 {
     ek_buf_clear(&a->out);
     ek_buf_clear(&a->held);
-    ek_buf_clear(&a->names);
+    ek_buf_clear(&a->key_names);
     a->bad = a->quote_pending = a->escaped = false;
     a->depth = a->mute_depth = a->n_keys = 0;
     a->equals = 0;
     a->in_call = opener == '(';
+    a->unnamed = false;
+    a->names = find_names(a, schema);
     a->value_schema = schema;
     ek_args_push(a, opener);
 }
@@ -265,7 +341,9 @@ void ek_args_fini(ek_args *a)
 {
     ek_buf_fini(&a->out);
     ek_buf_fini(&a->held);
-    ek_buf_fini(&a->names);
+    ek_buf_fini(&a->key_names);
+    for (int i = 0; i < a->n_known; i++) ek_call_names_fini(&a->known[i].names);
+    free(a->known);
     free(a->keys);
 }
 
@@ -286,9 +364,10 @@ bool ek_args_done(const ek_args *a)
 
 void ek_args_quote(ek_args *a)
 {
+    if (a->state == KEY_NAMED && !a->bad) end_named(a);
     if (a->bad) return;
     if (a->state == BARE || a->state == HOLD) {
-        if (!ek_bare_opens_text(ek_buf_text(&a->held), a->held.len)) {
+        if (!ek_bare_opens_text(ek_buf_text(&a->held), a->held.len, names_of(a))) {
             end_held_text(a); /* its opening quote is missing */
             return;
         }
@@ -344,6 +423,7 @@ static void close_value(ek_args *a)
         if (!a->quote_pending) a->held.len = without_closers(a, ek_buf_text(&a->held), a->held.len);
         end_held_text(a);
         break;
+    case KEY_NAMED: end_named(a); break;
     case KEY_BARE: key_without_colon(a); break;
     case KEY_QUOTED:
     case KEY_JSON:
@@ -378,6 +458,7 @@ void ek_args_closing(const ek_args *a, ek_buf *out)
 
 bool ek_args_cut(ek_args *a)
 {
+    if (a->state == KEY_NAMED && !a->bad) end_named(a);
     settle(a);
     return ek_args_done(a);
 }

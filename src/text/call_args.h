@@ -8,12 +8,13 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "text/call_names.h"
 
 enum { EK_ARGS_DEPTH = 96 };
 
 typedef struct ek_args_key {
     uint64_t hash;
-    size_t at, n; /* the key is names[at..at+n) */
+    size_t at, n; /* the key is key_names[at..at+n) */
 } ek_args_key;
 
 typedef struct ek_args_frame {
@@ -22,6 +23,12 @@ typedef struct ek_args_frame {
     int first_key;        /* index in keys of this object's first key */
     const json_t *schema; /* of this container; NULL: unknown */
 } ek_args_frame;
+
+/* What is known of a schema's names, for all calls of a reply. */
+typedef struct ek_args_names {
+    const json_t *schema;
+    ek_call_names names;
+} ek_args_names;
 
 typedef struct ek_args {
     ek_buf out; /* JSON that the caller has not taken yet; the caller clears it */
@@ -35,9 +42,15 @@ typedef struct ek_args {
     ek_buf held;    /* a key, a bare word, or the end of a string that may be syntax */
     size_t equals;  /* in a bare key: 1 + offset of the first '=' in held; 0: none */
     bool quote_pending, escaped;
+    int braces, nested; /* in a bare key: braces, brackets and parentheses that it opened */
+    ek_args_names *known;
+    int n_known, cap_known, names; /* names: of known, of this call */
+    int lo, hi;                    /* KEY_NAMED: names that begin with held */
+    size_t match;                  /* the longest of them that held has whole, with its colon; 0: none */
+    bool unnamed;                  /* the key that comes is none of them */
     ek_args_key *keys;
     int n_keys, cap_keys;
-    ek_buf names;
+    ek_buf key_names;
     const json_t *value_schema;
 } ek_args;
 

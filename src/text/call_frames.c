@@ -100,14 +100,15 @@ static bool is_new_key(ek_args *a, const char *key, size_t n)
 {
     uint64_t hash = ek_hash64(0, key, n);
     for (int i = ek_args_top(a)->first_key; i < a->n_keys; i++)
-        if (a->keys[i].hash == hash && a->keys[i].n == n && memcmp(ek_buf_text(&a->names) + a->keys[i].at, key, n) == 0)
+        if (a->keys[i].hash == hash && a->keys[i].n == n &&
+            memcmp(ek_buf_text(&a->key_names) + a->keys[i].at, key, n) == 0)
             return false;
     if (a->n_keys == a->cap_keys) {
         a->cap_keys = a->cap_keys ? 2 * a->cap_keys : 16;
         a->keys = ek_realloc(a->keys, (size_t)a->cap_keys * sizeof *a->keys);
     }
-    a->keys[a->n_keys++] = (ek_args_key){hash, a->names.len, n};
-    ek_buf_add(&a->names, key, n);
+    a->keys[a->n_keys++] = (ek_args_key){hash, a->key_names.len, n};
+    ek_buf_add(&a->key_names, key, n);
     return true;
 }
 

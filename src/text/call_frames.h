@@ -7,6 +7,7 @@
 
 enum {
     KEY_START, /* before a key, or the end of the object */
+    KEY_NAMED, /* what may become one of the names that are known */
     KEY_BARE,
     KEY_QUOTED,
     KEY_JSON,

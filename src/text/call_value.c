@@ -155,11 +155,12 @@ static bool is_word(char c)
 }
 
 /* Does a key stand at s, or nothing at all? */
-static bool key_follows(const char *s, size_t n)
+static bool key_follows(const char *s, size_t n, const ek_call_names *names)
 {
     size_t i = 0, from;
+    if (names->n > 0 && ek_call_names_at(names, s, n)) return true;
     while (i < n && is_space(s[i])) i++;
-    if (i == n) return true;
+    if (i == n || (names->n > 0 && ek_call_names_at(names, s + i, n - i))) return true;
     char quote = s[i] == '"' || s[i] == '\'' ? s[i++] : 0;
     from = i;
     while (i < n && (quote ? s[i] != quote : is_word(s[i]))) i++;
@@ -169,7 +170,7 @@ static bool key_follows(const char *s, size_t n)
     return i < n && (s[i] == ':' || s[i] == '=');
 }
 
-size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call)
+size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call, const ek_call_names *names)
 {
     int braces = 0, brackets = 0, parens = 0;
     for (size_t i = 0; i < n; i++) {
@@ -188,7 +189,7 @@ size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call)
             if (parens > 0) parens--;
             break;
         case ',':
-            if (braces == 0 && brackets == 0 && (in_list || key_follows(s + i + 1, n - i - 1))) return i;
+            if (braces == 0 && brackets == 0 && (in_list || key_follows(s + i + 1, n - i - 1, names))) return i;
             break;
         default: break;
         }
@@ -196,10 +197,24 @@ size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call)
     return n;
 }
 
-bool ek_bare_opens_text(const char *s, size_t n)
+/* A known name, with its colon, ends s behind a comma or a brace. */
+static bool ends_with_name(const char *s, size_t n, const ek_call_names *names)
+{
+    enum { MOST = 1100 };
+    for (size_t i = n; names->n > 0 && i-- > 0 && n - i < MOST;) {
+        if (s[i] != ',' && s[i] != '{') continue;
+        size_t from = i + 1;
+        if (ek_call_names_at(names, s + from, n - from) == n - from && from < n) return true;
+        while (from < n && is_space(s[from])) from++;
+        if (from < n && ek_call_names_at(names, s + from, n - from) == n - from) return true;
+    }
+    return false;
+}
+
+bool ek_bare_opens_text(const char *s, size_t n, const ek_call_names *names)
 {
     while (n && is_space(s[n - 1])) n--;
-    if (n == 0) return true;
+    if (n == 0 || ends_with_name(s, n, names)) return true;
     char last = s[n - 1];
     if (last == ',' || last == '[' || last == '{') return true;
     if (last != ':' && last != '=') return false;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "text/call_names.h"
 
 /* Schema look-up. Results are borrowed; NULL where nothing is known, also for a NULL argument. */
 const json_t *ek_schema_of_tool(const json_t *tools, const char *name); /* the function's parameters */
@@ -19,10 +20,10 @@ bool ek_bare_is_literal(const char *s, size_t n, const json_t *schema);
  * the schema wants a string. */
 void ek_bare_value(ek_buf *out, const char *s, size_t n, const json_t *schema);
 /* Length in bytes of the word at s, in text that is complete: up to a comma that a key follows (in a list: any
- * comma), or up to a closer that the word did not open. */
-size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call);
+ * comma), or up to a closer that the word did not open. names: keys that are known. */
+size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call, const ek_call_names *names);
 /* For a <|"|> that comes after the held text s: true if it opens a new string (the text is bare words and syntax),
  * false if it closes the present one. */
-bool ek_bare_opens_text(const char *s, size_t n);
+bool ek_bare_opens_text(const char *s, size_t n, const ek_call_names *names);
 
 #endif

@@ -58,14 +58,35 @@ static ek_err lenient_schema(maker *m, const json_t *schema, const char *name, i
     m->had_lenient = true;
     if (!m->no_lenient) return ek_schema_compile(m->work, schema, &opts, node);
     ek_schema_leave_out(m->work, &opts);
-    return name ? ek_graph_any_object(&m->g->graph, true, node) : ek_graph_any(&m->g->graph, false, node);
+    return name ? ek_graph_any_object(&m->g->graph, EK_ANY_CALL, node) : ek_graph_any(&m->g->graph, EK_ANY_JSON, node);
+}
+
+bool ek_grammar_reads(const json_t *tool, const ek_reply_form *form)
+{
+    return is_strict(tool) || form->calls_required ||
+           ek_call_names_matter(ek_json_get(ek_json_get(tool, "function"), "parameters"));
+}
+
+/* Any arguments. Names that are declared can be written as they are, so that the model does not have to write others;
+ * with plain names alone all tools share a node. */
+static ek_err any_arguments(ek_graph *g, const json_t *schema, int32_t *node)
+{
+    enum { MOST_NODES = EK_GRAPH_NODES / 2, MOST_TEXTS = EK_GRAPH_TEXTS / 2, MOST_NAMES = 5000 };
+    ek_call_names names;
+    if (!ek_call_names_matter(schema)) return ek_graph_any_object(g, EK_ANY_PLAIN, node);
+    ek_call_names_init(&names, schema, true);
+    bool room = names.n <= MOST_NAMES && g->n_nodes < MOST_NODES && g->n_texts < MOST_TEXTS &&
+                names.text.len + g->blob.len < EK_GRAPH_BYTES / 2;
+    ek_err err = room ? ek_graph_call_object(g, &names, node) : ek_graph_any_object(g, EK_ANY_PLAIN, node);
+    ek_call_names_fini(&names);
+    return err;
 }
 
 static ek_err arguments(maker *m, const json_t *tool, const char *name, int32_t *node)
 {
     const json_t *schema = ek_json_get(ek_json_get(tool, "function"), "parameters");
     ek_schema_opts opts = {.gemma = true};
-    if (!is_strict(tool) && !m->form->calls_required) return ek_graph_any_object(&m->g->graph, true, node);
+    if (!is_strict(tool) && !m->form->calls_required) return any_arguments(&m->g->graph, schema, node);
     json_t *nothing = schema && !json_is_null(schema) ? NULL : json_pack("{s:s,s:{}}", "type", "object", "properties");
     if (nothing) schema = nothing;
     ek_err err = is_strict(tool) ? ek_schema_compile(m->work, schema, &opts, node)
@@ -138,7 +159,7 @@ static ek_err add_text(maker *m)
     ek_schema_opts opts = {0};
     m->g->json = -1;
     if (m->form->calls_required) return EK_OK;
-    if (m->form->text == EK_TEXT_JSON_OBJECT) return ek_graph_any_object(&m->g->graph, false, &m->g->json);
+    if (m->form->text == EK_TEXT_JSON_OBJECT) return ek_graph_any_object(&m->g->graph, EK_ANY_JSON, &m->g->json);
     if (m->form->text == EK_TEXT_CHOICE) return add_choices(m);
     if (m->form->text == EK_TEXT_JSON_SCHEMA && m->form->lenient)
         return lenient_schema(m, m->form->schema, NULL, &m->g->json);
@@ -203,8 +224,8 @@ static void identify(ek_grammar *g)
     ek_sha256_add(&s, head, sizeof head);
     for (int i = 0; i < x->n_nodes; i++) {
         const ek_node *n = &x->nodes[i];
-        int64_t node[] = {n->kind, n->gemma,   n->fraction, n->bounded, n->closed, n->first, n->n,
-                          n->rest, n->pattern, n->order,    n->min,     n->max,    n->lo,    n->hi};
+        int64_t node[] = {n->kind,    n->gemma, n->fraction, n->bounded,   n->closed, n->first, n->n,  n->rest,
+                          n->pattern, n->order, n->wide,     n->any_order, n->min,    n->max,   n->lo, n->hi};
         ek_sha256_add(&s, node, sizeof node);
         if (n->depth != EK_GRAPH_NEVER && n->depth > g->max_depth) g->max_depth = n->depth;
     }

@@ -32,6 +32,8 @@ typedef struct ek_grammar ek_grammar;
  * keyword that is not supported; ETOOLARGE; ENOMEM. Builds v's tables (ek_vocab_ready), so not on a thread that may not
  * wait. */
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call);
+/* Whether the parameters of this tool have a part in the grammar. */
+bool ek_grammar_reads(const json_t *tool, const ek_reply_form *form);
 void ek_grammar_close(ek_grammar *g);         /* NULL is fine */
 size_t ek_grammar_bytes(const ek_grammar *g); /* memory it holds; 0 for NULL */
 /* What was left out of schemas, where that may be: "#/properties/zip/pattern, get_weather#/not", visible ASCII; ""

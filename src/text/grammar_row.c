@@ -47,7 +47,8 @@ static const char value_begins[] = "\"-0123456789[{tfn", space[] = " \n\t";
 static bool put_object(bytes *b, const ek_walk *w, const ek_frame *f, const ek_node *n)
 {
     bool names = f->state == EK_OBJECT_OPEN || f->state == EK_OBJECT_NEXT;
-    if (f->state == EK_OBJECT_OTHER || (n->rest >= 0 && (f->state == EK_OBJECT_KEY || (names && n->gemma))))
+    if (f->state == EK_OBJECT_OTHER || f->state == EK_OBJECT_QUOTED ||
+        (n->rest >= 0 && (f->state == EK_OBJECT_KEY || (names && n->gemma))))
         return false;
     if (f->state == EK_OBJECT_KEY) {
         put_texts(b, w, n->first, f->v);

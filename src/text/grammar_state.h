@@ -145,7 +145,8 @@ enum {
     EK_OBJECT_OTHER,
     EK_OBJECT_COLON,
     EK_OBJECT_VALUE,
-    EK_OBJECT_AFTER
+    EK_OBJECT_AFTER,
+    EK_OBJECT_QUOTED /* in a name that is not known, behind <|"|>; v: the state of ek_utf8_walk */
 };
 
 #endif

@@ -138,43 +138,69 @@ static ek_err texts_node(ek_graph *g, bool gemma, const char *const *text, int n
     return EK_OK;
 }
 
-ek_err ek_graph_any(ek_graph *g, bool gemma, int32_t *out)
+/* Links of a union of any value that holds these objects. */
+static ek_err any_value(ek_graph *g, bool gemma, int32_t object, int32_t out)
 {
     static const char *const words[] = {"true", "false", "null"};
-    if (g->any[gemma]) {
-        *out = g->any[gemma] - 1;
-        return EK_OK;
-    }
-    int32_t part[5];
-    EK_TRY(ek_graph_node(g, EK_NODE_UNION, gemma, out));
-    g->any[gemma] = *out + 1;
+    int32_t part[5] = {[3] = object};
     EK_TRY(ek_graph_node(g, EK_NODE_STRING, gemma, &part[0]));
     EK_TRY(ek_graph_node(g, EK_NODE_NUMBER, gemma, &part[1]));
     g->nodes[part[1]].fraction = 18;
     EK_TRY(texts_node(g, gemma, words, 3, &part[2]));
-    EK_TRY(ek_graph_any_object(g, gemma, &part[3]));
     EK_TRY(ek_graph_node(g, EK_NODE_ARRAY, gemma, &part[4]));
-    g->nodes[part[4]].rest = *out;
+    g->nodes[part[4]].rest = out;
     int32_t first = g->n_links;
     for (int i = 0; i < 5; i++) EK_TRY(ek_graph_link(g, part[i]));
-    g->nodes[*out].first = first;
-    g->nodes[*out].n = 5;
+    g->nodes[out].first = first;
+    g->nodes[out].n = 5;
     return EK_OK;
 }
 
-ek_err ek_graph_any_object(ek_graph *g, bool gemma, int32_t *out)
+ek_err ek_graph_any(ek_graph *g, ek_any kind, int32_t *out)
 {
-    if (g->any_object[gemma]) {
-        *out = g->any_object[gemma] - 1;
+    if (g->any[kind]) {
+        *out = g->any[kind] - 1;
+        return EK_OK;
+    }
+    int32_t object;
+    EK_TRY(ek_graph_node(g, EK_NODE_UNION, kind != EK_ANY_JSON, out));
+    g->any[kind] = *out + 1;
+    EK_TRY(ek_graph_any_object(g, kind, &object));
+    return any_value(g, kind != EK_ANY_JSON, object, *out);
+}
+
+ek_err ek_graph_any_object(ek_graph *g, ek_any kind, int32_t *out)
+{
+    if (g->any_object[kind]) {
+        *out = g->any_object[kind] - 1;
         return EK_OK;
     }
     int32_t any;
-    EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, gemma, out));
-    g->any_object[gemma] = *out + 1;
+    EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, kind != EK_ANY_JSON, out));
+    g->any_object[kind] = *out + 1;
+    g->nodes[*out].wide = kind == EK_ANY_CALL;
     g->nodes[*out].first = g->n_texts;
     g->nodes[*out].order = g->n_links;
     EK_TRY(ek_graph_link(g, 0));
-    EK_TRY(ek_graph_any(g, gemma, &any));
+    EK_TRY(ek_graph_any(g, kind, &any));
     g->nodes[*out].rest = any;
     return EK_OK;
+}
+
+ek_err ek_graph_call_object(ek_graph *g, const ek_call_names *names, int32_t *out)
+{
+    int32_t any;
+    EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, true, out));
+    EK_TRY(ek_graph_node(g, EK_NODE_UNION, true, &any));
+    int32_t first = g->n_texts, order = g->n_links;
+    for (int i = 0; i < names->n; i++)
+        EK_TRY(ek_graph_text_add(g, names->text.data + names->name[i].at, names->name[i].n, any, i));
+    for (int i = 0; i <= names->n; i++) EK_TRY(ek_graph_link(g, names->n));
+    ek_node *n = &g->nodes[*out];
+    n->first = first;
+    n->n = n->named = names->n;
+    n->order = order;
+    n->rest = any;
+    n->wide = n->any_order = true;
+    return any_value(g, true, *out, any);
 }

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "text/call_names.h"
 #include "text/pattern.h"
 
 enum {
@@ -21,6 +22,9 @@ enum {
     EK_GRAPH_DEPTH = 64,      /* the reply itself, and values inside each other */
     EK_GRAPH_NEVER = 255      /* ek_node.depth of what cannot end */
 };
+
+/* Any value: in JSON; in calls with plain names; in calls with any names. */
+typedef enum ek_any { EK_ANY_JSON, EK_ANY_PLAIN, EK_ANY_CALL } ek_any;
 
 /* Stands for the token <|"|> in texts: no byte of UTF-8. */
 #define EK_GRAPH_QUOTE '\xff'
@@ -41,13 +45,16 @@ typedef struct ek_node {
     uint8_t fraction; /* NUMBER: maximum digits behind the point; 0: an integer */
     bool bounded;     /* NUMBER: lo <= value * 10^fraction <= hi, and no exponent */
     bool closed;      /* OBJECT: the schema itself says that there are no other properties */
+    bool wide;        /* OBJECT, calls: names that are not known may be written in any way that a call can be read */
+    bool any_order;   /* OBJECT: properties come in any order, as often as they like */
     bool loose;       /* UNION: too many alternatives that begin alike may become one that allows more */
     bool joined;      /* UNION: they did */
     int32_t first,
         n;        /* TEXTS, OBJECT: of texts, ascending by bytes. UNION: of links. ARRAY: of links, the first items */
     int32_t rest; /* ARRAY: the node of further items; OBJECT: of other properties; -1: there are none */
     int32_t pattern; /* STRING: of patterns; -1: none */
-    int32_t order;   /* OBJECT: links [order, order + n]: for i, the first required property from i on, or n */
+    int32_t order;   /* OBJECT: links [order, order + named]: for i, the first required property from i on, or named */
+    int32_t named;   /* OBJECT: properties; a text for each spelling of one */
     uint32_t min, max;
     int64_t lo, hi;
 } ek_node;
@@ -68,8 +75,8 @@ typedef struct ek_graph {
     size_t pattern_bytes;
     int n_patterns, cap_patterns;
     int n_nodes, cap_nodes, n_links, cap_links, n_texts, cap_texts;
-    int32_t any[2];        /* the node of any value, per notation; 0 before it is made, else 1 + its number */
-    int32_t any_object[2]; /* the same for any object */
+    int32_t any[3];        /* the node of any value, per ek_any; 0 before it is made, else 1 + its number */
+    int32_t any_object[3]; /* the same for any object */
 } ek_graph;
 
 void ek_graph_fini(ek_graph *g);
@@ -83,8 +90,10 @@ ek_err ek_graph_pattern_add(ek_graph *g, ek_pattern *p, int32_t *out);
 /* Sorts the texts [first, n_texts) and takes out equal ones. */
 void ek_graph_texts_sort(ek_graph *g, int32_t first);
 /* Any value, any object; recursive, ended by EK_GRAPH_DEPTH. */
-ek_err ek_graph_any(ek_graph *g, bool gemma, int32_t *out);
-ek_err ek_graph_any_object(ek_graph *g, bool gemma, int32_t *out);
+ek_err ek_graph_any(ek_graph *g, ek_any kind, int32_t *out);
+ek_err ek_graph_any_object(ek_graph *g, ek_any kind, int32_t *out);
+/* Any object of a call, in which, and in objects inside it, these names can be written as they are. */
+ek_err ek_graph_call_object(ek_graph *g, const ek_call_names *names, int32_t *out);
 /* Resolves unions of unions, joins their texts, and finds the depths. EINVAL if more than EK_GRAPH_ALIKE alternatives
  * begin alike. */
 ek_err ek_graph_finish(ek_graph *g);

@@ -96,8 +96,8 @@ static ek_err flatten(ek_graph *g)
 static ek_err any_of_kind(ek_graph *g, int kind, bool gemma, int32_t *out)
 {
     int32_t any = -1;
-    if (kind == EK_NODE_OBJECT) return ek_graph_any_object(g, gemma, out);
-    if (kind == EK_NODE_ARRAY) EK_TRY(ek_graph_any(g, gemma, &any));
+    if (kind == EK_NODE_OBJECT) return ek_graph_any_object(g, gemma ? EK_ANY_CALL : EK_ANY_JSON, out);
+    if (kind == EK_NODE_ARRAY) EK_TRY(ek_graph_any(g, gemma ? EK_ANY_CALL : EK_ANY_JSON, &any));
     EK_TRY(ek_graph_node(g, (ek_node_kind)kind, gemma, out));
     g->nodes[*out].fraction = kind == EK_NODE_NUMBER ? 18 : 0;
     g->nodes[*out].rest = any;

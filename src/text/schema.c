@@ -262,7 +262,7 @@ static ek_err compile_types(ek_schema_work *w, const json_t *schema, int32_t *ou
 {
     int types;
     EK_TRY(ek_schema_types(w, schema, &types));
-    if (types == 0) return ek_graph_any(w->g, w->opts.gemma, out);
+    if (types == 0) return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, out);
     if (types & EK_TYPE_NUMBER) types &= ~EK_TYPE_INTEGER;
     ek_ids ids = {0};
     ek_err err = EK_OK;
@@ -347,7 +347,7 @@ static ek_err lenient(ek_schema_work *w, const json_t *schema, int32_t *out)
 
 static ek_err compile(ek_schema_work *w, const json_t *schema, int32_t *out)
 {
-    if (json_is_true(schema)) return ek_graph_any(w->g, w->opts.gemma, out);
+    if (json_is_true(schema)) return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, out);
     if (json_is_false(schema)) return ek_schema_fail(w, "false allows no value");
     if (!json_is_object(schema)) return ek_schema_fail(w, "a schema must be an object, true or false");
     EK_TRY(ek_schema_check_keywords(w, schema));
@@ -365,7 +365,7 @@ ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out)
     EK_TRY(ek_schema_spend(w, 1));
     if (w->depth == MAX_DEPTH && w->opts.lenient) {
         ek_schema_note(w, "");
-        return ek_graph_any(w->g, w->opts.gemma, out);
+        return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, out);
     }
     if (w->depth == MAX_DEPTH) return ek_schema_fail(w, "more than %d schemas inside each other", MAX_DEPTH);
     size_t len = w->path.len;
@@ -378,7 +378,7 @@ ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out)
         w->path.data[len] = '\0';
     }
     ek_schema_note(w, "");
-    return ek_graph_any(w->g, w->opts.gemma, out);
+    return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, out);
 }
 
 ek_err ek_schema_compile(ek_schema_work *w, const json_t *schema, const ek_schema_opts *opts, int32_t *root)

@@ -2,38 +2,33 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "text/call_names.h"
 #include "text/json.h"
 #include "text/pyvalue.h"
 #include "text/schema_work.h"
 
 /* --- objects --- */
 
-static bool is_bare_key(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_-.$", c)) || !c)
-            return (signed char)c < 0 && is_bare_key(s + i + 1, n - i - 1);
-    }
-    return n > 0;
-}
-
-static ek_err add_key(ek_schema_work *w, const char *key, size_t n, int32_t node, int32_t index)
+static ek_err add_spelling(ek_schema_work *w, const char *key, size_t n, bool quoted, int32_t node, int32_t index)
 {
     ek_buf b = {0};
-    if (!w->opts.gemma) {
-        ek_json_quote(&b, key, n);
-    } else if (is_bare_key(key, n)) {
-        ek_buf_add(&b, key, n);
-    } else {
-        ek_buf_char(&b, EK_GRAPH_QUOTE);
-        ek_buf_add(&b, key, n);
-        ek_buf_char(&b, EK_GRAPH_QUOTE);
-    }
+    if (!w->opts.gemma) ek_json_quote(&b, key, n);
+    if (quoted) ek_buf_char(&b, EK_GRAPH_QUOTE);
+    if (w->opts.gemma) ek_buf_add(&b, key, n);
+    if (quoted) ek_buf_char(&b, EK_GRAPH_QUOTE);
     ek_buf_char(&b, ':');
     ek_err err = ek_graph_text_add(w->g, b.data, b.len, node, index);
     ek_buf_fini(&b);
     return err;
+}
+
+/* In a call as it was declared, where that can be read; beside names that are not known also with <|"|>, as these may
+ * have it. */
+static ek_err add_key(ek_schema_work *w, const char *key, size_t n, bool open, int32_t node, int32_t index)
+{
+    bool bare = w->opts.gemma && ek_call_name_is_bare(key, n);
+    if (bare) EK_TRY(add_spelling(w, key, n, false, node, index));
+    return !bare || open ? add_spelling(w, key, n, w->opts.gemma, node, index) : EK_OK;
 }
 
 typedef struct object {
@@ -92,7 +87,8 @@ static ek_err rest_of_object(ek_schema_work *w, const json_t *schema, object *o)
     if (o->closed) return EK_OK;
     if (other && !json_is_true(other)) return ek_schema_child(w, "additionalProperties", other, &o->rest);
     /* Nothing is said: with a list of properties these are all, without one anything goes. */
-    if (other || !json_object_get(schema, "properties")) return ek_graph_any(w->g, w->opts.gemma, &o->rest);
+    if (other || !json_object_get(schema, "properties"))
+        return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, &o->rest);
     return EK_OK;
 }
 
@@ -135,12 +131,14 @@ static ek_err add_object(ek_schema_work *w, object *o, int32_t *out)
     EK_TRY(ek_graph_node(g, EK_NODE_OBJECT, w->opts.gemma, out));
     int32_t first = g->n_texts, index = 0, n = (int32_t)o->nodes.len;
     for (void *i = json_object_iter(o->properties); i; i = json_object_iter_next(o->properties, i), index++)
-        EK_TRY(add_key(w, json_object_iter_key(i), json_object_iter_key_len(i), o->nodes.data[index], index));
+        EK_TRY(add_key(w, json_object_iter_key(i), json_object_iter_key_len(i), o->rest >= 0, o->nodes.data[index],
+                       index));
     ek_graph_texts_sort(g, first);
-    EK_ASSERT(g->n_texts - first == n);
     ek_node *node = &g->nodes[*out];
     node->first = first;
-    node->n = n;
+    node->n = g->n_texts - first;
+    node->named = n;
+    node->wide = w->opts.gemma;
     node->rest = o->rest;
     node->closed = o->closed;
     node->order = g->n_links;
@@ -189,7 +187,7 @@ static ek_err compile_items(ek_schema_work *w, const json_t *schema, ek_ids *fir
     *rest = -1;
     if (json_is_false(items)) return EK_OK;
     if (items) return ek_schema_child(w, rest_key, items, rest);
-    return ek_graph_any(w->g, w->opts.gemma, rest);
+    return ek_graph_any(w->g, w->opts.gemma ? EK_ANY_CALL : EK_ANY_JSON, rest);
 }
 
 ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out)

@@ -103,6 +103,8 @@ static int32_t choose(const ek_tokenizer *t, const ek_marks *m, const uint64_t *
         int32_t quote = ek_tokenizer_id(t, "<0x22>"), letter = ek_tokenizer_id(t, "<0x61>") + (int32_t)roll(d, 5);
         if (is_set(row, gemma)) return gemma;
         if (is_set(row, thought)) return thought;
+        int32_t colon = ek_tokenizer_id(t, "<0x3A>");
+        if (is_set(row, colon) && !is_set(row, ek_tokenizer_id(t, "<0x7B>")) && roll(d, 2)) return colon; /* a name */
         if (is_set(row, quote) && roll(d, 2)) return quote;
         if (is_set(row, letter)) return letter;
     }
@@ -189,8 +191,9 @@ void reply_fini(reply *r)
 
 /* --- schemas --- */
 
-static const char *const keys[] = {"a",   "b",   "ab", "name", "kind", "a b", "x\"y", "\xC3\xA9t\xC3\xA9",
-                                   "a-b", "c:d", "e\\"};
+static const char *const keys[] = {"a",   "b",    "ab",  "name", "kind", "a b",  "x\"y", "\xC3\xA9t\xC3\xA9",
+                                   "a-b", "c:d",  "e\\", "x=y",  "f[s]", "c:{d", "}",    " a",
+                                   ",",   "ab=[", "'n'"};
 enum { N_KEYS = sizeof keys / sizeof *keys };
 
 static json_t *random_const(dice *d)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "text/call_names.h"
 #include "validate.h"
 
 static ek_tokenizer *tokenizer;
@@ -230,6 +231,222 @@ static void wrong_tools_are_refused(void **state)
     assert_string_equal(ek_err_text(), "a call is required, but no tool may be called");
 }
 
+/* --- names of arguments that look like syntax --- */
+
+/* Whether the call can be written: token by token all of it is allowed. `S` in text, a byte 0xff, is <|"|>. */
+static bool can_write(const ek_grammar *g, const ek_buf *text, bool bytes, ek_ids *ids)
+{
+    int32_t quote = ek_tokenizer_id(tokenizer, "<|\"|>");
+    ids->len = 0;
+    assert_int_equal(ek_encode(tokenizer, "<|tool_call>", 12, NULL, EK_CONTROL_ALL, ids), EK_OK);
+    for (size_t i = 0; i < text->len;) {
+        size_t n = 0;
+        while (i + n < text->len && text->data[i + n] != '\xff') n++;
+        for (size_t k = 0; bytes && k < n; k++) {
+            char name[8];
+            snprintf(name, sizeof name, "<0x%02X>", (uint8_t)text->data[i + k]);
+            ek_ids_add(ids, ek_tokenizer_id(tokenizer, name));
+        }
+        if (!bytes && n) assert_int_equal(ek_encode(tokenizer, text->data + i, n, NULL, 0, ids), EK_OK);
+        if (i + n < text->len) ek_ids_add(ids, quote);
+        i += n + 1;
+    }
+    ek_ids_add(ids, ek_tokenizer_id(tokenizer, "<tool_call|>"));
+    ek_grammar_state *s = ek_grammar_state_open(g, vocab, NULL, 0, false);
+    bool allowed = true;
+    for (size_t i = 0; i < ids->len && allowed; i++) {
+        uint64_t row[128];
+        bool all;
+        ek_grammar_look(s, NULL, 0, 128, row, &all);
+        allowed = all || row[ids->data[i] / 64] >> ids->data[i] % 64 & 1;
+        ek_grammar_accept(s, ids->data[i]);
+    }
+    ek_grammar_state_close(s);
+    return allowed;
+}
+
+/* What the reply parser makes of the tokens: the arguments of the one call. A new reference. */
+static json_t *arguments_of(const ek_ids *ids, const json_t *tools, bool stream)
+{
+    ek_answer answer = {0};
+    ek_reply_opts o = {
+        .tools_active = true, .stream_calls = stream, .tools = tools, .sink = ek_reply_collect, .arg = &answer};
+    ek_reply *r = ek_reply_open(tokenizer, &o);
+    for (size_t i = 0; i < ids->len; i++) ek_reply_feed(r, ids->data[i]);
+    ek_reply_end(r, false);
+    json_t *v = NULL;
+    if (answer.n_calls == 1) ek_json_read(&v, ek_buf_text(&answer.calls[0].args), answer.calls[0].args.len, 0);
+    ek_reply_close(r);
+    ek_answer_fini(&answer);
+    return v;
+}
+
+static void put_name(ek_buf *b, const char *s, size_t n, bool quoted)
+{
+    if (quoted) ek_buf_char(b, '\xff');
+    ek_buf_add(b, s, n);
+    if (quoted) ek_buf_char(b, '\xff');
+    ek_buf_char(b, ':');
+}
+
+/* A name, and what follows: a value of a kind, and another member. */
+static void put_call(ek_buf *b, const char *s, size_t n, bool quoted, int kind)
+{
+    static const char *const values[] = {"\xffv:w}\xff", "-1.5e3", "true", "{}", "[{},[\xffx\xff]]"};
+    ek_buf_clear(b);
+    ek_buf_str(b, "call:f{in:{");
+    put_name(b, s, n, quoted);
+    ek_buf_fmt(b, "%s}}", values[kind]);
+}
+
+typedef struct place {
+    const char *what;
+    bool required, strict, declared, more; /* more: other names may stand beside it */
+} place;
+
+static const place places[] = {
+    {"auto", false, false, true, true},
+    {"strict", false, true, true, false},
+    {"strict, open", false, true, true, true},
+    {"forced", true, false, true, false},
+    {"forced, open", true, false, true, true},
+    {"dictionary", true, false, false, true},
+    {"auto dictionary", false, false, false, true},
+};
+
+static json_t *tools_with(const place *p, const char *name, size_t n)
+{
+    json_t *inner = json_pack("{s:s}", "type", "object");
+    if (p->declared) {
+        json_t *properties = json_object();
+        json_object_setn_new_nocheck(properties, name, n, json_object());
+        json_object_set_new(inner, "properties", properties);
+        if (p->more) json_object_set_new(inner, "additionalProperties", json_true());
+    }
+    json_t *outer = json_pack("{s:s,s:{s:o},s:b}", "type", "object", "properties", "in", inner, "additionalProperties",
+                              0);
+    json_t *tools = json_array();
+    json_array_append_new(tools, tool("f", outer, p->strict ? 1 : -1));
+    return tools;
+}
+
+static void check_name(const place *p, const char *name, size_t n, bool bare_too)
+{
+    json_t *tools = tools_with(p, name, n);
+    ek_grammar *g;
+    ek_reply_form form = {.calls_required = p->required};
+    assert_int_equal(ek_grammar_open(&g, vocab, &form, tools, false), EK_OK);
+    ek_buf text = {0};
+    ek_ids ids = {0};
+    bool bare_was = true;
+    for (int k = 0; k < 2 * 2 * 2 * 5; k++) {
+        bool quoted = k & 1, bytes = k & 2;
+        put_call(&text, name, n, quoted, k / 8);
+        bool allowed = can_write(g, &text, bytes, &ids);
+        if (!allowed && (quoted ? !bare_was || (p->more && bare_too) : bare_too))
+            fail_msg("%s: the name %s cannot be written%s in %s", p->what, name, quoted ? " with quotes" : "",
+                     text.data);
+        if (!quoted) bare_was = allowed && ek_call_name_is_bare(name, n);
+        if (!quoted && !ek_call_name_is_bare(name, n)) continue; /* it means something else */
+        if (!allowed) continue;
+        json_t *v = arguments_of(&ids, tools, k & 4);
+        const json_t *in = json_object_get(v, "in");
+        if (json_object_size(in) != 1 || !json_object_getn(in, name, n)) {
+            char *got = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+            fail_msg("%s: %s is read as %s", p->what, text.data, got ? got : "nothing");
+        }
+        json_decref(v);
+    }
+    ek_ids_fini(&ids);
+    ek_buf_fini(&text);
+    ek_grammar_close(g);
+    json_decref(tools);
+}
+
+static void names_are_written_as_they_are_declared(void **state)
+{
+    (void)state;
+    static const char *const bare[] =
+        {"x=y",  "filter[status]", "f(a, b)", "a]b",   "(",    "[x",  "a\\b", "`a`",
+         "a\"b", "it's",           "a b",     "x=y=z", "$ref", "@id", "a/b",  "\xC3\xA9[\xE6\x97\xA5]",
+         "p=[1]"},
+                             *const known[] = {"",   " a",  "a ", "a:b",  "a:1", "a:true", "=",     "=x",    ",",
+                                               ",a", "a,b", "{",  "a}b",  "{a}", "]",      ")",     "\"a\"", "'a'",
+                                               "\n", "a:",  ":",  "a::b", "\"",  "'",      "x='y'", "a{b:c"},
+                             *const quoted[] = {"}", "}:", "},b", "x:{a", "x:[1", "a:}", "a:1,b"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        for (size_t k = 0; k < sizeof bare / sizeof *bare; k++) {
+            /* what is not declared is told by itself: its commas and what may be a value look like others */
+            bool as_is = places[i].declared || !(strchr(bare[k], ',') || strchr(bare[k], '='));
+            if (!strcmp(bare[k], "x=y")) as_is = true;
+            check_name(&places[i], bare[k], strlen(bare[k]), as_is);
+        }
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            check_name(&places[i], known[k], strlen(known[k]), places[i].declared);
+        for (size_t k = 0; k < sizeof quoted / sizeof *quoted; k++)
+            check_name(&places[i], quoted[k], strlen(quoted[k]), false);
+    }
+}
+
+/* Every name of up to three of these characters, and pairs that begin alike. */
+static void any_names_come_back(void **state)
+{
+    (void)state;
+    static const char odd[] = "()[]{}=,:'\"\\ a1-\n";
+    dice d = {.seed = 4711};
+    for (int i = 0; i < 1500; i++) {
+        char name[8];
+        size_t n = roll(&d, 5);
+        for (size_t k = 0; k < n; k++) name[k] = odd[roll(&d, sizeof odd - 1)];
+        name[n] = '\0';
+        check_name(&places[roll(&d, 5)], name, n, false);
+    }
+}
+
+/* A declared name that another begins with, and names that are not declared beside one that is. */
+static void names_that_begin_alike_are_told_apart(void **state)
+{
+    (void)state;
+    json_t *tools = json_array(), *v;
+    json_array_append_new(
+        tools,
+        tool(
+            "f",
+            read_json("{\"type\":\"object\",\"properties\":{\"a\":{},\"a:b\":{},\"a:1\":{},\"a=b\":{},\"a:true:x\":{}},"
+                      "\"additionalProperties\":true}"),
+            -1));
+    static const struct {
+        const char *text, *want;
+    } calls[] = {{"{a:1}", "{\"a\":1}"},
+                 {"{a:1:1}", "{\"a:1\":1}"},
+                 {"{a:1,a:b:2}", "{\"a\":1,\"a:b\":2}"},
+                 {"{a:12,a=b:3}", "{\"a\":12,\"a=b\":3}"},
+                 {"{a:true,b:1}", "{\"a\":true,\"b\":1}"},
+                 {"{a:true:x:1}", "{\"a:true:x\":1}"},
+                 {"{a:\xffx\xff,c:\xff\xff}", "{\"a\":\"x\",\"c\":\"\"}"}};
+    for (int auto_call = 0; auto_call < 2; auto_call++) {
+        ek_grammar *g;
+        assert_int_equal(ek_grammar_open(&g, vocab, &(ek_reply_form){.calls_required = !auto_call}, tools, false),
+                         EK_OK);
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            ek_buf text = {0}, got = {0};
+            ek_ids ids = {0};
+            ek_buf_fmt(&text, "call:f%s", calls[i].text);
+            bool order = !auto_call && i >= 2 && i <= 3; /* by schema they come sorted: a, a:1, a:b, a:true:x, a=b */
+            if (!can_write(g, &text, i & 1, &ids) && !order) fail_msg("%s cannot be written", calls[i].text);
+            v = arguments_of(&ids, tools, i & 1);
+            ek_json_write(&got, v);
+            assert_string_equal(ek_buf_text(&got), calls[i].want);
+            json_decref(v);
+            ek_buf_fini(&got);
+            ek_buf_fini(&text);
+            ek_ids_fini(&ids);
+        }
+        ek_grammar_close(g);
+    }
+    json_decref(tools);
+}
+
 /* Rows of one prompt and draft, spelled out. */
 static void what_may_come(const ek_grammar *g, const char *prompt, bool thinking, const char *so_far, const char *may)
 {
@@ -301,6 +518,9 @@ int main(void)
         cmocka_unit_test(no_grammar_where_none_is_needed),
         cmocka_unit_test(calls_of_any_tools_are_well_formed),
         cmocka_unit_test(wrong_tools_are_refused),
+        cmocka_unit_test(names_are_written_as_they_are_declared),
+        cmocka_unit_test(any_names_come_back),
+        cmocka_unit_test(names_that_begin_alike_are_told_apart),
         cmocka_unit_test(the_first_token_is_constrained),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,10 @@ static void repairs(void **state)
     /* equals signs, Python calls */
     GIVES_CALL("{k='v',n=3,s=<|\"|>x<|\"|>,b=yes}", "{\"k\":\"v\",\"n\":3,\"s\":\"x\",\"b\":\"yes\"}");
     GIVES_CALL("{a=b:1}", "{\"a=b\":1}");
+    /* names that look like syntax and are not known */
+    GIVES_CALL("{filter[status]:<|\"|>open<|\"|>,f(a, b):1,a{b}:{c[d]:2}}",
+               "{\"filter[status]\":\"open\",\"f(a, b)\":1,\"a{b}\":{\"c[d]\":2}}");
+    GIVES_CALL("{<|\"|>a:{b<|\"|>:1,<|\"|><|\"|>:2}", "{\"a:{b\":1,\"\":2}");
     GIVES_CALL("{u=<|\"|>a:b<|\"|>}", "{\"u\":\"a:b\"}");
     GIVES_CALL("(k=\"v\", n=3, l=[1,'a'], d={'x':None})", "{\"k\":\"v\",\"n\":3,\"l\":[1,\"a\"],\"d\":{\"x\":null}}");
     GIVES_CALL("(k=\"v)\", n=3", "{\"k\":\"v)\",\"n\":3}");

@@ -197,9 +197,9 @@ static void keywords_take_what_they_allow(void **state)
 /* Arguments of a call; Q is <|"|>. */
 static const keyword calls[] = {
     {"{\"properties\":{\"b\":{\"type\":\"string\"},\"A\":{\"enum\":[\"x\",[1,\"y\"],{\"k\":\"v\",\"a b\":null}]},\"my key\":{\"type\":\"integer\"}},\"required\":[\"b\"]}",
-     {"{b:QQ}", "{A:QxQ,b:Qany \"text\", {even}: \\ thisQ}", "{A:[1,QyQ],b:QQ,Qmy keyQ:5}",
+     {"{b:QQ}", "{A:QxQ,b:Qany \"text\", {even}: \\ thisQ}", "{A:[1,QyQ],b:QQ,my key:5}",
       "{A:{Qa bQ:null,k:QvQ},b:Q\nQ}"},
-     {"{b:\"\"}", "{b:QQ,A", "{ b", "{b: QQ}", "{A:QyQ", "{b:QQ,my"}},
+     {"{b:\"\"}", "{b:QQ,A", "{ b", "{b: QQ}", "{A:QyQ", "{b:QQ,Qmy"}},
     {"{\"type\":\"object\"}",
      {"{}", "{x-1:{y:[true,Q}Q]}}", "{x y:1,\xC3\xA9/@:2}"},
      {"{\"x\":1}", "{x :1}", "{:1}", "{ x:1}"}},
