@@ -26,7 +26,7 @@ const json_t *ek_schema_property(const json_t *schema, const char *key, size_t n
 
 const json_t *ek_schema_items(const json_t *schema)
 {
-    return ek_json_get(schema, "items");
+    return ek_json_get(schema, "prefixItems") ? NULL : ek_json_get(schema, "items");
 }
 
 static int type_bit(const json_t *type)

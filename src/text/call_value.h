@@ -11,7 +11,7 @@
 /* Schema look-up. Results are borrowed; NULL where nothing is known, also for a NULL argument. */
 const json_t *ek_schema_of_tool(const json_t *tools, const char *name); /* the function's parameters */
 const json_t *ek_schema_property(const json_t *schema, const char *key, size_t n);
-const json_t *ek_schema_items(const json_t *schema);
+const json_t *ek_schema_items(const json_t *schema); /* of all items */
 
 /* True if the word is a value as it stands: a JSON or Python literal, or, where the schema wants a number, a
  * number in a spelling that JSON lacks. */

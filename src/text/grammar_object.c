@@ -132,7 +132,8 @@ static bool key_so_far(const ek_walk *w, const ek_node *n, uint64_t v, int utf8,
     if (len <= (n->gemma ? 0 : 1)) return true;
     *is |= EK_KEY_BEGUN;
     const char *s = w->g->graph.blob.data + ek_text_first(w, n->first, v)->at;
-    if (!n->gemma || *s == EK_GRAPH_QUOTE) return true;
+    /* behind the closing quote comes its colon */
+    if (!n->gemma || *s == EK_GRAPH_QUOTE) return !memchr(s + 1, *s, len - 1);
     uint64_t so_far = 0;
     for (uint32_t i = 0; i < len; i++) {
         if (!is_bare(n, (uint8_t)s[i], so_far)) return false;
