@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "text/call_names.h"
 #include "text/grammar.h"
 #include "text/json.h"
 #include "text/reply.h"
@@ -104,6 +105,50 @@ static void reply(const ek_grammar *g, const json_t *tools, uint64_t hash)
     ek_answer_fini(&answer);
 }
 
+static void feed(ek_reply *r, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[8] = "<0x00>";
+        name[3] = "0123456789ABCDEF"[(uint8_t)s[i] >> 4], name[4] = "0123456789ABCDEF"[s[i] & 15];
+        ek_reply_feed(r, ek_tokenizer_id(tokenizer, name));
+    }
+}
+
+/* {NAME:<|"|>v<|"|>} */
+static void name_comes_back(const json_t *tools, const char *name, size_t n)
+{
+    ek_answer answer = {0};
+    ek_reply_opts o = {.tools_active = true, .tools = tools, .sink = ek_reply_collect, .arg = &answer};
+    ek_reply *r = ek_reply_open(tokenizer, &o);
+    json_t *v;
+    ek_reply_feed(r, marks.id[EK_MARK_CALL_OPEN]);
+    feed(r, "call:f{", 7);
+    feed(r, name, n);
+    feed(r, ":", 1);
+    ek_reply_feed(r, marks.id[EK_MARK_QUOTE]);
+    feed(r, "v", 1);
+    ek_reply_feed(r, marks.id[EK_MARK_QUOTE]);
+    feed(r, "}", 1);
+    ek_reply_feed(r, marks.id[EK_MARK_CALL_CLOSE]);
+    ek_reply_end(r, false);
+    if (answer.n_calls != 1 || ek_json_read(&v, ek_buf_text(&answer.calls[0].args), answer.calls[0].args.len, 0))
+        __builtin_trap();
+    if (json_object_size(v) != 1 || !json_object_getn(v, name, n)) __builtin_trap();
+    json_decref(v);
+    ek_reply_close(r);
+    ek_answer_fini(&answer);
+}
+
+static void names_come_back(const json_t *schema, const json_t *tools)
+{
+    json_t *properties = json_object_get(schema, "properties");
+    int left = 8;
+    if (!json_is_object(properties)) return;
+    for (void *i = json_object_iter(properties); i && left-- > 0; i = json_object_iter_next(properties, i))
+        if (ek_call_name_is_bare(json_object_iter_key(i), json_object_iter_key_len(i)))
+            name_comes_back(tools, json_object_iter_key(i), json_object_iter_key_len(i));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     json_t *schema, *tools = NULL;
@@ -116,6 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         tools = json_pack("[{s:s,s:{s:s,s:O,s:b}}]", "type", "function", "function", "name", "f", "parameters", schema,
                           "strict", !(data[0] & 2));
         form = (ek_reply_form){.calls_required = true};
+        names_come_back(schema, tools);
     }
     ek_err err = ek_grammar_open(&g, vocab, &form, tools, true);
     if (err) {

@@ -168,7 +168,9 @@ static void in_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
             if (may_come(w, &f, t)) expect_value(w, f, t->node, n->any_order ? 0 : t->index + 1, out);
             return;
         }
-        if (n->gemma) other = other && (quoted ? n->wide : is_bare(n, byte, so_far));
+        if (n->gemma)
+            other = other &&
+                    (quoted ? n->wide && (len == 0 || byte != (uint8_t)EK_GRAPH_QUOTE) : is_bare(n, byte, so_far));
         else other = other && (len == 0 || (byte != '"' && byte != '\\'));
         if (!other && !any_may_come(w, &f, (uint32_t)(v & 0xffff), (uint32_t)(v >> 16 & 0xffff))) return;
         utf8 = ek_utf8_walk(utf8, byte);
