@@ -230,6 +230,7 @@ json_t *ek_call_repair(const char *text, size_t n)
 {
     reader r = {.s = text, .n = n};
     json_t *v = NULL;
+    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) r.at = 3;
     skip_space(&r);
     if (peek(&r) == '{') v = read_value(&r);
     if (v && !only_closers(&r)) {

@@ -102,6 +102,7 @@ static void what_models_write(void **state)
     gives("{\"a\": \"x\"\n \"b\": 1\n \"c\": 2}", "{\"a\":\"x\",\"b\":1,\"c\":2}");
     gives("{\"a\":\"line\nline\"}", "{\"a\":\"line\\nline\"}");
     gives("{\"a\":1,\"a\":2}", "{\"a\":2}");
+    gives("\xEF\xBB\xBF{'a':1}", "{\"a\":1}"); /* behind a byte order mark */
 }
 
 static void what_is_not_clear(void **state)
