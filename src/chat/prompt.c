@@ -85,6 +85,7 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
                       .preserve_thinking = opts->preserve_thinking,
                       .continue_final = opts->continue_final,
                       .text_arguments = true,
+                      .loose_tools = true,
                       .max_bytes = max_text(m, opts)};
     ek_err err = ek_chat_render(out, messages, tools, &o);
     json_decref(messages);

@@ -210,6 +210,7 @@ ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
     if (!json_is_array(messages)) return ek_fail(EK_EINVAL, "messages is %s", messages ? "not a list" : "missing");
     ek_renderer r = {.p = p, .messages = messages, .n = json_array_size(messages), .last_user = -1, .opts = *opts};
     p->max_bytes = opts->max_bytes;
+    p->loose_tools = opts->loose_tools;
     ek_put_mark(p, "<bos>");
     EK_TRY(put_system_turn(&r, tools));
     for (size_t i = r.from; i < r.n; i++)

@@ -32,7 +32,10 @@ typedef struct ek_chat_opts {
                                prompt is written, and the turn stays open */
     bool text_arguments;    /* arguments of a call that are a text stand in its braces as they are, without a pair of
                                braces of their own, as an earlier template had it; otherwise they are refused */
-    size_t max_bytes;       /* of the text, where rendering stops with ETOOLONG; 0: no limit */
+    bool loose_tools; /* a keyword of a tool's schema whose value the template raises an error for (required: true of
+                         older drafts, properties that are no object, an items.type that is a number) is written as
+                         empty */
+    size_t max_bytes; /* of the text, where rendering stops with ETOOLONG; 0: no limit */
 } ek_chat_opts;
 
 typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
@@ -45,6 +48,7 @@ typedef struct ek_prompt {
     size_t n_media;   /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
     size_t max_bytes; /* ek_chat_opts.max_bytes */
     bool full;        /* the text is longer than that: nothing is added any more */
+    bool loose_tools; /* ek_chat_opts.loose_tools */
 } ek_prompt;
 
 void ek_prompt_fini(ek_prompt *p);

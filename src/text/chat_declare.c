@@ -46,7 +46,7 @@ static ek_err put_each(ek_prompt *p, const json_t *v, const char *what)
             ek_put_quoted(p, s + i, (size_t)len);
             i += (size_t)len;
         }
-    } else {
+    } else if (!p->loose_tools) {
         return ek_fail(EK_EINVAL, "%s is neither a list nor anything else with elements", what);
     }
     return EK_OK;
@@ -73,7 +73,7 @@ static ek_err put_item_type(ek_prompt *p, const json_t *type)
             ek_put_quoted_upper(p, key);
             json_decref(key);
         }
-    } else if (ek_py_truthy(type)) {
+    } else if (ek_py_truthy(type) && !p->loose_tools) {
         return ek_fail(EK_EINVAL, "the type of an array's items is a number or true");
     }
     ek_put(p, "]");
@@ -194,8 +194,9 @@ static ek_err put_parameters(ek_prompt *p, const json_t *parameters)
     const json_t *properties = member(parameters, "properties"), *required = member(parameters, "required"),
                  *type = member(parameters, "type");
     ek_put(p, ",parameters:{");
-    if (ek_py_truthy(properties)) {
-        if (!json_is_object(properties)) return ek_fail(EK_EINVAL, "parameters.properties is not an object");
+    if (ek_py_truthy(properties) && !json_is_object(properties) && !p->loose_tools)
+        return ek_fail(EK_EINVAL, "parameters.properties is not an object");
+    if (json_object_size(properties) > 0) {
         ek_put(p, "properties:{");
         EK_TRY(put_properties(p, properties, false));
         ek_put(p, "},");

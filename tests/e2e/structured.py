@@ -252,7 +252,9 @@ def what_is_not_strict_is_kept(s):
 
 
 def no_tool_breaks_a_request(s):
-    odd = [{"type": "function", "function": {"name": n, "parameters": p}} for n, p in (("a b", {}), ("list", {"type": "array"}), ("none", False), ("self", {"$ref": "#"}), ("text", {"type": "string"}))]
+    odd = [{"type": "function", "function": {"name": n, "parameters": p}} for n, p in (("a b", {}), ("list", {"type": "array"}), ("none", False), ("self", {"$ref": "#"}), ("text", {"type": "string"}),
+        ("draft3", {"type": "object", "required": True, "properties": {"a": {"type": "object", "required": True, "properties": {"b": {"type": "string", "required": True}}}}}),
+        ("items", {"type": "object", "properties": {"a": {"type": "array", "items": {"type": 7, "required": True}}}}), ("properties", {"type": "object", "properties": "x"}))]
     s.chat(ask(tools=[strict(WEATHER)] + odd, max_tokens=4))
     r = s.chat(ask("Hello!", tools=[WEATHER] + odd, tool_choice="required", max_tokens=200, parallel_tool_calls=False))["choices"][0]
     assert r["finish_reason"] == "length" or isinstance(json.loads(r["message"]["tool_calls"][0]["function"]["arguments"]), dict), r

@@ -247,6 +247,40 @@ static void declarations(void **state)
         "{\"messages\":[],\"tools\":[{\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":{\"p\":{\"type\":\"array\",\"items\":{\"type\":5}}}}}}]}");
 }
 
+/* What the template raises an error for can be written as empty instead, so that one tool's schema breaks no request.
+ */
+static void loose_declarations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parameters, *want;
+    } cases[] = {
+        {"{\"type\":\"object\",\"properties\":\"x\"}", "type:" S("OBJECT") "}"},
+        {"{\"type\":\"object\",\"properties\":[1],\"required\":true}", "required:[],type:" S("OBJECT") "}"},
+        {"{\"properties\":{\"p\":{\"type\":\"array\",\"items\":{\"required\":7,\"type\":5}}},\"type\":\"object\"}",
+         "properties:{p:{items:{required:[],type:[]},type:" S("ARRAY") "}},type:" S("OBJECT") "}"},
+        {"{\"properties\":{\"p\":{\"type\":\"object\",\"properties\":{},\"required\":true}},\"type\":\"object\"}",
+         "properties:{p:{properties:{},required:[],type:" S("OBJECT") "}},type:" S("OBJECT") "}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf text = {0}, want = {0};
+        ek_prompt p = {0};
+        ek_buf_fmt(&text, "[{\"function\":{\"name\":\"f\",\"parameters\":%s}}]", cases[i].parameters);
+        ek_buf_fmt(&want, "parameters:{%s}<tool|>", cases[i].want);
+        json_t *tools = json_loads(ek_buf_text(&text), 0, NULL), *none = json_array();
+        assert_int_equal(ek_chat_render(&p, none, tools, &(ek_chat_opts){0}), EK_EINVAL);
+        ek_prompt_fini(&p);
+        assert_int_equal(ek_chat_render(&p, none, tools, &(ek_chat_opts){.loose_tools = true}), EK_OK);
+        if (!strstr(ek_buf_text(&p.text), ek_buf_text(&want)))
+            fail_msg("%s gives %s", cases[i].parameters, ek_buf_text(&p.text));
+        ek_prompt_fini(&p);
+        json_decref(tools);
+        json_decref(none);
+        ek_buf_fini(&text);
+        ek_buf_fini(&want);
+    }
+}
+
 /* Control tokens are exactly the intended ones: what a user spells is not among them. */
 static void knows_its_markers(void **state)
 {
@@ -361,6 +395,7 @@ int main(void)
                                        cmocka_unit_test(calls_and_results),
                                        cmocka_unit_test(declarations_where_they_are_referred_to),
                                        cmocka_unit_test(declarations),
+                                       cmocka_unit_test(loose_declarations),
                                        cmocka_unit_test(knows_its_markers),
                                        cmocka_unit_test(continues_the_last_message),
                                        cmocka_unit_test(chooses_the_variant),
