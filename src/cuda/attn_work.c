@@ -173,6 +173,7 @@ static int kind_of(ek_kv_format f)
     case EK_KV_BFLOAT: return KIND_BF16;
     case EK_KV_TOKEN: return KIND_I16;
     case EK_KV_SYMMETRIC: return KIND_Q8;
+    case EK_KV_ROTATED: EK_ASSERT(0); /* refused when the device is opened */
     default: return ek_kv_codecs[f].bits == 4 ? KIND_Q4 : KIND_PLANES;
     }
 }

@@ -48,6 +48,8 @@ ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_sha
         .rest = rest,
         .weights = ops->weights,
         .combine = ops->combine,
+        .encode = ops->encode,
+        .rotate_back = ops->rotate_back,
         .ratio = s->n_heads / s->n_kv_heads,
         .ldo = (s->head_dim + 15) / 16 * 16,
     };

@@ -16,7 +16,7 @@
  * sum of a score's chains is multiplied by the key's scale, and e_j by the value's (e_j s_j enters the
  * fma, e_j enters l). Keys outside [lo, end) and unwritten slots enter no addition.
  * Tiles over rows, heads and segments, threads and ISA never change a bit.
- * Formula: transformers, modeling_gemma4.py, eager attention, scaling = 1.0. */
+ * Formula: transformers, modeling_gemma4.py, eager attention, scaling 1. Formats in integers: ops/attn_int.h. */
 #ifndef EK_OPS_ATTN_H
 #define EK_OPS_ATTN_H
 

@@ -2,7 +2,7 @@
  * that read the same KV head. Internal to ops/attn*.c.
  *
  * A leaf is computed by three functions: scores (by the format of K), weights (exponent split,
- * segment maximum, l) and values (by the format of V). None of them
+ * segment maximum, l) and values (by the format of V; of values in integers l too). None of them
  * lets a key that is hidden from a query enter an addition of that query. */
 #ifndef EK_OPS_ATTN_KERNELS_H
 #define EK_OPS_ATTN_KERNELS_H
@@ -14,8 +14,9 @@
 enum {
     EK_TILE = 8, /* queries of a tile */
     EK_SEGMENT_PAGES = EK_SEGMENT / EK_PAGE_TOKENS,
-    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16, /* floats between queries; not a power of two */
-    EK_CHAIN = 256                      /* dims of one chain of a score */
+    EK_Q_STRIDE = EK_MAX_HEAD_DIM + 16,    /* floats between queries; not a power of two */
+    EK_CODE_STRIDE = EK_MAX_HEAD_DIM + 32, /* int16 between the codes of queries */
+    EK_CHAIN = 256                         /* dims of one chain of a score */
 };
 
 typedef struct ek_attn_leaf {
@@ -29,6 +30,8 @@ typedef struct ek_attn_leaf {
     bool fetch_k, fetch_v;                   /* to prefetch while scoring: not read lately */
     size_t k_bytes, v_bytes;                 /* of one page */
     const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
+    const int16_t *q_code;                   /* [EK_TILE][EK_CODE_STRIDE], 64-byte aligned: of absent queries 0; */
+    const float *q_scale;                    /* [EK_TILE], scale / n; both for keys in integers only (attn_int.h) */
     float *e;                                /* [EK_TILE][EK_SEGMENT]: scores, then weights */
     float *o;                                /* [EK_TILE][ldo]: sum of e_j v_j, not divided */
     ptrdiff_t ldo;                           /* head_dim rounded up to 16 */
@@ -37,6 +40,9 @@ typedef struct ek_attn_leaf {
 } ek_attn_leaf;
 
 typedef void ek_attn_fn(ek_attn_leaf *leaf);
+/* Codes of queries and the end of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn_int.h). */
+typedef float ek_attn_encode_fn(float *x, int dim, int max_code, int16_t *code);
+typedef void ek_attn_rotate_fn(float *x, int dim);
 /* b = a * fa + b * fb, each product rounded; n is a multiple of 16. */
 typedef void ek_attn_combine_fn(float *b, const float *a, float fb, float fa, int n);
 
@@ -46,6 +52,8 @@ typedef struct ek_attn_ops {
     ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for hidden keys of 16-blocks with a visible one */
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
     ek_attn_combine_fn *combine;            /* of two nodes of T */
+    ek_attn_encode_fn *encode;
+    ek_attn_rotate_fn *rotate_back;
 } ek_attn_ops;
 
 /* One kernel per format: a file that has scores(format, leaf) and values(format, leaf) as inline bodies makes them

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ops/attn_int.h"
+
 static int tiles_of(const ek_attn *a, int n_rows)
 {
     return (n_rows * a->ratio + EK_TILE - 1) / EK_TILE;
@@ -54,6 +56,25 @@ static void tile(const void *self, ek_attn_tile *t)
     }
 }
 
+/* The codes of a tile's queries: the source's own part of a worker's space. */
+typedef struct codes {
+    int16_t code[EK_TILE][EK_CODE_STRIDE];
+    float scale[EK_TILE];
+} codes;
+
+static void encode_queries(const ek_attn *a, const ek_attn_space *space, int n)
+{
+    const int dim = a->shape.head_dim;
+    codes *c = space->own;
+    const float by = 1.0f / (float)ek_attn_block(dim);
+    float x[EK_MAX_HEAD_DIM];
+    memset(c, 0, sizeof *c);
+    for (int i = 0; i < n; i++) {
+        memcpy(x, space->q + i * EK_Q_STRIDE, sizeof *x * (size_t)dim);
+        c->scale[i] = a->encode(x, dim, EK_QUERY_CODE, c->code[i]) * by;
+    }
+}
+
 static void queries(const void *self, const ek_attn_tile *t, ek_attn_space *space)
 {
     const ek_attn_pages *p = self;
@@ -65,6 +86,7 @@ static void queries(const void *self, const ek_attn_tile *t, ek_attn_space *spac
             memcpy(q, p->q + query_row(p, at, i) * p->ldq + query_head(p, at, i) * dim, sizeof *q * (size_t)dim);
         else memset(q, 0, sizeof *q * (size_t)dim);
     }
+    if (ek_kv_rotated(p->a->rest.k_format)) encode_queries(p->a, space, at->n);
 }
 
 static int clamp(int64_t x)
@@ -137,6 +159,8 @@ static unsigned add_segment(const void *self, const ek_attn_tile *t, int64_t seg
                          .k_bytes = c->k_bytes,
                          .v_bytes = c->v_bytes,
                          .q = space->q,
+                         .q_code = space->own ? ((const codes *)space->own)->code[0] : NULL,
+                         .q_scale = space->own ? ((const codes *)space->own)->scale : NULL,
                          .e = space->e,
                          .o = out->o,
                          .ldo = a->ldo};
@@ -155,6 +179,7 @@ static void result(const void *self, const ek_attn_tile *t, int i, float *row)
     const ek_attn_pages *p = self;
     const ek_attn_place *at = &p->place[t->number];
     const int dim = p->a->shape.head_dim;
+    if (ek_kv_rotated(p->a->rest.v_format)) p->a->rotate_back(row, dim);
     memcpy(p->out + query_row(p, at, i) * p->ldout + query_head(p, at, i) * dim, row, sizeof *row * (size_t)dim);
 }
 
@@ -164,6 +189,7 @@ ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64
                             .n_tiles = n_tiles,
                             .group = EK_ATTN_GROUP,
                             .ldo = a->ldo,
+                            .own_bytes = ek_kv_rotated(a->rest.k_format) ? sizeof(codes) : 0,
                             .combine = a->combine,
                             .tile = tile,
                             .queries = queries,

@@ -16,6 +16,8 @@ struct ek_attn {
     ek_attn_codec start, rest; /* of positions [0, shape.n_start), and of those behind */
     ek_attn_fn *weights;
     ek_attn_combine_fn *combine;
+    ek_attn_encode_fn *encode;
+    ek_attn_rotate_fn *rotate_back;
     int ratio;     /* query heads of one KV head */
     ptrdiff_t ldo; /* head_dim rounded up to 16 */
 };

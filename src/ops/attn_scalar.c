@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "ops/attn_int.h"
 #include "ops/attn_kernels.h"
 #include "ops/kv_codec.h"
 #include "ops/math.h"
@@ -21,6 +22,10 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
 
 static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (ek_kv_rotated(f)) {
+        ek_attn_int_scores(f, leaf);
+        return;
+    }
     for (int i = 0; i < leaf->n_q; i++)
         for (int j = leaf->from[i]; j < leaf->to[i]; j++)
             leaf->e[i * EK_SEGMENT + j] = score(f, leaf->q + i * EK_Q_STRIDE, leaf->k[j / EK_PAGE_TOKENS],
@@ -47,6 +52,10 @@ static void weights(ek_attn_leaf *leaf)
 
 static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (ek_kv_rotated(f)) {
+        ek_attn_int_values(f, leaf);
+        return;
+    }
     for (int i = 0; i < leaf->n_q; i++)
         for (int d = 0; d < leaf->head_dim; d++) {
             float o = 0;
@@ -75,7 +84,8 @@ EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
 {
-    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine, .encode = ek_attn_encode,
+                         .rotate_back = ek_attn_rotate_back};
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);
 #else

@@ -11,7 +11,8 @@ const char *ek_kv_format_name(ek_kv_format f)
 
 ek_kv_format ek_kv_start_format(ek_kv_format f)
 {
-    return ek_kv_codecs[f].bits < 16 ? EK_KV_BF16 : f;
+    if (ek_kv_codecs[f].bits >= 16) return f;
+    return ek_kv_codecs[f].rule == EK_KV_ROTATED ? EK_KV_I12 : EK_KV_BF16;
 }
 
 static int find_format(const char *s, size_t n)

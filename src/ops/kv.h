@@ -5,6 +5,7 @@
  * kind. Within a page a layer is a block; within a block each KV head has
  *     K  [head_dim][64]   element (d, slot): scores use one lane per key, d ascending
  *     V  [64][head_dim]   element (slot, d): outputs use one lane per d, keys ascending
+ * (the formats of attention in integers: in pairs or fours, ops/kv_codec.h)
  * in the layer's formats. The layout of codes and scales: ops/kv_codec.h. A token is written
  * once, alone: no scale is shared with another token, no byte with another slot. Slots that were
  * never written may hold anything; no kernel lets them enter an addition. The cache hands out page
@@ -29,7 +30,9 @@ enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE 
  *          EK_KV_TOKEN      signed codes c, one f32 scale s per token and head: s * c
  *          EK_KV_SYMMETRIC  signed codes, one f16 scale per group: s * c
  *          EK_KV_AFFINE     unsigned codes, f16 scale and bias per group: fma(s, c, b)
- *   bits   of an element or of its code
+ *          EK_KV_ROTATED    signed codes c of the token's rotated elements, one f32 scale per token and head: attention
+ *                           in integers (ops/attn_int.h)
+ *   bits   of an element or of its code, as stored
  *   group  neighbouring dims that share a scale; 0: no groups
  * A row is a format everywhere: names, sizes, storing, the definition of attention, kernels, tests. An instruction
  * set that cannot load it has no kernel, and ek_attn_plan refuses the format by name (CONTRIBUTING.md). GPU kernels
@@ -56,7 +59,9 @@ enum { EK_PAGE_TOKENS = 64, EK_SEGMENT = 256, EK_MAX_HEAD_DIM = 512, EK_NO_PAGE 
     X(Q3_128, "3.128", EK_KV_AFFINE, 3, 128)    \
     X(Q2, "2", EK_KV_AFFINE, 2, 32)             \
     X(Q2_64, "2.64", EK_KV_AFFINE, 2, 64)       \
-    X(Q2_128, "2.128", EK_KV_AFFINE, 2, 128)
+    X(Q2_128, "2.128", EK_KV_AFFINE, 2, 128)    \
+    X(I12, "i12", EK_KV_ROTATED, 16, 0)         \
+    X(I8, "i8", EK_KV_ROTATED, 8, 0)
 
 #define EK_KV_ID(id, name, rule, bits, group) EK_KV_##id,
 typedef enum ek_kv_format { EK_KV_FORMATS(EK_KV_ID) EK_KV_FORMAT_COUNT } ek_kv_format;
@@ -74,7 +79,8 @@ typedef enum ek_layer_kind {
 } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* The format of the first positions beside one for the others: bf16, or the same if that has 16 bits or more. */
+/* The format of the first positions beside one for the others: bf16, or the same if that has 16 bits or more; i12
+ * beside i8, because a sum of values is rotated in all its segments or in none. */
 ek_kv_format ek_kv_start_format(ek_kv_format f);
 /* Parses the name of a format, or two names as "K:V". "8.32" is another name of "8", and so for every width. EINVAL
  * lists the formats. */

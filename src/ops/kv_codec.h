@@ -10,7 +10,12 @@
  *    of 2 bits  [dim / 4][64], the lowest d in the       [64][D / 4], likewise
  *               lowest bits
  *    of 1 bit   [dim / 8][64], likewise                  [64][D / 8], likewise
- *  scales       EK_KV_TOKEN f32 [64]; else f16 [G][64]   EK_KV_TOKEN f32 [64]; else f16 [64][G]
+ *  EK_KV_ROTATED                                         (an instruction multiplies neighbours and adds them)
+ *   i12         [dim / 2][64][2]                         [64 / 2][dim][2]
+ *   i8          [dim / 4][64][4], of four dims           [64 / 4][dim][4], of four tokens
+ *               0, 2, 1, 3 in this order                 0, 2, 1, 3 in this order
+ *  scales       EK_KV_TOKEN and EK_KV_ROTATED f32 [64];  EK_KV_TOKEN and EK_KV_ROTATED f32 [64];
+ *               else f16 [G][64]                         else f16 [64][G]
  *  biases       EK_KV_AFFINE f16 [G][64]                 EK_KV_AFFINE f16 [64][G]
  *
  * in this order, G = groups of a head, the last may be short. A code of b < 8 bits has a plane for every 1 of b written
@@ -24,6 +29,7 @@
 #define EK_OPS_KV_CODEC_H
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "ops/kv.h"
 #include "tensor/dtype.h"
@@ -34,7 +40,8 @@ typedef enum ek_kv_rule {
     EK_KV_BFLOAT,
     EK_KV_TOKEN,
     EK_KV_SYMMETRIC,
-    EK_KV_AFFINE
+    EK_KV_AFFINE,
+    EK_KV_ROTATED
 } ek_kv_rule;
 
 typedef struct ek_kv_codec {
@@ -47,6 +54,18 @@ typedef struct ek_kv_codec {
 #define EK_KV_ROW(id, name, rule, bits, group) [EK_KV_##id] = {name, rule, bits, group},
 static const ek_kv_codec ek_kv_codecs[EK_KV_FORMAT_COUNT] __attribute__((unused)) = {EK_KV_FORMATS(EK_KV_ROW)};
 #undef EK_KV_ROW
+
+/* Whether a token of a head has one scale, in f32. */
+static inline bool ek_kv_token_scaled(ek_kv_format f)
+{
+    return ek_kv_codecs[f].rule == EK_KV_TOKEN || ek_kv_codecs[f].rule == EK_KV_ROTATED;
+}
+
+/* Whether attention takes the format in integers. */
+static inline bool ek_kv_rotated(ek_kv_format f)
+{
+    return ek_kv_codecs[f].rule == EK_KV_ROTATED;
+}
 
 static inline size_t ek_kv_groups(ek_kv_format f, int dim)
 {
@@ -92,11 +111,11 @@ static inline size_t ek_kv_v_codes(ek_kv_format f, int dim)
 /* Bytes of the scales of a page's keys or values; as many of biases, if any. */
 static inline size_t ek_kv_scales(ek_kv_format f, int dim)
 {
-    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) return EK_PAGE_TOKENS * sizeof(float);
+    if (ek_kv_token_scaled(f)) return EK_PAGE_TOKENS * sizeof(float);
     return ek_kv_groups(f, dim) * EK_PAGE_TOKENS * sizeof(ek_f16);
 }
 
-/* EK_KV_TOKEN: the scale of a token, of its keys or of its values. */
+/* EK_KV_TOKEN, EK_KV_ROTATED: the scale of a token, of its keys or of its values. */
 static inline const float *ek_kv_token_scale(ek_kv_format f, const uint8_t *part, int dim, int slot)
 {
     return (const float *)(part + ek_kv_k_codes(f, dim)) + slot;
@@ -163,6 +182,41 @@ static inline int ek_kv_v_code(ek_kv_format f, const uint8_t *v, int dim, int sl
     return code;
 }
 
+/* EK_KV_ROTATED: the largest code of a format, and where one lies among those of its part. */
+static inline int ek_kv_int_max(ek_kv_format f)
+{
+    return ek_kv_codecs[f].bits == 16 ? 2047 : 127;
+}
+
+static inline size_t ek_kv_int_place(ek_kv_format f, int pair, int lanes, int lane)
+{
+    const int together = ek_kv_codecs[f].bits == 16 ? 2 : 4, i = pair % together;
+    return ((size_t)(pair / together) * (size_t)lanes + (size_t)lane) * (size_t)together +
+           (size_t)(together == 4 ? i % 2 * 2 + i / 2 : i);
+}
+
+static inline size_t ek_kv_int_key_at(ek_kv_format f, int d, int slot)
+{
+    return ek_kv_int_place(f, d, EK_PAGE_TOKENS, slot);
+}
+
+static inline size_t ek_kv_int_value_at(ek_kv_format f, int dim, int slot, int d)
+{
+    return ek_kv_int_place(f, slot, dim, d);
+}
+
+static inline int ek_kv_int_key(ek_kv_format f, const uint8_t *k, int d, int slot)
+{
+    const size_t at = ek_kv_int_key_at(f, d, slot);
+    return ek_kv_codecs[f].bits == 16 ? ((const int16_t *)k)[at] : ((const int8_t *)k)[at];
+}
+
+static inline int ek_kv_int_value(ek_kv_format f, const uint8_t *v, int dim, int slot, int d)
+{
+    const size_t at = ek_kv_int_value_at(f, dim, slot, d);
+    return ek_kv_codecs[f].bits == 16 ? ((const int16_t *)v)[at] : ((const int8_t *)v)[at];
+}
+
 /* An element by rule, stored as number `at` of a row of whole bytes. */
 static inline float ek_kv_plain_term(const ek_kv_codec *c, const uint8_t *part, size_t at)
 {
@@ -172,7 +226,8 @@ static inline float ek_kv_plain_term(const ek_kv_codec *c, const uint8_t *part, 
     case EK_KV_BFLOAT: return ek_bf16_f32(((const ek_bf16 *)part)[at]);
     case EK_KV_TOKEN: return (float)((const int16_t *)part)[at];
     case EK_KV_SYMMETRIC: return (float)((const int8_t *)part)[at]; /* the code */
-    case EK_KV_AFFINE: break;                                       /* shares bytes */
+    case EK_KV_AFFINE:                                              /* shares bytes */
+    case EK_KV_ROTATED: break;                                      /* ek_kv_int_key, ek_kv_int_value */
     }
     return 0;
 }

@@ -1,6 +1,8 @@
 /* Writing keys and values: a token is quantised alone and once (contract: ops/kv.h). */
 #include <stdbool.h>
+#include <string.h>
 
+#include "ops/attn_int.h"
 #include "ops/kv_codec.h"
 
 static const float f16_max = 65504.0f;
@@ -175,15 +177,31 @@ static void store_v_groups(ek_kv_format f, int dim, uint8_t *part, int slot, con
     }
 }
 
-#define STORE_K(id, name, rule, bits, group)                       \
-    case EK_KV_##id:                                               \
-        if (group) store_k_groups(EK_KV_##id, dim, k_at, slot, k); \
-        else store_k(EK_KV_##id, dim, k_at, slot, k);              \
+/* Codes of the rotated token (ops/attn_int.h). */
+static void store_rotated(ek_kv_format f, int dim, uint8_t *part, int slot, const float *x, bool key)
+{
+    float y[EK_MAX_HEAD_DIM];
+    int16_t code[EK_MAX_HEAD_DIM];
+    memcpy(y, x, sizeof *y * (size_t)dim);
+    *(float *)(uintptr_t)ek_kv_token_scale(f, part, dim, slot) = ek_attn_encode(y, dim, ek_kv_int_max(f), code);
+    for (int d = 0; d < dim; d++) {
+        const size_t at = key ? ek_kv_int_key_at(f, d, slot) : ek_kv_int_value_at(f, dim, slot, d);
+        if (ek_kv_codecs[f].bits == 16) ((int16_t *)part)[at] = code[d];
+        else ((int8_t *)part)[at] = (int8_t)code[d];
+    }
+}
+
+#define STORE_K(id, name, rule, bits, group)                                            \
+    case EK_KV_##id:                                                                    \
+        if (rule == EK_KV_ROTATED) store_rotated(EK_KV_##id, dim, k_at, slot, k, true); \
+        else if (group) store_k_groups(EK_KV_##id, dim, k_at, slot, k);                 \
+        else store_k(EK_KV_##id, dim, k_at, slot, k);                                   \
         break;
-#define STORE_V(id, name, rule, bits, group)                       \
-    case EK_KV_##id:                                               \
-        if (group) store_v_groups(EK_KV_##id, dim, v_at, slot, v); \
-        else store_v(EK_KV_##id, dim, v_at, slot, v);              \
+#define STORE_V(id, name, rule, bits, group)                                             \
+    case EK_KV_##id:                                                                     \
+        if (rule == EK_KV_ROTATED) store_rotated(EK_KV_##id, dim, v_at, slot, v, false); \
+        else if (group) store_v_groups(EK_KV_##id, dim, v_at, slot, v);                  \
+        else store_v(EK_KV_##id, dim, v_at, slot, v);                                    \
         break;
 
 void ek_kv_store(ek_kv_format k_format, ek_kv_format v_format, int dim, uint8_t *k_at, uint8_t *v_at, int slot,

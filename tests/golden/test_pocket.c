@@ -124,9 +124,10 @@ static void every_kv_format_is_as_near_as_stated(void **state)
         double own, english; /* mean KL, about three times what was measured */
         int flips;           /* first choices with p > 0.6, in both texts */
     } way[] = {
-        {"f16", 0, 1.1e-8, 4e-6, 0}, {"8", 0, 4e-6, 0.0027, 0}, {"8.128", 0, 8.2e-6, 0.0033, 0},
-        {"6", 0, 5.1e-5, 0.02, 0},   {"5", 0, 2.2e-4, 0.08, 0}, {"4", 0, 0.001, 0.37, 12},
-        {"3", 0, 0.0043, 2, 39},     {"8:4", 0, 3e-4, 0.1, 0},  {"4", 256, 3e-4, 1.6e-4, 0},
+        {"f16", 0, 1.1e-8, 4e-6, 0}, {"i12", 0, 5e-8, 2e-5, 0},       {"i8", 0, 5e-6, 0.002, 0},
+        {"8", 0, 4e-6, 0.0027, 0},   {"8.128", 0, 8.2e-6, 0.0033, 0}, {"6", 0, 5.1e-5, 0.02, 0},
+        {"5", 0, 2.2e-4, 0.08, 0},   {"4", 0, 0.001, 0.37, 12},       {"3", 0, 0.0043, 2, 39},
+        {"8:4", 0, 3e-4, 0.1, 0},    {"4", 256, 3e-4, 1.6e-4, 0},
     };
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model_opts o = {.exact = true, .kv_start = way[i].start};

@@ -46,7 +46,19 @@ const attn_case cases[N_CASES] = {
     {{EK_FULL, EK_KV_Q6_128, EK_KV_Q2_64, 1, 1, 4, 0}, 0},
     {{EK_SLIDING, EK_KV_Q2_64, EK_KV_Q4_64, 16, 1, 44, 0}, 64},
     {{EK_FULL, EK_KV_Q4_128, EK_KV_Q5_128, 2, 2, 28, 0}, 0},
+    {{EK_FULL, EK_KV_I12, EK_KV_I12, 8, 1, 64, 0}, 0},
+    {{EK_SLIDING, EK_KV_I12, EK_KV_I12, 6, 2, 20, 0}, 300},
+    {{EK_FULL, EK_KV_I12, EK_KV_I12, 2, 1, 512, 0}, 0},
+    {{EK_SLIDING, EK_KV_I12, EK_KV_I12, 3, 1, 72, 0}, 5},
+    {{EK_FULL, EK_KV_I8, EK_KV_I8, 8, 1, 64, 0}, 0},
+    {{EK_SLIDING, EK_KV_I8, EK_KV_I8, 5, 1, 132, 0}, 300},
+    {{EK_SLIDING, EK_KV_I12, EK_KV_I8, 16, 2, 256, 0}, 64},
+    {{EK_FULL, EK_KV_I8, EK_KV_F16, 3, 1, 12, 0}, 0},
+    {{EK_SLIDING, EK_KV_F32, EK_KV_I12, 2, 1, 36, 0}, 700},
+    {{EK_FULL, EK_KV_I16, EK_KV_I8, 4, 1, 4, 0}, 0},
     /* the first positions in other formats */
+    {{EK_FULL, EK_KV_I8, EK_KV_I8, 8, 1, 64, 256}, 0},
+    {{EK_SLIDING, EK_KV_I8, EK_KV_Q4, 3, 1, 20, 512}, 300},
     {{EK_FULL, EK_KV_Q4, EK_KV_Q4, 8, 1, 64, 256}, 0},
     {{EK_SLIDING, EK_KV_Q8, EK_KV_Q4, 4, 2, 36, 256}, 300},
     {{EK_FULL, EK_KV_Q8, EK_KV_F16, 3, 1, 48, 512}, 0},
@@ -66,6 +78,69 @@ const char *case_text(const attn_case *c)
 ek_attn_row row_at(const attn_case *c, int view, int pos)
 {
     return (ek_attn_row){view, c->window && pos >= c->window ? pos - c->window + 1 : 0, pos + 1};
+}
+
+/* --- attention in integers (ops/attn_int.h) once more */
+
+bool whole_codes(ek_kv_format f)
+{
+    return f == EK_KV_I12 || f == EK_KV_I8;
+}
+
+/* The Walsh-Hadamard transform of n numbers by halves. */
+static void transform(float *x, int n)
+{
+    if (n == 1) return;
+    transform(x, n / 2);
+    transform(x + n / 2, n / 2);
+    for (int i = 0; i < n / 2; i++) {
+        float a = x[i], b = x[i + n / 2];
+        x[i] = a + b, x[i + n / 2] = a - b;
+    }
+}
+
+static int block_of(int dim)
+{
+    int n = 1;
+    while (dim % (2 * n) == 0) n *= 2;
+    return n;
+}
+
+void rotate(float *x, int dim)
+{
+    for (int d = 0; d < dim; d += block_of(dim)) transform(x + d, block_of(dim));
+}
+
+/* Codes of the rotated x; returns their scale. */
+float rotated_codes(const float *x, int dim, int max, int *code)
+{
+    float y[512], top = 0;
+    for (int d = 0; d < dim; d++) y[d] = isnan(x[d]) ? -0x1p96f : fmaxf(-0x1p96f, fminf(0x1p96f, x[d]));
+    rotate(y, dim);
+    for (int d = 0; d < dim; d++) top = fmaxf(top, fabsf(y[d]));
+    float by = top < 0x1p-100f ? 0 : (float)max / top;
+    for (int d = 0; d < dim; d++) code[d] = (int)nearbyintf(fmaxf((float)-max, fminf((float)max, y[d] * by)));
+    return by == 0 ? 0 : top / (float)max;
+}
+
+/* x as its codes stand for it. */
+static void as_coded(float *x, int dim, int max)
+{
+    int code[512];
+    double y[512], z[512], scale = rotated_codes(x, dim, max, code);
+    for (int d = 0; d < dim; d++) y[d] = code[d] * scale;
+    for (int d0 = 0, n = block_of(dim); d0 < dim; d0 += n)
+        for (int r = 0; r < n; r++) {
+            z[d0 + r] = 0;
+            for (int c = 0; c < n; c++)
+                z[d0 + r] += (__builtin_popcount((unsigned)(r & c)) % 2 ? -1 : 1) * y[d0 + c] / n;
+        }
+    for (int d = 0; d < dim; d++) x[d] = (float)z[d];
+}
+
+static int most_of(ek_kv_format f)
+{
+    return f == EK_KV_I12 ? 2047 : 127;
 }
 
 /* What a format makes of the n elements that share a scale: the rules of ops/kv.h once more. */
@@ -111,6 +186,10 @@ int format_group(ek_kv_format f)
 
 static void head_as_stored(ek_kv_format f, float *x, int dim)
 {
+    if (whole_codes(f)) {
+        as_coded(x, dim, most_of(f));
+        return;
+    }
     int group = f == EK_KV_I16 ? dim : format_group(f);
     for (int d = 0; d < dim; d += group) as_stored(f, x + d, dim - d < group ? dim - d : group);
 }
@@ -120,6 +199,7 @@ static ek_kv_format format_at(const scene *s, int part, int pos)
 {
     ek_kv_format f = part ? s->shape.v_format : s->shape.k_format;
     bool apart = f != EK_KV_F32 && f != EK_KV_F16 && f != EK_KV_I16;
+    if (pos < s->shape.n_start && whole_codes(f)) return EK_KV_I12;
     return pos < s->shape.n_start && apart ? EK_KV_BF16 : f;
 }
 
@@ -223,11 +303,35 @@ float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_
     return o;
 }
 
+/* How far the roundings of weights (13 bits behind the largest of a segment, and one more where that is held) can move
+ * an element: by at most a unit times the largest element of the rotated value, each. */
+static double weight_slip(const scene *s, int lo, int end, int kv, const double *weight, double total)
+{
+    const int dim = s->shape.head_dim;
+    double slip = 0;
+    for (int seg = lo / 256; seg * 256 < end; seg++) {
+        double most = 0, n = 0, top = 0;
+        for (int j = seg * 256 > lo ? seg * 256 : lo; j < seg * 256 + 256 && j < end; j++, n++) {
+            float v[512], norm = 0;
+            memcpy(v, s->v + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim,
+                   sizeof *v * (size_t)dim);
+            rotate(v, dim);
+            for (int d = 0; d < dim; d++) norm = fmaxf(norm, fabsf(v[d]));
+            most = fmax(most, weight[j] / total * norm), top = fmax(top, norm);
+        }
+        slip += n * most * 0x1p-13;
+    }
+    return slip;
+}
+
 /* softmax(q k) v in float64, with the error bound of the float32 computation: every score within
  * (terms + few) eps of sum |q k|, and o within its share of sum p |v|. */
-void reference(const scene *s, const ek_attn_row *row, const float *q, int head, double *o, double *tol)
+void reference(const scene *s, const ek_attn_row *row, const float *query, int head, double *o, double *tol)
 {
     const ek_attn_shape *sh = &s->shape;
+    float q[512];
+    memcpy(q, query, sizeof *q * (size_t)sh->head_dim);
+    if (whole_codes(sh->k_format)) as_coded(q, sh->head_dim, 2047);
     int dim = sh->head_dim, kv = head / (sh->n_heads / sh->n_kv_heads);
     int lo = row->lo, end = row->end;
     double *score = malloc(sizeof *score * (size_t)end), max = -INFINITY, slack = 0, total = 0;
@@ -248,6 +352,10 @@ void reference(const scene *s, const ek_attn_row *row, const float *q, int head,
             sum += score[j] / total * v, mass += score[j] / total * fabs(v);
         }
         o[d] = sum, tol[d] = share * mass;
+    }
+    if (whole_codes(sh->v_format)) {
+        double slip = weight_slip(s, lo, end, kv, score, total) * (1 + share);
+        for (int d = 0; d < dim; d++) tol[d] = tol[d] * 2 + slip + 2e-4 * fabs(o[d]) * (1 + (end - lo) / 256);
     }
     free(score);
 }
@@ -286,6 +394,57 @@ static float token_scale(const scene *s, int part, int kv, int j, float *x)
     return ((const float *)(code + 64 * dim))[j % 64];
 }
 
+/* The code of dim d of token j's key (part 0) or value (part 1), and *scale, from the page's bytes. */
+static int code_at(const scene *s, int part, int kv, int j, int d, float *scale)
+{
+    const int dim = s->shape.head_dim, slot = j % 64;
+    const ek_kv_format f = format_at(s, part, j);
+    const size_t kb = ek_kv_k_bytes(format_at(s, 0, j), dim), vb = ek_kv_v_bytes(format_at(s, 1, j), dim);
+    const uint8_t *at = ek_kv_block(&s->view, j / 64) + (size_t)kv * (kb + vb) + (part ? kb : 0);
+    const int lane = part ? d : slot, lanes = part ? dim : 64, deep = part ? slot : d;
+    memcpy(scale, at + 64 * dim * (f == EK_KV_I12 ? 2 : 1) + slot * 4, sizeof *scale);
+    if (f == EK_KV_I12) return ((const int16_t *)at)[(deep / 2 * lanes + lane) * 2 + deep % 2];
+    static const int byte[] = {0, 2, 1, 3};
+    return ((const int8_t *)at)[(deep / 4 * lanes + lane) * 4 + byte[deep % 4]];
+}
+
+static float whole_score(const scene *s, const float *q, int kv, int j)
+{
+    int code[512], dim = s->shape.head_dim;
+    float q_scale = rotated_codes(q, dim, 2047, code) / (float)block_of(dim), scale = 0;
+    int64_t sum = 0;
+    for (int d = 0; d < dim; d++) sum += code[d] * code_at(s, 0, kv, j, d, &scale);
+    assert_true(sum > -((int64_t)1 << 31) && sum < (int64_t)1 << 31);
+    return (float)sum * scale * q_scale;
+}
+
+/* e of keys [lo, hi) of a segment becomes o and l. */
+static void whole_values(const scene *s, int kv, int lo, int hi, const float *e, leaf *out)
+{
+    const int dim = s->shape.head_dim;
+    int64_t l = 0;
+    float w[256], max = 0;
+    for (int j = lo; j < hi; j++) {
+        float scale;
+        code_at(s, 1, kv, j, 0, &scale);
+        l += (int64_t)nearbyint((double)e[j % 256] * 0x1p21);
+        w[j % 256] = e[j % 256] * scale;
+        max = fmaxf(max, w[j % 256]);
+    }
+    out->l = (float)l / 0x1p21f;
+    memset(out->o, 0, sizeof out->o);
+    if (max < 0x1p-100f) return;
+    const int e2 = ilogbf(max);
+    for (int d = 0; d < dim; d++) {
+        int64_t sum = 0;
+        for (int j = lo; j < hi; j++) {
+            float scale, c = nearbyintf(ldexpf(w[j % 256], 13 - e2));
+            sum += (int64_t)(c > 16383 ? 16383 : c) * code_at(s, 1, kv, j, d, &scale);
+        }
+        out->o[d] = ldexpf((float)sum, e2 - 13);
+    }
+}
+
 static void contract_leaf(const scene *s, const float *q, int kv, int lo, int hi, leaf *out)
 {
     int dim = s->shape.head_dim, n[256];
@@ -294,7 +453,9 @@ static void contract_leaf(const scene *s, const float *q, int kv, int lo, int hi
     for (int j = lo; j < hi; j++) {
         float k[512], scale = token_scale(s, 0, kv, j, k), chain[2] = {0};
         for (int d = 0; d < dim; d++) chain[d / 256] = fmaf(q[d], k[d], chain[d / 256]);
-        p[j % 256] = ek_exp_split((dim > 256 ? chain[0] + chain[1] : chain[0]) * scale, &n[j % 256]);
+        float score = (dim > 256 ? chain[0] + chain[1] : chain[0]) * scale;
+        if (whole_codes(format_at(s, 0, j))) score = whole_score(s, q, kv, j);
+        p[j % 256] = ek_exp_split(score, &n[j % 256]);
         if (n[j % 256] > out->m) out->m = n[j % 256];
     }
     memset(out->o, 0, sizeof out->o);
@@ -307,6 +468,7 @@ static void contract_leaf(const scene *s, const float *q, int kv, int lo, int hi
     for (int apart = 8; apart; apart /= 2)
         for (int l = 0; l < apart; l++) lane[l] += lane[l + apart];
     out->l = lane[0];
+    if (whole_codes(format_at(s, 1, lo))) whole_values(s, kv, lo, hi, e, out);
 }
 
 static void contract_tree(const scene *s, const float *q, int kv, int lo, int hi, int seg, int n, leaf *out)
@@ -334,4 +496,7 @@ void contract(const scene *s, const ek_attn_row *row, const float *q, int head, 
     leaf sum;
     contract_tree(s, q, kv, lo, end, lo / 256, (end - 1) / 256 - lo / 256 + 1, &sum);
     for (int d = 0; d < s->shape.head_dim; d++) out[d] = (sum.o[d] + 0.0f) / sum.l;
+    if (!whole_codes(s->shape.v_format)) return;
+    rotate(out, s->shape.head_dim);
+    for (int d = 0; d < s->shape.head_dim; d++) out[d] /= (float)block_of(s->shape.head_dim);
 }

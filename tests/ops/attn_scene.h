@@ -4,6 +4,8 @@
 #ifndef EK_TESTS_OPS_ATTN_SCENE_H
 #define EK_TESTS_OPS_ATTN_SCENE_H
 
+#include <stdbool.h>
+
 #include "check.h"
 #include "ops/attn.h"
 
@@ -13,9 +15,13 @@ typedef struct attn_case {
     int window; /* 0: to the beginning */
 } attn_case;
 
-enum { N_CASES = 41 };
+enum { N_CASES = 53 };
 extern const attn_case cases[N_CASES];
 const char *case_text(const attn_case *c);
+bool whole_codes(ek_kv_format f); /* of attention in integers */
+/* R x of ops/attn_int.h, and the codes of R x, whose scale is returned. */
+void rotate(float *x, int dim);
+float rotated_codes(const float *x, int dim, int max, int *code);
 int format_group(ek_kv_format f); /* in a format's name, 32 without one */
 
 /* The row at pos: visible are pos and the positions before it, within the window. */

@@ -21,6 +21,7 @@ INLINE bool loads(const ek_kv_format f)
     case EK_KV_TOKEN: return c.bits == 16;
     case EK_KV_SYMMETRIC: return c.bits == 8 && c.group % 32 == 0;
     case EK_KV_AFFINE: return c.bits >= 2 && c.bits <= 6 && c.group % 32 == 0;
+    case EK_KV_ROTATED: return true; /* attn_int_tile.h */
     }
     return false;
 }
@@ -48,7 +49,8 @@ INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair
             break;
         case EK_KV_TOKEN: x[c] = v_from_i16((const int16_t *)k + i); break;
         case EK_KV_SYMMETRIC:
-        case EK_KV_AFFINE: break;
+        case EK_KV_AFFINE:
+        case EK_KV_ROTATED: break;
         }
     }
 }
@@ -76,7 +78,8 @@ INLINE void load_values(const ek_kv_format f, int cols, int n, const uint8_t *v,
             x[c] = part ? v_from_i16_part((const int16_t *)v + i, n) : v_from_i16((const int16_t *)v + i);
             break;
         case EK_KV_SYMMETRIC:
-        case EK_KV_AFFINE: break;
+        case EK_KV_AFFINE:
+        case EK_KV_ROTATED: break;
         }
     }
 }

@@ -8,6 +8,7 @@
 #define EK_OPS_X86_ATTN_TILE_H
 
 #include "ops/attn_kernels.h"
+#include "ops/attn_int.h"
 #include "ops/x86/attn_groups.h"
 #include "ops/x86/attn_kv.h"
 #include "ops/x86/math_vec.h"
@@ -128,9 +129,22 @@ INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, i
     if (d < dim) value_tile(f, nq, 1, dim - d, leaf, first, d);
 }
 
+/* Of keys j .. j + W - 1, those in [from, to). */
+INLINE vm visible(int j, int from, int to)
+{
+    vi at = vi_add(vi_iota(), vi_set1(j));
+    return vm_and(vi_less(vi_set1(from - 1), at), vi_less(at, vi_set1(to)));
+}
+
+#include "ops/x86/attn_int_tile.h"
+
 /* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
 INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (ek_kv_rotated(f)) {
+        int_scores(f, leaf);
+        return;
+    }
     if (ek_kv_codecs[f].group) {
         group_scores(leaf, ek_kv_codecs[f], ek_kv_k_codes(f, leaf->head_dim));
         return;
@@ -157,6 +171,10 @@ INLINE void scale_weights(const ek_kv_format f, ek_attn_leaf *leaf)
 
 INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
 {
+    if (ek_kv_rotated(f)) {
+        int_values(f, leaf);
+        return;
+    }
     if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, leaf);
     for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
     if (ek_kv_codecs[f].group) {
@@ -170,13 +188,6 @@ INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
         else if (n == 2) value_dims(f, 2, leaf, i);
         else value_dims(f, 1, leaf, i);
     }
-}
-
-/* Of keys j .. j + W - 1, those in [from, to). */
-INLINE vm visible(int j, int from, int to)
-{
-    vi at = vi_add(vi_iota(), vi_set1(j));
-    return vm_and(vi_less(vi_set1(from - 1), at), vi_less(at, vi_set1(to)));
 }
 
 static void weights(ek_attn_leaf *leaf)
@@ -219,7 +230,8 @@ EK_KV_FORMATS(EK_ATTN_KERNELS)
 
 INLINE void fill_table(ek_attn_ops *ops)
 {
-    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine};
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine, .encode = int_encode,
+                         .rotate_back = int_rotate_back};
 }
 
 #endif

@@ -117,6 +117,41 @@ INLINE vi vi_shl(vi a, int n)
 {
     return _mm256_slli_epi32(a, n);
 }
+/* Each 32 bits: + the products of the two signed 16-bit halves with those at `pair`. */
+INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
+{
+    const __m256i both = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)pair));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, both));
+    IN_REGISTER(sum);
+    return sum;
+}
+INLINE vi vi_sra(vi a, int n)
+{
+    return _mm256_srai_epi32(a, n);
+}
+/* Of each 16 bits the lower byte, the upper byte, as signed 16 bits. */
+INLINE vi vi_low_bytes(vi a)
+{
+    return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8);
+}
+INLINE vi vi_high_bytes(vi a)
+{
+    return _mm256_srai_epi16(a, 8);
+}
+/* Lane l gets lane l ^ h, h a power of two below W. */
+INLINE vf v_partner(vf x, int h)
+{
+    return h == 1 ? _mm256_permute_ps(x, 0xb1) : h == 2 ? _mm256_permute_ps(x, 0x4e) : _mm256_permute2f128_ps(x, x, 1);
+}
+INLINE vf vi_to_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+INLINE void vi_store_16(int16_t *p, vi x) /* the lower halves, of numbers that fit */
+{
+    const __m128i low = _mm256_castsi256_si128(x), high = _mm256_extracti128_si256(x, 1);
+    _mm_storeu_si128((__m128i *)p, _mm_packs_epi32(low, high));
+}
 INLINE int vi_reduce_max(vi x)
 {
     __m128i y = _mm_max_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));

@@ -117,6 +117,42 @@ INLINE vi vi_shl(vi a, int n)
 {
     return _mm512_slli_epi32(a, (unsigned)n);
 }
+/* Each 32 bits: + the products of the two signed 16-bit halves with those at `pair`. In assembly, because gcc 12 copies
+ * every sum of the intrinsic from register to register. */
+INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
+{
+    __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*(const int16_t(*)[2])pair));
+    return sum;
+}
+INLINE vi vi_sra(vi a, int n)
+{
+    return _mm512_srai_epi32(a, (unsigned)n);
+}
+/* Of each 16 bits the lower byte, the upper byte, as signed 16 bits. */
+INLINE vi vi_low_bytes(vi a)
+{
+    return _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8);
+}
+INLINE vi vi_high_bytes(vi a)
+{
+    return _mm512_srai_epi16(a, 8);
+}
+/* Lane l gets lane l ^ h, h a power of two below W. */
+INLINE vf v_partner(vf x, int h)
+{
+    return h == 1   ? _mm512_permute_ps(x, 0xb1)
+           : h == 2 ? _mm512_permute_ps(x, 0x4e)
+           : h == 4 ? _mm512_shuffle_f32x4(x, x, 0xb1)
+                    : _mm512_shuffle_f32x4(x, x, 0x4e);
+}
+INLINE vf vi_to_float(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+INLINE void vi_store_16(int16_t *p, vi x) /* the lower halves */
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(x));
+}
 INLINE int vi_reduce_max(vi x)
 {
     return _mm512_reduce_max_epi32(x);
