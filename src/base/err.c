@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/plain.h"
 
 static _Thread_local char text[1024];
@@ -59,6 +60,8 @@ int ek_err_http(ek_err code)
 
 void ek_assert_failed(const char *cond, const char *file, int line)
 {
-    fprintf(stderr, "evenkeel: broken promise at %s:%d: %s\n", file, line, cond);
+    char words[512];
+    int n = snprintf(words, sizeof words, "evenkeel: broken promise at %s:%d: %.300s\n", file, line, cond);
+    ek_log_last_words(words, (size_t)n < sizeof words ? (size_t)n : sizeof words - 1);
     abort();
 }

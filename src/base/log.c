@@ -1,8 +1,12 @@
 #include "base/log.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -27,11 +31,166 @@ bool ek_log_wants(unsigned topic)
     return wanted & topic;
 }
 
+/* --- the writer: lines wait in a ring of bytes */
+
+enum { RING = 256 << 10, MAX_LINE = 2048 };
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wake, drained;
+    char ring[RING];
+    size_t begin, n;       /* bytes that wait: n from begin on */
+    uint64_t lost, untold; /* lines in all; those that no line has told yet */
+    bool running, stopping, writing, bounded;
+    pthread_t thread;
+    uintptr_t generation; /* of the thread: one that a stop left waiting ends when it wakes */
+} out = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .drained = PTHREAD_COND_INITIALIZER};
+
+/* Waits at most so many seconds for room, or as long as it takes (-1). */
+static bool write_all(const char *p, size_t n, double seconds)
+{
+    double end = ek_now() + seconds;
+    while (n > 0) {
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        int left = seconds < 0 ? -1 : end > ek_now() ? (int)((end - ek_now()) * 1000) + 1 : 0;
+        int ready = seconds < 0 ? 1 : poll(&room, 1, left);
+        if (ready == 0) return false;
+        ssize_t k = ready < 0 ? -1 : write(STDERR_FILENO, p, n);
+        if (k < 0 && errno == EAGAIN && seconds < 0) poll(&room, 1, -1); /* somebody else made it so */
+        else if (k < 0 && errno != EINTR && errno != EAGAIN) return false;
+        if (k > 0) p += k, n -= (size_t)k;
+    }
+    return true;
+}
+
+/* The caller holds the lock. */
+static bool push(const char *line, size_t n)
+{
+    if (n > RING - out.n) return false;
+    size_t at = (out.begin + out.n) % RING, first = n < RING - at ? n : RING - at;
+    memcpy(out.ring + at, line, first);
+    memcpy(out.ring, line + first, n - first);
+    out.n += n;
+    return true;
+}
+
+static void push_lost(void)
+{
+    char line[160];
+    int n = snprintf(line, sizeof line,
+                     "evenkeel: warning: event=log_lost lines=%llu: standard error was not read fast enough\n",
+                     (unsigned long long)out.untold);
+    if (out.untold > 0 && push(line, (size_t)n)) out.untold = 0;
+}
+
+/* Takes the first line. */
+static size_t pop(char line[MAX_LINE])
+{
+    size_t n = 0;
+    while (n < out.n && n < MAX_LINE)
+        if ((line[n] = out.ring[(out.begin + n) % RING]), line[n++] == '\n') break;
+    out.begin = (out.begin + n) % RING;
+    out.n -= n;
+    return n;
+}
+
+static void *write_lines(void *arg)
+{
+    char line[MAX_LINE];
+    pthread_mutex_lock(&out.lock);
+    while ((uintptr_t)arg == out.generation) {
+        if (out.n == 0) push_lost();
+        if (out.n == 0) {
+            pthread_cond_broadcast(&out.drained);
+            if (out.stopping) break;
+            pthread_cond_wait(&out.wake, &out.lock);
+            continue;
+        }
+        size_t n = pop(line);
+        out.writing = true;
+        pthread_mutex_unlock(&out.lock);
+        bool good = write_all(line, n, -1);
+        pthread_mutex_lock(&out.lock);
+        if ((uintptr_t)arg != out.generation) break;
+        out.writing = false;
+        out.lost += !good; /* nobody can be told */
+    }
+    pthread_mutex_unlock(&out.lock);
+    return NULL;
+}
+
+void ek_log_start(void)
+{
+    pthread_mutex_lock(&out.lock);
+    out.stopping = false;
+    if (!out.running) {
+        void *generation = (void *)++out.generation;
+        out.running = out.bounded = pthread_create(&out.thread, NULL, write_lines, generation) == 0;
+    }
+    pthread_mutex_unlock(&out.lock);
+}
+
+void ek_log_stop(double seconds)
+{
+    struct timespec end;
+    pthread_mutex_lock(&out.lock);
+    if (!out.running) {
+        pthread_mutex_unlock(&out.lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += (long)(seconds * 1e9) % 1000000000L;
+    end.tv_sec += (time_t)seconds + end.tv_nsec / 1000000000L;
+    end.tv_nsec %= 1000000000L;
+    out.stopping = true;
+    out.running = false;
+    pthread_cond_signal(&out.wake);
+    int late = 0;
+    while (!late && (out.n > 0 || out.writing || out.untold > 0))
+        late = pthread_cond_timedwait(&out.drained, &out.lock, &end);
+    pthread_t thread = out.thread;
+    if (late) out.n = 0, out.untold = 0, out.writing = false, out.generation++;
+    pthread_mutex_unlock(&out.lock);
+    if (late) pthread_detach(thread); /* it waits for a reader; the end of the process ends it */
+    else pthread_join(thread, NULL);
+}
+
+uint64_t ek_log_lost(void)
+{
+    pthread_mutex_lock(&out.lock);
+    uint64_t n = out.lost;
+    pthread_mutex_unlock(&out.lock);
+    return n;
+}
+
+/* False: nobody writes for us. */
+static bool hand_over(const char *line, size_t n)
+{
+    pthread_mutex_lock(&out.lock);
+    bool running = out.running;
+    if (running) {
+        push_lost();
+        if (out.untold > 0 || !push(line, n)) out.lost++, out.untold++;
+        pthread_cond_signal(&out.wake);
+    }
+    pthread_mutex_unlock(&out.lock);
+    return running;
+}
+
+void ek_log_last_words(const char *text, size_t n)
+{
+    ek_log_stop(1);
+    pthread_mutex_lock(&out.lock);
+    bool bounded = out.bounded;
+    pthread_mutex_unlock(&out.lock);
+    write_all(text, n, bounded ? 1 : -1);
+}
+
 void ek_log(ek_log_level level, const char *fmt, ...)
 {
     static const char *const prefix[] = {"error: ", "warning: ", "", ""};
     if (level > limit) return;
-    char line[2048], said[1984];
+    char line[MAX_LINE], said[1984];
     int n = snprintf(line, sizeof line, "evenkeel: %s", prefix[level]);
     va_list ap;
     va_start(ap, fmt);
@@ -41,7 +200,7 @@ void ek_log(ek_log_level level, const char *fmt, ...)
     size_t len = (size_t)n + ek_plain(line + n, sizeof line - (size_t)n - 1, said, strlen(said));
     line[len++] = '\n';
     /* One write a line, so that lines of two threads never mix. */
-    if (write(STDERR_FILENO, line, len) < 0) return;
+    if (!hand_over(line, len) && write(STDERR_FILENO, line, len) < 0) return;
 }
 
 void ek_progress(const char *what, double done, double total)

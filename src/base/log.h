@@ -3,11 +3,26 @@
 #define EK_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_INFO, EK_LOG_DEBUG } ek_log_level;
 
 void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at start */
 __attribute__((format(printf, 2, 3))) void ek_log(ek_log_level level, const char *fmt, ...);
+
+/* From now on ek_log never waits for who reads standard error: lines go into a buffer of 256 KiB, and a thread writes
+ * them. Lines that do not fit are lost, counted, and told by a line in their place once there is room. Until
+ * ek_log_stop. Without a thread it stays as it was. Standard error's flags are not touched: other processes share them.
+ */
+void ek_log_start(void);
+/* Writes what is buffered, for at most so many seconds. */
+void ek_log_stop(double seconds);
+uint64_t ek_log_lost(void); /* lines so far; any thread */
+
+/* The sentence of a failure that ends the program, behind what is buffered: n bytes as they are. After ek_log_start it
+ * waits at most a second for who reads standard error, else as long as that takes. */
+void ek_log_last_words(const char *text, size_t n);
 
 /* Topics that are logged only when asked for, with level INFO. None at start; set before threads start. */
 enum { EK_LOG_CACHE = 1 };

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/log.h"
+
 enum { TRIES = 100 };
 
 static _Atomic(void *) kept;
@@ -58,7 +60,8 @@ static bool spend(int tries)
 static void *must(void *p, size_t n)
 {
     if (p || n == 0) return p;
-    fprintf(stderr, "evenkeel: no memory for %zu bytes\n", n);
+    char words[80];
+    ek_log_last_words(words, (size_t)snprintf(words, sizeof words, "evenkeel: no memory for %zu bytes\n", n));
     abort();
 }
 

@@ -147,6 +147,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_cli_model m;
+    ek_log_start();
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
@@ -161,5 +162,6 @@ int ek_cmd_serve(const ek_cli *cli)
     err = serve(cli, &m, &bound);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_cli_close_model(&m);
+    ek_log_stop(2);
     return status;
 }

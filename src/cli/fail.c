@@ -1,6 +1,7 @@
 /* Error reports of commands: ek_cli_failed, ek_cli_refused, ek_cli_wrong, and ek_cli_end. */
 #include <stdio.h>
 
+#include "base/log.h"
 #include "cli/cli.h"
 
 static bool told; /* the first failure says why; what follows from it is no second line */
@@ -8,7 +9,9 @@ static bool told; /* the first failure says why; what follows from it is no seco
 int ek_cli_failed(const ek_cli *cli)
 {
     told = true;
-    fprintf(stderr, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
+    char words[1200];
+    int n = snprintf(words, sizeof words, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
+    ek_log_last_words(words, (size_t)n);
     return 1;
 }
 

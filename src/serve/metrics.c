@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cache/page_table.h"
 #include "serve/ready.h"
 #include "serve/server_state.h"
@@ -130,6 +131,7 @@ static void put_server(ek_buf *b, const ek_server *s)
     counter(b, "evenkeel_canary_mismatches_total", "Canaries whose digest was not the first one's.",
             m->canary_mismatches);
     counter(b, "evenkeel_stalls_total", "Times that no step ended for --stall-timeout.", m->stalls);
+    counter(b, "evenkeel_log_lost_lines_total", "Lines of the log that nobody read in time.", ek_log_lost());
     gauge(b, "evenkeel_connections", "Open connections.", ek_http_connections(s->http));
     gauge(b, "evenkeel_requests_preparing", "Requests whose prompt is being made or waits for it.",
           ek_workers_waiting(s->workers));
