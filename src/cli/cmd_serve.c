@@ -87,6 +87,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
                  .max_connections = (int)cli->max_connections,
                  .max_body = (size_t)cli->max_body,
                  .max_unsent = (size_t)cli->stream_buffer,
+                 .min_body_rate = (double)cli->body_rate,
                  .body_timeout = (double)cli->body_timeout,
                  .idle_timeout = (double)cli->idle_timeout},
         .limits = {.max_json_values = (int)cli->max_json_values,

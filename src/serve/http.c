@@ -20,8 +20,7 @@ enum {
     MIN_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
     MIN_READ_PER_SECOND = 4 << 10,   /* a whole reply that is read this fast is not cut off */
     SWEEP_MS = 250,
-    ACCEPTS_PER_TURN = 64,
-    MAX_REFUSED = 64 /* connections beyond the limit that are told so at the same time; further ones are closed */
+    ACCEPTS_PER_TURN = 64
 };
 
 static void free_dead(ek_http *s)
@@ -46,13 +45,10 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) event_del(s->acceptable); /* until the sweep */
             return;
         }
-        if (s->n_conns >= s->opts.max_connections + MAX_REFUSED) {
-            close(client);
-            continue;
-        }
-        bool full = s->n_conns >= s->opts.max_connections;
-        ek_conn *c = ek_conn_open(s, client);
-        if (full) ek_conn_refuse(c, 503, "too many connections are open, try again later");
+        int max = s->opts.max_connections;
+        if (s->n_conns >= max) ek_crowd_make_room(s, s->n_conns >= max + EK_HTTP_RESERVED);
+        if (s->n_conns >= max + EK_HTTP_RESERVED) close(client);
+        else ek_conn_open(s, client)->reserved = s->n_conns >= max;
     }
 }
 
@@ -108,7 +104,11 @@ static void sweep_one(ek_conn *c, double now)
     case EK_CONN_DEAD: return;
     default: break;
     }
-    if (c->since_byte > 0) {
+    if (ek_crowd_is_late(c, now)) {
+        ek_conn_refuse(c, 503, "too many connections are open, try again later");
+    } else if (ek_crowd_is_slow(c, now)) {
+        ek_conn_refuse(c, 408, "the request's body comes slower than --body-rate");
+    } else if (c->since_byte > 0) {
         double grace = c->x ? (double)c->x->body.len / MIN_BYTES_PER_SECOND : 0;
         if (now - c->since_byte > o->body_timeout + grace) ek_conn_refuse(c, 408, "the request did not arrive in time");
     } else if (c->http->draining || now - c->since > (c->fresh ? o->body_timeout : o->idle_timeout)) {
@@ -164,6 +164,7 @@ ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *
     s->opts = *opts;
     s->opts.bound = NULL;
     if (s->opts.body_memory == 0) s->opts.body_memory = 8 * opts->max_body;
+    if (s->opts.rate_window <= 0) s->opts.rate_window = 5;
     s->handler = handler;
     s->error = error;
     s->arg = arg;

@@ -3,8 +3,8 @@
  *
  * One thread, the one that runs the event loop, calls and is called by everything here. A
  * handler sees only whole requests; it answers now or later. A slow or silent client holds
- * its own socket and memory up to the limits below, until a deadline ends it. A client that has closed its sending
- * side gets its answer; one that is gone is noticed within half a second. */
+ * its own socket and memory up to the limits below, until a deadline ends it, or others need what it holds. A client
+ * that has closed its sending side gets its answer; one that is gone is noticed within half a second. */
 #ifndef EK_SERVE_HTTP_H
 #define EK_SERVE_HTTP_H
 
@@ -29,14 +29,17 @@ typedef struct ek_http_opts {
     const char *host;
     int port;              /* 0: any free port */
     const ek_bound *bound; /* of that address, which is the server's once ek_http_open succeeds; NULL: bound there */
-    int max_connections;   /* further ones are answered with 503 */
+    int max_connections;   /* one more takes the place of one that carries no request, or is answered with 503 */
     size_t max_body;       /* maximum bytes per request body */
     size_t body_memory;    /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
                               0: 8 times max_body */
     size_t max_unsent;     /* maximum bytes per reply that the client has not read */
+    double min_body_rate;  /* bytes per second lately, of bodies beyond 64 KiB; 0: any */
+    double rate_window;    /* seconds that this is measured over, or half as many; 0: 5 */
     double body_timeout;   /* seconds for a whole request to arrive */
     double idle_timeout;   /* seconds without a request, or without the client reading */
     ek_takes_body_fn *takes_body; /* NULL: of every request */
+    ek_takes_body_fn *always;     /* requests that are answered beyond max_connections too; NULL: none */
     struct ek_loop *loop;         /* whose turns end when their time is spent; NULL: base runs by itself */
 } ek_http_opts;
 
@@ -69,6 +72,7 @@ ek_span ek_exchange_body(const ek_exchange *x);
 /* Hands the body over. Its bytes count against the server's limit until ek_http_body_freed. */
 ek_body ek_exchange_take_body(ek_exchange *x);
 void ek_http_body_freed(ek_http *s, size_t n);
+uint64_t ek_exchange_client(const ek_exchange *x); /* stands for its address, of IPv6 the /64; never 0 */
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
 /* Called once if the client goes away, or is cut off, before the reply's end: the exchange is

@@ -16,9 +16,7 @@
 enum {
     SEND_BUFFER = 128 << 10, /* the kernel's */
     READS_PER_TURN = 4,      /* of the size of ek_http.chunk; then other connections have their turn */
-    SMALL_BODY = 64 << 10,   /* always admitted */
 };
-static const double STALLED = 1; /* seconds without a byte after which a large body may be given up for others */
 
 /* --- requests that came before they were asked for --- */
 
@@ -51,6 +49,7 @@ void ek_conn_kill(ek_conn *c)
     if (c->state == EK_CONN_DEAD) return;
     c->state = EK_CONN_DEAD;
     stop_waiting(c);
+    ek_crowd_leave(c);
     if (s->swept == c) s->swept = c->next;
     *c->link = c->next;
     if (c->next) c->next->link = c->link;
@@ -78,30 +77,18 @@ static void linger(ek_conn *c)
 
 /* --- bodies --- */
 
-/* Gives up the large body that has stalled longest, if one has. */
-static bool evict(ek_http *s, const ek_conn *but)
-{
-    double now = ek_now();
-    ek_conn *oldest = NULL;
-    for (ek_conn *c = s->first; c; c = c->next)
-        if (c != but && c->state == EK_CONN_BODY && c->x->body.len > SMALL_BODY && now - c->last_byte > STALLED &&
-            (!oldest || c->last_byte < oldest->last_byte))
-            oldest = c;
-    if (oldest) ek_conn_refuse(oldest, 503, "the request's body stalled while others waited for its memory");
-    return oldest != NULL;
-}
-
 /* False if the request is refused. */
 static bool add_body(ek_conn *c, const char *p, size_t n)
 {
     ek_http *s = c->http;
     ek_exchange *x = c->x;
+    ek_crowd_body_grows(c, n);
     if (x->body.len + n > s->opts.max_body) {
         ek_conn_refuse(c, 413, "the request's body is larger than the limit");
         return false;
     }
-    while (x->body.len + n > SMALL_BODY && s->body_bytes + n > s->opts.body_memory)
-        if (!evict(s, c)) {
+    while (x->body.len + n > EK_HTTP_SMALL_BODY && s->body_bytes + n > s->opts.body_memory)
+        if (!ek_crowd_give_up_body(c, n)) {
             ek_conn_refuse(c, 503, "too many large requests are arriving at once, try again later");
             return false;
         }
@@ -212,11 +199,14 @@ static void begin_request(ek_conn *c, size_t n)
     x->method = copy_span(h->method);
     x->path = ek_alloc(h->target.n + 2);
     x->no_body = !strcmp(x->method, "HEAD");
-    x->close = !h->keep_alive;
+    x->close = !h->keep_alive || c->reserved;
     c->state = EK_CONN_BODY;
+    ek_crowd_body_begins(c);
     if (!ek_http_path(x->path, h->target)) {
         x->path[0] = '\0';
         ek_conn_refuse(c, 400, "the target has NUL in it");
+    } else if (c->reserved && !(c->http->opts.always && c->http->opts.always(c->http->arg, x))) {
+        ek_conn_refuse(c, 503, "too many connections are open, try again later");
     } else if (h->length > c->http->opts.max_body) {
         ek_conn_refuse(c, 413, "the request's body is larger than the limit");
     } else if (!h->chunked && h->length == 0) {
@@ -353,6 +343,7 @@ ek_conn *ek_conn_open(ek_http *s, int fd)
     c->fd = fd;
     c->since = c->last_byte = ek_now();
     c->fresh = true;
+    ek_crowd_enter(c);
     c->readable = event_new(s->base, fd, EV_READ | EV_PERSIST, on_readable, c);
     c->writable = event_new(s->base, fd, EV_WRITE, on_writable, c);
     EK_ASSERT(c->readable && c->writable);

@@ -50,6 +50,11 @@ void ek_http_body_freed(ek_http *s, size_t n)
     s->body_bytes -= n;
 }
 
+uint64_t ek_exchange_client(const ek_exchange *x)
+{
+    return x->conn->client;
+}
+
 uint64_t ek_exchange_number(const ek_exchange *x)
 {
     return x->number;

@@ -15,6 +15,18 @@ typedef enum ek_conn_state {
     EK_CONN_DEAD    /* freed at the end of the loop's turn */
 } ek_conn_state;
 
+enum {
+    EK_HTTP_SMALL_BODY = 64 << 10, /* bytes of a body that are always admitted */
+    EK_HTTP_RESERVED = 64,         /* connections beyond the limit, for what must always be answered */
+    EK_HTTP_CLIENTS = 4096         /* counters of connections by client */
+};
+
+/* How fast a body comes: bytes in the running half of a window and in the half before it. */
+typedef struct ek_rate {
+    double begin, half, before; /* ek_now(): of the body, of the halves */
+    size_t n, n_before;
+} ek_rate;
+
 /* A connection, from accept to close. */
 typedef struct ek_conn {
     ek_http *http;
@@ -31,6 +43,9 @@ typedef struct ek_conn {
     double last_byte;  /* when bytes came last */
     double last_sent;  /* when bytes of the reply were taken last */
     bool fresh;        /* no request was read yet */
+    bool reserved;     /* beyond the limit of connections */
+    uint64_t client;   /* stands for its address; never 0 */
+    ek_rate rate;      /* of the body */
     bool probed;       /* asked whether a client that closed its sending side still listens */
 } ek_conn;
 
@@ -80,6 +95,7 @@ struct ek_http {
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
     bool loopback, draining, hurrying;
+    int n_of_client[EK_HTTP_CLIENTS];
     char chunk[64 << 10]; /* what was read last */
 };
 
@@ -92,6 +108,21 @@ void ek_conn_kill(ek_conn *c);
 void ek_conn_refuse(ek_conn *c, int status, const char *text);
 /* The reply is completely sent. */
 void ek_conn_next(ek_conn *c);
+
+/* http_crowd.c */
+uint64_t ek_crowd_client(int fd); /* stands for the peer's address, of IPv6 its /64 */
+void ek_crowd_enter(ek_conn *c);
+void ek_crowd_leave(ek_conn *c);
+/* Closes a connection that carries no request, if there is one: of the client that has most, the one that is silent
+ * longest. lingering: those too whose last reply is sent, although the client may not have read it yet. */
+void ek_crowd_make_room(ek_http *s, bool lingering);
+bool ek_crowd_is_late(const ek_conn *c, double now); /* with its head, beyond the limit of connections */
+void ek_crowd_body_begins(ek_conn *c);
+void ek_crowd_body_grows(ek_conn *c, size_t n);
+bool ek_crowd_is_slow(const ek_conn *c, double now); /* its large body comes below ek_http_opts.min_body_rate */
+/* For n bytes more of c's body: gives up the body that is slowest and largest, if one is much more so than c's, or has
+ * stalled. */
+bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 
 /* http_reply.c */
 void ek_exchange_free(ek_exchange *x);

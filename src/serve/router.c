@@ -123,6 +123,16 @@ static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, co
     ek_buf_fini(&b);
 }
 
+/* Health and metrics: what tells that the server is full. */
+bool ek_route_always(void *server, const ek_exchange *x)
+{
+    const char *rest;
+    bool fits;
+    const ek_route_row *row = ek_routes_find(ek_exchange_path(x), ek_exchange_method(x), &rest, &fits);
+    (void)server;
+    return row && fits && row->open;
+}
+
 static void refuse_key(ek_exchange *x, const ek_dialect *d)
 {
     ek_exchange_header(x, "www-authenticate", "Bearer");

@@ -110,6 +110,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     /* Bodies wait in memory, too: at most half of what requests may take, but at least one of the largest. */
     ek_http_opts http = opts->http;
     http.takes_body = ek_route_takes_body;
+    http.always = ek_route_always;
     http.loop = &s->loop;
     if (http.body_memory == 0) http.body_memory = 8 * http.max_body;
     if (http.body_memory > s->memory.total / 2) http.body_memory = s->memory.total / 2;

@@ -50,6 +50,7 @@ struct ek_server {
 /* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */
 void ek_route(void *server, ek_exchange *x);
 bool ek_route_takes_body(void *server, const ek_exchange *x); /* not without a key: strangers take no memory */
+bool ek_route_always(void *server, const ek_exchange *x);     /* answered although too many connections are open */
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 
 /* The dialect in whose form errors and lists of models are written: of the path's API, else of the client's. */

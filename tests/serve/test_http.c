@@ -41,7 +41,7 @@ static void handle(void *arg, ek_exchange *x)
     (void)arg;
     n_handled++;
     ek_exchange_on_gone(x, gone, x);
-    if (!strcmp(path, "/echo")) {
+    if (!strcmp(path, "/echo") || !strcmp(path, "/health")) {
         answer(-1, 0, x);
     } else if (!strcmp(path, "/wait")) {
         struct timeval later = {0, 200000};
@@ -51,6 +51,12 @@ static void handle(void *arg, ek_exchange *x)
         for (int i = 0; i < 128; i++) ek_exchange_send(x, block, sizeof block);
         ek_exchange_end(x);
     }
+}
+
+static bool is_health(void *arg, const ek_exchange *x)
+{
+    (void)arg;
+    return !strcmp(ek_exchange_path(x), "/health");
 }
 
 static void write_error(void *arg, ek_buf *out, const char *path, int status, const char *text)
@@ -228,20 +234,115 @@ static void half_sent_bodies(void **state)
     close_http();
 }
 
+/* Bodies that never stall, but bring a byte now and then, after most of them came at once. */
+static void trickle(int *fd, int n, double seconds)
+{
+    for (double end = ek_now() + seconds; ek_now() < end; usleep(200000))
+        for (int i = 0; i < n; i++)
+            if (fd[i] >= 0 && send(fd[i], "x", 1, MSG_NOSIGNAL) < 0) close(fd[i]), fd[i] = -1;
+}
+
+static void start_bodies(int *fd, int n)
+{
+    static char block[190 << 10];
+    memset(block, 'x', sizeof block);
+    for (int i = 0; i < n; i++) {
+        fd[i] = client("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 204800\r\n\r\n");
+        send_all(fd[i], block, sizeof block);
+    }
+}
+
+static void bodies_that_trickle(void **state)
+{
+    (void)state;
+    static char block[100 << 10];
+    memset(block, 'y', sizeof block);
+    open_http((ek_http_opts){.body_memory = 600 << 10, .rate_window = 0.8, .body_timeout = 60});
+    int fd[3];
+    start_bodies(fd, 3); /* 570 of 600 KiB */
+    trickle(fd, 3, 1.5);
+    for (int i = 0; i < 8; i++) { /* each has its room at once */
+        int quick = client(POST("/echo", 102400));
+        send_all(quick, block, sizeof block);
+        check_reply(quick, "HTTP/1.1 200 ", "yyy");
+        trickle(fd, 3, 0.1);
+    }
+    int left = 0;
+    for (int i = 0; i < 3; i++) {
+        struct pollfd p = {.fd = fd[i], .events = POLLIN};
+        left += fd[i] >= 0 && poll(&p, 1, 0) == 0;
+        if (fd[i] >= 0) close(fd[i]);
+    }
+    assert_int_equal(left, 2); /* one made room for all of them */
+    close_http();
+}
+
+static void bodies_below_the_rate(void **state)
+{
+    (void)state;
+    open_http((ek_http_opts){.min_body_rate = 4096, .rate_window = 0.8, .body_timeout = 60});
+    int fd[1];
+    start_bodies(fd, 1);
+    trickle(fd, 1, 1);
+    struct pollfd p = {.fd = fd[0], .events = POLLIN};
+    for (double end = ek_now() + 3; ek_now() < end && poll(&p, 1, 0) == 0;) trickle(fd, 1, 0.1);
+    assert_true(fd[0] >= 0);
+    check_reply(fd[0], "HTTP/1.1 408 ", "--body-rate\"}");
+    int slow = client("POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 8\r\n\r\n");
+    trickle(&slow, 1, 1.5); /* a small one may take its time */
+    check_reply(slow, "HTTP/1.1 200 ", "xxxxxxxx");
+    close_http();
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static void too_many_connections(void **state)
+{
+    (void)state;
+    open_http((ek_http_opts){.max_connections = 8, .always = is_health});
+    int busy[8];
+    for (int i = 0; i < 8; i++) busy[i] = client("GET /never HTTP/1.1\r\nhost: x\r\n\r\n");
+    usleep(100000);
+    double begin = ek_now();
+    for (int i = 0; i < 20; i++) {
+        check_reply(client("GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"), "HTTP/1.1 503 ", "try again later\"}");
+        check_reply(client("GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "HTTP/1.1 200 ", "content-length: 0\r\n\r\n");
+    }
+    assert_true(ek_now() - begin < 2);
+    int idle[200]; /* beyond the limit too: others of them make room */
+    for (int i = 0; i < 200; i++) idle[i] = client(i % 2 ? "" : "GET /hea");
+    check_reply(client("GET /health HTTP/1.1\r\nhost: x\r\n\r\n"), "HTTP/1.1 200 ", "content-length: 0\r\n\r\n");
+    for (int i = 0; i < 200; i++) close(idle[i]);
+    for (int i = 0; i < 8; i++) close(busy[i]);
+    usleep(800000);
+    check_reply(client(POST("/echo", 1) "a"), "HTTP/1.1 200 ", "\r\n\r\na");
+    close_http();
+}
+
+/* What carries no request makes room for what does: the oldest first. */
+static void idle_connections_make_room(void **state)
 {
     (void)state;
     open_http((ek_http_opts){.max_connections = 8});
     int idle[8];
-    for (int i = 0; i < 8; i++) idle[i] = client("");
-    usleep(100000);
-    double begin = ek_now();
-    for (int i = 0; i < 20; i++)
-        check_reply(client("GET /echo HTTP/1.1\r\nhost: x\r\n\r\n"), "HTTP/1.1 503 ", "try again later\"}");
-    assert_true(ek_now() - begin < 2);
-    for (int i = 0; i < 8; i++) close(idle[i]);
-    usleep(400000);
-    check_reply(client(POST("/echo", 1) "a"), "HTTP/1.1 200 ", "\r\n\r\na");
+    for (int i = 0; i < 8; i++) {
+        idle[i] = client(i % 2 ? "GET /echo HTTP/1.1\r\nho" : "");
+        usleep(20000);
+    }
+    for (int i = 0; i < 3; i++) check_reply(client(POST("/echo", 1) "a"), "HTTP/1.1 200 ", "\r\n\r\na");
+    usleep(50000);
+    assert_true(is_closed(idle[0]));
+    int closed = 0;
+    for (int i = 0; i < 8; i++) closed += is_closed(idle[i]);
+    assert_in_range(closed, 1, 3);
+    assert_false(is_closed(idle[7]));
+    send_all(idle[7], "st: x\r\nconnection: close\r\n\r\n", 28);
+    check_reply(idle[7], "HTTP/1.1 200 ", "content-length: 0\r\n\r\n");
+    for (int i = 0; i < 7; i++) close(idle[i]);
     close_http();
 }
 
@@ -306,6 +407,9 @@ int main(void)
         cmocka_unit_test(a_half_closed_client_gets_its_answer),
         cmocka_unit_test(half_sent_bodies),
         cmocka_unit_test(too_many_connections),
+        cmocka_unit_test(idle_connections_make_room),
+        cmocka_unit_test(bodies_that_trickle),
+        cmocka_unit_test(bodies_below_the_rate),
         cmocka_unit_test(readers_that_do_not_read),
         cmocka_unit_test(a_request_that_does_not_arrive),
         cmocka_unit_test(the_answer_survives_what_still_comes),
