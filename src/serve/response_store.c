@@ -12,19 +12,30 @@ enum { BUCKETS = 4096 };
 
 /* What it says never changes, so it is read without the lock while it is held. */
 typedef struct entry {
-    struct entry *newer, *older; /* by use */
+    struct entry *newer, *older; /* by use, of its owner's */
     struct entry *next;          /* in its bucket */
     int n_holders;               /* the store and those who read it; under the lock */
-    uint64_t owner;
+    struct owner *owner;         /* under the lock */
+    uint64_t owner_id;
+    uint64_t used; /* when last */
     char *id, *previous;
     ek_buf input, response;
     size_t from, n; /* as in ek_stored_response */
     ek_stored_items items;
 } entry;
 
+typedef struct owner {
+    struct owner *next;
+    uint64_t id;
+    entry *newest, *oldest;
+    int n;
+    size_t bytes;
+} owner;
+
 struct ek_response_store {
     pthread_mutex_t lock;
-    entry *newest, *oldest;
+    owner *owners; /* those that have something, and the one that is about to */
+    uint64_t clock;
     entry *bucket[BUCKETS]; /* by id */
     ek_item_index items;
     int n, max_entries;
@@ -47,19 +58,46 @@ static size_t size_of(const entry *e)
            (size_t)e->items.cap * sizeof *e->items.at;
 }
 
-static void unlink_entry(ek_response_store *s, entry *e)
+static void unlink_entry(entry *e)
 {
-    *(e->newer ? &e->newer->older : &s->newest) = e->older;
-    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
+    owner *o = e->owner;
+    *(e->newer ? &e->newer->older : &o->newest) = e->older;
+    *(e->older ? &e->older->newer : &o->oldest) = e->newer;
     e->newer = e->older = NULL;
 }
 
 static void link_newest(ek_response_store *s, entry *e)
 {
-    e->older = s->newest;
+    owner *o = e->owner;
+    e->used = ++s->clock;
+    e->older = o->newest;
     if (e->older) e->older->newer = e;
-    else s->oldest = e;
-    s->newest = e;
+    else o->oldest = e;
+    o->newest = e;
+}
+
+static owner *owner_of(ek_response_store *s, uint64_t id)
+{
+    owner *o = s->owners;
+    while (o && o->id != id) o = o->next;
+    if (o) return o;
+    o = ek_alloc(sizeof *o);
+    o->id = id;
+    o->next = s->owners;
+    s->owners = o;
+    return o;
+}
+
+static void drop_empty_owners(ek_response_store *s)
+{
+    for (owner **at = &s->owners, *o; (o = *at) != NULL;) {
+        if (o->n > 0) {
+            at = &o->next;
+            continue;
+        }
+        *at = o->next;
+        free(o);
+    }
 }
 
 static entry **bucket_of(ek_response_store *s, const char *id)
@@ -85,16 +123,19 @@ static void forget(ek_response_store *s, entry *e)
     while (*at != e) at = &(*at)->next;
     *at = e->next;
     for (int i = 0; i < e->items.n; i++) ek_item_unlink(&e->items.at[i]);
-    unlink_entry(s, e);
-    s->n--;
-    s->bytes -= size_of(e);
+    unlink_entry(e);
+    size_t size = size_of(e);
+    s->n--, e->owner->n--;
+    s->bytes -= size, e->owner->bytes -= size;
     let_go(e);
 }
 
 void ek_response_store_close(ek_response_store *s)
 {
     if (!s) return;
-    while (s->oldest) forget(s, s->oldest);
+    for (owner *o = s->owners; o; o = o->next)
+        while (o->oldest) forget(s, o->oldest);
+    drop_empty_owners(s);
     ek_item_index_close(&s->items);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -107,10 +148,10 @@ static void take_over(ek_buf *to, ek_buf *from)
     if (to->data) to->data = ek_realloc(to->data, to->cap = to->len + 1);
 }
 
-void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
+void ek_response_store_note(const ek_response_store *s, uint64_t owner_id, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where)
 {
-    where.key = ek_item_key(&s->items, owner, id, n_id);
+    where.key = ek_item_key(&s->items, owner_id, id, n_id);
     ek_stored_items_add(items, &where);
 }
 
@@ -122,10 +163,41 @@ static void link_items(ek_response_store *s, entry *e)
     }
 }
 
-void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r)
+/* --- shares: who has most makes room, so that nobody loses anything to one who has more */
+
+/* Entries, or bytes, that o has with the one of `size` bytes that is about to come for `by`. */
+static size_t has(const owner *o, const owner *by, size_t size, bool entries)
+{
+    return entries ? (size_t)o->n + (o == by) : o->bytes + (o == by ? size : 0);
+}
+
+static owner *largest(const ek_response_store *s, const owner *by, size_t size, bool entries)
+{
+    owner *most = NULL;
+    for (owner *o = s->owners; o; o = o->next) {
+        size_t mine = has(o, by, size, entries), its = most ? has(most, by, size, entries) : 0;
+        bool older = most && o->oldest && (!most->oldest || o->oldest->used < most->oldest->used);
+        if (!most || mine > its || (mine == its && older)) most = o;
+    }
+    return most;
+}
+
+/* False, and nothing is forgotten, where those who have less would have to go. */
+static bool make_room(ek_response_store *s, const owner *by, size_t size)
+{
+    size_t least = size;
+    for (const owner *o = s->owners; o; o = o->next)
+        if (o != by) least += o->bytes < size ? o->bytes : size;
+    if (least > s->max_bytes) return false;
+    while (s->n >= s->max_entries || s->bytes + size > s->max_bytes)
+        forget(s, largest(s, by, size, s->n >= s->max_entries)->oldest);
+    return true;
+}
+
+void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
 {
     entry *e = ek_alloc(sizeof *e);
-    *e = (entry){.n_holders = 1, .owner = owner, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
+    *e = (entry){.n_holders = 1, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
     if (r->previous) e->previous = ek_strdup(r->previous);
     take_over(&e->input, &r->input);
     take_over(&e->response, &r->response);
@@ -137,28 +209,33 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_respo
         return;
     }
     pthread_mutex_lock(&s->lock);
-    while (s->n >= s->max_entries || s->bytes + size > s->max_bytes) forget(s, s->oldest);
-    entry **at = bucket_of(s, e->id);
-    e->next = *at;
-    *at = e;
-    link_items(s, e);
-    link_newest(s, e);
-    s->n++;
-    s->bytes += size;
+    owner *o = e->owner = owner_of(s, owner_id);
+    if (make_room(s, o, size)) {
+        entry **at = bucket_of(s, e->id);
+        e->next = *at;
+        *at = e;
+        link_items(s, e);
+        link_newest(s, e);
+        s->n++, o->n++;
+        s->bytes += size, o->bytes += size;
+    } else {
+        let_go(e);
+    }
+    drop_empty_owners(s);
     pthread_mutex_unlock(&s->lock);
 }
 
 static void mark_used(ek_response_store *s, entry *e)
 {
-    unlink_entry(s, e);
+    unlink_entry(e);
     link_newest(s, e);
 }
 
 /* Marks what it finds as used. */
-static entry *find(ek_response_store *s, uint64_t owner, const char *id)
+static entry *find(ek_response_store *s, uint64_t owner_id, const char *id)
 {
     entry *e = *bucket_of(s, id);
-    while (e && (e->owner != owner || strcmp(e->id, id))) e = e->next;
+    while (e && (e->owner_id != owner_id || strcmp(e->id, id))) e = e->next;
     if (e) mark_used(s, e);
     return e;
 }
@@ -169,21 +246,22 @@ static ek_err not_found(const char *id)
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
 }
 
-ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out)
+ek_err ek_response_store_get(ek_response_store *s, uint64_t owner_id, const char *id, bool input, ek_buf *out)
 {
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, owner, id);
+    const entry *e = find(s, owner_id, id);
     const ek_buf *from = !e ? NULL : input ? &e->input : &e->response;
     if (from) ek_buf_add(out, ek_buf_text(from), from->len);
     pthread_mutex_unlock(&s->lock);
     return from ? EK_OK : not_found(id);
 }
 
-ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id)
+ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner_id, const char *id)
 {
     pthread_mutex_lock(&s->lock);
-    entry *e = find(s, owner, id);
+    entry *e = find(s, owner_id, id);
     if (e) forget(s, e);
+    drop_empty_owners(s);
     pthread_mutex_unlock(&s->lock);
     return e ? EK_OK : not_found(id);
 }
@@ -209,12 +287,12 @@ static void hold(chain *c, entry *e)
 /* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
  * it loses its beginning. A conversation of more than max_entries cannot be: ids come before those that continue them.
  */
-static ek_err hold_chain(ek_response_store *s, uint64_t owner, const char *id, chain *c)
+static ek_err hold_chain(ek_response_store *s, uint64_t owner_id, const char *id, chain *c)
 {
     ek_err err = EK_OK;
     pthread_mutex_lock(&s->lock);
     for (int steps = 0; id && !err && steps <= s->max_entries; steps++) {
-        entry *e = find(s, owner, id);
+        entry *e = find(s, owner_id, id);
         if (!e) err = not_found(id);
         else hold(c, e);
         id = e ? e->previous : NULL;
@@ -317,7 +395,7 @@ ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_
     ek_err err = read_item(limits, ek_buf_text(item.output ? &e->response : &e->input) + item.from, item.n, out);
     size_t n = 0;
     const char *found = ek_json_get_text(*out, "id", &n);
-    bool same = e->owner == limits->owner && found && n == n_id && !memcmp(found, id, n);
+    bool same = e->owner_id == limits->owner && found && n == n_id && !memcmp(found, id, n);
     pthread_mutex_lock(&s->lock);
     let_go(e);
     pthread_mutex_unlock(&s->lock);

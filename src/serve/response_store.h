@@ -1,6 +1,6 @@
 /* Responses that clients may continue or read again (the Responses API), in memory: a bounded number of a bounded
- * size together; the one that was not used for longest makes room. Each belongs to an owner (an API key's
- * identity; 0 where there are none); to others it does not exist. Any thread. */
+ * size together. Who has most of them makes room, with the one that was not used for longest. Each belongs to an owner
+ * (an API key's identity; 0 where there are none); to others it does not exist. Any thread. */
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 
@@ -28,7 +28,7 @@ typedef struct ek_stored_response {
 void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where);
 /* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
- * kept. */
+ * kept, nor one for which an owner would have to give up something that has less than it takes. */
 void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
 /* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
 ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out);

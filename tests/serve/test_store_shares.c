@@ -1,0 +1,121 @@
+/* Shares of stored responses: no owner loses anything to one who has more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/response_store.h"
+
+static ek_response_store *store;
+
+static void put(uint64_t owner, const char *name, int number, size_t bytes)
+{
+    char id[32];
+    snprintf(id, sizeof id, "%s%d", name, number);
+    ek_stored_response r = {.id = id};
+    ek_buf_str(&r.input, "[]");
+    ek_buf_str(&r.response, "\"");
+    for (size_t i = 2; i < bytes; i++) ek_buf_char(&r.response, 'x');
+    ek_buf_str(&r.response, "\"");
+    ek_response_store_put(store, owner, &r);
+}
+
+/* Of the responses NAME0..n) of an owner, those that are there. */
+static int count(uint64_t owner, const char *name, int n)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        char id[32];
+        ek_buf b = {0};
+        snprintf(id, sizeof id, "%s%d", name, i);
+        found += ek_response_store_get(store, owner, id, false, &b) == EK_OK;
+        ek_buf_fini(&b);
+    }
+    return found;
+}
+
+static void many_push_out_none_of_few(void **state)
+{
+    (void)state;
+    store = ek_response_store_open(100, 1 << 20);
+    for (int i = 0; i < 10; i++) put(1, "few", i, 10);
+    for (int i = 0; i < 1000; i++) put(2, "many", i, 10);
+    assert_int_equal(count(1, "few", 10), 10);
+    assert_int_equal(count(2, "many", 1000), 90);
+    for (int i = 0; i < 1000; i++) put(3, "more", i, 10);
+    assert_int_equal(count(1, "few", 10), 10);
+    assert_int_equal(count(2, "many", 1000), 45);
+    assert_int_equal(count(3, "more", 1000), 45);
+    assert_int_equal(ek_response_store_delete(store, 3, "more999"), EK_OK);
+    put(1, "last", 0, 10); /* in the free place */
+    assert_int_equal(count(2, "many", 1000), 45);
+    ek_response_store_close(store);
+}
+
+static void bytes_count_too(void **state)
+{
+    (void)state;
+    store = ek_response_store_open(1000, 100000);
+    for (int i = 0; i < 10; i++) put(1, "few", i, 1000);
+    for (int i = 0; i < 100; i++) put(2, "large", i, 20000);
+    assert_int_equal(count(1, "few", 10), 10);
+    assert_int_equal(count(2, "large", 100), 4);
+    put(3, "whole", 0, 95000); /* it would take what others have */
+    assert_int_equal(count(3, "whole", 1), 0);
+    assert_int_equal(count(1, "few", 10), 10);
+    assert_int_equal(count(2, "large", 100), 4);
+    put(2, "huge", 0, 80000); /* nor does it cost its owner what it has, in vain */
+    assert_int_equal(count(2, "huge", 1), 1);
+    assert_int_equal(count(2, "large", 100), 0);
+    put(2, "vain", 0, 99000);
+    assert_int_equal(count(2, "huge", 1), 1);
+    for (int i = 0; i < 10; i++) put(3, "new", i, 5000); /* up to what the largest has */
+    assert_int_equal(count(3, "new", 10), 10);
+    assert_int_equal(count(2, "huge", 1), 0);
+    assert_int_equal(count(1, "few", 10), 10);
+    ek_response_store_close(store);
+}
+
+/* With one owner it is the least recently used of all. */
+static void one_owner_has_all(void **state)
+{
+    (void)state;
+    store = ek_response_store_open(3, 100000);
+    for (int i = 0; i < 3; i++) put(0, "a", i, 10);
+    assert_int_equal(count(0, "a", 1), 1); /* a0 is used */
+    put(0, "a", 3, 10);
+    ek_buf b = {0};
+    assert_int_equal(ek_response_store_get(store, 0, "a1", false, &b), EK_ENOTFOUND);
+    assert_int_equal(count(0, "a", 4), 3);
+    ek_buf_fini(&b);
+    ek_response_store_close(store);
+}
+
+/* More owners than places: the ones that were silent for longest go. */
+static void more_owners_than_places(void **state)
+{
+    (void)state;
+    store = ek_response_store_open(8, 100000);
+    for (int i = 0; i < 30; i++) put((uint64_t)i + 1, "o", i, 10);
+    int found = 0;
+    for (int i = 0; i < 30; i++) found += count((uint64_t)i + 1, "o", 30);
+    assert_int_equal(found, 8);
+    assert_int_equal(count(30, "o", 30), 1);
+    assert_int_equal(count(23, "o", 30), 1);
+    ek_response_store_close(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_push_out_none_of_few),
+        cmocka_unit_test(bytes_count_too),
+        cmocka_unit_test(one_owner_has_all),
+        cmocka_unit_test(more_owners_than_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
