@@ -249,6 +249,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
         .reply_logits = t->opts.logprobs,
         .reply_digest = t->opts.digest,
+        .client = t->opts.client,
         .cache_salt = t->opts.cache_salt,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };

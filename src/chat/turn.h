@@ -32,6 +32,7 @@ typedef struct ek_turn_opts {
     bool logprobs, prompt_logprobs; /* of content tokens; of all prompt tokens */
     int n_top;                      /* with either: how many of the most likely tokens, 0 .. EK_LOGPROBS_MAX */
     int max_tokens;                 /* maximum tokens of the reply, 0 and up; the context may end it earlier */
+    uint64_t client;                /* ek_request_opts.client */
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */

@@ -210,6 +210,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.allowed);
     ek_masks_close(e->plan.masks);
     ek_pages_close(e->pages);
+    ek_turns_fini(&e->turns);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
     free(e);
@@ -254,15 +255,25 @@ bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
     return is;
 }
 
+/* In tokens, as far as it is known: the prompt's, and a reply's up to a bound, because most replies end before what
+ * they may have. */
+static uint64_t cost_of(const ek_request *r)
+{
+    enum { REPLY = 1024 };
+    int reply = r->max_tokens - r->n_prompt;
+    return (uint64_t)r->n_prompt + (uint64_t)(reply < REPLY ? reply : REPLY);
+}
+
 /* The caller holds the lock. */
 static ek_err enter(ek_engine *e, ek_request *r)
 {
     if (e->broken[0]) return ek_fail(EK_ESHUTDOWN, "no new requests: %s", e->broken);
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
     int room = ek_engine_room(e);
-    if (e->n_live >= room)
+    if (!ek_turns_has_room(&e->turns, r->client, room))
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;
+    r->place = ek_turns_enter(&e->turns, r->client, cost_of(r));
     *e->inbox_end = r;
     e->inbox_end = &r->next;
     r->live_next = e->live;

@@ -130,6 +130,9 @@ typedef struct ek_request_opts {
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
     bool reply_digest; /* events carry their digest */
+    /* Whose it is: clients take turns in the wait queue, and in what room there is for waiting (base/turns.h). Decides
+     * when a request runs, never a bit of its answer. */
+    uint64_t client;
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
@@ -148,7 +151,8 @@ enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
 
 typedef struct ek_engine_opts {
     int max_requests; /* that run at once */
-    int max_queue;    /* that wait; submit beyond gives EBUSY */
+    int max_queue;    /* that wait; submit beyond gives EBUSY. Where one client has taken all of it, as many again for
+                         others */
     int ctx_tokens;   /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
                          it; 0: the model's, or what the pages can hold */
     int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */

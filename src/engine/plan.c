@@ -30,8 +30,8 @@ static bool has_room(const ek_engine *e, const ek_request *r)
     return true;
 }
 
-/* In order of arrival: one that does not fit holds back those behind it, so that none starves. One whose prompt is
- * being computed by another waits for that and lets them pass. */
+/* In the order of their clients' turns: one that does not fit holds back those behind it, so that none starves. One
+ * whose prompt is being computed by another waits for that and lets them pass. */
 void ek_plan_admit(ek_engine *e)
 {
     for (ek_request *r = e->waiting, *next; r && e->n_running < e->opts.max_requests; r = next) {

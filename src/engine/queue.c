@@ -4,6 +4,20 @@
 #include "engine/ahead.h"
 #include "engine/reuse.h"
 
+static bool is_before(const ek_request *a, const ek_request *b)
+{
+    return a->place < b->place || (a->place == b->place && a->id < b->id);
+}
+
+/* Into the queue, of which what stands before *at goes first; returns where it is linked. */
+static ek_request **put_waiting(ek_request **at, ek_request *r)
+{
+    while (*at && is_before(*at, r)) at = &(*at)->next;
+    r->next = *at;
+    *at = r;
+    return at;
+}
+
 void ek_queue_drain_inbox(ek_engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -12,9 +26,14 @@ void ek_queue_drain_inbox(ek_engine *e)
     e->inbox_end = &e->inbox;
     e->poked = false;
     pthread_mutex_unlock(&e->lock);
-    ek_request **end = &e->waiting;
-    while (*end) end = &(*end)->next;
-    *end = first;
+    ek_request **at = &e->waiting; /* a client's come in the order of their places: each behind the one before it */
+    uint64_t last = 0;
+    for (ek_request *r = first, *next; r; r = next) {
+        next = r->next;
+        if (r->place < last) at = &e->waiting;
+        last = r->place;
+        at = put_waiting(at, r);
+    }
 }
 
 static void stop_waiting(ek_engine *e, ek_request *r)
@@ -31,6 +50,7 @@ void ek_queue_run(ek_engine *e, ek_request *r)
     r->state = EK_RUNNING;
     if (!r->admitted) {
         pthread_mutex_lock(&e->lock);
+        ek_turns_begin(&e->turns, r->place);
         ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, ek_now() - r->arrived);
         pthread_mutex_unlock(&e->lock);
     }
@@ -56,10 +76,7 @@ static void stop_running(ek_engine *e, ek_request *r)
 void ek_queue_requeue(ek_engine *e, ek_request *r)
 {
     stop_running(e, r);
-    ek_request **p = &e->waiting;
-    while (*p && (*p)->id < r->id) p = &(*p)->next;
-    r->next = *p;
-    *p = r;
+    put_waiting(&e->waiting, r);
     r->state = EK_WAITING;
     r->n_done = 0;
 }
@@ -76,5 +93,6 @@ void ek_queue_remove(ek_engine *e, ek_request *r)
     else e->live = r->live_next;
     if (r->live_next) r->live_next->live_prev = r->live_prev;
     e->n_live--;
+    ek_turns_leave(&e->turns, r->client);
     pthread_mutex_unlock(&e->lock);
 }

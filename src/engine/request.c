@@ -151,6 +151,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     copy_spans(r, o, rules->hidden_size);
     set_content(r);
     r->cache_salt = o->cache_salt;
+    r->client = o->client;
     r->on_cache = o->on_cache;
     if (rules->drafts) {
         ek_ngram_init(&r->ngram, r->max_tokens);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "base/turns.h"
 #include "engine/executor.h"
 #include "engine/request.h"
 
@@ -64,7 +65,7 @@ struct ek_engine {
     ek_request **running; /* ascending id */
     int n_running;
     ek_request **slot;   /* the running request of each slot, or NULL */
-    ek_request *waiting; /* ascending id */
+    ek_request *waiting; /* in the order of their turns: ascending place, then id */
     ek_plan plan;
     ek_plan ahead;    /* of the step behind it, if n_scheduled > 0: begun */
     uint64_t n_steps; /* begun */
@@ -79,6 +80,7 @@ struct ek_engine {
     bool closed;      /* no more submits */
     char broken[256]; /* why the executor can compute nothing any more; "": it can. Written by the engine's thread */
     ek_request *inbox, **inbox_end;
+    ek_turns turns;   /* of all requests that are not finished */
     ek_request *live; /* every request that is not finished */
     int n_live;
     ek_request_id last_id;

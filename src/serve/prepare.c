@@ -11,6 +11,7 @@
 
 enum {
     LARGE_BODY = 256 << 10,    /* bytes */
+    BASE_COST = 4 << 10,       /* of any preparation, in bytes of a body */
     LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
@@ -158,10 +159,14 @@ static void done(ek_job *j)
 }
 
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user, uint64_t owner)
+                        void *user, uint64_t owner, uint64_t client)
 {
     ek_preparation *p = ek_alloc(sizeof *p);
-    p->job = (ek_job){.run = run, .done = done, .large = ek_exchange_body(x).n > LARGE_BODY};
+    p->job = (ek_job){.run = run,
+                      .done = done,
+                      .large = ek_exchange_body(x).n > LARGE_BODY,
+                      .client = client,
+                      .cost = BASE_COST + ek_exchange_body(x).n};
     p->server = s;
     p->dialect = d;
     p->ready = ready;

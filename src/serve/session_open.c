@@ -75,6 +75,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                  p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
     *req = p->req;
     req->turn.tools = req->tools;
+    req->turn.client = s->client;
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
@@ -179,11 +180,12 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     s->x = x;
     s->dialect = d;
     s->salt = salt;
+    s->client = salt ? salt : ek_exchange_client(x);
     s->opened = s->last_sent = ek_now();
     snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)secret,
              (unsigned long long)(number & 0xffffffff));
     link_session(s);
     ek_exchange_on_gone(x, ek_session_on_gone, s);
-    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt);
+    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client);
     if (err) ek_session_refuse(s, err, NULL, NULL);
 }

@@ -26,6 +26,7 @@ struct ek_session {
     ek_api_request req;
     size_t held; /* of the server's request memory */
     uint64_t salt;
+    uint64_t client; /* whose turns it takes: of its key, else of its address */
     ek_api_reply reply;
     char id[64], digest[20];
     ek_session_choice *choices;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/turns.h"
 #include "serve/loop.h"
 
 typedef struct line {
@@ -21,6 +22,7 @@ struct ek_workers {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     line small, large, finished;
+    ek_turns turns;
     int n_large; /* large jobs that run */
     bool closing;
 
@@ -39,6 +41,15 @@ static void append(line *l, ek_job *j)
     l->end = &j->next;
 }
 
+static void put_in_turn(line *l, ek_job *j)
+{
+    ek_job **at = &l->first;
+    while (*at && (*at)->place <= j->place) at = &(*at)->next;
+    j->next = *at;
+    *at = j;
+    if (!j->next) l->end = &j->next;
+}
+
 static ek_job *take(line *l)
 {
     ek_job *j = l->first;
@@ -54,6 +65,7 @@ static ek_job *next_job(ek_workers *w)
     ek_job *j = take(&w->small);
     bool room = w->n_threads == 1 || w->n_large < w->n_threads - 1;
     if (!j && room) j = take(&w->large);
+    if (j) ek_turns_begin(&w->turns, j->place);
     return j;
 }
 
@@ -94,6 +106,7 @@ static void deliver(ek_workers *w, ek_loop *loop)
     for (;;) {
         pthread_mutex_lock(&w->lock);
         ek_job *j = take(&w->finished);
+        if (j) ek_turns_leave(&w->turns, j->client);
         pthread_mutex_unlock(&w->lock);
         if (!j) return;
         w->n_open--;
@@ -143,14 +156,18 @@ void ek_workers_add_always(ek_workers *w, ek_job *job)
 {
     w->n_open++;
     pthread_mutex_lock(&w->lock);
-    append(job->large ? &w->large : &w->small, job);
+    job->place = ek_turns_enter(&w->turns, job->client, job->cost);
+    put_in_turn(job->large ? &w->large : &w->small, job);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
 }
 
 ek_err ek_workers_add(ek_workers *w, ek_job *job)
 {
-    if (w->n_open >= w->max_queue + w->n_threads)
+    pthread_mutex_lock(&w->lock);
+    bool room = ek_turns_has_room(&w->turns, job->client, w->max_queue + w->n_threads);
+    pthread_mutex_unlock(&w->lock);
+    if (!room)
         return ek_fail(EK_EBUSY, "%d requests are being prepared or wait for it, %d are allowed", w->n_open,
                        w->max_queue + w->n_threads);
     ek_workers_add_always(w, job);
@@ -179,6 +196,7 @@ void ek_workers_close(ek_workers *w)
     close(w->fd);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
+    ek_turns_fini(&w->turns);
     free(w->thread);
     free(w);
 }

@@ -1,11 +1,12 @@
-/* A few threads for work that is too long for the event loop, with a bounded queue. Large jobs never take the last
- * thread, so that small ones do not wait behind them.
+/* A few threads for work that is too long for the event loop, with a bounded queue, in which clients take turns. Large
+ * jobs never take the last thread, so that small ones do not wait behind them.
  *
  * Called from the event loop's thread only. */
 #ifndef EK_SERVE_WORKERS_H
 #define EK_SERVE_WORKERS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -19,14 +20,17 @@ struct ek_job {
     void (*run)(ek_job *j);  /* on a worker's thread; touches what the job owns */
     void (*done)(ek_job *j); /* afterwards, from the event loop; the job is the caller's again */
     bool large;
-    ek_job *next; /* inside workers.c */
+    uint64_t client, cost; /* clients take turns (base/turns.h); cost: bytes, say */
+    uint64_t place;        /* inside workers.c */
+    ek_job *next;          /* inside workers.c */
 };
 
 /* loop is borrowed: jobs are done in its turns, as many as each has time for. n_threads >= 1. EIO, ENOMEM. */
 ek_err ek_workers_open(ek_workers **out, struct ek_loop *loop, int n_threads, int max_queue);
-/* Queues a job. EBUSY, with the numbers, when max_queue jobs wait: done is not called then. */
+/* Queues a job. EBUSY, with the numbers, when max_queue jobs wait, of one client or with a share of its own: done is
+ * not called then. */
 ek_err ek_workers_add(ek_workers *w, ek_job *job);
-/* The same whatever the queue holds, for clean-up. */
+/* The same whatever the queue holds, for clean-up, and for a job that begins again. */
 void ek_workers_add_always(ek_workers *w, ek_job *job);
 int ek_workers_waiting(const ek_workers *w); /* jobs that wait or run */
 /* Runs what is queued to its end, done included, and ends the threads. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Clients that take what others need: tenants.py PROGRAM MODEL
 
-Slow bodies, idle connections; loopback only. Closes with `N passed, N failed`."""
-import json, os, socket, sys, threading, time
+Slow bodies, idle connections, 64 replies at once; loopback only. Closes with `N passed, N failed`."""
+import http.client, json, os, socket, sys, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from client import Server
@@ -62,7 +62,41 @@ def idle_connections():
             c.close()
 
 
+def post(s, body, who, key=None):
+    """From an address of its own: (status, reply, seconds)."""
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60, source_address=(who, 0))
+    begin = time.time()
+    c.request("POST", "/v1/chat/completions", json.dumps(body), {"x-api-key": key} if key else {})
+    r = c.getresponse()
+    text = r.read()
+    c.close()
+    return r.status, json.loads(text), time.time() - begin
+
+
+def in_turn(*options, many=("127.0.0.1", None), one=("127.0.0.2", None)):
+    """One client asks for 64 replies at once, and fills the queue; another's single request waits for what runs, not for all."""
+    with Server(PROGRAM, "--model", MODEL, "--max-requests", 4, "--queue", 60, *options) as s:
+        alone = post(s, CHAT, *one)[1]["choices"][0]["message"]
+        long = dict(CHAT, n=64, max_tokens=120, ignore_eos=True, temperature=1, seed=1)
+        got = []
+        t = threading.Thread(target=lambda: got.append(post(s, long, *many)))
+        t.start()
+        while s.metrics()["evenkeel_requests_waiting"] < 40:
+            time.sleep(0.01)
+        status, refused, _ = post(s, CHAT, *many)
+        check("the queue is full for who filled it", status == 429 or got, refused)
+        status, reply, seconds = post(s, CHAT, *one)
+        waiting = s.metrics()["evenkeel_requests_waiting"]
+        check("another is served", status == 200, reply)
+        check("before the many", waiting > 20, f"{waiting} wait, {seconds:.2f} s")
+        check("with the same answer", status == 200 and reply["choices"][0]["message"] == alone, reply)
+        t.join()
+        check("the many get theirs", got[0][0] == 200 and len(got[0][1]["choices"]) == 64, got[0][0])
+
+
 slow_bodies()
 idle_connections()
+in_turn()
+in_turn("--api-key", "a,b", many=("127.0.0.1", "a"), one=("127.0.0.1", "b"))
 print(f"{passed} passed, {failed} failed")
 sys.exit(failed > 0)

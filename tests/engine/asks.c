@@ -110,6 +110,7 @@ ek_request_opts opts_of(ask *a)
                              .n_spans = a->n_spans,
                              .stop = &a->own_stop,
                              .n_stop = a->own_stop > 0,
+                             .client = (uint64_t)(a - asks) % 3,
                              .cache_salt = a->salt};
 }
 

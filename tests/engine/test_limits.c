@@ -103,6 +103,7 @@ static void the_queue_is_bounded(void **state)
     for (int i = 0; i < 6; i++) {
         grow(&asks[i], &f, 60 + (uint64_t)i, 60);
         ek_request_opts o = opts_of(&asks[i]);
+        o.client = 1;
         assert_int_equal(ek_engine_submit(e, &o, &asks[i].id), i < 5 ? EK_OK : EK_EBUSY);
     }
     assert_string_equal(ek_err_text(), "5 requests are running or waiting, 5 are allowed");

@@ -1,0 +1,76 @@
+#include "base/turns.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/err.h"
+
+enum { MAX_IDLE = 1024 }; /* clients without anything that are remembered because they had their turn just now */
+
+static ek_turns_client *find(const ek_turns *t, uint64_t id)
+{
+    for (int i = 0; i < t->n_clients; i++)
+        if (t->client[i].id == id) return &t->client[i];
+    return NULL;
+}
+
+/* Forgets clients that have nothing here and whose next place is no later than a stranger's would be; more of them where
+ * there are too many. */
+static void tidy(ek_turns *t)
+{
+    int n = 0, idle = 0;
+    for (int i = 0; i < t->n_clients; i++) {
+        const ek_turns_client *c = &t->client[i];
+        if (c->n == 0 && (c->next <= t->now || idle == MAX_IDLE)) continue;
+        idle += c->n == 0;
+        t->client[n++] = *c;
+    }
+    t->n_clients = n;
+}
+
+uint64_t ek_turns_enter(ek_turns *t, uint64_t id, uint64_t cost)
+{
+    ek_turns_client *c = find(t, id);
+    if (!c) {
+        if (t->n_clients == t->cap) tidy(t);
+        if (t->n_clients == t->cap) {
+            t->cap = t->cap ? 2 * t->cap : 16;
+            t->client = ek_realloc(t->client, (size_t)t->cap * sizeof *t->client);
+        }
+        c = &t->client[t->n_clients++];
+        *c = (ek_turns_client){.id = id};
+    }
+    uint64_t place = c->next > t->now ? c->next : t->now;
+    c->next = place + (cost ? cost : 1);
+    c->n++;
+    t->n++;
+    return place;
+}
+
+void ek_turns_begin(ek_turns *t, uint64_t place)
+{
+    if (place > t->now) t->now = place;
+}
+
+void ek_turns_leave(ek_turns *t, uint64_t id)
+{
+    ek_turns_client *c = find(t, id);
+    EK_ASSERT(c && c->n > 0);
+    c->n--;
+    if (--t->n == 0) t->n_clients = 0;
+}
+
+bool ek_turns_has_room(const ek_turns *t, uint64_t id, int room)
+{
+    const ek_turns_client *own = find(t, id);
+    int clients = !own || own->n == 0;
+    if (t->n < room) return true;
+    for (int i = 0; i < t->n_clients; i++) clients += t->client[i].n > 0;
+    return clients > 1 && t->n < 2 * (int64_t)room && (own ? own->n : 0) < (room + clients - 1) / clients;
+}
+
+void ek_turns_fini(ek_turns *t)
+{
+    free(t->client);
+    *t = (ek_turns){0};
+}

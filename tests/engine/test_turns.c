@@ -1,0 +1,92 @@
+/* engine: clients take turns in the wait queue and in its room; an answer is what it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "asks.h"
+
+static ek_err submit_for(ek_engine *e, ask *a, uint64_t client)
+{
+    ek_request_opts o = opts_of(a);
+    o.client = client;
+    a->engine = e;
+    return ek_engine_submit(e, &o, &a->id);
+}
+
+static int n_ended(int from, int end)
+{
+    int n = 0;
+    for (int i = from; i < end; i++) n += asks[i].finish != EK_FINISH_NONE;
+    return n;
+}
+
+static void grow_all(fake *f, int n)
+{
+    fake_init(f, 30, true, true);
+    for (int i = 0; i < n; i++) grow(&asks[i], f, 100 + (uint64_t)i, 60);
+}
+
+/* 16 requests of one client wait; another's single one is next. */
+static void one_is_not_behind_many(void **state)
+{
+    (void)state;
+    fake f;
+    grow_all(&f, 17);
+    ek_engine *e = open_engine(&f, 64, 64, 1, 64);
+    for (int i = 0; i < 16; i++) assert_int_equal(submit_for(e, &asks[i], 1), EK_OK);
+    ek_engine_step(e);
+    assert_int_equal(submit_for(e, &asks[16], 2), EK_OK);
+    while (n_ended(16, 17) == 0) assert_true(ek_engine_step(e));
+    assert_in_range(n_ended(0, 16), 0, 2);
+    step_until_idle(e);
+    for (int i = 0; i < 17; i++) check(&asks[i]);
+    ek_engine_close(e);
+}
+
+/* One client's requests run in the order in which they came. */
+static void one_client_in_order(void **state)
+{
+    (void)state;
+    fake f;
+    grow_all(&f, 10);
+    ek_engine *e = open_engine(&f, 64, 64, 1, 64);
+    for (int i = 0; i < 10; i++) assert_int_equal(submit_for(e, &asks[i], 5), EK_OK);
+    while (ek_engine_step(e))
+        for (int i = 1; i < 10; i++) assert_true(asks[i - 1].finish != EK_FINISH_NONE || asks[i].n_got == 0);
+    for (int i = 0; i < 10; i++) check(&asks[i]);
+    ek_engine_close(e);
+}
+
+/* A full queue is full for the client that filled it. */
+static void room_for_another(void **state)
+{
+    (void)state;
+    fake f;
+    grow_all(&f, 1);
+    ek_engine *e = open_engine(&f, 64, 64, 2, 64);
+    ek_request_opts o = opts_of(&asks[0]);
+    o.sink = NULL; /* nobody waits for them */
+    o.client = 1;
+    for (int i = 0; i < ek_engine_room(e); i++) assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+    assert_int_equal(ek_engine_submit(e, &o, NULL), EK_EBUSY);
+    o.client = 2;
+    for (int i = 0; i < ek_engine_room(e) / 2; i++) assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+    assert_int_equal(ek_engine_submit(e, &o, NULL), EK_EBUSY);
+    o.client = 3;
+    assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+    o.client = 1;
+    assert_int_equal(ek_engine_submit(e, &o, NULL), EK_EBUSY);
+    ek_engine_close(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_is_not_behind_many),
+        cmocka_unit_test(one_client_in_order),
+        cmocka_unit_test(room_for_another),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
