@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/wanted.h"
 #include "chat/template.h"
 #include "model/source.h"
 
@@ -102,6 +103,7 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
     ek_prompt p = {0};
     size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx; /* beyond that nobody needs the exact number */
     ek_err err = render(&p, &out->thinking, m, c, tools, opts);
+    if (!err) err = ek_wanted_check();
     if (!err)
         err = ek_encode_max(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, max, &out->ids);
     ek_prompt_fini(&p);

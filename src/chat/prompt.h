@@ -49,7 +49,8 @@ typedef struct ek_turn_prompt {
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
  * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG where the prompt does not fit the
  * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for; a prompt that is far
- * too long is given up early, and N is then a lower bound. ek_turn_prompt_fini also after a failure. */
+ * too long is given up early, and N is then a lower bound; ECANCELLED where it is not wanted any more (base/wanted.h).
+ * ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);

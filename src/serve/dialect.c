@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/wanted.h"
 #include "chat/form.h"
 #include "serve/field.h"
 #include "text/json.h"
@@ -56,9 +57,11 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     *r = (ek_api_request){0};
     *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
+    EK_TRY(ek_wanted_check());
     r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
     r->turn.tools = r->tools;
     if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
+    EK_TRY(ek_wanted_check());
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);

@@ -53,7 +53,9 @@ typedef struct ek_api_limits {
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
      * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
-    void *count_arg;
+    /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
+    ek_err (*weigh)(void *arg, size_t n);
+    void *count_arg; /* of both */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */
@@ -111,8 +113,8 @@ extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,
  * r->answer. Pure, any thread. Errors are those of parse and
- * ek_turn_prompt_make; r->param as of parse, or prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a
- * failure. */
+ * ek_turn_prompt_make, and ECANCELLED where it is not wanted any more (base/wanted.h); r->param as of parse, or
+ * prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/reserve.h"
+#include "base/wanted.h"
 #include "serve/session.h"
 #include "text/json_scan.h"
 
@@ -31,6 +32,8 @@ struct ek_preparation {
     ek_body body;
     size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
+    bool again;                     /* it is to begin again, among the large ones */
+    size_t n_beside;                /* bytes of JSON beside the body that it reads */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     ek_prepared result;
 };
@@ -72,10 +75,21 @@ static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t
     return EK_OK;
 }
 
+/* ek_api_limits.weigh: a few bytes may continue a long conversation, which is no small job. */
+static ek_err weigh(void *arg, size_t n)
+{
+    ek_preparation *p = arg;
+    if (p->job.large || p->n_body + n <= LARGE_BODY) return EK_OK;
+    p->again = true;
+    p->n_beside = n;
+    return ek_fail(EK_ECANCELLED, "it begins again among the large ones");
+}
+
 /* ek_api_limits.count */
 static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
 {
     ek_preparation *p = arg;
+    if (n_new > 0) EK_TRY(weigh(p, n_new));
     EK_TRY(check_values(p, size));
     return take(p, size, n, n_new);
 }
@@ -125,7 +139,9 @@ static void run(ek_job *j)
     ek_prepared *r = &p->result;
     if (atomic_load(&p->dropped)) return;
     size_t spent = ek_reserve_times_spent();
+    ek_wanted_until(&p->dropped);
     r->err = prepare(p);
+    ek_wanted_until(NULL);
     /* It was made with the reserve, which the requests that run may need: it gives back what it has. */
     if (!r->err && ek_reserve_times_spent() != spent)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
@@ -138,6 +154,7 @@ static void run(ek_job *j)
         ek_request_memory_give(&p->server->memory, p->taken + r->held);
         r->held = 0;
     }
+    if (p->again) return; /* with its body */
     /* What large trees took goes back to the system, also those of what a short body continues. */
     if (p->n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
     ek_body_fini(&p->body);
@@ -147,6 +164,15 @@ static void done(ek_job *j)
 {
     ek_preparation *p = (ek_preparation *)j;
     ek_prepared *r = &p->result;
+    if (p->again && !atomic_load(&p->dropped)) {
+        *r = (ek_prepared){0};
+        p->again = false;
+        p->n_text = p->n_values = p->taken = 0;
+        p->job.large = true;
+        p->job.cost = BASE_COST + p->n_beside;
+        ek_workers_add_always(p->server->workers, &p->job);
+        return;
+    }
     ek_http_body_freed(p->server->http, p->n_body);
     ek_body_fini(&p->body); /* of one that was dropped */
     if (!atomic_load(&p->dropped)) {
@@ -175,6 +201,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.owner = owner;
     p->limits.max_messages = s->limits.max_messages;
     p->limits.count = count;
+    p->limits.weigh = weigh;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "base/wanted.h"
 #include "text/json.h"
 
 enum { BUCKETS = 4096 };
@@ -322,11 +323,13 @@ static ek_err count_chain(const chain *c, const ek_api_limits *limits)
 {
     ek_json_size sum = {0};
     size_t n = 0;
+    for (int i = 0; i < c->n; i++) n += c->entries[i]->input.len + c->entries[i]->n;
+    if (limits->weigh) EK_TRY(limits->weigh(limits->count_arg, n));
     for (int i = 0; i < c->n; i++) {
         const entry *e = c->entries[i];
+        EK_TRY(ek_wanted_check());
         add_size(&sum, ek_buf_text(&e->input), e->input.len);
         add_size(&sum, ek_buf_text(&e->response) + e->from, e->n);
-        n += e->input.len + e->n;
     }
     return limits->count ? limits->count(limits->count_arg, &sum, n, n) : EK_OK;
 }
@@ -348,6 +351,7 @@ ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json
         const entry *e = c.entries[i];
         append_items(list, ek_buf_text(&e->input), e->input.len);
         append_items(list, ek_buf_text(&e->response) + e->from, e->n);
+        err = ek_wanted_check();
     }
     let_chain_go(limits->responses, &c);
     return err;

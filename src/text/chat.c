@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/wanted.h"
 #include "text/chat_state.h"
 #include "text/utf8.h"
 
@@ -217,6 +218,7 @@ ek_err ek_chat_render(ek_prompt *p, const json_t *messages, const json_t *tools,
         if (ek_chat_role_is(ek_chat_message(&r, i), "user")) r.last_user = (ptrdiff_t)i;
     for (size_t i = r.from; i < r.n && !p->full; i++) {
         if (ek_chat_role_is(ek_chat_message(&r, i), "tool")) continue;
+        EK_TRY(ek_wanted_check());
         ek_err e = put_message(&r, i, neighbour(&r, i, -1), neighbour(&r, i, 1));
         if (e != EK_OK) return ek_fail_in(e, "messages[%zu]", i);
     }

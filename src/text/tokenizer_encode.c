@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/wanted.h"
 #include "text/tokenizer_data.h"
 #include "text/utf8.h"
 
@@ -17,7 +18,8 @@ typedef struct encoder {
     const ek_tokenizer *t;
     const size_t *control;
     size_t n_control, next_control;
-    bool all_special;
+    bool all_special, unwanted;
+    unsigned n_asked;
     size_t max_ids; /* where encoding may stop */
     ek_ids *out;
     ek_buf clean, normal;
@@ -26,6 +28,14 @@ typedef struct encoder {
     uint64_t *heap; /* rank << 32 | index of the left symbol; the smallest on top */
     size_t n_heap, cap_heap;
 } encoder;
+
+/* False once nobody waits for the ids any more; asked all the time. */
+static bool goes_on(encoder *e)
+{
+    enum { EVERY = 4096 };
+    if (++e->n_asked % EVERY == 0 && !ek_is_wanted()) e->unwanted = true;
+    return !e->unwanted;
+}
 
 enum { WAYS = 4 }; /* children of a heap's node: one line of the cache */
 
@@ -95,7 +105,7 @@ static void merge_long(encoder *e, symbol *s, int32_t n)
     for (int32_t i = 0; i < n; i++) find_pair(e, s, i);
     for (size_t i = e->n_heap / WAYS + 1; i-- > 0;)
         if (i < e->n_heap) sink(e->heap, e->n_heap, i, e->heap[i]);
-    while (e->n_heap) {
+    while (e->n_heap && goes_on(e)) {
         uint64_t best = e->heap[0];
         uint64_t last = e->heap[--e->n_heap];
         if (e->n_heap) sink(e->heap, e->n_heap, 0, last);
@@ -180,7 +190,7 @@ static void encode_stretch(encoder *e, const char *s, size_t n)
     size_t k = 0; /* symbols of the part being read; parts are merged one by one */
     uint32_t before = 0;
     bool unknown = false; /* the last symbol is <unk> */
-    for (size_t i = 0; i < n && e->out->len <= e->max_ids;) {
+    for (size_t i = 0; i < n && e->out->len <= e->max_ids && goes_on(e);) {
         uint32_t cp;
         int len = ek_utf8_next(s + i, n - i, &cp);
         if (i > 0 && ((t->cut_space && cp == 0x2581 && before != 0x2581) ||
@@ -250,7 +260,7 @@ typedef void stretch_fn(encoder *e, const char *s, size_t n);
 static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
 {
     size_t done = 0;
-    for (size_t i = 0; i < n && e->out->len <= e->max_ids;) {
+    for (size_t i = 0; i < n && e->out->len <= e->max_ids && goes_on(e);) {
         int32_t id;
         size_t len = 0;
         if (tr->first[(uint8_t)s[i]])
@@ -318,5 +328,5 @@ ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const si
     ek_buf_fini(&e.normal);
     free(e.symbols);
     free(e.heap);
-    return EK_OK;
+    return e.unwanted ? ek_wanted_check() : EK_OK;
 }

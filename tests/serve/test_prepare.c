@@ -8,6 +8,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/wanted.h"
+#include "serve/response_store.h"
 #include "serve/server_state.h"
 
 #ifdef EK_SANITIZED
@@ -184,6 +186,73 @@ static void a_client_goes_away(void **state)
     restart();
 }
 
+/* A few bytes that continue a long conversation are no small job: others do not wait for two of them. */
+static void short_bodies_that_continue_much(void **state)
+{
+    (void)state;
+    ek_server *s = start((ek_server_limits){.prepare_threads = 2});
+    ek_buf list = body_of(
+        "[", "{\"type\":\"message\",\"role\":\"user\",\"content\":\"some words of a long conversation\"}", 60000, "]");
+    ek_stored_response r = {.id = "resp_long", .input = list};
+    ek_buf_str(&r.response, "[]");
+    r.n = 2;
+    ek_response_store_put(s->responses, 0, &r);
+    int fd[4], replied = 0;
+    for (int i = 0; i < 4; i++)
+        fd[i] = post_to(ek_server_port(s), "/v1/responses",
+                        "{\"input\":\"more\",\"max_output_tokens\":16,\"previous_response_id\":\"resp_long\"}");
+    usleep(20000);
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+    for (int i = 0; i < 4; i++) {
+        char byte;
+        replied += recv(fd[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    }
+    for (int i = 0; i < 4; i++) check_status(fd[i], "400", "context_length_exceeded");
+    assert_in_range(replied, 0, 1);
+    check_all_given_back(s);
+    for (int i = 0; i < 4; i++) /* nobody waits for these */
+        close(post_to(ek_server_port(s), "/v1/responses", "{\"input\":\"a\",\"previous_response_id\":\"resp_long\"}"));
+    check_status(post_to(ek_server_port(s), CHAT, SMALL), "200", NULL);
+    check_all_given_back(s);
+    stop_server();
+    restart();
+}
+
+/* What nobody waits for is given up between its stages, and within the long ones. */
+static void what_nobody_waits_for(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"{\"messages\":[{\"role\":\"user\",\"content\":\"", "{\"prompt\":\""};
+    static const char *const tails[] = {"\"}]}", "\"}"};
+    static const ek_dialect *const dialects[] = {&ek_dialect_openai_chat, &ek_dialect_openai_completions};
+    ek_chat_model m;
+    assert_int_equal(ek_chat_model_open(&m, "models/pocket"), EK_OK);
+    ek_api_limits limits = {.defaults = ek_sampling_greedy(), .n_vocab = 1 << 18, .ctx_tokens = 1 << 20};
+    for (int i = 0; i < 2; i++) {
+        ek_buf body = body_of(heads[i], "some words", 20000, tails[i]);
+        atomic_bool dropped = false;
+        ek_api_request r;
+        ek_turn_prompt p;
+        ek_wanted_until(&dropped);
+        assert_int_equal(ek_api_prepare(&r, &p, dialects[i], &m, body.data, body.len, &limits), EK_OK);
+        assert_true(p.ids.len > 20000);
+        ek_api_request_fini(&r);
+        ek_turn_prompt_fini(&p);
+        dropped = true;
+        assert_int_equal(ek_api_prepare(&r, &p, dialects[i], &m, body.data, body.len, &limits), EK_ECANCELLED);
+        assert_int_equal(p.ids.len, 0);
+        ek_api_request_fini(&r);
+        ek_turn_prompt_fini(&p);
+        ek_ids ids = {0};
+        assert_int_equal(ek_encode(m.tokenizer, body.data, body.len, NULL, 0, &ids), EK_ECANCELLED);
+        assert_true(ids.len < 5000);
+        ek_ids_fini(&ids);
+        ek_wanted_until(NULL);
+        ek_buf_fini(&body);
+    }
+    ek_chat_model_close(&m);
+}
+
 static void the_queue_is_full(void **state)
 {
     (void)state;
@@ -290,10 +359,16 @@ static void a_long_model_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_stops_the_loop),     cmocka_unit_test(a_client_goes_away),
-        cmocka_unit_test(the_queue_is_full),          cmocka_unit_test(a_signal_while_bodies_are_read),
-        cmocka_unit_test(memory_is_counted_first),    cmocka_unit_test(what_a_request_holds_already),
-        cmocka_unit_test(more_replies_than_can_wait), cmocka_unit_test(a_long_model_name),
+        cmocka_unit_test(nothing_stops_the_loop),
+        cmocka_unit_test(a_client_goes_away),
+        cmocka_unit_test(short_bodies_that_continue_much),
+        cmocka_unit_test(what_nobody_waits_for),
+        cmocka_unit_test(the_queue_is_full),
+        cmocka_unit_test(a_signal_while_bodies_are_read),
+        cmocka_unit_test(memory_is_counted_first),
+        cmocka_unit_test(what_a_request_holds_already),
+        cmocka_unit_test(more_replies_than_can_wait),
+        cmocka_unit_test(a_long_model_name),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
