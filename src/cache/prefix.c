@@ -30,7 +30,10 @@ void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, co
     for (x->n_buckets = 64; x->n_buckets < 2 * (uint64_t)x->cap;) x->n_buckets *= 2;
     x->bucket = ek_alloc(sizeof *x->bucket * x->n_buckets);
     memset(x->bucket, 0xff, sizeof *x->bucket * x->n_buckets);
-    for (int o = 0; o < EK_ORDER_COUNT; o++) x->newest[o] = x->oldest[o] = EK_NO_NODE;
+    const ek_prefix_list none = {EK_NO_NODE, EK_NO_NODE, 0};
+    x->unsaved = none;
+    for (int i = 0; i < EK_PREFIX_OWNERS; i++)
+        for (int o = 0; o < EK_ORDER_UNSAVED; o++) x->owner[i].list[o] = none;
     x->path = ek_alloc(sizeof *x->path * (size_t)pages_for(max_tokens));
     x->rival = EK_NO_NODE;
     ek_page_table_init(&x->hit, layout, max_tokens);
@@ -227,7 +230,7 @@ void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int
     if (written.n <= 0) return;
     put w = {.key = &written, .t = t, .keep = keep, .n_keep = n_keep, .last = last};
     int32_t at = ek_prefix_root(x, key->salt);
-    if (at == EK_NO_NODE) at = ek_prefix_add_root(x, key->salt);
+    if (at == EK_NO_NODE) at = ek_prefix_add_root(x, key);
     for (int i = 0; i < pages_for(written.n) && at != EK_NO_NODE; i++) {
         int rest = written.n - i * EK_PAGE_TOKENS;
         x->held = at;
@@ -275,7 +278,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
     int32_t node = there ? x->path[i] : EK_NO_NODE;
     if (!there && (!x->has[EK_FULL] || page[EK_FULL] != EK_NO_PAGE)) {
         int32_t parent = i > 0 ? x->path[i - 1] : ek_prefix_root(x, key->salt);
-        if (parent == EK_NO_NODE) parent = ek_prefix_add_root(x, key->salt);
+        if (parent == EK_NO_NODE) parent = ek_prefix_add_root(x, key);
         if (parent == EK_NO_NODE) return false;
         x->held = parent;
         for (int32_t c = x->node[parent].child, next; c != EK_NO_NODE; c = next) { /* one that knows less */

@@ -9,8 +9,9 @@
  * sliding pages cover [p - W + 1, p). Sliding pages are large and are kept where a prompt is likely to be taken up
  * again (docs/CACHE.md), so p is the longest match or the nearest kept position before it.
  *
- * The index is a holder of its pages (ek_pages_cache). A page that it alone holds is idle: acquire can have it,
- * the least recently used first. Pages in use are never evicted. Nothing is allocated after open.
+ * The index is a holder of its pages (ek_pages_cache). A page that it alone holds is idle: acquire can have it. The
+ * owner that has most in the index gives up the least recently used of its own, so that no owner loses anything to one
+ * that has more (64 owners are told apart). Pages in use are never evicted. Nothing is allocated after open.
  * Engine thread only. */
 #ifndef EK_CACHE_PREFIX_H
 #define EK_CACHE_PREFIX_H
@@ -28,6 +29,7 @@ typedef struct ek_content_id {
 /* A sequence, borrowed. Positions [n_content, n) are plain text. */
 typedef struct ek_prefix_key {
     uint64_t salt;
+    uint64_t owner; /* whose it is; of one salt always the same */
     const int32_t *token;
     int n;
     const ek_content_id *content; /* NULL: all is plain text */

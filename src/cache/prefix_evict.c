@@ -1,4 +1,6 @@
-/* Which pages the prefix index gives up: the least recently used that nobody else holds. */
+/* Which pages the prefix index gives up: the least recently used that nobody else holds, of the owner that has most. */
+#include <string.h>
+
 #include "cache/prefix_state.h"
 
 /* The page that a node has for layers of a kind is nobody else's. */
@@ -14,29 +16,44 @@ static void count(ek_prefix *x, int32_t i)
     x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, i);
 }
 
-/* The oldest node without children whose full page is idle. Others that are met become the newest: they are
- * in use, or were touched after a child. */
-static int32_t oldest_idle(ek_prefix *x)
+/* Owners that have nothing to give up, as was found. */
+typedef bool owners[EK_PREFIX_OWNERS];
+
+/* Of the owners that may have something to give up, the one with most nodes in its order; -1: none. */
+static int largest(const ek_prefix *x, ek_prefix_order order, const owners tried)
 {
-    for (int left = x->n_nodes; left > 0 && x->oldest[EK_ORDER_NODES] != EK_NO_NODE; left--) {
-        int32_t i = x->oldest[EK_ORDER_NODES];
-        const ek_prefix_node *d = &x->node[i];
-        if (d->child == EK_NO_NODE && i != x->held && is_idle(x, EK_FULL, i)) return i;
-        ek_prefix_touch(x, EK_ORDER_NODES, i);
-    }
+    int most = -1;
+    for (int i = 0; i < EK_PREFIX_OWNERS; i++)
+        if (!tried[i] && x->owner[i].list[order].n > (most < 0 ? 0 : x->owner[most].list[order].n)) most = i;
+    return most;
+}
+
+/* The oldest node without children whose full page is idle, of the largest owner that has one. Others that are met
+ * become the newest: they are in use, or were touched after a child. */
+static int32_t oldest_idle(ek_prefix *x, owners tried)
+{
+    for (int o; (o = largest(x, EK_ORDER_NODES, tried)) >= 0; tried[o] = true)
+        for (int left = x->owner[o].list[EK_ORDER_NODES].n; left > 0; left--) {
+            int32_t i = x->owner[o].list[EK_ORDER_NODES].oldest;
+            const ek_prefix_node *d = &x->node[i];
+            if (d->child == EK_NO_NODE && i != x->held && is_idle(x, EK_FULL, i)) return i;
+            ek_prefix_touch(x, EK_ORDER_NODES, i);
+        }
     return EK_NO_NODE;
 }
 
-/* The oldest node with an idle sliding page of one of two kinds of page. */
-static int32_t oldest_idle_sliding(ek_prefix *x, ek_layer_kind one, ek_layer_kind other)
+/* The oldest node with an idle sliding page of one of two kinds of page, of the largest owner that has one. */
+static int32_t oldest_idle_sliding(ek_prefix *x, ek_layer_kind one, ek_layer_kind other, owners tried)
 {
-    int32_t i = x->oldest[EK_ORDER_SLIDING], newer;
-    for (int left = x->n_nodes; left > 0 && i != EK_NO_NODE; left--, i = newer) {
-        ek_layer_kind kind = ek_prefix_kind(x, EK_SLIDING, i);
-        newer = x->node[i].newer[EK_ORDER_SLIDING];
-        if (kind != one && kind != other) continue;
-        if (is_idle(x, EK_SLIDING, i)) return i;
-        ek_prefix_touch(x, EK_ORDER_SLIDING, i);
+    for (int o; (o = largest(x, EK_ORDER_SLIDING, tried)) >= 0; tried[o] = true) {
+        int32_t i = x->owner[o].list[EK_ORDER_SLIDING].oldest, newer;
+        for (int left = x->owner[o].list[EK_ORDER_SLIDING].n; left > 0 && i != EK_NO_NODE; left--, i = newer) {
+            ek_layer_kind kind = ek_prefix_kind(x, EK_SLIDING, i);
+            newer = x->node[i].newer[EK_ORDER_SLIDING];
+            if (kind != one && kind != other) continue;
+            if (is_idle(x, EK_SLIDING, i)) return i;
+            ek_prefix_touch(x, EK_ORDER_SLIDING, i);
+        }
     }
     return EK_NO_NODE;
 }
@@ -57,41 +74,63 @@ static void evict_sliding(ek_prefix *x, int32_t i)
 
 bool ek_prefix_evict_node(ek_prefix *x)
 {
-    int32_t i = x->oldest[EK_ORDER_NODES];
-    while (i != EK_NO_NODE && (x->node[i].child != EK_NO_NODE || i == x->held)) i = x->node[i].newer[EK_ORDER_NODES];
-    if (i == EK_NO_NODE) return false;
-    evict(x, i);
-    return true;
+    owners tried = {false};
+    for (int o; (o = largest(x, EK_ORDER_NODES, tried)) >= 0; tried[o] = true) {
+        int32_t i = x->owner[o].list[EK_ORDER_NODES].oldest;
+        while (i != EK_NO_NODE && (x->node[i].child != EK_NO_NODE || i == x->held))
+            i = x->node[i].newer[EK_ORDER_NODES];
+        if (i == EK_NO_NODE) continue;
+        evict(x, i);
+        return true;
+    }
+    return false;
 }
 
 void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n)
 {
     ek_prefix *x = arg;
+    owners tried = {false}; /* so that what is in use is looked at once */
     int want = ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) + n;
     while (ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) < want) {
         if (kind % EK_KIND_COUNT == EK_SLIDING) {
-            int32_t i = oldest_idle_sliding(x, kind, kind);
+            int32_t i = oldest_idle_sliding(x, kind, kind, tried);
             if (i == EK_NO_NODE) return;
             evict_sliding(x, i);
             continue;
         }
-        int32_t i = oldest_idle(x);
+        int32_t i = oldest_idle(x, tried);
+        memset(tried, 0, i == EK_NO_NODE ? sizeof tried : 0);
         if (i != EK_NO_NODE) evict(x, i);
         else if (!ek_prefix_evict_node(x)) return; /* idle pages above one in use: the index forgets the latter */
     }
 }
 
+/* Bytes that the owner of a node has in the index, about: pages of the first positions may have others. */
+static double bytes_of_owner(const ek_prefix *x, int32_t node)
+{
+    const ek_prefix_owner *o = &x->owner[x->node[node].owner];
+    return (double)x->layout.page_bytes[EK_FULL] * o->list[EK_ORDER_NODES].n +
+           (double)x->layout.page_bytes[EK_SLIDING] * o->list[EK_ORDER_SLIDING].n;
+}
+
+/* Whether a sliding page goes before a full one: the larger owner's, of one owner the older. */
+static bool goes_first(const ek_prefix *x, int32_t sliding, int32_t full)
+{
+    if (x->node[sliding].owner != x->node[full].owner) return bytes_of_owner(x, sliding) > bytes_of_owner(x, full);
+    return x->node[sliding].used[EK_ORDER_SLIDING] < x->node[full].used[EK_ORDER_NODES];
+}
+
 void ek_prefix_shrink(ek_prefix *x)
 {
+    owners no_full = {false}, no_sliding = {false};
     for (;;) {
         double idle = 0;
         for (int k = 0; k < EK_PAGE_KINDS; k++)
             idle += (double)x->layout.page_bytes[k] * ek_pages_idle(x->pages, (ek_layer_kind)k);
         if (idle <= x->max_idle_bytes) return;
-        int32_t full = x->has[EK_FULL] ? oldest_idle(x) : EK_NO_NODE;
-        int32_t sliding = oldest_idle_sliding(x, EK_SLIDING, EK_SLIDING_START);
-        bool older = full == EK_NO_NODE || (sliding != EK_NO_NODE && x->node[sliding].used[EK_ORDER_SLIDING] <
-                                                                         x->node[full].used[EK_ORDER_NODES]);
+        int32_t full = x->has[EK_FULL] ? oldest_idle(x, no_full) : EK_NO_NODE;
+        int32_t sliding = oldest_idle_sliding(x, EK_SLIDING, EK_SLIDING_START, no_sliding);
+        bool older = full == EK_NO_NODE || (sliding != EK_NO_NODE && goes_first(x, sliding, full));
         if (older && sliding != EK_NO_NODE) evict_sliding(x, sliding);
         else if (full != EK_NO_NODE) evict(x, full);
         else if (!ek_prefix_evict_node(x)) return;

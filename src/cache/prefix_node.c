@@ -65,24 +65,33 @@ int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key 
 
 /* --- orders of use */
 
+ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node)
+{
+    return o == EK_ORDER_UNSAVED ? &x->unsaved : &x->owner[x->node[node].owner].list[o];
+}
+
 static void unlink_order(ek_prefix *x, ek_prefix_order o, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
+    ek_prefix_list *l = ek_prefix_list_of(x, o, i);
+    l->n--;
     if (d->newer[o] != EK_NO_NODE) x->node[d->newer[o]].older[o] = d->older[o];
-    else x->newest[o] = d->older[o];
+    else l->newest = d->older[o];
     if (d->older[o] != EK_NO_NODE) x->node[d->older[o]].newer[o] = d->newer[o];
-    else x->oldest[o] = d->newer[o];
+    else l->oldest = d->newer[o];
 }
 
 static void link_newest(ek_prefix *x, ek_prefix_order o, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
+    ek_prefix_list *l = ek_prefix_list_of(x, o, i);
+    l->n++;
     d->used[o] = ++x->clock;
     d->newer[o] = EK_NO_NODE;
-    d->older[o] = x->newest[o];
-    if (x->newest[o] != EK_NO_NODE) x->node[x->newest[o]].newer[o] = i;
-    else x->oldest[o] = i;
-    x->newest[o] = i;
+    d->older[o] = l->newest;
+    if (l->newest != EK_NO_NODE) x->node[l->newest].newer[o] = i;
+    else l->oldest = i;
+    l->newest = i;
 }
 
 void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node)
@@ -127,7 +136,7 @@ void ek_prefix_take_unsaved(ek_prefix *x, int32_t i, ek_prefix_unsaved *out)
 
 bool ek_prefix_next_unsaved(ek_prefix *x, ek_prefix_unsaved *out)
 {
-    int32_t i = x->oldest[EK_ORDER_UNSAVED];
+    int32_t i = x->unsaved.oldest;
     if (i == EK_NO_NODE) return false;
     ek_prefix_take_unsaved(x, i, out);
     return true;
@@ -213,12 +222,26 @@ static int32_t take(ek_prefix *x)
     return i;
 }
 
-int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt)
+static int owner_of(const ek_prefix *x, uint64_t id)
 {
+    int unused = -1;
+    for (int i = 0; i < EK_PREFIX_OWNERS; i++) {
+        if (x->owner[i].n_roots > 0 && x->owner[i].id == id) return i;
+        if (x->owner[i].n_roots == 0 && unused < 0) unused = i;
+    }
+    return unused >= 0 ? unused : (int)(id % EK_PREFIX_OWNERS);
+}
+
+int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key)
+{
+    uint64_t salt = key->salt;
     int32_t i = take(x);
     if (i == EK_NO_NODE) return i;
     x->node[i].depth = -1;
     x->node[i].salt = salt;
+    x->node[i].owner = owner_of(x, key->owner);
+    ek_prefix_owner *o = &x->owner[x->node[i].owner];
+    if (o->n_roots++ == 0) o->id = key->owner;
     if (x->save) x->node[i].chain = ek_chain_root(salt);
     enter_table(x, i, ek_prefix_hash_root(salt));
     return i;
@@ -231,6 +254,7 @@ int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, in
     ek_prefix_node *d = &x->node[i];
     d->depth = pos / EK_PAGE_TOKENS;
     d->n = n;
+    d->owner = x->node[parent].owner;
     memcpy(d->token, key->token + pos, (size_t)n * sizeof *d->token);
     d->has_content = key->content && pos < key->n_content;
     for (int k = 0; k < n && d->has_content; k++) x->content[i][k] = content_at(key, pos + k);
@@ -289,6 +313,7 @@ static void drop_one(ek_prefix *x, int32_t i)
     ek_prefix_drop_sliding(x, i);
     if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_FULL, i), d->page[EK_FULL]);
     if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
+    if (d->depth < 0) x->owner[d->owner].n_roots--;
     if (d->depth >= 0) {
         unlink_order(x, EK_ORDER_NODES, i);
         if (d->prev != EK_NO_NODE) x->node[d->prev].next = d->next;

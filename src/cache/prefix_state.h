@@ -4,12 +4,27 @@
 
 #include "cache/prefix.h"
 
-enum { EK_NO_NODE = -1 };
+enum {
+    EK_NO_NODE = -1,
+    EK_PREFIX_OWNERS = 64 /* that are told apart; further ones share with one of these */
+};
 
 /* Orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding:
  * the nodes that hold a sliding page. Unsaved: those with a page that is not on disk, in the order in which they came.
  */
 typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_UNSAVED, EK_ORDER_COUNT } ek_prefix_order;
+
+typedef struct ek_prefix_list {
+    int32_t newest, oldest;
+    int n;
+} ek_prefix_list;
+
+/* Whose nodes: each has orders of its own, so that who holds most gives up its own first. */
+typedef struct ek_prefix_owner {
+    uint64_t id;
+    int n_roots; /* 0: the place is free */
+    ek_prefix_list list[EK_ORDER_UNSAVED];
+} ek_prefix_owner;
 
 typedef struct ek_prefix_node {
     int32_t token[EK_PAGE_TOKENS]; /* [n] */
@@ -17,6 +32,7 @@ typedef struct ek_prefix_node {
     int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
     int n_sliding;                 /* positions of the sliding page that are written; 0: no page */
     bool has_content;
+    int owner;      /* index; of roots too */
     uint64_t salt;  /* of a root */
     uint64_t hash;  /* of roots and whole nodes, which are in the table */
     ek_chain chain; /* of roots and whole nodes, if there is a saver */
@@ -39,7 +55,8 @@ struct ek_prefix {
     int32_t held;                             /* a node that put stands on: not evicted */
     int32_t *bucket;
     uint64_t n_buckets; /* a power of two */
-    int32_t newest[EK_ORDER_COUNT], oldest[EK_ORDER_COUNT];
+    ek_prefix_owner owner[EK_PREFIX_OWNERS];
+    ek_prefix_list unsaved;
     uint64_t clock, evicted[EK_KIND_COUNT];
     void (*save)(void *arg, const ek_prefix_unsaved *node); /* NULL: pages are not kept on disk */
     void *save_arg;
@@ -68,7 +85,9 @@ int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt);
 int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos);
 /* A new node; EK_NO_NODE when there is no room. The caller sets its pages. */
 int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n);
-int32_t ek_prefix_add_root(ek_prefix *x, uint64_t salt);
+int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key);
+/* The order that a node is in, if it is. */
+ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node);
 /* A whole page of the node is not on disk. */
 void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind);
 /* Describes what is unsaved of a listed node, which then counts as saved. */

@@ -33,6 +33,7 @@ typedef struct ek_turn_opts {
     int n_top;                      /* with either: how many of the most likely tokens, 0 .. EK_LOGPROBS_MAX */
     int max_tokens;                 /* maximum tokens of the reply, 0 and up; the context may end it earlier */
     uint64_t client;                /* ek_request_opts.client */
+    uint64_t cache_owner;           /* ek_request_opts.cache_owner */
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */

@@ -135,6 +135,7 @@ typedef struct ek_request_opts {
     uint64_t client;
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;
+    uint64_t cache_owner; /* whose share of the cache it uses; of one salt always the same */
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
     void (*on_cache)(void *user, const ek_cache_report *report);
 } ek_request_opts;

@@ -8,7 +8,8 @@
 void ek_queue_drain_inbox(ek_engine *e);
 /* Moves a request of the wait queue into a free slot. */
 void ek_queue_run(ek_engine *e, ek_request *r);
-/* Moves a running request back into the wait queue, to its turn, which has come. Its pages are released: it starts over. */
+/* Moves a running request back into the wait queue, to its turn, which has come. Its pages are released: it starts
+ * over. */
 void ek_queue_requeue(ek_engine *e, ek_request *r);
 /* Removes r from the running array or the wait queue, and from the list of live requests; releases its
  * pages. The caller frees it. */

@@ -150,7 +150,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     ek_page_table_init(&r->table, rules->layout, r->max_tokens);
     copy_spans(r, o, rules->hidden_size);
     set_content(r);
-    r->cache_salt = o->cache_salt;
+    r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
     r->client = o->client;
     r->on_cache = o->on_cache;
     if (rules->drafts) {

@@ -4,8 +4,12 @@
 
 ek_prefix_key ek_reuse_key(const ek_request *r, int n)
 {
-    return (ek_prefix_key){
-        .salt = r->cache_salt, .token = r->tokens, .n = n, .content = r->content, .n_content = r->n_content};
+    return (ek_prefix_key){.salt = r->cache_salt,
+                           .owner = r->cache_owner,
+                           .token = r->tokens,
+                           .n = n,
+                           .content = r->content,
+                           .n_content = r->n_content};
 }
 
 /* --- what is worth keeping of the sliding layers

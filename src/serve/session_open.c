@@ -76,6 +76,7 @@ static void set_up(ek_session *s, ek_prepared *p)
     *req = p->req;
     req->turn.tools = req->tools;
     req->turn.client = s->client;
+    req->turn.cache_owner = s->salt;
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);

@@ -111,7 +111,8 @@ ek_request_opts opts_of(ask *a)
                              .stop = &a->own_stop,
                              .n_stop = a->own_stop > 0,
                              .client = (uint64_t)(a - asks) % 3,
-                             .cache_salt = a->salt};
+                             .cache_salt = a->salt,
+                             .cache_owner = a->salt % 3};
 }
 
 void grow(ask *a, const fake *f, uint64_t seed, int max_prompt)

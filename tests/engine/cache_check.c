@@ -56,15 +56,26 @@ static void check_node(const ek_prefix *x, int32_t i, int *nodes, int *slidings)
     }
 }
 
-static int listed(const ek_prefix *x, ek_prefix_order o)
+static int listed_of(const ek_prefix *x, ek_prefix_order o, int owner)
 {
+    const ek_prefix_list *l = &x->owner[owner].list[o];
     int n = 0;
     int32_t newer = EK_NO_NODE;
-    for (int32_t i = x->newest[o]; i != EK_NO_NODE; newer = i, i = x->node[i].older[o], n++) {
+    for (int32_t i = l->newest; i != EK_NO_NODE; newer = i, i = x->node[i].older[o], n++) {
+        assert_int_equal(x->node[i].owner, owner);
         assert_int_equal(x->node[i].newer[o], newer);
         if (newer != EK_NO_NODE) assert_true(x->node[newer].used[o] > x->node[i].used[o]);
     }
-    assert_int_equal(x->oldest[o], newer);
+    assert_int_equal(l->oldest, newer);
+    assert_int_equal(l->n, n);
+    assert_true(n == 0 || x->owner[owner].n_roots > 0);
+    return n;
+}
+
+static int listed(const ek_prefix *x, ek_prefix_order o)
+{
+    int n = 0;
+    for (int i = 0; i < EK_PREFIX_OWNERS; i++) n += listed_of(x, o, i);
     return n;
 }
 
@@ -88,15 +99,16 @@ void check_cache(const ek_engine *e, const fake *f)
     assert_int_equal(listed(x, EK_ORDER_NODES), nodes - roots);
     assert_int_equal(listed(x, EK_ORDER_SLIDING), slidings);
     assert_int_equal(x->held, EK_NO_NODE);
-    for (int32_t i = x->newest[EK_ORDER_NODES]; i != EK_NO_NODE; i = x->node[i].older[EK_ORDER_NODES])
-        for (int k = 0; k < EK_KIND_COUNT; k++) {
-            int32_t page = x->node[i].page[k];
-            ek_layer_kind pages = ek_prefix_kind(x, (ek_layer_kind)k, i);
-            if (page == EK_NO_PAGE) continue;
-            assert_false(cached[pages][page]); /* a page stands at one node */
-            cached[pages][page] = true;
-            holders[pages][page]++;
-        }
+    for (int o = 0; o < EK_PREFIX_OWNERS; o++)
+        for (int32_t i = x->owner[o].list[EK_ORDER_NODES].newest; i != EK_NO_NODE; i = x->node[i].older[EK_ORDER_NODES])
+            for (int k = 0; k < EK_KIND_COUNT; k++) {
+                int32_t page = x->node[i].page[k];
+                ek_layer_kind pages = ek_prefix_kind(x, (ek_layer_kind)k, i);
+                if (page == EK_NO_PAGE) continue;
+                assert_false(cached[pages][page]); /* a page stands at one node */
+                cached[pages][page] = true;
+                holders[pages][page]++;
+            }
     for (int i = 0; i < e->n_running; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             const ek_page_table *t = &e->running[i]->table;

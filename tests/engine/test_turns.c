@@ -81,12 +81,55 @@ static void room_for_another(void **state)
     ek_engine_close(e);
 }
 
+/* A request with a prompt of its own, 3 pages long, run to its end; how many of its tokens were cached. */
+static int run_for(ek_engine *e, fake *f, uint64_t owner, int32_t first)
+{
+    ask *a = &asks[0];
+    grow(a, f, 1, 60);
+    a->n_spans = 0;
+    a->n_prompt = a->prompt_logits_from = 200;
+    a->max_tokens = 1;
+    for (int i = 0; i < 200; i++) a->prompt[i] = 10 + (first * 31 + i * (first + 1)) % 80;
+    ek_request_opts o = opts_of(a);
+    a->salt = o.cache_salt = owner;
+    o.cache_owner = owner;
+    o.on_prompt_logits = NULL;
+    o.sink = NULL;
+    a->engine = e;
+    ek_engine_stats before, after;
+    ek_engine_stats_read(e, &before);
+    assert_int_equal(ek_engine_submit(e, &o, &a->id), EK_OK);
+    step_until_idle(e);
+    check_cache(e, f);
+    ek_engine_stats_read(e, &after);
+    return (int)(after.cache_tokens - before.cache_tokens);
+}
+
+/* One owner's cached prefixes do not push out those of an owner that has less. */
+static void shares_of_the_cache(void **state)
+{
+    (void)state;
+    fake f;
+    fake_init(&f, 30, true, true);
+    ek_engine *e = open_engine(&f, 40, 40, 1, 64); /* ten such prompts */
+    for (int32_t i = 0; i < 3; i++) assert_int_equal(run_for(e, &f, 1, i), 0);
+    for (int32_t i = 0; i < 60; i++) run_for(e, &f, 2, i);
+    for (int32_t i = 0; i < 3; i++) assert_true(run_for(e, &f, 1, i) > 100);
+    assert_true(run_for(e, &f, 2, 59) > 100); /* what is left is the other's */
+    assert_int_equal(run_for(e, &f, 2, 1), 0);
+    for (int32_t i = 0; i < 60; i++) run_for(e, &f, 1, i); /* up to its share, as the other */
+    assert_true(run_for(e, &f, 2, 1) > 100);
+    for (uint64_t o = 3; o < 200; o++) run_for(e, &f, o, 1); /* more owners than can be told apart */
+    ek_engine_close(e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_is_not_behind_many),
         cmocka_unit_test(one_client_in_order),
         cmocka_unit_test(room_for_another),
+        cmocka_unit_test(shares_of_the_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
