@@ -14,8 +14,8 @@ static ek_turns_client *find(const ek_turns *t, uint64_t id)
     return NULL;
 }
 
-/* Forgets clients that have nothing here and whose next place is no later than a stranger's would be; more of them where
- * there are too many. */
+/* Forgets clients that have nothing here and whose next place is no later than a stranger's would be; more of them
+ * where there are too many. */
 static void tidy(ek_turns *t)
 {
     int n = 0, idle = 0;
