@@ -348,17 +348,21 @@ def queue_full():
 
 
 def connections():
+    """What carries a request keeps its place; beyond the limit only health is answered."""
     with Server(PROGRAM, "--model", MODEL, "--max-connections", 4) as s:
-        idle = [s.socket() for _ in range(4)]
+        busy = [s.socket() for _ in range(4)]
+        for c in busy:
+            c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\n\r\n{")
         time.sleep(0.3)
         begin = time.time()
-        status, headers, reply = s.call("GET", "/health")
+        status, headers, reply = s.call("GET", "/v1/models")
         assert status == 503 and "connections" in reply["error"]["message"] and headers["retry-after"], (status, reply)
+        assert s.call("GET", "/health")[0] == 200
         assert time.time() - begin < 2, "the refusal took long"
-        [c.close() for c in idle]
+        [c.close() for c in busy]
         deadline = time.time() + 5
         while True:  # room again once the server has noticed
-            if s.call("GET", "/health")[0] == 200:
+            if s.call("GET", "/v1/models")[0] == 200:
                 return
             assert time.time() < deadline, "the connections do not come back"
             time.sleep(0.1)
