@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "base/rng.h"
+#include "ops/kv_codec.h"
 #include "../support/beside.h"
 #include "../support/drafter.h"
 
@@ -50,17 +51,22 @@ static void grow_ask(scene *s, int i, int longest)
 uint64_t check_seed(int i)
 {
     static const uint64_t flagged[] = {
-        LARGE_VOCABULARY,        /* T1, bf16, keys and values 16 */
-        LARGE_VOCABULARY | 0x57, /* Q1, 4 bits, keys and values 16 */
-        MANY_EXPERTS | 0x4f,     /* Q2, 4 bits, keys and values 16 */
-        FEW_KV_BITS | 0,         /* T1, bf16, keys 6, values 5 */
-        FEW_KV_BITS | 1,         /* T2, bf16, keys and values 3.64 */
-        FEW_KV_BITS | 4,         /* T5, bf16, keys 8.128, values 2 */
-        FEW_KV_BITS | 5,         /* T6, bf16, keys and values 5.128 */
-        FEW_KV_BITS | 7,         /* Q2, 8 bits, keys 4.64, values 3 */
-        KV_START | 5,            /* T6, bf16, keys and values 8 */
-        KV_START | 0x16,         /* T5, bf16, keys 8, values 4 */
-        KV_START | 0xf,          /* Q1, 8 bits exact, keys and values 4 */
+        LARGE_VOCABULARY,           /* T1, bf16, keys and values 16 */
+        LARGE_VOCABULARY | 0x57,    /* Q1, 4 bits, keys and values 16 */
+        MANY_EXPERTS | 0x4f,        /* Q2, 4 bits, keys and values 16 */
+        FEW_KV_BITS | 0,            /* T1, bf16, keys 6, values 5 */
+        FEW_KV_BITS | 1,            /* T2, bf16, keys and values 3.64 */
+        FEW_KV_BITS | 4,            /* T5, bf16, keys 8.128, values 2 */
+        FEW_KV_BITS | 5,            /* T6, bf16, keys and values 5.128 */
+        FEW_KV_BITS | 7,            /* Q2, 8 bits, keys 4.64, values 3 */
+        KV_START | 5,               /* T6, bf16, keys and values 8 */
+        KV_START | 0x16,            /* T5, bf16, keys 8, values 4 */
+        KV_START | 0xf,             /* Q1, 8 bits exact, keys and values 4 */
+        WHOLE_CODES | 0,            /* T1, bf16, keys and values i12 */
+        WHOLE_CODES | 6,            /* Q1, 4 bits, keys i8, values i12 */
+        WHOLE_CODES | 7,            /* Q2, 8 bits, keys f16, values i8 */
+        WHOLE_CODES | 5,            /* T6, bf16, keys and values i8 */
+        KV_START | WHOLE_CODES | 1, /* T2, bf16, keys and values i8 */
     };
     return i < 27 ? (uint64_t)i : flagged[i - 27];
 }
@@ -100,6 +106,8 @@ ek_err scene_open(scene *s, uint64_t seed)
         {EK_KV_Q6, EK_KV_Q5},       {EK_KV_Q3_64, EK_KV_Q3_64}, {EK_KV_Q2, EK_KV_Q6_64},
         {EK_KV_Q5, EK_KV_Q2_128},   {EK_KV_Q8_128, EK_KV_Q2},   {EK_KV_Q5_128, EK_KV_Q5_128},
         {EK_KV_Q8_64, EK_KV_Q5_64}, {EK_KV_Q4_64, EK_KV_Q3},    {EK_KV_Q6_128, EK_KV_Q4_128}};
+    static const ek_kv_format whole[][2] = {
+        {EK_KV_I12, EK_KV_I12}, {EK_KV_I8, EK_KV_I8}, {EK_KV_I8, EK_KV_I12}, {EK_KV_F16, EK_KV_I8}};
     enum { N_KV = sizeof kv / sizeof *kv, N_FEW = sizeof few / sizeof *few };
     *s = (scene){.seed = seed};
     uint64_t pick = seed & 0xffffffff; /* the rest are flags */
@@ -113,7 +121,9 @@ ek_err scene_open(scene *s, uint64_t seed)
     s->bits = s->shape[0] == 'Q' ? bits[(pick / N_SHAPES + pick) % 3] : 0;
     /* 63 seeds in a row pair every shape with every format */
     uint64_t format = (pick + pick / 63) % N_KV;
-    const ek_kv_format *pair = seed & FEW_KV_BITS ? few[pick % N_FEW] : kv[format];
+    const ek_kv_format *pair = seed & WHOLE_CODES   ? whole[pick % 4]
+                               : seed & FEW_KV_BITS ? few[pick % N_FEW]
+                                                    : kv[format];
     s->opts = (ek_model_opts){.k_format = pair[0], .v_format = pair[1], .cpu = ek_cpu_detect()};
     if (seed & KV_START) s->opts.kv_start = EK_SEGMENT;
     s->opts.exact = s->bits && (pick / 27 + pick) % 4 == 3;
@@ -140,8 +150,11 @@ void scene_describe(const scene *s, char *out, size_t room)
              s->seed & LARGE_VOCABULARY ? ", 33803 tokens" : "", s->seed & MANY_EXPERTS ? ", 128 experts" : "",
              s->bits ? s->bits : 16, s->opts.exact ? " exact" : "", integers ? ", activations " : "",
              integers ? ek_activations_name(s->opts.activations) : "", ek_kv_format_name(s->opts.k_format),
-             ek_kv_format_name(s->opts.v_format), s->opts.kv_start ? ", start in bf16" : "", s->n,
-             s->embedding ? ", spans" : "");
+             ek_kv_format_name(s->opts.v_format),
+             !s->opts.kv_start                 ? ""
+             : ek_kv_rotated(s->opts.k_format) ? ", start in i12"
+                                               : ", start in bf16",
+             s->n, s->embedding ? ", spans" : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)

@@ -33,11 +33,14 @@ typedef struct scene {
 #define MANY_EXPERTS     ((uint64_t)1 << 33)
 #define FEW_KV_BITS      ((uint64_t)1 << 34)
 
-/* The first 256 positions in bf16, where keys or values have fewer bits. */
+/* Keys and values of attention in integers, from a third table. */
+#define WHOLE_CODES ((uint64_t)1 << 36)
+
+/* The first 256 positions in bf16 (i12 beside i8), where keys or values have fewer bits. */
 #define KV_START ((uint64_t)1 << 35)
 
 /* Scene number i of those that `make check` runs and bits.def stores: seeds 0 to 26, then the flagged ones. */
-enum { N_CHECK_SCENES = 38 };
+enum { N_CHECK_SCENES = 43 };
 uint64_t check_seed(int i);
 
 ek_err scene_open(scene *s, uint64_t seed);
