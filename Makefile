@@ -41,16 +41,26 @@ OPT_ubsan   := -DEK_SANITIZED -O1 -fsanitize=undefined -fno-sanitize-recover=all
 OPT_tsan    := -DEK_SANITIZED -O1 -fsanitize=thread
 OPT := $(OPT_$(CONF))
 
+# What an overflow meets in a release: a checked stack and checked copies (level 3 where compiler and C library have it),
+# code at random addresses, tables of pointers that are read-only before main, and marks where a jump may land. Each is
+# taken if the compiler has it; tools/check/check_hardened.sh looks at the program.
+takes = $(shell $(CC) -Werror $1 -c -x c /dev/null -o /dev/null 2>/dev/null && echo $1)
+ifeq ($(OPT),-O3)
+FORTIFY := $(if $(shell $(CC) -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -include features.h -dM -E -x c /dev/null 2>/dev/null | grep 'FORTIFY_LEVEL 3'),3,2)
+HARDEN  := -fPIE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY) $(call takes,-fstack-protector-strong) \
+           $(call takes,-fcf-protection=full) $(call takes,-mbranch-protection=standard)
+HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
+endif
 # No contraction and no fast-math: the order and the rounding of every addition is written in
 # the source (docs/NUMERICS.md 1).
 CFLAGS  ?= -g
 WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion
 # Warnings stop `make check` and CI, not somebody's build with a newer compiler.
 WERROR  ?=
-ALL_CFLAGS = -std=gnu11 $(OPT) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
+ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
              -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CFLAGS)
 LDLIBS  := $(PKG_LIBS) -lm -pthread
-LDFLAGS_ALL = $(OPT) -pthread $(LDFLAGS)
+LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c
 ISA_avxvnni := $(ISA_avx2) -mavxvnni
@@ -100,7 +110,7 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
 
 $B/evenkeel: $(call libs,cli)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
 # folder are linked into each of them, and from tests/support (an archive) what it calls.
