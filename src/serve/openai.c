@@ -134,9 +134,17 @@ const char *ek_openai_finish_reason(const ek_turn_result *t)
     }
 }
 
-void ek_openai_done(ek_buf *out)
+static void put_done(ek_buf *out)
 {
     ek_buf_str(out, "data: [DONE]\n\n");
+}
+
+void ek_openai_stream_failed(ek_buf *out, const char *text)
+{
+    ek_buf_str(out, "data: ");
+    ek_openai_error(out, 500, text, NULL, NULL);
+    ek_buf_str(out, "\n\n");
+    put_done(out);
 }
 
 void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage)
@@ -148,7 +156,7 @@ void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object
         ek_openai_usage(out, r);
         ek_buf_str(out, "}\n\n");
     }
-    ek_openai_done(out);
+    put_done(out);
 }
 
 void ek_openai_heartbeat(ek_buf *out)

@@ -50,7 +50,9 @@ void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
 const char *ek_openai_finish_reason(const ek_turn_result *t);
 /* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
 void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
-void ek_openai_done(ek_buf *out);      /* data: [DONE] */
+/* The end of a stream that failed, whose last chunk has the error: the error as a frame of its own, because parsers that
+ * know the members of a chunk do not see it there, and [DONE]. */
+void ek_openai_stream_failed(ek_buf *out, const char *text);
 void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
 /* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */

@@ -352,7 +352,7 @@ static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *t
     ek_buf_char(out, ',');
     ek_openai_error_object(out, 500, text, NULL, NULL);
     chunk_close(out);
-    ek_openai_done(out);
+    ek_openai_stream_failed(out, text);
 }
 
 static void message(ek_buf *out, const ek_api_reply *r, int choice)

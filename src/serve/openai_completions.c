@@ -367,7 +367,7 @@ static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *t
     ek_buf_fmt(out, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"error\"}],", choice);
     ek_openai_error_object(out, 500, text, NULL, NULL);
     ek_buf_str(out, "}\n\n");
-    ek_openai_done(out);
+    ek_openai_stream_failed(out, text);
 }
 
 static void end(ek_buf *out, const ek_api_reply *r)

@@ -119,6 +119,9 @@ def assemble(frames, index=0):
     """What a strict accumulator makes of a stream: the message of one choice, its finish reason and the usage."""
     message, finish, usage, first = {"content": ""}, None, None, True
     for f in frames:
+        if set(f) == {"error"}:  # said in a chunk, too
+            assert f["error"]["message"], f
+            continue
         assert f["object"] == "chat.completion.chunk" and f["id"] and f["model"] and f["created"], f
         usage = f.get("usage") or usage
         for c in f["choices"]:

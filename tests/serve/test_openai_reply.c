@@ -209,6 +209,11 @@ static void test_failure_inside(void **state)
     assert_int_equal(json_integer_value(ek_json_get(c, "index")), 2);
     assert_string_equal(json_string_value(ek_json_get(c, "finish_reason")), "error");
     assert_string_equal(json_string_value(ek_json_get(ek_json_get(x, "error"), "message")), "it \"broke\"");
+    assert_int_equal(json_array_size(f), 3); /* and as a frame of its own: strict parsers drop the one in the chunk */
+    x = json_array_get(f, 1);
+    assert_int_equal(json_object_size(x), 1);
+    assert_string_equal(json_string_value(ek_json_get(ek_json_get(x, "error"), "message")), "it \"broke\"");
+    assert_string_equal(json_string_value(json_array_get(f, 2)), "DONE");
     json_decref(f);
     ek_buf_fini(&b);
 }
