@@ -1,5 +1,6 @@
 /* A tokenizer.json from bytes, and text for a good one. Properties: an accepted tokenizer gives
- * ids of its own only, and cut at an added token the same ids; the good one gives the text back. */
+ * ids of its own only, and cut at an added token the same ids; the good one gives the text back; ids that are counted
+ * in pieces, where that is exact, are as many. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,18 @@ static void check_ids(const ek_tokenizer *t, const char *s, size_t n, size_t n_c
     if (!ek_utf8_valid(ek_buf_text(&b), b.len)) __builtin_trap();
     ek_ids_fini(&ids);
     ek_buf_fini(&b);
+}
+
+static void check_count(const ek_tokenizer *t, const char *s, size_t n, size_t n_control)
+{
+    ek_ids ids = {0};
+    if (ek_encode(t, s, n, NULL, n_control, &ids) != EK_OK) __builtin_trap();
+    for (size_t piece = 1; piece < 8; piece++) {
+        ek_count c = {.piece = piece};
+        ek_encode_count(t, s, n, NULL, n_control, &c);
+        if (c.bytes != n || (c.exact && c.ids != ids.len)) __builtin_trap();
+    }
+    ek_ids_fini(&ids);
 }
 
 static ek_tokenizer *good(void)
@@ -63,6 +76,7 @@ static void check_text(const char *s, size_t n)
         ek_decode(t, ids.data, ids.len, false, &back);
         if (back.len != spaced.len || (back.len && memcmp(back.data, spaced.data, back.len) != 0)) __builtin_trap();
         ek_ids_fini(&ids);
+        check_count(t, s, n, all ? EK_CONTROL_ALL : 0);
     }
     ek_buf_fini(&clean);
     ek_buf_fini(&spaced);

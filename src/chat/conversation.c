@@ -66,6 +66,37 @@ static void free_message(ek_message *m)
     ek_buf_fini(&m->name);
 }
 
+/* Of the template's own, with where its control tokens stand: around a message or block, and around a text or a key;
+ * and what a number or a word has. */
+enum { MARKUP = 64, QUOTES = 24, SCALAR = 8 };
+
+static size_t value_bytes(const json_t *v)
+{
+    size_t n = QUOTES;
+    const char *key;
+    json_t *one;
+    if (json_is_string(v)) return n + json_string_length(v);
+    for (size_t i = 0; i < json_array_size(v); i++) n += value_bytes(json_array_get(v, i));
+    json_object_foreach((json_t *)(uintptr_t)v, key, one)
+    {
+        n += QUOTES + strlen(key) + value_bytes(one);
+    }
+    return json_is_array(v) || json_is_object(v) ? n : SCALAR;
+}
+
+size_t ek_conversation_bytes(const ek_conversation *c, const json_t *tools)
+{
+    size_t n = tools ? value_bytes(tools) : 0;
+    for (int i = 0; i < c->n_messages; i++) {
+        n += MARKUP;
+        for (int k = 0; k < c->messages[i].n_blocks; k++) {
+            const ek_block *b = &c->messages[i].blocks[k];
+            n += MARKUP + b->text.len + b->name.len + (b->value ? value_bytes(b->value) : 0);
+        }
+    }
+    return n;
+}
+
 void ek_conversation_cut(ek_conversation *c, int n_messages)
 {
     while (c->n_messages > n_messages) free_message(&c->messages[--c->n_messages]);

@@ -58,6 +58,8 @@ void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t
 /* Appends the answer a as a message of the assistant: reasoning, text, calls. The id of call i is
  * ek_call_id("call_", request, i). */
 void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request);
+/* About how many bytes of text a prompt of c and tools has; rather more than less. */
+size_t ek_conversation_bytes(const ek_conversation *c, const json_t *tools);
 /* Removes every message from index n_messages on. */
 void ek_conversation_cut(ek_conversation *c, int n_messages);
 void ek_conversation_fini(ek_conversation *c);

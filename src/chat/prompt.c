@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/wanted.h"
 #include "chat/template.h"
 #include "model/source.h"
@@ -67,14 +68,70 @@ void ek_chat_model_close(ek_chat_model *m)
     *m = (ek_chat_model){0};
 }
 
-/* No text beyond this fits: no token stands for more bytes than the longest. */
-static size_t max_text(const ek_chat_model *m, const ek_prompt_opts *opts)
+size_t ek_prompt_max_text(const ek_chat_model *m, const ek_prompt_opts *opts)
 {
     return (size_t)opts->ctx_tokens * m->max_token_bytes;
 }
 
+enum {
+    RENDERED = 3,        /* bytes per byte of text: the rendered one, twice while it grows */
+    COUNTING = 16 << 20, /* bytes that counting takes; with pieces of SMALL_PIECE bytes next to nothing */
+    SMALL_PIECE = 4 << 10,
+    SAMPLE = 256 << 10 /* bytes that an estimate is made from */
+};
+
+/* --- a prompt that does not fit --- */
+
+static bool is_time_up(void *arg)
+{
+    const double *until = arg;
+    return ek_thread_time() > *until;
+}
+
+static ek_err too_long(size_t n, int ctx_tokens, bool exact)
+{
+    size_t ctx = (size_t)ctx_tokens;
+    if (exact && n < ctx) return EK_OK;
+    return ek_fail(EK_ETOOLONG, "prompt is too long: %zu tokens > %zu maximum%s", n < ctx ? ctx : n, ctx - 1,
+                   exact ? "" : " (the first number is an estimate)");
+}
+
+/* n of count->bytes, as there are in all bytes. */
+static size_t scaled(const ek_count *count, size_t bytes)
+{
+    return count->bytes ? (size_t)((double)count->ids * (double)bytes / (double)count->bytes) : bytes / 4;
+}
+
+static ek_err may_take(const ek_prompt_opts *opts, size_t bytes)
+{
+    return opts->room ? opts->room(opts->room_arg, bytes) : EK_OK;
+}
+
+ek_err ek_prompt_too_long(const ek_chat_model *m, const char *text, size_t n, const size_t *control, size_t n_control,
+                          size_t before, const ek_prompt_opts *opts)
+{
+    static const double MAX_SECONDS = 2;
+    double until = ek_thread_time() + MAX_SECONDS;
+    ek_count count = {.stop = is_time_up, .arg = &until};
+    if (may_take(opts, COUNTING)) count.piece = SMALL_PIECE;
+    ek_encode_count(m->tokenizer, text, n, control, n_control, &count);
+    return too_long(before + (count.bytes < n ? scaled(&count, n) : count.ids), opts->ctx_tokens, count.exact);
+}
+
+/* From the beginning of the text, which p holds, and the length of what it was rendered from. */
+static ek_err estimate(const ek_chat_model *m, const ek_prompt *p, size_t bytes, int ctx_tokens)
+{
+    ek_count count = {.piece = SMALL_PIECE};
+    size_t n = p->text.len < SAMPLE ? p->text.len : SAMPLE;
+    ek_encode_count(m->tokenizer, ek_buf_text(&p->text), n, p->control, p->n_control, &count);
+    return too_long(scaled(&count, bytes > p->text.len ? bytes : p->text.len), ctx_tokens, false);
+}
+
+/* --- prompts --- */
+
+/* max_bytes: of the text, 0: no limit. ETOOLONG beyond. */
 static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, const ek_conversation *c,
-                     const json_t *tools, const ek_prompt_opts *opts)
+                     const json_t *tools, const ek_prompt_opts *opts, size_t max_bytes)
 {
     bool think_mark;
     json_t *messages;
@@ -87,12 +144,9 @@ static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, con
                       .continue_final = opts->continue_final,
                       .text_arguments = true,
                       .loose_tools = true,
-                      .max_bytes = max_text(m, opts)};
+                      .max_bytes = max_bytes};
     ek_err err = ek_chat_render(out, messages, tools, &o);
     json_decref(messages);
-    if (err == EK_ETOOLONG)
-        return ek_fail(EK_ETOOLONG, "prompt is too long: %d tokens > %d maximum (counting stopped there)",
-                       opts->ctx_tokens, opts->ctx_tokens - 1); /* no text of fewer tokens is as long */
     if (!err && out->n_media > 0) return ek_fail(EK_EUNSUPPORTED, "this model takes text only");
     return err;
 }
@@ -101,16 +155,26 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
                            const ek_prompt_opts *opts)
 {
     ek_prompt p = {0};
-    size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx; /* beyond that nobody needs the exact number */
-    ek_err err = render(&p, &out->thinking, m, c, tools, opts);
-    if (!err) err = ek_wanted_check();
-    if (!err)
+    size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx;
+    ek_err err = render(&p, &out->thinking, m, c, tools, opts, ek_prompt_max_text(m, opts));
+    if (err == EK_ETOOLONG) {
+        size_t bytes = ek_conversation_bytes(c, tools);
+        err = may_take(opts, RENDERED * bytes);
+        if (err) {
+            err = estimate(m, &p, bytes, opts->ctx_tokens);
+        } else {
+            ek_prompt_fini(&p);
+            err = render(&p, &out->thinking, m, c, tools, opts, 0);
+            if (!err) err = ek_prompt_too_long(m, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, 0, opts);
+        }
+    } else if (!err && !(err = ek_wanted_check())) {
         err = ek_encode_max(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, max, &out->ids);
+        if (!err && out->ids.len >= ctx && out->ids.len <= max) err = too_long(out->ids.len, opts->ctx_tokens, true);
+        else if (!err && out->ids.len >= ctx)
+            err = ek_prompt_too_long(m, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, 0, opts);
+    }
     ek_prompt_fini(&p);
-    if (err) return err;
-    if (out->ids.len < ctx) return EK_OK;
-    return ek_fail(EK_ETOOLONG, "prompt is too long: %zu tokens > %zu maximum%s", out->ids.len, ctx - 1,
-                   out->ids.len > max ? " (counting stopped there)" : "");
+    return err;
 }
 
 void ek_turn_prompt_fini(ek_turn_prompt *p)

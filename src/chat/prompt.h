@@ -36,6 +36,9 @@ typedef struct ek_prompt_opts {
     ek_thinking thinking;
     bool preserve_thinking, continue_final, add_generation_prompt; /* as in ek_chat_opts */
     int ctx_tokens; /* prompt and reply together: the prompt has to be shorter */
+    /* Asked before a prompt that is far too long is rendered to be counted: may it take so many bytes? NULL: yes. */
+    ek_err (*room)(void *arg, size_t bytes);
+    void *room_arg;
 } ek_prompt_opts;
 
 /* The tokens a turn continues. Zero-initialise; ek_turn_prompt_fini when done. */
@@ -48,11 +51,19 @@ typedef struct ek_turn_prompt {
  * or a list of declarations as in the chat template
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
  * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG where the prompt does not fit the
- * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for; a prompt that is far
- * too long is given up early, and N is then a lower bound; ECANCELLED where it is not wanted any more (base/wanted.h).
- * ek_turn_prompt_fini also after a failure. */
+ * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for, which size what they
+ * leave out by N and M. N is counted for two seconds of this thread's time at most, in memory that opts->room allows;
+ * where that is not enough N is an estimate, and the sentence says so. ECANCELLED where it is not wanted any more
+ * (base/wanted.h). ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);
+
+/* For a text that does not fit, behind so many tokens: counts it and returns ETOOLONG with that sentence; EK_OK if it
+ * fits after all. */
+ek_err ek_prompt_too_long(const ek_chat_model *m, const char *text, size_t n, const size_t *control, size_t n_control,
+                          size_t before, const ek_prompt_opts *opts);
+/* No text that is longer fits the context: no token stands for more bytes than the longest. */
+size_t ek_prompt_max_text(const ek_chat_model *m, const ek_prompt_opts *opts);
 
 #endif

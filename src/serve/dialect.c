@@ -59,6 +59,8 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     EK_TRY(d->parse(r, body, n, limits));
     EK_TRY(ek_wanted_check());
     r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
+    r->prompt.room = limits->take;
+    r->prompt.room_arg = limits->count_arg;
     r->turn.tools = r->tools;
     if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
     EK_TRY(ek_wanted_check());

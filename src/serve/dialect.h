@@ -55,7 +55,9 @@ typedef struct ek_api_limits {
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
     /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
     ek_err (*weigh)(void *arg, size_t n);
-    void *count_arg; /* of both */
+    /* Counts further memory that making the prompt may take, for as long as that lasts. */
+    ek_err (*take)(void *arg, size_t bytes);
+    void *count_arg; /* of the three */
 } ek_api_limits;
 
 /* A reply in progress; everything is borrowed. */

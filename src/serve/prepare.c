@@ -94,6 +94,15 @@ static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
     return take(p, size, n, n_new);
 }
 
+/* ek_api_limits.take */
+static ek_err take_more(void *arg, size_t bytes)
+{
+    ek_preparation *p = arg;
+    EK_TRY(ek_request_memory_take(&p->server->memory, p->taken, bytes));
+    p->taken += bytes;
+    return EK_OK;
+}
+
 /* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine, their
  * log-probabilities, which the reply repeats as text, and what the dialect keeps. */
 static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body)
@@ -202,6 +211,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.max_messages = s->limits.max_messages;
     p->limits.count = count;
     p->limits.weigh = weigh;
+    p->limits.take = take_more;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;

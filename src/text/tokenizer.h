@@ -54,6 +54,18 @@ ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t
 ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
                      size_t max_ids, ek_ids *out);
 
+/* Counts the ids that ek_encode would give, in little memory whatever the length. */
+typedef struct ek_count {
+    bool (*stop)(void *arg); /* asked after each piece: is it enough? NULL: never */
+    void *arg;
+    size_t piece;      /* bytes that are read at once; 0: 64 KiB */
+    size_t ids, bytes; /* what was counted: so many ids, of so many bytes of text */
+    bool exact; /* all of the text was counted, and nowhere four pieces without a space or a line's end, where the
+                   cut of a word may add an id */
+} ek_count;
+void ek_encode_count(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                     ek_count *count);
+
 /* Decodes n ids as Hugging Face's batch decoding does: pieces are joined, and a run of byte pieces that is not valid
  * UTF-8 as a whole becomes one U+FFFD per byte. skip_special leaves special tokens out. Ids
  * out of range and holes give nothing. Appends to out.

@@ -7,6 +7,10 @@
 #include "text/utf8.h"
 
 #define MAX_TEXT ((size_t)1 << 30)
+#define SPACE    "\xE2\x96\x81" /* U+2581 */
+
+/* Where ids are only counted: how many are kept until they are, and how much text is read at once. */
+enum { SETTLED = 4096, PIECE = 64 << 10 };
 
 typedef struct symbol {
     int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
@@ -22,6 +26,9 @@ typedef struct encoder {
     unsigned n_asked;
     size_t max_ids; /* where encoding may stop */
     ek_ids *out;
+    ek_count *count; /* NULL: the ids are wanted. Else they are only counted, and out holds the latest ones */
+    const char *text;
+    bool stopped;
     ek_buf clean, normal;
     symbol *symbols;
     size_t cap_symbols;
@@ -253,6 +260,21 @@ static bool control_at(encoder *e, size_t at)
     return e->next_control < e->n_control && e->control[e->next_control] == at;
 }
 
+static bool is_full(const encoder *e)
+{
+    return e->stopped || e->out->len > e->max_ids;
+}
+
+/* While they are only counted: the ids so far are of the text before at. */
+static void settle(encoder *e, const char *at)
+{
+    ek_count *c = e->count;
+    c->ids += e->out->len;
+    c->bytes = (size_t)(at - e->text);
+    e->out->len = 0;
+    e->stopped = c->stop && c->stop(c->arg);
+}
+
 typedef void stretch_fn(encoder *e, const char *s, size_t n);
 
 /* Cuts the added tokens of tr out of s and gives what is between to rest. raw: s is the text
@@ -260,7 +282,7 @@ typedef void stretch_fn(encoder *e, const char *s, size_t n);
 static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
 {
     size_t done = 0;
-    for (size_t i = 0; i < n && e->out->len <= e->max_ids && goes_on(e);) {
+    for (size_t i = 0; i < n && !is_full(e) && goes_on(e);) {
         int32_t id;
         size_t len = 0;
         if (tr->first[(uint8_t)s[i]])
@@ -284,14 +306,15 @@ static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool 
             while (stop < n && (w = ek_utf8_next(s + stop, n - stop, &cp)) > 0 && is_white(cp)) stop += (size_t)w;
         }
         if (start > done) rest(e, s + done, start - done);
-        ek_ids_add(e->out, id);
+        if (!e->stopped) ek_ids_add(e->out, id);
+        if (e->count && raw && e->out->len >= SETTLED && !e->stopped) settle(e, s + stop);
         done = stop;
     }
-    if (done < n && e->out->len <= e->max_ids) rest(e, s + done, n - done);
+    if (done < n && !is_full(e)) rest(e, s + done, n - done);
 }
 
-/* A stretch of the raw text: make it well-formed, normalize, look for normalized tokens. */
-static void between_raw(encoder *e, const char *s, size_t n)
+/* Part of a stretch of the raw text: make it well-formed, normalize, look for normalized tokens. */
+static void piece_of_raw(encoder *e, const char *s, size_t n)
 {
     const ek_tokenizer *t = e->t;
     if (!ek_utf8_valid(s, n)) {
@@ -310,10 +333,55 @@ static void between_raw(encoder *e, const char *s, size_t n)
     else encode_stretch(e, s, n);
 }
 
+/* Does nothing cross the place before s + i of the raw text: no merge, no normalized token, no run of <unk>? */
+static bool is_cut(const ek_tokenizer *t, const char *s, size_t i)
+{
+    if (t->ignore_merges || t->normal.n_nodes > 1 || !t->byte_fallback) return false;
+    bool mapped = t->normalizes && t->from.len == 1 && t->from.data[0] == ' ' && t->to.len == 3 &&
+                  !memcmp(t->to.data, SPACE, 3);
+    if (t->cut_space && mapped && s[i] == ' ' && s[i - 1] != ' ') return i < 3 || memcmp(s + i - 3, SPACE, 3) != 0;
+    return t->cut_newline && (s[i] == '\n') != (s[i - 1] == '\n');
+}
+
+/* The bytes of s that are read at once, to need no memory for all of them: up to a cut, or, where none comes for long,
+ * up to the beginning of a character. */
+static size_t piece_length(encoder *e, const char *s, size_t n)
+{
+    if (!e->count) return n;
+    size_t min = e->count->piece ? e->count->piece : PIECE, max = 4 * min;
+    for (size_t i = min; i < n && i < max; i++)
+        if (is_cut(e->t, s, i)) return i;
+    if (n <= max) return n;
+    size_t i = max;
+    while (i > max - 3 && ((uint8_t)s[i] & 0xC0) == 0x80) i--;
+    e->count->exact = false;
+    return i;
+}
+
+static void between_raw(encoder *e, const char *s, size_t n)
+{
+    while (n > 0 && !is_full(e)) {
+        size_t len = piece_length(e, s, n);
+        piece_of_raw(e, s, len);
+        s += len;
+        n -= len;
+        if (e->count && (n > 0 || e->out->len >= SETTLED)) settle(e, s);
+    }
+}
+
 ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
                  ek_ids *out)
 {
     return ek_encode_max(t, text, n, control, n_control, SIZE_MAX, out);
+}
+
+static void run(encoder *e, const char *text, size_t n)
+{
+    cut_added(e, &e->t->raw, text, n, true, between_raw);
+    ek_buf_fini(&e->clean);
+    ek_buf_fini(&e->normal);
+    free(e->symbols);
+    free(e->heap);
 }
 
 ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
@@ -323,10 +391,26 @@ ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const si
     encoder e = {
         .t = t, .control = control, .out = out, .max_ids = max_ids, .all_special = n_control == EK_CONTROL_ALL};
     if (!e.all_special) e.n_control = n_control;
-    cut_added(&e, &t->raw, text, n, true, between_raw);
-    ek_buf_fini(&e.clean);
-    ek_buf_fini(&e.normal);
-    free(e.symbols);
-    free(e.heap);
+    run(&e, text, n);
     return e.unwanted ? ek_wanted_check() : EK_OK;
+}
+
+void ek_encode_count(const ek_tokenizer *t, const char *text, size_t n, const size_t *control, size_t n_control,
+                     ek_count *count)
+{
+    ek_ids ids = {0};
+    encoder e = {.t = t,
+                 .control = control,
+                 .out = &ids,
+                 .max_ids = SIZE_MAX,
+                 .count = count,
+                 .text = text,
+                 .all_special = n_control == EK_CONTROL_ALL};
+    if (!e.all_special) e.n_control = n_control;
+    count->ids = count->bytes = 0;
+    count->exact = true;
+    run(&e, text, n);
+    if (!e.stopped) settle(&e, text + n);
+    if (count->bytes < n) count->exact = false;
+    ek_ids_fini(&ids);
 }

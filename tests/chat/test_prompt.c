@@ -1,7 +1,9 @@
 /* From a conversation to the template's messages and to tokens. */
 #include "helper.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 
 #include "chat/template.h"
 #include "text/json.h"
@@ -231,6 +233,74 @@ static void refuses(void **state)
     ek_conversation_fini(&c);
 }
 
+/* Both numbers of "prompt is too long: N tokens > M maximum", and what stands behind. */
+static const char *numbers(size_t *n, size_t *max)
+{
+    int end = 0;
+    if (sscanf(ek_err_text(), "prompt is too long: %zu tokens > %zu maximum%n", n, max, &end) != 2 || end == 0)
+        fail_msg("%s", ek_err_text());
+    return ek_err_text() + end;
+}
+
+static size_t tokens_of(const ek_conversation *c)
+{
+    ek_turn_prompt p = {0};
+    ek_prompt_opts o = plain;
+    o.ctx_tokens = INT_MAX;
+    assert_int_equal(ek_turn_prompt_make(&p, pocket(), c, NULL, &o), EK_OK);
+    size_t n = p.ids.len;
+    ek_turn_prompt_fini(&p);
+    return n;
+}
+
+static ek_err no_room(void *arg, size_t bytes)
+{
+    size_t *first = arg;
+    if (*first == 0) *first = bytes;
+    return ek_fail(EK_ENOMEM, "no room");
+}
+
+enum { COUNTING = 16 << 20 };
+
+/* Clients size what they leave out by the true number: however far beyond the context a prompt is, it is said. */
+static void counts_what_is_too_long(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"word ", "Gr\xC3\xBC\xC3\x9F e, \xE4\xB8\xAD\xE6\x96\x87\n",
+                                        "{\"a\": 12.5}\n\n", "a<|turn>b  c\xE2\x96\x81 d "};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int times = 50; times <= 50000; times *= 10) {
+            ek_conversation c = {0};
+            ek_buf text = {0};
+            size_t n, max, asked = 0;
+            for (int k = 0; k < times; k++) ek_buf_str(&text, words[i]);
+            add_text(&c, EK_ROLE_SYSTEM, "Be brief.");
+            add_text(&c, EK_ROLE_USER, text.data);
+            add_text(&c, EK_ROLE_ASSISTANT, "So.");
+            add_text(&c, EK_ROLE_USER, text.data);
+            size_t want = tokens_of(&c);
+            ek_prompt_opts o = plain;
+            o.ctx_tokens = 60;
+            ek_turn_prompt p = {0};
+            assert_int_equal(ek_turn_prompt_make(&p, pocket(), &c, NULL, &o), EK_ETOOLONG);
+            assert_string_equal(numbers(&n, &max), "");
+            assert_int_equal(n, want);
+            assert_int_equal(max, 59);
+            ek_turn_prompt_fini(&p);
+            o.room = no_room; /* then it is an estimate, and called so */
+            o.room_arg = &asked;
+            assert_int_equal(ek_turn_prompt_make(&p, pocket(), &c, NULL, &o), EK_ETOOLONG);
+            bool rendered = asked == 0 || asked == COUNTING; /* all of it: then pieces that are small serve, too */
+            assert_string_equal(numbers(&n, &max), rendered ? "" : " (the first number is an estimate)");
+            assert_true(n > want / 2 && n < want * 2);
+            assert_true(!rendered || times == 50);
+            assert_true(rendered ? n == want : asked >= 2 * text.len);
+            ek_turn_prompt_fini(&p);
+            ek_buf_fini(&text);
+            ek_conversation_fini(&c);
+        }
+}
+
 /* A worker thread of its own for each; what it makes depends on the conversation alone. */
 static void *make_many(void *arg)
 {
@@ -277,6 +347,7 @@ int main(void)
         cmocka_unit_test(makes_tokens),
         cmocka_unit_test(arguments_that_are_a_text),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(counts_what_is_too_long),
         cmocka_unit_test(any_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

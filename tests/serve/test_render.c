@@ -182,12 +182,56 @@ static void counts(void **state)
     ek_api_request_fini(&r);
 }
 
+/* What does not fit is refused with its true length, whichever API it comes through. */
+static void too_long(void **state)
+{
+    (void)state;
+    static const int words[] = {4096, 6000, 100000};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        ek_buf text = {0};
+        for (int k = 0; k < words[i]; k++) ek_buf_str(&text, k % 3 ? "word " : "Oslo, ");
+        const struct {
+            const ek_dialect *real, *count;
+            const char *before, *behind, *param;
+        } cases[] = {
+            {&ek_dialect_openai_chat, &ek_dialect_chat_render, "{\"messages\":[{\"role\":\"user\",\"content\":\"",
+             "\"}]}", "messages"},
+            {&ek_dialect_responses, &ek_dialect_responses_count, "{\"input\":\"", "\"}", "input"},
+            {&ek_dialect_anthropic, &ek_dialect_anthropic_count,
+             "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]}", "messages"},
+            {&ek_dialect_openai_completions, &ek_dialect_completions_render, "{\"prompt\":\"", "\"}", "prompt"},
+            {&ek_dialect_openai_completions, &ek_dialect_completions_render, "{\"prompt\":[\"a\",\"<bos>", "\"]}",
+             "prompt"},
+        };
+        for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+            ek_buf body = {0}, want = {0};
+            ek_api_request r, q;
+            ek_turn_prompt p, none;
+            ek_buf_fmt(&body, "%s%s%s", cases[k].before, text.data, cases[k].behind);
+            assert_int_equal(prepare(cases[k].count, &r, &p, body.data), EK_OK);
+            size_t n = r.n_more ? r.more[0].ids.len : p.ids.len;
+            ek_buf_fmt(&want, "prompt is too long: %zu tokens > 4095 maximum", n);
+            assert_int_equal(prepare(cases[k].real, &q, &none, body.data), EK_ETOOLONG);
+            assert_string_equal(ek_err_text(), want.data);
+            assert_string_equal(q.param, cases[k].param);
+            ek_turn_prompt_fini(&p);
+            ek_turn_prompt_fini(&none);
+            ek_api_request_fini(&r);
+            ek_api_request_fini(&q);
+            ek_buf_fini(&body);
+            ek_buf_fini(&want);
+        }
+        ek_buf_fini(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_body),
         cmocka_unit_test(the_same_conversation),
         cmocka_unit_test(counts),
+        cmocka_unit_test(too_long),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "text/chat.h"
 #include "text/json_scan.h"
 
@@ -183,12 +184,74 @@ static void encoding_stops_at_the_limit(void **state)
     ek_tokenizer_close(t);
 }
 
+static bool after_ten(void *arg)
+{
+    return ++*(int *)arg == 10;
+}
+
+/* Counting reads the text in pieces, and finds what encoding all of it finds, wherever these are cut. */
+static void counts_are_lengths(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {
+        "a ",    "b\n",          "  ",    "\n\n\n",           "ab",        "\xC3\xA9",       "\xFF",
+        " \xC3", "\xE2\x96\x81", "<eos>", "\xF0\x9F\x98\x80", "\xE2\x96 ", "a\xE2\x96\x81 b"};
+    ek_tokenizer *t;
+    ek_buf file = {0};
+    assert_int_equal(ek_file_read(&file, "models/pocket/tokenizer.json", (size_t)1 << 28), EK_OK);
+    assert_int_equal(ek_tokenizer_parse(&t, file.data, file.len), EK_OK);
+    ek_buf_fini(&file);
+    uint64_t rng = 1;
+    for (int round = 0; round < 12; round++) {
+        ek_buf text = {0};
+        ek_ids all = {0};
+        while (text.len < (round < 11 ? 300000 : 3000000)) {
+            rng = rng * 6364136223846793005u + 1442695040888963407u;
+            ek_buf_str(&text, parts[(rng >> 33) % (round % 2 ? 4 : sizeof parts / sizeof *parts)]);
+        }
+        size_t control = round % 3 ? 0 : EK_CONTROL_ALL;
+        assert_int_equal(ek_encode(t, text.data, text.len, NULL, control, &all), EK_OK);
+        ek_count c = {0};
+        ek_encode_count(t, text.data, text.len, NULL, control, &c);
+        assert_true(c.exact);
+        assert_int_equal(c.bytes, text.len);
+        assert_int_equal(c.ids, all.len);
+        for (size_t piece = 1; piece < 100 && round < 3; piece += 7) {
+            ek_count small = {.piece = piece};
+            ek_encode_count(t, text.data, text.len, NULL, control, &small);
+            assert_true(!small.exact || small.ids == all.len);
+        }
+        int asked = 0; /* it ends when it is told to, and says where */
+        ek_count some = {.stop = after_ten, .arg = &asked};
+        ek_encode_count(t, text.data, text.len, NULL, control, &some);
+        if (round == 11) {
+            assert_int_equal(asked, 10);
+            assert_false(some.exact);
+            assert_true(some.bytes >= 600000 && some.bytes < 800000 && some.ids < all.len);
+        }
+        ek_ids_fini(&all);
+        ek_buf_fini(&text);
+    }
+    ek_buf word = {0};
+    for (int i = 0; i < 1000000; i++) ek_buf_str(&word, i % 7 ? "a" : "b");
+    ek_ids all = {0};
+    ek_count c = {0};
+    assert_int_equal(ek_encode(t, word.data, word.len, NULL, 0, &all), EK_OK);
+    ek_encode_count(t, word.data, word.len, NULL, 0, &c);
+    assert_false(c.exact); /* a word that is longer than what is read at once */
+    assert_int_equal(c.bytes, word.len);
+    assert_true(c.ids >= all.len && c.ids < all.len + 10);
+    ek_ids_fini(&all);
+    ek_buf_fini(&word);
+    ek_tokenizer_close(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scan_counts_what_is_read),         cmocka_unit_test(results_find_their_calls_at_once),
-        cmocka_unit_test(ids_of_any_kind_find_their_calls), cmocka_unit_test(rendering_stops_at_the_limit),
-        cmocka_unit_test(encoding_stops_at_the_limit),
+        cmocka_unit_test(scan_counts_what_is_read),     cmocka_unit_test(results_find_their_calls_at_once),
+        cmocka_unit_test(counts_are_lengths),           cmocka_unit_test(ids_of_any_kind_find_their_calls),
+        cmocka_unit_test(rendering_stops_at_the_limit), cmocka_unit_test(encoding_stops_at_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
