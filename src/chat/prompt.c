@@ -110,7 +110,7 @@ static ek_err may_take(const ek_prompt_opts *opts, size_t bytes)
 ek_err ek_prompt_too_long(const ek_chat_model *m, const char *text, size_t n, const size_t *control, size_t n_control,
                           size_t before, const ek_prompt_opts *opts)
 {
-    static const double MAX_SECONDS = 2;
+    static const double MAX_SECONDS = 1;
     double until = ek_thread_time() + MAX_SECONDS;
     ek_count count = {.stop = is_time_up, .arg = &until};
     if (may_take(opts, COUNTING)) count.piece = SMALL_PIECE;
@@ -130,48 +130,60 @@ static ek_err estimate(const ek_chat_model *m, const ek_prompt *p, size_t bytes,
 /* --- prompts --- */
 
 /* max_bytes: of the text, 0: no limit. ETOOLONG beyond. */
-static ek_err render(ek_prompt *out, bool *thinking, const ek_chat_model *m, const ek_conversation *c,
-                     const json_t *tools, const ek_prompt_opts *opts, size_t max_bytes)
+static ek_err render(ek_prompt *out, const ek_chat_model *m, const json_t *messages, const json_t *tools, bool thinking,
+                     const ek_prompt_opts *opts, size_t max_bytes)
 {
-    bool think_mark;
-    json_t *messages;
-    EK_TRY(ek_template_messages(&messages, c, &think_mark));
-    *thinking = opts->thinking == EK_THINKING_UNSET ? think_mark : opts->thinking == EK_THINKING_ON;
     ek_chat_opts o = {.variant = m->variant,
                       .add_generation_prompt = opts->add_generation_prompt,
-                      .enable_thinking = *thinking,
+                      .enable_thinking = thinking,
                       .preserve_thinking = opts->preserve_thinking,
                       .continue_final = opts->continue_final,
                       .text_arguments = true,
                       .loose_tools = true,
                       .max_bytes = max_bytes};
-    ek_err err = ek_chat_render(out, messages, tools, &o);
+    EK_TRY(ek_chat_render(out, messages, tools, &o));
+    return out->n_media > 0 ? ek_fail(EK_EUNSUPPORTED, "this model takes text only") : EK_OK;
+}
+
+/* The whole text of a prompt, of which p has so much that it does not fit. Counts it, or says about how long it is. */
+static ek_err count_all(ek_prompt *p, const ek_chat_model *m, json_t *messages, const json_t *tools, bool thinking,
+                        size_t bytes, const ek_prompt_opts *opts)
+{
+    if (may_take(opts, RENDERED * bytes)) {
+        json_decref(messages);
+        return estimate(m, p, bytes, opts->ctx_tokens);
+    }
+    ek_prompt_fini(p);
+    ek_err err = render(p, m, messages, tools, thinking, opts, 0);
     json_decref(messages);
-    if (!err && out->n_media > 0) return ek_fail(EK_EUNSUPPORTED, "this model takes text only");
-    return err;
+    return err ? err : ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, 0, opts);
+}
+
+/* Its length is known if it is at most max, where encoding stopped. */
+static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, const ek_prompt *p, const ek_prompt_opts *opts)
+{
+    size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx;
+    EK_TRY(ek_encode_max(m->tokenizer, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, max, &out->ids));
+    if (out->ids.len < ctx) return EK_OK;
+    if (out->ids.len <= max) return too_long(out->ids.len, opts->ctx_tokens, true);
+    return ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, 0, opts);
 }
 
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts)
 {
     ek_prompt p = {0};
-    size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx;
-    ek_err err = render(&p, &out->thinking, m, c, tools, opts, ek_prompt_max_text(m, opts));
+    bool think_mark;
+    json_t *messages;
+    EK_TRY(ek_template_messages(&messages, c, &think_mark));
+    out->thinking = opts->thinking == EK_THINKING_UNSET ? think_mark : opts->thinking == EK_THINKING_ON;
+    ek_err err = render(&p, m, messages, tools, out->thinking, opts, ek_prompt_max_text(m, opts));
     if (err == EK_ETOOLONG) {
-        size_t bytes = ek_conversation_bytes(c, tools);
-        err = may_take(opts, RENDERED * bytes);
-        if (err) {
-            err = estimate(m, &p, bytes, opts->ctx_tokens);
-        } else {
-            ek_prompt_fini(&p);
-            err = render(&p, &out->thinking, m, c, tools, opts, 0);
-            if (!err) err = ek_prompt_too_long(m, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, 0, opts);
-        }
-    } else if (!err && !(err = ek_wanted_check())) {
-        err = ek_encode_max(m->tokenizer, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, max, &out->ids);
-        if (!err && out->ids.len >= ctx && out->ids.len <= max) err = too_long(out->ids.len, opts->ctx_tokens, true);
-        else if (!err && out->ids.len >= ctx)
-            err = ek_prompt_too_long(m, ek_buf_text(&p.text), p.text.len, p.control, p.n_control, 0, opts);
+        err = count_all(&p, m, messages, tools, out->thinking, ek_conversation_bytes(c, tools), opts);
+    } else {
+        json_decref(messages); /* before encoding takes memory */
+        if (!err) err = ek_wanted_check();
+        if (!err) err = encode(out, m, &p, opts);
     }
     ek_prompt_fini(&p);
     return err;

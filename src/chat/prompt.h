@@ -52,7 +52,7 @@ typedef struct ek_turn_prompt {
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
  * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG where the prompt does not fit the
  * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for, which size what they
- * leave out by N and M. N is counted for two seconds of this thread's time at most, in memory that opts->room allows;
+ * leave out by N and M. N is counted for a second of this thread's time at most, in memory that opts->room allows;
  * where that is not enough N is an estimate, and the sentence says so. ECANCELLED where it is not wanted any more
  * (base/wanted.h). ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
