@@ -50,8 +50,8 @@ void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
 const char *ek_openai_finish_reason(const ek_turn_result *t);
 /* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
 void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
-/* The end of a stream that failed, whose last chunk has the error: the error as a frame of its own, because parsers that
- * know the members of a chunk do not see it there, and [DONE]. */
+/* The end of a stream that failed, whose last chunk has the error: the error as a frame of its own, because parsers
+ * that know the members of a chunk do not see it there, and [DONE]. */
 void ek_openai_stream_failed(ek_buf *out, const char *text);
 void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
