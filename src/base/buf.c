@@ -17,6 +17,17 @@ static void reserve(ek_buf *b, size_t more)
     b->cap = cap;
 }
 
+bool ek_buf_reserve(ek_buf *b, size_t n)
+{
+    if (b->len + n + 1 <= b->cap) return true;
+    char *data = realloc(b->data, b->len + n + 1);
+    if (!data) return false;
+    data[b->len] = '\0';
+    b->data = data;
+    b->cap = b->len + n + 1;
+    return true;
+}
+
 void ek_buf_add(ek_buf *b, const void *bytes, size_t n)
 {
     reserve(b, n);

@@ -3,6 +3,7 @@
 #ifndef EK_BASE_BUF_H
 #define EK_BASE_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,6 +12,8 @@ typedef struct ek_buf {
     size_t len, cap;
 } ek_buf;
 
+/* Room for n more bytes; false if the system has no memory for them, and b is as before. For what is large. */
+bool ek_buf_reserve(ek_buf *b, size_t n);
 void ek_buf_add(ek_buf *b, const void *bytes, size_t n);
 void ek_buf_str(ek_buf *b, const char *s);
 void ek_buf_char(ek_buf *b, char c);

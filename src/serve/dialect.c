@@ -51,6 +51,20 @@ static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_
     return ek_fail_in(err, "%s", r->param);
 }
 
+static ek_err make_answer(ek_api_request *r, const ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                          const ek_api_limits *limits)
+{
+    size_t bytes = d->answer_bytes ? d->answer_bytes(m, r, prompt) : 0;
+    if (bytes > 0 && limits->take) EK_TRY(limits->take(limits->count_arg, bytes));
+    if (!ek_buf_reserve(&r->answer, bytes))
+        return ek_fail(EK_ENOMEM, "the system has no memory for a reply of %zu bytes now, try again later", bytes);
+    EK_TRY(d->answer(&r->answer, m, r, prompt));
+    ek_buf *b = &r->answer; /* the bound was a generous one */
+    char *data = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
+    if (data) b->data = data, b->cap = b->len + 1;
+    return EK_OK;
+}
+
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits)
 {
@@ -68,7 +82,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);
     ek_conversation_fini(&r->conversation);
-    if (!err && d->answer) err = d->answer(&r->answer, m, r, prompt);
+    if (!err && d->answer) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
     return err;
 }

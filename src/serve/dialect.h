@@ -55,7 +55,8 @@ typedef struct ek_api_limits {
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
     /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
     ek_err (*weigh)(void *arg, size_t n);
-    /* Counts further memory that making the prompt may take, for as long as that lasts. */
+    /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path that
+     * generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
     ek_err (*take)(void *arg, size_t bytes);
     void *count_arg; /* of the three */
 } ek_api_limits;
@@ -91,6 +92,8 @@ typedef struct ek_dialect {
     /* NULL: the model replies. Otherwise nothing is generated: answer writes the whole reply, from the prompt, which
      * may then be longer than the context; of the functions below only error is used. */
     ek_err (*answer)(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
+    /* A bound of the bytes that answer will take; NULL where they are few. */
+    size_t (*answer_bytes)(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
 
     /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
      * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results

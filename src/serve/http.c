@@ -76,7 +76,7 @@ static void sweep_reply(ek_conn *c, double now)
 {
     const ek_http *s = c->http;
     ek_exchange *x = c->x;
-    size_t unsent = x->out.len - x->n_sent;
+    size_t unsent = ek_exchange_unsent(x);
     double grace = x->ended ? (double)unsent / MIN_READ_PER_SECOND : 0, silent = now - c->last_sent;
     double limit = s->hurrying ? 1 : s->opts.idle_timeout;
     if (x->cut || (unsent > 0 && silent > limit)) {

@@ -83,8 +83,19 @@ void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user);
 const char *ek_exchange_header_of(const ek_exchange *x, const char *name); /* one that was added; NULL without */
 void ek_exchange_header(ek_exchange *x, const char *name, const char *value);
 
-/* A whole reply: begins and ends it. */
+/* A whole reply: begins and ends it. Copies the body, for which nobody has to count memory: a small one. */
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n);
+
+/* Bytes on their way to a client from where they lie: spans, one after the other, that stay as they are until
+ * release(arg), which is called once, when they are sent or nobody wants them any more. release may be NULL. */
+typedef struct ek_outgoing {
+    ek_span part[3]; /* unused ones are empty */
+    void (*release)(void *arg);
+    void *arg;
+} ek_outgoing;
+/* The same without a copy; of HEAD the bytes are let go at once. */
+void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body);
+
 /* A reply in pieces. send disconnects a client that leaves more than max_unsent unread; on_gone is then called later,
  * from the event loop. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -71,9 +72,17 @@ void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user)
     x->gone_user = user;
 }
 
+static void release_lent(ek_exchange *x)
+{
+    ek_outgoing lent = x->lent;
+    x->lent = (ek_outgoing){0};
+    if (lent.release) lent.release(lent.arg);
+}
+
 void ek_exchange_free(ek_exchange *x)
 {
     ek_http *s = x->http;
+    release_lent(x);
     if (x->dispatched) s->n_busy--;
     s->body_bytes -= x->body_counted;
     for (int i = 0; i < x->n_headers; i++) {
@@ -154,15 +163,38 @@ static void put_head(ek_exchange *x, int status, const char *type)
     else if (x->head.minor == 0) ek_buf_str(&x->out, "connection: keep-alive\r\n");
 }
 
-void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
+static void put_whole_head(ek_exchange *x, int status, const char *type, size_t n)
 {
     put_head(x, status, type);
     if (status == 204) ek_buf_str(&x->out, "\r\n");
     else ek_buf_fmt(&x->out, "content-length: %zu\r\n\r\n", n);
-    if (!x->no_body && status != 204) ek_buf_add(&x->out, body, n);
+}
+
+static void end_whole(ek_exchange *x)
+{
     x->ended = true;
     x->gone = NULL;
     ek_exchange_wake(x);
+}
+
+void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
+{
+    put_whole_head(x, status, type, n);
+    if (!x->no_body && status != 204) ek_buf_add(&x->out, body, n);
+    end_whole(x);
+}
+
+static size_t bytes_of(const ek_outgoing *b)
+{
+    return b->part[0].n + b->part[1].n + b->part[2].n;
+}
+
+void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body)
+{
+    put_whole_head(x, status, type, bytes_of(body));
+    x->lent = *body;
+    if (x->no_body) release_lent(x);
+    end_whole(x);
 }
 
 void ek_exchange_begin(ek_exchange *x, int status, const char *type)
@@ -214,13 +246,48 @@ void ek_exchange_wake(ek_exchange *x)
     event_active(x->conn->writable, EV_WRITE, 0);
 }
 
+size_t ek_exchange_unsent(const ek_exchange *x)
+{
+    return x->out.len - x->n_sent + bytes_of(&x->lent);
+}
+
+/* Sends at most max bytes. Returns as send does. */
+static ssize_t send_some(const ek_exchange *x, size_t max)
+{
+    ek_span all[4] = {{x->out.data + x->n_sent, x->out.len - x->n_sent}};
+    struct iovec v[4];
+    size_t n = 0;
+    memcpy(all + 1, x->lent.part, sizeof x->lent.part);
+    for (int i = 0; i < 4 && max > 0; i++) {
+        size_t k = all[i].n < max ? all[i].n : max;
+        if (k == 0) continue;
+        v[n++] = (struct iovec){(void *)(uintptr_t)all[i].p, k};
+        max -= k;
+    }
+    struct msghdr m = {.msg_iov = v, .msg_iovlen = n};
+    return sendmsg(x->conn->fd, &m, MSG_NOSIGNAL);
+}
+
+static void note_sent(ek_exchange *x, size_t n)
+{
+    size_t k = x->out.len - x->n_sent < n ? x->out.len - x->n_sent : n;
+    x->n_sent += k;
+    n -= k;
+    for (int i = 0; i < 3; i++) {
+        ek_span *p = &x->lent.part[i];
+        k = p->n < n ? p->n : n;
+        p->p += k;
+        p->n -= k;
+        n -= k;
+    }
+}
+
 void ek_exchange_flush(ek_exchange *x)
 {
     ek_conn *c = x->conn;
     size_t room = SENT_PER_TURN;
-    while (x->n_sent < x->out.len) {
-        size_t left = x->out.len - x->n_sent;
-        ssize_t n = room ? send(c->fd, x->out.data + x->n_sent, left < room ? left : room, MSG_NOSIGNAL) : 0;
+    while (ek_exchange_unsent(x) > 0) {
+        ssize_t n = room ? send_some(x, room) : 0;
         if (n < 0 && errno == EINTR) continue;
         if (n == 0 || (n < 0 && errno == EAGAIN)) {
             event_add(c->writable, NULL);
@@ -230,11 +297,12 @@ void ek_exchange_flush(ek_exchange *x)
             ek_conn_kill(c);
             return;
         }
-        x->n_sent += (size_t)n;
+        note_sent(x, (size_t)n);
         room -= (size_t)n;
         c->last_sent = ek_now();
     }
     ek_buf_clear(&x->out);
     x->n_sent = 0;
+    release_lent(x);
     if (x->ended && !x->cut) ek_conn_next(c);
 }

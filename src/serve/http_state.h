@@ -70,6 +70,7 @@ struct ek_exchange {
     int n_headers;
     ek_buf out; /* not yet sent: from n_sent on */
     size_t n_sent;
+    ek_outgoing lent; /* sent behind out; parts shrink from the front */
     bool dispatched, begun, ended, cut;
     bool close;   /* the connection ends after the reply */
     bool framed;  /* the reply is sent in chunks */
@@ -128,5 +129,6 @@ bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 void ek_exchange_free(ek_exchange *x);
 void ek_exchange_wake(ek_exchange *x);  /* there is something to send, or the end of it */
 void ek_exchange_flush(ek_exchange *x); /* sends what the socket takes */
+size_t ek_exchange_unsent(const ek_exchange *x);
 
 #endif

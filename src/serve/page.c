@@ -45,6 +45,6 @@ bool ek_page_answer(ek_exchange *x)
     ek_exchange_header(x, "referrer-policy", "no-referrer");
     ek_exchange_header(x, "cross-origin-opener-policy", "same-origin");
     if (has_tag(ek_exchange_find(x, "if-none-match"), tag)) ek_exchange_reply(x, 304, f->type, "", 0);
-    else ek_exchange_reply(x, 200, f->type, f->data, n);
+    else ek_exchange_reply_from(x, 200, f->type, &(ek_outgoing){.part[0] = {f->data, n}});
     return true;
 }

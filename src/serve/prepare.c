@@ -114,7 +114,7 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t form = r->req.form_text.len * (n + 1);
     size_t logprobs = r->req.turn.prompt_logprobs ? sizeof(ek_logprobs) + PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
                                                   : 0;
-    return tools + r->req.own_bytes + form + n * ids * logprobs + ek_grammar_bytes(r->req.grammar) +
+    return tools + r->req.answer.cap + r->req.own_bytes + form + n * ids * logprobs + ek_grammar_bytes(r->req.grammar) +
            (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
@@ -251,6 +251,43 @@ static void run_release(ek_job *j)
 static void release_done(ek_job *j)
 {
     free(j);
+}
+
+/* Frees a large buffer elsewhere: unmapping it takes milliseconds. */
+typedef struct owned {
+    ek_job job;
+    ek_server *server;
+    ek_buf bytes;
+    size_t counted;
+} owned;
+
+static void run_free(ek_job *j)
+{
+    owned *o = (owned *)j;
+    ek_buf_fini(&o->bytes);
+    ek_request_memory_give(&o->server->memory, o->counted);
+}
+
+static void release_owned(void *arg)
+{
+    owned *o = arg;
+    o->job = (ek_job){.run = run_free, .done = release_done};
+    if (o->server->workers && o->bytes.cap >= LARGE_BODY) {
+        ek_workers_add_always(o->server->workers, &o->job);
+        return;
+    }
+    run_free(&o->job);
+    free(o);
+}
+
+ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted)
+{
+    owned *o = ek_alloc(sizeof *o);
+    o->server = s;
+    o->bytes = *bytes;
+    o->counted = counted;
+    *bytes = (ek_buf){0};
+    return (ek_outgoing){.part[0] = {ek_buf_text(&o->bytes), o->bytes.len}, .release = release_owned, .arg = o};
 }
 
 void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held)

@@ -27,6 +27,10 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
 /* Nobody waits for it any more: ready is not called. */
 void ek_prepare_drop(ek_preparation *p);
 
+/* Bytes for a client that are freed, and given back to the request memory, when they are sent: counted bytes of it were
+ * taken for them before. bytes is left empty. */
+ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted);
+
 /* Frees a request and gives back what it held; a large one on a worker's thread. */
 void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held);
 

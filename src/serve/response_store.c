@@ -1,6 +1,7 @@
 #include "serve/response_store.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,10 @@ enum { BUCKETS = 4096 };
 typedef struct entry {
     struct entry *newer, *older; /* by use, of its owner's */
     struct entry *next;          /* in its bucket */
-    int n_holders;               /* the store and those who read it; under the lock */
-    struct owner *owner;         /* under the lock */
+    struct ek_response_store *store;
+    bool kept;           /* in the store; under the lock, like the next */
+    int n_readers;       /* it stays, and its bytes count, as long as there are any, kept or not */
+    struct owner *owner; /* under the lock; of one that is kept */
     uint64_t owner_id;
     uint64_t used; /* when last */
     char *id, *previous;
@@ -41,6 +44,8 @@ struct ek_response_store {
     ek_item_index items;
     int n, max_entries;
     size_t bytes, max_bytes;
+    size_t lingering;  /* bytes of those that are forgotten and still read: they count, too */
+    size_t read_bytes; /* of all that is read, kept or not */
 };
 
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes)
@@ -106,16 +111,30 @@ static entry **bucket_of(ek_response_store *s, const char *id)
     return &s->bucket[ek_fnv1a64(id) % BUCKETS];
 }
 
-/* Under the lock. */
-static void let_go(entry *e)
+/* Frees an entry that is neither kept nor read. Under the lock. */
+static void drop(entry *e)
 {
-    if (--e->n_holders > 0) return;
+    if (e->kept || e->n_readers > 0) return;
     free(e->id);
     free(e->previous);
     ek_buf_fini(&e->input);
     ek_buf_fini(&e->response);
     ek_stored_items_fini(&e->items);
     free(e);
+}
+
+static void hold(entry *e)
+{
+    if (e->n_readers++ == 0) e->store->read_bytes += size_of(e);
+}
+
+static void let_go(entry *e)
+{
+    if (--e->n_readers > 0) return;
+    e->store->read_bytes -= size_of(e);
+    if (e->kept) return;
+    e->store->lingering -= size_of(e);
+    drop(e);
 }
 
 static void forget(ek_response_store *s, entry *e)
@@ -128,7 +147,10 @@ static void forget(ek_response_store *s, entry *e)
     size_t size = size_of(e);
     s->n--, e->owner->n--;
     s->bytes -= size, e->owner->bytes -= size;
-    let_go(e);
+    if (e->n_readers > 0) s->lingering += size;
+    e->kept = false;
+    e->owner = NULL;
+    drop(e);
 }
 
 void ek_response_store_close(ek_response_store *s)
@@ -183,14 +205,15 @@ static owner *largest(const ek_response_store *s, const owner *by, size_t size, 
     return most;
 }
 
-/* False, and nothing is forgotten, where those who have less would have to go. */
+/* False, and nothing is forgotten, where those who have less would have to go, or what is being read leaves no room: to
+ * forget that makes none. */
 static bool make_room(ek_response_store *s, const owner *by, size_t size)
 {
     size_t least = size;
     for (const owner *o = s->owners; o; o = o->next)
         if (o != by) least += o->bytes < size ? o->bytes : size;
-    if (least > s->max_bytes) return false;
-    while (s->n >= s->max_entries || s->bytes + size > s->max_bytes)
+    if (s->read_bytes > s->max_bytes || least > s->max_bytes - s->read_bytes) return false;
+    while (s->n >= s->max_entries || s->bytes + s->lingering + size > s->max_bytes)
         forget(s, largest(s, by, size, s->n >= s->max_entries)->oldest);
     return true;
 }
@@ -198,20 +221,18 @@ static bool make_room(ek_response_store *s, const owner *by, size_t size)
 void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
 {
     entry *e = ek_alloc(sizeof *e);
-    *e = (entry){.n_holders = 1, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
+    *e = (entry){.store = s, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
     if (r->previous) e->previous = ek_strdup(r->previous);
     take_over(&e->input, &r->input);
     take_over(&e->response, &r->response);
     e->items = r->items;
     r->items = (ek_stored_items){0};
-    size_t size = size_of(e);
-    if (size > s->max_bytes || s->max_entries < 1) {
-        let_go(e);
-        return;
-    }
     pthread_mutex_lock(&s->lock);
-    owner *o = e->owner = owner_of(s, owner_id);
+    size_t size = size_of(e);
+    owner *o = owner_of(s, owner_id);
     if (make_room(s, o, size)) {
+        e->owner = o;
+        e->kept = true;
         entry **at = bucket_of(s, e->id);
         e->next = *at;
         *at = e;
@@ -219,9 +240,8 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
         link_newest(s, e);
         s->n++, o->n++;
         s->bytes += size, o->bytes += size;
-    } else {
-        let_go(e);
     }
+    drop(e);
     drop_empty_owners(s);
     pthread_mutex_unlock(&s->lock);
 }
@@ -247,14 +267,27 @@ static ek_err not_found(const char *id)
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
 }
 
-ek_err ek_response_store_get(ek_response_store *s, uint64_t owner_id, const char *id, bool input, ek_buf *out)
+ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner_id, const char *id, bool input, ek_span *text,
+                              ek_response_held **held)
 {
     pthread_mutex_lock(&s->lock);
-    const entry *e = find(s, owner_id, id);
-    const ek_buf *from = !e ? NULL : input ? &e->input : &e->response;
-    if (from) ek_buf_add(out, ek_buf_text(from), from->len);
+    entry *e = find(s, owner_id, id);
+    if (e) hold(e);
     pthread_mutex_unlock(&s->lock);
-    return from ? EK_OK : not_found(id);
+    if (!e) return not_found(id);
+    const ek_buf *from = input ? &e->input : &e->response;
+    *text = (ek_span){ek_buf_text(from), from->len};
+    *held = (ek_response_held *)e;
+    return EK_OK;
+}
+
+void ek_response_store_release(void *held)
+{
+    entry *e = held;
+    ek_response_store *s = e->store;
+    pthread_mutex_lock(&s->lock);
+    let_go(e);
+    pthread_mutex_unlock(&s->lock);
 }
 
 ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner_id, const char *id)
@@ -275,13 +308,13 @@ typedef struct chain {
     int n, cap;
 } chain;
 
-static void hold(chain *c, entry *e)
+static void add(chain *c, entry *e)
 {
     if (c->n == c->cap) {
         c->cap = c->cap ? 2 * c->cap : 16;
         c->entries = ek_realloc(c->entries, (size_t)c->cap * sizeof *c->entries);
     }
-    e->n_holders++;
+    hold(e);
     c->entries[c->n++] = e;
 }
 
@@ -295,7 +328,7 @@ static ek_err hold_chain(ek_response_store *s, uint64_t owner_id, const char *id
     for (int steps = 0; id && !err && steps <= s->max_entries; steps++) {
         entry *e = find(s, owner_id, id);
         if (!e) err = not_found(id);
-        else hold(c, e);
+        else add(c, e);
         id = e ? e->previous : NULL;
     }
     pthread_mutex_unlock(&s->lock);
@@ -391,7 +424,7 @@ ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_
     if (node) {
         e = node->entry;
         item = node->item;
-        e->n_holders++;
+        hold(e);
         mark_used(s, e);
     }
     pthread_mutex_unlock(&s->lock);

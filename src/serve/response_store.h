@@ -5,6 +5,7 @@
 #define EK_SERVE_RESPONSE_STORE_H
 
 #include "serve/dialect.h"
+#include "serve/http_head.h"
 #include "serve/item_index.h"
 
 typedef struct ek_response_store ek_response_store;
@@ -28,10 +29,15 @@ typedef struct ek_stored_response {
 void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where);
 /* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
- * kept, nor one for which an owner would have to give up something that has less than it takes. */
+ * kept, nor one for which an owner would have to give up something that has less than it takes, or for which those that
+ * are being read leave no room. */
 void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
-/* Appends the response's object, or with `input` the list of its items. ENOTFOUND. */
-ek_err ek_response_store_get(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_buf *out);
+/* The response's object, or with `input` the list of its items: *text stays until ek_response_store_release(*held), on
+ * any thread, whatever happens to the response; until then its bytes count. ENOTFOUND. */
+typedef struct ek_response_held ek_response_held;
+ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_span *text,
+                              ek_response_held **held);
+void ek_response_store_release(void *held);
 /* The item with this id, of a response of the owner: *out is a new reference. The store and the owner are those of
  * limits, which count the item before it is read. The same id more than once: the newest. ENOTFOUND, or what counting
  * says; *out is then NULL. */

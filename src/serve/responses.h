@@ -71,6 +71,8 @@ void ek_responses_close_call(ek_buf *out, const ek_api_reply *r);
 ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_limits *limits);
 /* Writes own->input, and notes which of its items can be referred to. */
 void ek_responses_keep_input(ek_responses *o, const json_t *items);
+/* Appends an item as it is stored: without what is neither read here nor of the API. */
+void ek_responses_put_kept(ek_buf *out, const json_t *item);
 
 /* The writers of a reply, as in ek_dialect. */
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);

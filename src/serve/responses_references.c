@@ -74,7 +74,7 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
         const char *id = ek_json_get_text(item, "id", &n_id);
         if (i > 0) ek_buf_char(&o->input, ',');
         size_t from = o->input.len;
-        ek_json_write(&o->input, item);
+        ek_responses_put_kept(&o->input, item);
         ek_stored_item where = {.from = from, .n = o->input.len - from};
         if (id) ek_response_store_note(o->store, o->owner, &o->items, id, n_id, where);
     }

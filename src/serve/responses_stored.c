@@ -15,19 +15,21 @@ static void not_found(ek_exchange *x)
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
 {
     static const char items[] = "/input_items";
-    ek_buf b = {0};
     char id[128];
+    ek_span text;
+    ek_response_held *held;
     size_t n = strlen(rest), k = sizeof items - 1;
     bool input = n > k && !strcmp(rest + n - k, items);
     snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
-    if (input) ek_buf_str(&b, "{\"object\":\"list\",\"data\":");
-    if (ek_response_store_get(s->responses, ek_route_owner(s, x), id, input, &b)) {
+    if (ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held)) {
         not_found(x);
-    } else {
-        if (input) ek_buf_str(&b, ",\"first_id\":null,\"last_id\":null,\"has_more\":false}");
-        ek_reply_json(x, 200, &b);
+        return;
     }
-    ek_buf_fini(&b);
+    static const char begin[] = "{\"object\":\"list\",\"data\":",
+                      end[] = ",\"first_id\":null,\"last_id\":null,\"has_more\":false}";
+    ek_outgoing body = {.part[1] = text, .release = ek_response_store_release, .arg = held};
+    if (input) body.part[0] = (ek_span){begin, sizeof begin - 1}, body.part[2] = (ek_span){end, sizeof end - 1};
+    ek_exchange_reply_from(x, 200, "application/json", &body);
 }
 
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)

@@ -98,12 +98,15 @@ static void set_up(ek_session *s, ek_prepared *p)
 }
 
 /* The whole reply of a path that generates nothing. */
-static void answer(ek_session *s, ek_buf *body)
+static void answer(ek_session *s, ek_prepared *p)
 {
     ek_exchange *x = s->x;
+    size_t counted = p->req.answer.cap < p->held ? p->req.answer.cap : p->held;
+    ek_outgoing body = ek_outgoing_own(s->server, &p->req.answer, counted);
+    p->held -= counted;
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
-    ek_reply_json(x, 200, body);
+    ek_exchange_reply_from(x, 200, "application/json", &body);
     s->server->metrics.outcome[EK_OUTCOME_DONE]++;
     ek_log(EK_LOG_INFO, "event=request id=%s outcome=done total_s=%.3f", s->id, ek_now() - s->opened);
 }
@@ -130,7 +133,7 @@ static void on_prepared(void *user, ek_prepared *p)
     if (err) {
         ek_prepare_release(s->server, &p->req, p->held);
     } else if (s->dialect->answer) {
-        answer(s, &p->req.answer);
+        answer(s, p);
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
         set_up(s, p);

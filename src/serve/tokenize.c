@@ -67,6 +67,21 @@ static void put_piece(ek_buf *out, const ek_tokenizer *t, int32_t id)
     ek_json_quote(out, s, n);
 }
 
+enum { ESCAPED = 6, AROUND = 32 }; /* bytes that one byte of text becomes at most; of members around a token */
+
+static size_t bytes_of_tokens(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const own *o = r->own;
+    const ek_ids *ids = &prompt->ids;
+    size_t texts = 0;
+    for (size_t i = 0; (o->pieces || o->strings) && i < ids->len; i++) {
+        size_t n;
+        ek_tokenizer_bytes(m->tokenizer, ids->data[i], &n);
+        texts += n;
+    }
+    return 256 + ids->len * AROUND + ESCAPED * texts * (size_t)(o->pieces + o->strings);
+}
+
 static ek_err write_tokens(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const own *o = r->own;
@@ -121,6 +136,15 @@ static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_requ
     return EK_OK;
 }
 
+static size_t bytes_of_text(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const own *o = r->own;
+    size_t text = 0, n;
+    (void)prompt;
+    for (size_t i = 0; i < o->ids.len; i++, text += n) ek_tokenizer_bytes(m->tokenizer, o->ids.data[i], &n);
+    return 256 + (2 * ESCAPED + 1) * text; /* twice in the reply, and once on the way */
+}
+
 static ek_err write_text(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const own *o = r->own;
@@ -143,6 +167,7 @@ const ek_dialect ek_dialect_tokenize = {
     .parse = parse_tokenize,
     .prompt = encode,
     .answer = write_tokens,
+    .answer_bytes = bytes_of_tokens,
     .error = ek_openai_error,
 };
 
@@ -153,5 +178,6 @@ const ek_dialect ek_dialect_detokenize = {
     .parse = parse_detokenize,
     .prompt = no_prompt,
     .answer = write_text,
+    .answer_bytes = bytes_of_text,
     .error = ek_openai_error,
 };

@@ -98,16 +98,9 @@ def leave(*connections):
         c.close()
 
 
-def reads_some(c, n):
-    """Reads replies until n bytes or the end of time."""
-    c.settimeout(20)
-    got = 0
-    try:
-        while got < n and (part := c.recv(1 << 16)):
-            got += len(part)
-    except OSError:
-        pass
-    return got
+def reads_all(c, seconds=30):
+    c.settimeout(seconds)
+    return b"".join(iter(lambda: c.recv(1 << 20), b""))
 
 
 # --- the attacks ---
@@ -137,7 +130,7 @@ def one_per_turn(s):
             c.sendall(message[:cut])
             time.sleep(0.05)
             c.sendall(message[cut:])
-            data = b"".join(iter(lambda: c.recv(1 << 16), b""))
+            data = reads_all(c)
         statuses = [int(x) for x in re.findall(rb"HTTP/1\.1 (\d+) ", data)]
         assert statuses == [200, 200, 404] * 20, statuses
 
@@ -162,10 +155,83 @@ def uploads(s):
     check_turn(s)
 
 
+def store(s, pad):
+    """The id of a stored response, whose request had pad bytes of members that nobody knows."""
+    body = {"input": [{"role": "user", "content": "hi", "pad": "x" * pad}], "max_output_tokens": 1, "temperature": 0}
+    status, _, reply = ask(s, post("/v1/responses", body, close=True))
+    assert status == 200, reply[:300]
+    return json.loads(reply)["id"]
+
+
+def store_text(s, n):
+    """The same with n bytes of text, which are kept."""
+    items = [{"role": "user", "content": "hi"}, {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}],
+                                                 "encrypted_content": "x" * n}]
+    status, _, reply = ask(s, post("/v1/responses", {"input": items, "max_output_tokens": 1, "temperature": 0}, close=True))
+    assert status == 200, reply[:300]
+    return json.loads(reply)["id"]
+
+
+def heads_of_stored(s):
+    """A body is not made for HEAD."""
+    path = f"/v1/responses/{store_text(s, 20 << 20)}/input_items"
+    flood = head("HEAD", path) * 30 + head("HEAD", path, close=True)
+    with Others(s) as others:
+        attackers = [s.socket(30) for _ in range(2)]
+        for c in attackers:
+            c.sendall(flood)
+        statuses = [re.findall(rb"HTTP/1\.1 (\d+) ", reads_all(c)) for c in attackers]
+        leave(*attackers)
+    others.check()
+    assert statuses == [[b"200"] * 31] * 2, statuses
+    check_turn(s)
+
+
+def unread_stored(s):
+    """What is stored is small, and is sent from where it lies."""
+    small, large = store(s, 20 << 20), store_text(s, 20 << 20)
+    status, _, items = ask(s, head("GET", f"/v1/responses/{small}/input_items", close=True))
+    assert status == 200 and len(items) < 1000, f"{len(items)} bytes of items are kept"
+    status, _, items = ask(s, head("GET", f"/v1/responses/{large}/input_items", close=True))
+    assert status == 200 and json.loads(items)["data"][1]["encrypted_content"] == "x" * (20 << 20)
+    before = resident(s)
+    attackers = [never_reads(s, head("GET", f"/v1/responses/{large}/input_items")) for _ in range(50)]
+    with Others(s) as others:
+        time.sleep(1)
+    grown = resident(s) - before
+    leave(*attackers)
+    others.check()
+    check_turn(s)
+    assert grown < 100, f"50 readers of 20 MB took {grown:.0f} MiB"
+
+
+def unread_tokens(s):
+    """Replies that nobody reads are counted; what does not fit gets 503."""
+    body = json.dumps({"content": "a b c d " * (300 << 10), "with_pieces": True, "return_token_strs": True}).encode()
+    before, refused, attackers = resident(s), 0, []
+    with Others(s) as others:
+        for _ in range(12):
+            c = never_reads(s, post("/v1/tokenize", body))
+            refused += b" 503 " in c.recv(16)
+            attackers.append(c)
+        grown = resident(s) - before
+        held = s.metrics()["evenkeel_request_memory_bytes"] / (1 << 20)
+        leave(*attackers)
+    others.check()
+    check_turn(s)
+    print(f"  {refused} of {len(attackers)} refused, {grown:.0f} MiB more, {held:.0f} MiB counted")
+    assert refused > 0 and grown < 500, f"{refused} refused, {grown:.0f} MiB more"
+    time.sleep(1)
+    assert s.metrics()["evenkeel_request_memory_bytes"] == 0, s.metrics()["evenkeel_request_memory_bytes"]
+
+
 ATTACKS = {
     "pipelined_heads": (pipelined_heads, []),
     "one_per_turn": (one_per_turn, []),
     "uploads": (uploads, []),
+    "heads_of_stored": (heads_of_stored, []),
+    "unread_stored": (unread_stored, []),
+    "unread_tokens": (unread_tokens, ["--request-memory", "300M", "--stream-buffer", "64K"]),
 }
 
 

@@ -424,6 +424,17 @@ static void reply_with(ek_response_store *store, const char *id, const char *bod
     close_reply(&t);
 }
 
+static ek_err get(ek_response_store *s, uint64_t of, const char *id, bool input, ek_buf *out)
+{
+    ek_span text;
+    ek_response_held *held;
+    ek_err err = ek_response_store_hold(s, of, id, input, &text, &held);
+    if (err) return err;
+    ek_buf_add(out, text.p, text.n);
+    ek_response_store_release(held);
+    return EK_OK;
+}
+
 static void conversations_by_id(void **state)
 {
     (void)state;
@@ -440,11 +451,11 @@ static void conversations_by_id(void **state)
     assert_string_equal(r.param, "previous_response_id");
     ek_api_request_fini(&r);
     ek_buf b = {0};
-    assert_int_equal(ek_response_store_get(s, 0, "resp_a", true, &b), EK_OK);
+    assert_int_equal(get(s, 0, "resp_a", true, &b), EK_OK);
     assert_string_equal(b.data, "[{\"type\":\"message\",\"role\":\"user\",\"content\":\"1\"}]");
     ek_buf_fini(&b);
     /* To another owner it does not exist. */
-    assert_int_equal(ek_response_store_get(s, 7, "resp_a", false, &b), EK_ENOTFOUND);
+    assert_int_equal(get(s, 7, "resp_a", false, &b), EK_ENOTFOUND);
     assert_int_equal(ek_response_store_delete(s, 7, "resp_a"), EK_ENOTFOUND);
     owner = 7;
     assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"), EK_ENOTFOUND);
@@ -452,7 +463,7 @@ static void conversations_by_id(void **state)
     owner = 0;
     assert_int_equal(ek_response_store_delete(s, 0, "resp_a"), EK_OK);
     assert_int_equal(ek_response_store_delete(s, 0, "resp_a"), EK_ENOTFOUND);
-    assert_int_equal(ek_response_store_get(s, 0, "resp_a", false, &b), EK_ENOTFOUND);
+    assert_int_equal(get(s, 0, "resp_a", false, &b), EK_ENOTFOUND);
     assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"),
                      EK_ENOTFOUND); /* its root */
     ek_api_request_fini(&r);
@@ -465,7 +476,7 @@ static const char *item_id(ek_response_store *s, const char *response, size_t i)
     static char id[64];
     json_t *v;
     ek_buf b = {0};
-    assert_int_equal(ek_response_store_get(s, owner, response, false, &b), EK_OK);
+    assert_int_equal(get(s, owner, response, false, &b), EK_OK);
     assert_int_equal(ek_json_read(&v, b.data, b.len, 0), EK_OK);
     snprintf(id, sizeof id, "%s", ek_json_get_text(json_array_get(ek_json_get(v, "output"), i), "id", NULL));
     json_decref(v);
@@ -619,7 +630,7 @@ static void put(ek_response_store *s, const char *id, size_t n)
 static bool has(ek_response_store *s, const char *id)
 {
     ek_buf b = {0};
-    ek_err err = ek_response_store_get(s, 0, id, false, &b);
+    ek_err err = get(s, 0, id, false, &b);
     ek_buf_fini(&b);
     return err == EK_OK;
 }
@@ -638,6 +649,54 @@ static void the_least_used_makes_room(void **state)
     assert_true(has(s, "e") && has(s, "d") && !has(s, "a"));
     put(s, "f", 5000); /* larger than all */
     assert_true(!has(s, "f") && has(s, "e"));
+    ek_response_store_close(s);
+}
+
+/* What a client reads slowly stays and counts, also once it is deleted; and it does not cost the others. */
+static void what_is_read_stays(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(8, 4000);
+    ek_span text;
+    ek_response_held *held[2];
+    put(s, "a", 1);
+    put(s, "b", 2500);
+    for (int i = 0; i < 2; i++) assert_int_equal(ek_response_store_hold(s, 0, "b", false, &text, &held[i]), EK_OK);
+    put(s, "c", 2500);
+    assert_true(has(s, "a") && has(s, "b") && !has(s, "c"));
+    assert_int_equal(ek_response_store_delete(s, 0, "b"), EK_OK);
+    ek_response_store_release(held[0]);
+    put(s, "c", 2500);
+    assert_true(has(s, "a") && !has(s, "b") && !has(s, "c"));
+    assert_true(text.n == 2502 && text.p[2501] == ']');
+    ek_response_store_release(held[1]);
+    put(s, "c", 2500);
+    assert_true(has(s, "a") && has(s, "c"));
+    ek_response_store_close(s);
+}
+
+static void only_known_members_are_kept(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(8, 1 << 20);
+    reply_with(
+        s, "resp_a",
+        "{\"input\":[{\"role\":\"user\",\"content\":\"1\",\"pad\":\"xxx\",\"id\":\"m\"},"
+        "{\"type\":\"message\",\"role\":\"assistant\",\"status\":\"completed\",\"content\":[{\"type\":\"output_text\",\"text\":\"2\","
+        "\"annotations\":[{\"pad\":1}],\"logprobs\":[1],\"pad\":[\"x\"]}]},"
+        "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\",\"pad\":{\"a\":1}},"
+        "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":[{\"type\":\"input_text\",\"text\":\"3\",\"pad\":1}]}]}",
+        "4");
+    ek_buf b = {0};
+    assert_int_equal(get(s, 0, "resp_a", true, &b), EK_OK);
+    assert_string_equal(
+        b.data,
+        "[{\"role\":\"user\",\"content\":\"1\",\"id\":\"m\"},"
+        "{\"type\":\"message\",\"role\":\"assistant\",\"status\":\"completed\",\"content\":[{\"type\":\"output_text\",\"text\":\"2\","
+        "\"annotations\":[]}]},"
+        "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},"
+        "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":[{\"type\":\"input_text\",\"text\":\"3\"}]}]");
+    ek_buf_fini(&b);
     ek_response_store_close(s);
 }
 
@@ -683,6 +742,8 @@ int main(void)
         cmocka_unit_test(many_items),
         cmocka_unit_test(conversations_by_id),
         cmocka_unit_test(the_least_used_makes_room),
+        cmocka_unit_test(what_is_read_stays),
+        cmocka_unit_test(only_known_members_are_kept),
         cmocka_unit_test(a_long_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
