@@ -32,12 +32,13 @@ void ek_record_begin(ek_record *r, const ek_request_opts *request)
         for (int i = 0; i < request->n_tokens; i++) ek_ids_add(&r->prompt, request->tokens[i]);
 }
 
-void ek_record_bounds(ek_record *r, const char *form, bool thinking, int max_thinking)
+void ek_record_bounds(ek_record *r, const char *form, bool same_form, bool thinking, int max_thinking)
 {
     if (r->mode != EK_RECORD_TOKENS) return;
     r->has_bounds = true;
     r->thinking = thinking;
     r->max_thinking = max_thinking;
+    r->same_form = same_form;
     if (form) r->form = ek_strdup(form);
 }
 

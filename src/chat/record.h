@@ -24,6 +24,8 @@ typedef struct ek_record {
     bool thinking;    /* the prompt has thinking on */
     int max_thinking; /* 0: no limit */
     char *form; /* EK_RECORD_TOKENS: what the grammar was made of (chat/form.h); owned; NULL: no grammar, or unknown */
+    bool same_form;  /* the form is that of the request's first reply, whose record has it; form is NULL, or was found
+                        there */
     bool has_bounds; /* EK_RECORD_TOKENS: the three are known, so that the mask can be made again */
 } ek_record;
 
@@ -36,8 +38,8 @@ uint64_t ek_digest_row(uint64_t h, uint64_t row);
 uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens);
 /* Copies what r->mode asks for from a request that is about to be submitted. r: zeroed but for mode. */
 void ek_record_begin(ek_record *r, const ek_request_opts *request);
-/* The same of its mask. form: NULL where there is no grammar. */
-void ek_record_bounds(ek_record *r, const char *form, bool thinking, int max_thinking);
+/* The same of its mask. form: NULL where there is no grammar, or with same_form. */
+void ek_record_bounds(ek_record *r, const char *form, bool same_form, bool thinking, int max_thinking);
 void ek_record_token(ek_record *r, int32_t token); /* the next one of the reply */
 void ek_record_fini(ek_record *r);
 

@@ -255,8 +255,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);
-    if (r.mask && (!t->opts.grammar || t->opts.form))
-        ek_record_bounds(&t->record, t->opts.form, t->thinking, t->bounds.thought.max);
+    if (r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
+        ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
     ek_err err = ek_engine_submit(e, &r, &t->id);
     if (err) t->live = false;
     free(bias);

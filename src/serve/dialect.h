@@ -79,6 +79,7 @@ typedef struct ek_api_reply {
 typedef struct ek_dialect {
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
+    bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
 
     /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that is not

@@ -18,6 +18,7 @@
 
 struct event_base;
 struct ek_loop;
+struct ek_request_memory;
 
 typedef struct ek_http ek_http;
 typedef struct ek_exchange ek_exchange; /* one request and its reply */
@@ -40,7 +41,9 @@ typedef struct ek_http_opts {
     double idle_timeout;   /* seconds without a request, or without the client reading */
     ek_takes_body_fn *takes_body; /* NULL: of every request */
     ek_takes_body_fn *always;     /* requests that are answered beyond max_connections too; NULL: none */
-    struct ek_loop *loop;         /* whose turns end when their time is spent; NULL: base runs by itself */
+    struct ek_request_memory
+        *memory;          /* that streams take for what is unread, beyond 64 KiB each; NULL: none is counted */
+    struct ek_loop *loop; /* whose turns end when their time is spent; NULL: base runs by itself */
 } ek_http_opts;
 
 /* Called with a whole request. Must lead to exactly one reply, in this call or later. */
@@ -96,11 +99,20 @@ typedef struct ek_outgoing {
 /* The same without a copy; of HEAD the bytes are let go at once. */
 void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body);
 
-/* A reply in pieces. send disconnects a client that leaves more than max_unsent unread; on_gone is then called later,
- * from the event loop. */
+/* A reply in pieces. send copies; it takes nothing and returns false when the client would have more than max_unsent
+ * unread, or when there is no memory for it. Whoever goes on then ends the reply (ek_exchange_end_with); else the
+ * client is disconnected, and on_gone called, later. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);
-void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);
+bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);
+/* A piece of any size, without a copy. Only where nothing is unsent. */
+void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes);
 void ek_exchange_end(ek_exchange *x); /* the caller must not use the exchange any more */
+/* The same with some last bytes, whatever is unread. A client that then reads nothing for 5 seconds is cut off. */
+void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n);
+/* Called with the user of on_gone whenever all that was sent is with the kernel, until the end. */
+void ek_exchange_on_drained(ek_exchange *x, void (*drained)(void *user));
+size_t ek_exchange_unsent(const ek_exchange *x);
+size_t ek_exchange_max_unsent(const ek_exchange *x);
 bool ek_exchange_begun(const ek_exchange *x);
 
 #endif

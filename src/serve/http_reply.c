@@ -11,8 +11,13 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "serve/http_state.h"
+#include "serve/request_memory.h"
 
-enum { SENT_PER_TURN = 256 << 10 }; /* to one reader, however fast; then others have their turn */
+enum {
+    SENT_PER_TURN = 256 << 10, /* to one reader, however fast; then others have their turn */
+    UNCOUNTED = 64 << 10,      /* bytes of a stream that take no memory from requests */
+    FRAMING = 32               /* of a chunk */
+};
 
 /* --- the request --- */
 
@@ -66,6 +71,16 @@ bool ek_exchange_begun(const ek_exchange *x)
     return x->begun;
 }
 
+void ek_exchange_on_drained(ek_exchange *x, void (*drained)(void *user))
+{
+    x->drained = drained;
+}
+
+size_t ek_exchange_max_unsent(const ek_exchange *x)
+{
+    return x->http->opts.max_unsent;
+}
+
 void ek_exchange_on_gone(ek_exchange *x, void (*gone)(void *user), void *user)
 {
     x->gone = gone;
@@ -79,10 +94,18 @@ static void release_lent(ek_exchange *x)
     if (lent.release) lent.release(lent.arg);
 }
 
+static void give_memory(ek_exchange *x)
+{
+    if (x->counted) ek_request_memory_give(x->http->opts.memory, x->counted);
+    x->counted = 0;
+}
+
 void ek_exchange_free(ek_exchange *x)
 {
     ek_http *s = x->http;
     release_lent(x);
+    give_memory(x);
+    ek_buf_fini(&x->behind);
     if (x->dispatched) s->n_busy--;
     s->body_bytes -= x->body_counted;
     for (int i = 0; i < x->n_headers; i++) {
@@ -216,26 +239,60 @@ static void compact(ek_exchange *x)
     x->n_sent = 0;
 }
 
-void ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
+/* Counts what x->out takes with n more bytes before it takes it. */
+static bool has_memory(ek_exchange *x, size_t n)
 {
-    if (x->cut || x->no_body || n == 0) return;
+    struct ek_request_memory *m = x->http->opts.memory;
+    size_t cap = x->out.cap ? x->out.cap : 64, need = x->out.len + n + FRAMING;
+    while (cap < need) cap *= 2; /* as ek_buf grows */
+    if (!m || cap <= UNCOUNTED || cap <= x->counted) return true;
+    if (ek_request_memory_take(m, x->counted, cap - x->counted)) return false;
+    x->counted = cap;
+    return true;
+}
+
+/* Behind all that was sent before. */
+static void put_piece(ek_exchange *x, const char *bytes, size_t n)
+{
+    ek_buf *to = bytes_of(&x->lent) > 0 ? &x->behind : &x->out;
+    if (x->framed) ek_buf_fmt(to, "%zx\r\n", n);
+    ek_buf_add(to, bytes, n);
+    if (x->framed) ek_buf_str(to, "\r\n");
+    ek_exchange_wake(x);
+}
+
+bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
+{
+    if (x->no_body || n == 0) return true;
     compact(x);
-    if (x->out.len - x->n_sent + n > x->http->opts.max_unsent) {
-        x->cut = true; /* the sweep ends it; now its owner is in the middle of sending */
-        return;
-    }
-    if (x->framed) ek_buf_fmt(&x->out, "%zx\r\n", n);
-    ek_buf_add(&x->out, bytes, n);
-    if (x->framed) ek_buf_str(&x->out, "\r\n");
+    x->cut = x->cut || ek_exchange_unsent(x) + n > x->http->opts.max_unsent || !has_memory(x, n);
+    if (!x->cut) put_piece(x, bytes, n);
+    return !x->cut; /* the sweep ends it, unless its owner does, who is in the middle of sending now */
+}
+
+void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes)
+{
+    EK_ASSERT(ek_exchange_unsent(x) == 0 && !bytes->part[1].n && !bytes->part[2].n);
+    x->lent = *bytes;
+    if (x->no_body) release_lent(x);
+    if (x->framed) ek_buf_fmt(&x->out, "%zx\r\n", bytes->part[0].n);
+    if (x->framed) x->lent.part[1] = (ek_span){"\r\n", 2};
     ek_exchange_wake(x);
 }
 
 void ek_exchange_end(ek_exchange *x)
 {
-    if (x->framed && !x->no_body && !x->cut) ek_buf_str(&x->out, "0\r\n\r\n");
-    x->ended = true;
-    x->gone = NULL;
-    ek_exchange_wake(x);
+    ek_buf *to = bytes_of(&x->lent) > 0 ? &x->behind : &x->out;
+    if (x->framed && !x->no_body && !x->cut) ek_buf_str(to, "0\r\n\r\n");
+    end_whole(x);
+}
+
+void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n)
+{
+    x->cut = false;
+    x->hasty = x->close = true;
+    if (n > 0 && !x->no_body) put_piece(x, bytes, n);
+    ek_exchange_end(x);
 }
 
 /* --- out --- */
@@ -248,7 +305,7 @@ void ek_exchange_wake(ek_exchange *x)
 
 size_t ek_exchange_unsent(const ek_exchange *x)
 {
-    return x->out.len - x->n_sent + bytes_of(&x->lent);
+    return x->out.len - x->n_sent + bytes_of(&x->lent) + x->behind.len;
 }
 
 /* Sends at most max bytes. Returns as send does. */
@@ -282,6 +339,16 @@ static void note_sent(ek_exchange *x, size_t n)
     }
 }
 
+/* What was lent is sent: now what came behind it. */
+static void next_part(ek_exchange *x)
+{
+    release_lent(x);
+    ek_buf_fini(&x->out);
+    x->out = x->behind;
+    x->behind = (ek_buf){0};
+    x->n_sent = 0;
+}
+
 void ek_exchange_flush(ek_exchange *x)
 {
     ek_conn *c = x->conn;
@@ -298,11 +365,15 @@ void ek_exchange_flush(ek_exchange *x)
             return;
         }
         note_sent(x, (size_t)n);
+        if (x->behind.len > 0 && ek_exchange_unsent(x) == x->behind.len) next_part(x);
         room -= (size_t)n;
         c->last_sent = ek_now();
     }
+    release_lent(x);
+    if (x->out.cap > UNCOUNTED) ek_buf_fini(&x->out);
+    give_memory(x);
     ek_buf_clear(&x->out);
     x->n_sent = 0;
-    release_lent(x);
     if (x->ended && !x->cut) ek_conn_next(c);
+    else if (!x->ended && x->drained) x->drained(x->gone_user);
 }

@@ -71,12 +71,16 @@ struct ek_exchange {
     ek_buf out; /* not yet sent: from n_sent on */
     size_t n_sent;
     ek_outgoing lent; /* sent behind out; parts shrink from the front */
+    ek_buf behind;    /* sent behind lent */
+    size_t counted;   /* of the memory for what is unread, for out */
     bool dispatched, begun, ended, cut;
+    bool hasty;   /* the client was told that it is too slow */
     bool close;   /* the connection ends after the reply */
     bool framed;  /* the reply is sent in chunks */
     bool no_body; /* the answer to HEAD */
 
     void (*gone)(void *user);
+    void (*drained)(void *user);
     void *gone_user;
 };
 
@@ -129,6 +133,5 @@ bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 void ek_exchange_free(ek_exchange *x);
 void ek_exchange_wake(ek_exchange *x);  /* there is something to send, or the end of it */
 void ek_exchange_flush(ek_exchange *x); /* sends what the socket takes */
-size_t ek_exchange_unsent(const ek_exchange *x);
 
 #endif

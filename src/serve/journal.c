@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 enum { MAX_PENDING = 64 << 20 };
@@ -32,14 +33,17 @@ struct ek_journal {
     /* Under the lock. */
     item *first, **last;
     size_t pending;
-    int64_t dropped;
+    int64_t dropped;    /* since the writer looked last */
+    int64_t total_lost; /* for whatever reason */
     bool closing;
 
     /* The writer's. */
     int fd;        /* -1: not open */
     bool mid_line; /* what the file ends with is no whole line */
     bool failing;
-    int64_t lost; /* lines since the last {"lost":N} */
+    int64_t lost;   /* lines since the last {"lost":N} */
+    int64_t untold; /* dropped, and not in the log yet */
+    double told;    /* ek_now() */
 };
 
 /* --- the file --- */
@@ -141,9 +145,25 @@ static void write_items(ek_journal *j, item *first)
     ek_buf text = {0};
     int64_t n = format(j, first, &text), lost = j->lost;
     ek_err err = write_batch(j, &text);
-    if (err) j->lost += n;
+    if (err) {
+        j->lost += n;
+        pthread_mutex_lock(&j->lock);
+        j->total_lost += n;
+        pthread_mutex_unlock(&j->lock);
+    }
     report(j, err, lost);
     ek_buf_fini(&text);
+}
+
+/* At most one line of log per second. */
+static void tell_dropped(ek_journal *j, int64_t dropped, bool now)
+{
+    j->untold += dropped;
+    if (j->untold == 0 || (!now && ek_now() - j->told < 1)) return;
+    ek_log(EK_LOG_WARN, "event=journal_lost lines=%lld: more of them wait than %zu bytes", (long long)j->untold,
+           j->max_pending);
+    j->untold = 0;
+    j->told = ek_now();
 }
 
 static void *run(void *arg)
@@ -158,10 +178,12 @@ static void *run(void *arg)
         item *first = j->first;
         j->first = NULL;
         j->last = &j->first;
-        j->lost += j->dropped;
+        int64_t dropped = j->dropped;
+        j->lost += dropped;
         j->dropped = 0;
         size_t bytes = j->pending;
         pthread_mutex_unlock(&j->lock);
+        tell_dropped(j, dropped, false);
         write_items(j, first);
         pthread_mutex_lock(&j->lock);
         j->pending -= bytes; /* only now: what is being written takes memory, too */
@@ -213,6 +235,7 @@ void ek_journal_close(ek_journal *j)
     pthread_cond_signal(&j->news);
     pthread_mutex_unlock(&j->lock);
     pthread_join(j->thread, NULL);
+    tell_dropped(j, j->dropped, true);
     int64_t lost = j->lost + j->dropped;
     if (lost > 0) ek_log(EK_LOG_WARN, "journal %s: %lld lines were lost", j->path, (long long)lost);
     free_journal(j);
@@ -243,24 +266,14 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Appends i, unless too much waits. Returns whether it was taken. */
-static bool enqueue(ek_journal *j, item *i)
-{
-    pthread_mutex_lock(&j->lock);
-    bool room = j->pending + i->bytes <= j->max_pending;
-    if (room) {
-        j->pending += i->bytes;
-        *j->last = i;
-        j->last = &i->next;
-        pthread_cond_signal(&j->news);
-    } else {
-        j->dropped++;
-    }
-    pthread_mutex_unlock(&j->lock);
-    return room;
-}
+/* Lines that are written together or not at all. */
+typedef struct batch {
+    item *first, **last;
+    size_t bytes;
+    int n;
+} batch;
 
-void ek_journal_add(ek_journal *j, const ek_journal_line *line)
+static void add_item(batch *b, const ek_journal_line *line)
 {
     const ek_record *r = &line->record;
     item *i = ek_alloc(sizeof *i);
@@ -269,24 +282,68 @@ void ek_journal_add(ek_journal *j, const ek_journal_line *line)
     i->line.id = ek_strdup(line->id);
     i->line.api = ek_strdup(line->api);
     /* Per token up to 8 bytes in the line and 4 in the record. */
-    i->bytes = 1024 + 12 * (r->prompt.len + r->reply.len) + 32 * (size_t)r->sampling.n_bias;
-    if (r->form) i->bytes += 2 * strlen(r->form);
-    if (!enqueue(j, i)) free_item(i);
+    b->bytes += 1024 + 12 * (r->prompt.len + r->reply.len) + 32 * (size_t)r->sampling.n_bias;
+    if (r->form) b->bytes += 2 * strlen(r->form);
+    if (!b->last) b->last = &b->first;
+    *b->last = i;
+    b->last = &i->next;
+    b->n++;
 }
 
-void ek_journal_turn(ek_journal *j, const char *id, const char *api, int choice, ek_turn *t)
+/* Appends them, unless too much waits; what nothing waits before is always taken. */
+static void enqueue(ek_journal *j, const batch *b)
 {
-    if (!j) return;
-    const ek_turn_result *r = ek_turn_result_of(t);
-    ek_journal_line line = {.id = id,
-                            .api = api,
-                            .finish = finish_of(r),
-                            .choice = choice,
-                            .n_cached = r->n_cached,
-                            .n_tokens = r->n_tokens,
-                            .digest = r->digest,
-                            .digest_version = EK_DIGEST_VERSION,
-                            .record = ek_turn_take_record(t)};
-    if (line.record.n_prompt > 0) ek_journal_add(j, &line);
-    else ek_record_fini(&line.record); /* never submitted */
+    if (b->n == 0) return;
+    pthread_mutex_lock(&j->lock);
+    bool room = j->pending == 0 || j->pending + b->bytes <= j->max_pending;
+    if (room) {
+        j->pending += b->bytes;
+        *j->last = b->first;
+        j->last = b->last;
+        pthread_cond_signal(&j->news);
+    } else {
+        j->dropped += b->n;
+        j->total_lost += b->n;
+    }
+    pthread_mutex_unlock(&j->lock);
+    for (item *i = room ? NULL : b->first, *next; i; i = next) {
+        next = i->next;
+        free_item(i);
+    }
+}
+
+void ek_journal_add(ek_journal *j, const ek_journal_line *line)
+{
+    batch b = {0};
+    add_item(&b, line);
+    enqueue(j, &b);
+}
+
+int64_t ek_journal_lost(ek_journal *j)
+{
+    if (!j) return 0;
+    pthread_mutex_lock(&j->lock);
+    int64_t n = j->total_lost;
+    pthread_mutex_unlock(&j->lock);
+    return n;
+}
+
+void ek_journal_turns(ek_journal *j, const char *id, const char *api, ek_turn *const *turns, int n)
+{
+    batch b = {0};
+    for (int i = 0; j && i < n; i++) {
+        const ek_turn_result *r = ek_turn_result_of(turns[i]);
+        ek_journal_line line = {.id = id,
+                                .api = api,
+                                .finish = finish_of(r),
+                                .choice = i,
+                                .n_cached = r->n_cached,
+                                .n_tokens = r->n_tokens,
+                                .digest = r->digest,
+                                .digest_version = EK_DIGEST_VERSION,
+                                .record = ek_turn_take_record(turns[i])};
+        if (line.record.n_prompt > 0) add_item(&b, &line);
+        else ek_record_fini(&line.record); /* never submitted */
+    }
+    if (j) enqueue(j, &b);
 }

@@ -28,8 +28,10 @@ ek_record_mode ek_journal_mode(const ek_journal *j);
 /* Hands over a line without time, model and numerics: copies id and api, takes the record. finish: a literal. Any
  * thread; returns at once. */
 void ek_journal_add(ek_journal *j, const ek_journal_line *line);
-/* The same for a turn that has ended; takes its record. Nothing happens if j is NULL or the
- * turn was never submitted. id of the reply, api: the path of the request. */
-void ek_journal_turn(ek_journal *j, const char *id, const char *api, int choice, ek_turn *t);
+/* The same for all turns of a request, which have ended, choice 0 first: their lines stand together in the file, or
+ * none is written. Takes their records. Nothing happens if j is NULL; turns that were never submitted have no line. id
+ * of the reply, api: the path of the request. */
+void ek_journal_turns(ek_journal *j, const char *id, const char *api, ek_turn *const *turns, int n);
+int64_t ek_journal_lost(ek_journal *j); /* lines so far that could not be written or waited in vain; 0 if j is NULL */
 
 #endif

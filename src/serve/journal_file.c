@@ -13,7 +13,8 @@ struct ek_journal_file {
     int fd;
     int64_t *end; /* of line i, without its line end */
     int64_t n, cap;
-    ek_buf text; /* of the line last read */
+    ek_buf text;          /* of the line last read */
+    char *form_id, *form; /* the last form that was looked for, and its reply */
 };
 
 static void add_line(ek_journal_file *f, int64_t end)
@@ -63,6 +64,8 @@ void ek_journal_file_close(ek_journal_file *f)
     if (!f) return;
     if (f->fd >= 0) close(f->fd);
     ek_buf_fini(&f->text);
+    free(f->form_id);
+    free(f->form);
     free(f->end);
     free(f->path);
     free(f);
@@ -88,7 +91,7 @@ static ek_err fetch(ek_journal_file *f, int64_t at, size_t n)
     return EK_OK;
 }
 
-ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l, bool *empty)
+static ek_err read_line(ek_journal_file *f, int64_t i, ek_journal_line *l, bool *empty)
 {
     int64_t begin = i > 0 ? f->end[i - 1] + 1 : 0;
     size_t n = (size_t)(f->end[i] - begin);
@@ -96,6 +99,41 @@ ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l, b
     *empty = n == 0;
     if (n == 0) return EK_OK;
     ek_err err = n <= EK_JOURNAL_LINE_MAX ? fetch(f, begin, n) : EK_OK;
-    if (!err) err = ek_journal_line_read(l, ek_buf_text(&f->text), n);
-    return err ? ek_fail_in(err, "%s line %lld", f->path, (long long)i + 1) : EK_OK;
+    return err ? err : ek_journal_line_read(l, ek_buf_text(&f->text), n);
+}
+
+static void keep_form(ek_journal_file *f, const char *id, const char *form)
+{
+    free(f->form_id);
+    free(f->form);
+    f->form_id = ek_strdup(id);
+    f->form = form ? ek_strdup(form) : NULL;
+}
+
+/* The form of the reply's choice 0, whose line stands before line i; NULL where it is not there. */
+static const char *find_form(ek_journal_file *f, int64_t i, const char *id)
+{
+    if (f->form_id && !strcmp(f->form_id, id)) return f->form;
+    bool found = false, empty;
+    keep_form(f, id, NULL);
+    while (!found && i-- > 0) {
+        ek_journal_line l;
+        ek_err err = read_line(f, i, &l, &empty);
+        found = !err && !empty && l.id && !strcmp(l.id, id) && l.choice == 0;
+        if (found) keep_form(f, id, l.record.form);
+        ek_journal_line_fini(&l);
+    }
+    return f->form;
+}
+
+ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l, bool *empty)
+{
+    ek_err err = read_line(f, i, l, empty);
+    if (err) return ek_fail_in(err, "%s line %lld", f->path, (long long)i + 1);
+    ek_record *r = &l->record;
+    if (!r->same_form) return EK_OK;
+    const char *form = find_form(f, i, l->id);
+    if (form) r->form = ek_strdup(form);
+    else r->has_bounds = false; /* it can still be compared by its logits */
+    return EK_OK;
 }

@@ -60,7 +60,8 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
     if (r->forced) ek_buf_str(out, ",\"forced\":true");
     if (r->has_bounds)
         ek_buf_fmt(out, ",\"thinking\":%s,\"max_thinking\":%d", r->thinking ? "true" : "false", r->max_thinking);
-    if (r->form) ek_buf_fmt(out, ",\"form\":%s", r->form);
+    if (r->same_form) ek_buf_str(out, ",\"form_of\":0");
+    else if (r->form) ek_buf_fmt(out, ",\"form\":%s", r->form);
     ek_buf_fmt(out, ",\"n_tokens\":%d", l->n_tokens);
     add_text(out, "finish", l->finish);
     ek_buf_fmt(out, ",\"digest\":\"%016llx\",\"digest_version\":%d", (unsigned long long)l->digest, l->digest_version);
@@ -167,6 +168,10 @@ static ek_err get_bounds(ek_record *r, const json_t *o)
     if (!r->has_bounds) return EK_OK;
     EK_TRY(get_int(&r->max_thinking, o, "max_thinking"));
     if (form && !json_is_object(form)) return wrong("form", "an object");
+    const json_t *of = ek_json_get(o, "form_of");
+    if (of && (form || !json_is_integer(of) || json_integer_value(of) != 0))
+        return wrong("form_of", "0, and no form beside it,");
+    r->same_form = of != NULL;
     ek_buf text = {0};
     if (form) ek_json_write(&text, form);
     if (form) r->form = ek_strdup(ek_buf_text(&text));

@@ -19,7 +19,7 @@ typedef struct ek_journal_line {
     int choice, n_cached, n_tokens;
     uint64_t digest;    /* of the logits that the n_tokens were taken from */
     int digest_version; /* EK_DIGEST_VERSION of the program that wrote the line; lines without it: 1 */
-    ek_record record;
+    ek_record record;   /* same_form: of the line of choice 0 with the same id, which stands before this one */
 } ek_journal_line;
 
 /* Appends the line with its end. */

@@ -6,12 +6,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/page_table.h"
+#include "serve/journal.h"
 #include "serve/ready.h"
 #include "serve/server_state.h"
 
 const char *ek_outcome_name(ek_outcome o)
 {
-    static const char *const names[] = {"done", "refused", "failed", "client_gone", "timeout"};
+    static const char *const names[] = {"done", "refused", "failed", "client_gone", "timeout", "cut"};
     return names[o];
 }
 
@@ -141,6 +142,8 @@ static void put_server(ek_buf *b, const ek_server *s)
     gauge(b, "evenkeel_event_turn_seconds_max", "CPU time of the longest turn of the event loop.", s->loop.max);
     histogram(b, "evenkeel_event_turn_seconds", "CPU time of turns of the event loop.", &s->loop.turns,
               EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
+    counter(b, "evenkeel_journal_lost_lines_total", "Lines of the journal that were not written.",
+            (uint64_t)ek_journal_lost(s->journal));
     gauge(b, "process_resident_memory_bytes", "Resident memory.", resident_bytes());
     gauge(b, "evenkeel_uptime_seconds", "Seconds since the start.", (double)(ek_unix_time() - s->started));
     histogram(b, "evenkeel_prepare_seconds", "Time from a request's arrival to its prompt's tokens.", &m->prepare,

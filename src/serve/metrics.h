@@ -13,6 +13,7 @@ typedef enum ek_outcome {
     EK_OUTCOME_FAILED,
     EK_OUTCOME_GONE, /* the client went away */
     EK_OUTCOME_TIMEOUT,
+    EK_OUTCOME_CUT, /* it did not read its stream */
     EK_OUTCOME_COUNT
 } ek_outcome;
 

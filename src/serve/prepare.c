@@ -18,7 +18,6 @@ enum {
                                   grows), normalised; symbols and heap of the encoder */
     PER_CONTAINER = 128,       /* messages, blocks and calls, in the conversation, in the template's values and while
                                   results are paired with calls */
-    PER_LOGPROB = 128,         /* a number and its token in a reply, twice: on its way to the client */
     PER_CHOICE = 64 << 10
 };
 
@@ -111,9 +110,10 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t tools = r->req.tools ? ek_json_cost(size, n_body) : 0;
     size_t ids = r->prompt.ids.len;
     for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
-    size_t form = r->req.form_text.len * (n + 1);
-    size_t logprobs = r->req.turn.prompt_logprobs ? sizeof(ek_logprobs) + PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
-                                                  : 0;
+    size_t form = r->req.form_text.len * 2; /* and in the first reply's record */
+    size_t logprobs = r->req.turn.prompt_logprobs
+                          ? sizeof(ek_logprobs) + EK_PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
+                          : 0;
     return tools + r->req.answer.cap + r->req.own_bytes + form + n * ids * logprobs + ek_grammar_bytes(r->req.grammar) +
            (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }

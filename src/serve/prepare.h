@@ -6,6 +6,8 @@
 #include "serve/dialect.h"
 #include "serve/server_state.h"
 
+enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */
+
 typedef struct ek_preparation ek_preparation;
 
 /* What came out. The receiver takes req, prompt and held over, also after a failure. */

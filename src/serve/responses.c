@@ -245,6 +245,7 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 const ek_dialect ek_dialect_responses = {
     .path = "/v1/responses",
     .id_prefix = "resp_",
+    .repeats = true,
     .prompt_param = "input",
     .parse = parse,
     .begin = ek_responses_begin,

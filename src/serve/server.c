@@ -112,6 +112,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     http.takes_body = ek_route_takes_body;
     http.always = ek_route_always;
     http.loop = &s->loop;
+    http.memory = &s->memory;
     if (http.body_memory == 0) http.body_memory = 8 * http.max_body;
     if (http.body_memory > s->memory.total / 2) http.body_memory = s->memory.total / 2;
     if (http.body_memory < http.max_body) http.body_memory = http.max_body;

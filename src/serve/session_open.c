@@ -13,38 +13,42 @@ enum { MAX_MODEL_NAME = 256 };
 
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
-static ek_err open_turns(ek_session *s)
+static ek_err open_turn(ek_session *s, int i)
 {
     ek_turn_opts opts = s->req.turn;
     opts.record = ek_journal_mode(s->server->journal);
     opts.digest |= opts.record != EK_RECORD_NONE;
-    for (int i = 0; i < s->req.n; i++) {
-        ek_session_choice *c = &s->choices[i];
-        *c = (ek_session_choice){.session = s, .index = i};
-        opts.choice = i % (s->req.n / (1 + s->req.n_more));
-        EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts,
-                            ek_session_on_reply, c));
-        s->results[i] = ek_turn_result_of(c->turn);
-        s->n_opened++;
-    }
+    ek_session_choice *c = &s->choices[i];
+    *c = (ek_session_choice){.session = s, .index = i};
+    opts.choice = i % (s->req.n / (1 + s->req.n_more));
+    if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */
+    EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts,
+                        ek_session_on_reply, c));
+    s->results[i] = ek_turn_result_of(c->turn);
+    s->n_opened++;
     return EK_OK;
 }
 
-/* Submits choices for at most a few milliseconds: each copies the prompt, which for many choices and a long prompt
- * would stop the event loop. The rest follows in its next turns. */
-static ek_err submit_turns(ek_session *s)
+static ek_err submit_turn(ek_session *s, int i)
+{
+    ek_session_choice *c = &s->choices[i];
+    s->n_submitted++;
+    return ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i), ek_mailbox_post,
+                          s->server->mailbox, c);
+}
+
+/* Opens all turns, then submits them, for at most a millisecond: each reads and copies the prompt, which for many
+ * choices and a long prompt would stop the event loop. The rest follows in its next turns. */
+static ek_err begin_turns(ek_session *s)
 {
     static const double MAX_SECONDS = 1e-3;
     double begin = ek_thread_time();
     while (s->n_submitted < s->req.n) {
-        int i = s->n_submitted++;
-        ek_session_choice *c = &s->choices[i];
-        EK_TRY(ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i), ek_mailbox_post,
-                              s->server->mailbox, c));
+        if (s->n_opened < s->req.n) EK_TRY(open_turn(s, s->n_opened));
+        else EK_TRY(submit_turn(s, s->n_submitted));
         if (s->n_submitted == s->req.n || ek_thread_time() - begin < MAX_SECONDS) continue;
-        struct timeval now = {0, 0};
         if (!s->more) s->more = event_new(s->server->base, -1, 0, on_more, s);
-        event_add(s->more, &now);
+        ek_loop_again(s->more);
         return EK_OK;
     }
     ek_turn_prompt_fini(&s->prompt);
@@ -56,13 +60,18 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     ek_session *s = arg;
     (void)fd, (void)what;
     if (!s->x) return; /* those that were submitted end it */
+    if (s->writing) {
+        struct timeval soon = {0, 10000};
+        event_add(s->more, &soon);
+        return;
+    }
     int i = s->n_submitted;
-    ek_err err = submit_turns(s);
+    ek_err err = begin_turns(s);
     if (!err) return;
     char text[512];
     snprintf(text, sizeof text, "%s", ek_err_text());
     ek_session_failed(s, i, err, text, EK_OUTCOME_FAILED);
-    ek_session_free_when_done(s);
+    ek_session_go_on(s);
 }
 
 /* Fills in what follows from a body that was read. */
@@ -141,8 +150,7 @@ static void on_prepared(void *user, ek_prepared *p)
         if (*ignored) ek_log(EK_LOG_INFO, "event=ignored_keywords id=%s keywords=\"%.4000s\"", s->id, ignored);
         s->prompt = p->prompt;
         p->prompt = (ek_turn_prompt){0};
-        err = open_turns(s);
-        if (!err) err = submit_turns(s);
+        err = begin_turns(s);
         if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? s->dialect->prompt_param : NULL;
     }
     ek_turn_prompt_fini(&p->prompt);
@@ -190,6 +198,7 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
              (unsigned long long)(number & 0xffffffff));
     link_session(s);
     ek_exchange_on_gone(x, ek_session_on_gone, s);
+    ek_exchange_on_drained(x, ek_session_on_drained);
     ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client);
     if (err) ek_session_refuse(s, err, NULL, NULL);
 }

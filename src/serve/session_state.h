@@ -24,7 +24,10 @@ struct ek_session {
     const ek_dialect *dialect;
     ek_preparation *preparing; /* until the prompt is made; nothing below is valid before */
     ek_api_request req;
-    size_t held; /* of the server's request memory */
+    size_t held;     /* of the server's request memory */
+    size_t counted;  /* of it too: for `out` */
+    size_t promised; /* of held: for `out` */
+    size_t grown;    /* bytes that results took since they were counted last */
     uint64_t salt;
     uint64_t client; /* whose turns it takes: of its key, else of its address */
     ek_api_reply reply;
@@ -35,11 +38,29 @@ struct ek_session {
     int n_submitted;
     ek_turn_prompt prompt; /* until all are submitted */
     struct event *more;    /* submits the rest */
-    ek_buf out;
+    ek_buf out;            /* written and not sent */
+    bool
+        writing; /* a worker writes into out: nothing else of the session changes meanwhile but x, which on_gone sets */
+    bool full;   /* a large piece has to be read before more is written */
+    bool done;   /* the whole reply is written */
+    ek_turn_news *later; /* that came while one of these was so: from n_taken on; their texts are owned */
+    size_t n_later, n_taken, cap_later;
+    struct event *go_on; /* takes more of them in the next turn */
+    ek_job freeing;
     double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };
 
+/* In session_write.c. */
+void ek_session_flush(ek_session *s);
+/* Takes the news that wait, as far as that is possible now, and frees the session once it is done. */
+void ek_session_go_on(ek_session *s);
+void ek_session_on_drained(void *user);
+
 /* In session.c. */
+/* The reply is out, or nobody wants it any more. */
+void ek_session_leave_client(ek_session *s, ek_outcome how);
+/* Ends a stream with an error. */
+void ek_session_end_with(ek_session *s, int index, const char *text);
 void ek_session_free(ek_session *s);
 void ek_session_free_when_done(ek_session *s); /* once no news of it can come */
 /* The failure of one choice ends the whole reply: with a status while that is possible. */

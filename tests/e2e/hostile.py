@@ -4,11 +4,13 @@
 Every attack is bounded in requests, bytes and seconds, goes to a server of its own on 127.0.0.1 and stops by itself.
 What is measured is CPU time of the server's event loop (its longest turn), memory, and how long others wait. Prints one
 line per attack and closes with `N passed, N failed`."""
-import json, re, socket, struct, sys, threading, time, traceback
+import json, os, re, socket, struct, subprocess, sys, tempfile, threading, time, traceback
 
 from client import Server
 
 PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+DIR = tempfile.TemporaryDirectory()
+JOURNAL = os.path.join(DIR.name, "journal.jsonl")
 MAX_TURN = 20e-3   # seconds of CPU: the bound for all attacks together
 MAX_WAIT = 3       # seconds that somebody else's GET /health may take on a busy machine
 
@@ -225,12 +227,151 @@ def unread_tokens(s):
     assert s.metrics()["evenkeel_request_memory_bytes"] == 0, s.metrics()["evenkeel_request_memory_bytes"]
 
 
+WORDS = "one two three four five six seven eight nine ten " * 90  # 900 tokens or so
+LARGE_CHAT = {"messages": [{"role": "user", "content": "Tell me a story."}], "temperature": 1, "seed": 1, "n": 16, "max_tokens": 120,
+              "ignore_eos": True, "logprobs": True, "top_logprobs": 20}
+LARGE_ECHO = {"prompt": WORDS, "max_tokens": 1, "n": 2, "temperature": 1, "seed": 1, "echo": True, "logprobs": 20}
+LARGE_RESPONSE = {"input": "Tell me a story.", "max_output_tokens": 400, "temperature": 1, "top_logprobs": 20, "seed": 3, "store": False, "logit_bias": {"1": -100, "106": -100},
+                  "include": ["message.output_text.logprobs"]}
+
+
+def frames_of(body):
+    """The events of a stream in chunks."""
+    data, at = b"", 0
+    while (end := body.find(b"\r\n", at)) >= 0 and (n := int(body[at:end], 16)):
+        data += body[end + 2:end + 2 + n]
+        at = end + 4 + n
+    return [line[6:] for line in data.split(b"\n") if line.startswith(b"data: ")], body.endswith(b"0\r\n\r\n")
+
+
+def large_replies(s):
+    """Replies of megabytes, which are right, and written beside the event loop."""
+    with Others(s) as others:
+        status, top, body = ask(s, post("/v1/chat/completions", LARGE_CHAT, close=True))
+        reply = json.loads(body)
+        assert status == 200 and len(reply["choices"]) == 16, body[:300]
+        assert all(len(t["top_logprobs"]) == 20 for c in reply["choices"] for t in c["logprobs"]["content"])
+        sizes = [len(body)]
+        status, top, body = ask(s, post("/v1/completions", LARGE_ECHO, close=True))
+        assert status == 200 and all(c["text"].startswith(WORDS[:1000]) for c in json.loads(body)["choices"]), body[:300]
+        sizes.append(len(body))
+        for stream in (False, True):
+            status, top, body = ask(s, post("/v1/responses", dict(LARGE_RESPONSE, stream=stream), close=True))
+            assert status == 200, body[:300]
+            sizes.append(len(body))
+        frames, ended = frames_of(body)
+        assert ended and json.loads(frames[-1])["type"] in ("response.completed", "response.incomplete"), frames[-1][:300]
+        pieces = {"content": WORDS * 20, "with_pieces": True, "return_token_strs": True}
+        status, top, body = ask(s, post("/v1/tokenize", pieces, close=True))
+        assert status == 200 and json.loads(body)["count"] > 10000
+        sizes.append(len(body))
+    others.check()
+    print("  replies of", ", ".join(f"{n / 1e6:.1f}" for n in sizes), "MB")
+    check_turn(s)
+    s.wait_idle()
+    time.sleep(0.5)
+    assert s.metrics()["evenkeel_request_memory_bytes"] == 0, "memory is still counted"
+
+
+def outcomes(s):
+    return re.findall(r"event=request .*outcome=(\w+)", open(s.log.name).read())
+
+
+def large_events(s):
+    """An event that is larger than the buffer goes out by itself; who does not read gets an error event."""
+    status, top, body = ask(s, post("/v1/completions", dict(LARGE_ECHO, stream=True), close=True))
+    frames, ended = frames_of(body)
+    assert status == 200 and ended and frames[-1] == b"[DONE]", (len(frames), ended, frames[-1:])
+    assert max(map(len, frames)) > 512 << 10, max(map(len, frames))
+    texts = {}
+    for f in frames[:-1]:
+        for c in json.loads(f)["choices"]:
+            texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+    assert len(texts) == 2 and all(t.startswith(WORDS) for t in texts.values())
+    with Others(s) as others:
+        c = never_reads(s, post("/v1/chat/completions", dict(LARGE_CHAT, max_tokens=200, stream=True)))
+        for _ in range(600):
+            if "cut" in outcomes(s):
+                break
+            time.sleep(0.05)
+        body = reads_all(c).partition(b"\r\n\r\n")[2]
+    frames, ended = frames_of(body)
+    assert ended and frames[-1] == b"[DONE]" and b'"error"' in frames[-2], (ended, frames[-2:])
+    others.check()
+    assert outcomes(s) == ["done", "cut"], outcomes(s)
+    check_turn(s)
+
+
+def journal(s):
+    """The lines of many replies to one request, whose schema is large, are all written, and can be replayed."""
+    schema = {"type": "object", "properties": {"a": {"type": "boolean", "description": "x" * 1200000}}, "required": ["a"],
+              "additionalProperties": False}
+    body = {"messages": [{"role": "user", "content": "hi"}], "n": 64, "max_tokens": 6, "temperature": 1, "seed": 1,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}}
+    status, _, reply = ask(s, post("/v1/chat/completions", body, close=True))
+    assert status == 200 and len(json.loads(reply)["choices"]) == 64, reply[:300]
+    s.wait_idle()
+    check_turn(s)
+    s.terminate()
+    s.wait()
+    lines = [json.loads(line) for line in open(JOURNAL)]
+    assert len(lines) == 64 and not any("lost" in line for line in lines), f"{len(lines)} lines"
+    size = os.path.getsize(JOURNAL)
+    assert size < 3e6, f"{size} bytes"
+    replay = subprocess.run([PROGRAM, "replay", JOURNAL, "--model", MODEL, "--order", "reverse"], capture_output=True, text=True)
+    assert replay.stdout.splitlines()[-1] == "64 agree, 0 differ, 0 skipped", replay.stdout[-500:] + replay.stderr[-500:]
+
+
+def together(s):
+    """All at once, for some seconds."""
+    path, end = f"/v1/responses/{store_text(s, 8 << 20)}/input_items", time.time() + 5
+
+    def again(act):
+        def run():
+            while time.time() < end:
+                try:
+                    act()
+                except OSError:
+                    time.sleep(0.05)
+        return threading.Thread(target=run)
+
+    def flood(message, n=8, seconds=0.5):
+        attackers = [never_reads(s, message) for _ in range(n)]
+        time.sleep(seconds)
+        leave(*attackers)
+
+    many = head("HEAD", "/metrics")
+    upload = head("POST", "/v1/chat/completions", 3 << 20) + b"x" * (2 << 20)
+    acts = [lambda: flood(many * (65536 // len(many)), 30), lambda: flood(head("HEAD", path) * 500),
+            lambda: flood(head("GET", path)), lambda: flood(post("/v1/tokenize", {"content": WORDS * 20, "with_pieces": True})),
+            lambda: flood(upload, 32), lambda: flood(post("/v1/chat/completions", LARGE_CHAT), 1, 4),
+            lambda: flood(post("/v1/completions", dict(LARGE_ECHO, stream=True)), 2, 2),
+            lambda: ask(s, post("/v1/completions", LARGE_ECHO, close=True)),
+            lambda: ask(s, post("/v1/responses", dict(LARGE_RESPONSE, stream=True), close=True))]
+    threads = [again(a) for a in acts]
+    with Others(s) as others:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    others.check()
+    check_turn(s)
+    s.wait_idle(30)
+    time.sleep(1)
+    held = s.metrics()["evenkeel_request_memory_bytes"], s.metrics()["evenkeel_body_bytes"]
+    assert held == (0, 0), held
+
+
 ATTACKS = {
     "pipelined_heads": (pipelined_heads, []),
     "one_per_turn": (one_per_turn, []),
     "uploads": (uploads, []),
     "heads_of_stored": (heads_of_stored, []),
     "unread_stored": (unread_stored, []),
+    "large_replies": (large_replies, []),
+    "journal": (journal, ["--journal", JOURNAL, "--journal-prompts"]),
+    "large_events": (large_events, ["--stream-buffer", "64K"]),
+    "together": (together, []),
     "unread_tokens": (unread_tokens, ["--request-memory", "300M", "--stream-buffer", "64K"]),
 }
 

@@ -18,7 +18,7 @@
 static struct event_base *base;
 static ek_http *http;
 static pthread_t thread;
-static atomic_int n_gone, n_handled, n_busy, order; /* order: what the loop's thread shall do */
+static atomic_int n_gone, n_handled, n_busy, n_released, order; /* order: what the loop's thread shall do */
 
 static void answer(evutil_socket_t fd, short what, void *arg)
 {
@@ -34,6 +34,37 @@ static void gone(void *user)
     n_gone++;
 }
 
+static char lent[3 << 20];
+
+static void released(void *arg)
+{
+    (void)arg;
+    n_released++;
+}
+
+/* The head is out: a piece larger than the buffer, then, behind it or when it is read, the end. */
+static void on_drained(void *user)
+{
+    ek_exchange *x = user;
+    bool waits = !strcmp(ek_exchange_path(x), "/pieces");
+    ek_outgoing piece = {.part[0] = {lent, sizeof lent}, .release = released};
+    if (!waits || n_released == 0) ek_exchange_send_from(x, &piece);
+    if (waits && n_released == 0) return;
+    if (waits) ek_exchange_send(x, "tail", 4);
+    if (waits) ek_exchange_end(x);
+    else ek_exchange_end_with(x, "told", 4);
+}
+
+static bool lend(ek_exchange *x, const char *path)
+{
+    ek_outgoing all = {.part = {{lent, sizeof lent}, {"mid", 3}, {"end", 3}}, .release = released};
+    if (!strcmp(path, "/lent")) ek_exchange_reply_from(x, 200, "text/plain", &all);
+    if (strcmp(path, "/pieces") != 0 && strcmp(path, "/told") != 0) return !strcmp(path, "/lent");
+    ek_exchange_on_drained(x, on_drained);
+    ek_exchange_begin(x, 200, "text/plain");
+    return true;
+}
+
 static void handle(void *arg, ek_exchange *x)
 {
     static char block[1 << 16];
@@ -41,6 +72,7 @@ static void handle(void *arg, ek_exchange *x)
     (void)arg;
     n_handled++;
     ek_exchange_on_gone(x, gone, x);
+    if (lend(x, path)) return;
     if (!strcmp(path, "/echo") || !strcmp(path, "/health")) {
         answer(-1, 0, x);
     } else if (!strcmp(path, "/wait")) {
@@ -90,7 +122,7 @@ static void open_http(ek_http_opts o)
     if (!o.max_unsent) o.max_unsent = 16 << 20;
     if (o.body_timeout == 0) o.body_timeout = 5;
     if (o.idle_timeout == 0) o.idle_timeout = 5;
-    n_gone = n_handled = order = 0;
+    n_gone = n_handled = n_released = order = 0;
     base = event_base_new();
     assert_int_equal(ek_http_open(&http, base, &o, handle, write_error, NULL), EK_OK);
     struct timeval every = {0, 20000};
@@ -399,6 +431,34 @@ static void the_answer_survives_what_still_comes(void **state)
     close_http();
 }
 
+/* Bytes are sent from where they lie, in order, and let go once: when they are sent, of HEAD, when nobody reads them.
+ */
+static void lent_bytes(void **state)
+{
+    (void)state;
+    open_http((ek_http_opts){.max_unsent = 64 << 10});
+    memset(lent, 'x', sizeof lent);
+    static const struct {
+        const char *path, *ends;
+    } rows[] = {
+        {"/lent", "xxmidend"}, {"/pieces", "xx\r\n4\r\ntail\r\n0\r\n\r\n"}, {"/told", "xx\r\n4\r\ntold\r\n0\r\n\r\n"}};
+    for (size_t i = 0; i < 3; i++) {
+        char text[200];
+        n_released = 0;
+        snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                 rows[i].path);
+        check_reply(client(text), "HTTP/1.1 200 ", rows[i].ends);
+        assert_int_equal(n_released, 1);
+    }
+    check_reply(client("HEAD /lent HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"), "HTTP/1.1 200 ", "\r\n\r\n");
+    assert_int_equal(n_released, 2);
+    int fd = client("GET /lent HTTP/1.1\r\nhost: x\r\n\r\n");
+    wait_for(&n_handled, 5);
+    close(fd);
+    wait_for(&n_released, 3);
+    close_http();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +473,7 @@ int main(void)
         cmocka_unit_test(readers_that_do_not_read),
         cmocka_unit_test(a_request_that_does_not_arrive),
         cmocka_unit_test(the_answer_survives_what_still_comes),
+        cmocka_unit_test(lent_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

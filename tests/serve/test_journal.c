@@ -318,11 +318,60 @@ static void what_waits_is_limited(void **state)
     for (int i = 0; i < 2000; i++) add(j, i);
     usleep(100000);
     add(j, 0); /* brings the count of what was lost */
+    assert_true(ek_journal_lost(j) > 0);
     ek_journal_close(j);
     counts c = count(path);
     assert_int_equal(c.good + c.lost, 2001);
     assert_true(c.lost > 0);
     assert_int_equal(c.bad, 0);
+}
+
+static void add_with_form(ek_journal *j, const char *id, int choice, const char *form)
+{
+    ek_journal_line l = {.id = id, .api = "/api", .finish = "stop", .choice = choice};
+    const int32_t tokens[] = {2, 5, 7};
+    const ek_request_opts q = {.tokens = tokens, .n_tokens = 3};
+    l.record.mode = EK_RECORD_TOKENS;
+    ek_record_begin(&l.record, &q);
+    l.record.forced = true;
+    ek_record_bounds(&l.record, form, !form, false, 0);
+    ek_journal_add(j, &l);
+}
+
+/* The replies of one request share a form, which can be large: the first one's line has it. */
+static void a_form_is_written_once(void **state)
+{
+    (void)state;
+    enum { N = 64, SIZE = 20000 };
+    char path[256];
+    static char form[SIZE + 32];
+    path_of(path, sizeof path, "forms");
+    int n = snprintf(form, sizeof form, "{\"text\":\"");
+    memset(form + n, 'x', SIZE);
+    memcpy(form + n + SIZE, "\"}", 3);
+    ek_journal *j = open_journal(path, 3 * sizeof form + N * 2000);
+    for (int i = 0; i < N; i++) {
+        add_with_form(j, "a", i, i == 0 ? form : NULL);
+        if (i % 2) add_with_form(j, "b", i, NULL); /* whose first line is not there */
+    }
+    ek_journal_close(j);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_size < 2 * SIZE + N * 1000);
+    ek_journal_file *f;
+    assert_int_equal(ek_journal_file_open(&f, path), EK_OK);
+    int64_t n_lines = ek_journal_file_lines(f);
+    assert_int_equal(n_lines, N + N / 2);
+    for (int64_t i = n_lines - 1; i >= 0; i--) { /* in any order */
+        ek_journal_line l;
+        bool empty;
+        assert_int_equal(ek_journal_file_read(f, i, &l, &empty), EK_OK);
+        assert_int_equal(l.record.has_bounds, !strcmp(l.id, "a"));
+        if (l.record.has_bounds) assert_string_equal(l.record.form, form);
+        else assert_null(l.record.form);
+        ek_journal_line_fini(&l);
+    }
+    ek_journal_file_close(f);
 }
 
 static void a_file_that_cannot_be_opened_is_an_error(void **state)
@@ -354,10 +403,15 @@ static int drop_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_come_back_equal),  cmocka_unit_test(damaged_lines_are_refused),
-        cmocka_unit_test(mistakes_are_named),     cmocka_unit_test(a_renamed_file_is_followed_by_a_new_one),
-        cmocka_unit_test(a_cut_line_stays_alone), cmocka_unit_test(lost_lines_are_counted),
-        cmocka_unit_test(what_waits_is_limited),  cmocka_unit_test(a_file_that_cannot_be_opened_is_an_error),
+        cmocka_unit_test(lines_come_back_equal),
+        cmocka_unit_test(damaged_lines_are_refused),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_renamed_file_is_followed_by_a_new_one),
+        cmocka_unit_test(a_cut_line_stays_alone),
+        cmocka_unit_test(lost_lines_are_counted),
+        cmocka_unit_test(a_form_is_written_once),
+        cmocka_unit_test(what_waits_is_limited),
+        cmocka_unit_test(a_file_that_cannot_be_opened_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

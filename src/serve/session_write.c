@@ -1,0 +1,427 @@
+/* From news of the engine to bytes for the client.
+ *
+ * What a token adds to a reply is written at once. What may be large (a whole reply with log-probabilities, the
+ * prompt's ones, the end of a stream that repeats everything) is counted, then written by a worker, while the session's
+ * further news wait; and what is larger than the buffer of a stream goes out by itself, when all before it is read,
+ * while news wait likewise. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "serve/loop.h"
+#include "serve/reply.h"
+#include "serve/session_state.h"
+
+enum {
+    LARGE = 64 << 10, /* bytes: more are written by a worker */
+    VERY_LARGE = 4 << 20,
+    COPIED = 256 << 10,        /* bytes: more go out from where they lie */
+    COUNTED_AT_ONCE = 64 << 10 /* of what results grow by */
+};
+
+/* --- sizes --- */
+
+/* Of the text of a reply in one piece, without what its request made known beforehand. */
+static size_t results_size(const ek_session *s)
+{
+    size_t size = 0, per_token = EK_PER_LOGPROB * (size_t)(s->req.turn.n_top + 2);
+    for (int i = 0; i < s->reply.n; i++) {
+        const ek_turn_result *r = s->results[i];
+        const ek_answer *a = &r->answer;
+        size += 512 + 2 * (a->content.len + a->reasoning.len) + per_token * (size_t)r->n_logprobs;
+        for (int k = 0; k < a->n_calls; k++) size += 256 + 2 * a->calls[k].args.len;
+    }
+    return size;
+}
+
+/* What was counted for the prompt's log-probabilities in the reply, per choice. */
+static size_t prompt_size(const ek_session *s, const ek_turn_result *r)
+{
+    return s->req.turn.prompt_logprobs ? EK_PER_LOGPROB * (size_t)(s->req.turn.n_top + 2) * (size_t)r->n_prompt : 0;
+}
+
+/* A piece of a reply: the news of a token, or the end of a choice. */
+typedef struct piece {
+    ek_session_choice *c;
+    const ek_turn_news *news; /* NULL: the end */
+    size_t size;              /* that it may have */
+    size_t counted;           /* of these, what s->held has for it */
+} piece;
+
+static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
+{
+    const ek_session *s = c->session;
+    enum { REPEATED = 5 }; /* times that the end of a stream has each text */
+    piece p = {.c = c, .news = news};
+    if (news) {
+        if (s->req.stream && !c->begun && news->token >= 0)
+            p.counted = prompt_size(s, s->results[c->index]) + s->req.own_bytes / (size_t)s->reply.n;
+    } else if (!s->req.stream && s->reply.n_open == 0) {
+        p.counted = s->req.own_bytes;
+        for (int i = 0; i < s->reply.n; i++) p.counted += prompt_size(s, s->results[i]);
+        p.size = results_size(s);
+    } else if (s->req.stream && s->dialect->repeats) {
+        p.counted = s->req.own_bytes;
+        p.size = REPEATED * results_size(s);
+    }
+    p.size += p.counted;
+    return p;
+}
+
+/* --- writing, on either thread --- */
+
+static void begin(ek_session_choice *c)
+{
+    ek_session *s = c->session;
+    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index); /* the counts of the prompt are known by now */
+    c->begun = true;
+}
+
+void ek_session_on_reply(void *arg, const ek_reply_event *e)
+{
+    ek_session_choice *c = arg;
+    ek_session *s = c->session;
+    if (!s->req.stream) return;
+    begin(c);
+    s->dialect->event(&s->out, &s->reply, c->index, e);
+}
+
+static void write_digest(ek_session *s)
+{
+    uint64_t h = s->results[0]->digest;
+    if (s->reply.n > 1) {
+        h = 0;
+        for (int i = 0; i < s->reply.n; i++) h = ek_hash64(h, &s->results[i]->digest, sizeof h);
+    }
+    snprintf(s->digest, sizeof s->digest, "%016llx", (unsigned long long)h);
+    if (s->req.turn.digest) s->reply.digest = s->digest;
+}
+
+static void write_piece(const piece *p)
+{
+    ek_session *s = p->c->session;
+    if (p->news) {
+        ek_turn_feed(p->c->turn, p->news);
+        if (s->req.stream && p->news->token >= 0) begin(p->c);
+        return;
+    }
+    if (s->reply.n_open == 0) write_digest(s);
+    if (s->req.stream) s->dialect->finish(&s->out, &s->reply, p->c->index);
+    if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
+}
+
+/* --- out --- */
+
+static size_t buffer_of(const ek_session *s)
+{
+    return ek_exchange_max_unsent(s->x);
+}
+
+/* The client leaves too much unread, or there is no memory for it: its stream ends with an error. */
+static void cut(ek_session *s, const char *text)
+{
+    ek_log(EK_LOG_INFO, "event=cut id=%s reason=\"%s\"", s->id, text);
+    ek_buf_clear(&s->out);
+    ek_session_end_with(s, 0, text);
+    ek_session_leave_client(s, EK_OUTCOME_CUT);
+}
+
+/* What was left out of schemas; the log has all of it. */
+static void put_ignored(ek_session *s)
+{
+    enum { MOST = 1000 };
+    const char *all = ek_grammar_ignored(s->req.grammar);
+    size_t n = strnlen(all, MOST + 1);
+    if (n == 0) return;
+    ek_buf value = {0};
+    ek_buf_add(&value, all, n < MOST ? n : MOST);
+    if (n > MOST) ek_buf_str(&value, "...");
+    ek_exchange_header(s->x, "x-evenkeel-ignored-keywords", value.data);
+    ek_buf_fini(&value);
+}
+
+static void open_stream(ek_session *s)
+{
+    if (ek_exchange_begun(s->x)) return;
+    ek_exchange_header(s->x, "cache-control", "no-cache");
+    ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
+    put_ignored(s);
+    ek_exchange_begin(s->x, 200, "text/event-stream; charset=utf-8");
+}
+
+/* What s->out holds, as bytes that give back what was counted for them. */
+static ek_outgoing own_out(ek_session *s)
+{
+    ek_buf *b = &s->out;
+    char *smaller = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
+    if (smaller) b->data = smaller, b->cap = b->len + 1;
+    size_t from_held = s->promised < s->held ? s->promised : s->held, counted = s->counted + from_held;
+    size_t excess = counted > b->cap ? counted - b->cap : 0; /* sizes are bounds */
+    ek_request_memory_give(&s->server->memory, excess);
+    s->held -= from_held;
+    s->promised = s->counted = 0;
+    return ek_outgoing_own(s->server, b, counted - excess);
+}
+
+/* More than is copied, or than the buffer holds: alone, when the client has read all before it. */
+static void flush_large(ek_session *s)
+{
+    s->full = true;
+    if (ek_exchange_unsent(s->x) > 0) return; /* on_drained comes */
+    if (s->counted + s->promised == 0) {      /* one event that is this large */
+        if (ek_request_memory_take(&s->server->memory, s->held, s->out.cap)) {
+            cut(s, ek_err_text());
+            return;
+        }
+        s->counted = s->out.cap;
+    }
+    ek_outgoing bytes = own_out(s);
+    ek_exchange_send_from(s->x, &bytes);
+    s->last_sent = ek_now();
+}
+
+void ek_session_flush(ek_session *s)
+{
+    size_t n = s->out.len, buffer = buffer_of(s);
+    if (n > 0) {
+        open_stream(s);
+        if (n > COPIED || n > buffer) {
+            flush_large(s);
+        } else if (!ek_exchange_send(s->x, s->out.data, n)) {
+            char text[100];
+            snprintf(text, sizeof text, "the client left more than %zu bytes unread (--stream-buffer)", buffer);
+            cut(s, text);
+        } else {
+            if (s->out.cap > COPIED) ek_buf_fini(&s->out);
+            ek_buf_clear(&s->out);
+            ek_request_memory_give(&s->server->memory, s->counted);
+            s->counted = s->promised = 0;
+            s->last_sent = ek_now();
+        }
+    }
+    if (!s->done || !s->x || s->out.len > 0) return;
+    ek_exchange_end(s->x);
+    ek_session_leave_client(s, EK_OUTCOME_DONE);
+}
+
+static void send_whole(ek_session *s)
+{
+    if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
+    put_ignored(s);
+    if (s->out.len <= LARGE) {
+        ek_reply_json(s->x, 200, &s->out);
+    } else {
+        ek_outgoing bytes = own_out(s);
+        ek_exchange_reply_from(s->x, 200, "application/json", &bytes);
+    }
+    ek_session_leave_client(s, EK_OUTCOME_DONE);
+}
+
+/* --- one piece after the other --- */
+
+static void run_piece(const piece *p);
+
+static void after_token(ek_session_choice *c)
+{
+    ek_session *s = c->session;
+    const ek_turn_result *r = s->results[c->index];
+    if (r->end == EK_END_ERROR) {
+        ek_log(EK_LOG_ERROR, "event=failure id=%s reason=\"%s\"", s->id, r->error);
+        ek_session_failed(s, c->index, r->err, r->error, EK_OUTCOME_FAILED);
+    } else if (r->end == EK_END_CANCELLED) {
+        ek_session_failed(s, c->index, EK_ESHUTDOWN, "the server is shutting down", EK_OUTCOME_FAILED);
+    } else if (r->end != EK_END_NONE) {
+        s->reply.n_open--;
+        piece end = piece_of(c, NULL);
+        run_piece(&end);
+    } else if (s->req.stream) {
+        ek_session_flush(s);
+    }
+}
+
+static void after_piece(const piece *p)
+{
+    ek_session *s = p->c->session;
+    if (p->news) {
+        after_token(p->c);
+        return;
+    }
+    s->done = s->reply.n_open == 0;
+    if (s->req.stream) ek_session_flush(s);
+    else if (s->done) send_whole(s);
+}
+
+/* A piece that a worker writes. */
+typedef struct write_job {
+    ek_job job;
+    piece piece;
+    ek_turn_news news; /* of a token: without text */
+} write_job;
+
+static void run_job(ek_job *j)
+{
+    write_piece(&((write_job *)j)->piece);
+}
+
+static void job_done(ek_job *j)
+{
+    write_job *w = (write_job *)j;
+    ek_session *s = w->piece.c->session;
+    s->writing = false;
+    for (int i = 0; i < s->n_opened && s->server->n_signals > 1; i++) ek_turn_cancel(s->choices[i].turn);
+    if (s->x) after_piece(&w->piece);
+    else ek_session_leave_client(s, EK_OUTCOME_GONE); /* it went meanwhile */
+    free(w);
+    ek_session_go_on(s);
+}
+
+/* Counts what the piece adds to what is counted, and makes room for it. */
+static ek_err take_room(ek_session *s, const piece *p)
+{
+    size_t more = p->size - p->counted;
+    EK_TRY(ek_request_memory_take(&s->server->memory, s->held, more));
+    if (!ek_buf_reserve(&s->out, p->size)) {
+        ek_request_memory_give(&s->server->memory, more);
+        return ek_fail(EK_ENOMEM, "the system has no memory for a reply of %zu bytes now, try again later", p->size);
+    }
+    s->counted += more;
+    s->promised += p->counted;
+    return EK_OK;
+}
+
+static void give_up(ek_session *s, const piece *p, ek_err err)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    ek_session_failed(s, p->c->index, err, text, EK_OUTCOME_FAILED);
+    if (p->news) ek_turn_feed(p->c->turn, p->news);
+}
+
+static void run_piece(const piece *p)
+{
+    ek_session *s = p->c->session;
+    if (p->size <= LARGE || !s->server->workers) {
+        write_piece(p);
+        after_piece(p);
+        return;
+    }
+    ek_err err = take_room(s, p);
+    if (err) {
+        give_up(s, p, err);
+        return;
+    }
+    write_job *w = ek_alloc(sizeof *w);
+    *w = (write_job){.job = {.run = run_job, .done = job_done, .large = p->size > VERY_LARGE}, .piece = *p};
+    if (p->news) {
+        w->news = *p->news;
+        w->piece.news = &w->news;
+    }
+    s->writing = true;
+    ek_workers_add_always(s->server->workers, &w->job);
+}
+
+/* --- in from the engine --- */
+
+static void note_token(ek_session_choice *c)
+{
+    ek_session *s = c->session;
+    ek_metrics *m = &s->server->metrics;
+    double now = ek_now();
+    if (s->first_token == 0) {
+        s->first_token = now;
+        ek_histogram_add(&m->first_token, EK_HISTOGRAM_SECONDS, now - s->opened);
+    }
+    if (c->last_token > 0) ek_histogram_add(&m->token_gap, EK_HISTOGRAM_SECONDS, now - c->last_token);
+    c->last_token = now;
+}
+
+/* Results of a long reply with log-probabilities are large before a byte of them is written. */
+static ek_err count_growth(ek_session *s)
+{
+    s->grown += s->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 8;
+    if (s->grown < COUNTED_AT_ONCE) return EK_OK;
+    EK_TRY(ek_request_memory_take(&s->server->memory, s->held, s->grown));
+    s->held += s->grown;
+    s->grown = 0;
+    return EK_OK;
+}
+
+static void take_news(const ek_turn_news *news)
+{
+    ek_session_choice *c = news->user;
+    ek_session *s = c->session;
+    if (!s->x || s->done || s->results[c->index]->end != EK_END_NONE) {
+        ek_turn_feed(c->turn, news);
+        return;
+    }
+    piece p = piece_of(c, news);
+    ek_err err = EK_OK;
+    if (news->token >= 0) {
+        note_token(c);
+        err = count_growth(s);
+    }
+    if (err) give_up(s, &p, err);
+    else run_piece(&p);
+}
+
+static bool has_later(const ek_session *s)
+{
+    return s->n_taken < s->n_later;
+}
+
+static void on_go_on(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    ek_session_go_on(arg);
+}
+
+/* False: too much waits for a client that does not read. */
+static bool keep_for_later(ek_session *s, const ek_turn_news *news)
+{
+    if (s->n_taken == s->n_later) s->n_taken = s->n_later = 0;
+    if (s->n_later == s->cap_later) {
+        s->cap_later = s->cap_later ? 2 * s->cap_later : 16;
+        s->later = ek_realloc(s->later, s->cap_later * sizeof *s->later);
+    }
+    ek_turn_news *copy = &s->later[s->n_later++];
+    *copy = *news;
+    if (news->text) copy->text = ek_strdup(news->text);
+    return !s->full || s->writing || !s->x || (s->n_later - s->n_taken) * sizeof *news <= buffer_of(s);
+}
+
+void ek_session_go_on(ek_session *s)
+{
+    while (has_later(s) && !s->writing && (!s->full || !s->x)) {
+        if (s->x && ek_loop_spent(&s->server->loop)) {
+            if (!s->go_on) s->go_on = event_new(s->server->base, -1, 0, on_go_on, s);
+            ek_loop_again(s->go_on);
+            return;
+        }
+        ek_turn_news news = s->later[s->n_taken++];
+        take_news(&news);
+        free((char *)(uintptr_t)news.text);
+    }
+    ek_session_free_when_done(s);
+}
+
+void ek_session_news(const ek_turn_news *news)
+{
+    ek_session *s = ((ek_session_choice *)news->user)->session;
+    bool waits = s->writing || (s->full && s->x) || has_later(s);
+    if (!waits) take_news(news);
+    else if (!keep_for_later(s, news)) cut(s, "the client does not read, and its reply goes on");
+    if (!has_later(s)) ek_session_free_when_done(s);
+    else if (!s->x) ek_session_go_on(s);
+}
+
+void ek_session_on_drained(void *user)
+{
+    ek_session *s = user;
+    if (!s->full || s->writing) return;
+    s->full = false;
+    ek_session_flush(s);
+    ek_session_go_on(s);
+}
