@@ -156,7 +156,7 @@ static void put_response(ek_buf *out, const ek_api_reply *r, const char *status,
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
     ek_buf_str(out, ",\"output\":");
     o->output_from = out->len;
-    if (running) ek_buf_str(out, "[]");
+    if (running || error) ek_buf_str(out, "[]"); /* what was written went out as events */
     else put_output(out, r);
     o->n_output = out->len - o->output_from;
     ek_buf_str(out, ",\"usage\":");

@@ -78,10 +78,15 @@ class Others:
         assert self.n > 0 and self.wait < MAX_WAIT, f"/health took {self.wait:.1f} s"
 
 
+class LongTurn(AssertionError):
+    """On a machine that others share a turn can be long for reasons of theirs: once is once too often, twice is a fault."""
+
+
 def check_turn(server, max_turn=MAX_TURN):
     turn = server.metrics()["evenkeel_event_turn_seconds_max"]
     print(f"  longest turn {turn * 1e3:.1f} ms")
-    assert turn <= max_turn, f"a turn of the event loop took {turn * 1e3:.1f} ms of CPU"
+    if turn > max_turn:
+        raise LongTurn(f"a turn of the event loop took {turn * 1e3:.1f} ms of CPU")
 
 
 def never_reads(server, message):
@@ -376,14 +381,23 @@ ATTACKS = {
 }
 
 
+def run(attack, args):
+    if os.path.exists(JOURNAL):
+        os.remove(JOURNAL)
+    with Server(PROGRAM, "--model", MODEL, *args) as s:
+        attack(s)
+
+
 def main():
     bad = 0
     chosen = {n: a for n, a in ATTACKS.items() if not ONLY or n in ONLY}
     for name, (attack, args) in chosen.items():
         begin = time.time()
         try:
-            with Server(PROGRAM, "--model", MODEL, *args) as s:
-                attack(s)
+            try:
+                run(attack, args)
+            except LongTurn:
+                run(attack, args)
             print(f"ok   {name} ({time.time() - begin:.1f} s)", flush=True)
         except Exception as e:
             bad += 1

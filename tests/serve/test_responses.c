@@ -403,12 +403,14 @@ static void failures_have_a_beginning(void **state)
     (void)state;
     scene t;
     open_reply(&t, NULL, "resp_1", "{\"input\":\"x\"}", false);
+    say(&t, EK_REPLY_CONTENT, "went out before", 0);
     t.r.stream = true;
     t.result.end = EK_END_ERROR;
     d->failed(&t.out, &t.r, 0, "it broke");
     const char *created = strstr(t.out.data, "event: response.created"),
                *failed = strstr(t.out.data, "event: response.failed");
-    assert_true(created == t.out.data && failed && strstr(failed, "\"message\":\"it broke\""));
+    assert_true(created == t.out.data && failed && strstr(failed, "\"message\":\"it broke\"") &&
+                strstr(failed, "\"output\":[]"));
     close_reply(&t);
 }
 
