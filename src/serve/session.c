@@ -157,15 +157,21 @@ static bool check_deadline(ek_session *s)
     return true;
 }
 
+static bool beat(ek_session *s)
+{
+    bool streams = !s->preparing && s->x && s->req.stream && !s->writing && !s->full;
+    if (!streams || ek_now() - s->last_sent < HEARTBEAT_SECONDS) return false;
+    s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
+    ek_session_flush(s);
+    return true;
+}
+
+/* What a turn has no time for, the next tick does: what was done is not due again. */
 void ek_sessions_tick(ek_server *server)
 {
     for (ek_session *s = server->sessions, *next; s; s = next) {
         next = s->next;
-        if (ek_loop_spent(&server->loop)) return; /* the next tick goes on: what was done is not due again */
-        if (check_deadline(s) || s->preparing || !s->x || !s->req.stream || s->writing || s->full) continue;
-        if (ek_now() - s->last_sent < HEARTBEAT_SECONDS) continue;
-        s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
-        ek_session_flush(s);
+        if ((check_deadline(s) || beat(s)) && ek_loop_spent(&server->loop)) return;
     }
 }
 
