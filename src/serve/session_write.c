@@ -314,7 +314,9 @@ static void run_piece(const piece *p)
         return;
     }
     write_job *w = ek_alloc(sizeof *w);
-    *w = (write_job){.job = {.run = run_job, .done = job_done, .large = p->size > VERY_LARGE}, .piece = *p};
+    *w = (write_job){
+        .job = {.run = run_job, .done = job_done, .large = p->size > VERY_LARGE, .client = s->client, .cost = p->size},
+        .piece = *p};
     if (p->news) {
         w->news = *p->news;
         w->piece.news = &w->news;

@@ -30,10 +30,12 @@ static int count(uint64_t owner, const char *name, int n)
     int found = 0;
     for (int i = 0; i < n; i++) {
         char id[32];
-        ek_buf b = {0};
+        ek_span text;
+        ek_response_held *held;
         snprintf(id, sizeof id, "%s%d", name, i);
-        found += ek_response_store_get(store, owner, id, false, &b) == EK_OK;
-        ek_buf_fini(&b);
+        if (ek_response_store_hold(store, owner, id, false, &text, &held)) continue;
+        ek_response_store_release(held);
+        found++;
     }
     return found;
 }
@@ -88,10 +90,10 @@ static void one_owner_has_all(void **state)
     for (int i = 0; i < 3; i++) put(0, "a", i, 10);
     assert_int_equal(count(0, "a", 1), 1); /* a0 is used */
     put(0, "a", 3, 10);
-    ek_buf b = {0};
-    assert_int_equal(ek_response_store_get(store, 0, "a1", false, &b), EK_ENOTFOUND);
+    ek_span text;
+    ek_response_held *held;
+    assert_int_equal(ek_response_store_hold(store, 0, "a1", false, &text, &held), EK_ENOTFOUND);
     assert_int_equal(count(0, "a", 4), 3);
-    ek_buf_fini(&b);
     ek_response_store_close(store);
 }
 
