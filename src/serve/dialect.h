@@ -55,8 +55,8 @@ typedef struct ek_api_limits {
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
     /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
     ek_err (*weigh)(void *arg, size_t n);
-    /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path that
-     * generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
+    /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path
+     * that generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
     ek_err (*take)(void *arg, size_t bytes);
     void *count_arg; /* of the three */
 } ek_api_limits;
