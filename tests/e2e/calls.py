@@ -93,7 +93,7 @@ def words(top):
             f.write(text)
             f.seek(0)
             refused(1, f"{word} is not a token id", "detokenize", "--model", MODEL, stdin=f)
-    refused(2, "not both: a?b?[31m", "convert", "a\nb\033[31m", os.path.join(top, "x"), "--synthetic", "e2b", "--type", "mlx4")
+    refused(2, "not both: a\\x0ab\\x1b[31m", "convert", "a\nb\033[31m", os.path.join(top, "x"), "--synthetic", "e2b", "--type", "mlx4")
     folder, file = os.path.join(top, "folder"), os.path.join(top, "one.safetensors")
     os.mkdir(folder)
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
@@ -104,7 +104,7 @@ def words(top):
             f.write(len(head).to_bytes(8, "little") + head + b"x")
     for path in (folder, file):
         code, text, _ = run("inspect", path)
-        check(f"inspect {path}", code == 0 and "\033" not in text and "?[31m" in text, f"{code}: {text!r}")
+        check(f"inspect {path}", code == 0 and "\033" not in text and "\\x1b[31m" in text, f"{code}: {text!r}")
 
 
 def drafters(top):

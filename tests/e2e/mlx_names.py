@@ -4,6 +4,15 @@ itself needs another machine. Standard library only."""
 import glob, json, os, struct
 
 
+def of_layer(c, i, key, in_full):
+    """A size of layer i: per_layer_config counts alone where it stands, its numbers with zeros in front or without; else in_full is
+    the key of full layers."""
+    own = {int(k): v for k, v in (c.get("per_layer_config") or {}).items()}
+    if own:
+        return own.get(i, {}).get(key, c[key])
+    return (in_full and c.get(in_full)) or c[key]
+
+
 def plain(config):
     """The parameters before anything is quantised: name -> shape; and which modules can be quantised."""
     nested = config["model_type"] == "gemma4"
@@ -18,9 +27,9 @@ def plain(config):
         vectors[top + "per_layer_projection_norm.weight"] = [p]
     for i, kind in enumerate(c["layer_types"]):
         at, full = f"{top}layers.{i}.", kind == "full_attention"
-        head = (c["global_head_dim"] or c["head_dim"]) if full else c["head_dim"]
+        head = of_layer(c, i, "head_dim", full and "global_head_dim")
         equal = c["attention_k_eq_v"] and full
-        kv = c["num_global_key_value_heads"] if equal and c["num_global_key_value_heads"] is not None else c["num_key_value_heads"]
+        kv = of_layer(c, i, "num_key_value_heads", equal and "num_global_key_value_heads")
         wide = c["intermediate_size"] * (2 if c["use_double_wide_mlp"] and i >= first_shared > 0 else 1)
         modules.update({at + "self_attn.q_proj": [heads * head, hidden], at + "self_attn.o_proj": [hidden, heads * head],
                         at + "mlp.gate_proj": [wide, hidden], at + "mlp.up_proj": [wide, hidden], at + "mlp.down_proj": [hidden, wide]})
