@@ -52,7 +52,7 @@ def session(server, folder, script):
     env = {"PATH": os.environ["PATH"], "HOME": f"{folder}/home", **settings, **recorder.proxies(),
            "ANTHROPIC_BASE_URL": recorder.url, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "200"}
     r = subprocess.run([CLAUDE, "-p", "Look at a.png", "--output-format", "stream-json", "--verbose", "--max-turns", "3"],
-                       env=env, cwd=f"{folder}/work", capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
+                       env=env, cwd=f"{folder}/files", capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL)
     recorder.shutdown()
     result = next((e for e in map(json.loads, r.stdout.splitlines()) if e["type"] == "result"), {})
     return [e for e in recorder.seen if e["path"].startswith("/v1/messages")], result
@@ -79,8 +79,8 @@ def references(server, folder):
 
 
 def picture(server, folder):
-    red_square(f"{folder}/work/a.png")
-    posts, result = session(server, folder, call("Read", {"file_path": f"{folder}/work/a.png"}))
+    red_square(f"{folder}/files/a.png")
+    posts, result = session(server, folder, call("Read", {"file_path": f"{folder}/files/a.png"}))
     check("picture: sent", any('"image"' in r for r in results(posts[0])), results(posts[0]))
     check("picture: one refusal", [e["status"] for e in posts][:2] == [400, 200] and sum(e["status"] != 200 for e in posts) == 1,
           [(e["status"], e["reply"][:300]) for e in posts])
@@ -91,7 +91,7 @@ def picture(server, folder):
 def main():
     with tempfile.TemporaryDirectory() as d:
         long_context(MODEL, f"{d}/pocket")
-        os.mkdir(f"{d}/home"), os.mkdir(f"{d}/work")
+        os.mkdir(f"{d}/home"), os.mkdir(f"{d}/files")
         with Server(PROGRAM, "--model", f"{d}/pocket", "--max-requests", 4) as s:
             references(s, d)
             picture(s, d)

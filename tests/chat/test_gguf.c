@@ -184,18 +184,22 @@ static void test_user_defined(void **state)
     ek_ids ids = {0};
     static const char *fixed[] = {"a", "b", "ab", "[T]", "\n", "\n\n", "<|x|>"};
     static const char *const merges[] = {"a b", "\n \n"};
-    static const int32_t type[263] = {NORMAL, NORMAL, USER_DEFINED, USER_DEFINED, NORMAL, USER_DEFINED, USER_DEFINED};
+    static const char *const marks[] = {"<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", "\xE2\x96\x81"};
+    enum { PIECES = 7 + 256 + 7 }; /* without the marks it would not be Gemma's vocabulary */
+    static const int32_t type[PIECES] = {NORMAL, NORMAL,       USER_DEFINED, USER_DEFINED,
+                                         NORMAL, USER_DEFINED, USER_DEFINED};
     char bytes[256][8];
-    const char *s[263];
+    const char *s[PIECES];
     memcpy(s, fixed, sizeof fixed);
+    memcpy(s + 7 + 256, marks, sizeof marks);
     for (int i = 0; i < 256; i++) {
         snprintf(bytes[i], sizeof bytes[i], "<0x%02X>", i);
         s[7 + i] = bytes[i];
     }
     gguf_text(&f, "tokenizer.ggml.model", "llama"); /* Ollama's converter */
     gguf_text(&f, "tokenizer.ggml.pre", "gemma4");
-    put_strings(&f, "tokenizer.ggml.tokens", s, 263);
-    gguf_array(&f, "tokenizer.ggml.token_type", 5, 263, type, sizeof type);
+    put_strings(&f, "tokenizer.ggml.tokens", s, PIECES);
+    gguf_array(&f, "tokenizer.ggml.token_type", 5, PIECES, type, sizeof type);
     put_strings(&f, "tokenizer.ggml.merges", merges, 2);
     gguf_save(&f, dir, "m.gguf");
     if (open_tokenizer(&t, dir)) fail_msg("%s", ek_err_text());
