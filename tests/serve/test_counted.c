@@ -255,6 +255,11 @@ static ek_buf continuing(const ek_server *s, const ek_buf *first, const char *in
     return b;
 }
 
+/* What is stored of an item: parts without text are five values and keys each, and no token. */
+#define PARTS      "{\"role\":\"user\",\"content\":["
+#define EMPTY_PART "{\"type\":\"input_text\",\"text\":\"\"}"
+#define TEXT_PART  "{\"type\":\"input_text\",\"text\":\"x\"}"
+
 /* A short body may continue a long conversation. */
 static void what_is_continued_is_counted(void **state)
 {
@@ -263,7 +268,8 @@ static void what_is_continued_is_counted(void **state)
     skip();
 #endif
     ek_server *s = start((ek_server_limits){.request_memory = (size_t)1 << 30});
-    ek_buf first = body_of(ITEM_MORE "[", "{},", 100000, "0]}]}"), next = continuing(s, &first, "\"y\"");
+    ek_buf first = body_of(SHORT "\"input\":[" PARTS, EMPTY_PART ",", 20000, TEXT_PART "]}]}"),
+           next = continuing(s, &first, "\"y\"");
     measure(s, "a continued response", RESPONSES, &next, 0);
     ek_buf_fini(&first);
     ek_buf_fini(&next);
@@ -273,22 +279,22 @@ static void what_is_continued_is_counted(void **state)
 static void what_is_continued_is_refused(void **state)
 {
     (void)state;
-    ek_buf large = body_of("{\"role\":\"user\",\"content\":\"x\",\"more\":[", "{},", 60000, "0]}");
+    ek_buf large = body_of(PARTS, EMPTY_PART ",", 7999, TEXT_PART "]}");
     ek_buf first = body_of(SHORT "\"input\":[", large.data, 1, "]}");
     ek_buf many = body_of(SHORT "\"input\":[", MESSAGE ",", 30, MESSAGE "]}");
     ek_buf inline_large = body_of("[", large.data, 1, "]");
-    ek_server *s = start((ek_server_limits){.request_memory = 64 << 20, .max_json_values = 100000, .max_messages = 32});
+    ek_server *s = start((ek_server_limits){.request_memory = 64 << 20, .max_json_values = 60000, .max_messages = 32});
     ek_buf values = continuing(s, &first, inline_large.data), items = continuing(s, &many, "[" MESSAGE "," MESSAGE "]");
-    expect(s, RESPONSES, &values, "413", "previous_response_id: the request has 1200");
+    expect(s, RESPONSES, &values, "413", "previous_response_id: the request has 800");
     expect(s, RESPONSES, &items, "413",
            "items, at most 32 are allowed\",\"type\":\"invalid_request_error\",\"param\":\"previous_response_id\"");
     stop();
-    s = start((ek_server_limits){.request_memory = 32 << 20});
+    s = start((ek_server_limits){.request_memory = 12 << 20});
     ek_buf both = continuing(s, &first, inline_large.data), next = continuing(s, &first, "\"y\"");
     expect(s, RESPONSES, &both, "413", "previous_response_id: the request may need ");
-    assert_int_equal(ek_request_memory_take(&s->memory, 0, 16 << 20), EK_OK); /* somebody else holds it */
-    expect(s, RESPONSES, &next, "503", "other requests hold 16.0 of 32.0 MiB, try again later");
-    ek_request_memory_give(&s->memory, 16 << 20);
+    assert_int_equal(ek_request_memory_take(&s->memory, 0, 6 << 20), EK_OK); /* somebody else holds it */
+    expect(s, RESPONSES, &next, "503", "other requests hold 6.0 of 12.0 MiB, try again later");
+    ek_request_memory_give(&s->memory, 6 << 20);
     expect(s, RESPONSES, &next, "200", "");
     await_idle(s);
     ek_buf *all[] = {&large, &first, &many, &inline_large, &values, &items, &both, &next};
