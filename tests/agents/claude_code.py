@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Claude Code as a client of the server: claude_code.py PROGRAM MODEL CLAUDE
 
-A session of three turns (headless, --resume) with its own prompt of some 17,000 tokens and its own tools, on MODEL with a
+A session of four turns (headless, --resume) with its own prompt of some 17,000 tokens and its own tools, on MODEL with a
 context of 64k. The bundled model is too small to act sensibly: it calls tools that do not exist and misspells arguments, which
 is what a protocol has to bear. Checked is the protocol: every request is answered with 200, streams, tool calls get
 results, thinking comes back with its signature, the prefix is read from the cache from the second request on, and nothing
@@ -57,10 +57,15 @@ def usage(entry):
 
 
 def shared(a, b):
-    """The share of a's messages, tools and system that b begins with, without the line that is another in each request."""
+    """The share of a's messages, tools and system that b begins with, without the line that is another in each request. The client
+    writes a text as a list of one part in the last message, and as a string once it is not the last."""
+    def plain(m):
+        c = m["content"]
+        return {**m, "content": c[0]["text"]} if isinstance(c, list) and len(c) == 1 and c[0]["type"] == "text" else m
+
     def parts(entry):
         o = json.loads(entry["body"])
-        return [o.get("tools"), [s for s in o["system"] if "billing-header" not in s["text"]], *o["messages"]]
+        return [o.get("tools"), [s for s in o["system"] if "billing-header" not in s["text"]], *map(plain, o["messages"])]
     strip = lambda v: json.loads(json.dumps(v), object_hook=lambda d: {k: x for k, x in d.items() if k != "cache_control"})
     a, b = strip(parts(a)), strip(parts(b))
     return sum(x == y for x, y in zip(a, b)) / len(a)
@@ -104,7 +109,7 @@ def main():
             recorder = Recorder(s.port)
             env, session = environment(recorder, home), str(uuid.uuid4())
             events = turn(env, work, "Read the file notes.txt.", "--session-id", session)
-            for prompt in ("What is the weather in Paris?", "Thank you. List the files."):
+            for prompt in ("What is the weather in Paris?", "Thank you. List the files.", "Read notes.txt again."):
                 events += turn(env, work, prompt, "--resume", session)
             judge(recorder, events)
             recorder.shutdown()
