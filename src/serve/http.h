@@ -1,5 +1,5 @@
 /* HTTP/1.1 on the event loop of libevent: limits, deadlines, and replies with back-pressure. Why no library:
- * docs/decisions/http.md.
+ * docs/log/2026-11-22-http.md.
  *
  * One thread, the one that runs the event loop, calls and is called by everything here. A
  * handler sees only whole requests; it answers now or later. A slow or silent client holds

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Where the papers point: links.py [FOLDER]
+
+Prints a line per link, heading or path that is not there, and closes with `N passed, N failed`. Papers are the *.md
+files that git knows or would add. Three kinds of pointers count: relative links with their #heading (as GitHub spells
+headings), docs/….md in any file of the tree, and code spans that begin with a folder of the tree. Pages of docs/log
+describe days that are over: their code spans may name what is gone."""
+import os, re, subprocess, sys
+
+FOLDERS = ("bench", "deploy", "docs", "examples", "fuzz", "include", "models", "src", "tests", "tools", "web")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# A file format's specification in another project, not a page of ours.
+ELSEWHERE = {"docs/gguf.md"}
+
+
+def files():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True)
+    return sorted({f for f in out.stdout.splitlines() if os.path.isfile(f)})
+
+
+def places(tree):
+    """The files and their folders: what a build left behind is none of them."""
+    found = {"."}
+    for name in tree:
+        while name and name not in found:
+            found.add(name)
+            name = os.path.dirname(name)
+    return found
+
+
+def without_fences(text):
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.S | re.M)
+
+
+def headings(text):
+    """The anchors of a page: lower case, without punctuation, blanks as hyphens, -1 and so on behind the second."""
+    found = {}
+    for title in re.findall(r"^#{1,6} (.*)$", without_fences(text), flags=re.M):
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.replace("`", ""))
+        slug = re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+        yield slug if found[slug] == 0 else f"{slug}-{found[slug]}"
+
+
+def broken_link(paper, target, texts, there):
+    path, _, anchor = target.partition("#")
+    file = os.path.normpath(os.path.join(os.path.dirname(paper), path)) if path else paper
+    if file not in there:
+        return f"{file} is not there"
+    if anchor and file.endswith(".md") and anchor not in set(headings(texts[file])):
+        return f"{file} has no heading #{anchor}"
+    return None
+
+
+def spans(text):
+    """Paths in code spans: without placeholders (OP.h, test_NAME.c), patterns and what is made by a build."""
+    for span in re.findall(r"`([^`\n]+)`", without_fences(text)):
+        path = span.split()[0].rstrip("/")
+        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./-]+", path) and not re.search(r"(^|[/_])[A-Z]{2,}([/_.]|$)", path.replace(".md", "")):
+            yield path
+
+
+def pointers(tree):
+    """Every pointer as (file, what it says, what is wrong with it or None)."""
+    texts, there = {}, places(tree)
+    for name in tree:
+        try:
+            texts[name] = open(name, encoding="utf-8").read()
+        except UnicodeDecodeError:
+            continue
+    for name, text in texts.items():
+        for page in sorted(set(re.findall(r"(?<![\w/.-])docs/[\w/.-]+?\.md\b", text)) - ELSEWHERE):
+            yield name, page, None if page in there else "it is not there"
+        if not name.endswith(".md"):
+            continue
+        for target in LINK.findall(without_fences(text)):
+            if not re.match(r"[a-z]+:", target):
+                yield name, target, broken_link(name, target, texts, there)
+        for path in () if name.startswith("docs/log/") else spans(text):
+            yield name, path, None if path in there else "it is not there"
+
+
+def main():
+    os.chdir(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    passed = failed = 0
+    for name, pointer, wrong in pointers(files()):
+        if wrong:
+            print(f"FAIL {name}: {pointer}: {wrong}")
+        passed, failed = passed + (wrong is None), failed + (wrong is not None)
+    if passed < 300:
+        print(f"FAIL only {passed} pointers were found and lead somewhere")
+        failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
