@@ -6,7 +6,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text hub tensor ops cuda lib model convert cache engine gpu chat serve cli
+LAYERS := base text hub tensor ops cuda lib model convert cache engine gpu chat open serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -24,7 +24,8 @@ DEPS_golden := engine cache model ops tensor base
 DEPS_gpu    := gpu engine cache model cuda ops tensor base
 DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
-DEPS_cli    := cli serve chat convert gpu engine cache model cuda ops tensor hub text base
+DEPS_open   := open chat gpu engine cache model cuda ops tensor hub text base
+DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3

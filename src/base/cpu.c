@@ -164,7 +164,7 @@ ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
         size_t n = strlen(usable);
         snprintf(usable + n, sizeof usable - n, "%s%s", n ? ", " : "", isas[i].name);
     }
-    return ek_fail(EK_EINVAL, "instruction set '%s' is not usable here; usable: %s", isa, usable);
+    return ek_fail(EK_EINVAL, "instruction set '%.80s' is not usable here; usable: %s", isa, usable);
 }
 
 ek_err ek_cpu_float_check(void)

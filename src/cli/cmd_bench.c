@@ -32,24 +32,13 @@ typedef struct peaks {
 
 typedef struct report {
     const ek_cli *cli;
-    const ek_cli_model *m;
+    const ek_opened *m;
     const char *int8_name;
     unsigned cpu;
     peaks peaks;
     result *row;
     int n_rows;
 } report;
-
-static ek_err open_model(const ek_cli *cli, ek_cli_model *m)
-{
-    if (!cli->has.synthetic) return ek_cli_open_model(m, cli);
-    *m = (ek_cli_model){.dir = cli->synthetic};
-    ek_model_opts opts;
-    EK_TRY(ek_cli_model_opts(cli, &opts, &m->pool));
-    ek_err err = ek_cli_open_synthetic(cli, &opts, &m->model);
-    if (err) ek_cli_close_model(m);
-    return err;
-}
 
 static int largest(const ek_list *l)
 {
@@ -59,18 +48,22 @@ static int largest(const ek_list *l)
     return max;
 }
 
-static ek_err open_all(const ek_cli *cli, ek_cli_model *m)
+static ek_err open_all(const ek_cli *cli, ek_opened *m)
 {
-    EK_TRY(open_model(cli, m));
+    ek_open_opts o;
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    EK_TRY(ek_cli_open_model(m, cli, &o));
     int batch = largest(&cli->batch), prompt = largest(&cli->prompt) + 1;
     int ctx = ek_bench_context(batch, largest(&cli->depth), (int)cli->generate, (int)cli->chunk);
     if (ctx < prompt) ctx = prompt;
     int max_ctx = ek_model_config(m->model)->max_position_embeddings;
     if (ctx > max_ctx) {
-        ek_cli_close_model(m);
+        ek_opened_close(m);
         return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
     }
-    return ek_cli_add_engine(m, cli, batch, batch, ctx);
+    o.max_requests = o.max_queue = batch;
+    o.ctx_tokens = ctx;
+    return ek_open_engine(m, &o);
 }
 
 /* The machine's limits are measured with a block much larger than the caches. */
@@ -174,7 +167,7 @@ static void print_table(const report *r)
     const ek_config *c = ek_model_config(r->m->model);
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
     if (r->m->gpu) printf("device    %s\n", ek_gpu_text(r->m->gpu));
-    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->dir,
+    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->path,
            r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
            ek_model_bytes_per_token(r->m->model) / 1e9);
     printf("limits    %.1f GB/s read", r->peaks.read / 1e9);
@@ -220,7 +213,7 @@ static void print_json(const report *r)
     ek_buf_fmt(&b, ",\"threads\":%d,", ek_pool_threads(r->m->pool));
     add_name(&b, "device", r->m->gpu ? ek_gpu_text(r->m->gpu) : "cpu");
     ek_buf_str(&b, "},\"model\":{");
-    add_name(&b, "name", r->m->dir);
+    add_name(&b, "name", r->m->path);
     ek_buf_char(&b, ',');
     add_name(&b, "numerics", ek_model_numerics_id(r->m->model));
     ek_buf_fmt(&b, ",\"layers\":%d,\"bytes_per_token\":%.0f}", ek_model_config(r->m->model)->n_layers,
@@ -260,7 +253,7 @@ static void print_json(const report *r)
 int ek_cmd_bench(const ek_cli *cli)
 {
     if (cli->has.compare) return ek_bench_compare(cli);
-    ek_cli_model m;
+    ek_opened m;
     ek_err err = open_all(cli, &m);
     if (err) return ek_cli_refused(cli, err);
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
@@ -270,6 +263,6 @@ int ek_cmd_bench(const ek_cli *cli)
     if (!err && cli->json) print_json(&r);
     else if (!err) print_table(&r);
     free(r.row);
-    ek_cli_close_model(&m);
+    ek_opened_close(&m);
     return status;
 }

@@ -103,7 +103,7 @@ static ek_err check_ids(const ek_list *ids, const ek_config *c)
     return EK_OK;
 }
 
-static ek_err run(const ek_cli *cli, const ek_cli_model *m, FILE *file)
+static ek_err run(const ek_cli *cli, const ek_opened *m, FILE *file)
 {
     const ek_config *c = ek_model_config(m->model);
     bed b;
@@ -125,16 +125,17 @@ int ek_cmd_draft(const ek_cli *cli)
 {
     if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
     if (!cli->has.drafter) return ek_cli_wrong(cli, "--drafter is missing: the folder of the drafter model");
-    ek_cli_model m;
+    ek_opened m;
     FILE *file = NULL;
-    if (ek_cli_open_model(&m, cli)) return ek_cli_failed(cli);
+    ek_open_opts o;
+    if (ek_cli_open_opts(&o, cli) || ek_cli_open_model(&m, cli, &o)) return ek_cli_failed(cli);
     if (check_ids(&cli->ids, ek_model_config(m.model)))
-        return ek_cli_close_model(&m), ek_cli_wrong(cli, "%s", ek_err_text());
+        return ek_opened_close(&m), ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = EK_OK;
     if (cli->has.out && !(file = fopen(cli->out, "wb"))) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
     if (!err) err = run(cli, &m, file);
     if (file && fclose(file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
     if (file && err && ek_is_file(cli->out)) remove(cli->out); /* half a result must not be taken for one */
-    ek_cli_close_model(&m);
+    ek_opened_close(&m);
     return err ? ek_cli_failed(cli) : 0;
 }

@@ -38,7 +38,7 @@ typedef struct rerun {
 
 struct replay {
     const ek_cli *cli;
-    ek_cli_model m;
+    ek_opened m;
     ek_chat_model chat; /* for forms: opened with the first one */
     ek_journal_file *file;
     char model[17];
@@ -122,7 +122,7 @@ static ek_err make_bounds(rerun *x)
 {
     replay *r = x->r;
     const ek_record *rec = &x->line.record;
-    if (!r->chat.tokenizer) EK_TRY(ek_chat_model_open(&r->chat, r->m.dir));
+    if (!r->chat.tokenizer) EK_TRY(ek_chat_model_open(&r->chat, r->m.path));
     if (rec->form) EK_TRY(ek_form_grammar(&x->grammar, r->chat.vocab, rec->form, strlen(rec->form)));
     ek_bounds_init(&x->bounds, &r->chat, x->grammar, rec->max_thinking, rec->prompt.data, rec->prompt.len,
                    rec->thinking);
@@ -232,7 +232,7 @@ static ek_err replay_file(replay *r)
     EK_TRY(ek_file_check(r->cli->arg)); /* lines are read in any order */
     EK_TRY(ek_journal_file_open(&r->file, r->cli->arg));
     EK_TRY(ek_cli_open_engine(&r->m, r->cli, n, n));
-    EK_TRY(ek_model_digest(r->model, r->m.dir, r->m.pool));
+    EK_TRY(ek_model_digest(r->model, r->m.path, r->m.pool));
     r->runs = ek_alloc((size_t)n * sizeof *r->runs);
     for (int i = 0; i < n; i++) {
         r->runs[i].next_free = r->free;
@@ -256,7 +256,7 @@ int ek_cmd_replay(const ek_cli *cli)
                (long long)r.skipped);
     ek_journal_file_close(r.file);
     ek_chat_model_close(&r.chat);
-    ek_cli_close_model(&r.m);
+    ek_opened_close(&r.m);
     free(r.order);
     free(r.runs);
     return status;

@@ -13,6 +13,7 @@
 #include "cli/open.h"
 #include "cli/selftest_cache.h"
 #include "cli/selftest_kv.h"
+#include "open/device.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
 
@@ -20,7 +21,8 @@ enum { N_ASKS = 6, REPLY = 12, CTX = 512, LONG_PROMPT = 2048, LONG_REPLY = 4 };
 
 typedef struct selftest {
     const ek_cli *cli;
-    const char *dir;
+    ek_buf path;
+    ek_open_opts open;
     ek_model_opts opts;
     ek_pool *pool;
     ek_model *model;
@@ -238,8 +240,7 @@ static ek_err open_model(selftest *t, int threads, unsigned cpu)
     EK_TRY(ek_pool_open(&t->pool, threads));
     opts.pool = t->pool;
     opts.cpu = cpu;
-    ek_err err = t->cli->has.synthetic ? ek_cli_open_synthetic(t->cli, &opts, &t->model)
-                                       : ek_model_open(&t->model, t->dir, &opts);
+    ek_err err = ek_open_weights(&t->model, ek_buf_text(&t->path), &t->open, &opts);
     if (err) ek_pool_close(t->pool), t->pool = NULL;
     return err;
 }
@@ -314,10 +315,10 @@ static void report_long_prompt(selftest *t)
 }
 
 /* The same requests on the device that --device names, compared with the CPU's rows of logits. */
-static ek_err run_device(selftest *t, ek_cli_device device)
+static ek_err run_device(selftest *t, ek_device device)
 {
     char why[512];
-    EK_TRY(ek_cli_open_device(t->cli, t->model, &t->gpu, why, sizeof why));
+    EK_TRY(ek_device_open(&t->gpu, &device, t->model, why, sizeof why));
     if (!t->gpu) {
         if (device.cuda) printf("      no device: %s\n", why);
         return EK_OK;
@@ -338,13 +339,14 @@ static ek_err run_device(selftest *t, ek_cli_device device)
 
 static ek_err run_all(selftest *t)
 {
-    ek_cli_device device;
-    EK_TRY(ek_cli_device_parse(t->cli->device, &device));
+    ek_device device;
+    EK_TRY(ek_device_parse(&device, t->cli->device));
     int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
     EK_TRY(open_model(t, threads, t->opts.cpu));
     ek_log_set(EK_LOG_WARN); /* what it needs was said; it is opened many times */
     t->macs = ek_model_macs_logit_row(t->model);
-    printf("%s\n%s, %d threads, %s\n", t->dir, ek_model_numerics_id(t->model), threads, ek_cpu_isa(t->opts.cpu));
+    printf("%s\n%s, %d threads, %s\n", ek_buf_text(&t->path), ek_model_numerics_id(t->model), threads,
+           ek_cpu_isa(t->opts.cpu));
     fflush(stdout);
     grow_asks(t);
     EK_TRY(run_alone(t));
@@ -368,25 +370,29 @@ static ek_err run_all(selftest *t)
     return EK_OK;
 }
 
+static ek_err open_opts(selftest *t)
+{
+    const char *dir = t->cli->synthetic;
+    if (!t->cli->has.synthetic) EK_TRY(ek_cli_model_dir(t->cli, &dir));
+    ek_buf_str(&t->path, dir);
+    EK_TRY(ek_cli_open_opts(&t->open, t->cli));
+    EK_TRY(ek_open_check(&t->open)); /* before anything is loaded */
+    return ek_open_model_opts(&t->open, &t->opts);
+}
+
 int ek_cmd_selftest(const ek_cli *cli)
 {
     selftest *t = calloc(1, sizeof *t);
     if (!t) return 1;
     t->cli = cli;
-    ek_err err = EK_OK;
-    t->dir = cli->synthetic;
-    if (!cli->has.synthetic) err = ek_cli_model_dir(cli, &t->dir);
-    if (!err) err = ek_cli_model_opts(cli, &t->opts, &t->pool);
-    if (!err) {
-        ek_pool_close(t->pool); /* every model here gets threads of its own */
-        t->pool = NULL;
-        err = run_all(t);
-    }
+    ek_err err = open_opts(t);
+    if (!err) err = run_all(t);
     ek_gpu_close(t->gpu);
     if (t->model) close_model(t);
     int status = err ? ek_cli_failed(cli) : t->failed > 0;
     if (!err) printf("%d passed, %d failed\n", t->passed, t->failed);
     for (int i = 0; i < N_ASKS; i++) ek_trace_fini(&t->want[i]);
+    ek_buf_fini(&t->path);
     free(t);
     return status;
 }

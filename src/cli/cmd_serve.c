@@ -48,11 +48,11 @@ static ek_err write_port(const char *path, int port)
     return err;
 }
 
-static ek_err open_journal(const ek_cli *cli, const ek_cli_model *m, ek_journal **out)
+static ek_err open_journal(const ek_cli *cli, const ek_opened *m, ek_journal **out)
 {
     char digest[17];
     if (!cli->has.journal) return EK_OK;
-    EK_TRY(ek_model_digest(digest, m->dir, m->pool));
+    EK_TRY(ek_model_digest(digest, m->path, m->pool));
     ek_journal_opts opts = {.path = cli->journal,
                             .model = digest,
                             .numerics = ek_model_numerics_id(m->model),
@@ -71,7 +71,7 @@ static void check_key_file(const char *path)
 }
 
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
+static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
 {
     ek_journal *journal = NULL;
     ek_err err = open_journal(cli, m, &journal);
@@ -79,7 +79,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
         ek_bound_close(bound);
         return err;
     }
-    char *name = ek_cli_model_name(cli, m->dir);
+    char *name = ek_cli_model_name(cli, m->path);
     ek_server_opts opts = {
         .http = {.host = cli->host,
                  .port = (int)cli->port,
@@ -104,7 +104,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
         .model = m->model,
-        .model_dir = m->dir,
+        .model_dir = m->path,
         .model_name = cli->has.model_name ? cli->model_name : name,
         .journal = journal,
     };
@@ -132,7 +132,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
                EK_VERSION,
                cli->has.model_name ? cli->model_name
                : cli->has.model    ? cli->model
-                                   : m->dir,
+                                   : m->path,
                v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server), ek_engine_ctx(m->engine),
                ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv,
                ek_budget_token_bytes(kv, EK_FULL), ek_budget_token_bytes(kv, EK_SLIDING), start,
@@ -147,7 +147,7 @@ static ek_err serve(const ek_cli *cli, ek_cli_model *m, ek_bound *bound)
 
 int ek_cmd_serve(const ek_cli *cli)
 {
-    ek_cli_model m;
+    ek_opened m;
     ek_log_start();
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
@@ -162,7 +162,7 @@ int ek_cmd_serve(const ek_cli *cli)
     }
     err = serve(cli, &m, &bound);
     int status = err ? ek_cli_failed(cli) : 0;
-    ek_cli_close_model(&m);
+    ek_opened_close(&m);
     ek_log_stop(2);
     return status;
 }

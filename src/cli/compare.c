@@ -39,7 +39,7 @@ typedef struct side {
 
 typedef struct comparison {
     const ek_cli *cli;
-    ek_cli_model m;
+    ek_opened m;
     ek_server *server;
     pthread_t thread;
     bool running;
@@ -75,9 +75,12 @@ static ek_err open_own(comparison *x)
 {
     const ek_cli *cli = x->cli;
     int clients = largest(&cli->batch);
-    EK_TRY(ek_cli_open_model(&x->m, cli));
-    ek_err err = ek_cli_add_engine(&x->m, cli, clients, clients, context(cli, x->m.model));
-    if (err) return err;
+    ek_open_opts o;
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    o.max_requests = o.max_queue = clients;
+    EK_TRY(ek_cli_open_model(&x->m, cli, &o));
+    o.ctx_tokens = context(cli, x->m.model);
+    EK_TRY(ek_open_engine(&x->m, &o));
     ek_server_opts opts = {
         .http = {.host = "127.0.0.1",
                  .max_connections = 2 * clients + 8,
@@ -88,7 +91,7 @@ static ek_err open_own(comparison *x)
         .limits = {.drain_timeout = 5},
         .cors_origins = "",
         .model = x->m.model,
-        .model_dir = x->m.dir,
+        .model_dir = x->m.path,
         .model_name = "evenkeel",
     };
     EK_TRY(ek_server_open(&x->server, x->m.engine, &opts));
@@ -106,7 +109,7 @@ static void close_all(comparison *x)
         pthread_join(x->thread, NULL);
     }
     if (x->server) ek_server_close(x->server);
-    ek_cli_close_model(&x->m);
+    ek_opened_close(&x->m);
     for (int i = 0; i < 2; i++) {
         ek_traffic_close(&x->side[i].server);
         free(x->side[i].row), free(x->side[i].text);

@@ -55,16 +55,12 @@ ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli)
     *d = (ek_dialogue){.cli = cli, .think = cli->think};
     ek_dialogue_reset(d);
     if (cli->has.tools) EK_TRY(ek_dialogue_tools(d, cli->tools));
-    const char *dir;
-    EK_TRY(ek_cli_model_dir(cli, &dir));
-    EK_TRY(ek_chat_model_open(&d->chat, dir));
-    return ek_cli_open_engine(&d->m, cli, 1, 1);
+    return ek_cli_open_chat(&d->m, cli);
 }
 
 void ek_dialogue_close(ek_dialogue *d)
 {
-    ek_cli_close_model(&d->m);
-    ek_chat_model_close(&d->chat);
+    ek_opened_close(&d->m);
     ek_conversation_fini(&d->history);
     json_decref(d->tools);
 }
@@ -124,7 +120,7 @@ static ek_err answer(ek_dialogue *d, const ek_turn_prompt *prompt, const volatil
                                                                                         : INT_MAX,
                          .sampling = ek_cli_sampling(cli, ek_model_config(d->m.model))};
     printer p = {0};
-    EK_TRY(ek_turn_open(&p.turn, &d->chat, prompt, &opts, print, &p));
+    EK_TRY(ek_turn_open(&p.turn, &d->m.chat, prompt, &opts, print, &p));
     ek_err err = generate(d, &p, prompt, stop);
     if (!err) {
         char request[32]; /* ids pair calls with their results; they have to differ within the history */
@@ -141,7 +137,7 @@ ek_err ek_dialogue_answer(ek_dialogue *d, const volatile int *stop)
                            .add_generation_prompt = true,
                            .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_turn_prompt prompt = {0};
-    ek_err err = ek_turn_prompt_make(&prompt, &d->chat, &d->history, d->tools, &opts);
+    ek_err err = ek_turn_prompt_make(&prompt, &d->m.chat, &d->history, d->tools, &opts);
     if (!err) err = answer(d, &prompt, stop);
     ek_turn_prompt_fini(&prompt);
     return err;

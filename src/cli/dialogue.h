@@ -8,8 +8,7 @@
 
 typedef struct ek_dialogue {
     const ek_cli *cli;
-    ek_cli_model m;
-    ek_chat_model chat;
+    ek_opened m;
     ek_conversation history;
     json_t *tools; /* owned; NULL: none */
     bool think;

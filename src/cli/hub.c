@@ -3,44 +3,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
-#include "hub/cache.h"
+#include "open/find.h"
 
 ek_err ek_cli_hub_places(ek_hub_places *p)
 {
     return ek_hub_places_init(p, getenv);
 }
 
-static bool is_name(const char *text)
-{
-    ek_hub_name name;
-    return access(text, F_OK) != 0 && ek_hub_name_parse(&name, text) == EK_OK;
-}
-
 ek_err ek_cli_find_model(const char *text, const char **path)
 {
     static ek_buf found[4]; /* the model, its drafter, and what is given again */
     static size_t next;
-    ek_hub_name name;
-    ek_hub_places places;
     *path = text;
-    if (!is_name(text)) return EK_OK;
-    EK_TRY(ek_hub_name_parse(&name, text));
-    ek_err err = ek_cli_hub_places(&places);
+    if (!ek_model_is_name(text)) return EK_OK;
     ek_buf *b = &found[next++ % (sizeof found / sizeof *found)];
     ek_buf_clear(b);
-    if (!err) err = ek_hub_find(b, places.cache, &name);
-    if (err == EK_ENOTFOUND) err = ek_fail_in(err, "%.200s: there is no such path", text);
-    if (!err) *path = ek_buf_text(b);
-    ek_hub_places_fini(&places);
-    return err;
+    EK_TRY(ek_model_find(b, text));
+    *path = ek_buf_text(b);
+    return EK_OK;
 }
 
 char *ek_cli_model_name(const ek_cli *cli, const char *path)
 {
-    if (cli->has.model && path != cli->model) return ek_strdup(cli->model);
+    if (cli->has.model && strcmp(path, cli->model)) return ek_strdup(cli->model);
     char *real = realpath(path, NULL);
     const char *text = real ? real : path, *slash = strrchr(text, '/');
     char *name = ek_strdup(slash && slash[1] ? slash + 1 : text);

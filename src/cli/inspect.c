@@ -12,7 +12,7 @@
 #include "chat/prompt.h"
 #include "cli/check.h"
 #include "cli/hub.h"
-#include "cli/open.h"
+#include "open/device.h"
 #include "engine/budget.h"
 #include "tensor/listing.h"
 
@@ -148,7 +148,9 @@ static ek_err size_up(ek_inspect *r)
     r->free_bytes = (ek_memory_available() - r->weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;
     if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */
-    return ek_cli_device_text(r->cli, r->device, sizeof r->device);
+    ek_device device;
+    EK_TRY(ek_device_parse(&device, r->cli->device));
+    return ek_device_text(&device, r->device, sizeof r->device);
 }
 
 ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)

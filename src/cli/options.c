@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/cpu.h"
 #include "cli/check.h"
-#include "cli/open.h"
+#include "open/device.h"
 #include "cli/table.h"
 #include "ops/kv.h"
 
@@ -168,10 +168,10 @@ static ek_err parse_text(const given *g)
 {
     ek_kv_format k, v;
     unsigned cpu;
-    ek_cli_device device;
+    ek_device device;
     if (!strcmp(g->o->name, "kv")) return ek_kv_format_parse(g->value, &k, &v);
     if (!strcmp(g->o->name, "isa")) return ek_cpu_mask(g->value, &cpu);
-    if (!strcmp(g->o->name, "device")) return ek_cli_device_parse(g->value, &device);
+    if (!strcmp(g->o->name, "device")) return ek_device_parse(&device, g->value);
     return EK_OK;
 }
 

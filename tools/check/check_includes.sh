@@ -17,7 +17,8 @@ BEGIN {
     allow["engine"] = allow["model"] "cache engine "
     allow["gpu"]    = allow["engine"] "cuda gpu "
     allow["chat"]   = allow["engine"] "text chat "
-    allow["serve"]  = allow["chat"] "serve "
+    allow["open"]   = allow["chat"] "cuda gpu hub open "
+    allow["serve"]  = allow["chat"] "open serve "
     allow["cli"]    = allow["serve"] "convert cuda gpu hub cli "
 }
 {

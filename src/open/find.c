@@ -1,0 +1,62 @@
+#include "open/find.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "hub/cache.h"
+#include "hub/places.h"
+
+bool ek_model_is_name(const char *text)
+{
+    ek_hub_name name;
+    return access(text, F_OK) != 0 && ek_hub_name_parse(&name, text) == EK_OK;
+}
+
+ek_err ek_model_find(ek_buf *out, const char *text)
+{
+    ek_hub_name name;
+    ek_hub_places places;
+    if (!ek_model_is_name(text)) {
+        ek_buf_str(out, text);
+        return EK_OK;
+    }
+    EK_TRY(ek_hub_name_parse(&name, text));
+    ek_err err = ek_hub_places_init(&places, getenv);
+    if (!err) err = ek_hub_find(out, places.cache, &name);
+    if (err == EK_ENOTFOUND) err = ek_fail_in(err, "%.200s: there is no such path", text);
+    ek_hub_places_fini(&places);
+    return err;
+}
+
+/* Appends dir/tail without links and dots, if it is a folder. */
+static bool found(ek_buf *out, const char *dir, const char *tail)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, tail);
+    char *real = n > 0 && (size_t)n < sizeof path ? realpath(path, NULL) : NULL;
+    bool is = real && ek_is_dir(real);
+    if (is) ek_buf_str(out, real);
+    free(real);
+    return is;
+}
+
+ek_err ek_bundled_find(ek_buf *out)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return ek_fail(EK_ENOTFOUND, "the bundled one cannot be looked for: /proc/self/exe is unreadable");
+    self[n] = '\0';
+    *strrchr(self, '/') = '\0';
+    /* PREFIX/bin/evenkeel, then build/CONF/evenkeel in the source tree, then the tree itself. */
+    static const char *const tails[] = {"../share/evenkeel/models/pocket", "../../models/pocket", "models/pocket",
+                                        "../models/pocket"};
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (found(out, self, tails[i])) return EK_OK;
+    return ek_fail(EK_ENOTFOUND,
+                   "the bundled model is neither in %s/../share/evenkeel/models/pocket nor in %s/../../models/pocket",
+                   self, self);
+}

@@ -1,0 +1,181 @@
+#include "open/open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "engine/executor.h"
+#include "open/device.h"
+#include "open/find.h"
+#include "open/store.h"
+
+/* --- the model --- */
+
+ek_err ek_open_path(ek_buf *out, const ek_open_opts *o)
+{
+    if (o->model) return ek_model_find(out, o->model);
+    ek_err err = ek_bundled_find(out);
+    return err ? ek_fail_in(err, "no model given") : EK_OK;
+}
+
+ek_err ek_open_tokenizer(ek_tokenizer **out, const ek_open_opts *o)
+{
+    ek_buf path = {0};
+    ek_err err = ek_open_path(&path, o);
+    if (!err) err = ek_chat_tokenizer_open(out, ek_buf_text(&path));
+    ek_buf_fini(&path);
+    return err;
+}
+
+ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, const ek_model_opts *opts)
+{
+    if (!o->synthetic) return ek_model_open(out, path, opts);
+    ek_config *c = ek_alloc(sizeof *c);
+    ek_err err = ek_config_published(c, o->synthetic, o->synthetic_layers);
+    if (!err) err = ek_model_synthetic(out, c, o->synthetic_bits, 1, opts);
+    free(c);
+    return err;
+}
+
+/* Appends where the drafter lies: nothing, if there is none. The bundled model has one beside it. */
+static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *o)
+{
+    if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
+    if (o->drafter) return ek_model_find(out, o->drafter);
+    if (o->model || o->synthetic) return EK_OK;
+    ek_buf_fmt(out, "%s-drafter", m->path);
+    if (!ek_is_dir(ek_buf_text(out))) ek_buf_clear(out);
+    return EK_OK;
+}
+
+static ek_err open_drafter(ek_opened *m, const ek_open_opts *o, const ek_model_opts *opts)
+{
+    ek_buf path = {0};
+    ek_err err = find_drafter(&path, m, o);
+    if (!err && path.len > 0) err = ek_drafter_open(&m->drafter, ek_buf_text(&path), m->model, opts);
+    ek_buf_fini(&path);
+    if (!err && m->drafter && o->rope_position && !strcmp(o->rope_position, "n-minus-1"))
+        ek_drafter_set_position(m->drafter, EK_ROPE_N_MINUS_1);
+    return err;
+}
+
+static ek_err open_path(ek_opened *m, const ek_open_opts *o)
+{
+    ek_buf path = {0};
+    ek_err err = EK_OK;
+    if (o->synthetic) ek_buf_str(&path, o->synthetic);
+    else err = ek_open_path(&path, o);
+    m->path = ek_strdup(ek_buf_text(&path));
+    ek_buf_fini(&path);
+    return err;
+}
+
+static ek_err open_model(ek_opened *m, const ek_open_opts *o)
+{
+    ek_model_opts opts;
+    EK_TRY(open_path(m, o));
+    if (o->chat) EK_TRY(ek_chat_model_open(&m->chat, m->path));
+    EK_TRY(ek_open_model_opts(o, &opts));
+    EK_TRY(ek_pool_open_nodes(&m->pool, o->threads ? o->threads : ek_cpu_count(), ""));
+    opts.pool = m->pool;
+    EK_TRY(ek_open_weights(&m->model, m->path, o, &opts));
+    return open_drafter(m, o, &opts);
+}
+
+ek_err ek_open_model(ek_opened *m, const ek_open_opts *o)
+{
+    *m = (ek_opened){0};
+    ek_err err = ek_open_check(o);
+    if (!err) err = open_model(m, o);
+    if (err) ek_opened_close(m);
+    return err;
+}
+
+/* --- the engine --- */
+
+static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
+{
+    const bool drafts = m->drafter && ek_open_engine_opts(o).draft == EK_DRAFT_AUTO;
+    return drafts ? ek_gpu_add_drafter(m->gpu, m->drafter) : EK_OK;
+}
+
+/* On m->gpu or the CPU. */
+static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
+{
+    ek_engine_opts opts = ek_open_engine_opts(o);
+    ek_store_backend store;
+    bool any;
+    EK_TRY(ek_open_store(&store, &any, m, o));
+    if (any) opts.cache_store = &store;
+    opts.drafter = m->drafter;
+    if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
+    ek_executor on = ek_gpu_executor(m->gpu);
+    return ek_engine_open_on(&m->engine, &on, &opts);
+}
+
+/* What was copied to the device. */
+static void release_weights(const ek_opened *m)
+{
+    ek_model_release_weights(m->model);
+    if (m->drafter) ek_model_release_weights(ek_drafter_model(m->drafter));
+}
+
+/* On the device, or, with auto, on the CPU if the device has no room for the engine either. */
+static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
+{
+    char why[512];
+    ek_device d;
+    EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
+    EK_TRY(ek_device_open(&m->gpu, &d, m->model, why, sizeof why));
+    if (why[0]) ek_log(EK_LOG_INFO, "device cpu: %s", why);
+    if (!m->gpu) return open_engine(m, o);
+    ek_err err = add_drafter(m, o);
+    if (err && d.may_be_cpu) {
+        ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
+        err = EK_OK;
+    }
+    if (!err) err = open_engine(m, o);
+    if (!err) release_weights(m);
+    if (!err || !d.may_be_cpu) return err;
+    ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
+    ek_gpu_close(m->gpu);
+    m->gpu = NULL;
+    return open_engine(m, o);
+}
+
+static ek_err check_context(const ek_opened *m, const ek_open_opts *o)
+{
+    const int max = ek_model_config(m->model)->max_position_embeddings;
+    if (o->ctx_tokens <= max) return EK_OK;
+    return ek_fail(EK_ETOOLONG, "ctx_tokens: %d, the model's context is %d", o->ctx_tokens, max);
+}
+
+ek_err ek_open_engine(ek_opened *m, const ek_open_opts *o)
+{
+    ek_err err = ek_open_check(o);
+    if (!err) err = check_context(m, o);
+    if (!err) err = open_on_device(m, o);
+    if (err) ek_opened_close(m);
+    return err;
+}
+
+ek_err ek_open(ek_opened *m, const ek_open_opts *o)
+{
+    EK_TRY(ek_open_model(m, o));
+    return ek_open_engine(m, o);
+}
+
+void ek_opened_close(ek_opened *m)
+{
+    if (m->engine) ek_engine_close(m->engine);
+    if (m->drafter) ek_drafter_close(m->drafter);
+    ek_gpu_close(m->gpu);
+    if (m->model) ek_model_close(m->model);
+    if (m->pool) ek_pool_close(m->pool);
+    ek_chat_model_close(&m->chat);
+    free(m->path);
+    *m = (ek_opened){0};
+}

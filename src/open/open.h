@@ -1,0 +1,45 @@
+/* Opens a model: thread pool, model, tokenizer and chat template, device with its fall back, drafter, engine and cache.
+ * One way for every program over the engine. */
+#ifndef EK_OPEN_OPEN_H
+#define EK_OPEN_OPEN_H
+
+#include "chat/prompt.h"
+#include "gpu/gpu.h"
+#include "open/opts.h"
+
+/* What is open. Owns all of it; ek_opened_close closes it, also when only a part was opened. */
+typedef struct ek_opened {
+    char *path; /* what was opened; a synthetic model's name */
+    ek_pool *pool;
+    ek_model *model;
+    ek_drafter *drafter; /* NULL: none */
+    ek_gpu *gpu;         /* NULL: the CPU */
+    ek_engine *engine;   /* NULL after ek_open_model */
+    ek_chat_model chat;  /* zeroed without ek_open_opts.chat */
+} ek_opened;
+
+/* Opens pool, model and drafter, and with o->chat the tokenizer before them. Everything is closed again on failure.
+ * EINVAL as ek_open_check, and the errors of what it opens: ENOTFOUND, EIO, EFORMAT, EUNSUPPORTED, ENOMEM. */
+ek_err ek_open_model(ek_opened *m, const ek_open_opts *o);
+
+/* The engine for a model that ek_open_model opened, on its device; the engine's thread is not started. With the device
+ * "auto" the CPU takes the place of a device that has no room for the model or the engine, which is logged. On a device
+ * the model's weights in host memory are freed once they are copied. o may have other limits and cache than before.
+ * ETOOLONG for ctx_tokens beyond the model's context. Everything, the model too, is closed on failure. */
+ek_err ek_open_engine(ek_opened *m, const ek_open_opts *o);
+
+/* Both. */
+ek_err ek_open(ek_opened *m, const ek_open_opts *o);
+
+void ek_opened_close(ek_opened *m); /* a zeroed one is allowed */
+
+/* The tokenizer alone; close it with ek_tokenizer_close. */
+ek_err ek_open_tokenizer(ek_tokenizer **out, const ek_open_opts *o);
+
+/* Appends the path of o->model, or of the bundled model. */
+ek_err ek_open_path(ek_buf *out, const ek_open_opts *o);
+
+/* The model alone, with options of the caller's own: a checkpoint at path, or o->synthetic if it is set. */
+ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, const ek_model_opts *opts);
+
+#endif

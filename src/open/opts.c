@@ -1,0 +1,138 @@
+#include "open/opts.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "open/device.h"
+
+/* --- values that cannot be --- */
+
+static const char *text_or(const char *text, const char *otherwise)
+{
+    return text ? text : otherwise;
+}
+
+/* list: names with bars between, as they are told. */
+static ek_err check_choice(const char *field, const char *value, const char *list)
+{
+    if (!value) return EK_OK;
+    const size_t n = strlen(value);
+    for (const char *p = list; *p;) {
+        const size_t length = strcspn(p, "|");
+        if (length == n && !memcmp(p, value, n)) return EK_OK;
+        p += length + (p[length] == '|');
+    }
+    return ek_fail(EK_EINVAL, "%s: %.80s; it must be one of %s", field, value, list);
+}
+
+static ek_err check_choices(const ek_open_opts *o)
+{
+    EK_TRY(check_choice("synthetic", o->synthetic, "e2b|e4b|12b|26b|31b"));
+    EK_TRY(check_choice("weights", o->weights, "auto|exact|8"));
+    EK_TRY(check_choice("draft", o->draft, "off|ngram|auto"));
+    return check_choice("rope_position", o->rope_position, "n|n-minus-1");
+}
+
+static ek_err check_counts(const ek_open_opts *o)
+{
+    const struct {
+        const char *field;
+        int value, min, max; /* besides 0 */
+    } counts[] = {
+        {"synthetic_layers", o->synthetic_layers, 1, 256},
+        {"kv_start", o->kv_start, 0, 65536},
+        {"threads", o->threads, 1, 1024},
+        {"chunk", o->chunk, 1, 1 << 20},
+        {"draft_max", o->draft_max, 1, EK_DRAFT_MAX},
+        {"ctx_tokens", o->ctx_tokens, 2, INT_MAX},
+        {"max_requests", o->max_requests, 1, 65536},
+        {"max_queue", o->max_queue, EK_OPEN_NONE, INT_MAX},
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].value && (counts[i].value < counts[i].min || counts[i].value > counts[i].max))
+            return ek_fail(EK_EINVAL, "%s: %d; it must be between %d and %d, or 0 for the default", counts[i].field,
+                           counts[i].value, counts[i].min, counts[i].max);
+    if (o->synthetic_bits != 0 && o->synthetic_bits != 4 && o->synthetic_bits != 8)
+        return ek_fail(EK_EINVAL, "synthetic_bits: %d; it must be 0, 4 or 8", o->synthetic_bits);
+    return EK_OK;
+}
+
+static ek_err check_sizes(const ek_open_opts *o)
+{
+    const struct {
+        const char *field;
+        double value, max;
+    } sizes[] = {
+        {"kv_bytes", o->kv_bytes, INFINITY},
+        {"cache_bytes", o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes, INFINITY},
+        {"cache_host_bytes", o->cache_host_bytes, INFINITY},
+        {"cache_disk_bytes", o->cache_disk_bytes, INFINITY},
+        {"cache_audit", o->cache_audit, 1},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!(sizes[i].value >= 0 && sizes[i].value <= sizes[i].max))
+            return ek_fail(EK_EINVAL, "%s: %g; it must be between 0 and %g", sizes[i].field, sizes[i].value,
+                           sizes[i].max);
+    return EK_OK;
+}
+
+/* Fields that do not go together. */
+static ek_err check_pairs(const ek_open_opts *o)
+{
+    if (o->synthetic && o->model)
+        return ek_fail(EK_EINVAL, "synthetic: %s, beside model: one of the two", o->synthetic);
+    if (o->synthetic && o->chat) return ek_fail(EK_EINVAL, "synthetic: %s has no tokenizer for chat", o->synthetic);
+    if (o->synthetic_layers && !o->synthetic)
+        return ek_fail(EK_EINVAL, "synthetic_layers: %d, of a synthetic model only", o->synthetic_layers);
+    if (o->cache_bytes != EK_OPEN_NONE || (!o->cache_dir && o->cache_host_bytes == 0)) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s: it keeps what cache_bytes %d does not allow",
+                   o->cache_dir ? "cache_dir" : "cache_host_bytes", EK_OPEN_NONE);
+}
+
+ek_err ek_open_check(const ek_open_opts *o)
+{
+    ek_model_opts model;
+    ek_device device;
+    EK_TRY(check_choices(o));
+    EK_TRY(check_counts(o));
+    EK_TRY(check_sizes(o));
+    EK_TRY(check_pairs(o));
+    if (ek_device_parse(&device, text_or(o->device, "auto"))) return ek_fail_in(EK_EINVAL, "device");
+    return ek_open_model_opts(o, &model);
+}
+
+/* --- what they mean below --- */
+
+ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out)
+{
+    *out = (ek_model_opts){.exact = !strcmp(text_or(o->weights, ""), "exact"),
+                           .quantise = !strcmp(text_or(o->weights, ""), "8"),
+                           .kv_start = o->kv_start,
+                           .packed_dir = o->packed_dir,
+                           .cpu = ek_cpu_detect()};
+    if (ek_kv_format_parse(text_or(o->kv, "f16"), &out->k_format, &out->v_format)) return ek_fail_in(EK_EINVAL, "kv");
+    if (ek_model_check_start(o->kv_start, out->k_format, out->v_format)) return ek_fail_in(EK_EINVAL, "kv_start");
+    if (ek_activations_parse(text_or(o->activations, "auto"), &out->activations))
+        return ek_fail_in(EK_EINVAL, "activations");
+    if (o->isa && ek_cpu_mask(o->isa, &out->cpu)) return ek_fail_in(EK_EINVAL, "isa");
+    return EK_OK;
+}
+
+ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
+{
+    const char *draft = text_or(o->draft, "auto");
+    ek_engine_opts out = ek_engine_defaults();
+    if (o->max_requests) out.max_requests = o->max_requests;
+    if (o->max_queue) out.max_queue = o->max_queue == EK_OPEN_NONE ? 0 : o->max_queue;
+    if (o->chunk) out.chunk = o->chunk;
+    if (o->draft_max) out.draft_max = o->draft_max;
+    out.ctx_tokens = o->ctx_tokens;
+    out.kv_bytes = o->kv_bytes;
+    if (o->cache_bytes != 0) out.cache_bytes = o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes;
+    out.cache_audit = o->cache_audit;
+    out.draft = !strcmp(draft, "off") ? EK_DRAFT_OFF : !strcmp(draft, "ngram") ? EK_DRAFT_NGRAM : EK_DRAFT_AUTO;
+    return out;
+}
