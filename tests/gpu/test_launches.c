@@ -1,0 +1,402 @@
+/* What a step queues: the kernels, in what order, with which grids and arguments, of models of each kind in the shapes
+ * that are published, in every sort of step. The hashes of the stored table (launches.def) change when a launch does;
+ * no GPU is needed, and no weights: the driver (record.h) computes nothing.
+ * `test_launches print` writes the table, `test_launches show MODEL` every launch of one of its models, and
+ * `test_launches time` the microseconds of the host's processor that a step takes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../support/drafter.h"
+#include "base/log.h"
+#include "gpu/run.h"
+#include "model/drafter.h"
+#include "ops/kv_codec.h"
+#include "record.h"
+
+enum { MAX_ROWS = 512, MAX_CTX = 4096, DEEP = 3000, SHALLOW = 300, MAX_LAYERS = 8 };
+enum { N_PAGES = MAX_CTX / EK_PAGE_TOKENS + 1 };
+
+/* --- models without values: shapes and places alone */
+
+typedef struct shape {
+    const char *name;  /* of launches.def */
+    const char *model; /* published, or tiny where it has a capital letter */
+    int layers;
+    const char *type, *heads; /* of matrices; of k and v, if that is another */
+    ek_kv_format kv;
+    int kv_start, multiprocessors;
+    bool host_table; /* per-layer embeddings stay on the host */
+    int drafter;     /* 0: none; 1: with a dense head, else of so many centroids */
+} shape;
+
+static const ek_weight_type *type_of(const char *name, int k)
+{
+    const ek_weight_type *t = NULL;
+    int bits, group;
+    if (sscanf(name, "q%d.%d", &bits, &group) == 2) {
+        if (k % group == 0) assert_int_equal(ek_weight_type_affine(&t, bits, group, EK_BF16, true), EK_OK);
+    } else {
+        t = ek_weight_type_named(name);
+        assert_non_null(t);
+        if (t->block && k % t->block) t = NULL;
+    }
+    return t ? t : ek_weight_type_float(EK_BF16);
+}
+
+static bool is_kv(ek_matrix_role role)
+{
+    return role == EK_ROLE_K || role == EK_ROLE_V;
+}
+
+static void bind(ek_model *m, const shape *s)
+{
+    static float vector[4];
+    static uint8_t codes[64];
+    ek_items list;
+    const ek_pack_opts o = {.cpu = m->cpu};
+    ek_items_invent(&list, &m->w, &m->config, 4);
+    for (int i = 0; i < list.n; i++) {
+        ek_item *it = &list.item[i];
+        if (it->matrix) it->data.type = type_of(s->heads && is_kv(it->role) ? s->heads : s->type, it->data.k);
+    }
+    assert_int_equal(ek_items_plan(&list, &m->w, &o), EK_OK);
+    m->w.block = codes; /* there, as far as a model with weights is asked for */
+    for (int i = 0; i < list.n; i++) {
+        ek_item *it = &list.item[i];
+        if (it->matrix) it->matrix->data = codes;
+        if (it->vector) *it->vector = vector;
+        if (it->table) *it->table = (ek_embedding_table){it->data, 77};
+    }
+    ek_items_fini(&list);
+}
+
+static size_t block_bytes(const ek_model *m, const ek_layer_config *l, bool start)
+{
+    const ek_kv_format k = start ? ek_kv_start_format(m->k_format) : m->k_format;
+    return (ek_kv_block_bytes(k, k, l->n_kv_heads, l->head_dim) + 63) / 64 * 64;
+}
+
+static void lay_out_pages(ek_model *m)
+{
+    const ek_config *c = &m->config;
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_config *l = &c->layer[i];
+        size_t *bytes = m->layout.page_bytes;
+        m->kv_offset[i] = l->owns_kv ? bytes[l->kind] : m->kv_offset[l->donor];
+        m->kv_start_offset[i] = l->owns_kv ? bytes[ek_kv_start_kind(l->kind)] : m->kv_start_offset[l->donor];
+        if (l->owns_kv) bytes[l->kind] += block_bytes(m, l, false), m->last[l->kind] = i;
+        if (l->owns_kv && m->kv_start) bytes[ek_kv_start_kind(l->kind)] += block_bytes(m, l, true);
+        if (m->rope[l->kind]) continue;
+        m->rope[l->kind] = calloc((size_t)l->head_dim, sizeof(float));
+        m->n_rotated[l->kind] = ek_rope_frequencies(m->rope[l->kind], l->head_dim, c->rope_theta[l->kind],
+                                                    c->rope_partial[l->kind], c->rope_factor[l->kind]);
+    }
+    m->layout.sliding_window = c->sliding_window;
+    m->layout.n_start = m->kv_start / EK_PAGE_TOKENS;
+}
+
+static ek_model *open_shape(const shape *s)
+{
+    ek_model *m = calloc(1, sizeof *m);
+    const bool tiny = s->model[0] < 'a' && s->model[0] > '9';
+    m->k_format = m->v_format = s->kv, m->kv_start = s->kv_start;
+    assert_int_equal(tiny ? ek_config_tiny(&m->config, s->model) : ek_config_published(&m->config, s->model, s->layers),
+                     EK_OK);
+    if (!tiny) m->config.vocab_size = m->config.vocab_size_per_layer = 2048; /* rows of logits lie on the host */
+    bind(m, s);
+    lay_out_pages(m);
+    return m;
+}
+
+/* --- steps */
+
+static int32_t pages[N_PAGES];
+static ek_row rows[MAX_ROWS + 4];
+static ek_seq seqs[MAX_ROWS + 4];
+static bool shown[MAX_ROWS + 4], digested[MAX_ROWS + 4];
+
+static ek_seq seq_of(int tokens, int slot)
+{
+    const int n = (tokens + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+    return (ek_seq){.page = {pages, pages}, .end = {n, n}, .slot = slot};
+}
+
+/* n rows, each of a request of its own at about that depth. */
+static ek_step decode(const ek_model *m, int n, int depth)
+{
+    for (int i = 0; i < n; i++) {
+        rows[i] = ek_text_row(5, depth + i % 7, i, true, m->config.sliding_window);
+        seqs[i] = seq_of(depth + i % 7 + 1, i);
+    }
+    return (ek_step){.row = rows, .n_rows = n, .seq = seqs, .n_seqs = n, .shown = shown, .digested = digested};
+}
+
+/* first rows of requests that reply, then n of a prompt from `from` on, of which the last `wanted` want logits. */
+static ek_step prompt(const ek_model *m, int first, int n, int from, int wanted)
+{
+    ek_step s = decode(m, first, SHALLOW);
+    for (int i = 0; i < n; i++)
+        rows[first + i] = ek_text_row(5, from + i, first, i >= n - wanted, m->config.sliding_window);
+    seqs[first] = seq_of(from + n, first);
+    s.n_rows = first + n, s.n_seqs = first + 1;
+    return s;
+}
+
+enum { SCENES = 8, DRAFT = 7, ROW_COUNTS = 8 };
+static const int row_counts[ROW_COUNTS] = {1, 2, 8, 16, 33, 64, 128, 512};
+static const char *const scenes[SCENES] = {"decode", "deep", "prompt", "chunk", "all", "mixed", "later", "draft"};
+
+static ek_step scene(const ek_model *m, int which, int n)
+{
+    switch (which) {
+    case 0: return decode(m, n, SHALLOW);
+    case 1: return decode(m, n, DEEP);
+    case 2: return prompt(m, 0, n, 0, 1);
+    case 3: return prompt(m, 0, n, 0, 0);
+    case 4: return prompt(m, 0, n, 100, n);
+    case 5: return prompt(m, 4, n > 1 ? n - 1 : n, 0, 1);
+    default: return prompt(m, 1, n > 1 ? n - 1 : n, DEEP, 2);
+    }
+}
+
+/* --- what they queue */
+
+/* Twice a draft of n requests, after the scenes above. */
+static uint32_t hash_of_draft(const ek_executor *on, int n)
+{
+    static int32_t token[MAX_ROWS][EK_DRAFT_MAX];
+    static const int32_t history[40] = {0};
+    static ek_draft draft[MAX_ROWS];
+    recorded.hash = 0xcbf29ce484222325, recorded.launches = 0;
+    for (int i = 0; i < n; i++) {
+        seqs[i] = seq_of(40, i);
+        draft[i] = (ek_draft){
+            .seq = &seqs[i], .tokens = history, .n_tokens = 40, .logits = i, .max = 1 + i % 2, .token = token[i]};
+    }
+    if (recorded.out) fprintf(recorded.out, "# draft, %d rows\n", n);
+    for (int i = 0; i < 2; i++) assert_int_equal(on->draft(on->draft_arg, draft, n), EK_OK);
+    return (uint32_t)(recorded.hash ^ recorded.hash >> 32);
+}
+
+/* Each step twice, and of few rows thrice: queued, where all want logits made a graph of, and replayed. */
+static uint32_t hash_of(const ek_executor *on, const ek_model *m, int which, int n)
+{
+    if (which == DRAFT) return hash_of_draft(on, n);
+    recorded.hash = 0xcbf29ce484222325, recorded.launches = 0;
+    for (int i = 0; i < (n > 128 ? 2 : 3); i++) {
+        const ek_step s = scene(m, which, n);
+        if (recorded.out) fprintf(recorded.out, "# %s, %d rows, time %d\n", scenes[which], n, i);
+        assert_int_equal(on->step(on->arg, &s), EK_OK);
+    }
+    return (uint32_t)(recorded.hash ^ recorded.hash >> 32);
+}
+
+typedef struct opened {
+    ek_model *m;
+    ek_drafter *drafter;
+    ek_gpu *g;
+    ek_executor on;
+} opened;
+
+/* Buffers that take turns within a step: which of the two has what is no part of the order of launches. */
+static void alias_pairs(const ek_gpu_run *x)
+{
+    record_alias(x->acts < x->acts2 ? x->acts : x->acts2, x->acts < x->acts2 ? x->acts2 : x->acts,
+                 (size_t)(x->acts < x->acts2 ? x->acts2 - x->acts : x->acts - x->acts2));
+    record_alias(x->image[0], x->image[1], x->image_bytes);
+}
+
+static void open_drafter(opened *o, int centroids)
+{
+    static ek_config c;
+    const ek_model_opts opts = {.cpu = o->m->cpu};
+    drafter_config(&c, &o->m->config, centroids > 1 ? centroids : 0);
+    assert_int_equal(ek_drafter_synthetic(&o->drafter, &c, 7, o->m, &opts), EK_OK);
+    assert_int_equal(ek_gpu_add_drafter(o->g, o->drafter), EK_OK);
+}
+
+static opened open_recorded(const shape *s)
+{
+    opened o = {.m = open_shape(s)};
+    static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
+    record_reset(&d.api, s->multiprocessors);
+    assert_int_equal(ek_gpu_open(&o.g, &d, o.m, 0), EK_OK);
+    if (s->host_table) o.g->w.table = (ek_gpu_matrix){0};
+    if (s->drafter) open_drafter(&o, s->drafter);
+    o.on = ek_gpu_executor(o.g);
+    ek_executor_sizes z = {
+        .max_rows = MAX_ROWS + 4, .max_logits = MAX_ROWS, .max_ctx = MAX_CTX, .max_requests = MAX_ROWS};
+    for (int k = 0; k < EK_PAGE_KINDS; k++) z.n_pages[k] = N_PAGES;
+    assert_int_equal(o.on.open(o.on.arg, &z), EK_OK);
+    alias_pairs(o.on.arg);
+    if (s->drafter) alias_pairs(((ek_gpu_run *)o.on.arg)->drafter);
+    return o;
+}
+
+static void close_recorded(opened *o)
+{
+    o->on.close(o->on.arg);
+    ek_gpu_close(o->g);
+    ek_drafter_close(o->drafter);
+    for (int k = 0; k < EK_KIND_COUNT; k++) free(o->m->rope[k]);
+    free(o->m->w.experts);
+    free(o->m);
+}
+
+/* --- the table */
+
+static const shape shapes[] = {
+    {"e2b q4.64", "e2b", 8, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e2b q4.64, embeddings on the host", "e2b", 8, "q4.64", NULL, EK_KV_Q8, 0, 132, true, 0},
+    {"e2b q8.64", "e2b", 8, "q8.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e2b bf16", "e2b", 8, "bf16", NULL, EK_KV_BF16, 0, 132, false, 0},
+    {"e2b q4_0", "e2b", 8, "q4_0", "q6_k", EK_KV_F16, 0, 132, false, 0},
+    {"e2b q4_k", "e2b", 8, "q4_k", NULL, EK_KV_Q8, 256, 132, false, 0},
+    {"e2b q6_k", "e2b", 8, "q6_k", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e2b nvfp4", "e2b", 8, "nvfp4", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e4b q4.64", "e4b", 8, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e4b q8_0", "e4b", 8, "q8_0", NULL, EK_KV_Q4, 0, 132, false, 0},
+    {"12b q4.64", "12b", 6, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"12b q4.32", "12b", 6, "q4.32", "q8.64", EK_KV_F16, 0, 132, false, 0},
+    {"12b q5_k", "12b", 6, "q5_k", NULL, EK_KV_I16, 0, 132, false, 0},
+    {"26b q4.64", "26b", 6, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"26b q8.64", "26b", 6, "q8.64", NULL, EK_KV_Q8, 0, 132, false, 0},
+    {"26b q4_0", "26b", 6, "q4_0", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"26b q6_k", "26b", 6, "q6_k", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"26b bf16", "26b", 6, "bf16", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"31b q4.64", "31b", 6, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"31b q4_0", "31b", 6, "q4_0", "q8_0", EK_KV_Q8, 0, 114, false, 0},
+    {"Q1", "Q1", 0, "q4.32", NULL, EK_KV_F16, 0, 4, false, 1},
+    {"Q2", "Q2", 0, "q4.64", NULL, EK_KV_I16, 0, 4, false, 0},
+    {"Q3", "Q3", 0, "q8.64", NULL, EK_KV_F16, 0, 4, false, 0},
+    {"T6", "T6", 0, "bf16", NULL, EK_KV_Q5_128, 256, 4, false, 11},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static int scenes_of(const shape *s)
+{
+    return s->drafter ? SCENES : DRAFT;
+}
+
+static const struct {
+    const char *name, *scene;
+    uint32_t hash[ROW_COUNTS];
+} stored[] = {
+#define LAUNCHES(name, scene, ...) {name, scene, {__VA_ARGS__}},
+#include "launches.def"
+#undef LAUNCHES
+};
+
+static void every_step_queues_the_launches_that_are_stored(void **state)
+{
+    (void)state;
+    int changed = 0;
+    size_t at = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        opened o = open_recorded(&shapes[i]);
+        for (int k = 0; k < scenes_of(&shapes[i]); k++, at++) {
+            assert_true(at + 1 <= sizeof stored / sizeof *stored);
+            assert_string_equal(stored[at].name, shapes[i].name);
+            assert_string_equal(stored[at].scene, scenes[k]);
+            for (int r = 0; r < ROW_COUNTS; r++) {
+                const uint32_t got = hash_of(&o.on, o.m, k, row_counts[r]);
+                if (got == stored[at].hash[r]) continue;
+                print_message("%s, %s, %d rows: other launches than those stored\n", shapes[i].name, scenes[k],
+                              row_counts[r]);
+                changed++;
+            }
+        }
+        close_recorded(&o);
+    }
+    assert_int_equal(at, sizeof stored / sizeof *stored);
+    assert_int_equal(changed, 0);
+}
+
+static void print_table(void)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        opened o = open_recorded(&shapes[i]);
+        for (int k = 0; k < scenes_of(&shapes[i]); k++) {
+            printf("LAUNCHES(\"%s\", \"%s\"", shapes[i].name, scenes[k]);
+            for (int r = 0; r < ROW_COUNTS; r++) printf(", 0x%08x", hash_of(&o.on, o.m, k, row_counts[r]));
+            printf(")\n");
+        }
+        close_recorded(&o);
+    }
+}
+
+static void show(const char *name)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        if (strcmp(shapes[i].name, name) != 0) continue;
+        opened o = open_recorded(&shapes[i]);
+        recorded.out = stdout;
+        for (int k = 0; k < scenes_of(&shapes[i]); k++)
+            for (int r = 0; r < ROW_COUNTS; r++) hash_of(&o.on, o.m, k, row_counts[r]);
+        close_recorded(&o);
+    }
+}
+
+static double cpu_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* What the host takes for a step: the shortest of rounds of ten. */
+static void print_times(void)
+{
+    for (int i = 0; i < SHAPES; i++) {
+        opened o = open_recorded(&shapes[i]);
+        recorded.off = true;
+        printf("%-36s", shapes[i].name);
+        for (int k = 0; k < DRAFT; k++)
+            for (int r = 2; r < ROW_COUNTS; r += 5) {
+                double best = 1e9;
+                for (int round = 0; round < 9; round++) {
+                    const double from = cpu_us();
+                    for (int n = 0; n < 10; n++) {
+                        const ek_step s = scene(o.m, k, row_counts[r]);
+                        assert_int_equal(o.on.step(o.on.arg, &s), EK_OK);
+                    }
+                    const double us = (cpu_us() - from) / 10;
+                    if (round && us < best) best = us;
+                }
+                printf(" %s %d: %.0f", scenes[k], row_counts[r], best);
+            }
+        printf("\n");
+        close_recorded(&o);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    ek_log_set(EK_LOG_ERROR);
+    for (int i = 0; i < N_PAGES; i++) pages[i] = i;
+    if (argc == 2 && strcmp(argv[1], "print") == 0) {
+        print_table();
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "time") == 0) {
+        print_times();
+        return 0;
+    }
+    if (argc == 3 && strcmp(argv[1], "show") == 0) {
+        show(argv[2]);
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
