@@ -2,15 +2,19 @@
 """Where the papers point: links.py [FOLDER]
 
 Prints a line per link, heading or path that is not there, and closes with `N passed, N failed`. Papers are the *.md
-files that git knows or would add. Three kinds of pointers count: relative links with their #heading (as GitHub spells
-headings), docs/….md in any file of the tree, and code spans that begin with a folder of the tree. Pages of docs/log
-describe days that are over: their code spans may name what is gone."""
+files that git knows or would add. Four kinds of pointers count: relative links with their #heading (as GitHub spells
+headings), docs/….md in any file of the tree, code spans that begin with a folder of the tree, and names of functions,
+kernels, types and metrics in code spans. Pages of docs/log describe days that are over: their code spans may name what
+is gone."""
 import os, re, subprocess, sys
 
 FOLDERS = ("bench", "deploy", "docs", "examples", "fuzz", "include", "models", "src", "tests", "tools", "web")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # A file format's specification in another project, not a page of ours.
 ELSEWHERE = {"docs/gguf.md"}
+NAME = re.compile(r"\b(?:ek|EK|evenkeel)_[\w*]+")
+# What a name looks like, and what names with a blank to fill in stand for.
+PATTERNS = {"ek_noun_verb"}
 
 
 def files():
@@ -60,6 +64,17 @@ def spans(text):
             yield path
 
 
+def names(text):
+    """Names of ours in code spans: with * for any end, with _N and _DIM for numbers."""
+    for span in re.findall(r"`([^`\n]+)`", without_fences(text)):
+        yield from (n for n in NAME.findall(span) if n not in PATTERNS)
+
+
+def is_name(name, known):
+    pattern = re.sub(r"_(N|DIM)(?=_|$)", r"_\\w+", re.escape(name).replace(r"\*", r"\w*"))
+    return name in known["set"] or re.search(f"^{pattern}$", known["lines"], flags=re.M)
+
+
 def pointers(tree):
     """Every pointer as (file, what it says, what is wrong with it or None)."""
     texts, there = {}, places(tree)
@@ -68,6 +83,8 @@ def pointers(tree):
             texts[name] = open(name, encoding="utf-8").read()
         except UnicodeDecodeError:
             continue
+    spelled = {n for f, text in texts.items() if not f.endswith(".md") for n in NAME.findall(text)}
+    known = {"set": spelled, "lines": "\n".join(spelled)}
     for name, text in texts.items():
         for page in sorted(set(re.findall(r"(?<![\w/.-])docs/[\w/.-]+?\.md\b", text)) - ELSEWHERE):
             yield name, page, None if page in there else "it is not there"
@@ -76,8 +93,12 @@ def pointers(tree):
         for target in LINK.findall(without_fences(text)):
             if not re.match(r"[a-z]+:", target):
                 yield name, target, broken_link(name, target, texts, there)
-        for path in () if name.startswith("docs/log/") else spans(text):
+        if name.startswith("docs/log/"):
+            continue
+        for path in spans(text):
             yield name, path, None if path in there else "it is not there"
+        for n in names(text):
+            yield name, n, None if is_name(n, known) else "no source has that name"
 
 
 def main():
