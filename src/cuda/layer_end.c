@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/product/format.h"
+
 enum { MAX_BLOCKS = 16, MIN_BLOCKS = 4, MAX_ROWS = 8, THREADS = EK_CUDA_LAYER_END_THREADS };
 enum { MAX_INPUTS = 1024, CONTROL = 448 }; /* of proj: one leaf; bytes of arrivals and sums of rows */
 
@@ -27,7 +29,7 @@ static int blocks_of(const ek_cuda_linear *gate, const ek_cuda_linear *proj)
 static bool fits(const ek_cuda_linear *l)
 {
     static const char *const kinds[] = {"q4", "q4h_32", "q8h_32", "q4fm_32", "q8fm_32"};
-    if (l->k % 64 || (!ek_cuda_leaf_fits(l) && !ek_cuda_plane_fits(l))) return false;
+    if (l->k % 64 || (!ek_cuda_affine_64(l) && !ek_cuda_own_scales(l))) return false;
     const ek_cuda_kind kind = ek_cuda_kind_of(l);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kind.name, kinds[i])) return true;

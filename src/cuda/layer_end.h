@@ -3,8 +3,8 @@
 #ifndef EK_CUDA_LAYER_END_H
 #define EK_CUDA_LAYER_END_H
 
-#include "cuda/linear.h"
-#include "cuda/model_args.h"
+#include "cuda/product/launch.h"
+#include "cuda/product/layout.h"
 
 /* For `rows` rows of both matrices, of which `next` reads the result: the kernel's name and grid, and of args all that
  * they decide but the addresses of weights. False: no kernel does it, or others are faster. */

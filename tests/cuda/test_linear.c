@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/device_pack.h"
 #include "base/rng.h"
 #include "cuda/linear.h"
 #include "ops/linear_layout.h"
@@ -77,8 +78,8 @@ static void check(int n, int k, int bits, int group, ek_dtype scales, bool biase
     uint8_t *mem = malloc(l.bytes + 64);
     memset(mem, 0xa5, l.bytes + 64);
     int half = l.n_panels / 2;
-    ek_cuda_linear_pack(&l, &w, mem, half, l.n_panels);
-    ek_cuda_linear_pack(&l, &w, mem, 0, half);
+    device_pack(&l, &w, mem, half, l.n_panels);
+    device_pack(&l, &w, mem, 0, half);
     for (int i = 0; i < 64; i++) assert_int_equal(mem[l.bytes + (size_t)i], 0xa5);
     const size_t size = scales == EK_F32 ? 4 : 2;
     const uint8_t *at = mem + l.code_bytes;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_pack.h"
 #include "experts.h"
 #include "linear.h"
 #include "ops/rows.h"
@@ -21,7 +22,7 @@ static void open_matrix(dev *d, matrix *m, int n, int k, int bits, int limbs, in
         open_weights(&m->w[i], &s, (uint64_t)(n * 7 + k + i * 1000));
         must(ek_cuda_linear_plan(&m->l, &m->w[i]));
         if (!packed) packed = calloc((size_t)copies, m->l.bytes);
-        ek_cuda_linear_pack(&m->l, &m->w[i], packed + (size_t)i * m->l.bytes, 0, m->l.n_panels);
+        device_pack(&m->l, &m->w[i], packed + (size_t)i * m->l.bytes, 0, m->l.n_panels);
     }
     m->at = up(d, packed, m->l.bytes * (size_t)copies);
     free(packed);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_pack.h"
 #include "cuda/model_args.h"
 #include "ops/math.h"
 #include "linear.h"
@@ -11,7 +12,7 @@
 static CUdeviceptr pack(dev *d, const ek_cuda_linear *l, const ek_linear *w)
 {
     uint8_t *packed = calloc(1, l->bytes);
-    ek_cuda_linear_pack(l, w, packed, 0, l->n_panels);
+    device_pack(l, w, packed, 0, l->n_panels);
     CUdeviceptr at = up(d, packed, l->bytes);
     free(packed);
     return at;
@@ -124,7 +125,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
         const ek_cuda_product leaf = ek_cuda_few_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
         compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
         for (int oct = 1; ek_cuda_mid_fits(&l) && oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
-            const ek_cuda_product mid = ek_cuda_mid_plan_by(&l, *rows, oct, EK_CUDA_GATE_MATRIX);
+            const ek_cuda_product mid = ek_cuda_mid_plan_at(&l, *rows, oct, l.units, EK_CUDA_GATE_MATRIX);
             compare(d, &l, weights, 0, &in, &gated, &mid, *rows);
         }
         if (!gguf) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
@@ -161,7 +162,7 @@ static void test_row(dev *d, int n, int k, const int *rows, int most)
     in.q = up(d, NULL, ek_cuda_acts_plan(&in, k, s.a_group) * (size_t)most);
     device_quantize(d, &in, dx, most);
     for (; *rows; rows++) {
-        const ek_cuda_product p = ek_cuda_leaf_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_multiprocessors(d->c));
+        const ek_cuda_product p = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_multiprocessors(d->c));
         compare(d, &l, weights, du, &in, &gated, &p, *rows);
     }
     drop(d, dx), drop(d, du), drop(d, in.q), drop(d, weights[0]);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../../support/device_pack.h"
 #include "cuda/image_args.h"
 #include "linear.h"
 
@@ -22,7 +23,7 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int rows, int n, int
     open_weights(&h->w, &s, seed);
     must(ek_cuda_linear_plan(&h->l, &h->w));
     uint8_t *packed = calloc(1, h->l.bytes);
-    ek_cuda_linear_pack(&h->l, &h->w, packed, 0, h->l.n_panels);
+    device_pack(&h->l, &h->w, packed, 0, h->l.n_panels);
     h->at = up(d, packed, h->l.bytes);
     h->want = malloc((size_t)rows * (size_t)n * sizeof(float));
     ek_acts both = *acts; /* of both numbers of limbs */
@@ -48,7 +49,7 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
     for (; *counts; counts++) {
         const int rows = *counts;
         ek_cuda_heads p;
-        if (oct) p = ek_cuda_mid_heads_by(&h[0].l, &h[1].l, v, rows, oct);
+        if (oct) p = ek_cuda_mid_heads_plan_at(&h[0].l, &h[1].l, v, rows, oct);
         else if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
             must(ek_fail(EK_EINTERNAL, "no plan of q, k and v"));
         for (int i = 0; i < 3; i++) h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../../support/device_pack.h"
 #include "cuda/model_args.h"
 #include "linear.h"
 #include "ops/math.h"
@@ -29,7 +30,7 @@ static void open_matrices(dev *d, matrices *m, shape s, uint64_t seed)
         open_weights(&m->w[e], &s, seed + (uint64_t)e);
         must(ek_cuda_linear_plan(&m->l, &m->w[e]));
         if (!packed) packed = calloc(EXPERTS, m->l.bytes);
-        ek_cuda_linear_pack(&m->l, &m->w[e], packed + (size_t)e * m->l.bytes, 0, m->l.n_panels);
+        device_pack(&m->l, &m->w[e], packed + (size_t)e * m->l.bytes, 0, m->l.n_panels);
     }
     m->at = up(d, packed, EXPERTS * m->l.bytes);
     free(packed);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_pack.h"
 #include "cuda/layer_end.h"
 #include "ops/rows.h"
 #include "linear.h"
@@ -31,7 +32,7 @@ static float *floats(int n, uint64_t seed)
 static CUdeviceptr pack(dev *d, const ek_cuda_linear *l, const ek_linear *w)
 {
     uint8_t *packed = calloc(1, l->bytes);
-    ek_cuda_linear_pack(l, w, packed, 0, l->n_panels);
+    device_pack(l, w, packed, 0, l->n_panels);
     CUdeviceptr at = up(d, packed, l->bytes);
     free(packed);
     return at;
@@ -180,7 +181,7 @@ static ek_cuda_linear random_layers(dev *d, int n, int k, int limbs, CUdeviceptr
     open_weights(&w, &s, 1);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
-    ek_cuda_linear_pack(&l, &w, packed, 0, l.n_panels);
+    device_pack(&l, &w, packed, 0, l.n_panels);
     *at = up(d, NULL, l.bytes * LAYERS);
     for (int i = 0; i < LAYERS; i++) must(ek_cuda_upload(d->c, *at + (CUdeviceptr)i * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
@@ -234,10 +235,10 @@ static void time_chain(dev *d, int n, int inter, int rows)
     chain c = {.d = d, .rows = rows, .n = n};
     c.down = random_layers(d, n, inter, 1, &c.w[0]), c.gate = random_layers(d, size, n, 2, &c.w[1]);
     c.proj = random_layers(d, n, size, 2, &c.w[2]), c.q = random_layers(d, 2048, n, 1, &c.w[3]);
-    c.p_down = ek_cuda_leaf_plan(&c.down, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
-    c.p_gate = ek_cuda_leaf_plan(&c.gate, rows, 0, EK_CUDA_GATE_ROW, multiprocessors);
-    c.p_proj = ek_cuda_leaf_plan(&c.proj, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
-    c.p_q = ek_cuda_leaf_plan(&c.q, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    c.p_down = ek_cuda_warp_plan(&c.down, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    c.p_gate = ek_cuda_warp_plan(&c.gate, rows, 0, EK_CUDA_GATE_ROW, multiprocessors);
+    c.p_proj = ek_cuda_warp_plan(&c.proj, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    c.p_q = ek_cuda_warp_plan(&c.q, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     c.down_k = find(d, c.p_down.name, most), c.gate_k = find(d, c.p_gate.name, most);
     c.proj_k = find(d, c.p_proj.name, most), c.q_k = find(d, c.p_q.name, most);
     c.stage_k = find(d, "ek_stage", 0);

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_pack.h"
 #include "base/rng.h"
-#include "cuda/planes.h"
-#include "ops/planes.h"
+#include "cuda/product/tile.h"
+#include "cuda/product/units.h"
 #include "linear.h"
+#include "ops/planes.h"
 
 const char *gguf;
 
@@ -134,6 +136,18 @@ void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int row
 
 int by_kernel = -1;
 
+static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, family by)
+{
+    double us;
+    switch (by) {
+    case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
+    case BY_TILES: return ek_cuda_tile_plan(l, rows, multiprocessors, 0, &us);
+    case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+    case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, (size_t)1 << 30, &us);
+    default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    }
+}
+
 void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, const ek_cuda_acts *acts, CUdeviceptr x,
              int rows, CUdeviceptr y)
 {
@@ -141,9 +155,7 @@ void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, c
                    .l = *l,
                    .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
                    .weights = weights};
-    if (by_kernel >= 0)
-        p->plan = ek_cuda_product_plan_by(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30,
-                                          (ek_cuda_by)by_kernel);
+    if (by_kernel >= 0) p->plan = plan_by(l, rows, ek_cuda_multiprocessors(d->c), (family)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
@@ -215,7 +227,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
-    ek_cuda_linear_pack(&l, &w, packed, 0, l.n_panels);
+    device_pack(&l, &w, packed, 0, l.n_panels);
     if (gguf) compare_planes(d, &l, &w, packed, name);
     CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)most * (size_t)s->k * 4), q = 0;
     ek_cuda_acts device = {0};
@@ -227,9 +239,9 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
     int by[4] = {-1}, n_by = 1;
-    if (ek_cuda_wide_fits(&l)) by[n_by++] = EK_CUDA_BY_WIDE;
-    if (ek_cuda_plane_fits(&l)) by[n_by++] = EK_CUDA_BY_PLANES;
-    if (ek_cuda_mid_fits(&l)) by[n_by++] = EK_CUDA_BY_MID;
+    if (ek_cuda_wide_fits(&l)) by[n_by++] = BY_WIDE;
+    if (ek_cuda_plane_fits(&l)) by[n_by++] = BY_WARPS;
+    if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;

@@ -6,7 +6,9 @@
 #include "product.h"
 
 extern const char *gguf; /* a type of GGUF, which decides bits, group, a_group and biased of a shape; NULL: MLX's */
-extern int by_kernel;    /* ek_cuda_by: products are prepared by it; -1: by what the plan chooses */
+/* Form Q by one family of kernels, to measure which wins. */
+typedef enum family { BY_UNITS, BY_TILES, BY_WARPS, BY_WIDE, BY_MID } family;
+extern int by_kernel; /* a family: products are prepared by it; -1: by what the plan chooses */
 
 typedef struct product {
     dev *d;

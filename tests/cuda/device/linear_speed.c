@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_pack.h"
 #include "linear.h"
 
 static void queue(void *arg, int i)
@@ -19,7 +20,7 @@ static void time_product(dev *d, shape *s, const int *rows)
     open_weights(&w, s, 0);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = malloc(l.bytes);
-    ek_cuda_linear_pack(&l, &w, packed, 0, 1);
+    device_pack(&l, &w, packed, 0, 1);
     size_t unit = l.code_bytes / (size_t)l.n_panels; /* the first panel for all: packing takes longer than timing */
     for (int p = 1; p < l.n_panels; p++) {
         memcpy(packed + (size_t)p * unit, packed, unit);
@@ -32,7 +33,7 @@ static void time_product(dev *d, shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    static const char *const names[] = {"few    ", "tiles  ", "leaves ", "wide   ", "planes ", "mid    "};
+    static const char *const names[] = {"units ", "tiles ", "warps ", "wide  ", "mid   "};
     printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "", by_kernel < 0 ? "" : names[by_kernel],
            s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
@@ -74,7 +75,7 @@ void open_among(dev *d, int rows)
         open_weights(&w, &s[i], 0);
         must(ek_cuda_linear_plan(&l, &w));
         uint8_t *packed = malloc(l.bytes);
-        ek_cuda_linear_pack(&l, &w, packed, 0, 1);
+        device_pack(&l, &w, packed, 0, 1);
         ek_cuda_acts acts = {0};
         const size_t row = ek_cuda_acts_plan(&acts, s[i].k, s[i].a_group);
         float *x = make_rows(rows, s[i].k, false);
@@ -106,10 +107,11 @@ void close_among(dev *d)
 /* One kernel against the others: what ek_cuda_product_plan decides. */
 void speed_choice(dev *d)
 {
-    static const int rows[][8] = {
-        [EK_CUDA_BY_FEW] = {1, 2, 4, 8, 16, 32, 64, 0},    [EK_CUDA_BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
-        [EK_CUDA_BY_LEAVES] = {1, 2, 4, 8, 16, 32, 64, 0}, [EK_CUDA_BY_WIDE] = {16, 64, 128, 512, 2048, 0},
-        [EK_CUDA_BY_PLANES] = {1, 2, 4, 8, 16, 32, 0},     [EK_CUDA_BY_MID] = {8, 16, 24, 32, 48, 64, 128, 0}};
+    static const int rows[][8] = {[BY_UNITS] = {1, 2, 4, 8, 16, 32, 64, 0},
+                                  [BY_TILES] = {8, 16, 24, 32, 48, 64, 128, 0},
+                                  [BY_WARPS] = {1, 2, 4, 8, 16, 32, 64, 0},
+                                  [BY_WIDE] = {16, 64, 128, 512, 2048, 0},
+                                  [BY_MID] = {8, 16, 24, 32, 48, 64, 128, 0}};
     static const struct {
         int n, k;
     } c[] = {{6144, 1536},  {1536, 6144},  {1536, 2048},  {256, 1536},  {1536, 256},  {10240, 2560},
@@ -117,7 +119,7 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel <= EK_CUDA_BY_MID; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel <= BY_MID; by_kernel++) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }
@@ -137,8 +139,7 @@ void speed_planes(dev *d)
              {"q8_0", 5376, 21504, 2}, {"q4_0", 256, 1536, 2},   {"q6_k", 262144, 1536, 2}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int by = 0; by < 6; by++) {
-            static const int kernel[] = {EK_CUDA_BY_FEW, EK_CUDA_BY_TILES, EK_CUDA_BY_PLANES,
-                                         EK_CUDA_BY_MID, EK_CUDA_BY_WIDE,  -1};
+            static const int kernel[] = {BY_UNITS, BY_TILES, BY_WARPS, BY_MID, BY_WIDE, -1};
             const bool wgmma = by == 3 || by == 4;
             if ((d->quick || wgmma) && strcmp(c[i].type, "q4_0")) continue;
             if (d->quick && by < 2) continue;

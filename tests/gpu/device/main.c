@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../../support/device_pack.h"
 #include "../../same/cases.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -60,13 +61,13 @@ static void count(bool good, const char *what, const char *where)
     if (!good) printf("FAIL %s: %s\n", what, where);
 }
 
-/* --- weights: what ek_pack_q wrote against ek_cuda_linear_pack */
+/* --- weights: what ek_pack_q wrote against device_pack */
 
 static void check_matrix(const ek_gpu_matrix *m, const ek_linear *w, int number, const char *what, int layer)
 {
     if (m->l.n == 0 || m->l.units == 0) return;
     uint8_t *want = calloc(1, m->l.bytes), *got = malloc(m->l.bytes);
-    ek_cuda_linear_pack(&m->l, w, want, 0, m->l.n_panels);
+    device_pack(&m->l, w, want, 0, m->l.n_panels);
     must(ek_cuda_download(gpu->c, got, m->at + (size_t)number * m->l.bytes, m->l.bytes));
     must(ek_cuda_sync(gpu->c));
     size_t used = m->l.code_bytes +

@@ -1,44 +1,42 @@
-/* How products by wgmma are launched (kernels/product_wide.cuh), and how long they take. */
+#include "cuda/product/wide.h"
+
 #include <stdio.h>
 
-#include "cuda/linear.h"
-
-static int over(int n, int by)
-{
-    return (n + by - 1) / by;
-}
+#include "cuda/product/format.h"
+#include "cuda/product/parts.h"
+#include "cuda/product/times.h"
 
 static int row_tiles(const ek_cuda_linear *l, int rows)
 {
-    return over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
-}
-
-static bool by_32(const ek_cuda_linear *l)
-{
-    return l->units && l->group == 32 && l->a_group == 32 && l->f16_scales && !l->biased && l->k % 64 == 0;
+    return ek_cuda_over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
 }
 
 bool ek_cuda_wide_fits(const ek_cuda_linear *l)
 {
-    return ek_cuda_leaf_fits(l) || by_32(l);
+    return ek_cuda_affine_64(l) || ek_cuda_half_32(l);
+}
+
+static int tiles_of(const ek_cuda_linear *l, int rows)
+{
+    return row_tiles(l, rows) * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS);
 }
 
 const char *ek_cuda_arrange_name(const ek_cuda_linear *l)
 {
-    if (by_32(l)) return l->limbs == 1 ? "ek_arrange32_l1" : "ek_arrange32_l2";
+    if (ek_cuda_half_32(l)) return l->limbs == 1 ? "ek_arrange32_l1" : "ek_arrange32_l2";
     return l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2";
 }
 
 size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
 {
     if (!ek_cuda_wide_fits(l)) return 0;
-    return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
+    return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)ek_cuda_over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     const int images = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
-    const int tiles = images * over(l->n_panels, EK_CUDA_WIDE_PANELS), leaves = over(l->k, EK_KBLOCK_Q);
+    const int tiles = images * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS), leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
     const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
     ek_cuda_product p = {.image = ek_cuda_wide_image(l, rows, jobs)};
     while (leaves >> p.levels) p.levels++;
@@ -49,17 +47,19 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
                             .overlap = true};
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
               (size_t)columns * sizeof(float); /* of two limbs half is spare */
-    p.arrange = (ek_cuda_grid){
-        .x = (unsigned)over(columns * l->units * 4, 256), .y = (unsigned)images, .threads = 256, .overlap = true};
-    snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits, by_32(l) ? "h_32" : "",
-             l->limbs);
+    p.arrange = (ek_cuda_grid){.x = (unsigned)ek_cuda_over(columns * l->units * 4, 256),
+                               .y = (unsigned)images,
+                               .threads = 256,
+                               .overlap = true};
+    snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits,
+             ek_cuda_half_32(l) ? "h_32" : "", l->limbs);
     return p;
 }
 
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, int multiprocessors)
 {
-    if (!ek_cuda_leaf_fits(l) || !ek_cuda_leaf_fits(next) || l->limbs != 1 || next->limbs != 1 || l->bits != 4 ||
+    if (!ek_cuda_affine_64(l) || !ek_cuda_affine_64(next) || l->limbs != 1 || next->limbs != 1 || l->bits != 4 ||
         l->n % 64)
         return false;
     ek_cuda_product p = ek_cuda_wide_plan(l, rows, jobs, 1, multiprocessors);
@@ -73,18 +73,17 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
 
 static bool head_fits(const ek_cuda_linear *l, int limbs, bool groups_of_32)
 {
-    return ek_cuda_wide_fits(l) && l->bits == 4 && l->limbs == limbs && by_32(l) == groups_of_32;
+    return ek_cuda_wide_fits(l) && l->bits == 4 && l->limbs == limbs && ek_cuda_half_32(l) == groups_of_32;
 }
 
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                              const ek_cuda_linear *v, int rows, int multiprocessors)
 {
-    const bool small = by_32(k);
+    const bool small = ek_cuda_half_32(k);
     if (!head_fits(k, 2, small) || (v && !head_fits(v, 2, small)) || (q && !head_fits(q, 1, small))) return false;
     *out = (ek_cuda_heads){.k = ek_cuda_wide_plan(k, rows, 0, v ? 2 : 1, multiprocessors)};
     out->q = q ? ek_cuda_wide_plan(q, rows, 0, 1, multiprocessors) : out->k;
-    const int all = row_tiles(k, rows) * over(k->n_panels, EK_CUDA_WIDE_PANELS) * (v ? 2 : 1) +
-                    (q ? row_tiles(q, rows) * over(q->n_panels, EK_CUDA_WIDE_PANELS) : 0);
+    const int all = tiles_of(k, rows) * (v ? 2 : 1) + (q ? tiles_of(q, rows) : 0);
     const int blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
     out->q.stack = out->q.grid.x * (size_t)out->q.levels * EK_CUDA_WIDE_PANELS * EK_PANEL * EK_CUDA_WIDE_COLUMNS *
@@ -94,13 +93,20 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     return true;
 }
 
-/* Fitted on an H200 (docs/cuda/products.md): what two launches take, and a unit of as many tiles as a multiprocessor
- * has. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
 {
-    const int parts = units ? over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
-    const int tiles = row_tiles(l, rows) * over(l->n_panels, EK_CUDA_WIDE_PANELS) * parts;
-    const int last = over(tiles % slots, multiprocessors);
-    const double turns = 1.22 * (tiles / slots) + (last ? 0.3 + 0.31 * last : 0);
-    return 8 + (by_32(l) ? 1.5 : 1) * (l->limbs == 1 ? 1 : 0.7) * turns * (units ? units : l->units);
+    const int parts = units ? ek_cuda_over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    const int tiles = tiles_of(l, rows) * parts, last = ek_cuda_over(tiles % slots, multiprocessors);
+    const double turns = ek_cuda_us.wide.full * (tiles / slots) +
+                         (last ? ek_cuda_us.wide.last + ek_cuda_us.wide.last_tile * last : 0);
+    return ek_cuda_us.wide.launch + (ek_cuda_half_32(l) ? ek_cuda_us.wide.half_32 : 1) *
+                                        (l->limbs == 1 ? 1 : ek_cuda_us.wide.l2) * turns * (units ? units : l->units);
+}
+
+ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us)
+{
+    ek_cuda_product p = ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+    *us = ek_cuda_wide_us(l, rows, 0, multiprocessors);
+    ek_cuda_in_parts(&p, l, rows, multiprocessors, room, tiles_of(l, rows), EK_CUDA_WIDE_BLOCKS, ek_cuda_wide_us, us);
+    return p;
 }

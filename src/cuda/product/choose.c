@@ -1,0 +1,120 @@
+#include "cuda/product/choose.h"
+
+#include "cuda/product/floats.h"
+#include "cuda/product/format.h"
+#include "cuda/product/mid.h"
+#include "cuda/product/tile.h"
+#include "cuda/product/units.h"
+#include "cuda/product/warp.h"
+#include "cuda/product/wide.h"
+
+enum { FEW = 8 }; /* rows that one tile of the family `warp` holds */
+
+/* Whether the family `warp` is faster than one of tiles. */
+static bool warp_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    if (!ek_cuda_warp_fits(l)) return false;
+    if (rows <= FEW) return true;
+    const double us = ek_cuda_warp_us(l, rows);
+    return us < ek_cuda_tile_us(l, rows, 0, multiprocessors) &&
+           (!ek_cuda_affine_64(l) || us < ek_cuda_wide_us(l, rows, 0, multiprocessors));
+}
+
+/* Whether narrow tiles of wgmma may win where rows are few. */
+static bool mid_may(const ek_cuda_linear *l, int rows)
+{
+    return ek_cuda_mid_fits(l) && (rows >= FEW || (double)l->n * l->k > 100e6);
+}
+
+/* Of few rows, by warps: with narrow tiles, where they are faster. */
+static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    double us = 0;
+    if (mid_may(l, rows)) {
+        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &us);
+        if (us < ek_cuda_warp_us(l, rows)) return mid;
+    }
+    return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+}
+
+/* By tiles of any kind, in parts where that is faster. */
+static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us)
+{
+    double t = 0;
+    ek_cuda_product best = ek_cuda_tile_plan(l, rows, multiprocessors, room, us);
+    if (ek_cuda_wide_fits(l)) {
+        const ek_cuda_product wide = ek_cuda_wide_plan_parts(l, rows, multiprocessors, room, &t);
+        if (t < *us) *us = t, best = wide;
+    }
+    if (ek_cuda_mid_fits(l)) {
+        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, room, &t);
+        if (t < *us) *us = t, best = mid;
+    }
+    return best;
+}
+
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
+{
+    if (!l->units) return ek_cuda_floats_plan(l, rows);
+    const bool warp = ek_cuda_warp_fits(l);
+    if (warp && rows <= FEW) return plan_few(l, rows, multiprocessors);
+    if (!warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
+    double us;
+    const ek_cuda_product tiles = plan_tiles(l, rows, multiprocessors, room, &us);
+    if (us < (warp ? ek_cuda_warp_us(l, rows) : ek_cuda_units_us(l, rows))) return tiles;
+    return warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
+                : ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
+}
+
+bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                        const ek_cuda_linear *next, int multiprocessors)
+{
+    if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && mid_may(l, rows) && l->n % 64 == 0 && next->units &&
+        next->a_group == l->a_group) {
+        double us = 0;
+        *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
+        if (us < ek_cuda_warp_gate_us(l, rows, multiprocessors))
+            return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
+    }
+    if (!ek_cuda_warp_gate_fits(l, next) ||
+        !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, multiprocessors)))
+        return false;
+    *out = ek_cuda_warp_plan(l, rows, jobs, gate, multiprocessors);
+    return true;
+}
+
+bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
+                        int rows, int multiprocessors)
+{
+    double us = 0;
+    /* products of their own for many rows */
+    if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, multiprocessors, &us) &&
+        us < ek_cuda_warp_heads_us(q, k, v, rows) && us < ek_cuda_wide_us(q, rows, 0, multiprocessors))
+        return true;
+    return warp_wins(q, rows, multiprocessors) && warp_wins(k, rows, multiprocessors) &&
+           ek_cuda_warp_heads_plan(out, q, k, v, rows, multiprocessors);
+}
+
+/* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
+static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
+{
+    if (ek_cuda_wide_fits(l))
+        return ek_cuda_wide_plan(l, EK_CUDA_WIDE_COLUMNS / l->limbs, jobs, matrices, multiprocessors);
+    return ek_cuda_tile_plan_jobs(l, jobs, matrices, multiprocessors);
+}
+
+ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+{
+    const ek_cuda_product none = {.name = ""};
+    if (!l->units) return !jobs && rows == 1 ? none : ek_cuda_floats_plan_many(l, rows, jobs, matrices);
+    if (jobs && rows > EK_CUDA_UNITS_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
+    if (!jobs && rows * l->limbs > EK_CUDA_UNITS_ROWS &&
+        ek_cuda_tile_us(l, rows, 0, multiprocessors) < ek_cuda_units_us(l, rows))
+        return none;
+    return ek_cuda_units_plan(l, rows, jobs, matrices, multiprocessors);
+}
+
+bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    return warp_wins(l, rows, multiprocessors) && ek_cuda_warp_pair_plan(out, l, rows, multiprocessors);
+}

@@ -1,0 +1,58 @@
+/* The layout of weights on the device, and of rows of activations. A matrix's is made once from the CPU's packed panels
+ * (ops/linear_layout.h); formula: ops/linear.h.
+ *
+ * Form F: the CPU's panels as they are. Form Q: two arrays,
+ *   codes   for each panel of 16 outputs the units of 64 inputs, one after the other. A unit has 16 (Q4) or
+ *           32 (Q8) bytes for each of the 32 lanes of a warp, in the order of the fragments of two mma.sync
+ *           m16n8k32: word i of step j of lane l holds output g + 8 (i & 1) and inputs
+ *           k + 4 (i >> 1) + {0, 1, 2, 3}, where g = l / 4, t = l % 4 and k = 16 t + 8 j with activations in
+ *           groups of 64, 32 j + 8 t in groups of 32; in groups of 16 (four m16n8k16) inputs 32 j + 16 (i >> 1) + 4 t
+ *           + {0, 1, 2, 3}. Q8: c in a byte, the first steps of all lanes, then the
+ *           second. Q4: c in two's complement, 4 words per lane: words 2 j and 2 j + 1 hold words 0 and 1 of step
+ *           j in their low and words 2 and 3 in their high nibbles. Inputs past k are zeros.
+ *   scales  for each panel and group of weights, for g = 0 .. 7: s and b of output g, then of g + 8; bf16, f16 or
+ *           f32, without b where there are no biases.
+ * Panels come to the device as the CPU packed them; ek_pack_q and ek_pack_planes (cuda/model_args.h) write them there.
+ *
+ * Weights with their file's own scales (ops/planes.h: GGUF, NVFP4): codes of up to 4 bits with groups of 32 in nibbles,
+ * all others in bytes, a codebook's as its values. Scales:
+ *   SCALE_PLAIN  f16 s and b as they are
+ *   SCALE_E8M0   bf16, which holds every power of two that there is
+ *   others       the f32 that ops/planes.h makes of them */
+#ifndef EK_CUDA_PRODUCT_LAYOUT_H
+#define EK_CUDA_PRODUCT_LAYOUT_H
+
+#include "cuda/args.h"
+#include "cuda/driver.h"
+#include "cuda/model_args.h"
+#include "ops/linear.h"
+
+typedef struct ek_cuda_linear {
+    ek_wform form;
+    int n, k, n_panels, units; /* units of 64 inputs; Form F: 0 */
+    int group, a_group, bits;  /* bits as stored on the device: 4 or 8 */
+    int limbs, zero;
+    bool biased, f32_scales, f16_scales; /* scales: neither: bf16 */
+    size_t code_bytes, scale_bytes;      /* of all panels, each a multiple of 64 */
+    size_t bytes;                        /* the scales begin behind the codes */
+} ek_cuda_linear;
+
+/* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q), or a rule of scales that the
+ * kernels lack. */
+ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w);
+
+/* Bytes of s, or of s and b, of one output and group. */
+size_t ek_cuda_linear_scale(const ek_cuda_linear *l);
+
+/* Whether two matrices may share a launch. */
+bool ek_cuda_linear_alike(const ek_cuda_linear *a, const ek_cuda_linear *b);
+
+/* The fields of args that the matrix decides: codes, scales, n, group, ..., x.k. */
+void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights);
+/* The same of ek_pack_planes. */
+void ek_cuda_planes_args(ek_cuda_pack_planes_args *args, const ek_cuda_linear *l, const ek_linear *w);
+
+/* Where a quantised row lies: fills all but q. Returns the bytes of a row, a multiple of 64. */
+size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
+
+#endif

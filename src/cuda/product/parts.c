@@ -1,0 +1,26 @@
+#include "cuda/product/parts.h"
+
+#include "cuda/product/times.h"
+
+enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
+
+void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+                      int tiles, int blocks, ek_cuda_part_us *part_us, double *us)
+{
+    const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
+    for (int units = LEAF_UNITS; units < l->units; units *= 2) {
+        const int parts = ek_cuda_over(l->units, units);
+        const size_t bytes = part_bytes * (size_t)parts;
+        if (bytes > room) continue;
+        const double t = part_us(l, rows, units, multiprocessors) + ek_cuda_us.parts.sum +
+                         2 * (double)bytes / ek_cuda_us.parts.bytes;
+        if (t >= *us) continue;
+        *us = t;
+        p->split = units, p->parts = parts;
+    }
+    if (!p->parts) return;
+    const size_t each = p->stack / p->grid.x;
+    const int all = tiles * p->parts, max = blocks * multiprocessors;
+    p->grid.x = (unsigned)(all < max ? all : max);
+    p->stack = p->grid.x * each;
+}

@@ -1,0 +1,148 @@
+/* How products of few rows in groups of 32 or 16 are launched (kernels/product_plane.cuh). */
+#include "cuda/product/warp_own.h"
+
+#include <stdio.h>
+
+#include "cuda/product/format.h"
+#include "cuda/product/times.h"
+#include "cuda/product/warp_cut.h"
+
+enum {
+    MAX_ROWS = 8,
+    SLOTS = 4,             /* chunks that a warp has on their way */
+    GATED = 64 / EK_PANEL, /* panels of a turn that is rounded to groups of activations */
+    UNIT = 64
+};
+
+/* Rows that a block computes: of experts others leave registers for 4. */
+static int rows_of(const ek_cuda_linear *l, int rows, int jobs)
+{
+    const bool eight = !jobs ||
+                       (l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales && l->group == 32);
+    return eight && rows > MAX_ROWS / 2 ? MAX_ROWS : MAX_ROWS / 2;
+}
+
+int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows)
+{
+    return rows_of(l, rows, 1);
+}
+
+static ek_cuda_cut cut_of(const ek_cuda_linear *l, int per_tile)
+{
+    return ek_cuda_cut_of(l, EK_CUDA_PLANE_GROUPS, per_tile, SLOTS);
+}
+
+ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
+                                      int multiprocessors)
+{
+    const int per_tile = rows_of(l, rows, jobs), tiles = jobs ? jobs : ek_cuda_over(rows, per_tile),
+              layers = tiles * matrices;
+    const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1),
+              places = multiprocessors * EK_CUDA_WARP_BLOCKS;
+    const ek_cuda_cut c = cut_of(l, per_tile);
+    ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .z = (unsigned)matrices, .overlap = true}};
+    p.turn = gate == EK_CUDA_GATE_MATRIX ? 2 * GATED
+             : gate                      ? GATED
+                                         : ek_cuda_cut_turn(&c, panels * layers, places, EK_CUDA_WARP_SUMS);
+    if (p.turn > panels && !gate) p.turn = panels;
+    const int turns = ek_cuda_over(panels, p.turn), each = ek_cuda_over(turns, ek_cuda_over(places, layers));
+    p.grid.x = (unsigned)ek_cuda_over(turns, each);
+    /* more warps where blocks are few and have enough chunks */
+    const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.turn * c.chunks > EK_CUDA_WARPS;
+    ek_cuda_cut_ring(&p, &c, each, many ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
+                     many ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+    snprintf(p.name, sizeof p.name, "ek_product%s_plane_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
+             ek_cuda_kind_of(l).name, l->limbs, per_tile);
+    return p;
+}
+
+/* Kernels of q, k and v in one launch: 4 bits with f16 scales, q with one limb, or 8 bits of two limbs. */
+static bool heads_fit(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v)
+{
+    return ek_cuda_own_scales(q) && q->group == 32 && q->f16_scales && !q->biased && q->bits == k->bits &&
+           q->group == k->group && k->f16_scales && !k->biased && q->zero == k->zero && q->k == k->k &&
+           q->limbs == (q->bits == 4 ? 1 : 2) && k->limbs == 2 && (!v || ek_cuda_linear_alike(k, v));
+}
+
+bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                                 const ek_cuda_linear *v, int rows, int multiprocessors)
+{
+    if (!heads_fit(q, k, v)) return false;
+    const int per_tile = rows_of(k, rows, 0), tiles = ek_cuda_over(rows, per_tile), parts = v ? 2 : 1;
+    const int panels = q->n_panels + parts * k->n_panels,
+              places = ek_cuda_over(multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
+    const ek_cuda_cut c = cut_of(q, per_tile);
+    const int turn = ek_cuda_cut_turn(&c, panels, places, EK_CUDA_WARP_SUMS);
+    const int q_turns = ek_cuda_over(q->n_panels, turn), k_turns = ek_cuda_over(k->n_panels, turn);
+    const int each = ek_cuda_over(q_turns + parts * k_turns, places); /* turns of a block */
+    ek_cuda_heads p = {.q.turn = turn,
+                       .k.turn = turn,
+                       .q_blocks = ek_cuda_over(q_turns, each),
+                       .k_blocks = ek_cuda_over(k_turns, each)};
+    ek_cuda_cut_ring(&p.q, &c, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
+    p.k = p.q;
+    p.q.grid.x = (unsigned)(p.q_blocks + parts * p.k_blocks), p.q.grid.y = (unsigned)tiles, p.q.grid.overlap = true;
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_plane_heads_%s_r%d", ek_cuda_kind_of(q).name, per_tile);
+    *out = p;
+    return true;
+}
+
+/* --- experts beside the dense MLP (kernels/experts_plane.cu) */
+
+static bool beside_fits(const ek_cuda_linear *l)
+{
+    return l->limbs == 1 && l->bits == 4 && l->group == 32 && l->f16_scales && !l->biased && ek_cuda_own_scales(l);
+}
+
+bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *router, int rows)
+{
+    if (rows > MAX_ROWS || !beside_fits(gate) || gate->n % UNIT || !down->units || router->form != EK_W_F32)
+        return false;
+    const int per_tile = rows_of(gate, rows, 0);
+    const ek_cuda_cut c = cut_of(gate, per_tile);
+    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
+    out->k_blocks = router->n_panels;
+    ek_cuda_cut_ring(&out->q, &c, 1, 2 * EK_CUDA_WARPS, 2 * EK_CUDA_WARP_ROOM);
+    const size_t leaves = sizeof(float) * EK_PANEL * (size_t)ek_cuda_over(router->k, EK_KBLOCK);
+    if (out->q.grid.shared < leaves) out->q.grid.shared = leaves;
+    out->q.grid.x = (unsigned)(out->k_blocks * out->k_tiles + out->q_blocks + 1), out->q.grid.overlap = true;
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
+    return true;
+}
+
+bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
+{
+    const int per_tile = MAX_ROWS / 2;
+    if (tile > per_tile || !beside_fits(gate) || gate->n % UNIT || !expert_down->units || !beside_fits(down))
+        return false;
+    const ek_cuda_cut c = cut_of(gate, per_tile), of_down = cut_of(down, per_tile);
+    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = ek_cuda_over(rows, per_tile)};
+    /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
+    const int experts = out->q_blocks * jobs, left = multiprocessors - experts;
+    const bool alone = left >= multiprocessors / 4;
+    out->k.turn = ek_cuda_cut_turn(&of_down, down->n_panels * out->k_tiles,
+                                   alone ? left : ek_cuda_over(multiprocessors * 2, 3), EK_CUDA_WARP_SUMS);
+    out->k_blocks = ek_cuda_over(down->n_panels, out->k.turn);
+    ek_cuda_cut_ring(&out->q, &c, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
+                     alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+    ek_cuda_cut_ring(&out->k, &of_down, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
+                     alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+    if (out->q.grid.shared < out->k.grid.shared) out->q.grid.shared = out->k.grid.shared;
+    out->q.grid.x = (unsigned)(experts + out->k_blocks * out->k_tiles), out->q.grid.overlap = true;
+    snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
+    return true;
+}
+
+/* Where registers are few (rows_of) a tile of 8 takes longer than one of 4. */
+double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows)
+{
+    const int per_tile = rows_of(l, rows, 0);
+    const double passes = ek_cuda_over(rows, per_tile) *
+                          (per_tile == rows_of(l, rows, 1) ? 1 : ek_cuda_us.warp_own.eight[l->limbs - 1]);
+    const double weight = l->group == 16 ? ek_cuda_us.warp_own.weight_16
+                          : l->bits == 8 ? ek_cuda_us.warp_own.weight_8
+                                         : ek_cuda_us.warp_own.weight_4;
+    return ek_cuda_us.warp_own.launch + weight * (double)l->n * (double)l->k * passes;
+}
