@@ -5,7 +5,7 @@ Prints a line per link, heading or path that is not there, and closes with `N pa
 files that git knows or would add. Four kinds of pointers count: relative links with their #heading (as GitHub spells
 headings), docs/….md in any file of the tree, code spans that begin with a folder of the tree, and names of functions,
 kernels, types and metrics in code spans. Pages of docs/log describe days that are over: their code spans may name what
-is gone."""
+is gone. The other pages say what holds: a table of theirs with a column of what was before or tried belongs to the log."""
 import os, re, subprocess, sys
 
 FOLDERS = ("bench", "deploy", "docs", "examples", "fuzz", "include", "models", "src", "tests", "tools", "web")
@@ -70,6 +70,13 @@ def names(text):
         yield from (n for n in NAME.findall(span) if n not in PATTERNS)
 
 
+def diaries(text):
+    """Heads of tables with a column that compares with yesterday's program."""
+    for head in re.findall(r"^(\|.*\|)\n\|[-:|]+\|$", text, flags=re.M):
+        if re.search(r"\b(before|tried)\b", head):
+            yield head
+
+
 def is_name(name, known):
     pattern = re.sub(r"_(N|DIM)(?=_|$)", r"_\\w+", re.escape(name).replace(r"\*", r"\w*"))
     return name in known["set"] or re.search(f"^{pattern}$", known["lines"], flags=re.M)
@@ -99,6 +106,8 @@ def pointers(tree):
             yield name, path, None if path in there else "it is not there"
         for n in names(text):
             yield name, n, None if is_name(n, known) else "no source has that name"
+        for head in diaries(text) if name.startswith("docs/") else ():
+            yield name, head, "a comparison with an older program is a page of docs/log"
 
 
 def main():
