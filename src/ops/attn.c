@@ -85,22 +85,6 @@ size_t ek_attn_scratch_bytes(const ek_attn *a, int max_rows, int max_keys, int n
     return place_bytes(n_tiles) + ek_attn_schedule_bytes(&s, n_tiles, max_keys / EK_SEGMENT + 2, n_threads);
 }
 
-typedef struct pool_task {
-    ek_attn_task_fn *fn;
-    void *arg;
-} pool_task;
-
-static void run_task(void *arg, int task, int worker)
-{
-    const pool_task *t = arg;
-    t->fn(t->arg, task, worker);
-}
-
-static void run_pool(void *pool, ek_attn_task_fn *fn, void *arg, int64_t n_tasks)
-{
-    ek_pool_run(pool, run_task, &(pool_task){fn, arg}, (int)n_tasks);
-}
-
 void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const ek_attn_row *rows, int n_rows,
                  const float *q, ptrdiff_t ldq, float *o, ptrdiff_t ldo, void *scratch)
 {
@@ -108,7 +92,7 @@ void ek_attn_run(const ek_attn *a, ek_pool *pool, const ek_kv_view *views, const
     ek_attn_pages p = {
         .a = a, .views = views, .rows = rows, .q = q, .ldq = ldq, .out = o, .ldout = ldo, .place = scratch};
     const ek_attn_source s = ek_attn_source_of(a, &p, ek_attn_place_tiles(&p, n_rows));
-    const ek_attn_workers workers = {pool, ek_pool_threads(pool), run_pool};
+    const ek_attn_workers workers = ek_attn_workers_of(pool);
     ek_attn_cut cut;
     ek_attn_cut_work(&cut, &s, workers.n_workers);
     ek_attn_schedule(&s, &cut, &workers, (uint8_t *)scratch + place_bytes(s.n_tiles));

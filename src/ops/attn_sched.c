@@ -198,3 +198,26 @@ void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_
     if (joins * s->ldo * workers->n_workers > JOIN_ALONE) workers->run(workers->self, join_query, &j, joins);
     else workers->run(workers->self, join_all, &j, joins > 0);
 }
+
+/* --- workers --- */
+
+typedef struct pool_task {
+    ek_attn_task_fn *fn;
+    void *arg;
+} pool_task;
+
+static void run_task(void *arg, int task, int worker)
+{
+    const pool_task *t = arg;
+    t->fn(t->arg, task, worker);
+}
+
+static void run_pool(void *pool, ek_attn_task_fn *fn, void *arg, int64_t n_tasks)
+{
+    ek_pool_run(pool, run_task, &(pool_task){fn, arg}, (int)n_tasks);
+}
+
+ek_attn_workers ek_attn_workers_of(ek_pool *pool)
+{
+    return (ek_attn_workers){pool, ek_pool_threads(pool), run_pool};
+}

@@ -1,8 +1,8 @@
 /* The scheduler of attention: which worker computes which segments of which queries, and the tree T over them.
  * Nothing here decides a bit: the leaves of a query and their order in T are fixed by its visible range (ops/attn.h).
  *
- * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors of the operator library
- * (lib/sdpa.c). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
+ * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors
+ * (attn_tensors.h). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
  * group of tiles that share each segment while it is in the cache, or it is split into blocks of 2^k leaves, branches
  * of T. A worker keeps consecutive blocks on a stack of its own while they are branches of the tile's tree; the
  * sums that remain when all are done, about one per worker, are joined at the end. */
@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "ops/attn_kernels.h"
 
 enum { EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums fit the second-level cache */ };
@@ -79,6 +80,7 @@ typedef struct ek_attn_workers {
     int n_workers;
     void (*run)(void *self, ek_attn_task_fn *task, void *arg, int64_t n_tasks);
 } ek_attn_workers;
+ek_attn_workers ek_attn_workers_of(ek_pool *pool); /* NULL: the caller alone */
 
 /* How the work of one call is divided. */
 typedef struct ek_attn_cut {

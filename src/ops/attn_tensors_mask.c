@@ -1,7 +1,7 @@
 /* The visible keys of a segment for a tile, as bits: causal, window and padding (the tile's ranges) and the mask. */
 #include <string.h>
 
-#include "lib/sdpa.h"
+#include "ops/attn_tensors_tile.h"
 
 static uint64_t low_bits(int n) /* n in [0, 64] */
 {
@@ -13,20 +13,18 @@ static int clamp(int64_t x, int max)
     return x < 0 ? 0 : x > max ? max : (int)x;
 }
 
-bool lib_mask_at(const lib_view *mask, const uint8_t *row, int64_t j, float *add)
+bool ek_attn_mask_at(const ek_attn_mask *m, const uint8_t *row, int64_t j, float *add)
 {
-    const uint8_t *at = row + j * lib_stride(mask, 1);
+    const uint8_t *at = row + j * m->key;
     *add = 0;
-    if (mask->type == EK_TYPE_U8) return *at != 0;
-    *add = lib_float_at(at, mask->type);
+    if (m->bytes) return *at != 0;
+    *add = ek_load_float(at, m->type);
     return !(*add <= -1e30f);
 }
 
-static const uint8_t *mask_row(const lib_sdpa *s, const lib_tile *t, int i)
+static const uint8_t *mask_row(const ek_tensors_call *c, const ek_tensors_tile *t, int i)
 {
-    const lib_view *m = &s->mask;
-    return m->data + t->b * m->stride[0] + lib_query_head(s, t, i) * m->stride[1] +
-           lib_query_row(s, t, i) * m->stride[2];
+    return ek_attn_mask_row(&c->t->mask, t->b, ek_tensors_head(c, t, i), ek_tensors_row(c, t, i));
 }
 
 /* Every key is visible to every query. */
@@ -37,10 +35,11 @@ static void show_all(int n_q, ek_visible *v)
     v->live = (1u << n_q) - 1;
 }
 
-void lib_find_visible(const lib_sdpa *s, const lib_tile *t, int64_t base, ek_visible *v)
+void ek_tensors_visible(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, ek_visible *v)
 {
-    const int64_t slot0 = base + s->key_start[t->b];
-    bool whole = !s->masked;
+    const int64_t slot0 = base + ek_tensors_start(c, t->b);
+    const bool masked = c->t->mask.data != NULL;
+    bool whole = !masked;
     for (int i = 0; i < t->n_q; i++) whole &= t->lo[i] <= slot0 && slot0 + EK_SEGMENT <= t->end[i];
     if (whole) { /* the usual case */
         show_all(t->n_q, v);
@@ -53,24 +52,25 @@ void lib_find_visible(const lib_sdpa *s, const lib_tile *t, int64_t base, ek_vis
         uint64_t *keys = v->keys[i];
         for (int w = 0; w < EK_SEGMENT_WORDS; w++)
             keys[w] = low_bits(clamp(to - w * 64, 64)) & ~low_bits(clamp(from - w * 64, 64));
-        if (s->masked) {
-            const uint8_t *row = mask_row(s, t, i);
+        if (masked) {
+            const uint8_t *row = mask_row(c, t, i);
             float add;
             for (int j = from; j < to; j++)
-                if (!lib_mask_at(&s->mask, row, base + j, &add)) keys[j / 64] &= ~(UINT64_C(1) << j % 64);
+                if (!ek_attn_mask_at(&c->t->mask, row, base + j, &add)) keys[j / 64] &= ~(UINT64_C(1) << j % 64);
         }
         ek_visible_add(v, i);
     }
 }
 
-void lib_add_mask(const lib_sdpa *s, const lib_tile *t, int64_t base, const ek_visible *v, float *e)
+void ek_tensors_add_mask(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, const ek_visible *v,
+                         float *e)
 {
     for (int i = 0; i < t->n_q; i++) {
-        const uint8_t *row = mask_row(s, t, i);
+        const uint8_t *row = mask_row(c, t, i);
         float add;
         for (int j = v->from[i]; j < v->to[i]; j++)
             if (ek_visible_at(v->keys[i], j)) {
-                lib_mask_at(&s->mask, row, base + j, &add);
+                ek_attn_mask_at(&c->t->mask, row, base + j, &add);
                 e[i * EK_SEGMENT + j] += add;
             }
     }
