@@ -3,6 +3,7 @@
  * texts; what both of two take is what each takes. */
 #include <string.h>
 
+#include "../tests/support/regex.h"
 #include "base/buf.h"
 #include "text/pattern.h"
 #include "text/utf8.h"
@@ -16,7 +17,7 @@ static ek_regex *open_regex(const char *before, const char *pattern, size_t n, c
     ek_buf_str(&b, before);
     ek_buf_add(&b, pattern, n);
     ek_buf_str(&b, after);
-    ek_err err = ek_regex_open(&r, b.data, b.len);
+    ek_err err = regex_open(&r, b.data, b.len);
     ek_buf_fini(&b);
     if (!err) return r;
     if ((err != EK_EINVAL && err != EK_ETOOLARGE) || r || !*ek_err_text() || strchr(ek_err_text(), '\n'))

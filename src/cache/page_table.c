@@ -13,8 +13,7 @@ static int pages_for(int tokens)
 void ek_page_table_init(ek_page_table *t, const ek_kv_layout *layout, int max_tokens)
 {
     EK_ASSERT(max_tokens >= 1);
-    *t = (ek_page_table){
-        .cap = pages_for(max_tokens), .window = layout->sliding_window, .pin = INT_MAX, .n_start = layout->n_start};
+    *t = (ek_page_table){.cap = pages_for(max_tokens), .window = layout->sliding_window, .n_start = layout->n_start};
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         t->has[k] = layout->page_bytes[k] > 0;
         t->page[k] = ek_alloc(sizeof *t->page[k] * (size_t)t->cap);
@@ -161,14 +160,7 @@ static void drop_below(ek_page_table *t, ek_pages *p, ek_layer_kind kind, int fi
 void ek_page_table_trim(ek_page_table *t, ek_pages *p, int n)
 {
     EK_ASSERT(n <= t->n);
-    if (t->has[EK_SLIDING]) drop_below(t, p, EK_SLIDING, first_visible(t, EK_SLIDING, t->pin < n ? t->pin : n));
-}
-
-void ek_page_table_pin(ek_page_table *t, int pos)
-{
-    EK_ASSERT(pos >= 0);
-    EK_ASSERT(pos == INT_MAX || !t->has[EK_SLIDING] || t->first[EK_SLIDING] <= first_visible(t, EK_SLIDING, pos));
-    t->pin = pos;
+    if (t->has[EK_SLIDING]) drop_below(t, p, EK_SLIDING, first_visible(t, EK_SLIDING, n));
 }
 
 bool ek_page_table_holds(const ek_page_table *t, int n)
@@ -213,7 +205,6 @@ void ek_page_table_clear(ek_page_table *t, ek_pages *p)
         t->first[k] = t->end[k] = 0;
     }
     t->n = 0;
-    t->pin = INT_MAX;
 }
 
 int ek_page_table_max(const ek_kv_layout *layout, ek_layer_kind kind, int max_tokens, int rows)

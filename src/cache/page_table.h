@@ -19,7 +19,6 @@ typedef struct ek_page_table {
     int32_t *page[EK_KIND_COUNT];
     int first[EK_KIND_COUNT], end[EK_KIND_COUNT];
     int n;                   /* positions [0, n) are written, or being written by the running step */
-    int pin;                 /* trim keeps what is visible to a row at this position; INT_MAX: nothing is pinned */
     int cap;                 /* entries of each array */
     int window;              /* W: [p - W + 1, p] is visible to a row at p in sliding layers */
     int n_start;             /* entries [0, n_start) are pages of the start kinds */
@@ -53,13 +52,8 @@ ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
 void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n);
 
 /* Releases the sliding pages that are visible to no row at n or behind, n <= t->n: entry i goes when its last
- * position 64 i + 63 is below n - W + 1. Pages that the pin keeps stay. */
+ * position 64 i + 63 is below n - W + 1. */
 void ek_page_table_trim(ek_page_table *t, ek_pages *p, int n);
-
-/* Trim keeps every sliding page that is visible to a row at `pos`, until the next call; INT_MAX removes the
- * pin. For a prefix that is to be adopted after the chunk that passes its end: without the pin, trim would
- * release pages that the prefix needs. They must still be held. */
-void ek_page_table_pin(ek_page_table *t, int pos);
 
 /* Whether t holds all that a sequence beginning with t's first n positions needs. */
 bool ek_page_table_holds(const ek_page_table *t, int n);
@@ -72,7 +66,7 @@ ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *f
 void ek_page_table_clear(ek_page_table *t, ek_pages *p);
 
 /* The largest number of pages of a kind (of the EK_PAGE_KINDS) that one request holds while rows at ascending positions
- * below max_tokens run, `rows` of them per step, nothing pinned. */
+ * below max_tokens run, `rows` of them per step. */
 int ek_page_table_max(const ek_kv_layout *layout, ek_layer_kind kind, int max_tokens, int rows);
 
 #endif

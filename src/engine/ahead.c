@@ -133,7 +133,7 @@ void ek_ahead_leave(ek_engine *e, ek_request *r)
     r->n_ahead = 0;
 }
 
-bool ek_ahead_is_vain(const ek_engine *e)
+bool ek_ahead_is_abandoned(const ek_engine *e)
 {
     for (int i = 0; i < e->ahead.n_scheduled; i++)
         if (e->ahead.scheduled[i].req) return false;

@@ -17,7 +17,7 @@ bool ek_ahead_take(ek_engine *e);
 void ek_ahead_drop(ek_engine *e);
 /* r leaves the engine or starts over: what its row gives is not read. */
 void ek_ahead_leave(ek_engine *e, ek_request *r);
-/* Nobody reads what it gives. */
-bool ek_ahead_is_vain(const ek_engine *e);
+/* Whether all its requests have left: nobody reads what it gives. */
+bool ek_ahead_is_abandoned(const ek_engine *e);
 
 #endif

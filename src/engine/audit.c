@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "engine/reuse.h"
 #include "engine/shelf.h"
 
 void ek_audit_open(ek_engine *e)

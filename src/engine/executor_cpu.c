@@ -95,8 +95,8 @@ static void draw_task(void *arg, int task, int worker)
     if (all->digested[d->logits]) all->x->digest[d->logits] = ek_logits_digest(row, vocab);
     d->token = EK_DRAW_NOT_FINITE;
     if (finite)
-        d->token = ek_sample_allowed(all->x->sampler[worker], row, d->allowed, d->sampling, d->tokens, d->n_prompt,
-                                     d->n_tokens);
+        d->token = ek_sample(all->x->sampler[worker], row, d->allowed, d->sampling, d->tokens, d->n_prompt,
+                             d->n_tokens);
 }
 
 static void keep_hidden(cpu *x, const ek_step *step)

@@ -2,6 +2,7 @@
  * token at an absolute position with its own pages, whatever other rows the step has. */
 #include "engine/plan.h"
 
+#include "engine/audit.h"
 #include "engine/draft.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
@@ -45,6 +46,7 @@ void ek_plan_admit(ek_engine *e)
         }
         ek_queue_run(e, r);
         ek_reuse_admitted(e, r);
+        ek_audit_note(e, r, r->n_hit);
     }
 }
 

@@ -1,7 +1,5 @@
 #include "engine/reuse.h"
 
-#include "engine/audit.h"
-
 ek_prefix_key ek_reuse_key(const ek_request *r, int n)
 {
     return (ek_prefix_key){.salt = r->cache_salt,
@@ -158,7 +156,6 @@ void ek_reuse_admitted(ek_engine *e, ek_request *r)
     if (first) r->n_cached = r->n_hit;
     if (!e->prefix) return;
     if (first && r->on_cache) report(e, r);
-    ek_audit_note(e, r, r->n_hit);
     pthread_mutex_lock(&e->lock);
     e->stats.cache_lookups++;
     e->stats.cache_hits += r->n_hit > 0;

@@ -269,14 +269,8 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
     return b.token;
 }
 
-int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
-                  int n_tokens)
-{
-    return ek_sample_allowed(s, logits, NULL, o, tokens, n_prompt, n_tokens);
-}
-
-int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
-                          const int32_t *tokens, int n_prompt, int n_tokens)
+int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
+                  const int32_t *tokens, int n_prompt, int n_tokens)
 {
     bool plain = o->n_bias == 0 && !ek_sampling_has_penalties(o), greedy = o->temperature < EK_MIN_TEMPERATURE;
     int n = s->vocab_size;

@@ -28,13 +28,9 @@ static inline bool ek_sampling_has_penalties(const ek_sampling *o)
 }
 
 /* The token at position n_tokens, after tokens[0..n_tokens) of which the first n_prompt are
- * the prompt. logits: vocab_size, finite. -1 when every token is masked. */
-int32_t ek_sample(ek_sampler *s, const float *logits, const ek_sampling *o, const int32_t *tokens, int n_prompt,
-                  int n_tokens);
-
-/* The same where only some tokens are allowed: a row as of ek_mask, NULL for all. */
-int32_t ek_sample_allowed(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
-                          const int32_t *tokens, int n_prompt, int n_tokens);
+ * the prompt. logits: vocab_size, finite. allowed: a row as of ek_mask, NULL for all. -1 when every token is masked. */
+int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
+                  const int32_t *tokens, int n_prompt, int n_tokens);
 
 /* Tells rows of logits apart, by every bit: the sum modulo 2^64 over tokens i of ek_mix64(i * 2^32 + the bits of
  * logits[i]), in any order. Two rows that differ in one logit have different digests; others but for 1 in 2^64. */

@@ -146,7 +146,7 @@ static void end_load(ek_engine *e)
     e->load_for = 0;
 }
 
-void ek_shelf_rest(ek_engine *e)
+void ek_shelf_end_unwanted_load(ek_engine *e)
 {
     if (e->load_for && !e->waiting) end_load(e);
 }

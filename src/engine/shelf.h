@@ -13,7 +13,7 @@ void ek_shelf_close(ek_engine *e);
 /* Whether the first of the wait queue may be looked up now; false while pages of its prompt are being read. */
 bool ek_shelf_ready(ek_engine *e, ek_request *r);
 /* Ends reading for a request that is gone. Before a step goes to sleep: ready is not asked again when nobody waits. */
-void ek_shelf_rest(ek_engine *e);
+void ek_shelf_end_unwanted_load(ek_engine *e);
 /* After a step: hands over pages that are not on disk, as many as there are free slots. */
 void ek_shelf_save(ek_engine *e);
 /* Page `depth` under this name turned out to be wrong: it is deleted there too. */

@@ -254,11 +254,11 @@ bool ek_engine_step(ek_engine *e)
         count(e, ek_now() - begin);
         for (int i = 0; i < p->n_scheduled; i++)
             if (p->scheduled[i].req) deliver(e, &p->scheduled[i]);
-        if (ek_ahead_is_vain(e)) ek_ahead_drop(e);
+        if (ek_ahead_is_abandoned(e)) ek_ahead_drop(e);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);
     ek_shelf_save(e);
-    ek_shelf_rest(e);
+    ek_shelf_end_unwanted_load(e);
     if (!worked && !e->waiting) worked = ek_audit_step(e);
     if (!worked && e->load_for) { /* nothing to do but to wait for the disk */
         ek_store_wait(e->store, 0.005);

@@ -235,8 +235,8 @@ ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
         if (bad[d->logits]) d->token = EK_DRAW_NOT_FINITE;
         else if (device) d->token = drawn;
         else
-            d->token = ek_sample_allowed(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
-                                         d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+            d->token = ek_sample(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
+                                 d->sampling, d->tokens, d->n_prompt, d->n_tokens);
     }
     return EK_OK;
 }

@@ -56,7 +56,5 @@ int ek_grammar_look(ek_grammar_state *s, const int32_t *draft, int n_draft, int 
 int ek_grammar_peek(ek_grammar_state *s, const int32_t *draft, int n_draft, bool *all);
 /* The token joined the reply. One that was not allowed ends the automaton: nothing is allowed after it. */
 void ek_grammar_accept(ek_grammar_state *s, int32_t token);
-/* Whether the reply may end here. */
-bool ek_grammar_may_end(ek_grammar_state *s);
 
 #endif

@@ -145,18 +145,6 @@ void ek_grammar_accept(ek_grammar_state *s, int32_t token)
     pthread_mutex_unlock(&s->vocab->lock);
 }
 
-bool ek_grammar_may_end(ek_grammar_state *s)
-{
-    ek_vocab *v = s->vocab;
-    ek_tops a = {0}, b = {0};
-    pthread_mutex_lock(&v->lock);
-    load(&v->walk, s);
-    ek_walk_steps(&v->walk, &s->tops, EK_SYMBOL_MARK + EK_MARK_TURN_CLOSE, &a);
-    ek_walk_steps(&v->walk, &s->tops, EK_SYMBOL_MARK + EK_MARK_EOS, &b);
-    pthread_mutex_unlock(&v->lock);
-    return a.n > 0 || b.n > 0;
-}
-
 /* The same look back as that of the reply parser (ek_reply_start). */
 static ek_frame start_of(const ek_grammar *g, const ek_vocab *v, const int32_t *prompt, size_t n, bool thinking)
 {

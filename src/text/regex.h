@@ -37,9 +37,8 @@ typedef struct ek_regex {
 
 /* The automaton of texts in which the pattern, n bytes of UTF-8, finds a match: of whole texts where it says ^ and $.
  * EINVAL with the character (from 1) and what is wrong or not supported there, or if nothing matches; ETOOLARGE beyond
- * the limits above. Memory while it is made: below 20 MiB. */
-ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n);
-/* The same with at most *left steps, of which those taken are subtracted, also where it fails. */
+ * the limits above, and beyond *left steps, of which those taken are subtracted, also where it fails. Memory while it
+ * is made: below 20 MiB. */
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left);
 /* The same for an expression that may be replaced by one that matches more: what is not supported of it is left out
  * (what looks ahead or behind, word boundaries) or stands for anything (properties, back references); *cut is then set.

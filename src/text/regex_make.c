@@ -191,12 +191,6 @@ static ek_err make(maker *m)
     return EK_OK;
 }
 
-ek_err ek_regex_open(ek_regex **out, const char *pattern, size_t n)
-{
-    int64_t left = EK_REGEX_WORK;
-    return ek_regex_open_within(out, pattern, n, &left);
-}
-
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left)
 {
     return ek_regex_open_lenient(out, pattern, n, left, NULL);

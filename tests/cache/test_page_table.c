@@ -74,7 +74,7 @@ static void the_bound_is_tight(void **state)
         }
 }
 
-/* --- several tables over tiny pools: random extend, truncate, adopt, pin, trim, clear
+/* --- several tables over tiny pools: random extend, truncate, adopt, trim, clear
  *
  * Beside the pages lies what they hold: a stamp per slot. Beside each table lies the list of stamps that a
  * sequence of its own would have, which knows nothing of pages. Whatever a table shares, its stamps must be
@@ -88,7 +88,7 @@ static struct world {
     ek_page_table t[TABLES];
     uint64_t memory[EK_PAGE_KINDS][POOL][64]; /* 0: left over */
     uint64_t list[TABLES][CAP];
-    int adopted, copies, refused, truncated, pinned; /* that it happened at all */
+    int adopted, copies, refused, truncated; /* that it happened at all */
 } w;
 
 static void copy_page(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
@@ -132,8 +132,7 @@ static void check_world(void)
             for (int start = 0; start < 2; start++)
                 assert_int_equal(ek_page_table_held(t, (ek_layer_kind)(k + start * EK_KIND_COUNT)), count[start]);
             assert_int_equal(t->end[k], t->has[k] ? (t->n + 63) / 64 : 0);
-            int visible_from = t->pin < t->n ? t->pin : t->n;
-            for (int pos = lo_of((ek_layer_kind)k, visible_from); pos < t->n && t->has[k]; pos++) {
+            for (int pos = lo_of((ek_layer_kind)k, t->n); pos < t->n && t->has[k]; pos++) {
                 assert_true(pos / 64 >= t->first[k]);
                 assert_true(*slot(t, k, pos) == w.list[i][pos]);
             }
@@ -242,18 +241,10 @@ static void run_world(uint64_t seed)
         case 2: adopt(i, other, r >> 20); break;
         case 3:
         case 4: truncate_table(i, r >> 20); break;
-        case 5: /* a position ahead, as the plan would, or behind */
-            if (!ek_page_table_holds(t, t->n)) break;
-            if (t->n > 3 && ek_page_table_holds(t, t->n - 3)) ek_page_table_pin(t, t->n - (int)(r >> 20 & 3));
-            else ek_page_table_pin(t, t->n + (int)(r >> 20 & 31));
-            w.pinned++;
-            break;
-        case 6: ek_page_table_pin(t, INT_MAX); break;
         case 7:
         case 8: ek_page_table_trim(t, w.p, t->n); break;
         default: extend(i, r >> 20);
         }
-        if (t->pin != INT_MAX && t->pin < t->n && t->has[EK_SLIDING]) assert_true(ek_page_table_holds(t, t->pin));
         check_world();
     }
     for (int i = 0; i < TABLES; i++) {
@@ -267,42 +258,7 @@ static void tables_share_pages_and_never_contents(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) run_world(seed);
-    assert_true(w.adopted > 1000 && w.copies > 1000 && w.refused > 1000 && w.truncated > 1000 && w.pinned > 1000);
-}
-
-/* A chunk that ends far behind a position would trim what a prefix of that length needs: the pin keeps it. */
-static void a_pin_keeps_what_a_prefix_needs(void **state)
-{
-    (void)state;
-    ek_kv_layout layout = {.page_bytes = {[EK_SLIDING] = 64, [EK_FULL] = 64}, .sliding_window = 100};
-    int n[EK_PAGE_KINDS] = {20, 20};
-    ek_pages *p = NULL;
-    assert_int_equal(ek_pages_open(&p, n, NULL), EK_OK);
-    for (int pinned = 0; pinned < 2; pinned++) {
-        ek_page_table t, prefix;
-        ek_page_table_init(&t, &layout, 1000);
-        ek_page_table_init(&prefix, &layout, 1000);
-        if (pinned) ek_page_table_pin(&t, 200);
-        assert_int_equal(ek_page_table_extend(&t, p, 150), EK_OK);
-        ek_page_table_trim(&t, p, t.n);
-        assert_int_equal(ek_page_table_extend(&t, p, 350), EK_OK);
-        ek_page_table_trim(&t, p, t.n);
-        assert_int_equal(ek_page_table_holds(&t, 200), pinned);
-        if (pinned) {
-            assert_int_equal(ek_page_table_adopt(&prefix, p, &t, 200), EK_OK);
-            ek_page_table_pin(&t, INT_MAX);
-            ek_page_table_trim(&t, p, t.n);
-            assert_int_equal(prefix.first[EK_SLIDING], 1);
-            assert_int_equal(t.first[EK_SLIDING], 6);
-            assert_int_equal(20 - ek_pages_unused(p, EK_FULL), 8 + 1); /* 3 shared, one of them as a copy */
-            assert_int_equal(20 - ek_pages_unused(p, EK_SLIDING), 2 + 3);
-        }
-        ek_page_table_clear(&t, p);
-        ek_page_table_clear(&prefix, p);
-        ek_page_table_fini(&t);
-        ek_page_table_fini(&prefix);
-    }
-    ek_pages_close(p);
+    assert_true(w.adopted > 1000 && w.copies > 1000 && w.refused > 1000 && w.truncated > 1000);
 }
 
 int main(void)
@@ -311,7 +267,6 @@ int main(void)
         cmocka_unit_test(sliding_pages_are_held_while_visible),
         cmocka_unit_test(the_bound_is_tight),
         cmocka_unit_test(tables_share_pages_and_never_contents),
-        cmocka_unit_test(a_pin_keeps_what_a_prefix_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

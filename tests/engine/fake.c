@@ -113,7 +113,7 @@ int fake_reply(const fake *f, const fake_prompt *p, const ek_sampling *o, bool i
         fake_logits(f, &all, n - 1, logits);
         for (int v = 0; v < FAKE_VOCAB && p->masked; v++)
             if (!fake_allows(n > p->n_prompt ? tokens[n - 1] : -1, v)) logits[v] = -INFINITY;
-        int32_t t = ek_sample(s, logits, o, tokens, p->n_prompt, n);
+        int32_t t = ek_sample(s, logits, NULL, o, tokens, p->n_prompt, n);
         out[n - p->n_prompt] = tokens[n] = t;
         n++;
         if (t == FAKE_STOP && !ignore_eos) break;
@@ -221,7 +221,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
         EK_ASSERT(d->logits >= s->first_logits && d->logits < at);
         d->token = EK_DRAW_NOT_FINITE;
         if (ek_logits_finite(row, FAKE_VOCAB))
-            d->token = ek_sample_allowed(f->sampler, row, d->allowed, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
+            d->token = ek_sample(f->sampler, row, d->allowed, d->sampling, d->tokens, d->n_prompt, d->n_tokens);
     }
     for (int i = s->first_logits; i < at; i++)
         for (int v = 0; v < FAKE_VOCAB && !s->shown[i]; v++) f->logits[i * FAKE_VOCAB + v] = NAN;

@@ -71,9 +71,9 @@ static void check_draws(ek_sampler *s, const float *z, int n, uint64_t seed, int
     ek_sampling o = ek_sampling_greedy();
     o.temperature = 1;
     o.seed = seed;
-    assert_int_equal(ek_sample(s, z, &o, no_history, 1, pos), want);
+    assert_int_equal(ek_sample(s, z, NULL, &o, no_history, 1, pos), want);
     o.top_k = n - 1;
-    assert_int_equal(ek_sample(s, z, &o, no_history, 1, pos), want);
+    assert_int_equal(ek_sample(s, z, NULL, &o, no_history, 1, pos), want);
 }
 
 /* Where the largest noise just reaches the best, or just does not: z in single steps about the
@@ -171,7 +171,7 @@ static void a_flat_vocabulary_has_one_winner(void **state)
             }
         }
         assert_true(20 + ek_standard_gumbel(min) > 20 + ek_standard_gumbel(next));
-        assert_int_equal(ek_sample(s, z, &o, no_history, 1, pos), winner);
+        assert_int_equal(ek_sample(s, z, NULL, &o, no_history, 1, pos), winner);
     }
     ek_sampler_close(s);
     free(z);

@@ -1,8 +1,8 @@
 /* Grammars in Lark's notation: the texts that their patterns match. */
+#include "../support/regex.h"
 #include "helper.h"
 
 #include "text/lark.h"
-#include "text/regex.h"
 #include "text/utf8.h"
 
 /* Whether the automaton of the grammar takes the whole text. */
@@ -26,7 +26,7 @@ static void check(const row *x)
     ek_buf pattern = {0};
     ek_regex *r;
     if (ek_lark_pattern(&pattern, x->grammar, strlen(x->grammar))) fail_msg("%s: %s", x->grammar, ek_err_text());
-    if (ek_regex_open(&r, pattern.data, pattern.len)) fail_msg("%s: %s", pattern.data, ek_err_text());
+    if (regex_open(&r, pattern.data, pattern.len)) fail_msg("%s: %s", pattern.data, ek_err_text());
     for (int i = 0; i < 6 && x->yes[i]; i++)
         if (!takes(r, x->yes[i])) fail_msg("%s does not take \"%s\"", pattern.data, x->yes[i]);
     for (int i = 0; i < 6 && x->no[i]; i++)

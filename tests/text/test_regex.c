@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../support/regex.h"
 #include "base/alloc.h"
 #include "helper.h"
 #include "text/pattern.h"
@@ -11,7 +12,7 @@
 static ek_regex *open_regex(const char *pattern)
 {
     ek_regex *r;
-    if (ek_regex_open(&r, pattern, strlen(pattern))) fail_msg("%s: %s", pattern, ek_err_text());
+    if (regex_open(&r, pattern, strlen(pattern))) fail_msg("%s: %s", pattern, ek_err_text());
     return r;
 }
 
@@ -164,7 +165,7 @@ static void the_automaton_is_the_expression(void **state)
         ek_buf b = {0};
         tree *t = grow(&d, 5, &b);
         ek_regex *r;
-        ek_err err = ek_regex_open(&r, b.data, b.len);
+        ek_err err = regex_open(&r, b.data, b.len);
         if (err && !strstr(ek_err_text(), "no text matches") && !strstr(ek_err_text(), "states"))
             fail_msg("%s: %s", b.data, ek_err_text());
         n_made += !err;
@@ -202,7 +203,7 @@ static void lengths_are_followed_to_their_end(void **state)
         uint32_t min = roll(&d, 6), max = roll(&d, 2) ? UINT32_MAX : min + roll(&d, 6);
         ek_regex *r;
         ek_pattern *p;
-        ek_err err = ek_regex_open(&r, b.data, b.len);
+        ek_err err = regex_open(&r, b.data, b.len);
         if (err) {
             ek_buf_fini(&b);
             continue;
@@ -241,7 +242,7 @@ static void both_of_two_is_their_intersection(void **state)
         fell(grow(&d, 4, &b));
         fell(grow(&d, 4, &c));
         ek_regex *x = NULL, *y = NULL, *both = NULL;
-        if (!ek_regex_open(&x, b.data, b.len) && !ek_regex_open(&y, c.data, c.len)) {
+        if (!regex_open(&x, b.data, b.len) && !regex_open(&y, c.data, c.len)) {
             ek_err err = ek_regex_and(&both, x, y);
             n_made += !err;
             for (int i = 0; i < 40; i++) {
@@ -311,7 +312,7 @@ static void constructs_mean_what_they_do_elsewhere(void **state)
         ek_regex *r = NULL;
         uint32_t text[64];
         if (!strcmp(pattern, "^[]a]$")) { /* [] is nothing, and then a] */
-            assert_int_equal(ek_regex_open(&r, pattern, strlen(pattern)), EK_EINVAL);
+            assert_int_equal(regex_open(&r, pattern, strlen(pattern)), EK_EINVAL);
             assert_string_equal(ek_err_text(), "no text matches it");
             continue;
         }
@@ -395,7 +396,7 @@ static void what_is_not_supported_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         ek_regex *r;
-        ek_err err = ek_regex_open(&r, refused[i].pattern, strlen(refused[i].pattern));
+        ek_err err = regex_open(&r, refused[i].pattern, strlen(refused[i].pattern));
         if (err != EK_EINVAL || strcmp(ek_err_text(), refused[i].error))
             fail_msg("%s\n  want %s\n  got  %d %s", refused[i].pattern, refused[i].error, err, ek_err_text());
         assert_null(r);
@@ -423,7 +424,7 @@ static void large_expressions_end_at_a_limit(void **state)
     };
     for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
         ek_regex *r;
-        ek_err err = ek_regex_open(&r, large[i].pattern, strlen(large[i].pattern));
+        ek_err err = regex_open(&r, large[i].pattern, strlen(large[i].pattern));
         if (!err || !strstr(ek_err_text(), large[i].says)) fail_msg("%s: %d %s", large[i].says, err, ek_err_text());
     }
     ek_pattern *p;

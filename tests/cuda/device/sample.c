@@ -194,8 +194,7 @@ static void compare(dev *d, int vocab, int *sorted)
                 if (variant == 3 && r == 4)
                     for (int i = 0; i < vocab; i++) b.logits[r][i] = -INFINITY;
                 if (variant >= 2 && r % 3 == 0) b.allowed[r] = allowed;
-                want[r] = ek_sample_allowed(cpu, b.logits[r], b.allowed[r], &b.opt[r], history, b.n_prompt[r],
-                                            b.n_tokens[r]);
+                want[r] = ek_sample(cpu, b.logits[r], b.allowed[r], &b.opt[r], history, b.n_prompt[r], b.n_tokens[r]);
             }
             queued s;
             prepare(&s, d, &b, suppress, 3);
