@@ -1,16 +1,14 @@
 /* Drafts by a drafter model on the device (model/drafter.h): its layers read the target's pages, its first state is the
  * target's last hidden state, and each token is fed to the next step where it was found. All of a draft is queued at
  * once. */
-#include <math.h>
+#include "gpu/draft.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/run.h"
-
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
+#include "gpu/recipe/pass.h"
+#include "gpu/step/graph.h"
+#include "gpu/step/lists.h"
 
 /* --- the rows */
 
@@ -59,75 +57,19 @@ static ek_err lists(ek_gpu_run *x, const ek_draft *draft, int n)
 
 /* --- a step of the drafter */
 
-static ek_cuda_draft_args args_of(const ek_gpu_run *x, CUdeviceptr y)
-{
-    const ek_config *c = &x->g->m->config;
-    return (ek_cuda_draft_args){.score = x->logits,
-                                .chosen = x->chosen,
-                                .ordering = x->g->w.ordering,
-                                .y = y,
-                                .best = x->best,
-                                .id = x->id,
-                                .draft = x->token,
-                                .n = x->n_token,
-                                .head = ek_gpu_rows_of(&x->g->w.embed),
-                                .n_centroids = c->n_centroids,
-                                .top_k = c->top_k_centroids,
-                                .vocab_size = c->vocab_size,
-                                .rows = x->all.n,
-                                .max = EK_DRAFT_MAX};
-}
-
-/* The best token's key of each row, to x->best. */
-static void run_head(ek_gpu_run *x, ek_gpu_input *in)
-{
-    const ek_config *c = &x->g->m->config;
-    const unsigned rows = (unsigned)in->n, wide = in->n > 8 ? 16 : 64;
-    if (c->n_centroids) {
-        const ek_cuda_draft_args a = args_of(x, in->f);
-        ek_gpu_project(x, &x->g->w.centroids, in, x->logits, c->n_centroids);
-        ek_gpu_launch(x->g, "ek_draft_centroids", (ek_cuda_grid){.x = rows, .threads = 1024, .overlap = true}, &a);
-        ek_gpu_launch(x->g, "ek_draft_ordered",
-                      (ek_cuda_grid){.x = 2 * wide, .y = rows, .threads = 256, .overlap = true}, &a);
-        return;
-    }
-    ek_gpu_project(x, &x->g->w.embed, in, x->logits, c->vocab_size);
-    ek_cuda_reduce_args a = {.out = x->id, .x = x->logits, .key = x->best, .ldx = c->vocab_size, .n = c->vocab_size};
-    ek_gpu_launch(x->g, "ek_argmax", (ek_cuda_grid){.x = wide, .y = rows, .threads = 256}, &a);
-}
-
 /* Feeds each row its token and its state: the next token joins the draft, and the next state lies where it is fed. */
 static ek_err queue_token(ek_gpu_run *x)
 {
-    const ek_gpu *t = x->g->target;
-    const ek_gpu_weights *w = &x->g->w;
-    const int n = x->all.n, wide = x->g->m->config.backbone_hidden_size, hidden = x->g->m->config.hidden_size;
-    ek_gpu_embed(x, &t->w.embed, x->id, x->fed, 2 * wide, 0, wide, sqrtf((float)wide), n);
-    ek_gpu_input in = ek_gpu_rows(x->fed, 2 * wide, n, 2 * wide);
-    ek_gpu_project(x, &w->pre_projection, &in, x->h, hidden);
-    in = ek_gpu_layers(x);
-    ek_gpu_project(x, &w->post_projection, &in, x->fed + sizeof(float) * (size_t)wide, 2 * wide);
-    run_head(x, &in);
-    const ek_cuda_draft_args a = args_of(x, in.f);
-    ek_gpu_launch(x->g, "ek_draft_next", (ek_cuda_grid){.x = 1, .threads = 1024, .overlap = true}, &a);
+    ek_gpu_draft_token(x);
     return x->g->err;
 }
 
 static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
 {
-    const int wide = x->g->m->config.backbone_hidden_size;
     EK_TRY(lists(x, draft, n));
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
     EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_rows * 2 * sizeof(uint64_t)));
-    ek_gpu_rope_tables(x, &x->all); /* queries stay where they are for the whole draft */
-    ek_cuda_gather_args first = {.y = x->fed + sizeof(float) * (size_t)wide,
-                                 .x = x->target->hidden,
-                                 .index = x->from,
-                                 .ldy = 2 * wide,
-                                 .ldx = wide,
-                                 .n = wide};
-    ek_gpu_launch(x->g, "ek_gather",
-                  (ek_cuda_grid){.x = up(wide, 1024), .y = (unsigned)n, .threads = 256, .overlap = true}, &first);
+    ek_gpu_draft_first(x);
     EK_TRY(x->g->err);
     for (int i = 0; i < steps; i++) EK_TRY(ek_gpu_replay(x, queue_token, EK_GPU_ALL));
     return ek_cuda_download(x->g->c, x->result, x->token, sizeof(int32_t) * (size_t)n * EK_DRAFT_MAX);

@@ -4,7 +4,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "gpu/run.h"
+#include "gpu/draft.h"
+#include "gpu/gpu.h"
+#include "gpu/memory.h"
+#include "gpu/recipe/pass.h"
+#include "gpu/step/graph.h"
+#include "gpu/step/lists.h"
+#include "gpu/step/sample.h"
 
 /* --- a step */
 

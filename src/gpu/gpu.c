@@ -7,50 +7,16 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
-#include "gpu/state.h"
+#include "cuda/model_args.h"
+#include "gpu/weights/launch.h"
+#include "gpu/weights/table.h"
+#include "gpu/weights/upload.h"
 #include "ops/kv_codec.h"
 
 ek_err ek_gpu_driver_load(ek_gpu_driver *out)
 {
     *out = (ek_gpu_driver){.modules = ek_cuda_modules, .built_with = ek_cuda_built_with};
     return ek_cuda_load(&out->api, "libcuda.so.1");
-}
-
-void ek_gpu_note(ek_gpu *g, ek_err err)
-{
-    if (!g->err) g->err = err;
-}
-
-static ek_err find(ek_gpu *g, const char *name, size_t shared, bool cluster, ek_gpu_kernel **out)
-{
-    size_t at = ek_fnv1a64(name) % EK_GPU_KERNELS;
-    for (int tries = 0; tries < EK_GPU_KERNELS; tries++, at = (at + 1) % EK_GPU_KERNELS) {
-        ek_gpu_kernel *k = &g->kernel[at];
-        if (k->kernel.function && strcmp(k->name, name) != 0) continue;
-        if (k->kernel.function && k->shared >= shared) {
-            *out = k;
-            return EK_OK;
-        }
-        EK_ASSERT(strlen(name) < sizeof k->name);
-        snprintf(k->name, sizeof k->name, "%s", name);
-        k->shared = shared;
-        *out = k;
-        ek_err err = ek_cuda_find(g->c, &k->kernel, k->name, shared);
-        if (!err && cluster) err = ek_cuda_allow_cluster(g->c, &k->kernel);
-        if (err) k->kernel.function = NULL; /* it may not use that much, and is looked for again */
-        return err;
-    }
-    return ek_fail(EK_EINTERNAL, "more than %d kernels", EK_GPU_KERNELS);
-}
-
-void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *args)
-{
-    ek_gpu_kernel *k = NULL;
-    if (g->err) return;
-    /* one table for model and drafter: the shared memory that a kernel may use is the driver's, not the table's */
-    ek_gpu_note(g, find(g->target ? g->target : g, name, grid.shared, grid.cluster > 0, &k));
-    if (!g->err) ek_gpu_note(g, ek_cuda_launch(g->c, &k->kernel, grid, args));
 }
 
 /* What the kernels' sizes allow. */

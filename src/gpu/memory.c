@@ -1,11 +1,18 @@
 /* The memory of an executor: pages, a step's buffers on the device, and what it fills and reads on the host. That of a
  * drafter is smaller: its pages are the target's, and so is scratch memory that is large enough there. */
+#include "gpu/memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/run.h"
+#include "cuda/attn_work.h"
+#include "cuda/model_args.h"
+#include "gpu/recipe/recipe.h"
+#include "gpu/step/graph.h"
+#include "gpu/step/lists.h"
+#include "gpu/step/sample.h"
 
 enum { ALIGN = 256 };
 
@@ -124,8 +131,8 @@ static void lay_out(ek_gpu_run *x, arena *a)
     x->leaves = t && t->leaf_bytes >= x->leaf_bytes ? t->leaves : reserve(a, x->leaf_bytes, 1);
     x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
     x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
-    const bool images = t && t->image_bytes >= x->image_bytes;
-    for (int i = 0; i < 2; i++) x->image[i] = images ? t->image[i] : reserve(a, x->image_bytes, 1);
+    const bool operands = t && t->operand_bytes >= x->operand_bytes;
+    for (int i = 0; i < 2; i++) x->operand[i] = operands ? t->operand[i] : reserve(a, x->operand_bytes, 1);
     if (t) {
         lay_out_draft(x, a);
         return;
@@ -147,13 +154,40 @@ static double gb(size_t bytes)
     return (double)bytes / 1e9;
 }
 
+/* Bytes of the stack and an operand for any step: an operand of all rows, and for each block that is at work at once
+ * nodes of 128 outputs by 64 rows. */
+static void size_products(ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    const int blocks = EK_CUDA_WIDE_BLOCKS * ek_cuda_multiprocessors(x->g->c), rows = x->z.max_rows;
+    x->stack_bytes = (size_t)blocks * (size_t)x->g->levels * 128 * 64 * sizeof(float);
+    x->operand_bytes = 0;
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_gpu_layer *w = &x->g->w.layer[i];
+        const ek_gpu_matrix *const dense[] = {
+            &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
+        for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&dense[m]->l, rows, 0));
+        if (!c->n_experts) continue;
+        const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
+        for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
+            const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&expert[m]->l, rows, jobs));
+        }
+    }
+    const ek_gpu_matrix *const others[] = {&x->g->w.embed,          &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
+                                           &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
+    for (size_t m = 0; m < sizeof others / sizeof *others; m++)
+        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&others[m]->l, rows, 0));
+}
+
 /* Sizes of all buffers, before any is taken. */
 static void size_step(ek_gpu_run *x)
 {
     arena a = {0};
     x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
-    ek_gpu_lists_most(x, &x->max_tiles, &x->max_items);
-    ek_gpu_size_products(x);
+    ek_gpu_lists_max(x, &x->max_tiles, &x->max_items);
+    size_products(x);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
     x->block.bytes = ek_gpu_lists_bytes(x);
@@ -229,6 +263,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
+    x->recipes = ek_gpu_recipes_open(x);
     EK_TRY(open_lists(x));
     for (int i = 0; i < EK_GPU_FLIGHTS; i++) {
         ek_gpu_flight *f = &x->flight[i];
@@ -280,6 +315,7 @@ static ek_err open_drafter(ek_gpu_run *t)
     x->rows = ek_alloc(sizeof *x->rows * (size_t)x->z.max_rows);
     x->seqs = ek_alloc(sizeof *x->seqs * (size_t)x->z.max_rows);
     EK_TRY(take_step(x));
+    x->recipes = ek_gpu_recipes_open(x);
     EK_TRY(open_lists(x));
     EK_TRY(pinned(x, &x->block.host, x->block.bytes));
     return pinned(x, &x->result, (size_t)x->z.max_rows * EK_DRAFT_MAX * sizeof(int32_t));
@@ -299,6 +335,7 @@ static void free_run(ek_gpu_run *x)
 {
     ek_cuda *c = x->g->c;
     ek_gpu_graphs_fini(x);
+    ek_gpu_recipes_close(x->recipes);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
     for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->pages[k]);
     for (int i = 0; i < EK_GPU_FLIGHTS && !x->target; i++) {

@@ -18,7 +18,8 @@
 #include "../support/nodes.h"
 #include "base/cpu.h"
 #include "engine/trace.h"
-#include "gpu/state.h"
+#include "gpu/gpu.h"
+#include "gpu/weights/state.h"
 
 static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
 

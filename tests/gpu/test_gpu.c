@@ -15,7 +15,8 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "engine/trace.h"
-#include "gpu/run.h"
+#include "gpu/gpu.h"
+#include "gpu/step/run.h"
 #include "ops/kv_codec.h"
 
 static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};

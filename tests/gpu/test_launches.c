@@ -16,7 +16,8 @@
 
 #include "../support/drafter.h"
 #include "base/log.h"
-#include "gpu/run.h"
+#include "gpu/gpu.h"
+#include "gpu/step/run.h"
 #include "model/drafter.h"
 #include "ops/kv_codec.h"
 #include "record.h"
@@ -211,7 +212,7 @@ static void alias_pairs(const ek_gpu_run *x)
 {
     record_alias(x->acts < x->acts2 ? x->acts : x->acts2, x->acts < x->acts2 ? x->acts2 : x->acts,
                  (size_t)(x->acts < x->acts2 ? x->acts2 - x->acts : x->acts - x->acts2));
-    record_alias(x->image[0], x->image[1], x->image_bytes);
+    record_alias(x->operand[0], x->operand[1], x->operand_bytes);
 }
 
 static void open_drafter(opened *o, int centroids)

@@ -13,7 +13,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "drafts.h"
-#include "gpu/run.h"
+#include "gpu/draft.h"
+#include "gpu/gpu.h"
+#include "gpu/step/run.h"
 
 static ek_gpu_driver driver;
 static ek_gpu *gpu; /* of the scene at hand */

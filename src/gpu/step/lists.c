@@ -1,20 +1,14 @@
 /* The rows of a step as the kernels read them: tokens, places, visible ranges, page tables, work lists of attention. */
+#include "gpu/step/lists.h"
+
 #include <string.h>
 
-#include "gpu/run.h"
+#include "cuda/attn_work.h"
+#include "cuda/model_args.h"
+#include "gpu/step/run.h"
 
 enum { DEEP_ITEMS = 133 };                             /* leaves from which on ek_attn_deep_DIM computes them */
 enum { LEAF_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
-
-ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr *device)
-{
-    bytes = (bytes + 63) / 64 * 64;
-    if (bytes > b->bytes - b->used)
-        return ek_fail(EK_ETOOLARGE, "a step needs %zu bytes of lists, there are %zu", b->used + bytes, b->bytes);
-    *host = b->host + b->used, *device = b->device + b->used;
-    b->used += bytes;
-    return EK_OK;
-}
 
 static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
 {
@@ -40,7 +34,7 @@ static size_t leaf_size(int tile, int head_dim)
 size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
-    size_t most = 0;
+    size_t max = 0;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
@@ -51,13 +45,13 @@ size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
             size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments * leaf_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
             if (all > LEAF_LIMIT) all = one > LEAF_LIMIT ? one : LEAF_LIMIT;
-            if (all > most) most = all;
+            if (all > max) max = all;
         }
     }
-    return most;
+    return max;
 }
 
-void ek_gpu_lists_most(const ek_gpu_run *x, int *tiles, int *items)
+void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
 {
     *tiles = *items = ek_cuda_multiprocessors(x->g->c); /* of one query, while they are so few */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -79,7 +73,7 @@ static size_t power_of_two(size_t n)
 
 /* Rows that can be in short runs at once. Full layers: a run per request; sliding ones: where a window enters the
  * next segment, a run is cut. */
-static size_t most_few(const ek_gpu_run *x, int kind, int ratio)
+static size_t max_few(const ek_gpu_run *x, int kind, int ratio)
 {
     size_t rows = (size_t)x->z.max_rows, runs = (size_t)x->z.max_requests * (size_t)(PROMPT_QUERIES / ratio + 1);
     return kind == EK_FULL && runs < rows ? runs : rows;
@@ -100,7 +94,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
-        const size_t tiles = most_few(x, k, c->n_heads / l->n_kv_heads) * one;
+        const size_t tiles = max_few(x, k, c->n_heads / l->n_kv_heads) * one;
         const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
         const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * (items > starts ? items : starts));
@@ -190,11 +184,11 @@ static bool single_rows(const ek_step *s)
  * threads all have a multiprocessor, or, of two queries and more, half of one where a tile has one segment. Of 4
  * queries at most: of 8, half as many blocks are slower for every batch and depth that was measured
  * (docs/cuda/attention.md). */
-static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int most, int multiprocessors)
+static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int max, int multiprocessors)
 {
     int tile = 1;
     while (tile < 4 && tile < ratio &&
-           n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > (tile > 1 && most == 1 ? 2 : 1) * multiprocessors)
+           n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > (tile > 1 && max == 1 ? 2 : 1) * multiprocessors)
         tile *= 2;
     return tile;
 }
@@ -215,7 +209,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
 {
     const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
     void *to = NULL;
-    int n_few = 0, n_segments = 0, most = 0;
+    int n_few = 0, n_segments = 0, max = 0;
     list->n_waves = list->n_prompt = 0;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_attn_row) * (size_t)n, &to, &list->rows));
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
@@ -225,13 +219,13 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         n_few += end - r;
         for (int i = r; i < end; i++) {
             const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
-            n_segments += seen, most = seen > most ? seen : most;
+            n_segments += seen, max = seen > max ? seen : max;
         }
     }
     const bool half = !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    list->joined = half && most <= EK_CUDA_ATTN_JOINED;
-    list->tile = list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, most, ek_cuda_multiprocessors(x->g->c))
+    list->joined = half && max <= EK_CUDA_ATTN_JOINED;
+    list->tile = list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
                               : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = l->n_kv_heads;
@@ -243,7 +237,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         if (!of_prompt(rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
-    EK_ASSERT(few.w.max_segments <= most);
+    EK_ASSERT(few.w.max_segments <= max);
     list->deep = !list->joined &&
                  goes_deep(x, ratio, l->head_dim, list->tile, n_segments * heads / EK_CUDA_ATTN_DEEP_TILE);
     if (n_few == n) return EK_OK;
@@ -287,10 +281,10 @@ enum { MIN_LD_TABLE = 32 };
  * of two, for each is another graph. */
 static int64_t ld_table_of(const ek_gpu_run *x, const ek_step *s)
 {
-    int64_t most = 0, ld = MIN_LD_TABLE;
+    int64_t max = 0, ld = MIN_LD_TABLE;
     for (int i = 0; i < s->n_seqs; i++)
-        for (int k = 0; k < EK_KIND_COUNT; k++) most = s->seq[i].end[k] > most ? s->seq[i].end[k] : most;
-    while (ld < most) ld *= 2;
+        for (int k = 0; k < EK_KIND_COUNT; k++) max = s->seq[i].end[k] > max ? s->seq[i].end[k] : max;
+    while (ld < max) ld *= 2;
     return ld < x->max_ld_table ? ld : x->max_ld_table;
 }
 

@@ -1,9 +1,13 @@
 /* Draws on the device (cuda/kernels/sample.cu, sample_sort.cu). */
+#include "gpu/step/sample.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/run.h"
+#include "cuda/model_args.h"
+#include "gpu/step/run.h"
+#include "gpu/weights/launch.h"
 
 enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* entries of a step; draws beyond are made on the CPU */
 
@@ -13,7 +17,7 @@ static size_t mask_bytes(const ek_gpu_run *x)
 }
 
 /* Of a step: what all rows of logits can have. */
-static int most_counts(const ek_gpu_run *x)
+static int max_counts(const ek_gpu_run *x)
 {
     const int64_t all = (int64_t)x->z.max_logits * x->z.max_ctx;
     return all < MAX_COUNTS ? (int)all : MAX_COUNTS;
@@ -22,7 +26,7 @@ static int most_counts(const ek_gpu_run *x)
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x)
 {
     return (size_t)x->z.max_logits * sizeof(ek_cuda_sample) + MAX_BIAS * sizeof(ek_cuda_bias) +
-           (size_t)most_counts(x) * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
+           (size_t)max_counts(x) * sizeof(ek_cuda_count) + (size_t)x->z.max_logits * (128 + mask_bytes(x)) + 4096;
 }
 
 static int by_token(const void *a, const void *b)
@@ -63,7 +67,7 @@ static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int b
 {
     if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
-    return !ek_sampling_has_penalties(d->sampling) || d->n_tokens <= most_counts(x) - counts;
+    return !ek_sampling_has_penalties(d->sampling) || d->n_tokens <= max_counts(x) - counts;
 }
 
 static bool limited(const ek_sampling *o, int vocab)

@@ -1,18 +1,21 @@
 /* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
  * Form F and vectors are copied as they are. */
+#include "gpu/weights/upload.h"
+
 #include "base/log.h"
+#include "cuda/model_args.h"
 #include "cuda/planes.h"
-#include "gpu/state.h"
+#include "gpu/weights/launch.h"
 #include "ops/linear_layout.h"
 
-enum { STAGE = 64 << 20, ALIGN = 256, MAX_GRID = 65535 };
+enum { BUFFER = 64 << 20, ALIGN = 256, MAX_GRID = 65535 };
 
 /* Visits everything twice: first it counts, then it copies. */
 typedef struct upload {
     ek_gpu *g;
     bool copies;
-    size_t at, stage_bytes, done;
-    CUdeviceptr stage;
+    size_t at, buffer_bytes, done;
+    CUdeviceptr buffer;
     ek_err err;
 } upload;
 
@@ -35,18 +38,18 @@ static void vector(upload *u, CUdeviceptr *to, const float *from, int n)
     if (u->copies) note(u, ek_cuda_upload(u->g->c, *to, from, sizeof(float) * (size_t)n));
 }
 
-ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr stage, CUdeviceptr to, int first,
+ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr from, CUdeviceptr to, int first,
                    int n)
 {
     const ek_cuda_grid grid = {.x = (unsigned)l->units, .y = (unsigned)n, .threads = 32};
     if (w->form == EK_W_PLANES) {
         ek_cuda_pack_planes_args a;
         ek_cuda_planes_args(&a, l, w);
-        a.from = stage, a.codes = to, a.scales = to + l->code_bytes, a.first = first;
+        a.from = from, a.codes = to, a.scales = to + l->code_bytes, a.first = first;
         ek_gpu_launch(g, "ek_pack_planes", grid, &a);
         return g->err;
     }
-    ek_cuda_pack_args a = {.from = stage,
+    ek_cuda_pack_args a = {.from = from,
                            .codes = to,
                            .scales = to + l->code_bytes,
                            .panel_bytes = (int64_t)w->panel_bytes,
@@ -66,12 +69,12 @@ ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdev
 static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to)
 {
     ek_gpu *g = u->g;
-    int step = (int)(u->stage_bytes / w->panel_bytes);
+    int step = (int)(u->buffer_bytes / w->panel_bytes);
     if (step > MAX_GRID) step = MAX_GRID;
     for (int p = 0, n; p < w->n_panels && !u->err; p += n) {
         n = ek_linear_adjacent(w, p) < step ? ek_linear_adjacent(w, p) : step;
-        note(u, ek_cuda_upload(g->c, u->stage, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
-        if (!u->err) note(u, ek_gpu_pack(g, l, w, u->stage, to, p, n));
+        note(u, ek_cuda_upload(g->c, u->buffer, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
+        if (!u->err) note(u, ek_gpu_pack(g, l, w, u->buffer, to, p, n));
     }
 }
 
@@ -91,7 +94,7 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
     if (!u->copies) {
         note(u, ek_cuda_linear_plan(&to->l, from));
         if (!ek_wform_is_q(from->form)) to->l.bytes = (to->l.bytes + ALIGN - 1) / ALIGN * ALIGN;
-        if (ek_wform_is_q(from->form) && from->panel_bytes > u->stage_bytes) u->stage_bytes = from->panel_bytes;
+        if (ek_wform_is_q(from->form) && from->panel_bytes > u->buffer_bytes) u->buffer_bytes = from->panel_bytes;
         int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = 0;
         while (leaves >> levels) levels++;
         if (levels > u->g->levels) u->g->levels = levels;
@@ -175,7 +178,7 @@ static ek_err take_memory(upload *u)
 
 ek_err ek_gpu_upload(ek_gpu *g)
 {
-    upload u = {.g = g, .stage_bytes = STAGE};
+    upload u = {.g = g, .buffer_bytes = BUFFER};
     if (!g->m->w.block) return ek_fail(EK_EINVAL, "the weights were released");
     if (g->m->config.hidden_size > EK_CUDA_STAGE_WIDTH)
         return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", g->m->config.hidden_size,
@@ -183,10 +186,10 @@ ek_err ek_gpu_upload(ek_gpu *g)
     all(&u);
     EK_TRY(u.err);
     EK_TRY(take_memory(&u));
-    EK_TRY(ek_cuda_alloc(g->c, &u.stage, u.stage_bytes, "weights on their way"));
+    EK_TRY(ek_cuda_alloc(g->c, &u.buffer, u.buffer_bytes, "weights on their way"));
     u.copies = true, u.at = 0;
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
-    ek_cuda_free(g->c, u.stage);
+    ek_cuda_free(g->c, u.buffer);
     return u.err;
 }

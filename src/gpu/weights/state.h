@@ -1,12 +1,12 @@
 /* The state of a model on a device, shared by the files of src/gpu. */
-#ifndef EK_GPU_STATE_H
-#define EK_GPU_STATE_H
+#ifndef EK_GPU_WEIGHTS_STATE_H
+#define EK_GPU_WEIGHTS_STATE_H
 
-#include "cuda/attn_work.h"
 #include "cuda/linear.h"
-#include "cuda/model_args.h"
-#include "gpu/gpu.h"
+#include "model/drafter.h"
 #include "model/pass.h"
+
+typedef struct ek_gpu ek_gpu;
 
 typedef struct ek_gpu_matrix {
     ek_cuda_linear l; /* n 0: the layer has none */
@@ -32,11 +32,11 @@ typedef struct ek_gpu_weights {
     ek_gpu_layer layer[EK_MAX_LAYERS];
 } ek_gpu_weights;
 
-enum { EK_GPU_KERNELS = 256 };
+enum { EK_GPU_KERNELS = 512 }; /* more than there are */
 
 typedef struct ek_gpu_kernel {
-    char name[EK_CUDA_NAME];
-    ek_cuda_kernel kernel;
+    char name[EK_CUDA_NAME]; /* empty: the place is free */
+    ek_cuda_kernel kernel;   /* function NULL: it was not looked for yet, or may not use that much */
     size_t shared;
 } ek_gpu_kernel;
 
@@ -54,19 +54,5 @@ struct ek_gpu {
     ek_rope_position position;            /* of a drafter */
     float draft_cost;
 };
-
-/* Queues a kernel unless g->err is set. */
-void ek_gpu_launch(ek_gpu *g, const char *name, ek_cuda_grid grid, const void *args);
-/* Notes a failure. */
-void ek_gpu_note(ek_gpu *g, ek_err err);
-
-/* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
-ek_err ek_gpu_upload(ek_gpu *g);
-/* Then the table of per-layer embeddings, if it takes at most a quarter of what is left (gpu/table.c). */
-ek_err ek_gpu_table_upload(ek_gpu *g);
-/* Queues the kernel that lays out n panels of w, of Form Q, which lie at `stage`, as panels [first, first + n) of the
- * matrix at `to`. */
-ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr stage, CUdeviceptr to, int first,
-                   int n);
 
 #endif

@@ -1,11 +1,13 @@
 /* The table of per-layer embeddings (E2B, E4B) on the device: packed piece by piece as a matrix of its type is, so that
  * ek_embed decodes a row there. Where it does not fit, or its type is no matrix's, rows are decoded on the CPU and
  * copied. */
+#include "gpu/weights/table.h"
+
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/state.h"
+#include "gpu/weights/upload.h"
 #include "ops/linear_layout.h"
 
 enum { PIECE = 4096, TASK = 128 }; /* rows */
@@ -25,20 +27,20 @@ static void pack_task(void *arg, int task, int worker)
     p->err[task] = ek_linear_pack(&p->w, at, &some);
 }
 
-static ek_err copy_piece(ek_gpu *g, piece *p, int first, CUdeviceptr stage)
+static ek_err copy_piece(ek_gpu *g, piece *p, int first, CUdeviceptr buffer)
 {
     const ek_cuda_linear *l = &g->w.table.l;
     const int tasks = (p->rows.n + TASK - 1) / TASK;
     ek_pool_run(g->m->pool, pack_task, p, tasks);
     for (int i = 0; i < tasks; i++) EK_TRY(p->err[i]);
     const bool q = l->units > 0;
-    EK_TRY(ek_cuda_upload(g->c, q ? stage : g->w.table.at + (size_t)(first / EK_PANEL) * p->w.panel_bytes, p->w.data,
+    EK_TRY(ek_cuda_upload(g->c, q ? buffer : g->w.table.at + (size_t)(first / EK_PANEL) * p->w.panel_bytes, p->w.data,
                           p->w.bytes));
-    if (q) EK_TRY(ek_gpu_pack(g, l, &p->w, stage, g->w.table.at, first / EK_PANEL, p->w.n_panels));
+    if (q) EK_TRY(ek_gpu_pack(g, l, &p->w, buffer, g->w.table.at, first / EK_PANEL, p->w.n_panels));
     return ek_cuda_sync(g->c); /* the piece's memory is used again */
 }
 
-static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr stage)
+static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr buffer)
 {
     const int whole = p->w.n;
     uint8_t *mem = p->w.data;
@@ -47,7 +49,7 @@ static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr 
         if (n < whole) EK_TRY(ek_linear_plan(&p->w, g->m->cpu, n, data->k, data->type));
         p->w.data = mem;
         p->rows = ek_weight_rows(data, r, n);
-        EK_TRY(copy_piece(g, p, r, stage));
+        EK_TRY(copy_piece(g, p, r, buffer));
         ek_progress("copying per-layer embeddings to the device", (double)r, (double)data->n);
     }
     return EK_OK;
@@ -77,7 +79,7 @@ ek_err ek_gpu_table_upload(ek_gpu *g)
         return EK_OK;
     }
     piece *p = ek_alloc(sizeof *p);
-    CUdeviceptr stage = 0;
+    CUdeviceptr buffer = 0;
     const int first = data->n < PIECE ? data->n : PIECE;
     ek_err err = ek_linear_plan(&p->w, g->m->cpu, first, data->k, data->type);
     const size_t bytes = p->w.bytes;
@@ -85,11 +87,11 @@ ek_err ek_gpu_table_upload(ek_gpu *g)
     p->w.data = mem;
     if (!err && !mem) err = ek_fail(EK_ENOMEM, "%zu bytes for embeddings on their way to the device", bytes);
     if (!err) err = ek_cuda_alloc(g->c, &g->w.table.at, g->w.table.l.bytes, "per-layer embeddings");
-    if (!err) err = ek_cuda_alloc(g->c, &stage, bytes, "embeddings on their way");
-    if (!err) err = copy(g, data, p, stage);
+    if (!err) err = ek_cuda_alloc(g->c, &buffer, bytes, "embeddings on their way");
+    if (!err) err = copy(g, data, p, buffer);
     if (!err)
         ek_log(EK_LOG_INFO, "per-layer embeddings: %.2f GB of the device's memory", (double)g->w.table.l.bytes / 1e9);
-    ek_cuda_free(g->c, stage);
+    ek_cuda_free(g->c, buffer);
     if (mem) ek_free_big(mem, bytes);
     free(p);
     return err;

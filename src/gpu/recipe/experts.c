@@ -1,0 +1,337 @@
+/* Mixture of experts on the device (src/model/moe.c): pairs of (row, chosen expert) are sorted by expert, so that an
+ * expert's weights are read once for up to a tile of rows. */
+#include "gpu/recipe/experts.h"
+
+#include <math.h>
+
+#include "gpu/recipe/gated.h"
+#include "gpu/recipe/row_kernel.h"
+
+/* x = norm(h) for the router and for the experts; m decides how it is quantised. */
+static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, const ek_gpu_matrix *m, int n)
+{
+    const ek_config *c = &w->x->g->m->config;
+    ek_gpu_input in = ek_gpu_rows(w->x->x, c->hidden_size, n, c->hidden_size);
+    const ek_cuda_stage_args a = {.h = w->x->h,
+                                  .x_norm = norm,
+                                  .x = w->x->x,
+                                  .to = ek_gpu_acts_for(w, &in, m),
+                                  .factor = factor,
+                                  .has_factor = factor != 0};
+    ek_gpu_write_rows(w, a, n);
+    return in;
+}
+
+/* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
+static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs)
+{
+    const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
+    int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
+    const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
+    /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
+     * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
+     * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
+    const bool eight = ek_cuda_job_fits(&l->expert_gate.l, 8) && ek_cuda_job_fits(&l->expert_up.l, 8) &&
+                       ek_cuda_job_fits(&l->expert_down.l, 8) && (each > 2 || ek_cuda_leaf_fits(&l->expert_gate.l));
+    const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
+    int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
+    *jobs = (pairs + experts * (tile - 1)) / tile;
+    if (*jobs > pairs) *jobs = pairs;
+    return tile;
+}
+
+typedef struct work {
+    int tile, jobs;
+    CUdeviceptr index;
+    bool known; /* jobs lie there before the launch in front has ended */
+} work;
+
+static work work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
+{
+    work all = {.index = x->pair_row};
+    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs);
+    return all;
+}
+
+/* y[pair] = a row of `in` times its expert's matrix; with m2, the same to y2. */
+static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in, const work *c,
+                    CUdeviceptr y, CUdeviceptr y2)
+{
+    const ek_gpu_run *x = w->x;
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    ek_gpu_quantize(w, in, m);
+    if (!m2 && ek_cuda_job_fits(&m->l, c->tile)) {
+        const ek_cuda_product p = ek_cuda_few_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
+        ek_cuda_leaf_args a = {
+            .a = {.x = in->acts, .y = y, .ldy = m->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
+            .jobs = x->jobs,
+            .n_jobs = x->n_jobs,
+            .index = c->index,
+            .expert_bytes = (int64_t)m->l.bytes,
+            .known = c->known};
+        ek_cuda_linear_args_of(&a.a, &m->l, m->at);
+        EK_GPU_WRITE(w, p.name, p.grid, a);
+        return;
+    }
+    const ek_cuda_product p = ek_cuda_products_plan(&m->l, c->tile, c->jobs, m2 ? 2 : 1, multiprocessors);
+    ek_cuda_products_args a = {.a = {.x = in->acts,
+                                     .f = in->f,
+                                     .ldf = in->ld,
+                                     .y = y,
+                                     .ldy = m->l.n,
+                                     .rows = c->tile,
+                                     .pass = p.pass,
+                                     .levels = p.levels,
+                                     .stack = x->stack,
+                                     .image = m->l.units ? w->operand[m->l.limbs - 1] : 0},
+                               .jobs = x->jobs,
+                               .n_jobs = x->n_jobs,
+                               .index = c->index,
+                               .expert_bytes = (int64_t)m->l.bytes};
+    ek_cuda_linear_args_of(&a.a, &m->l, m->at);
+    if (m2) a.codes2 = m2->at, a.scales2 = m2->at + m2->l.code_bytes, a.y2 = y2;
+    ek_gpu_arrange(w, m, in, &p, (ek_cuda_arrange_args){.jobs = x->jobs, .n_jobs = x->n_jobs, .index = c->index});
+    EK_GPU_WRITE(w, p.name, p.grid, a);
+}
+
+/* --- which experts */
+
+/* For few rows in one launch; behind a router's blocks of the same launch: so many of them. */
+static bool few_pairs(const ek_config *c, int n)
+{
+    return n <= EK_CUDA_CHOOSE_ROWS && n * c->top_k_experts <= EK_CUDA_CHOOSE_PAIRS &&
+           c->n_experts <= EK_CUDA_CHOOSE_EXPERTS;
+}
+
+static ek_cuda_choose_args choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks)
+{
+    const ek_config *c = &x->g->m->config;
+    return (ek_cuda_choose_args){.route = x->route,
+                                 .expert_scale = l->expert_scale,
+                                 .weight = x->weight,
+                                 .pair_row = x->pair_row,
+                                 .row_pair = x->row_pair,
+                                 .jobs = x->jobs,
+                                 .n_jobs = x->n_jobs,
+                                 .ended = x->routed,
+                                 .ld = c->n_experts,
+                                 .n_experts = c->n_experts,
+                                 .top_k = c->top_k_experts,
+                                 .rows = n,
+                                 .tile = tile,
+                                 .router_blocks = router_blocks};
+}
+
+static void write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const work *all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_config *c = &x->g->m->config;
+    if (few_pairs(c, n)) {
+        const ek_cuda_choose_args a = choose_args(x, l, n, all->tile, 0);
+        const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
+        const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};
+        EK_GPU_WRITE(w, "ek_choose", grid, a);
+        return;
+    }
+    const ek_cuda_route_args r = {.route = x->route,
+                                  .expert_scale = l->expert_scale,
+                                  .expert = x->expert,
+                                  .weight = x->weight,
+                                  .ld = c->n_experts,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts};
+    const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
+    const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
+    EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
+    const ek_cuda_group_args g = {.expert = x->expert,
+                                  .pair_row = x->pair_row,
+                                  .row_pair = x->row_pair,
+                                  .jobs = x->jobs,
+                                  .n_jobs = x->n_jobs,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts,
+                                  .n_pairs = n * c->top_k_experts,
+                                  .tile = all->tile};
+    const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
+    EK_GPU_WRITE(w, "ek_group", one, g);
+}
+
+/* --- their products */
+
+/* From rows that the experts read to their outputs. */
+static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, work all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_config *c = &x->g->m->config;
+    const int pairs = n * c->top_k_experts, inter = c->moe_intermediate_size;
+    const ek_gpu_gating g = {
+        .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all.tile, .jobs = all.jobs};
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    ek_gpu_input gated;
+    if (by.by != EK_GPU_GATE_APART) {
+        const ek_cuda_leaf_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
+        gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
+    } else {
+        const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
+        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->pair_gate, alike ? x->pair_up : 0);
+        if (!alike) project(w, g.upper, NULL, &in, &all, x->pair_up, 0);
+        gated = ek_gpu_gate(w, x->pair_gate, x->pair_up, inter, inter, pairs, inter, g.next);
+    }
+    all.index = 0;
+    project(w, g.next, NULL, &gated, &all, x->pair_out, 0);
+}
+
+static float router_factor(const ek_config *c)
+{
+    return (float)(1 / sqrt((double)c->hidden_size));
+}
+
+static void set_end(const ek_gpu_run *x, const ek_gpu_layer *l, ek_cuda_stage_args *end)
+{
+    end->pair_out = x->pair_out, end->row_pair = x->row_pair, end->weight = x->weight;
+    end->top_k = x->g->m->config.top_k_experts;
+    end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
+}
+
+static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_layer *l = &w->x->g->w.layer[i];
+    const ek_config *c = &w->x->g->m->config;
+    const work all = work_of(w->x, l, n);
+    const ek_cuda_stage_args behind = {.y = w->x->y, .y_norm = l->post_attention_norm};
+    ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
+    ek_gpu_write_mlp(w, i, &in, n);
+    set_end(w->x, l, end);
+    in = input(w, l->router_scale, router_factor(c), &l->router, n);
+    ek_gpu_project(w, &l->router, &in, w->x->route, c->n_experts);
+    write_route(w, l, n, &all);
+    write_experts(w, l, input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n), n, all);
+}
+
+/* --- beside the dense MLP */
+
+/* Rows that m reads: records at q, or floats at f. */
+static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q, CUdeviceptr f, const ek_gpu_matrix *m)
+{
+    const int hidden = x->g->m->config.hidden_size;
+    ek_gpu_input in = ek_gpu_rows(m->l.units ? 0 : f, hidden, n, hidden);
+    if (m->l.units == 0) return in;
+    ek_cuda_acts_plan(&in.acts, hidden, m->l.a_group);
+    in.acts.q = q;
+    return in;
+}
+
+static bool reads_alike(const ek_gpu_matrix *m, const ek_gpu_matrix *m2)
+{
+    return m->l.units && m2->l.units && m->l.a_group == m2->l.a_group;
+}
+
+static bool in_groups_of_64(const ek_gpu_matrix *m)
+{
+    return m->l.units && m->l.a_group == 64;
+}
+
+/* Few rows: the router and which experts beside gate and up, these experts' gate and up beside down. */
+typedef struct together {
+    ek_cuda_heads first, second;
+} together;
+
+static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
+{
+    return few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
+           ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
+           ek_cuda_experts_first_plan(&out->first, &l->gate.l, &l->down.l, &l->router.l, n) &&
+           ek_cuda_experts_second_plan(&out->second, &l->expert_gate.l, &l->down.l, &l->expert_down.l, n, all->tile,
+                                       all->jobs, ek_cuda_multiprocessors(x->g->c));
+}
+
+static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const together *t, const ek_gpu_input in[3], int n,
+                           work all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_config *c = &x->g->m->config;
+    const ek_cuda_heads *p = &t->first, *q = &t->second;
+    const ek_cuda_linear *d = &l->gate.l, *e = &l->expert_gate.l;
+    const ek_gpu_input gated = ek_gpu_turn_acts(w, d->n, n, &l->down);
+    const ek_cuda_experts_first_args a = {
+        .gate = {.a = ek_gpu_linear_args(w, &l->gate, &in[0], &p->q, 0, 0),
+                 .codes2 = l->up.at,
+                 .scales2 = l->up.at + d->code_bytes,
+                 .to = gated.acts},
+        .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->route, c->n_experts),
+        .choose = choose_args(x, l, n, all.tile, p->k_blocks * p->k_tiles),
+        .gate_blocks = p->q_blocks,
+        .route_panels = p->k_blocks};
+    EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
+    ek_gpu_input pair = ek_gpu_turn_acts(w, e->n, n * c->top_k_experts, &l->expert_down);
+    ek_cuda_experts_second_args b = {
+        .part = {{.a = ek_gpu_linear_args(w, &l->down, &gated, &q->k, x->y, c->hidden_size), .holds = true},
+                 {.a = ek_gpu_linear_args(w, &l->expert_gate, &in[2], &q->q, 0, 0),
+                  .codes2 = l->expert_up.at,
+                  .scales2 = l->expert_up.at + e->code_bytes,
+                  .jobs = x->jobs,
+                  .n_jobs = x->n_jobs,
+                  .index = all.index,
+                  .to = pair.acts,
+                  .expert_bytes = (int64_t)e->bytes,
+                  .holds = true}},
+        .down_blocks = q->k_blocks,
+        .down_tiles = q->k_tiles,
+        .gate_blocks = q->q_blocks};
+    b.part[1].a.rows = all.tile;
+    EK_GPU_WRITE(w, q->q.name, q->q.grid, b);
+    all.index = 0, all.known = true;
+    project(w, &l->expert_down, NULL, &pair, &all, x->pair_out, 0);
+}
+
+static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_input in[3], int n)
+{
+    static const char *const kernel[2][2] = {{"ek_experts_inputs_any", "ek_experts_inputs_any_rows"},
+                                             {"ek_experts_inputs", "ek_experts_inputs_rows"}};
+    const ek_config *c = &w->x->g->m->config;
+    const bool by_64 = in_groups_of_64(&l->gate) && in_groups_of_64(&l->router) && in_groups_of_64(&l->expert_gate);
+    const bool many = n >= EK_GPU_PROMPT_ROWS;
+    const ek_cuda_inputs_args a = {.h = w->x->h,
+                                   .h_out = w->x->h_between,
+                                   .y = w->x->y,
+                                   .y_norm = l->post_attention_norm,
+                                   .norm = {l->pre_mlp_norm, l->router_scale, l->pre_mlp_norm_2},
+                                   .to = {in[0].acts, in[1].acts, in[2].acts},
+                                   .router = in[1].f,
+                                   .ld = c->hidden_size,
+                                   .eps = c->rms_norm_eps,
+                                   .factor = router_factor(c),
+                                   .n = c->hidden_size};
+    const ek_cuda_grid grid = {
+        .x = many ? 1 : 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true};
+    EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
+}
+
+static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    const work all = work_of(x, l, n);
+    ek_gpu_input in[] = {rows_at(x, n, w->acts, 0, &l->gate), rows_at(x, n, x->route_acts, x->x, &l->router),
+                         rows_at(x, n, x->expert_acts, 0, &l->expert_gate)};
+    together t;
+    write_inputs(w, l, in, n);
+    set_end(x, l, end);
+    end->h_from = x->h_between;
+    end->known = choose_together(x, l, n, &all, &t);
+    if (end->known) {
+        write_together(w, l, &t, in, n, all);
+        return;
+    }
+    ek_gpu_write_mlp(w, i, &in[0], n);
+    ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+    write_route(w, l, n, &all);
+    write_experts(w, l, in[2], n, all);
+}
+
+void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_layer *l = &w->x->g->w.layer[i];
+    if (reads_alike(&l->gate, &l->up) && reads_alike(&l->expert_gate, &l->expert_up)) write_beside(w, i, n, end);
+    else write_apart(w, i, n, end);
+}

@@ -1,0 +1,111 @@
+#include "gpu/recipe/gated.h"
+
+static unsigned up(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
+/* Where both products would be wide and whole. */
+static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
+{
+    if (g->jobs) return g->tile == EK_CUDA_WIDE_COLUMNS;
+    const ek_cuda_product first = ek_gpu_product_of(x, g->gate, g->tile);
+    return first.image && !first.parts && ek_gpu_product_of(x, g->next, g->tile).image;
+}
+
+ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
+{
+    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    const ek_cuda_linear *l = &g->gate->l, *next = &g->next->l;
+    ek_gpu_gated out = {.by = EK_GPU_GATE_APART};
+    if (g->upper && !ek_cuda_linear_alike(l, &g->upper->l)) return out;
+    if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next,
+                           multiprocessors))
+        out.by = EK_GPU_GATE_FEW;
+    else if (g->upper && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, multiprocessors) && wide_wins(x, g))
+        out.by = EK_GPU_GATE_WIDE;
+    return out;
+}
+
+static ek_gpu_input write_few(ek_gpu_writer *w, const ek_cuda_product *p, const ek_gpu_gating *g,
+                              ek_cuda_leaf_args with, ek_gpu_input *in, int rows_out)
+{
+    const ek_cuda_linear *l = &g->gate->l;
+    ek_gpu_quantize(w, in, g->gate);
+    with.a = ek_gpu_linear_args(w, g->gate, in, p, 0, 0);
+    with.a.rows = g->tile;
+    if (g->upper)
+        with.codes2 = g->upper->at, with.scales2 = g->upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
+    const ek_gpu_input out = ek_gpu_turn_acts(w, l->n, rows_out, g->next);
+    with.to = out.acts;
+    EK_GPU_WRITE(w, p->name, p->grid, with);
+    return out;
+}
+
+static ek_gpu_input write_wide(ek_gpu_writer *w, const ek_cuda_product *p, const ek_gpu_gating *g,
+                               const ek_cuda_leaf_args *with, ek_gpu_input *in, int rows_out)
+{
+    const ek_cuda_linear *l = &g->gate->l;
+    ek_gpu_arrange(w, g->gate, in, p,
+                   (ek_cuda_arrange_args){.jobs = with->jobs, .n_jobs = with->n_jobs, .index = with->index});
+    ek_cuda_products_args a = {.a = ek_gpu_linear_args(w, g->gate, in, p, 0, 0),
+                               .codes2 = g->upper->at,
+                               .scales2 = g->upper->at + l->code_bytes,
+                               .y2 = w->operand[1],
+                               .jobs = with->jobs,
+                               .n_jobs = with->n_jobs,
+                               .index = with->index,
+                               .expert_bytes = (int64_t)l->bytes};
+    a.a.rows = g->tile;
+    EK_GPU_WRITE(w, p->name, p->grid, a);
+    return ek_gpu_turn_operand(w, l->n, rows_out, g->next);
+}
+
+ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const ek_gpu_gating *g,
+                                ek_cuda_leaf_args with, ek_gpu_input *in, int rows_out)
+{
+    EK_ASSERT(by->by != EK_GPU_GATE_APART);
+    return by->by == EK_GPU_GATE_FEW ? write_few(w, &by->p, g, with, in, rows_out)
+                                     : write_wide(w, &by->p, g, &with, in, rows_out);
+}
+
+ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
+                         const ek_gpu_matrix *m)
+{
+    ek_gpu_input in = ek_gpu_rows(g, ldg, n, k);
+    ek_cuda_gate_args a = {
+        .g = g, .u = u, .ldg = ldg, .ldu = ldu, .ldy = ldg, .to = ek_gpu_acts_for(w, &in, m), .n = k};
+    if (!a.to.q) a.y = g; /* in place: a warp reads what it alone writes */
+    const ek_cuda_grid grid = {
+        .x = up(k, 8 * (a.to.q ? a.to.a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_gate", grid, a);
+    return in;
+}
+
+static ek_gpu_gating mlp_of(const ek_gpu_run *x, int i, int n)
+{
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    return (ek_gpu_gating){.gate = &l->gate, .upper = &l->up, .next = &l->down, .tile = n};
+}
+
+ek_gpu_gated ek_gpu_choose_mlp(const ek_gpu_run *x, int i, int n)
+{
+    const ek_gpu_gating g = mlp_of(x, i, n);
+    return ek_gpu_choose_gated(x, &g);
+}
+
+void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_gating g = mlp_of(x, i, n);
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    const int inter = x->g->m->config.layer[i].intermediate_size;
+    ek_gpu_input gated;
+    if (by.by == EK_GPU_GATE_APART) {
+        ek_gpu_project_two(w, g.gate, g.upper, in, x->gate, x->up, inter);
+        gated = ek_gpu_gate(w, x->gate, x->up, inter, inter, n, inter, g.next);
+    } else {
+        gated = ek_gpu_write_gated(w, &by, &g, (ek_cuda_leaf_args){0}, in, n);
+    }
+    ek_gpu_project(w, g.next, &gated, x->y, x->g->m->config.hidden_size);
+}

@@ -1,0 +1,218 @@
+#include "gpu/recipe/heads.h"
+
+#include "cuda/attn_work.h"
+#include "cuda/image_args.h"
+
+static unsigned up(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
+/* --- products */
+
+static int64_t query_size(const ek_gpu_run *x, int i)
+{
+    return (int64_t)x->g->m->config.n_heads * x->g->m->config.layer[i].head_dim;
+}
+
+static int64_t key_size(const ek_gpu_run *x, int i)
+{
+    return (int64_t)x->g->m->config.layer[i].n_kv_heads * x->g->m->config.layer[i].head_dim;
+}
+
+static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
+{
+    return l->v.l.n ? &l->v.l : NULL; /* NULL: values are keys */
+}
+
+/* Where q, or without it k, would be wide and whole by itself. */
+static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alone, int n, ek_cuda_heads *p)
+{
+    if (n < EK_GPU_PROMPT_ROWS || !ek_cuda_wide_heads_plan(p, keys_alone ? NULL : &l->q.l, &l->k.l, values_of(l), n,
+                                                           ek_cuda_multiprocessors(x->g->c)))
+        return false;
+    const ek_cuda_product one = ek_gpu_product_of(x, keys_alone ? &l->k : &l->q, n);
+    return one.image && !one.parts;
+}
+
+ek_gpu_heads ek_gpu_choose_heads(const ek_gpu_run *x, int i, bool keys_alone, int n)
+{
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    ek_gpu_heads out = {.by = EK_GPU_HEADS_APART};
+    if (!x->g->m->config.layer[i].owns_kv) return out;
+    if (!keys_alone && ek_cuda_heads_plan(&out.p, &l->q.l, &l->k.l, values_of(l), n, ek_cuda_multiprocessors(x->g->c)))
+        out.by = EK_GPU_HEADS_TOGETHER;
+    else if (wide_wins(x, l, keys_alone, n, &out.p)) out.by = EK_GPU_HEADS_WIDE;
+    return out;
+}
+
+static void write_together(ek_gpu_writer *w, int i, const ek_cuda_heads *p, ek_gpu_input *in)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    ek_gpu_quantize(w, in, &l->q);
+    const ek_cuda_leaf_heads_args a = {.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i)),
+                                       .k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->k, key_size(x, i)),
+                                       .v_codes = l->v.at,
+                                       .v_scales = l->v.at + l->v.l.code_bytes,
+                                       .v = x->v,
+                                       .q_blocks = p->q_blocks,
+                                       .k_blocks = p->k_blocks};
+    EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
+}
+
+static void write_wide(ek_gpu_writer *w, int i, const ek_cuda_heads *p, bool keys_alone, ek_gpu_input *in)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    ek_cuda_wide_heads_args a = {0};
+    ek_gpu_arrange(w, &l->k, in, &p->k, (ek_cuda_arrange_args){0});
+    if (!keys_alone) {
+        ek_gpu_arrange(w, &l->q, in, &p->q, (ek_cuda_arrange_args){0});
+        a.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i));
+    }
+    a.k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->k, key_size(x, i));
+    if (l->v.l.n) a.v = ek_gpu_linear_args(w, &l->v, in, &p->k, x->v, key_size(x, i));
+    EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
+}
+
+void ek_gpu_write_queries(ek_gpu_writer *w, int i, ek_gpu_input *in)
+{
+    ek_gpu_project(w, &w->x->g->w.layer[i].q, in, w->x->q, query_size(w->x, i));
+}
+
+void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *in)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    const ek_gpu_heads c = ek_gpu_choose_heads(x, i, keys_alone, in->n);
+    if (c.by == EK_GPU_HEADS_TOGETHER) {
+        write_together(w, i, &c.p, in);
+        return;
+    }
+    if (c.by == EK_GPU_HEADS_WIDE) {
+        write_wide(w, i, &c.p, keys_alone, in);
+        return;
+    }
+    if (!keys_alone) ek_gpu_write_queries(w, i, in);
+    if (!x->g->m->config.layer[i].owns_kv) return;
+    if (l->v.l.n) ek_gpu_project_two(w, &l->k, &l->v, in, x->k, x->v, key_size(x, i));
+    else ek_gpu_project(w, &l->k, in, x->k, key_size(x, i));
+}
+
+/* --- queries and keys */
+
+/* Layer i in pages of its kind, or of the kind of the first positions. */
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
+{
+    const ek_model *m = x->g->m;
+    const ek_layer_config *l = &m->config.layer[i];
+    const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
+    ek_cuda_kv kv = {.pages = ek_gpu_open_value(EK_GPU_PAGES + l->kind),
+                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
+                     .stride = (int64_t)x->page_bytes[kind],
+                     .ld_pages = (int64_t)ek_gpu_open_value(EK_GPU_LD_PAGES),
+                     .n_kv_heads = l->n_kv_heads};
+    if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
+    else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
+    return kv;
+}
+
+/* How the subject's rows become queries or keys of layer i. */
+static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_layer_kind kind = x->g->m->config.layer[i].kind;
+    const ek_gpu_set *set = w->of.tail ? &x->tail : &x->all; /* whose places for these do not change */
+    return (ek_cuda_head){.norm = norm,
+                          .cos = set->cos[kind],
+                          .sin = set->sin[kind],
+                          .ld_table = x->g->m->n_rotated[kind],
+                          .eps = x->g->m->config.rms_norm_eps,
+                          .rotated = x->g->m->n_rotated[kind]};
+}
+
+/* Heads of that many rows by kernels/heads_rows.cu. */
+static bool by_rows(int n, int dim)
+{
+    return n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);
+}
+
+void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
+{
+    const ek_config *c = &w->x->g->m->config;
+    const int dim = c->layer[i].head_dim;
+    if (w->of.finishes) return;
+    const ek_cuda_heads_args a = {
+        .q = w->x->q, .ldq = query_size(w->x, i), .head = head_of(w, i, w->x->g->w.layer[i].q_norm), .head_dim = dim};
+    if (by_rows(n, dim)) {
+        const ek_cuda_grid grid = {.x = (unsigned)n, .threads = EK_CUDA_HEADS_THREADS, .overlap = true};
+        EK_GPU_WRITE(w, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", grid, a);
+        return;
+    }
+    const ek_cuda_grid grid = {.x = (unsigned)c->n_heads, .y = (unsigned)n, .threads = 128, .overlap = true};
+    EK_GPU_WRITE(w, "ek_heads", grid, a);
+}
+
+/* Whether the attention of the rows that layer i makes keys of stores these, too. */
+static bool stores(const ek_gpu_writer *w, int i)
+{
+    return w->of.section == EK_GPU_LAYER && w->x->g->m->config.layer[i].owns_kv && !w->of.tail && w->of.finishes &&
+           w->of.single;
+}
+
+void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_model *m = x->g->m;
+    const ek_layer_config *l = &m->config.layer[i];
+    if (stores(w, i)) return;
+    const ek_cuda_store_args a = {.kv = kv_of(x, i, false),
+                                  .start = kv_of(x, i, true),
+                                  .n_start = m->layout.n_start,
+                                  .place = ek_gpu_open_value(w->of.tail ? EK_GPU_TAIL_PLACE : EK_GPU_PLACE),
+                                  .k = x->k,
+                                  .v = l->k_eq_v ? x->k : x->v,
+                                  .ldk = key_size(x, i),
+                                  .ldv = key_size(x, i),
+                                  .head = head_of(w, i, x->g->w.layer[i].k_norm),
+                                  .rows = n};
+    if (by_rows(n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
+        const ek_cuda_grid grid = {.x = (unsigned)l->n_kv_heads,
+                                   .y = up(n, EK_CUDA_STORE_ROWS),
+                                   .z = 2,
+                                   .threads = EK_CUDA_STORE_THREADS,
+                                   .overlap = true};
+        EK_GPU_WRITE(w, l->head_dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512", grid, a);
+        return;
+    }
+    const ek_cuda_grid grid = {.x = (unsigned)l->n_kv_heads, .y = (unsigned)n, .z = 2, .threads = 128, .overlap = true};
+    EK_GPU_WRITE(w, "ek_kv_store", grid, a);
+}
+
+ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_model *m = x->g->m;
+    const ek_layer_config *l = &m->config.layer[i];
+    const ek_gpu_layer *layer = &x->g->w.layer[i];
+    const int64_t ldq = query_size(x, i);
+    ek_gpu_input out = ek_gpu_rows(x->o, ldq, n, (int)ldq);
+    ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
+                           .start = kv_of(x, i, true),
+                           .n_start = m->layout.n_start,
+                           .q = x->q,
+                           .o = x->o,
+                           .ldq = ldq,
+                           .ldo = ldq,
+                           .ratio = m->config.n_heads / l->n_kv_heads};
+    /* where all are few queries */
+    if (!w->of.prompt && layer->o.l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(w, &out, &layer->o);
+    if (w->of.finishes) a.head = head_of(w, i, layer->q_norm);
+    if (stores(w, i)) {
+        a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = key_size(x, i);
+        a.k_norm = layer->k_norm;
+    }
+    ek_gpu_write_attention(w, l->kind, &a);
+    return out;
+}

@@ -1,0 +1,90 @@
+#include "gpu/recipe/operand.h"
+
+#include "cuda/image_args.h"
+
+static unsigned up(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
+ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
+{
+    return (ek_gpu_input){.f = f, .ld = ld, .n = n, .k = k};
+}
+
+ek_cuda_acts ek_gpu_acts_for(const ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
+{
+    in->acts.q = 0, in->number = 0;
+    if (m->l.units == 0 || m->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
+    ek_cuda_acts_plan(&in->acts, in->k, m->l.a_group);
+    in->acts.q = w->acts;
+    return in->acts;
+}
+
+static ek_gpu_input rows_in_acts(const ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m)
+{
+    ek_gpu_input in = ek_gpu_rows(0, 0, n, k);
+    ek_cuda_acts_plan(&in.acts, k, m->l.a_group);
+    in.acts.q = w->acts;
+    return in;
+}
+
+ek_gpu_input ek_gpu_turn_acts(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m)
+{
+    const CUdeviceptr read = w->acts;
+    w->acts = w->other_acts, w->other_acts = read;
+    return rows_in_acts(w, k, n, m);
+}
+
+ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_matrix *m)
+{
+    const CUdeviceptr read = w->operand[0];
+    w->operand[0] = w->operand[1], w->operand[1] = read;
+    w->holds[1] = 0;
+    ek_gpu_input in = rows_in_acts(w, k, n, m);
+    ek_gpu_hold(w, &in, 1, 64);
+    return in;
+}
+
+void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group)
+{
+    if (in->number == 0) in->number = ++w->n_inputs;
+    w->holds[limbs - 1] = in->number, w->held_group[limbs - 1] = a_group;
+}
+
+void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
+{
+    if (m->l.units == 0 || (in->acts.q && in->acts.a_group == m->l.a_group)) return;
+    EK_ASSERT(in->f);
+    ek_cuda_acts_plan(&in->acts, in->k, m->l.a_group);
+    in->acts.q = w->acts;
+    const ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
+    const ek_cuda_grid grid = {.x = up(in->k, m->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_quantize", grid, a);
+}
+
+void ek_gpu_arrange(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, const ek_cuda_product *p,
+                    ek_cuda_arrange_args with)
+{
+    if (!p->image) {
+        ek_gpu_quantize(w, in, m);
+        return;
+    }
+    const int limbs = m->l.limbs;
+    const CUdeviceptr operand = w->operand[limbs - 1];
+    if (in->number && w->holds[limbs - 1] == in->number && w->held_group[limbs - 1] == m->l.a_group) return;
+    ek_gpu_hold(w, in, limbs, m->l.a_group);
+    if (in->f && !in->acts.q && !with.jobs && m->l.a_group == 64) {
+        const ek_cuda_quantize_images_args a = {
+            .to = {.one = limbs == 1 ? operand : 0, .two = limbs == 2 ? operand : 0},
+            .x = in->f,
+            .ldx = in->ld,
+            .k = in->k};
+        const ek_cuda_grid grid = {.x = up(in->k, 2048), .y = (unsigned)in->n, .threads = 256, .overlap = true};
+        EK_GPU_WRITE(w, "ek_quantize_images", grid, a);
+        return;
+    }
+    ek_gpu_quantize(w, in, m);
+    with.x = in->acts, with.image = operand, with.rows = in->n;
+    EK_GPU_WRITE(w, ek_cuda_arrange_name(&m->l), p->arrange, with);
+}

@@ -1,0 +1,189 @@
+#include "gpu/recipe/recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "gpu/step/attend.h"
+#include "gpu/weights/launch.h"
+
+enum { KEPT_BYTES = 4 << 20, PLACES = 1 << 12 }; /* some twenty numbers of rows of a model of 60 layers */
+
+struct ek_gpu_recipe {
+    int n_lines;
+    const ek_gpu_line *line;
+    const ek_gpu_open *open;
+    uint64_t *args; /* open words are filled in here */
+};
+
+typedef struct place {
+    uint64_t key; /* 0: free */
+    ek_gpu_recipe recipe;
+} place;
+
+/* Kept recipes lie one behind the other; where one has no room, all are forgotten. */
+struct ek_gpu_recipes {
+    ek_gpu_writer writer;
+    uint8_t *kept;
+    size_t used;
+    int n;
+    place place[PLACES];
+    uint64_t value[EK_GPU_VALUES];
+};
+
+/* --- writing */
+
+static void add_args(ek_gpu_writer *w, ek_gpu_line *line, const void *args, size_t bytes)
+{
+    EK_ASSERT(bytes % 8 == 0 && w->n_args + bytes / 8 <= EK_GPU_RECIPE_ARGS / 8);
+    uint64_t *to = w->args + w->n_args;
+    memcpy(to, args, bytes);
+    line->args = (uint32_t)w->n_args;
+    for (size_t i = 0; i < bytes / 8; i++) {
+        if (to[i] - ek_gpu_open_value(0) >= EK_GPU_VALUES) continue;
+        EK_ASSERT(w->n_opens < EK_GPU_OPENS);
+        w->open[w->n_opens++] = (ek_gpu_open){(uint16_t)i, (uint16_t)(to[i] - ek_gpu_open_value(0))};
+        line->n_opens++;
+    }
+    w->n_args += bytes / 8;
+}
+
+static ek_gpu_line *add_line(ek_gpu_writer *w)
+{
+    EK_ASSERT(w->n_lines < EK_GPU_LINES);
+    ek_gpu_line *line = &w->line[w->n_lines++];
+    *line = (ek_gpu_line){0};
+    return line;
+}
+
+void ek_gpu_write(ek_gpu_writer *w, const char *kernel, ek_cuda_grid grid, const void *args, size_t bytes)
+{
+    ek_gpu_line *line = add_line(w);
+    line->kernel = ek_gpu_kernel_named(w->x->g, kernel), line->grid = grid;
+    add_args(w, line, args, bytes);
+}
+
+void ek_gpu_write_attention(ek_gpu_writer *w, ek_layer_kind kind, const ek_cuda_attn_args *args)
+{
+    ek_gpu_line *line = add_line(w);
+    line->tail = w->of.tail, line->kind = (uint8_t)kind;
+    add_args(w, line, args, sizeof *args);
+}
+
+void ek_gpu_write_home(ek_gpu_writer *w)
+{
+    w->acts = w->x->acts, w->other_acts = w->x->acts2;
+    for (int i = 0; i < 2; i++) w->operand[i] = w->x->operand[i], w->holds[i] = 0;
+}
+
+/* --- keeping */
+
+ek_gpu_recipes *ek_gpu_recipes_open(const ek_gpu_run *x)
+{
+    ek_gpu_recipes *r = ek_alloc(sizeof *r);
+    r->kept = ek_alloc(KEPT_BYTES);
+    r->writer.x = x;
+    return r;
+}
+
+void ek_gpu_recipes_close(ek_gpu_recipes *r)
+{
+    if (!r) return;
+    free(r->kept);
+    free(r);
+}
+
+static uint64_t key_of(const ek_gpu_subject *s)
+{
+    EK_ASSERT(s->layer < 1 << 10 && s->n < 1 << 20 && s->want < 1 << 20);
+    const unsigned bits = s->drops | s->tail << 1 | s->finishes << 2 | s->single << 3 | s->prompt << 4;
+    return (uint64_t)s->section << 55 | (uint64_t)s->layer << 45 | (uint64_t)s->n << 25 | (uint64_t)s->want << 5 | bits;
+}
+
+/* The place of the key, or the free one where it belongs. */
+static size_t place_of(const ek_gpu_recipes *r, uint64_t key)
+{
+    size_t at = ek_mix64(key) % PLACES;
+    while (r->place[at].key && r->place[at].key != key) at = (at + 1) % PLACES;
+    return at;
+}
+
+const ek_gpu_recipe *ek_gpu_recipe_find(const ek_gpu_recipes *r, const ek_gpu_subject *of)
+{
+    const place *p = &r->place[place_of(r, key_of(of))];
+    return p->key ? &p->recipe : NULL;
+}
+
+ek_gpu_writer *ek_gpu_recipe_begin(ek_gpu_recipes *r, const ek_gpu_subject *of)
+{
+    ek_gpu_writer *w = &r->writer;
+    w->of = *of;
+    w->n_inputs = 0, w->n_lines = w->n_opens = 0, w->n_args = 0;
+    ek_gpu_write_home(w);
+    return w;
+}
+
+static void *keep(ek_gpu_recipes *r, const void *from, size_t bytes)
+{
+    void *to = r->kept + r->used;
+    if (bytes) memcpy(to, from, bytes);
+    r->used += (bytes + 7) / 8 * 8;
+    return to;
+}
+
+const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r)
+{
+    const ek_gpu_writer *w = &r->writer;
+    const size_t lines = (size_t)w->n_lines * sizeof *w->line, opens = (size_t)w->n_opens * sizeof *w->open;
+    if (r->used + lines + opens + w->n_args * 8 + 24 > KEPT_BYTES || r->n == PLACES / 2) {
+        memset(r->place, 0, sizeof r->place);
+        r->used = 0, r->n = 0;
+    }
+    const uint64_t key = key_of(&w->of);
+    place *p = &r->place[place_of(r, key)];
+    p->key = key, r->n++;
+    p->recipe = (ek_gpu_recipe){.n_lines = w->n_lines,
+                                .line = keep(r, w->line, lines),
+                                .open = keep(r, w->open, opens),
+                                .args = keep(r, w->args, w->n_args * 8)};
+    return &p->recipe;
+}
+
+/* --- queuing */
+
+void ek_gpu_recipes_set(ek_gpu_run *x)
+{
+    uint64_t *v = x->recipes->value;
+    const size_t hidden = (size_t)x->g->m->config.hidden_size, vocab = (size_t)x->g->m->config.vocab_size,
+                 first = (size_t)x->first_logits;
+    v[EK_GPU_IDS] = x->id, v[EK_GPU_WANT] = x->want;
+    v[EK_GPU_TABLE_IDS] = x->table_id, v[EK_GPU_TABLE_WANT] = x->table_want;
+    v[EK_GPU_PLACE] = x->all.place, v[EK_GPU_TAIL_PLACE] = x->tail.place;
+    for (int k = 0; k < EK_KIND_COUNT; k++) v[EK_GPU_PAGES + k] = x->table[k];
+    v[EK_GPU_LD_PAGES] = (uint64_t)x->ld_table;
+    v[EK_GPU_HIDDEN] = x->hidden + sizeof(float) * first * hidden;
+    v[EK_GPU_LOGITS] = x->logits + sizeof(float) * first * vocab;
+    v[EK_GPU_BAD] = x->bad + sizeof(int32_t) * first;
+    v[EK_GPU_DIGEST] = x->digests ? x->digest + sizeof(uint64_t) * first : 0;
+    v[EK_GPU_FROM] = x->from, v[EK_GPU_N_TOKEN] = x->n_token;
+}
+
+static void attend(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
+{
+    ek_cuda_attn_args a;
+    memcpy(&a, args, sizeof a);
+    ek_gpu_attend(x, a, line->tail ? &x->tail.list[line->kind] : &x->all.list[line->kind]);
+}
+
+void ek_gpu_queue(ek_gpu_run *x, const ek_gpu_recipe *r)
+{
+    const ek_gpu_open *open = r->open;
+    for (int i = 0; i < r->n_lines; i++) {
+        const ek_gpu_line *line = &r->line[i];
+        uint64_t *args = r->args + line->args;
+        for (int k = 0; k < line->n_opens; k++, open++) args[open->word] = x->recipes->value[open->value];
+        if (line->kernel) ek_gpu_launch_kernel(x->g, line->kernel, line->grid, args);
+        else attend(x, line, args);
+    }
+}

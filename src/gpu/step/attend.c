@@ -1,0 +1,62 @@
+#include "gpu/step/attend.h"
+
+#include "cuda/attn_work.h"
+#include "gpu/weights/launch.h"
+
+static unsigned up(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
+bool ek_gpu_finishes(const ek_gpu_list *list)
+{
+    return list->joined && !list->n_prompt;
+}
+
+static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
+{
+    const ek_model *m = x->g->m;
+    const ek_cuda_attn_leaf p = list->deep
+                                    ? ek_cuda_attn_deep_plan(a.kv.head_dim)
+                                    : ek_cuda_attn_leaf_plan(list->tile, a.kv.head_dim, m->v_format, list->joined,
+                                                             wave->n_items, ek_cuda_multiprocessors(x->g->c));
+    a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
+    a.slots = p.slots;
+    size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
+    a.leaf_o = x->leaves;
+    a.leaf_l = a.leaf_o + sizeof(float) * max_leaves * (size_t)a.kv.head_dim;
+    a.leaf_m = a.leaf_l + sizeof(float) * max_leaves;
+    a.ended = list->joined ? x->ended : 0;
+    ek_gpu_launch(
+        x->g, p.name,
+        (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
+    if (list->joined) return;
+    ek_gpu_launch(x->g, "ek_attn_join",
+                  (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
+                                 .y = (unsigned)list->tile,
+                                 .z = up(a.kv.head_dim, 128),
+                                 .threads = 128,
+                                 .overlap = true},
+                  &a);
+}
+
+static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)
+{
+    const int blocks = ek_cuda_multiprocessors(x->g->c);
+    a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
+    a.leaf_o = x->leaves, a.ended = x->ended;
+    ek_gpu_launch(x->g, ek_cuda_attn_prompt_name(x->g->m->k_format),
+                  (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
+                                 .threads = 256,
+                                 .shared = EK_CUDA_PROMPT_SHARED,
+                                 .overlap = true},
+                  &a);
+}
+
+void ek_gpu_attend(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)
+{
+    a.rows = list->rows;
+    a.single = list->single && (ek_gpu_finishes(list) || list->deep);
+    for (int w = 0; w < list->n_waves; w++) attend_few(x, a, list, &list->wave[w]);
+    if (list->n_prompt) attend_prompt(x, a, list);
+}

@@ -1,0 +1,14 @@
+/* The weights' way to the device. */
+#ifndef EK_GPU_WEIGHTS_UPLOAD_H
+#define EK_GPU_WEIGHTS_UPLOAD_H
+
+#include "gpu/weights/state.h"
+
+/* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
+ek_err ek_gpu_upload(ek_gpu *g);
+/* Queues the kernel that lays out n panels of w, of Form Q, which lie at `from`, as panels [first, first + n) of the
+ * matrix at `to`. */
+ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr from, CUdeviceptr to, int first,
+                   int n);
+
+#endif
