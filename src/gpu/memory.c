@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cuda/attn_work.h"
 #include "cuda/model_args.h"
+#include "cuda/product/wide.h"
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"

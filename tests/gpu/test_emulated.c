@@ -17,6 +17,7 @@
 #include "../support/mlx.h"
 #include "../support/nodes.h"
 #include "base/cpu.h"
+#include "cuda/product/choose.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"
 #include "gpu/weights/state.h"

@@ -4,11 +4,6 @@
 
 #include "gpu/recipe/product.h"
 
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
-
 ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *m)
 {
     const ek_cuda_linear *l = &m->l;
@@ -37,7 +32,7 @@ void ek_gpu_embed(ek_gpu_writer *w, const ek_gpu_matrix *m, CUdeviceptr id, CUde
 {
     ek_cuda_embed_args a = ek_gpu_rows_of(m);
     a.h = to, a.id = id, a.token = w->x->token, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
-    const ek_cuda_grid grid = {.x = up(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true};
+    const ek_cuda_grid grid = {.x = ek_gpu_over(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_embed", grid, a);
 }
 
@@ -54,7 +49,7 @@ void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n)
                                             .place = ek_gpu_open_value(tail ? EK_GPU_TAIL_PLACE : EK_GPU_PLACE),
                                             .ld = rotated,
                                             .rotated = rotated};
-        const ek_cuda_grid grid = {.x = up(rotated, 64), .y = (unsigned)n, .threads = 64, .overlap = true};
+        const ek_cuda_grid grid = {.x = ek_gpu_over(rotated, 64), .y = (unsigned)n, .threads = 64, .overlap = true};
         EK_GPU_WRITE(w, "ek_rope_tables", grid, a);
     }
 }
@@ -62,7 +57,7 @@ void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n)
 void ek_gpu_gather(ek_gpu_writer *w, CUdeviceptr y, int64_t ldy, CUdeviceptr from, CUdeviceptr index, int width, int n)
 {
     const ek_cuda_gather_args a = {.y = y, .x = from, .index = index, .ldy = ldy, .ldx = width, .n = width};
-    const ek_cuda_grid grid = {.x = up(width, 1024), .y = (unsigned)n, .threads = 256, .overlap = true};
+    const ek_cuda_grid grid = {.x = ek_gpu_over(width, 1024), .y = (unsigned)n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_gather", grid, a);
 }
 

@@ -4,6 +4,9 @@
 
 #include <math.h>
 
+#include "cuda/product/choose.h"
+#include "cuda/product/format.h"
+#include "cuda/product/warp.h"
 #include "gpu/recipe/gated.h"
 #include "gpu/recipe/row_kernel.h"
 
@@ -31,8 +34,9 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
     /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
      * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
      * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
-    const bool eight = ek_cuda_job_fits(&l->expert_gate.l, 8) && ek_cuda_job_fits(&l->expert_up.l, 8) &&
-                       ek_cuda_job_fits(&l->expert_down.l, 8) && (each > 2 || ek_cuda_leaf_fits(&l->expert_gate.l));
+    const bool eight = ek_cuda_warp_job_fits(&l->expert_gate.l, 8) && ek_cuda_warp_job_fits(&l->expert_up.l, 8) &&
+                       ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
+                       (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
     const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
     int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
     *jobs = (pairs + experts * (tile - 1)) / tile;
@@ -60,8 +64,8 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     const ek_gpu_run *x = w->x;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
     ek_gpu_quantize(w, in, m);
-    if (!m2 && ek_cuda_job_fits(&m->l, c->tile)) {
-        const ek_cuda_product p = ek_cuda_few_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
+    if (!m2 && ek_cuda_warp_job_fits(&m->l, c->tile)) {
+        const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
         ek_cuda_leaf_args a = {
             .a = {.x = in->acts, .y = y, .ldy = m->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
             .jobs = x->jobs,

@@ -1,9 +1,7 @@
 #include "gpu/recipe/gated.h"
 
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
+#include "cuda/product/choose.h"
+#include "cuda/product/wide.h"
 
 /* Where both products would be wide and whole. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
@@ -77,7 +75,7 @@ ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t
         .g = g, .u = u, .ldg = ldg, .ldu = ldu, .ldy = ldg, .to = ek_gpu_acts_for(w, &in, m), .n = k};
     if (!a.to.q) a.y = g; /* in place: a warp reads what it alone writes */
     const ek_cuda_grid grid = {
-        .x = up(k, 8 * (a.to.q ? a.to.a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
+        .x = ek_gpu_over(k, 8 * (a.to.q ? a.to.a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_gate", grid, a);
     return in;
 }

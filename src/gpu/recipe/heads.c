@@ -2,11 +2,8 @@
 
 #include "cuda/attn_work.h"
 #include "cuda/image_args.h"
-
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
+#include "cuda/product/choose.h"
+#include "cuda/product/wide.h"
 
 /* --- products */
 
@@ -179,7 +176,7 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
                                   .rows = n};
     if (by_rows(n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
         const ek_cuda_grid grid = {.x = (unsigned)l->n_kv_heads,
-                                   .y = up(n, EK_CUDA_STORE_ROWS),
+                                   .y = ek_gpu_over(n, EK_CUDA_STORE_ROWS),
                                    .z = 2,
                                    .threads = EK_CUDA_STORE_THREADS,
                                    .overlap = true};

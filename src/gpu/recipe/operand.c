@@ -1,11 +1,7 @@
 #include "gpu/recipe/operand.h"
 
 #include "cuda/image_args.h"
-
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
+#include "cuda/product/wide.h"
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 {
@@ -59,7 +55,8 @@ void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
     ek_cuda_acts_plan(&in->acts, in->k, m->l.a_group);
     in->acts.q = w->acts;
     const ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
-    const ek_cuda_grid grid = {.x = up(in->k, m->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true};
+    const ek_cuda_grid grid = {
+        .x = ek_gpu_over(in->k, m->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_quantize", grid, a);
 }
 
@@ -80,7 +77,8 @@ void ek_gpu_arrange(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, 
             .x = in->f,
             .ldx = in->ld,
             .k = in->k};
-        const ek_cuda_grid grid = {.x = up(in->k, 2048), .y = (unsigned)in->n, .threads = 256, .overlap = true};
+        const ek_cuda_grid grid = {
+            .x = ek_gpu_over(in->k, 2048), .y = (unsigned)in->n, .threads = 256, .overlap = true};
         EK_GPU_WRITE(w, "ek_quantize_images", grid, a);
         return;
     }

@@ -3,8 +3,9 @@
 #ifndef EK_GPU_RECIPE_OPERAND_H
 #define EK_GPU_RECIPE_OPERAND_H
 
-#include "cuda/linear.h"
 #include "cuda/model_args.h"
+#include "cuda/product/layout.h"
+#include "cuda/product/launch.h"
 #include "gpu/recipe/recipe.h"
 
 typedef struct ek_gpu_input {

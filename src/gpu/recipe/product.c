@@ -1,9 +1,6 @@
 #include "gpu/recipe/product.h"
 
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
+#include "cuda/product/choose.h"
 
 static int multiprocessors(const ek_gpu_run *x)
 {
@@ -55,7 +52,7 @@ void ek_gpu_project(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, 
     if (!p.parts) return;
     const ek_cuda_join_args join = {
         .y = y, .parts = w->x->leaves, .ldy = ldy, .n = m->l.n, .rows = in->n, .n_parts = p.parts};
-    const ek_cuda_grid grid = {.x = up(m->l.n, 256), .y = (unsigned)in->n, .threads = 256, .overlap = true};
+    const ek_cuda_grid grid = {.x = ek_gpu_over(m->l.n, 256), .y = (unsigned)in->n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_product_join", grid, join);
 }
 
@@ -63,11 +60,10 @@ void ek_gpu_project_two(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_m
                         CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
     const int blocks = multiprocessors(w->x);
-    const bool alike = ek_cuda_linear_alike(&m->l, &m2->l);
     const CUdeviceptr codes2 = m2->at, scales2 = m2->at + m2->l.code_bytes;
-    if (ek_cuda_plane_wins(&m->l, in->n, blocks) && alike) {
+    ek_cuda_product p;
+    if (ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_pair_plan(&p, &m->l, in->n, blocks)) {
         ek_gpu_quantize(w, in, m);
-        const ek_cuda_product p = ek_cuda_plane_pair(&m->l, in->n, blocks);
         const ek_cuda_leaf_args a = {
             .a = ek_gpu_linear_args(w, m, in, &p, y, ldy), .codes2 = codes2, .scales2 = scales2, .y2 = y2};
         EK_GPU_WRITE(w, p.name, p.grid, a);
@@ -78,7 +74,7 @@ void ek_gpu_project_two(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_m
         ek_gpu_project(w, m2, in, y2, ldy);
         return;
     }
-    const ek_cuda_product p = ek_cuda_products_plan(&m->l, in->n, 0, 2, blocks);
+    p = ek_cuda_products_plan(&m->l, in->n, 0, 2, blocks);
     ek_gpu_quantize(w, in, m);
     const ek_cuda_products_args a = {
         .a = ek_gpu_linear_args(w, m, in, &p, y, ldy), .codes2 = codes2, .scales2 = scales2, .y2 = y2};

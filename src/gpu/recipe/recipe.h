@@ -92,6 +92,12 @@ typedef struct ek_gpu_writer {
     uint64_t args[EK_GPU_RECIPE_ARGS / 8];
 } ek_gpu_writer;
 
+/* Blocks for n things, `by` in each. */
+static inline unsigned ek_gpu_over(int n, int by)
+{
+    return (unsigned)((n + by - 1) / by);
+}
+
 /* Adds a line: a kernel with its arguments, a structure of whole words. */
 void ek_gpu_write(ek_gpu_writer *w, const char *kernel, ek_cuda_grid grid, const void *args, size_t bytes);
 /* Attention over the list of layers of that kind. */

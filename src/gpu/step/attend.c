@@ -3,11 +3,6 @@
 #include "cuda/attn_work.h"
 #include "gpu/weights/launch.h"
 
-static unsigned up(int n, int by)
-{
-    return (unsigned)((n + by - 1) / by);
-}
-
 bool ek_gpu_finishes(const ek_gpu_list *list)
 {
     return list->joined && !list->n_prompt;
@@ -34,7 +29,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     ek_gpu_launch(x->g, "ek_attn_join",
                   (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
                                  .y = (unsigned)list->tile,
-                                 .z = up(a.kv.head_dim, 128),
+                                 .z = (unsigned)(a.kv.head_dim + 127) / 128,
                                  .threads = 128,
                                  .overlap = true},
                   &a);

@@ -2,7 +2,8 @@
 #ifndef EK_GPU_WEIGHTS_STATE_H
 #define EK_GPU_WEIGHTS_STATE_H
 
-#include "cuda/linear.h"
+#include "cuda/product/layout.h"
+#include "cuda/product/launch.h"
 #include "model/drafter.h"
 #include "model/pass.h"
 
