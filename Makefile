@@ -74,13 +74,16 @@ ISA_amx    := $(ISA_avx512) -mamx-tile -mamx-int8
 AS_WRITTEN := $(shell $(CC) -Werror -fno-schedule-insns2 -c -x c /dev/null -o /dev/null 2>/dev/null && echo -fno-schedule-insns2)
 # Checks of addresses as calls where kernels are large after inlining: as code they take gcc minutes per file.
 AS_CALLS := $(if $(filter asan,$(CONF)),$(shell echo | $(CC) -Werror --param asan-instrumentation-with-call-threshold=64 -c -x c - -o /dev/null 2>/dev/null && echo --param asan-instrumentation-with-call-threshold=64))
-isa_x86_64 = $(if $(filter $B/src/ops/x86/%,$1),$(AS_CALLS)) $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
+isa_x86_64 = $(if $(findstring /x86/,$1),$(AS_CALLS)) $(if $(filter %/attn_rows_bf16.o,$1),$(AS_WRITTEN)) $(if $(filter %_avx2.o,$1),$(ISA_avx2))$(if $(filter %_avxvnni.o,$1),$(ISA_avxvnni))$(if $(filter %_avx512.o,$1),$(ISA_avx512))$(if $(filter %_bf16.o,$1),$(ISA_bf16))$(if $(filter %_amx.o,$1),$(ISA_amx))
 isa_aarch64 = $(if $(filter %_dotprod.o,$1),$(ISA_dotprod))$(if $(filter %_i8mm.o,$1),$(ISA_i8mm))
 isa = $(call isa_$(ARCH),$1)
 
 ARCH := $(shell uname -m)
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,src/base/peak_avx% src/ops/x86/%) $(if $(filter aarch64,$(ARCH)),,src/ops/arm/%)
-SRC  := $(filter-out $(NOT_HERE),$(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c)))
+# Kernels of other machines than this one's; folders are at most four deep.
+FOUND := $(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c src/$l/*/*/*.c src/$l/*/*/*/*.c))
+foreign = $(foreach f,$(FOUND),$(if $(findstring $1,$f),$f))
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/peak_avx) $(call foreign,/x86/)) $(if $(filter aarch64,$(ARCH)),,$(call foreign,/arm/))
+SRC  := $(filter-out $(NOT_HERE),$(FOUND))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 

@@ -8,11 +8,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/peak.h"
-#include "base/rng.h"
-#include "cli/median.h"
-#include "ops/attn.h"
+#include "base/machine/cpu.h"
+#include "base/machine/peak.h"
+#include "base/hash/rng.h"
+#include "cli/frame/median.h"
+#include "ops/attn/attn.h"
 
 enum { ROUNDS = 9 };
 static const size_t arena_bytes = (size_t)256 << 20;

@@ -13,12 +13,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "chat/bounds.h"
 #include "engine/executor.h"
-#include "text/json.h"
+#include "text/json/json.h"
 #include "text/utf8.h"
-#include "text/vocab_data.h"
+#include "text/grammar/vocab_data.h"
 
 enum { REPLIES = 24, BATCH = 8, MAX_TOKENS = 400 };
 enum { RUNS = 16, RUN_TOKENS = 150, MAX_STEPS = RUNS * RUN_TOKENS }; /* in an engine */

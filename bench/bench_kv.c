@@ -8,9 +8,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "ops/attn.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "ops/attn/attn.h"
 
 enum { MAX_FORMATS = 12, MAX_ROWS = 128, PROMPT_LAYERS = 8, MAX_DEPTH = 8192, MAX_HEADS = 16 };
 static const size_t arena_bytes = (size_t)128 << 20;

@@ -12,11 +12,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/peak.h"
-#include "base/rng.h"
-#include "cli/median.h"
-#include "ops/linear.h"
+#include "base/machine/cpu.h"
+#include "base/machine/peak.h"
+#include "base/hash/rng.h"
+#include "cli/frame/median.h"
+#include "ops/linear/linear.h"
 
 enum {
     ROUNDS = 9,

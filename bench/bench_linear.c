@@ -1,7 +1,7 @@
 /* Linear layers against the machine: batch 1 against the memory's read bandwidth, many rows
  * against the int8 multiply-add rate, both measured in the same seconds; medians.
  * Usage: bench_linear [threads [isa [bits [group [rows,rows,...]]]]]; bits 16: bf16 weights; bits may be the name of
- * a type of ops/weight_type.h instead, q4_k, whose group it has.
+ * a type of ops/weights/weight_type.h instead, q4_k, whose group it has.
  * Two limbs: a multiply-add of the model is counted once, though the machine does two. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/peak.h"
-#include "base/rng.h"
-#include "cli/median.h"
-#include "ops/linear.h"
+#include "base/machine/cpu.h"
+#include "base/machine/peak.h"
+#include "base/hash/rng.h"
+#include "cli/frame/median.h"
+#include "ops/linear/linear.h"
 
 enum { ROUNDS = 7, MAX_COPIES = 4096, MAX_ROWS = 512 };
 static const size_t arena_bytes = (size_t)512 << 20;

@@ -5,9 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "ops/rows.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "ops/rows/rows.h"
 
 enum { VOCAB = 262144, ROUNDS = 200 };
 

@@ -10,9 +10,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "cli/median.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "cli/frame/median.h"
 #include "engine/engine.h"
 
 enum { MAX_FORMATS = 8 };

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "chat/template.h"
-#include "serve/dialect.h"
-#include "serve/response_store.h"
-#include "text/json.h"
+#include "serve/api/dialect.h"
+#include "serve/openai/response_store.h"
+#include "text/json/json.h"
 #include "text/utf8.h"
 
 enum { VOCAB = 262144 };

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "ops/attn.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "ops/attn/attn.h"
 
 enum { MAX_KEYS = 640, MAX_ROWS = 9 };
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/chat.h"
-#include "text/json.h"
+#include "text/template/chat.h"
+#include "text/json/json.h"
 #include "text/utf8.h"
 
 static const char *const markers[] = {

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "model/config.h"
-#include "model/quant.h"
+#include "model/config/config.h"
+#include "model/source/quant.h"
 
 static void check_layer(const ek_config *c, int i)
 {

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "model/source_gguf.h"
+#include "model/source/source_gguf.h"
 #include "tensor/gguf.h"
 
 static void u32(ek_buf *b, uint32_t v)

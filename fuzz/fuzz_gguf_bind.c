@@ -13,8 +13,8 @@
 #include "../tests/support/gguf_model.h"
 #include "base/alloc.h"
 #include "base/log.h"
-#include "model/source_gguf.h"
-#include "model/weights.h"
+#include "model/source/source_gguf.h"
+#include "model/weights/weights.h"
 
 enum {
     MAX_ROWS = 512,

@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "model/source_gguf.h"
-#include "text/tokenizer.h"
+#include "model/source/source_gguf.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/utf8.h"
 
 typedef struct lists {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/http_head.h"
+#include "serve/http/http_head.h"
 
 static void check_head(const char *text, size_t n)
 {

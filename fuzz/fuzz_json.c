@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/json.h"
+#include "text/json/json.h"
 
 static bool has_odd(const json_t *v)
 {

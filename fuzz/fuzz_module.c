@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "model/module.h"
-#include "ops/linear.h"
+#include "model/source/module.h"
+#include "ops/linear/linear.h"
 
 enum { MAX_BYTES = 1 << 16, MAX_SIDE = 512 };
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "chat/template.h"
-#include "serve/dialect.h"
-#include "text/json.h"
+#include "serve/api/dialect.h"
+#include "text/json/json.h"
 #include "text/utf8.h"
 
 enum { VOCAB = 262144 };

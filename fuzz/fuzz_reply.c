@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/json.h"
-#include "text/reply.h"
+#include "text/json/json.h"
+#include "text/reply/reply.h"
 #include "text/utf8.h"
 
 /* Bytes below the number of these stand for them, so that the fuzzer finds calls. */

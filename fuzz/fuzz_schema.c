@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "text/call_names.h"
-#include "text/grammar.h"
-#include "text/json.h"
-#include "text/reply.h"
+#include "base/hash/rng.h"
+#include "text/reply/call_names.h"
+#include "text/grammar/grammar.h"
+#include "text/json/json.h"
+#include "text/reply/reply.h"
 
 static ek_tokenizer *tokenizer;
 static ek_vocab *vocab;

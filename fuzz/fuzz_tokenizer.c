@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/json.h"
-#include "text/tokenizer.h"
+#include "text/json/json.h"
+#include "text/tokenizer/tokenizer.h"
 #include "text/utf8.h"
 
 static const char sample[] = "a \xE2\x96\x81\n<|turn>ab<0x41>\xF0\x9F\x9A\x80\xFF"

@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/rng.h"
-#include "cli/traffic_reply.h"
+#include "base/hash/rng.h"
+#include "cli/bench/traffic_reply.h"
 
 static void check(const ek_traffic_reply *r)
 {

@@ -1,6 +1,6 @@
 /* Page numbers for keys and values: a pool per kind of page (ek_layer_kind), two of which may be empty.
  *
- * A page holds 64 consecutive positions of every owning layer of its kind (ops/kv.h). Here it is a
+ * A page holds 64 consecutive positions of every owning layer of its kind (ops/kv/kv.h). Here it is a
  * number; the memory behind it belongs to the executor, which may be a device. A page is counted: each
  * page table that reads it holds one reference. It is written only by its one holder, at or behind the
  * holder's end (page_table.h); what several hold is never written, which is what makes sharing safe.
@@ -15,7 +15,7 @@
 
 #include <stdbool.h>
 
-#include "ops/kv.h"
+#include "ops/kv/kv.h"
 
 typedef struct ek_pages ek_pages;
 

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/memory.h"
+#include "base/machine/memory.h"
 
 enum { BUCKETS = 1 << 16 };
 

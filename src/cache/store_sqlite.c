@@ -11,8 +11,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
-#include "base/sha256.h"
+#include "base/hash/rng.h"
+#include "base/hash/sha256.h"
 #include "cache/store_file.h"
 
 typedef struct file {

@@ -6,7 +6,7 @@
 #include "chat/prompt.h"
 #include "chat/thought.h"
 #include "engine/engine.h"
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 typedef struct ek_bounds {
     ek_grammar_state *grammar; /* NULL: anything */

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 ek_message *ek_conversation_add(ek_conversation *c, ek_role role)
 {

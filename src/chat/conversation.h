@@ -10,8 +10,8 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "text/chat.h"
-#include "text/reply.h"
+#include "text/template/chat.h"
+#include "text/reply/reply.h"
 
 typedef enum ek_role { EK_ROLE_SYSTEM, EK_ROLE_DEVELOPER, EK_ROLE_USER, EK_ROLE_ASSISTANT, EK_ROLE_TOOL } ek_role;
 

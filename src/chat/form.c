@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "text/json.h"
+#include "text/json/json.h"
 
 static const char *const texts[] = {[EK_TEXT_FREE] = "free",
                                     [EK_TEXT_JSON_OBJECT] = "json_object",

@@ -3,7 +3,7 @@
 #ifndef EK_CHAT_FORM_H
 #define EK_CHAT_FORM_H
 
-#include "text/grammar.h"
+#include "text/grammar/grammar.h"
 
 /* Appends one JSON object: the arguments of ek_grammar_open. */
 void ek_form_write(ek_buf *out, const ek_reply_form *form, const json_t *tools, bool one_call);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 /* A call or a result, while they are matched by key. */
 typedef struct item {

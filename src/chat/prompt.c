@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/wanted.h"
 #include "chat/template.h"
-#include "model/source.h"
+#include "model/source/source.h"
 
 static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)
 {

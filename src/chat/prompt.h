@@ -3,8 +3,8 @@
 #define EK_CHAT_PROMPT_H
 
 #include "chat/conversation.h"
-#include "text/tokenizer.h"
-#include "text/vocab.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/grammar/vocab.h"
 
 /* The parts of a model that turn text into tokens and back. Immutable after open: share it between threads. */
 typedef struct ek_chat_model {
@@ -15,7 +15,7 @@ typedef struct ek_chat_model {
     ek_vocab *vocab;        /* for grammars; has a lock of its own */
 } ek_chat_model;
 
-/* Opens the tokenizer of the model at path, in any container (model/source.h). The caller closes it.
+/* Opens the tokenizer of the model at path, in any container (model/source/source.h). The caller closes it.
  * ENOTFOUND, EIO, EFORMAT, EUNSUPPORTED; the error names the file. */
 ek_err ek_chat_tokenizer_open(ek_tokenizer **out, const char *path);
 /* The variant of its chat template. The same errors. */

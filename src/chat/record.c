@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 uint64_t ek_digest_row(uint64_t h, uint64_t row)
 {

@@ -3,7 +3,7 @@
 #define EK_CHAT_RECORD_H
 
 #include "engine/engine.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 typedef enum ek_record_mode {
     EK_RECORD_NONE,

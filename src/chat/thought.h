@@ -3,7 +3,7 @@
 #ifndef EK_CHAT_THOUGHT_H
 #define EK_CHAT_THOUGHT_H
 
-#include "text/reply.h"
+#include "text/reply/reply.h"
 
 typedef struct ek_thought {
     int32_t open, close; /* ids of the channel's markers */

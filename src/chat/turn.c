@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "chat/bounds.h"
 #include "chat/cache_note.h"
 #include "text/utf8.h"

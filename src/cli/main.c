@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
-#include "cli/table.h"
+#include "base/machine/cpu.h"
+#include "cli/frame/table.h"
 
 /* Nothing that is opened later may get the number of a closed stream, where what is printed would go into it: each
  * stays one that cannot be used. */
@@ -14,6 +14,12 @@ static void keep_streams(void)
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
 }
+
+static int (*const run[EK_CMD_COUNT])(const ek_cli *) = {
+#define CMD(name, args, min_args, max_args, text) ek_cmd_##name,
+#include "cli/frame/commands.def"
+#undef CMD
+};
 
 int main(int argc, char **argv)
 {
@@ -36,7 +42,7 @@ int main(int argc, char **argv)
     } else if (ek_cpu_float_check()) {
         status = ek_cli_failed(&cli); /* an answer from a wrong rounding mode is worse than none */
     } else {
-        status = ek_commands[cli.command].run(&cli);
+        status = run[cli.command](&cli);
     }
     status = ek_cli_end(&cli, status);
     ek_cli_fini(&cli);

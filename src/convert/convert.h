@@ -7,8 +7,8 @@
 
 #include <signal.h>
 
-#include "base/pool.h"
-#include "model/config.h"
+#include "base/machine/pool.h"
+#include "model/config/config.h"
 
 typedef struct ek_convert_opts {
     const char *type; /* f32, f16, bf16: to either; mlxB (B bits): a folder; ggml's, as q4_0: GGUF */

@@ -9,7 +9,7 @@
 #define EK_CONVERT_LAYOUT_H
 
 #include "convert/target.h"
-#include "model/weights.h"
+#include "model/weights/weights.h"
 
 typedef enum ek_convert_form { EK_FORM_GGUF, EK_FORM_HF, EK_FORM_MLX } ek_convert_form;
 

@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "convert/meta.h"
-#include "text/json.h"
-#include "text/tokenizer_file.h"
+#include "text/json/json.h"
+#include "text/tokenizer/tokenizer_file.h"
 
 enum { MAX_PIECES = 1 << 24 };
 /* Types of tokens. Source: llama.cpp, llama.h. */

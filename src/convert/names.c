@@ -1,7 +1,7 @@
 /* Sources: transformers, modeling_gemma4.py; mlx-lm, gemma4_text.py; llama.cpp, conversion/gemma.py. */
 #include "convert/names.h"
 
-#include "model/source.h"
+#include "model/source/source.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static uint64_t plane_bytes(const ek_out *t, int p)
 {

@@ -1,8 +1,8 @@
 /* Quantisers: blocks of float32 values to the bytes of a format. Deterministic C without contraction, the same on every
  * machine; a block depends on its own values only.
  *
- * Layouts: ggml, ggml-common.h. Decoding is that of ops/weight_type.h, and every choice here is made by the squared
- * error of the decoded values, with scales as they are stored (rounded to half precision). */
+ * Layouts: ggml, ggml-common.h. Decoding is that of ops/weights/weight_type.h, and every choice here is made by the
+ * squared error of the decoded values, with scales as they are stored (rounded to half precision). */
 #ifndef EK_CONVERT_QUANTISE_H
 #define EK_CONVERT_QUANTISE_H
 

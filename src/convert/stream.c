@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 enum { CHUNK = 1 << 18, SLICE = 32 }; /* weights of a piece; pieces per thread between two looks at cancel */
 

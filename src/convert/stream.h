@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#include "base/pool.h"
+#include "base/machine/pool.h"
 #include "convert/layout.h"
 #include "convert/outdir.h"
 

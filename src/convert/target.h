@@ -7,7 +7,7 @@
 #ifndef EK_CONVERT_TARGET_H
 #define EK_CONVERT_TARGET_H
 
-#include "ops/weight_type.h"
+#include "ops/weights/weight_type.h"
 
 enum { EK_TARGET_PLANES = 3 };
 

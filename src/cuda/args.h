@@ -9,7 +9,7 @@
 
 typedef uint64_t ek_cuda_ptr; /* a device address; 0: none */
 
-/* --- rows (ops/rows.h). Row r of x starts at x + r * ldx elements. One block of threads per row where a
+/* --- rows (ops/rows/rows.h). Row r of x starts at x + r * ldx elements. One block of threads per row where a
  * row is reduced, else blocks of 256 threads over all elements (grid.x) of a row (grid.y). */
 
 typedef struct ek_cuda_rows_args {
@@ -41,7 +41,7 @@ typedef struct ek_cuda_math_args {
     int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
 } ek_cuda_math_args;
 
-/* --- products (ops/linear.h). Weights lie as cuda/linear.h writes them.
+/* --- products (ops/linear/linear.h). Weights lie as cuda/linear.h writes them.
  *
  * A quantised row is a record like that of ek_acts without what only the CPU needs:
  *     h        k bytes, rounded up to 64
@@ -115,7 +115,7 @@ typedef struct ek_cuda_join_args {
     int32_t n, rows, n_parts;
 } ek_cuda_join_args;
 
-/* --- keys and values (ops/kv.h). Pages hold the bytes of ops/kv_codec.h. A page table is an array of
+/* --- keys and values (ops/kv/kv.h). Pages hold the bytes of ops/kv/kv_codec.h. A page table is an array of
  * int32 page numbers, as in ek_kv_view; view v's table starts at pages + v * ld_pages entries, -1: no page. */
 
 typedef struct ek_cuda_kv {
@@ -132,7 +132,8 @@ typedef struct ek_cuda_place { /* where a row's token stands */
     int32_t view, pos;
 } ek_cuda_place;
 
-/* How a head becomes a query or a key (ops/rows.h): its norm with weights, then its rotation by a row of cos and sin.
+/* How a head becomes a query or a key (ops/rows/rows.h): its norm with weights, then its rotation by a row of cos and
+ * sin.
  */
 typedef struct ek_cuda_head {
     ek_cuda_ptr norm, cos, sin; /* norm 0: the head is ready as it lies */
@@ -157,7 +158,7 @@ typedef struct ek_cuda_store_args {
     int32_t rows; /* ek_kv_store_rows */
 } ek_cuda_store_args;
 
-/* --- attention (ops/attn.h).
+/* --- attention (ops/attn/attn.h).
  *
  * A tile is up to `tile` consecutive queries (row by row, head by head) of one view that read one KV head
  * and begin in the same segment; `tile` is 2, 4 or 8 for attn_leaf and 64 for attn_prompt. */
@@ -226,7 +227,7 @@ enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_S
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 
-/* --- sampling (engine/sampler.h). */
+/* --- sampling (engine/sample/sampler.h). */
 
 enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024, EK_CUDA_SORTERS = 8 };
 

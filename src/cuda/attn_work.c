@@ -1,6 +1,6 @@
 #include "cuda/attn_work.h"
 
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile)
 {

@@ -1,12 +1,12 @@
 /* The work list of a call of attention on the device: tiles of queries, and one work item per tile and
- * segment. Only speed decides the cut; no bit depends on it (ops/attn.h). Nothing is allocated. */
+ * segment. Only speed decides the cut; no bit depends on it (ops/attn/attn.h). Nothing is allocated. */
 #ifndef EK_CUDA_ATTN_WORK_H
 #define EK_CUDA_ATTN_WORK_H
 
 #include <stdbool.h>
 
 #include "cuda/args.h"
-#include "ops/attn.h"
+#include "ops/attn/attn.h"
 
 typedef struct ek_cuda_attn_work {
     ek_cuda_attn_tile *tiles; /* room for ek_cuda_attn_max_tiles */

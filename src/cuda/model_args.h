@@ -6,9 +6,9 @@
 
 enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64, EK_CUDA_STAGE_WIDTH = 8192 };
 
-/* ek_pack_q: from the CPU's panels (ops/linear_layout.h) to the device's layout (cuda/linear.h). grid (units, panels),
- * 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from` become
- * panels [first, first + n) of the matrix. */
+/* ek_pack_q: from the CPU's panels (ops/linear/linear_layout.h) to the device's layout (cuda/linear.h). grid (units,
+ * panels), 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from`
+ * become panels [first, first + n) of the matrix. */
 typedef struct ek_cuda_pack_args {
     ek_cuda_ptr from, codes, scales;
     int64_t panel_bytes, group_bytes; /* of the CPU's layout */
@@ -17,7 +17,7 @@ typedef struct ek_cuda_pack_args {
     int32_t biased;
 } ek_cuda_pack_args;
 
-/* ek_pack_planes: the same from planes (ops/planes.h, cuda/planes.h). */
+/* ek_pack_planes: the same from planes (ops/linear/planes.h, cuda/planes.h). */
 enum {
     EK_CUDA_SCALE_PLAIN,
     EK_CUDA_SCALE_E8M0,
@@ -37,9 +37,9 @@ typedef struct ek_cuda_pack_planes_args {
     int8_t book[16];
 } ek_cuda_pack_planes_args;
 
-/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear.h, ek_linear_row), times factor. An id of -1: the row
- * stays as it is; below: that of token[EK_CUDA_DRAWN - id], which the step before drew, or of 0 where that is none.
- * grid (ceil(n / 256), rows), 256 threads. */
+/* ek_embed: h[r] = elements of row id[r] of a matrix (ops/linear/linear.h, ek_linear_row), times factor. An id of -1:
+ * the row stays as it is; below: that of token[EK_CUDA_DRAWN - id], which the step before drew, or of 0 where that is
+ * none. grid (ceil(n / 256), rows), 256 threads. */
 enum { EK_CUDA_DRAWN = -2 };
 typedef struct ek_cuda_embed_args {
     ek_cuda_ptr h, id, codes, scales, token;
@@ -52,7 +52,7 @@ typedef struct ek_cuda_embed_args {
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 
-/* ek_rope_tables: cos and sin of the rows' positions (ops/rows.h, ek_rope_row). grid (ceil(rotated / 64), rows),
+/* ek_rope_tables: cos and sin of the rows' positions (ops/rows/rows.h, ek_rope_row). grid (ceil(rotated / 64), rows),
  * 64 threads. */
 typedef struct ek_cuda_rope_tables_args {
     ek_cuda_ptr cos, sin, frequency, place; /* ek_cuda_place per row */

@@ -1,7 +1,7 @@
 #include "engine/ahead.h"
 
 #include "engine/draft.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 /* Whether r, scheduled in the step in front, is known to have one row behind it if its token does not end it. */
 static bool goes_on(const ek_engine *e, const ek_scheduled *s)

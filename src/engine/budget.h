@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "ops/kv.h"
+#include "ops/kv/kv.h"
 
 typedef struct ek_budget {
     int n_pages[EK_PAGE_KINDS];

@@ -8,29 +8,12 @@
 
 #include "base/histogram.h"
 #include "cache/store.h"
+#include "engine/sample/masks.h"
+#include "engine/sample/sampler.h"
 #include "model/drafter.h"
 
 typedef struct ek_engine ek_engine;
 typedef uint64_t ek_request_id; /* never 0 */
-
-typedef struct ek_logit_bias {
-    int32_t token;
-    float bias; /* -1000..1000, added to the logit before penalties; -inf masks */
-} ek_logit_bias;
-
-typedef struct ek_sampling {
-    float temperature;                         /* below 1e-5: greedy */
-    int top_k;                                 /* 0: off */
-    float top_p;                               /* 1: off */
-    float min_p;                               /* 0: off */
-    float repetition_penalty;                  /* 1: off; over prompt and reply */
-    float presence_penalty, frequency_penalty; /* 0: off; over the reply */
-    uint64_t seed;
-    const ek_logit_bias *bias; /* copied by submit */
-    int n_bias;
-} ek_sampling;
-
-ek_sampling ek_sampling_greedy(void);
 
 typedef enum ek_finish {
     EK_FINISH_NONE,
@@ -55,7 +38,7 @@ typedef struct ek_event {
     int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
     const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
                                   masked), valid during the call; NULL when token is -1 */
-    uint64_t digest;           /* with reply_digest: ek_logits_digest (engine/sampler.h) of that row; else 0 */
+    uint64_t digest;           /* with reply_digest: ek_logits_digest (engine/sample/sampler.h) of that row; else 0 */
 } ek_event;
 
 /* Called on the engine thread, which waits for it. May submit and cancel; may not step, stop
@@ -74,30 +57,6 @@ typedef struct ek_prompt_span {
      * computed in one step, whatever the chunks. */
     bool mutual[EK_KIND_COUNT];
 } ek_prompt_span;
-
-/* Which tokens may come next in one reply: a grammar's view of it (chat/turn.c makes one of text/grammar.h). The engine
- * asks between steps, on its own thread, and never for tokens that it did not sample or draft.
- *
- * A row of allowed tokens has bit id % 64 of word id / 64 set for each of them; ek_mask_words(vocab) words. */
-typedef struct ek_mask {
-    void *arg;
-    /* Looks ahead along a draft without changing state: row i says what may follow the accepted tokens and
-     * draft[0..i). Writes rows 0 to k into row (adjacent, k <= n_draft) and returns k, the number of draft tokens, from
-     * the first, that are allowed where they stand. all[i]: every token is allowed, row i was not written. n_draft is
-     * 0 without a draft. Allocates nothing. */
-    int (*look)(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all);
-    /* The token joined the reply. */
-    void (*accept)(void *arg, int32_t token);
-    /* What look would return and say in all[], without rows, at once; -1 where only they tell. If it says which rows
-     * there are, look may be called for them on another thread before the next call of any of the three, while the
-     * step computes. NULL: look is always asked between steps. */
-    int (*peek)(void *arg, const int32_t *draft, int n_draft, bool *all);
-} ek_mask;
-
-static inline int ek_mask_words(int vocab_size)
-{
-    return (vocab_size + 63) / 64;
-}
 
 /* How a prompt fared in the prefix cache. Pointers are valid during the call. */
 typedef struct ek_cache_report {
@@ -147,8 +106,6 @@ typedef enum ek_draft_mode {
     EK_DRAFT_NGRAM, /* the request's own text */
     EK_DRAFT_AUTO   /* the request's own text, and a drafter if there is one */
 } ek_draft_mode;
-
-enum { EK_DRAFT_MAX = 64 }; /* largest ek_engine_opts.draft_max */
 
 typedef struct ek_engine_opts {
     int max_requests; /* that run at once */

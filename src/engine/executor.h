@@ -12,7 +12,7 @@
 #define EK_ENGINE_EXECUTOR_H
 
 #include "engine/engine.h"
-#include "engine/masks.h"
+#include "engine/sample/masks.h"
 
 typedef struct ek_executor_sizes {
     int max_rows;               /* of a step */

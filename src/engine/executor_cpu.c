@@ -5,9 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/memory.h"
+#include "base/machine/memory.h"
 #include "engine/executor.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 #define ROW_COST 0.25f /* docs/SPECULATION.md has the measurement */
 

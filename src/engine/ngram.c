@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 static const int order[EK_NGRAM_ORDERS] = {2, 4};
 

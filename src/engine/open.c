@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
+#include "base/machine/memory.h"
 #include "engine/audit.h"
 #include "engine/budget.h"
 #include "engine/shelf.h"

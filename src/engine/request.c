@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/sha256.h"
-#include "engine/sampler.h"
+#include "base/hash/sha256.h"
+#include "engine/sample/sampler.h"
 
 enum { MAX_STOP_IDS = 4096, MAX_SPANS = 65536 };
 

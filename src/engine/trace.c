@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
-#include "engine/sampler.h"
+#include "base/hash/rng.h"
+#include "engine/sample/sampler.h"
 
 static void note(ek_trace *t, int pos, const float *logits)
 {

@@ -11,7 +11,7 @@
 #include "gpu/weights/launch.h"
 #include "gpu/weights/table.h"
 #include "gpu/weights/upload.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 ek_err ek_gpu_driver_load(ek_gpu_driver *out)
 {

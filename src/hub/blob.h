@@ -2,8 +2,8 @@
 #ifndef EK_HUB_BLOB_H
 #define EK_HUB_BLOB_H
 
-#include "base/sha1.h"
-#include "base/sha256.h"
+#include "base/hash/sha1.h"
+#include "base/hash/sha256.h"
 #include "hub/cache.h"
 
 typedef struct ek_hub_blob {

@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/cpu.h"
-#include "base/pool.h"
+#include "base/machine/cpu.h"
+#include "base/machine/pool.h"
 #include "lib/kernels.h"
 #include "lib/lib.h"
 #include "ops/bf16_step.h"

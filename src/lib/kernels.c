@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 enum {
     FLAGS = EK_CPU_AVX2 | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_AMX | EK_CPU_AVXVNNI | EK_CPU_ZEN4 | EK_CPU_DOTPROD |

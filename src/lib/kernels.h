@@ -4,12 +4,12 @@
 
 #include <evenkeel_ops.h>
 
-#include "ops/attn_rows.h"
+#include "ops/attn/attn_rows.h"
 #include "ops/convert.h"
-#include "ops/linear.h"
-#include "ops/linear_b.h"
-#include "ops/product.h"
-#include "ops/rows.h"
+#include "ops/linear/linear.h"
+#include "ops/linear/linear_b.h"
+#include "ops/linear/product.h"
+#include "ops/rows/rows.h"
 
 _Static_assert((int)EK_TYPE_F32 == (int)EK_F32 && (int)EK_TYPE_F16 == (int)EK_F16 && (int)EK_TYPE_BF16 == (int)EK_BF16,
                "the public types and the engine's count floats alike");

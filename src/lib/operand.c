@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/minifloat.h"
+#include "ops/weights/minifloat.h"
 
 static const struct {
     const char *name;

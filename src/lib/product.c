@@ -1,5 +1,5 @@
 /* The exact form of every product: the division into tasks by matrix, rows and outputs. A task is a tile of
- * ops/product.h, up to ROWS rows; the division into tiles changes no bit. */
+ * ops/linear/product.h, up to ROWS rows; the division into tiles changes no bit. */
 #include "lib/product.h"
 
 #include <string.h>

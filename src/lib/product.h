@@ -25,7 +25,7 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p);
 /* The same with activations in integers or in bf16: w is affine, transposed and not packed. */
 ek_err lib_product_run_packing(lib_call *c, const lib_kernels *k, const lib_product *p, ek_precision precision);
 
-/* Computes pairs [first, first + n_pairs) with the packed w, by the engine's kernels or those of ops/linear_b.h.
+/* Computes pairs [first, first + n_pairs) with the packed w, by the engine's kernels or those of ops/linear/linear_b.h.
  * precision is read for Form Q only, where it is not EK_EXACT. */
 ek_err lib_linear_run(lib_call *c, const lib_kernels *k, const ek_linear *w, const lib_product *p, int64_t first,
                       int64_t n_pairs, ek_precision precision);

@@ -1,5 +1,5 @@
 /* Products with the engine's packed matrices: in its own forms, by its quantised activations and its
- * kernels, and in bf16 (ops/linear_b.h). */
+ * kernels, and in bf16 (ops/linear/linear_b.h). */
 #include <string.h>
 
 #include "lib/product.h"

@@ -1,9 +1,9 @@
-/* Attention over views: the public functions and their checks. The work: ops/attn_tensors.h. */
+/* Attention over views: the public functions and their checks. The work: ops/attn/attn_tensors.h. */
 #include <math.h>
 #include <string.h>
 
 #include "lib/operand.h"
-#include "ops/attn_tensors.h"
+#include "ops/attn/attn_tensors.h"
 #include "ops/math.h"
 
 #define FAR (INT64_C(1) << 40) /* of absolute positions */

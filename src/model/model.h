@@ -6,13 +6,10 @@
 #ifndef EK_MODEL_MODEL_H
 #define EK_MODEL_MODEL_H
 
-#include "base/pool.h"
-#include "model/activations.h"
-#include "model/config.h"
-#include "ops/kv.h"
-
-/* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
-enum { EK_ARITHMETIC_VERSION = 2 };
+#include "base/machine/pool.h"
+#include "model/weights/activations.h"
+#include "model/config/config.h"
+#include "ops/kv/kv.h"
 
 typedef struct ek_model ek_model;
 

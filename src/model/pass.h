@@ -3,10 +3,10 @@
 #define EK_MODEL_PASS_H
 
 #include "model/model.h"
-#include "model/weights.h"
-#include "ops/attn.h"
-#include "ops/linear.h"
-#include "ops/rows.h"
+#include "model/weights/weights.h"
+#include "ops/attn/attn.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/rows.h"
 
 struct ek_model {
     ek_config config;

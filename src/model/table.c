@@ -1,6 +1,6 @@
 /* Rows of an embedding table, decoded from the file's bytes. */
-#include "base/rng.h"
-#include "model/weights.h"
+#include "base/hash/rng.h"
+#include "model/weights/weights.h"
 
 static void invented_row(const ek_embedding_table *t, int row, int first, int n, float *out)
 {

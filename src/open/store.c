@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
-#include "model/digest.h"
+#include "model/weights/digest.h"
 
 /* Everything that the bytes of a page depend on besides the tokens. */
 static ek_err make_key(char *key, size_t room, const ek_opened *m)

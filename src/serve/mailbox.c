@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "serve/loop.h"
+#include "serve/http/loop.h"
 
 typedef struct pile {
     ek_turn_news *v; /* text is owned */

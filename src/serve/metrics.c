@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/page_table.h"
-#include "serve/journal.h"
+#include "serve/journal/journal.h"
 #include "serve/ready.h"
 #include "serve/server_state.h"
 

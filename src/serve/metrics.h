@@ -3,7 +3,7 @@
 #define EK_SERVE_METRICS_H
 
 #include "base/histogram.h"
-#include "serve/http.h"
+#include "serve/http/http.h"
 
 struct ek_server;
 

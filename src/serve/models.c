@@ -2,10 +2,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "serve/anthropic.h"
+#include "serve/anthropic/anthropic.h"
 #include "serve/reply.h"
 #include "serve/server_state.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static void openai_entry(ek_buf *out, const ek_server *s)
 {

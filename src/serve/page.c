@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 /* Nothing from elsewhere, nothing inline, no frame around it. */
 static const char policy[] =

@@ -2,7 +2,7 @@
 #ifndef EK_SERVE_PAGE_H
 #define EK_SERVE_PAGE_H
 
-#include "serve/http.h"
+#include "serve/http/http.h"
 
 typedef struct ek_page_file {
     const char *path, *type;

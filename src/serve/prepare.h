@@ -3,7 +3,7 @@
 #ifndef EK_SERVE_PREPARE_H
 #define EK_SERVE_PREPARE_H
 
-#include "serve/dialect.h"
+#include "serve/api/dialect.h"
 #include "serve/server_state.h"
 
 enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */

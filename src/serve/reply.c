@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 enum { MAX_REASON = 600 }; /* bytes of a sentence in the log */
 

@@ -2,8 +2,8 @@
 #ifndef EK_SERVE_REPLY_H
 #define EK_SERVE_REPLY_H
 
-#include "serve/dialect.h"
-#include "serve/http.h"
+#include "serve/api/dialect.h"
+#include "serve/http/http.h"
 
 void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
 /* param and code may be NULL. */

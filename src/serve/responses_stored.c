@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "serve/reply.h"
-#include "serve/response_store.h"
+#include "serve/openai/response_store.h"
 #include "serve/server_state.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static void not_found(ek_exchange *x)
 {

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/anthropic.h"
-#include "serve/cors.h"
-#include "serve/origins.h"
+#include "serve/anthropic/anthropic.h"
+#include "serve/http/cors.h"
+#include "serve/http/origins.h"
 #include "serve/page.h"
 #include "serve/reply.h"
 #include "serve/routes.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/reserve.h"
-#include "serve/response_store.h"
+#include "serve/openai/response_store.h"
 #include "serve/session.h"
 
 /* What runs is cancelled, and readers that do not read are cut off. */

@@ -3,8 +3,8 @@
 #define EK_SERVE_SERVER_H
 
 #include "engine/engine.h"
-#include "serve/dialect.h"
-#include "serve/http.h"
+#include "serve/api/dialect.h"
+#include "serve/http/http.h"
 
 typedef struct ek_server ek_server;
 typedef struct ek_journal ek_journal;
@@ -30,8 +30,8 @@ typedef struct ek_server_opts {
     const char *model_name;    /* in /v1/models; copied */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
-    const char *cors_origins;  /* serve/cors.h; copied. NULL: none */
-    const char *allowed_hosts; /* serve/origins.h; copied. NULL: those of this machine, where strangers could use
+    const char *cors_origins;  /* serve/http/cors.h; copied. NULL: none */
+    const char *allowed_hosts; /* serve/http/origins.h; copied. NULL: those of this machine, where strangers could use
                                   the server through a browser: on loopback without keys. Else checked always */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */

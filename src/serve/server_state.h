@@ -2,12 +2,12 @@
 #ifndef EK_SERVE_SERVER_STATE_H
 #define EK_SERVE_SERVER_STATE_H
 
-#include "serve/keys.h"
-#include "serve/loop.h"
+#include "serve/http/keys.h"
+#include "serve/http/loop.h"
 #include "serve/mailbox.h"
 #include "serve/metrics.h"
 #include "serve/ready.h"
-#include "serve/request_memory.h"
+#include "serve/http/request_memory.h"
 #include "serve/workers.h"
 #include "serve/server.h"
 

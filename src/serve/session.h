@@ -2,7 +2,7 @@
 #ifndef EK_SERVE_SESSION_H
 #define EK_SERVE_SESSION_H
 
-#include "serve/dialect.h"
+#include "serve/api/dialect.h"
 #include "serve/server_state.h"
 
 /* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. Sessions with

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
-#include "serve/journal.h"
+#include "serve/journal/journal.h"
 #include "serve/prepare.h"
 #include "serve/session.h"
 

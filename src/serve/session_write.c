@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/rng.h"
-#include "serve/loop.h"
+#include "base/hash/rng.h"
+#include "serve/http/loop.h"
 #include "serve/reply.h"
 #include "serve/session_state.h"
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/field.h"
-#include "serve/openai.h"
-#include "text/json.h"
+#include "serve/api/field.h"
+#include "serve/api/openai.h"
+#include "text/json/json.h"
 
 typedef struct own {
     ek_ids ids; /* detokenize */

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/turns.h"
-#include "serve/loop.h"
+#include "serve/http/loop.h"
 
 typedef struct line {
     ek_job *first, **end;

@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/pool.h"
-#include "base/rng.h"
-#include "base/sha1.h"
-#include "base/sha256.h"
-#include "base/sha256_blocks.h"
+#include "base/machine/pool.h"
+#include "base/hash/rng.h"
+#include "base/hash/sha1.h"
+#include "base/hash/sha256.h"
+#include "base/hash/sha256_blocks.h"
 
 static void err_keeps_the_sentence(void **state)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "../support/nodes.h"
-#include "base/pool.h"
+#include "base/machine/pool.h"
 
 enum { TASKS = 400, MAX_THREADS = 7 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cache/page_table.h"
 
 /* --- one request in chunks: held are exactly the pages that some future row sees */

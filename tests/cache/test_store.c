@@ -20,7 +20,7 @@
 
 #include "../support/files.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
 

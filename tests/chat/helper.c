@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "text/json.h"
+#include "text/json/json.h"
 
 const ek_chat_model *pocket(void)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "chat/form.h"
-#include "text/grammar_state.h"
-#include "text/json.h"
+#include "text/grammar/grammar_state.h"
+#include "text/json/json.h"
 
 static json_t *json(const char *text)
 {

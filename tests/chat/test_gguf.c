@@ -16,7 +16,7 @@
 #include "../support/gguf.h"
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "chat/prompt.h"
 
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, BYTE = 6, STRINGS = 400 };

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "chat/logprobs.h"
 
 static void against_float64(int n, float spread, uint64_t seed)

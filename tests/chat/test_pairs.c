@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "chat/template.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 /* --- a notation for conversations and prompts ---
  *

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "chat/template.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static void check_messages(ek_conversation *c, const char *want, bool think, int line)
 {

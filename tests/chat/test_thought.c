@@ -1,7 +1,7 @@
 /* thought: the limit along random replies and drafts, against a count that is made from the start at each place. */
 #include "helper.h"
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "chat/thought.h"
 
 enum { OPEN = 5, CLOSE = 70, TURN = 9, WORDS = 2, VOCAB = 100, MAX_REPLY = 40, AHEAD = 4 };

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 /* What a client of a stream puts together. */
 typedef struct reader {

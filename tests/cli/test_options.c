@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
-#include "cli/table.h"
+#include "cli/frame/cli.h"
+#include "cli/frame/table.h"
 
 static char *no_env(const char *name)
 {

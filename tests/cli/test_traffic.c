@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "cli/traffic.h"
-#include "cli/traffic_reply.h"
+#include "cli/bench/traffic.h"
+#include "cli/bench/traffic_reply.h"
 
 #define EVENT(TEXT) "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" TEXT "\"}}]}\n\n"
 static const char stream[] =

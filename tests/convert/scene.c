@@ -13,7 +13,7 @@
 #include "../support/files.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/file.h"
 
 const ek_config *tiny(const char *name)

@@ -16,9 +16,9 @@
 #include "../support/gguf.h"
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/rng.h"
-#include "model/source_gguf.h"
-#include "text/tokenizer.h"
+#include "base/hash/rng.h"
+#include "model/source/source_gguf.h"
+#include "text/tokenizer/tokenizer.h"
 
 static const char pocket[] = "models/pocket/tokenizer.json";
 

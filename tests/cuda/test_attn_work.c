@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cuda/attn_work.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 enum { MAX_ROWS = 40 };
 

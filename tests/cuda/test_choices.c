@@ -17,12 +17,12 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "choices.h"
-#include "model/config.h"
-#include "model/role.h"
-#include "model/weights.h"
-#include "ops/minifloat_type.h"
+#include "model/config/config.h"
+#include "model/weights/role.h"
+#include "model/weights/weights.h"
+#include "ops/weights/minifloat_type.h"
 
 #define TABLE "tests/cuda/choices.txt"
 enum { MAX_ROWS = 512, MAX_KINDS = 256, MAX_MEMO = 1 << 16 };

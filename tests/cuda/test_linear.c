@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "../support/device_pack.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cuda/linear.h"
-#include "ops/linear_layout.h"
+#include "ops/linear/linear_layout.h"
 
 static void open_weights(ek_linear *w, int n, int k, int bits, int group, ek_dtype scales, bool biased, int a_group)
 {

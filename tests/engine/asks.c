@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "asks.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "../support/beside.h"
 
 ask asks[MAX_REQUESTS];

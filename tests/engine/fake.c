@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 void fake_init(fake *f, int window, bool has_full, bool has_sliding)
 {

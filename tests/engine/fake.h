@@ -6,7 +6,7 @@
 #define TESTS_ENGINE_FAKE_H
 
 #include "engine/executor.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 enum { FAKE_VOCAB = 97, FAKE_STOP = 5, FAKE_FAILS = 96, FAKE_NAN = 95, FAKE_HIDDEN = 3 };
 

@@ -1,7 +1,7 @@
 #include "noise.h"
 
-#include "base/rng.h"
-#include "engine/sampler.h"
+#include "base/hash/rng.h"
+#include "engine/sample/sampler.h"
 #include "ops/math.h"
 
 float gumbel_of(uint64_t seed, int pos, int32_t token)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cache/page_table.h"
 #include "engine/budget.h"
 

@@ -10,7 +10,7 @@
 
 #include "asks.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 enum { FRONT = 600, REPLY = 5, N = 8 };
 

@@ -13,7 +13,7 @@
 
 #include "asks.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "../support/beside.h"
 
 typedef struct tally {

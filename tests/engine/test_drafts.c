@@ -11,7 +11,7 @@
 
 #include "asks.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "engine/ngram.h"
 
 /* --- the text */

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cache/page_table.h"
 #include "engine/executor.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 enum { PROMPT = 70, REPLY = 40, MAX = PROMPT + REPLY + 8, DRAFT = 4, PAGES = 24, SEQS = 3, MAX_VOCAB = 512 };
 

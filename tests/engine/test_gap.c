@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "engine/request.h"
 #include "fake.h"
 

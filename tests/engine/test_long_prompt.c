@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "engine/request.h"
 #include "fake.h"
 

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "engine/sampler.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "engine/sample/sampler.h"
 #include "noise.h"
 #include "ops/math.h"
 

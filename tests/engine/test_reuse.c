@@ -17,7 +17,7 @@
 
 #include "asks.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cache/store_memory.h"
 #include "../support/beside.h"
 

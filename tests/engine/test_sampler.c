@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "engine/choose.h"
-#include "engine/sampler.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "engine/sample/choose.h"
+#include "engine/sample/masks.h"
+#include "engine/sample/sampler.h"
 #include "noise.h"
 #include "ops/math.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 #include "tensor/dtype.h"
 
 enum { MAX_ROW = 40009 }; /* published vocabularies are larger than 32,768 */

@@ -17,7 +17,7 @@
 #include "../support/divergence.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 
 static const char *const names[] = {"T1", "T2", "T3", "T4", "T5", "T6"};

@@ -13,7 +13,7 @@
 #include "../support/divergence.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 
 static const char model_dir[] = "models/pocket";

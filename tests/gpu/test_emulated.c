@@ -16,7 +16,7 @@
 #include "../support/gguf_model.h"
 #include "../support/mlx.h"
 #include "../support/nodes.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "cuda/product/choose.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"

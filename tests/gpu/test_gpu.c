@@ -12,12 +12,12 @@
 
 #include "../support/drafter.h"
 #include "../support/fake_cuda.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"
 #include "gpu/step/run.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
 

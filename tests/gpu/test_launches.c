@@ -19,7 +19,7 @@
 #include "gpu/gpu.h"
 #include "gpu/step/run.h"
 #include "model/drafter.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 #include "record.h"
 
 enum { MAX_ROWS = 512, MAX_CTX = 4096, DEEP = 3000, SHALLOW = 300, MAX_LAYERS = 8 };

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "lib/lib.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "ref.h"
 
 static const int BITS[] = {2, 3, 4, 5, 6, 8}, GROUPS[] = {32, 64, 128};

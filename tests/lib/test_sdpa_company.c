@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "attend.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "lib/lib.h"
-#include "ops/attn.h"
+#include "ops/attn/attn.h"
 
 /* ------------------------------------------------------------------ one call in parts */
 

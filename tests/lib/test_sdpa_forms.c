@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "attend.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "lib/lib.h"
 
 /* EK_EXACT over bf16 computes what the same numbers in f32 give. */

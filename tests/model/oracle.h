@@ -3,7 +3,7 @@
 #ifndef EK_TESTS_MODEL_ORACLE_H
 #define EK_TESTS_MODEL_ORACLE_H
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* The values of a tensor (Hugging Face name of a text-only checkpoint), borrowed; valid until oracle_forward returns.
  */

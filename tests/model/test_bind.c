@@ -18,7 +18,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "tensor/dtype.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 
 enum { TOKENS = 9 };

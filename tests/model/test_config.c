@@ -13,7 +13,7 @@
 #include "../support/checkpoint.h"
 #include "../support/err_name.h"
 #include "base/buf.h"
-#include "model/quant.h"
+#include "model/source/quant.h"
 
 static ek_config c; /* large */
 

@@ -11,7 +11,7 @@
 
 #include "../support/files.h"
 #include "base/alloc.h"
-#include "model/digest.h"
+#include "model/weights/digest.h"
 
 enum { BIG = (9 << 20) + 5 }; /* more than two blocks */
 

@@ -14,7 +14,7 @@
 #include "../support/drafter.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "model/drafter.h"
 #include "oracle.h"

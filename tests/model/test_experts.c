@@ -11,9 +11,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "model/moe.h"
 
 enum { FEW = 11, MAX = 256 };

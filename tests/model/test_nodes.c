@@ -19,7 +19,7 @@
 #include "../support/packed.h"
 #include "../support/pages.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "model/pass.h"
 

@@ -12,7 +12,7 @@
 
 #include "against.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 
 enum { TOKENS = 37, LARGE_VOCABULARY = 33803 };

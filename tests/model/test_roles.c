@@ -1,5 +1,5 @@
 /* Which activations each matrix of a published model is multiplied with: stated here, so that a
- * change of the policy (model/role.c) is a change of this table and not only of stored bits. */
+ * change of the policy (model/weights/role.c) is a change of this table and not only of stored bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
-#include "model/weights.h"
+#include "model/weights/weights.h"
 
 /* By the end of the matrix's name; an expert's number is left out. */
 static const struct {

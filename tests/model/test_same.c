@@ -16,7 +16,7 @@
 #include "../support/pages.h"
 #include "base/alloc.h"
 #include "tensor/dtype.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "model/pass.h"
 

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
-#include "model/weights.h"
+#include "model/weights/weights.h"
 #include "../support/checkpoint.h"
 #include "../support/err_name.h"
 #include "../support/mlx.h"

@@ -18,10 +18,10 @@
 #include "../support/pages.h"
 #include "../support/same_model.h"
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
-#include "model/digest.h"
-#include "model/weights.h"
+#include "model/weights/digest.h"
+#include "model/weights/weights.h"
 #include "tensor/dtype.h"
 
 enum { TOKENS = 40 };

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "../support/files.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/log.h"
 #include "engine/trace.h"
 #include "open/device.h"

@@ -80,7 +80,7 @@ ek_attn_row row_at(const attn_case *c, int view, int pos)
     return (ek_attn_row){view, c->window && pos >= c->window ? pos - c->window + 1 : 0, pos + 1};
 }
 
-/* --- attention in integers (ops/attn_int.h) once more */
+/* --- attention in integers (ops/attn/attn_int.h) once more */
 
 bool whole_codes(ek_kv_format f)
 {
@@ -143,7 +143,7 @@ static int most_of(ek_kv_format f)
     return f == EK_KV_I12 ? 2047 : 127;
 }
 
-/* What a format makes of the n elements that share a scale: the rules of ops/kv.h once more. */
+/* What a format makes of the n elements that share a scale: the rules of ops/kv/kv.h once more. */
 static void as_stored(ek_kv_format f, float *x, int n)
 {
     float max = x[0], min = x[0];
@@ -371,7 +371,7 @@ void scene_make_steep(scene *s, float *q, size_t n_q)
     }
 }
 
-/* --- the contract of ops/attn.h once more, as plainly as it reads: one query, T by halving */
+/* --- the contract of ops/attn/attn.h once more, as plainly as it reads: one query, T by halving */
 
 typedef struct leaf {
     int m;

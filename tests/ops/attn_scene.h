@@ -1,13 +1,13 @@
 /* What the tests of attention share: a sequence with known keys and values in pages full of
  * garbage, one run on an instruction set and a pool, and two references: softmax in float64, and
- * the contract of ops/attn.h written once more as plainly as it reads. */
+ * the contract of ops/attn/attn.h written once more as plainly as it reads. */
 #ifndef EK_TESTS_OPS_ATTN_SCENE_H
 #define EK_TESTS_OPS_ATTN_SCENE_H
 
 #include <stdbool.h>
 
 #include "check.h"
-#include "ops/attn.h"
+#include "ops/attn/attn.h"
 
 /* A shape, and the window of its rows in tests that take the row at a position. */
 typedef struct attn_case {
@@ -19,7 +19,7 @@ enum { N_CASES = 53 };
 extern const attn_case cases[N_CASES];
 const char *case_text(const attn_case *c);
 bool whole_codes(ek_kv_format f); /* of attention in integers */
-/* R x of ops/attn_int.h, and the codes of R x, whose scale is returned. */
+/* R x of ops/attn/attn_int.h, and the codes of R x, whose scale is returned. */
 void rotate(float *x, int dim);
 float rotated_codes(const float *x, int dim, int max, int *code);
 int format_group(ek_kv_format f); /* in a format's name, 32 without one */

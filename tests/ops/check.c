@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/cpu.h"
-#include "base/rng.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
 #include "tensor/dtype.h"
 
 float check_uniform(uint64_t seed, uint64_t i)

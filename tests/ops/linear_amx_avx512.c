@@ -4,7 +4,7 @@
 
 #define ek_linear_q4_amx check_linear_q4_amx
 #define ek_linear_q8_amx check_linear_q8_amx
-#include "ops/x86/linear_q_amx.c"
+#include "ops/linear/x86/linear_q_amx.c"
 #else
 typedef int check_no_linear_amx;
 #endif

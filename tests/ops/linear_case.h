@@ -2,7 +2,7 @@
 #ifndef EK_TESTS_OPS_LINEAR_CASE_H
 #define EK_TESTS_OPS_LINEAR_CASE_H
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 typedef struct linear_shape {
     ek_wform form; /* F32, F16, BF16: a float matrix; Q4, Q8: by bits */

@@ -2,7 +2,7 @@
 #ifdef __x86_64__
 #define ek_linear_q4_avxvnni check_linear_q4_vnni
 #define ek_linear_q8_avxvnni check_linear_q8_vnni
-#include "ops/x86/linear_q_avxvnni.c"
+#include "ops/linear/x86/linear_q_avxvnni.c"
 #else
 typedef int check_no_linear_vnni;
 #endif

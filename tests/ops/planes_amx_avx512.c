@@ -3,7 +3,7 @@
 #include "tiles_in_memory.h"
 
 #define ek_linear_planes_amx check_linear_planes_amx
-#include "ops/x86/linear_p_amx.c"
+#include "ops/linear/x86/planes/linear_p_amx.c"
 #else
 typedef int check_no_planes_amx;
 #endif

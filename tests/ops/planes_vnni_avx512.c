@@ -4,7 +4,7 @@
 #define ek_linear_planes_avxvnni check_linear_planes_vnni
 #include <immintrin.h>
 #undef __AVX512BW__ /* what the source looks at: registers of 256 bits */
-#include "ops/x86/linear_p_avxvnni.c"
+#include "ops/linear/x86/planes/linear_p_avxvnni.c"
 #else
 typedef int check_no_planes_vnni;
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "attn_scene.h"
-#include "base/cpu.h"
-#include "ops/attn_kernels.h"
+#include "base/machine/cpu.h"
+#include "ops/attn/attn_kernels.h"
 
 static const int edges[] = {0,   1,   14,  15,  16,  17,  62,  63,  64,  65,   127,  128, 254,
                             255, 256, 257, 300, 511, 512, 513, 767, 768, 1023, 1024, 1025};

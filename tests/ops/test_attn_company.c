@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "attn_scene.h"
-#include "base/cpu.h"
-#include "base/rng.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
 
 /* A row alone, and in every stretch of rows that contains it, over several sequences. */
 static void test_company(void **state)

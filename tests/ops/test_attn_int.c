@@ -1,13 +1,13 @@
-/* Attention in integers (ops/attn_int.h) where the other tests of attention do not go: codes and sums at the ends of
- * their ranges, positions beyond 2^17, and what its roundings cost beside those of other formats of the same bytes
+/* Attention in integers (ops/attn/attn_int.h) where the other tests of attention do not go: codes and sums at the ends
+ * of their ranges, positions beyond 2^17, and what its roundings cost beside those of other formats of the same bytes
  * over long contexts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attn_scene.h"
-#include "base/cpu.h"
-#include "ops/attn_int.h"
+#include "base/machine/cpu.h"
+#include "ops/attn/attn_int.h"
 #include "ops/math.h"
 
 static void all_isas(const scene *s, const ek_attn_row *row, const float *q, const char *what, float *out)

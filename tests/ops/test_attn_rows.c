@@ -1,11 +1,12 @@
-/* Attention over rows of floats: the kernels of every instruction set against the definition (ops/attn_rows.c), bit for
- * bit, and weights with hidden keys against their contract. That the definition is attention: tests/lib/test_sdpa.c. */
+/* Attention over rows of floats: the kernels of every instruction set against the definition (ops/attn/attn_rows.c),
+ * bit for bit, and weights with hidden keys against their contract. That the definition is attention:
+ * tests/lib/test_sdpa.c. */
 #include <math.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "check.h"
-#include "ops/attn_rows.h"
+#include "ops/attn/attn_rows.h"
 #include "ops/bf16_step.h"
 #include "ops/convert.h"
 #include "ops/tree.h"

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "ops/math.h"
 #include "check.h"
-#include "ops/attn_sched.h"
+#include "ops/attn/attn_sched.h"
 #include "tensor/dtype.h"
 
 enum { LDO = 16, MAX_TILES = 40, MAX_WORKERS = 5 };

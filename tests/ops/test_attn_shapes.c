@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "attn_scene.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 
 typedef struct model_shape {
     const char *model;
     int n_heads, n_kv_heads, head_dim, window;
 } model_shape;
 
-/* model/published.c, and head sizes of other models of the family. */
+/* model/config/published.c, and head sizes of other models of the family. */
 static const model_shape shapes[] = {
     {"E2B sliding", 8, 1, 256, 512},           {"E2B full", 8, 1, 512, 0},     {"E4B sliding", 8, 2, 256, 512},
     {"26B, 12B sliding", 16, 8, 256, 1024},    {"12B full", 16, 1, 512, 0},    {"26B full", 16, 2, 512, 0},

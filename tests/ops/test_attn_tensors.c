@@ -1,11 +1,11 @@
-/* Attention over tensors: its bits are those of the contract of ops/attn.h as attn_scene.c writes it once more, for any
- * head size, whatever hides keys and wherever rows lie; added masks are compared with float64. */
+/* Attention over tensors: its bits are those of the contract of ops/attn/attn.h as attn_scene.c writes it once more,
+ * for any head size, whatever hides keys and wherever rows lie; added masks are compared with float64. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attn_scene.h"
-#include "ops/attn_tensors.h"
+#include "ops/attn/attn_tensors.h"
 
 enum { HEADS = 6, KV_HEADS = 2, KEYS = 600, ROWS = 21, MAX_DIM = EK_MAX_HEAD_DIM };
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "check.h"
 #include "ops/convert.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "attn_scene.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 static void test_formats(void **state)
 {

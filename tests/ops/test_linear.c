@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "base/rng.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
 #include "linear_case.h"
 
 enum { ROWS = 33, CANARY = 0x7fa5a5a5 };

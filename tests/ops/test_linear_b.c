@@ -3,12 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "check.h"
 #include "linear_case.h"
 #include "ops/bf16_step.h"
 #include "ops/convert.h"
-#include "ops/linear_b.h"
+#include "ops/linear/linear_b.h"
 
 enum { N = 40, ROWS = EK_LINEAR_B_ROWS + 1, MAX_K = 1152, LDX = EK_LINEAR_B_BYTES * MAX_K + 64, LDS = MAX_K / 32 };
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "linear_case.h"
 #ifdef __x86_64__
-#include "ops/x86/linear_x86.h"
+#include "ops/linear/x86/linear_x86.h"
 #endif
 
 ek_linear_fn check_linear_q4_vnni, check_linear_q8_vnni, check_linear_q4_amx, check_linear_q8_amx;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "linear_case.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 
 enum { ROWS = 290, K = 128, MAX_N = 320 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "linear_case.h"
 
 /* The only float32 value a weight may have: one rounding of the exact one. */

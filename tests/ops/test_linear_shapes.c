@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "linear_case.h"
 
 /* hidden_size, intermediate_size, moe_intermediate_size and heads x head_dim of E2B, E4B, 12B,

@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "ops/math.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 #include "tensor/dtype.h"
 
 /* |got - want| in units in the last place of want as a float32, denormals included. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "ops/minifloat.h"
+#include "ops/weights/minifloat.h"
 
 enum { SAMPLES = 20000 };
 

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/minifloat_type.h"
-#include "ops/quantised_type.h"
+#include "ops/weights/minifloat_type.h"
+#include "ops/weights/quantised_type.h"
 #include "type_product.h"
 
 static double e2m1(unsigned c)

@@ -7,10 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "ops/planes.h"
+#include "base/machine/cpu.h"
+#include "ops/linear/planes.h"
 #ifdef __x86_64__
-#include "ops/x86/linear_x86.h"
+#include "ops/linear/x86/linear_x86.h"
 #endif
 
 /* hidden_size, intermediate_size, moe_intermediate_size and heads x head_dim of E2B to 31B. */

@@ -2,10 +2,10 @@
  * against the scalar one, bit for bit; and whole tiles against Form F. */
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "check.h"
 #include "linear_case.h"
-#include "ops/product.h"
+#include "ops/linear/product.h"
 
 enum { COLS = EK_PRODUCT_COLS, DEPTH = EK_PRODUCT_DEPTH, PANELS = COLS / EK_PANEL };
 static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};

@@ -1,11 +1,11 @@
-/* Float weights that become 8-bit codes while they are packed: the rule of ops/quantised_type.h against one written in
- * float64, and products of the packed matrix on every instruction set. */
+/* Float weights that become 8-bit codes while they are packed: the rule of ops/weights/quantised_type.h against one
+ * written in float64, and products of the packed matrix on every instruction set. */
 #include "check.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "ops/quantised_type.h"
+#include "ops/weights/quantised_type.h"
 
 enum { K = 192 };
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "check.h"
 #include "ops/math.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 
 enum { MAX = 2600, SLACK = 16 };
 static const int lengths[] = {1,   2,   3,   4,   7,   8,   9,    12,   15,   16,   17,  20,  24,

@@ -2,7 +2,7 @@
 #ifndef EK_TESTS_OPS_TYPE_PRODUCT_H
 #define EK_TESTS_OPS_TYPE_PRODUCT_H
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 /* Packs data as type `as`, its own or F32. The rows read back are values[n][k]; the product of three rows is the same
  * bits on every instruction set and near that of float64. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cpu.h"
-#include "base/rng.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
 
 static int rows_of(const ek_ask *a)
 {

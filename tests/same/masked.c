@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cases.h"
 
 enum { MAX_ROWS = 1500, MAX_WORDS = 544 }; /* of the requests that run here; of a row of allowed tokens */

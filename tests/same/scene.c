@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
-#include "base/rng.h"
-#include "ops/kv_codec.h"
+#include "base/machine/cpu.h"
+#include "base/hash/rng.h"
+#include "ops/kv/kv_codec.h"
 #include "../support/beside.h"
 #include "../support/drafter.h"
 

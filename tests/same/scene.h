@@ -3,7 +3,7 @@
 #ifndef TESTS_SAME_SCENE_H
 #define TESTS_SAME_SCENE_H
 
-#include "base/pool.h"
+#include "base/machine/pool.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "scene.h"
 
 static const struct {

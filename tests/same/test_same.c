@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cases.h"
 #include "model/pass.h"
 

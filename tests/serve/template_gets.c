@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "chat/template.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 void template_gets(ek_api_request *r, const char *want)
 {

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
-#include "serve/sealed.h"
+#include "serve/api/dialect.h"
+#include "serve/api/sealed.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 #define TOOL "\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"}}]"

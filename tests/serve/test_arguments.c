@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
+#include "serve/api/dialect.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static void check(const ek_dialect *d, const char *before, const char *arguments, const char *after, const char *want)
 {

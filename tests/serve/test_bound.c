@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve/bound.h"
-#include "serve/http.h"
+#include "serve/http/bound.h"
+#include "serve/http/http.h"
 
 /* A socket that is connected, or -1 with errno. */
 static int connect_to(int port)

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "serve/custom.h"
-#include "serve/dialect.h"
+#include "serve/api/custom.h"
+#include "serve/api/dialect.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static const ek_dialect *const chat = &ek_dialect_openai_chat, *const responses = &ek_dialect_responses,
                                *const messages = &ek_dialect_anthropic_count;

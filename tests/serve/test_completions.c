@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
-#include "serve/openai.h"
-#include "text/json.h"
+#include "serve/api/dialect.h"
+#include "serve/api/openai.h"
+#include "text/json/json.h"
 
 static ek_chat_model model;
 static ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}, .ctx_tokens = 64};

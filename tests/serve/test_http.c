@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/http.h"
+#include "serve/http/http.h"
 
 static struct event_base *base;
 static ek_http *http;

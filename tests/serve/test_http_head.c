@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "serve/http_head.h"
+#include "serve/http/http_head.h"
 
 static int status_of(const char *text, size_t n)
 {

@@ -11,9 +11,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/rng.h"
-#include "serve/journal.h"
-#include "serve/journal_file.h"
+#include "base/hash/rng.h"
+#include "serve/journal/journal.h"
+#include "serve/journal/journal_file.h"
 #include "../support/files.h"
 
 static uint64_t draw(uint64_t *state)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "serve/server_state.h"
 
 static ek_model *model;

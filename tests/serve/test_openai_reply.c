@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
-#include "text/json.h"
+#include "serve/api/dialect.h"
+#include "text/json/json.h"
 
 static const ek_dialect *const d = &ek_dialect_openai_chat;
 

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
+#include "serve/api/dialect.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 enum { VOCAB = 1000 };
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "serve/origins.h"
+#include "serve/http/origins.h"
 #include "../support/files.h"
 
 #define CHAT      "/v1/chat/completions"

@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "base/base64.h"
-#include "serve/dialect.h"
-#include "serve/field.h"
+#include "base/hash/base64.h"
+#include "serve/api/dialect.h"
+#include "serve/api/field.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
 {

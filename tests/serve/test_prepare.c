@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/wanted.h"
-#include "serve/response_store.h"
+#include "serve/openai/response_store.h"
 #include "serve/server_state.h"
 
 #ifdef EK_SANITIZED

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "serve/dialect.h"
+#include "serve/api/dialect.h"
 
 static ek_chat_model model;
 

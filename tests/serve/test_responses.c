@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "serve/dialect.h"
-#include "serve/response_store.h"
-#include "serve/sealed.h"
+#include "serve/api/dialect.h"
+#include "serve/openai/response_store.h"
+#include "serve/api/sealed.h"
 #include "template_gets.h"
-#include "text/json.h"
+#include "text/json/json.h"
 
 static const ek_dialect *const d = &ek_dialect_responses;
 

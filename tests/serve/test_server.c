@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/executor.h"
-#include "engine/sampler.h"
-#include "serve/cors.h"
-#include "serve/keys.h"
+#include "engine/sample/sampler.h"
+#include "serve/http/cors.h"
+#include "serve/http/keys.h"
 #include "serve/server_state.h"
 #include "../support/files.h"
 

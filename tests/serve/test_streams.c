@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
-#include "serve/dialect.h"
-#include "text/json.h"
+#include "base/hash/rng.h"
+#include "serve/api/dialect.h"
+#include "text/json/json.h"
 
 enum { ROUNDS = 4000, MAX_PARTS = 24 };
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "chat/template.h"
-#include "serve/dialect.h"
-#include "text/json.h"
+#include "serve/api/dialect.h"
+#include "text/json/json.h"
 
 static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 static ek_err open_beside(void *arg, const ek_executor_sizes *sizes)
 {

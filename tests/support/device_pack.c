@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "ops/linear_layout.h"
-#include "ops/planes.h"
+#include "ops/linear/linear_layout.h"
+#include "ops/linear/planes.h"
 
 enum { UNIT = 64 };
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "gguf.h"
-#include "model/config.h"
+#include "model/config/config.h"
 
 enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q8_0 = 8, GGUF_BF16 = 30, GGUF_NVFP4 = 40 };
 

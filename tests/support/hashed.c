@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "tensor/dtype.h"
 
 uint64_t hashed_bits(const char *name, uint64_t i)

@@ -3,7 +3,7 @@
 #ifndef EK_TESTS_SUPPORT_HASHED_H
 #define EK_TESTS_SUPPORT_HASHED_H
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* 64 bits that depend on name and index only. */
 uint64_t hashed_bits(const char *name, uint64_t i);

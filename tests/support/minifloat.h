@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 typedef enum mini_layout {
     MINI_NVFP4_CT,       /* compressed-tensors: divides by .weight_global_scale */

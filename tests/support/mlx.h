@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 typedef struct mlx_opts {
     int bits, group;

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-#include "model/config.h"
-#include "ops/packed_type.h"
+#include "model/config/config.h"
+#include "ops/weights/packed_type.h"
 
 typedef struct packed_opts {
     ek_packing packing;

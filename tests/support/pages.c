@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "base/err.h"
 
 test_seq seq_open(const ek_model *m, int n_tokens)

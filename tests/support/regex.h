@@ -2,7 +2,7 @@
 #ifndef EK_TESTS_SUPPORT_REGEX_H
 #define EK_TESTS_SUPPORT_REGEX_H
 
-#include "text/regex.h"
+#include "text/regex/regex.h"
 
 static inline ek_err regex_open(ek_regex **out, const char *pattern, size_t n)
 {

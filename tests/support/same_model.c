@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "model/source.h"
-#include "model/weights.h"
+#include "model/source/source.h"
+#include "model/weights/weights.h"
 
 void same_config(const ek_config *a, const ek_config *b)
 {

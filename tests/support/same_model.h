@@ -2,7 +2,7 @@
 #ifndef EK_TESTS_SUPPORT_SAME_MODEL_H
 #define EK_TESTS_SUPPORT_SAME_MODEL_H
 
-#include "model/config.h"
+#include "model/config/config.h"
 
 /* Fails the test where two configurations describe different models. */
 void same_config(const ek_config *a, const ek_config *b);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "safetensors.h"
 
 /* Adds a module of rows x k to out and replaces w by the values of what was stored; false, and nothing done, where the

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 void check_bytes(const char *got, size_t n_got, const char *want, size_t n_want, const char *file, int line)
 {

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "text/json.h"
-#include "text/tokenizer.h"
+#include "text/json/json.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* Compares bytes and prints both on a difference. */
 #define check_text(got, n, want) check_bytes((got), (n), (want), strlen(want), __FILE__, __LINE__)

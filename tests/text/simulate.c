@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 ek_tokenizer *crossing_tokenizer(void)
 {

@@ -3,8 +3,8 @@
 #define EK_TESTS_TEXT_SIMULATE_H
 
 #include "helper.h"
-#include "text/grammar.h"
-#include "text/reply.h"
+#include "text/grammar/grammar.h"
+#include "text/reply/reply.h"
 
 /* A tokenizer whose pieces cross the borders between the parts of JSON and of calls. */
 ek_tokenizer *crossing_tokenizer(void);

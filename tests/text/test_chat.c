@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "text/chat.h"
-#include "base/sha256.h"
+#include "text/template/chat.h"
+#include "base/hash/sha256.h"
 
 static void check_render(const char *request, const char *want, int line)
 {

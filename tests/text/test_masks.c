@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "text/utf8.h"
-#include "text/vocab_data.h"
+#include "text/grammar/vocab_data.h"
 
 enum { WORDS = 128 };
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "text/reply.h"
+#include "text/reply/reply.h"
 
 /* What came out: adjacent texts of one kind joined, so that only their sum is compared. */
 typedef struct log {

@@ -12,7 +12,7 @@ ban() { # pattern, folders, why
 answer="src/ops src/lib src/model src/cache src/engine"
 ban 'expf?|exp2f?|expm1f?|logf?|log2f?|log10f?|log1pf?|powf?|sinf?|cosf?|tanf?|tanhf?|sinhf?|coshf?|sincosf?|erff?|cbrtf?|_mm[0-9]*_(rcp|rsqrt)[0-9a-z_]*' "$answer" 'libm transcendentals and approximate instructions on the answer path (ops/math.h has ours)'
 # Form B (ops/bf16_step.h) defines what the instruction does, and only the files named after it may use it.
-hits=$(grep -rnE '_mm[0-9]*_dpbf16_ps' src --include='*.c' --include='*.h' | grep -vE '^src/ops/x86/[a-z_]*bf16\.[ch]:')
+hits=$(grep -rnE '_mm[0-9]*_dpbf16_ps' src --include='*.c' --include='*.h' | grep -vE '^src/ops/[a-z0-9_/]*bf16\.[ch]:')
 if [ -n "$hits" ]; then echo "$hits"; echo "  banned: bf16 dot instructions outside Form B"; bad=1; fi
 ban 'rand|srand|random|srandom|drand48|rand_r|time|gettimeofday|clock' "$answer src/text src/tensor" 'hidden state on the answer path'
 ban 'getenv|secure_getenv' "$(ls -d src/*/ | grep -v src/cli/ | tr '\n' ' ')" 'the environment is read by the options table alone'

@@ -7,5 +7,5 @@ if ! clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
   echo "clang-format 14 is not installed"
   exit 77
 fi
-clang-format --dry-run --Werror $(git ls-files '*.c' '*.h') 2>&1 | grep -E 'error: ' | head -n 20
+clang-format --dry-run --Werror $(git ls-files '*.c' '*.h' '*.cu' '*.cuh') 2>&1 | grep -E 'error: ' | head -n 20
 exit "${PIPESTATUS[0]}"

@@ -8,7 +8,8 @@
 A node is a header with its source of the same name (x.h and x.c, x.cuh and x.cu); a file without a twin is one alone.
 With --alone before the other words every file is a node of its own.
 An edge is an include of a header, or a symbol that an object of BUILD_DIR (build/release) refers to and another one
-defines: calls, and tables of functions. A folder is a node of its own, whatever folder holds it.
+defines: calls, and tables of functions. A folder is a node of its own, whatever folder holds it; but kernels of one
+processor (folders x86 and arm) belong to the folder whose operators they compute.
 """
 import os
 import re
@@ -31,7 +32,7 @@ def files_of(root):
 
 
 def folder(name):
-    return os.path.dirname(name)
+    return re.sub(r"/(x86|arm)(/.*)?$", "", os.path.dirname(name))
 
 
 class Graph:
@@ -205,7 +206,7 @@ def main(words):
         bad += 1
     held = {}
     for path in graph.files:
-        held[folder(path)] = held.get(folder(path), 0) + 1
+        held[os.path.dirname(path)] = held.get(os.path.dirname(path), 0) + 1
     if listing:
         for name in sorted(folders):
             print(f"{held[name]:4} files {name} -> {' '.join(sorted(folders[name]))}")

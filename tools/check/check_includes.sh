@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# The include rule: a file of src/ may include its own layer and those to its left (docs/ARCHITECTURE.md).
+# The include rule: a file of src/ may include its own layer and those to its left (docs/ARCHITECTURE.md). Inside of a
+# layer the folders are layers too: which of them a folder may include stands below. A folder x86 or arm belongs to the
+# one that holds it.
 set -u
 cd "$(dirname "$0")/../.." || exit
-grep -rnE '^#include "' src --include='*.c' --include='*.h' | awk -F: '
+grep -rnE '^#include "' src --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' | awk -F: '
 BEGIN {
     allow["base"]   = " base "
     allow["text"]   = " base text "
@@ -20,11 +22,45 @@ BEGIN {
     allow["open"]   = allow["chat"] "cuda gpu hub open "
     allow["serve"]  = allow["chat"] "open serve "
     allow["cli"]    = allow["serve"] "convert cuda gpu hub cli "
+
+    inner["base/hash"] = inner["base/machine"] = " base "
+    inner["text/json"] = inner["text/regex"] = " text "
+    inner["text/tokenizer"] = inner["text/template"] = " text text/json "
+    inner["text/reply"] = " text text/json text/tokenizer "
+    inner["text/graph"] = inner["text/reply"] "text/reply text/regex "
+    inner["text/schema"] = inner["text/graph"] "text/graph "
+    inner["text/grammar"] = inner["text/schema"] "text/schema "
+    inner["ops/kv"] = inner["ops/weights"] = inner["ops/rows"] = " ops "
+    inner["ops/linear"] = " ops ops/weights "
+    inner["ops/attn"] = " ops ops/kv "
+    inner["cuda/kernels"] = " cuda "
+    inner["cuda/kernels/attn"] = inner["cuda/kernels/product"] = inner["cuda/kernels/sample"] = " cuda cuda/kernels "
+    inner["cuda/kernels/rows"] = " cuda cuda/kernels cuda/kernels/product "
+    inner["cuda/product"] = " cuda "
+    inner["cuda"] = " cuda/product " # the facade: to go
+    inner["gpu/step"] = " gpu/weights "
+    inner["gpu/recipe"] = " gpu/weights gpu/step "
+    inner["gpu"] = " gpu/weights gpu/step gpu/recipe "
+    inner["model/source"] = " model/config "
+    inner["model/weights"] = " model/config model/source "
+    inner["model"] = " model/config model/source model/weights "
+    inner["engine"] = " engine/sample "
+    inner["serve/openai"] = inner["serve/anthropic"] = " serve/api serve/http "
+    inner["serve"] = " serve/http serve/journal serve/api serve/openai serve/anthropic "
+    inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/run"] = inner["cli/selftest"] = " cli/frame "
+    inner["cli/serve"] = inner["cli/text"] = inner["cli"] = " cli/frame "
+}
+function folder(path) {
+    sub(/\/[^\/]*$/, "", path)
+    sub(/\/(x86|arm)(\/.*)?$/, "", path)
+    return path
 }
 {
     split($1, path, "/"); layer = path[2]
     match($3, /"[^"]*"/); name = substr($3, RSTART + 1, RLENGTH - 2)
     if (split(name, part, "/") < 2) { print $1 ":" $2 ": include \"" name "\" by its layer, e.g. \"" layer "/" name "\""; bad = 1; next }
     if (index(allow[layer], " " part[1] " ") == 0) { print $1 ":" $2 ": layer " layer " may not include " name; bad = 1 }
+    from = folder(substr($1, 5)); to = folder(name)
+    if (part[1] == layer && from != to && index(inner[from], " " to " ") == 0) { print $1 ":" $2 ": folder " from " may not include " name; bad = 1 }
 }
 END { exit bad }'

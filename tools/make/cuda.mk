@@ -3,7 +3,7 @@
 CUDA    ?= 1
 NVCC    ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ON := $(if $(filter-out 0,$(CUDA)),$(and $(filter x86_64 aarch64,$(ARCH)),$(NVCC)))
-CU_SRC  := $(wildcard src/cuda/kernels/*.cu)
+CU_SRC  := $(wildcard src/cuda/kernels/*/*.cu)
 # No contraction and IEEE division and square root, as in C (docs/NUMERICS.md 1); no PTX is shipped, for a
 # driver's compiler might contract.
 NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc \
@@ -11,7 +11,7 @@ NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false 
 
 # The same kernels for every configuration.
 CUDA_DIR := build/cuda
-FATBINS  := $(if $(CUDA_ON),$(CU_SRC:src/cuda/kernels/%.cu=$(CUDA_DIR)/%.fatbin))
+FATBINS  := $(if $(CUDA_ON),$(patsubst %.cu,$(CUDA_DIR)/%.fatbin,$(notdir $(CU_SRC))))
 
 # How the assembler finds them; kernels.S knows from the version that they are there.
 ifneq ($(CUDA_ON),)
@@ -20,10 +20,12 @@ CUDA_AS := -Wa,-I$(CUDA_DIR) -I$(CUDA_DIR) \
 endif
 
 # What ptxas says of registers and spills is kept for tools/check/check_cuda.sh.
-$(CUDA_DIR)/%.fatbin: src/cuda/kernels/%.cu $(wildcard src/cuda/kernels/*.cuh) $(addprefix src/cuda/,args.h image_args.h model_args.h)
+vpath %.cu $(sort $(dir $(CU_SRC)))
+$(CUDA_DIR)/%.fatbin: %.cu
 	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
+	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) -MD -MP -MT $@ -MF $(@:.fatbin=.d) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
 	@mv $@.new $@
+-include $(wildcard $(CUDA_DIR)/*.d)
 
 # What kernels.S embeds.
 $(CUDA_DIR)/kernels.inc: $(CU_SRC)
@@ -59,12 +61,11 @@ EMULATED     := $B/tests/emulate/libcuda.so.1
 EMULATED_OBJ := $(CU_SRC:src/cuda/kernels/%.cu=$B/tests/emulate/%.cu.o) \
                 $(patsubst %.cc,$B/%.cc.o,$(wildcard tests/emulate/*.cc))
 EMULATED_CXX := -std=c++17 -O1 -g -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
-                -Wno-unknown-pragmas -Wno-uninitialized -Wno-maybe-uninitialized $(EMULATED_SAN) -Itests -Itests/emulate -Isrc
-EMULATED_H   := $(wildcard tests/emulate/*.h tests/emulate/cuda/kernels/* src/cuda/kernels/*.cuh src/cuda/*.h)
-$B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu $(EMULATED_H)
+                -Wno-unknown-pragmas -Wno-uninitialized -Wno-maybe-uninitialized $(EMULATED_SAN) -MMD -MP -Itests -Itests/emulate -Isrc
+$B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -x c++ -include emulate/device.h -c -o $@ $<
-$B/tests/emulate/%.cc.o: tests/emulate/%.cc $(EMULATED_H)
+$B/tests/emulate/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
 $B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
@@ -77,10 +78,10 @@ check-programs: $(EMULATED)
 # --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)
 RACES     := $B/tests/races/libcuda.so.1
 RACES_OBJ := $(EMULATED_OBJ:$B/tests/emulate/%=$B/tests/races/%)
-$B/tests/races/%.cu.o: src/cuda/kernels/%.cu $(EMULATED_H)
+$B/tests/races/%.cu.o: src/cuda/kernels/%.cu
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -fsanitize=thread -x c++ -include emulate/device.h -c -o $@ $<
-$B/tests/races/%.cc.o: tests/emulate/%.cc $(EMULATED_H)
+$B/tests/races/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -c -o $@ $<
 $(RACES): $(RACES_OBJ)

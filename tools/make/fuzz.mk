@@ -19,7 +19,7 @@ fuzz-run: $(FUZZ_BINS)
 
 $B/fuzz/%.o: WARN += -Wno-missing-prototypes
 # One file of the command line, whose archive has a main of its own.
-$B/fuzz/fuzz_traffic: $B/src/cli/traffic_reply.o
+$B/fuzz/fuzz_traffic: $B/src/cli/bench/traffic_reply.o
 # Models by the writer of the tests.
 $B/fuzz/fuzz_gguf_bind: $(TEST_SUPPORT)
 $B/fuzz/fuzz_%: $B/fuzz/fuzz_%.o $(call libs,serve) $B/lib/ek_hub.a

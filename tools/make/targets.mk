@@ -43,8 +43,8 @@ asan ubsan tsan: ## build and run the tests under a sanitizer
 load: $B/evenkeel ## a minute of 200 connections, every reply checked by its digest
 	@python3 tests/e2e/load.py $B/evenkeel models/pocket 60
 
-format: ## lay out every C file as .clang-format says
-	clang-format -i $$(git ls-files '*.c' '*.h')
+format: ## lay out every C and CUDA file as .clang-format says
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
 
 docs: $B/evenkeel ## write docs/OPTIONS.md from the options table
 	$B/evenkeel help --markdown > docs/OPTIONS.md

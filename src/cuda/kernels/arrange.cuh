@@ -4,17 +4,20 @@
 #include "cuda/kernels/device.cuh"
 #include "cuda/model_args.h"
 
-namespace ek {
+namespace ek
+{
 
 // Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
 // 128 bytes as wgmma wants them (cuda/kernels/device.cuh), then {sx, X} of ROWS rows for the first unit and the second.
 // A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
-// Groups of 32: a piece's words are 2 apart in a half of the unit, and sx alone lies behind, of a unit's first group, then
-// of its second.
+// Groups of 32: a piece's words are 2 apart in a half of the unit, and sx alone lies behind, of a unit's first group,
+// then of its second.
 template <int LIMBS, int COLUMNS, int A = 64> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
 {
-    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8, PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
-    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, q = i & 3, n = i / 4 / units, u = i / 4 - n * units;
+    constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8,
+                  PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024;
+    const int units = p.x.k / 64, pairs = (units + 1) / 2, i = blockIdx.x * 256 + threadIdx.x, q = i & 3,
+              n = i / 4 / units, u = i / 4 - n * units;
     let_next_start();
     wait_for_previous();
     int first = blockIdx.y * ROWS, end = p.rows;
@@ -29,9 +32,11 @@ template <int LIMBS, int COLUMNS, int A = 64> __device__ __forceinline__ void ar
     const uint8_t *record = (const uint8_t *)p.x.q + r * p.x.ldq;
     uint8_t *to = (uint8_t *)p.image + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
     const uint8_t *groups = record + p.x.groups[LIMBS - 1];
-    const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) + (A == 64 ? q : q / 2 * 8 + q % 2); // a word of each lane t of a fragment
+    const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) +
+                      (A == 64 ? q : q / 2 * 8 + q % 2); // a word of each lane t of a fragment
     constexpr int STEP = A == 64 ? 4 : 2;
-    *(uint4 *)(to + n * 128 + (((u & 1) * 4 + q) ^ n % 8) * 16) = make_uint4(from[0], from[STEP], from[2 * STEP], from[3 * STEP]);
+    *(uint4 *)(to + n * 128 + (((u & 1) * 4 + q) ^ n % 8) * 16) = make_uint4(from[0], from[STEP], from[2 * STEP],
+                                                                             from[3 * STEP]);
     if (q || n % LIMBS) return;
     to += ACTS + (u & 1) * SX;
     if (A == 64) {

@@ -4,10 +4,11 @@
 #include "cuda/kernels/row.cuh"
 #include "cuda/model_args.h"
 
-namespace ek {
+namespace ek
+{
 
-// Probabilities of all experts, those of the largest over their sum, in ascending order of experts: by a warp, whose lane has
-// experts lane % 16 + 16 i of half a chain. Unless it is real it runs over other numbers, for its code.
+// Probabilities of all experts, those of the largest over their sum, in ascending order of experts: by a warp, whose
+// lane has experts lane % 16 + 16 i of half a chain. Unless it is real it runs over other numbers, for its code.
 __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, int32_t *chosen, bool real)
 {
     const int lane = threadIdx.x % 32, n = a.n_experts, first = lane / 16 * 64 + lane % 16;
@@ -33,7 +34,8 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
         if (lane < 16 || first + i * 16 < n) sum = sum + v[i];
     const float total = __shfl_sync(~0u, add_lanes(sum), 16);
 #pragma unroll
-    for (int i = 0; i < 4; i++) key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are, the answer is refused later
+    for (int i = 0; i < 4; i++)
+        key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are, the answer is refused later
     int mine = 0;
     float p = 0;
     sum = 0;
@@ -57,8 +59,8 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
     if (real) ((float *)a.weight)[place] = p;
 }
 
-// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers and writes
-// nothing: its code is there when the router's blocks have ended.
+// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers and
+// writes nothing: its code is there when the router's blocks have ended.
 __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
 {
     EK_DYNAMIC_SHARED(int32_t, chosen); // not a variable: in clusters the emulated device has those once
@@ -69,7 +71,8 @@ __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
         if (real) {
             wait_for_previous();
             if (tid == 0) {
-                while (*(volatile int *)a.ended < a.router_blocks) {}
+                while (*(volatile int *)a.ended < a.router_blocks) {
+                }
                 *(volatile int *)a.ended = 0;
             }
             __syncthreads();
@@ -81,7 +84,8 @@ __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
         int less = 0, before = 0, same = 0, job = 0, jobs = 0;
         if (tid < pairs) {
 #pragma unroll 8
-            for (int j = 0; j < pairs; j++) less += chosen[j] < mine, same += chosen[j] == mine, before += chosen[j] == mine && j < tid;
+            for (int j = 0; j < pairs; j++)
+                less += chosen[j] < mine, same += chosen[j] == mine, before += chosen[j] == mine && j < tid;
             const int row = tid / a.top_k;
             if (real) ((int32_t *)a.pair_row)[less + before] = row, ((int32_t *)a.row_pair)[tid] = less + before;
             lead[tid] = before % a.tile ? EK_CUDA_CHOOSE_PAIRS : less + before;

@@ -4,11 +4,12 @@
 
 #include <stdint.h>
 
-#define EK_DYNAMIC_SHARED(type, name)                                                                                 \
-    extern __shared__ __align__(1024) uint8_t ek_dynamic_shared[];                                                     \
+#define EK_DYNAMIC_SHARED(type, name)                              \
+    extern __shared__ __align__(1024) uint8_t ek_dynamic_shared[]; \
     type *const name = (type *)ek_dynamic_shared
 
-namespace ek {
+namespace ek
+{
 
 typedef uint32_t u32;
 typedef uint64_t u64;
@@ -69,8 +70,8 @@ template <int N> __device__ __forceinline__ void copy_wait()
 }
 
 // --- copies of whole pieces by one thread (addresses and bytes multiples of 16); `arrived` counts their bytes, and
-// anybody waits for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread whose
-// writes before it are then there.
+// anybody waits for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread
+// whose writes before it are then there.
 __device__ __forceinline__ void arrival_open(u64 *arrived, u32 threads = 1)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(arrived)), "r"(threads) : "memory");
@@ -84,14 +85,16 @@ __device__ __forceinline__ void arrival_fence()
 
 __device__ __forceinline__ void arrival_expect(u64 *arrived, u32 bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(arrived)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(arrived)), "r"(bytes)
+                 : "memory");
 }
 
 __device__ __forceinline__ void copy_piece(void *to, const void *from, u32 bytes, u64 *arrived)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)), "l"(from),
-                 "r"(bytes), "r"(shared_at(arrived))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_at(to)),
+        "l"(from), "r"(bytes), "r"(shared_at(arrived))
+        : "memory");
 }
 
 // the same of what a step reads once: the first that the second-level cache gives up
@@ -99,10 +102,11 @@ __device__ __forceinline__ void copy_piece_once(void *to, const void *from, u32 
 {
     u64 policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-                     shared_at(to)),
-                 "l"(from), "r"(bytes), "r"(shared_at(arrived)), "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+            "r"(shared_at(to)),
+        "l"(from), "r"(bytes), "r"(shared_at(arrived)), "l"(policy)
+        : "memory");
 }
 
 __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
@@ -137,7 +141,8 @@ __device__ __forceinline__ void cluster_wait()
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// v to `to`, and 4 bytes told to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends only then
+// v to `to`, and 4 bytes told to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends only
+// then
 __device__ __forceinline__ void send(float *to, float v, u64 *arrived, u32 block)
 {
     asm volatile("{\n"
@@ -180,11 +185,11 @@ __device__ __forceinline__ void mma_from(int (&d)[4], int start, const u32 *a, u
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
 
-// --- products of a warpgroup (128 threads, whose first warp's number is a multiple of 4): 64 outputs by N columns over 32
-// inputs, int8, exact. A lane's part of a is that of mma, the warp's 16 outputs of 64; d holds {g, g + 8} x {2 t, 2 t + 1}
-// of 8 columns after 8. b lies in shared memory: a column's 128 bytes in a row, 8 rows in 1024, whose 16-byte pieces
-// c of row n are at c ^ n % 8; `b` is where 32 inputs of column 0 would begin without that. Between wgmma_fence and
-// wgmma_wait neither a nor d may be touched.
+// --- products of a warpgroup (128 threads, whose first warp's number is a multiple of 4): 64 outputs by N columns over
+// 32 inputs, int8, exact. A lane's part of a is that of mma, the warp's 16 outputs of 64; d holds {g, g + 8} x {2 t, 2
+// t + 1} of 8 columns after 8. b lies in shared memory: a column's 128 bytes in a row, 8 rows in 1024, whose 16-byte
+// pieces c of row n are at c ^ n % 8; `b` is where 32 inputs of column 0 would begin without that. Between wgmma_fence
+// and wgmma_wait neither a nor d may be touched.
 __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -230,10 +235,10 @@ template <int N> __device__ __forceinline__ void wgmma_pin(u32 (&a)[N])
 #define EK_REGS16(i) EK_REGS4(i), EK_REGS4(i + 4), EK_REGS4(i + 8), EK_REGS4(i + 12)
 #define EK_REGS32(i) EK_REGS16(i), EK_REGS16(i + 16)
 #define EK_REGS64(i) EK_REGS32(i), EK_REGS32(i + 32)
-#define EK_WGMMA(N, REGS, LIST, A, B, KEEP)                                                                           \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " KEEP ", 0;\n"                                                   \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" LIST "}, {" A "}, " B ", p;\n}"             \
-                 : REGS                                                                                               \
+#define EK_WGMMA(N, REGS, LIST, A, B, KEEP)                                                               \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " KEEP ", 0;\n"                                        \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k32.s32.s8.s8 {" LIST "}, {" A "}, " B ", p;\n}" \
+                 : REGS                                                                                   \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(wgmma_operand(b)), "n"(KEPT))
 
 // d = (KEPT ? d : 0) + a b
@@ -249,17 +254,26 @@ template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[8], const u32
 
 template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[16], const u32 *a, const void *b)
 {
-    EK_WGMMA(32, EK_REGS16(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16,%17,%18,%19", "%20", "%21");
+    EK_WGMMA(32, EK_REGS16(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16,%17,%18,%19", "%20",
+             "%21");
 }
 
 template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[32], const u32 *a, const void *b)
 {
-    EK_WGMMA(64, EK_REGS32(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31", "%32,%33,%34,%35", "%36", "%37");
+    EK_WGMMA(64, EK_REGS32(0),
+             "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+             "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31",
+             "%32,%33,%34,%35", "%36", "%37");
 }
 
 template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[64], const u32 *a, const void *b)
 {
-    EK_WGMMA(128, EK_REGS64(0), "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69");
+    EK_WGMMA(128, EK_REGS64(0),
+             "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+             "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+             "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+             "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63",
+             "%64,%65,%66,%67", "%68", "%69");
 }
 
 // the same over 16 inputs

@@ -1,4 +1,4 @@
-// Where keys and values lie in a page and what they are worth (ops/kv_codec.h), for kernels whose warps
+// Where keys and values lie in a page and what they are worth (ops/kv/kv_codec.h), for kernels whose warps
 // read 64 neighbours at a time: the 64 keys of a page for a dim, or 64 dims of a value. A lane holds two of
 // them, so that a load of a warp is 64 elements in a row: 256, 128, 64 or 32 bytes.
 #pragma once
@@ -8,7 +8,8 @@
 #include "cuda/args.h"
 #include "cuda/kernels/math.cuh"
 
-namespace ek {
+namespace ek
+{
 
 // Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits, whose number is known only at run time.
 enum { F32, F16, BF16, I16, Q8, Q4, PLANES };
@@ -112,7 +113,8 @@ __device__ __forceinline__ float2 two_i16(u32 r)
 __device__ __forceinline__ float2 two_i8(u32 r)
 {
     u32 u = r ^ 0x8080u;
-    return {bits(__byte_perm(u, 0x4B000000u, 0x7440)) - 8388736.0f, bits(__byte_perm(u, 0x4B000000u, 0x7441)) - 8388736.0f};
+    return {bits(__byte_perm(u, 0x4B000000u, 0x7440)) - 8388736.0f,
+            bits(__byte_perm(u, 0x4B000000u, 0x7441)) - 8388736.0f};
 }
 
 __device__ __forceinline__ float nibble(u32 r, int shift)
@@ -133,7 +135,8 @@ __device__ __forceinline__ u32 load16(const uint8_t *p)
 // Codes of less than 8 bits that lie in two bytes of x, as floats.
 __device__ __forceinline__ float2 two_codes(u32 x)
 {
-    return {bits(__byte_perm(x, 0x4B000000u, 0x7440)) - 8388608.0f, bits(__byte_perm(x, 0x4B000000u, 0x7441)) - 8388608.0f};
+    return {bits(__byte_perm(x, 0x4B000000u, 0x7440)) - 8388608.0f,
+            bits(__byte_perm(x, 0x4B000000u, 0x7441)) - 8388608.0f};
 }
 
 // A lane's two dims of slice number `slice` of 64: which they are, the group of their scale, and where their bytes
@@ -172,7 +175,7 @@ template <int F> __device__ __forceinline__ lane_dims<F> lane_dims_of(const kv_c
 
 // A chunk: ROWS rows of 64 elements as they lie in memory, a lane's two of each.
 template <int F> struct chunk {
-    static constexpr int ROWS = F == F32 || F == PLANES ? 8 : 16;      // of V
+    static constexpr int ROWS = F == F32 || F == PLANES ? 8 : 16; // of V
     static constexpr int K_ROWS = F == Q4 ? 32 : F == F32 ? 8 : 16;
     u32 r[16];
     u32 scale, bias; // K in groups: of the lane's two keys
@@ -191,7 +194,8 @@ template <int F> struct chunk {
             }
         } else if (F == Q4) {
 #pragma unroll
-            for (int i = 0; i < 16; i++) r[i] = load16(k + (EDGE ? min(d / 2 + i, last / 2) : d / 2 + i) * 64 + lane * 2);
+            for (int i = 0; i < 16; i++)
+                r[i] = load16(k + (EDGE ? min(d / 2 + i, last / 2) : d / 2 + i) * 64 + lane * 2);
         } else if (F == PLANES) {
             width = c.bits;
             if (width >= 4) load_plane<EDGE, 4>(r, k, c.dim, d, lane), k += k_plane(4, c.dim);
@@ -213,11 +217,13 @@ template <int F> struct chunk {
     }
 
     // 16 dims of one plane
-    template <bool EDGE, int P> static __device__ __forceinline__ void load_plane(u32 *to, const uint8_t *k, int dim, int d, int lane)
+    template <bool EDGE, int P>
+    static __device__ __forceinline__ void load_plane(u32 *to, const uint8_t *k, int dim, int d, int lane)
     {
         const int last = (dim * P - 1) / 8;
 #pragma unroll
-        for (int i = 0; i < 2 * P; i++) to[i] = load16(k + (EDGE ? min(d * P / 8 + i, last) : d * P / 8 + i) * 64 + lane * 2);
+        for (int i = 0; i < 2 * P; i++)
+            to[i] = load16(k + (EDGE ? min(d * P / 8 + i, last) : d * P / 8 + i) * 64 + lane * 2);
     }
 
     // the codes of dim d + i
@@ -286,7 +292,8 @@ template <int F> struct chunk {
             const int two = l.shift % 4 * 2;
             u32 x = l.bits >= 4 ? low >> l.shift / 16 * 4 & 0x0f0fu : (low >> two & 3u) | (low >> two << 6 & 0x300u);
             if (l.bits == 6) x |= (high >> two & 3u) << 4 | (high >> two << 10 & 0x3000u);
-            else if (l.bits != 2) x |= ((high >> l.shift % 8 & 1u) | (high >> l.shift % 8 << 7 & 0x100u)) << (l.bits - 1);
+            else if (l.bits != 2)
+                x |= ((high >> l.shift % 8 & 1u) | (high >> l.shift % 8 << 7 & 0x100u)) << (l.bits - 1);
             float2 c = two_codes(x);
             return {fma_(s, c.x, b), fma_(s, c.y, b)};
         }

@@ -5,7 +5,8 @@
 
 #include "cuda/kernels/device.cuh"
 
-namespace ek {
+namespace ek
+{
 
 constexpr float LN2_HI = 0.693145751953125f, LN2_LO = 1.428606765330187e-06f;
 
@@ -101,7 +102,8 @@ __device__ __forceinline__ float tanh_of_number(float y)
     const float near = fma_(p * z, y, y), s = 2.0f * (a > 9.0f ? 10.0f : a); // tanh of 10 is 1
     const float whole = __fadd_rn(__fmul_rn(s, 1.44269504f), 12582912.0f), nf = __fadd_rn(whole, -12582912.0f);
     float r, q = exp_rest(s, nf, r);
-    const float e = bits(__float_as_uint(__fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f)) + (__float_as_uint(whole) << 23));
+    const float e = bits(__float_as_uint(__fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f)) +
+                         (__float_as_uint(whole) << 23));
     return a < 0.625f ? near : copysignf(fma_(-2.0f, __frcp_rn(e + 1.0f), 1.0f), y);
 }
 
@@ -149,7 +151,7 @@ __device__ __forceinline__ float standard_gumbel(u32 n)
 
 // --- an order of floats by unsigned integers: larger is larger, -0 = +0, NaN not allowed; above 0 for
 // every number, so that 0 means none
-__device__ __forceinline__ u64 mix64(u64 x) // ek_mix64 of base/rng.h
+__device__ __forceinline__ u64 mix64(u64 x) // ek_mix64 of base/hash/rng.h
 {
     x += 0x9E3779B97F4A7C15u;
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -196,12 +198,13 @@ __device__ __forceinline__ void block_tree(float *leaf, int n)
 {
     for (int apart = 1; apart < n; apart *= 2) {
         __syncthreads();
-        for (int i = threadIdx.x * 2 * apart; i + apart < n; i += blockDim.x * 2 * apart) leaf[i] = leaf[i] + leaf[i + apart];
+        for (int i = threadIdx.x * 2 * apart; i + apart < n; i += blockDim.x * 2 * apart)
+            leaf[i] = leaf[i] + leaf[i + apart];
     }
     __syncthreads();
 }
 
-// --- Philox4x32-10 and the noise of a token (base/rng.h, engine/sampler.h)
+// --- Philox4x32-10 and the noise of a token (base/hash/rng.h, engine/sample/sampler.h)
 __device__ __forceinline__ float gumbel(u64 seed, int pos, int purpose, u32 token)
 {
     u32 c0 = (u32)pos, c1 = token / 4, c2 = (u32)purpose, c3 = 0;

@@ -1,10 +1,11 @@
-// Norms of rows and of heads (contracts: ops/rows.h).
+// Norms of rows and of heads (contracts: ops/rows/rows.h).
 #pragma once
 
 #include "cuda/args.h"
 #include "cuda/kernels/math.cuh"
 
-namespace ek {
+namespace ek
+{
 
 constexpr int MAX_LEAVES = 2048; // rows of up to 524,288 elements
 
@@ -65,8 +66,8 @@ __device__ __forceinline__ float norm_factor(float ss, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
 }
 
-// T over sums of squares leaf[0..n), n up to 32, by a warp: the result is in all lanes. Where there is no leaf stands 0, which
-// changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
+// T over sums of squares leaf[0..n), n up to 32, by a warp: the result is in all lanes. Where there is no leaf stands
+// 0, which changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
 __device__ __forceinline__ float tree_of_squares(const float *leaf, int n)
 {
     const int last = n > 16 ? 31 : n > 8 ? 15 : n > 4 ? 7 : 3, i = threadIdx.x & last;

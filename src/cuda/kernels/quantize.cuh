@@ -1,10 +1,11 @@
-// A group of activations as a quantised row has it (ops/linear.h): the one place where the kernels round them.
+// A group of activations as a quantised row has it (ops/linear/linear.h): the one place where the kernels round them.
 #pragma once
 
 #include "cuda/args.h"
 #include "cuda/kernels/math.cuh"
 
-namespace ek {
+namespace ek
+{
 
 // The scale of a group with the largest magnitude `top` (its bits), for two limbs and for one, and what a value is
 // multiplied with; 0: all codes are 0.
@@ -24,7 +25,8 @@ __device__ __forceinline__ int two_limbs(float v, float inv, int *high)
     return q;
 }
 
-// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 and 16 have only the first.
+// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 and 16 have only the
+// first.
 __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
 {
     const int lane = threadIdx.x % 32;
@@ -51,10 +53,12 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
 }
 
 // The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1; nothing is written unless it is real.
-__device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2], bool real)
+__device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2],
+                                               bool real)
 {
     const int lane = threadIdx.x % 32;
-    const u32 top = __reduce_max_sync(~0u, max(__float_as_uint(v[0]) & 0x7fffffffu, __float_as_uint(v[1]) & 0x7fffffffu));
+    const u32 top = __reduce_max_sync(~0u,
+                                      max(__float_as_uint(v[0]) & 0x7fffffffu, __float_as_uint(v[1]) & 0x7fffffffu));
     float inv, sx, sx256;
     group_scales(top, &inv, &sx, &sx256);
     int high[2], low[2];
@@ -70,9 +74,11 @@ __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t r
     *(float2 *)(h + to.groups[1]) = make_float2(sx, (float)(256 * sum_h + sum_l));
 }
 
-// By A / 8 lanes: v are elements at .. at + 7 of a group of A, of which the next lane has the next 8. All lanes call it;
-// those without `there` write nothing.
-template <int A> __device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t row, int at, const float (&v)[8], bool there)
+// By A / 8 lanes: v are elements at .. at + 7 of a group of A, of which the next lane has the next 8. All lanes call
+// it; those without `there` write nothing.
+template <int A>
+__device__ __forceinline__ void quantize_eights(const ek_cuda_acts &to, int64_t row, int at, const float (&v)[8],
+                                                bool there)
 {
     u32 top = 0;
 #pragma unroll
@@ -116,7 +122,8 @@ template <int N, class T> __device__ __forceinline__ T pick(const T (&x)[N], int
 }
 
 // By half a warp: v are elements 16 i + lane of block b of 128; those past n are 0. Groups of A.
-template <int A> __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[8], int n)
+template <int A>
+__device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t row, int b, const float (&v)[8], int n)
 {
     constexpr int GROUPS = 128 / A, EACH = A / 16;
     const int lane = threadIdx.x % 16;

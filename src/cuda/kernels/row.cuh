@@ -3,10 +3,11 @@
 
 #include "cuda/kernels/norm.cuh"
 
-namespace ek {
+namespace ek
+{
 
-// A row by a block of threads, a warp for 256 elements: a lane has 8 of its half's 128, 16 apart, which are those of half a
-// chain in a sum of squares, so that a norm needs one barrier.
+// A row by a block of threads, a warp for 256 elements: a lane has 8 of its half's 128, 16 apart, which are those of
+// half a chain in a sum of squares, so that a norm needs one barrier.
 struct stage_row {
     float v[8];
 
@@ -35,7 +36,7 @@ struct stage_row {
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum); // 0 where there is no element changes nothing
-        sum = __shfl_up_sync(~0u, sum, 16); // the chains go on in the upper half
+        sum = __shfl_up_sync(~0u, sum, 16);                      // the chains go on in the upper half
 #pragma unroll
         for (int i = 0; i < 8; i++) sum = fma_(v[i], v[i], sum);
         sum = add_lanes(sum);

@@ -1,5 +1,5 @@
 /* The layout of weights on the device, and of rows of activations. A matrix's is made once from the CPU's packed panels
- * (ops/linear_layout.h); formula: ops/linear.h.
+ * (ops/linear/linear_layout.h); formula: ops/linear/linear.h.
  *
  * Form F: the CPU's panels as they are. Form Q: two arrays,
  *   codes   for each panel of 16 outputs the units of 64 inputs, one after the other. A unit has 16 (Q4) or
@@ -14,18 +14,16 @@
  *           f32, without b where there are no biases.
  * Panels come to the device as the CPU packed them; ek_pack_q and ek_pack_planes (cuda/model_args.h) write them there.
  *
- * Weights with their file's own scales (ops/planes.h: GGUF, NVFP4): codes of up to 4 bits with groups of 32 in nibbles,
- * all others in bytes, a codebook's as its values. Scales:
- *   SCALE_PLAIN  f16 s and b as they are
- *   SCALE_E8M0   bf16, which holds every power of two that there is
- *   others       the f32 that ops/planes.h makes of them */
+ * Weights with their file's own scales (ops/linear/planes.h: GGUF, NVFP4): codes of up to 4 bits with groups of 32 in
+ * nibbles, all others in bytes, a codebook's as its values. Scales: SCALE_PLAIN  f16 s and b as they are SCALE_E8M0
+ * bf16, which holds every power of two that there is others       the f32 that ops/linear/planes.h makes of them */
 #ifndef EK_CUDA_PRODUCT_LAYOUT_H
 #define EK_CUDA_PRODUCT_LAYOUT_H
 
 #include "cuda/args.h"
 #include "cuda/driver.h"
 #include "cuda/model_args.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 typedef struct ek_cuda_linear {
     ek_wform form;

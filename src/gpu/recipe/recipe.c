@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "gpu/step/attend.h"
 #include "gpu/weights/launch.h"
 

@@ -3,7 +3,7 @@
 #define EK_GPU_STEP_RUN_H
 
 #include "engine/executor.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 #include "gpu/step/block.h"
 #include "gpu/step/form.h"
 #include "gpu/step/set.h"

@@ -1,4 +1,4 @@
-/* Draws on the device (cuda/kernels/sample.cu, sample_sort.cu). */
+/* Draws on the device (cuda/kernels/sample/sample.cu, sample_sort.cu). */
 #include "gpu/step/sample.h"
 
 #include <math.h>

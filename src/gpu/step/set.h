@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "cuda/api.h"
-#include "ops/kv.h"
+#include "ops/kv/kv.h"
 
 /* The attention of a set of rows in layers of one kind. Tiles of few queries go in waves that fit the memory of the
  * leaves; those of prompts in one launch. Addresses are in the step's block. */

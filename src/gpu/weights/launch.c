@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 
 void ek_gpu_note(ek_gpu *g, ek_err err)
 {

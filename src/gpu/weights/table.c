@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "gpu/weights/upload.h"
-#include "ops/linear_layout.h"
+#include "ops/linear/linear_layout.h"
 
 enum { PIECE = 4096, TASK = 128 }; /* rows */
 

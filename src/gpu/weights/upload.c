@@ -6,7 +6,7 @@
 #include "cuda/model_args.h"
 #include "cuda/planes.h"
 #include "gpu/weights/launch.h"
-#include "ops/linear_layout.h"
+#include "ops/linear/linear_layout.h"
 
 enum { BUFFER = 64 << 20, ALIGN = 256, MAX_GRID = 65535 };
 

@@ -1,10 +1,10 @@
-/* Attention: few queries (tiles of 1, 2, 4, 8) and prompts, all formats, against ops/attn.h on the scalar
+/* Attention: few queries (tiles of 1, 2, 4, 8) and prompts, all formats, against ops/attn/attn.h on the scalar
  * kernels. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "attn.h"
-#include "ops/kv_codec.h"
+#include "ops/kv/kv_codec.h"
 
 void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks)
 {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/pool.h"
+#include "base/machine/pool.h"
 #include "cuda/args.h"
 #include "cuda/attn_work.h"
 #include "cuda/driver.h"

@@ -1,4 +1,5 @@
-/* A layer with experts behind attention, as the scalar definitions of ops/rows.c and ops/linear.c compute it. */
+/* A layer with experts behind attention, as the scalar definitions of ops/rows/rows.c and ops/linear/linear.c compute
+ * it. */
 #ifndef EK_TESTS_CUDA_EXPERTS_H
 #define EK_TESTS_CUDA_EXPERTS_H
 

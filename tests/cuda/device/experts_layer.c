@@ -4,7 +4,7 @@
 #include "../../support/device_pack.h"
 #include "experts.h"
 #include "linear.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 
 static float *floats(int n, uint64_t seed)
 {

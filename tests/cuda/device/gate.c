@@ -1,5 +1,5 @@
 /* Products of two matrices with their gate, as a model's MLP has them: the quantised rows byte by byte against the
- * scalar definitions of ops/linear.c and ops/math.c. */
+ * scalar definitions of ops/linear/linear.c and ops/math.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* q, k and v of some rows in one launch, against the scalar definition of ops/linear.c. */
+/* q, k and v of some rows in one launch, against the scalar definition of ops/linear/linear.c. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Products of experts by wgmma: jobs of as many rows as a tile has and of fewer, gathered by an index, against the
- * scalar definition of ops/linear.c; and two with their gate, whose image another reads. */
+ * scalar definition of ops/linear/linear.c; and two with their gate, whose image another reads. */
 #include <stdio.h>
 #include <stdlib.h>
 

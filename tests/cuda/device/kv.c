@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cuda/model_args.h"
-#include "ops/kv_codec.h"
-#include "ops/rows.h"
+#include "ops/kv/kv_codec.h"
+#include "ops/rows/rows.h"
 #include "scene.h"
 
 void scene_open(scene *s, dev *d, const ek_attn_shape *shape, int n_views, int n_keys, int garbage, uint64_t seed)

@@ -1,4 +1,5 @@
-/* The end of a layer with per-layer inputs in one launch against the scalar definitions of ops/rows.c and ops/linear.c.
+/* The end of a layer with per-layer inputs in one launch against the scalar definitions of ops/rows/rows.c and
+ * ops/linear/linear.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "../../support/device_pack.h"
 #include "cuda/layer_end.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 #include "linear.h"
 
 enum { MAX_ROWS = 8 };

@@ -1,16 +1,16 @@
 /* Quantised rows byte by byte, and products of every form, number of limbs and group for few and many rows
- * against the scalar definition of ops/linear.c. */
+ * against the scalar definition of ops/linear/linear.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../support/device_pack.h"
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "cuda/product/tile.h"
 #include "cuda/product/units.h"
 #include "linear.h"
-#include "ops/planes.h"
+#include "ops/linear/planes.h"
 
 const char *gguf;
 

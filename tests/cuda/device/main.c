@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "dev.h"
 
 void must(ek_err err)

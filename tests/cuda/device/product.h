@@ -4,7 +4,7 @@
 
 #include "cuda/linear.h"
 #include "dev.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 
 typedef struct shape {
     int n, k, bits, group, a_group, limbs; /* bits 0: float */

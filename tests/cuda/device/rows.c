@@ -1,13 +1,13 @@
-/* math and row operators: every kernel against ops/math.c and ops/rows.c. */
+/* math and row operators: every kernel against ops/math.c and ops/rows/rows.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda/model_args.h"
 #include "dev.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 #include "ops/math.h"
-#include "ops/rows.h"
+#include "ops/rows/rows.h"
 #include "ops/tree.h"
 #include "tensor/dtype.h"
 

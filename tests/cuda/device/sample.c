@@ -1,12 +1,13 @@
-/* Sampling: the token of every row against engine/sampler.c. */
+/* Sampling: the token of every row against engine/sample/sampler.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/hash/rng.h"
 #include "dev.h"
-#include "engine/sampler.h"
+#include "engine/sample/masks.h"
+#include "engine/sample/sampler.h"
 
 enum { MAX_ROWS = 32, SORTERS = 3 };
 

@@ -3,7 +3,7 @@
 #define EK_TESTS_CUDA_SCENE_H
 
 #include "dev.h"
-#include "ops/attn.h"
+#include "ops/attn/attn.h"
 
 typedef struct scene {
     dev *d;

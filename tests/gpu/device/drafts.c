@@ -7,7 +7,7 @@
 
 #include "../../support/drafter.h"
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/machine/cpu.h"
 #include "engine/trace.h"
 
 enum { PROMPT = 300, REPLY = 64, MAX_REQUESTS = 8 };

@@ -18,7 +18,8 @@ void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block);
 void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
 void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b);
 
-namespace ek {
+namespace ek
+{
 
 typedef uint32_t u32;
 typedef uint64_t u64;

@@ -1,0 +1,122 @@
+#include "base/hash/sha256.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash/sha256_blocks.h"
+
+const uint32_t ek_sha256_keys[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t turn(uint32_t x, int by)
+{
+    return x >> by | x << (32 - by);
+}
+
+/* One round; the caller turns the names of the state instead of its words. */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                                             \
+    do {                                                                                                             \
+        uint32_t t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ek_sha256_keys[i] + w[i]; \
+        d += t;                                                                                                      \
+        h = t + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));                            \
+    } while (0)
+
+void ek_sha256_blocks(uint32_t s[8], const uint8_t *p, size_t n)
+{
+    for (; n > 0; n--, p += 64) {
+        uint32_t w[64], a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+        for (int i = 0; i < 16; i++)
+            w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+        for (int i = 16; i < 64; i++)
+            w[i] = w[i - 16] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
+                   (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+        for (int i = 0; i < 64; i += 8) {
+            ROUND(a, b, c, d, e, f, g, h, i);
+            ROUND(h, a, b, c, d, e, f, g, i + 1);
+            ROUND(g, h, a, b, c, d, e, f, i + 2);
+            ROUND(f, g, h, a, b, c, d, e, i + 3);
+            ROUND(e, f, g, h, a, b, c, d, i + 4);
+            ROUND(d, e, f, g, h, a, b, c, i + 5);
+            ROUND(c, d, e, f, g, h, a, b, i + 6);
+            ROUND(b, c, d, e, f, g, h, a, i + 7);
+        }
+        s[0] += a, s[1] += b, s[2] += c, s[3] += d, s[4] += e, s[5] += f, s[6] += g, s[7] += h;
+    }
+}
+
+static void take(uint32_t h[8], const uint8_t *p, size_t n)
+{
+    (ek_sha256_has_x86() ? ek_sha256_blocks_x86 : ek_sha256_blocks)(h, p, n);
+}
+
+void ek_sha256_init(ek_sha256_state *s)
+{
+    *s = (ek_sha256_state){
+        .h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+}
+
+void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    size_t held = s->n % 64, room = 64 - held;
+    if (n == 0) return;
+    s->n += n;
+    if (held + n < 64) {
+        memcpy(s->rest + held, p, n);
+        return;
+    }
+    if (held) {
+        memcpy(s->rest + held, p, room);
+        take(s->h, s->rest, 1);
+        p += room, n -= room;
+    }
+    if (n >= 64) take(s->h, p, n / 64);
+    memcpy(s->rest, p + n / 64 * 64, n % 64);
+}
+
+static void end(ek_sha256_state *s, uint8_t out[32])
+{
+    uint8_t last[128] = {0};
+    size_t left = s->n % 64, n_last = left < 56 ? 64 : 128;
+    memcpy(last, s->rest, left);
+    last[left] = 0x80;
+    for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)(s->n * 8 >> 8 * i);
+    take(s->h, last, n_last / 64);
+    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - i % 4 * 8));
+}
+
+static void hex(char out[65], const uint8_t h[32])
+{
+    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", h[i]);
+}
+
+void ek_sha256_end(ek_sha256_state *s, char out[65])
+{
+    uint8_t h[32];
+    end(s, h);
+    hex(out, h);
+}
+
+void ek_sha256(uint8_t out[32], const void *data, size_t n)
+{
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, data, n);
+    end(&s, out);
+}
+
+void ek_sha256_hex(char out[65], const void *data, size_t n)
+{
+    uint8_t h[32];
+    ek_sha256(h, data, n);
+    hex(out, h);
+}

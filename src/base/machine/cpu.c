@@ -1,0 +1,180 @@
+#define _GNU_SOURCE
+#include "base/machine/cpu.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/machine/cgroup.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static unsigned long long xcr0(void)
+{
+    unsigned lo, hi;
+    __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (unsigned long long)hi << 32 | lo;
+}
+
+/* Linux saves 8 KiB more per thread that uses tiles, and wants to be asked before (arch_prctl(2)). */
+static bool tiles_granted(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+/* Families 0x19 and 0x1a of AMD. The second has twice as many products of 512 bits a cycle, and twice as many loads and
+ * other vector operations beside them. */
+static bool is_zen4_or_5(void)
+{
+    unsigned a, b, c, d, vendor[3];
+    if (!__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]) || !__get_cpuid(1, &a, &b, &c, &d)) return false;
+    const unsigned family = (a >> 8 & 15) + (a >> 20 & 255);
+    return memcmp(vendor, "AuthenticAMD", sizeof vendor) == 0 && (family == 0x19 || family == 0x1a);
+}
+
+unsigned ek_cpu_detect(void)
+{
+    unsigned a, b, c, d, cpu = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+    if (!(c >> 27 & 1)) return 0; /* OSXSAVE: the kernel tells which registers it saves */
+    unsigned fma = c >> 12 & 1, f16c = c >> 29 & 1;
+    unsigned long long saved = xcr0();
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    if ((b >> 5 & 1) && fma && f16c && (saved & 6) == 6) cpu |= EK_CPU_AVX2;
+    unsigned f = b >> 16 & 1, dq = b >> 17 & 1, bw = b >> 30 & 1, vl = b >> 31 & 1, vnni = c >> 11 & 1;
+    if (cpu && f && dq && bw && vl && vnni && (saved & 0xe6) == 0xe6) cpu |= EK_CPU_AVX512;
+    const unsigned tile = d >> 24 & 1, tile_int8 = d >> 25 & 1;
+    if (cpu & EK_CPU_AVX512 && tile && tile_int8 && (saved & 0x60000) == 0x60000 && tiles_granted()) cpu |= EK_CPU_AMX;
+    if (cpu && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        if (a >> 4 & 1) cpu |= EK_CPU_AVXVNNI;
+        if (cpu & EK_CPU_AVX512 && (a >> 5 & 1)) cpu |= EK_CPU_BF16;
+    }
+    if (cpu & EK_CPU_AVX512 && is_zen4_or_5()) cpu |= EK_CPU_ZEN4;
+    return cpu;
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+/* What the kernel tells of the processor (arch/arm64/include/uapi/asm/hwcap.h). */
+enum { HAS_ASIMDDP = 1 << 20, HAS_I8MM = 1 << 13 };
+
+unsigned ek_cpu_detect(void)
+{
+    if (!(getauxval(AT_HWCAP) & HAS_ASIMDDP)) return 0;
+    return EK_CPU_DOTPROD | (getauxval(AT_HWCAP2) & HAS_I8MM ? EK_CPU_I8MM : 0);
+}
+#else
+unsigned ek_cpu_detect(void)
+{
+    return 0;
+}
+#endif
+
+/* In rising order: a name stands for all instructions up to `is`, so far as the machine has them. */
+static const struct {
+    const char *name;
+    unsigned is, mask;
+} isas[] = {
+    {"scalar", 0, 0},
+    {"avx2", EK_CPU_AVX2, EK_CPU_AVX2},
+    {"avxvnni", EK_CPU_AVXVNNI, EK_CPU_AVX2 | EK_CPU_AVXVNNI},
+    {"avx512", EK_CPU_AVX512, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_ZEN4},
+    {"amx", EK_CPU_AMX, EK_CPU_AVX2 | EK_CPU_AVXVNNI | EK_CPU_AVX512 | EK_CPU_BF16 | EK_CPU_ZEN4 | EK_CPU_AMX},
+    {"dotprod", EK_CPU_DOTPROD, EK_CPU_DOTPROD},
+    {"i8mm", EK_CPU_I8MM, EK_CPU_DOTPROD | EK_CPU_I8MM},
+};
+enum { ISAS = sizeof isas / sizeof *isas };
+
+const char *ek_cpu_isa(unsigned cpu)
+{
+    int i = ISAS - 1;
+    while (i > 0 && !(cpu & isas[i].is)) i--;
+    return isas[i].name;
+}
+
+const char *ek_cpu_model(void)
+{
+    static char name[128];
+    if (name[0]) return name;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon) {
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+            break;
+        }
+    }
+    if (f) fclose(f);
+    if (!name[0]) snprintf(name, sizeof name, "unknown");
+    return name;
+}
+
+/* Processors that a group's quota pays for. */
+static double group_quota(const char *dir, bool v2)
+{
+    double quota = ek_cgroup_number(dir, v2 ? "cpu.max" : "cpu.cfs_quota_us", NULL, 0);
+    double period = v2 ? ek_cgroup_number(dir, "cpu.max", NULL, 1)
+                       : ek_cgroup_number(dir, "cpu.cfs_period_us", NULL, 0);
+    return quota > 0 && period > 0 ? quota / period : INFINITY; /* -1, max: none */
+}
+
+double ek_cpu_quota(const char *root)
+{
+    return ek_cgroup_least(root, "cpu", group_quota);
+}
+
+int ek_cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    double quota = ek_cpu_quota("");
+    if (quota < n) n = (int)quota;
+    return n > 0 ? n : 1;
+}
+
+const char *const *ek_cpu_isas(void)
+{
+    static const char *names[ISAS + 1];
+    const unsigned cpu = ek_cpu_detect();
+    int n = 0;
+    for (int i = 0; i < ISAS; i++)
+        if (!isas[i].is || cpu & isas[i].is) names[n++] = isas[i].name;
+    names[n] = NULL;
+    return names;
+}
+
+ek_err ek_cpu_mask(const char *isa, unsigned *cpu)
+{
+    const unsigned here = ek_cpu_detect();
+    char usable[64] = "";
+    for (int i = 0; i < ISAS; i++) {
+        if (isas[i].is && !(here & isas[i].is)) continue;
+        if (strcmp(isas[i].name, isa) == 0) {
+            *cpu = isas[i].mask & here;
+            return EK_OK;
+        }
+        size_t n = strlen(usable);
+        snprintf(usable + n, sizeof usable - n, "%s%s", n ? ", " : "", isas[i].name);
+    }
+    return ek_fail(EK_EINVAL, "instruction set '%.80s' is not usable here; usable: %s", isa, usable);
+}
+
+ek_err ek_cpu_float_check(void)
+{
+    volatile float tiny = 1e-40f, one = 1.0f, ulp = 0x1p-24f, a = 1.0f + 0x1p-12f;
+    if (tiny * one == 0.0f) return ek_fail(EK_EINTERNAL, "denormals are flushed to zero on this machine");
+    if (one + ulp != 1.0f || one + ulp * 1.5f != 1.0f + 0x1p-23f)
+        return ek_fail(EK_EINTERNAL, "rounding is not to nearest even");
+    float contracted = a * a - (1.0f + 0x1p-11f); /* 0 when rounded between, 2^-24 when fused */
+    if (contracted != 0.0f) return ek_fail(EK_EINTERNAL, "the build contracts a*b+c");
+    if (fmaf(a, a, -(1.0f + 0x1p-11f)) != 0x1p-24f) return ek_fail(EK_EINTERNAL, "fmaf is not fused");
+    return EK_OK;
+}

@@ -1,0 +1,46 @@
+/* A pool of threads for the operators of a step. Tasks write disjoint outputs, so which thread runs which task
+ * cannot change a bit of the answer.
+ *
+ * On a machine of several NUMA nodes the threads are divided among the nodes by their CPUs and stay there, each on all
+ * CPUs of its node: a page of memory lies on the node of the thread that writes it first, so tasks that read it later
+ * should go to that node's threads. */
+#ifndef EK_BASE_POOL_H
+#define EK_BASE_POOL_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/machine/nodes.h"
+
+typedef struct ek_pool ek_pool;
+
+/* n_threads, 1 to 1024, counts the caller; n_threads - 1 threads are started. EINVAL, or ENOMEM when a thread cannot
+ * be started. Close with ek_pool_close. */
+ek_err ek_pool_open(ek_pool **out, int n_threads);
+/* The same on the nodes of the machine, or, for tests, of the one that `root` describes (base/machine/nodes.h). The
+ * pool above knows one node and binds nothing. */
+ek_err ek_pool_open_nodes(ek_pool **out, int n_threads, const char *root);
+void ek_pool_close(ek_pool *p);
+int ek_pool_threads(const ek_pool *p);
+int ek_pool_nodes(const ek_pool *p); /* 1 to EK_MAX_NODES; each has a thread */
+/* Threads of the nodes before this one, so that of n_nodes all of them. */
+int ek_pool_node_first(const ek_pool *p, int node);
+
+/* Calls fn(arg, task, worker) once for every task in [0, n_tasks) and returns when all are
+ * done; worker in [0, n_threads) is the number of the running thread, for its scratch memory.
+ * A thread takes the tasks of its own contiguous share in ascending order, then those that other
+ * threads have left, from the back: tasks that read adjacent memory stay one stream per thread.
+ * One caller at a time; never from inside a task.
+ * A NULL pool runs everything in the caller. */
+typedef void ek_task_fn(void *arg, int task, int worker);
+void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks);
+
+/* The same with tasks that belong to nodes: node j's are those from end[j - 1], or 0, up to end[j]. Threads take
+ * their node's, then the others'; `stay`: only their node's, for tasks that write memory first. NULL has one node. */
+void ek_pool_run_nodes(ek_pool *p, ek_task_fn *fn, void *arg, const int *end, bool stay);
+
+/* Who runs tasks on several nodes stays on the first one's CPUs, and so do the threads that it starts. This lets the
+ * calling thread run everywhere again, until it next runs tasks. */
+void ek_pool_leave(ek_pool *p);
+
+#endif

@@ -1,0 +1,268 @@
+/* bench: speed of a model, compared with this machine's limits. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/machine/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/machine/memory.h"
+#include "base/machine/peak.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/compare.h"
+#include "cli/frame/open.h"
+#include "text/json/json.h"
+
+typedef struct result {
+    bool generate;
+    int tokens, batch, depth; /* of a prompt; of generation */
+    double per_second;        /* prompt tokens; steps */
+    double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
+    double limit;             /* multiply-adds a second; bytes a second */
+    double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
+} result;
+
+/* Of the machine, per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of floats.
+ * 0: it has none. */
+typedef struct peaks {
+    double read, int8, amx, f32;
+} peaks;
+
+typedef struct report {
+    const ek_cli *cli;
+    const ek_opened *m;
+    const char *int8_name;
+    unsigned cpu;
+    peaks peaks;
+    result *row;
+    int n_rows;
+} report;
+
+static int largest(const ek_list *l)
+{
+    int max = 0;
+    for (int i = 0; i < l->n; i++)
+        if (l->v[i] > max) max = l->v[i];
+    return max;
+}
+
+static ek_err open_all(const ek_cli *cli, ek_opened *m)
+{
+    ek_open_opts o;
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    EK_TRY(ek_cli_open_model(m, cli, &o));
+    int batch = largest(&cli->batch), prompt = largest(&cli->prompt) + 1;
+    int ctx = ek_bench_context(batch, largest(&cli->depth), (int)cli->generate, (int)cli->chunk);
+    if (ctx < prompt) ctx = prompt;
+    int max_ctx = ek_model_config(m->model)->max_position_embeddings;
+    if (ctx > max_ctx) {
+        ek_opened_close(m);
+        return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
+    }
+    o.max_requests = o.max_queue = batch;
+    o.ctx_tokens = ctx;
+    return ek_open_engine(m, &o);
+}
+
+/* The machine's limits are measured with a block much larger than the caches. */
+typedef struct machine {
+    ek_pool *pool;
+    unsigned cpu;
+    void *block;
+    size_t block_bytes;
+    ek_gpu *gpu; /* the device's limits are measured instead */
+} machine;
+
+static ek_err open_machine(machine *x, ek_pool *pool, unsigned cpu, ek_gpu *gpu)
+{
+    const size_t max = (size_t)1 << 30, min = (size_t)256 << 20;
+    *x = (machine){.pool = pool, .cpu = cpu, .block_bytes = max, .gpu = gpu};
+    if (gpu) return EK_OK;
+    while (x->block_bytes > min && (double)x->block_bytes * 4 > ek_memory_available()) x->block_bytes /= 2;
+    x->block = ek_alloc_big(x->block_bytes);
+    if (!x->block) return EK_ENOMEM;
+    ek_peak_fill(pool, x->block, x->block_bytes);
+    return EK_OK;
+}
+
+static double read_limit(void *arg)
+{
+    const machine *x = arg;
+    if (x->gpu) return ek_gpu_read_rate(x->gpu);
+    double start = ek_now(), bytes = ek_peak_read(x->pool, x->cpu, x->block, x->block_bytes);
+    return bytes / (ek_now() - start);
+}
+
+static double int8_limit(void *arg)
+{
+    const machine *x = arg;
+    if (x->gpu) return 0; /* not measured */
+    double start = ek_now(), macs = ek_peak_int8(x->pool, x->cpu);
+    return macs / (ek_now() - start);
+}
+
+static double once(double (*peak)(ek_pool *, unsigned), const machine *x)
+{
+    double start = ek_now(), n = peak(x->pool, x->cpu);
+    return n / (ek_now() - start);
+}
+
+static peaks measure_peaks(machine *x)
+{
+    peaks p = {.read = read_limit(x)};
+    if (x->gpu) return p;
+    p.int8 = once(ek_peak_int8, x), p.amx = once(ek_peak_amx, x), p.f32 = once(ek_peak_f32, x);
+    return p;
+}
+
+static ek_err measure_row(report *r, machine *limits, result *x)
+{
+    int runs = (int)r->cli->runs;
+    ek_bench_limit limit = {x->generate ? read_limit : int8_limit, limits, 0};
+    if (x->generate)
+        EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
+                                 &x->per_limit));
+    else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit, &x->again));
+    x->limit = limit.median;
+    return EK_OK;
+}
+
+static ek_err measure(report *r)
+{
+    const ek_cli *cli = r->cli;
+    int total = cli->prompt.n + cli->batch.n * cli->depth.n;
+    r->row = ek_alloc((size_t)total * sizeof *r->row);
+    for (int i = 0; i < cli->prompt.n; i++) r->row[r->n_rows++] = (result){.tokens = cli->prompt.v[i]};
+    for (int d = 0; d < cli->depth.n; d++)
+        for (int b = 0; b < cli->batch.n; b++)
+            r->row[r->n_rows++] = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
+    machine limits;
+    EK_TRY(open_machine(&limits, r->m->pool, r->cpu, r->m->gpu));
+    r->int8_name = r->m->gpu ? NULL : ek_peak_int8_name(r->cpu);
+    r->peaks = measure_peaks(&limits);
+    ek_err err = EK_OK;
+    for (int i = 0; i < total && !err; i++) {
+        ek_progress("measuring", i, total);
+        err = measure_row(r, &limits, &r->row[i]);
+    }
+    ek_progress("measuring", total, total);
+    if (limits.block) ek_free_big(limits.block, limits.block_bytes);
+    return err;
+}
+
+/* Multiply-adds of a prompt token, bytes of a step: weights are read once a step, whoever shares it
+ * (experts: at batch 1). */
+static double work(const report *r, const result *x)
+{
+    const ek_model *m = r->m->model;
+    if (x->generate) return ek_model_bytes_per_token(m);
+    /* The last row wants logits and runs every layer. */
+    return ((x->tokens - 1) * ek_model_macs_prompt_row(m) + ek_model_macs_logit_row(m)) / x->tokens;
+}
+
+static void print_table(const report *r)
+{
+    const ek_config *c = ek_model_config(r->m->model);
+    printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
+    if (r->m->gpu) printf("device    %s\n", ek_gpu_text(r->m->gpu));
+    printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->path,
+           r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
+           ek_model_bytes_per_token(r->m->model) / 1e9);
+    printf("limits    %.1f GB/s read", r->peaks.read / 1e9);
+    if (r->peaks.int8 > 0)
+        printf(", multiply-adds in G/s: %.0f %s, %.0f float", r->peaks.int8 / 1e9, r->int8_name, r->peaks.f32 / 1e9);
+    if (r->peaks.amx > 0) printf(", %.0f AMX", r->peaks.amx / 1e9);
+    printf(" (at the start; each row's beside it)\n");
+    bool head = false;
+    for (int i = 0; i < r->n_rows; i++) {
+        const result *x = &r->row[i];
+        if (x->generate) continue;
+        if (!head)
+            printf("\n%10s %12s %16s %16s %8s %10s\n", "prompt", "tokens/s", "G multiply-adds",
+                   r->int8_name ? r->int8_name : "peak", "share", "again");
+        head = true;
+        printf("%10d %12.1f %16.1f ", x->tokens, x->per_second, work(r, x) * x->per_second / 1e9);
+        if (r->int8_name) printf("%16.1f %6.1f %%", x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        else printf("%16s %8s", "-", "-");
+        printf(" %8.1f x\n", x->again);
+    }
+    printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
+    for (int i = 0; i < r->n_rows; i++) {
+        const result *x = &r->row[i];
+        if (!x->generate) continue;
+        printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second,
+               x->per_second, work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+    }
+}
+
+static void add_name(ek_buf *b, const char *key, const char *value)
+{
+    ek_buf_fmt(b, "\"%s\":", key);
+    ek_json_quote(b, value, strlen(value));
+}
+
+static void print_json(const report *r)
+{
+    ek_buf b = {0};
+    ek_buf_str(&b, "{\"machine\":{");
+    add_name(&b, "cpu", ek_cpu_model());
+    ek_buf_char(&b, ',');
+    add_name(&b, "isa", ek_cpu_isa(r->cpu));
+    ek_buf_fmt(&b, ",\"threads\":%d,", ek_pool_threads(r->m->pool));
+    add_name(&b, "device", r->m->gpu ? ek_gpu_text(r->m->gpu) : "cpu");
+    ek_buf_str(&b, "},\"model\":{");
+    add_name(&b, "name", r->m->path);
+    ek_buf_char(&b, ',');
+    add_name(&b, "numerics", ek_model_numerics_id(r->m->model));
+    ek_buf_fmt(&b, ",\"layers\":%d,\"bytes_per_token\":%.0f}", ek_model_config(r->m->model)->n_layers,
+               ek_model_bytes_per_token(r->m->model));
+    ek_buf_fmt(&b, ",\"limits\":{\"read_bytes_per_second\":%.0f,\"int8_macs_per_second\":%.0f", r->peaks.read,
+               r->peaks.int8);
+    ek_buf_fmt(&b, ",\"amx_macs_per_second\":%.0f,\"f32_macs_per_second\":%.0f},\"prompt\":[", r->peaks.amx,
+               r->peaks.f32);
+    const char *sep = "";
+    for (int i = 0; i < r->n_rows; i++) {
+        const result *x = &r->row[i];
+        if (x->generate) continue;
+        ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f,\"again\":%.2f", sep,
+                   x->tokens, x->per_second, work(r, x) * x->per_second, x->again);
+        if (r->int8_name)
+            ek_buf_fmt(&b, ",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f}", x->limit,
+                       work(r, x) * x->per_limit);
+        else ek_buf_str(&b, ",\"peak_macs_per_second\":null,\"share_of_peak\":null}");
+        sep = ",";
+    }
+    ek_buf_str(&b, "],\"generate\":[");
+    sep = "";
+    for (int i = 0; i < r->n_rows; i++) {
+        const result *x = &r->row[i];
+        if (!x->generate) continue;
+        ek_buf_fmt(
+            &b,
+            "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}",
+            sep, x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit);
+        sep = ",";
+    }
+    ek_buf_str(&b, "]}");
+    puts(b.data);
+    ek_buf_fini(&b);
+}
+
+int ek_cmd_bench(const ek_cli *cli)
+{
+    if (cli->has.compare) return ek_bench_compare(cli);
+    ek_opened m;
+    ek_err err = open_all(cli, &m);
+    if (err) return ek_cli_refused(cli, err);
+    report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
+    err = cli->has.isa ? ek_cpu_mask(cli->isa, &r.cpu) : EK_OK;
+    if (!err) err = measure(&r);
+    int status = err ? ek_cli_failed(cli) : 0;
+    if (!err && cli->json) print_json(&r);
+    else if (!err) print_table(&r);
+    free(r.row);
+    ek_opened_close(&m);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* The command line: a table of commands, a table of options, and the parsed call that every command gets. A command is
+ * `int ek_cmd_NAME(const ek_cli *)` in a file cmd_NAME.c of a folder of src/cli and returns the exit status: 0, 1 for a
+ * failure (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
+#ifndef EK_CLI_CLI_H
+#define EK_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+typedef enum ek_cmd_id {
+#define CMD(name, args, min_args, max_args, text) EK_CMD_##name,
+#include "cli/frame/commands.def"
+#undef CMD
+    EK_CMD_COUNT
+} ek_cmd_id;
+
+typedef struct ek_list {
+    int32_t *v; /* owned by the ek_cli */
+    int n;
+} ek_list;
+
+/* Field types by kind of option. */
+#define EK_OPT_T_STR    const char *
+#define EK_OPT_T_CHOICE const char *
+#define EK_OPT_T_INT    int64_t
+#define EK_OPT_T_NUM    double
+#define EK_OPT_T_SIZE   double
+#define EK_OPT_T_FLAG   bool
+#define EK_OPT_T_LIST   ek_list
+
+/* A parsed call. Options of other commands keep their defaults. */
+typedef struct ek_cli {
+    ek_cmd_id command;
+    bool help;              /* --help was given: nothing else was checked */
+    const char *arg;        /* the last argument that is not an option; NULL if absent */
+    const char *arg_before; /* the one before it; NULL if there is one or none */
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
+#include "cli/frame/options.def"
+#undef OPT
+    struct { /* given on the command line, in the environment, or by default */
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) bool name;
+#include "cli/frame/options.def"
+#undef OPT
+    } has;
+} ek_cli;
+
+/* Parses argv (argv[0] is the program's name). env looks up EVENKEEL_NAME like getenv; it may be NULL. EINVAL with a
+ * sentence that says what was wrong and what is expected. Strings
+ * point into argv or the environment. ek_cli_fini also after a failure. */
+typedef char *ek_env_fn(const char *name);
+ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
+void ek_cli_fini(ek_cli *cli);
+
+const char *ek_cmd_name(ek_cmd_id id);
+void ek_cli_help(ek_buf *out, ek_cmd_id id); /* one command */
+void ek_cli_usage(ek_buf *out);              /* the program */
+void ek_cli_markdown(ek_buf *out);           /* docs/OPTIONS.md */
+
+/* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
+ * prints ek_err_text() and gives 1, wrong gives 2; refused prints ek_err_text() and gives 2 for ETOOLONG, options that
+ * ask for more than the model's context, else 1. */
+int ek_cli_failed(const ek_cli *cli);
+int ek_cli_refused(const ek_cli *cli, ek_err err);
+__attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
+
+/* The exit status of a command that returned status: 1 for 0 where standard output could not be written, which is told
+ * unless the command told a failure. */
+int ek_cli_end(const ek_cli *cli, int status);
+
+#define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);
+#include "cli/frame/commands.def"
+#undef CMD
+
+#endif

@@ -1,0 +1,41 @@
+/* Error reports of commands: ek_cli_failed, ek_cli_refused, ek_cli_wrong, and ek_cli_end. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "cli/frame/cli.h"
+
+static bool told; /* the first failure says why; what follows from it is no second line */
+
+int ek_cli_failed(const ek_cli *cli)
+{
+    told = true;
+    char words[1200];
+    int n = snprintf(words, sizeof words, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
+    ek_log_last_words(words, (size_t)n);
+    return 1;
+}
+
+int ek_cli_refused(const ek_cli *cli, ek_err err)
+{
+    int failed = ek_cli_failed(cli);
+    return err == EK_ETOOLONG ? 2 : failed;
+}
+
+int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
+{
+    char text[1024]; /* arguments may be in it: ek_fail makes one line of them */
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    ek_fail(EK_EINVAL, "%s", text);
+    ek_cli_failed(cli);
+    return 2;
+}
+
+int ek_cli_end(const ek_cli *cli, int status)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    if (!told) fprintf(stderr, "evenkeel %s: standard output could not be written\n", ek_cmd_name(cli->command));
+    return status ? status : 1;
+}

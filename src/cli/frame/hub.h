@@ -1,0 +1,22 @@
+/* Models by the names of their repositories. */
+#ifndef EK_CLI_HUB_H
+#define EK_CLI_HUB_H
+
+#include "cli/frame/cli.h"
+#include "hub/places.h"
+
+/* From the environment (HF_HOME and others, hub/places.h). Fini also after a failure. */
+ek_err ek_cli_hub_places(ek_hub_places *p);
+
+/* A path, or the name of a repository in the cache (no network): what is to be opened. What exists as a path is one.
+ * ENOTFOUND names the command that fetches it. *path is valid until the process ends. */
+ek_err ek_cli_find_model(const char *text, const char **path);
+
+/* What a server calls its model without --model-name: as --model names it if that is a repository, else the last part
+ * of the path. The caller frees it. */
+char *ek_cli_model_name(const ek_cli *cli, const char *path);
+
+/* "1.25 GB", with powers of 1000. */
+void ek_cli_size_text(char out[16], double bytes);
+
+#endif

@@ -1,0 +1,115 @@
+#include "cli/frame/open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/frame/check.h"
+#include "cli/frame/hub.h"
+#include "open/find.h"
+
+ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
+{
+    static ek_buf bundled;
+    if (cli->has.model) return ek_cli_find_model(cli->model, dir);
+    ek_buf why = {0};
+    ek_buf_clear(&bundled);
+    ek_err err = ek_bundled_find(&bundled);
+    if (err) {
+        ek_buf_str(&why, ek_err_text());
+        ek_fail(err, "no --model given, and %s", ek_buf_text(&why));
+        ek_buf_fini(&why);
+    }
+    *dir = ek_buf_text(&bundled);
+    return err;
+}
+
+ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out)
+{
+    const char *path;
+    EK_TRY(ek_cli_model_dir(cli, &path));
+    return ek_chat_tokenizer_open(out, path);
+}
+
+/* Commands that measure or compare steps have no option --draft and do not draft; `draft` has a drafter alone. */
+static const char *draft_of(const ek_cli *cli)
+{
+    if (cli->command == EK_CMD_draft) return "auto";
+    const bool drafts = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_generate;
+    return drafts ? cli->draft : "off";
+}
+
+/* 0 is none for the option, and the default for the field. */
+static double none_if_zero(bool has, double value)
+{
+    return !has ? 0 : value == 0 ? EK_OPEN_NONE : value;
+}
+
+ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
+{
+    *out = (ek_open_opts){
+        .model = cli->has.model ? cli->model : NULL,
+        .synthetic = cli->has.synthetic ? cli->synthetic : NULL,
+        .synthetic_layers = cli->has.layers ? (int)cli->layers : 0,
+        .synthetic_bits = atoi(cli->bits),
+        .weights = cli->weights,
+        .kv = cli->kv,
+        .kv_start = (int)cli->kv_start,
+        .activations = cli->activations,
+        .device = cli->device,
+        .threads = cli->has.threads ? (int)cli->threads : 0,
+        .isa = cli->has.isa ? cli->isa : NULL,
+        .packed_dir = cli->has.packed_cache ? cli->packed_cache : NULL,
+        .chunk = (int)cli->chunk,
+        .draft = draft_of(cli),
+        .draft_max = (int)cli->draft_max,
+        .drafter = cli->has.drafter ? cli->drafter : NULL,
+        .rope_position = cli->rope_position,
+        .ctx_tokens = cli->has.ctx ? (int)cli->ctx : 0,
+        .kv_bytes = cli->has.kv_memory ? cli->kv_memory : 0,
+        .cache_bytes = none_if_zero(cli->has.cache_bytes, cli->cache_bytes),
+        .cache_host_bytes = cli->has.cache_host_bytes ? cli->cache_host_bytes : 0,
+        .cache_dir = cli->has.cache_dir ? cli->cache_dir : NULL,
+        .cache_disk_bytes = cli->cache_disk_bytes,
+        .cache_audit = cli->cache_audit,
+    };
+    if (out->cache_bytes != EK_OPEN_NONE || (!cli->has.cache_dir && !cli->has.cache_host_bytes)) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s keeps what --cache-bytes 0 does not allow",
+                   cli->has.cache_dir ? "--cache-dir" : "--cache-host-bytes");
+}
+
+ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
+{
+    const char *dir;
+    *m = (ek_opened){0};
+    if (!cli->has.model && !o->synthetic) EK_TRY(ek_cli_model_dir(cli, &dir)); /* its sentence speaks of --model */
+    return ek_open_model(m, o);
+}
+
+static ek_err open_engine(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
+{
+    EK_TRY(ek_cli_open_model(m, cli, o));
+    ek_err err = ek_cli_check_ctx(cli, ek_model_config(m->model)->max_position_embeddings);
+    if (!err) return ek_open_engine(m, o);
+    ek_opened_close(m);
+    return err;
+}
+
+ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, int max_requests, int max_queue)
+{
+    ek_open_opts o;
+    *m = (ek_opened){0};
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    o.max_requests = max_requests;
+    o.max_queue = max_queue > 0 ? max_queue : EK_OPEN_NONE;
+    return open_engine(m, cli, &o);
+}
+
+ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli)
+{
+    ek_open_opts o;
+    *m = (ek_opened){0};
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    o.chat = true;
+    o.max_requests = o.max_queue = 1;
+    return open_engine(m, cli, &o);
+}

@@ -1,0 +1,26 @@
+/* The options of the command line as those of open/open.h. */
+#ifndef EK_CLI_OPEN_H
+#define EK_CLI_OPEN_H
+
+#include "cli/frame/cli.h"
+#include "open/open.h"
+
+/* --model, or the bundled model's folder (open/find.h). dir is valid until the process ends. */
+ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
+
+/* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */
+ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
+
+/* What the command's options say; texts are borrowed from cli. EINVAL for options of the cache that do not go
+ * together. */
+ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli);
+
+/* ek_open_model. */
+ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o);
+
+/* Model and engine for at most max_requests at once, max_queue that wait; ETOOLONG for a --ctx beyond the model's. */
+ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, int max_requests, int max_queue);
+/* With the tokenizer and chat template too, and for one request. */
+ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
+
+#endif

@@ -1,0 +1,176 @@
+/* Reading a checkpoint for inspect. It is bound and checked like a model that is opened, only nothing is packed; what
+ * cannot run is described as far as its files say what it is. */
+#include "cli/inspect/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/machine/cpu.h"
+#include "base/file.h"
+#include "base/machine/memory.h"
+#include "chat/prompt.h"
+#include "cli/frame/check.h"
+#include "cli/frame/hub.h"
+#include "open/device.h"
+#include "engine/budget.h"
+#include "tensor/listing.h"
+
+/* ------------------------------------------------------------------ tensors */
+
+static void count(ek_inspect *r, const char *type, double bytes)
+{
+    int i = 0;
+    while (i < r->n_types && strcmp(r->type[i].name, type) != 0) i++;
+    if (i == EK_INSPECT_TYPES) return;
+    if (i == r->n_types) snprintf(r->type[r->n_types++].name, sizeof r->type[i].name, "%s", type);
+    r->type[i].n++;
+    r->type[i].bytes += bytes;
+    r->file_bytes += bytes;
+    r->n_tensors++;
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const ek_inspect_type *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->name, y->name);
+}
+
+static ek_err count_tensors(ek_inspect *r)
+{
+    ek_listing *l;
+    EK_TRY(ek_listing_open(&l, r->path));
+    for (int i = 0; i < ek_listing_count(l); i++) count(r, ek_listing_at(l, i)->type, ek_listing_at(l, i)->bytes);
+    ek_listing_close(l);
+    qsort(r->type, (size_t)r->n_types, sizeof *r->type, larger_first);
+    return EK_OK;
+}
+
+/* ------------------------------------------------------------------ the model */
+
+static ek_err measure(ek_inspect *r)
+{
+    ek_model_opts o = {.cpu = ek_cpu_detect()};
+    EK_TRY(ek_kv_format_parse(r->cli->kv, &o.k_format, &o.v_format));
+    EK_TRY(ek_activations_parse(r->cli->activations, &o.activations));
+    return ek_model_measure(&r->need, r->path, &o);
+}
+
+/* Which of the published models a drafter is for. */
+static void drafter_text(ek_inspect *r)
+{
+    static const char *const name[] = {"e2b", "e4b", "12b", "26b", "31b"};
+    static ek_config one;
+    size_t n = (size_t)snprintf(r->why, sizeof r->why, "as --drafter of a model with hidden size %d",
+                                r->config.backbone_hidden_size);
+    bool any = false;
+    for (size_t i = 0; i < sizeof name / sizeof *name && n < sizeof r->why; i++) {
+        if (ek_config_published(&one, name[i], 0) || one.hidden_size != r->config.backbone_hidden_size) continue;
+        n += (size_t)snprintf(r->why + n, sizeof r->why - n, "%s%s", any ? " or " : ": ", ek_about_variant(&one));
+        any = true;
+    }
+    r->runs = true;
+}
+
+/* A model that no text can be given to does not run, though `logits` and `generate`, which take ids, do. */
+static ek_err judge_tokenizer(ek_inspect *r)
+{
+    ek_tokenizer *t;
+    ek_err err = ek_chat_tokenizer_open(&t, r->path);
+    r->runs = !err;
+    if (!err) ek_tokenizer_close(t);
+    else snprintf(r->why, sizeof r->why, "%.1000s; without a tokenizer it takes token ids alone", ek_err_text());
+    return err;
+}
+
+static ek_err judge(ek_inspect *r)
+{
+    ek_err err = ek_about_config(&r->config, r->path, &r->has_config);
+    if (!err && r->config.backbone_hidden_size > 0) {
+        drafter_text(r);
+        return EK_OK;
+    }
+    if (!err) err = measure(r);
+    r->measured = !err;
+    if (!err) return judge_tokenizer(r);
+    if (r->has_config && r->about.method[0])
+        snprintf(r->why, sizeof r->why, "%s (the weights are quantised with %s)", ek_err_text(), r->about.method);
+    else snprintf(r->why, sizeof r->why, "%s", ek_err_text());
+    return err;
+}
+
+/* ------------------------------------------------------------------ keys and values */
+
+/* As the model lays them out (model.c): the blocks of the layers that own theirs. False where a head has a size that
+ * the format cannot store. */
+static bool layout_of(ek_kv_layout *out, const ek_config *c, ek_kv_format f)
+{
+    *out = (ek_kv_layout){.sliding_window = c->sliding_window};
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_config *l = &c->layer[i];
+        if (!l->owns_kv) continue;
+        size_t bytes = ek_kv_block_bytes(f, f, l->n_kv_heads, l->head_dim);
+        if (!bytes) return false;
+        out->page_bytes[l->kind] += (bytes + 63) / 64 * 64;
+    }
+    return true;
+}
+
+static int most_bytes_first(const void *a, const void *b)
+{
+    const ek_inspect_kv *x = a, *y = b;
+    return x->request != y->request ? (x->request < y->request) - (x->request > y->request) : strcmp(x->name, y->name);
+}
+
+static void list_kv(ek_inspect *r)
+{
+    const int max = r->config.max_position_embeddings;
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
+        ek_kv_layout layout;
+        if (!layout_of(&layout, &r->config, (ek_kv_format)f)) continue;
+        r->kv[r->n_kv++] = (ek_inspect_kv){.name = ek_kv_format_name((ek_kv_format)f),
+                                           .full = ek_budget_token_bytes(&layout, EK_FULL),
+                                           .sliding = ek_budget_token_bytes(&layout, EK_SLIDING),
+                                           .request = ek_budget_request_bytes(&layout, r->ctx),
+                                           .fit = ek_budget_requests_in(&layout, r->free_bytes, r->ctx),
+                                           .fit_max = ek_budget_requests_in(&layout, r->free_bytes, max)};
+    }
+    qsort(r->kv, (size_t)r->n_kv, sizeof *r->kv, most_bytes_first);
+}
+
+static ek_err size_up(ek_inspect *r)
+{
+    enum { CTX = 8192 };
+    const int max = r->config.max_position_embeddings;
+    r->ctx = r->cli->has.ctx ? (int)r->cli->ctx : max < CTX ? max : CTX;
+    EK_TRY(ek_cli_check_ctx(r->cli, max));
+    r->weight_bytes = r->measured ? r->need.weight_bytes : r->file_bytes;
+    r->free_bytes = (ek_memory_available() - r->weight_bytes) / 2;
+    if (r->free_bytes < 0) r->free_bytes = 0;
+    if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */
+    ek_device device;
+    EK_TRY(ek_device_parse(&device, r->cli->device));
+    return ek_device_text(&device, r->device, sizeof r->device);
+}
+
+ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
+{
+    ek_kv_format k, v;
+    ek_activations activations;
+    *r = (ek_inspect){.cli = cli};
+    EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
+    EK_TRY(ek_activations_parse(cli->activations, &activations));
+    EK_TRY(ek_cli_find_model(cli->arg, &r->path));
+    if (!ek_is_dir(r->path)) EK_TRY(ek_file_check(r->path));
+    ek_about_read(&r->about, r->path);
+    ek_err stored = count_tensors(r);
+    char stored_why[512] = "";
+    if (stored) snprintf(stored_why, sizeof stored_why, "%.500s", ek_err_text());
+    if ((stored == EK_EFORMAT || stored == EK_EIO) && strcmp(r->about.container, "file") != 0)
+        return stored; /* damage is no property of a model */
+    ek_err err = judge(r);
+    if (stored && err && !r->has_config && !r->about.model_type[0]) /* nothing is known of it */
+        return ek_fail(stored, "%s",
+                       strcmp(r->about.container, "safetensors") || ek_is_dir(r->path) ? r->why : stored_why);
+    return r->has_config ? size_up(r) : EK_OK;
+}

@@ -1,0 +1,168 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/machine/cpu.h"
+#include "base/log.h"
+#include "base/machine/pool.h"
+#include "cli/frame/hub.h"
+#include "cli/frame/open.h"
+#include "engine/budget.h"
+#include "model/weights/digest.h"
+#include "serve/journal/journal.h"
+#include "serve/server.h"
+
+/* A connection is a descriptor; the soft limit is often 1024. */
+static ek_err raise_descriptors(int connections)
+{
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim)) return EK_OK;
+    lim.rlim_cur = lim.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &lim);
+    getrlimit(RLIMIT_NOFILE, &lim);
+    if (lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)connections + 128)
+        return ek_fail(EK_EINVAL, "--max-connections %d, but this process may open only %llu files (ulimit -n)",
+                       connections, (unsigned long long)lim.rlim_cur);
+    return EK_OK;
+}
+
+/* Whoever waits for the file never sees half a number. Its folder may be everybody's: nothing that was laid there under
+ * the name of the temporary file is written to. */
+static ek_err write_port(const char *path, int port)
+{
+    ek_buf tmp = {0};
+    ek_buf_fmt(&tmp, "%s.%d", path, (int)getpid());
+    unlink(ek_buf_text(&tmp));
+    int fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    bool ok = f && fprintf(f, "%d\n", port) > 0;
+    if (f) ok = !fclose(f) && ok;
+    ok = ok && !rename(ek_buf_text(&tmp), path);
+    ek_err err = ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(errno));
+    ek_buf_fini(&tmp);
+    return err;
+}
+
+static ek_err open_journal(const ek_cli *cli, const ek_opened *m, ek_journal **out)
+{
+    char digest[17];
+    if (!cli->has.journal) return EK_OK;
+    EK_TRY(ek_model_digest(digest, m->path, m->pool));
+    ek_journal_opts opts = {.path = cli->journal,
+                            .model = digest,
+                            .numerics = ek_model_numerics_id(m->model),
+                            .prompts = cli->journal_prompts};
+    return ek_journal_open(out, &opts);
+}
+
+/* Whoever may read the file may use the server. */
+static void check_key_file(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode) || !(st.st_mode & 0077)) return;
+    ek_log(EK_LOG_WARN, "%s has mode %04o, so that %s can %s its keys; chmod 600 it", path,
+           (unsigned)st.st_mode & 07777, st.st_mode & 0007 ? "everybody on this machine" : "its group",
+           st.st_mode & 0022 ? "change" : "read");
+}
+
+/* bound: becomes the server's, or is closed. */
+static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
+{
+    ek_journal *journal = NULL;
+    ek_err err = open_journal(cli, m, &journal);
+    if (err) {
+        ek_bound_close(bound);
+        return err;
+    }
+    char *name = ek_cli_model_name(cli, m->path);
+    ek_server_opts opts = {
+        .http = {.host = cli->host,
+                 .port = (int)cli->port,
+                 .bound = bound,
+                 .max_connections = (int)cli->max_connections,
+                 .max_body = (size_t)cli->max_body,
+                 .max_unsent = (size_t)cli->stream_buffer,
+                 .min_body_rate = (double)cli->body_rate,
+                 .body_timeout = (double)cli->body_timeout,
+                 .idle_timeout = (double)cli->idle_timeout},
+        .limits = {.max_json_values = (int)cli->max_json_values,
+                   .max_messages = (int)cli->max_messages,
+                   .request_memory = cli->has.request_memory ? (size_t)cli->request_memory : 0,
+                   .prepare_threads = (int)cli->prepare_threads,
+                   .prepare_queue = (int)cli->prepare_queue,
+                   .request_timeout = (double)cli->request_timeout,
+                   .drain_timeout = (double)cli->drain_timeout,
+                   .stall_timeout = (double)cli->stall_timeout},
+        .api_keys = cli->has.api_key ? cli->api_key : NULL,
+        .api_key_file = cli->has.api_key_file ? cli->api_key_file : NULL,
+        .cors_origins = cli->cors_origins,
+        .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
+        .whole_calls = cli->whole_calls,
+        .model = m->model,
+        .model_dir = m->path,
+        .model_name = cli->has.model_name ? cli->model_name : name,
+        .journal = journal,
+    };
+    ek_server *server;
+    err = ek_server_open(&server, m->engine, &opts);
+    free(name);
+    if (err) {
+        ek_bound_close(bound);
+        ek_journal_close(journal);
+        return err;
+    }
+    if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
+    if (!err) {
+        bool v6 = strchr(cli->host, ':') != NULL;
+        const ek_kv_layout *kv = ek_model_kv_layout(m->model);
+        ek_engine_stats stats;
+        ek_engine_stats_read(m->engine, &stats);
+        char start[96] = "";
+        if (cli->kv_start > 0)
+            snprintf(start, sizeof start, ", %.0f and %.0f for the first %d positions",
+                     ek_budget_token_bytes(kv, EK_FULL_START), ek_budget_token_bytes(kv, EK_SLIDING_START),
+                     (int)cli->kv_start);
+        printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s; keys and values in %s: %.0f "
+               "bytes per token in full layers, %.0f in sliding ones%s, room for %d full contexts)\n",
+               EK_VERSION,
+               cli->has.model_name ? cli->model_name
+               : cli->has.model    ? cli->model
+                                   : m->path,
+               v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server), ek_engine_ctx(m->engine),
+               ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv,
+               ek_budget_token_bytes(kv, EK_FULL), ek_budget_token_bytes(kv, EK_SLIDING), start,
+               ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
+        fflush(stdout);
+        err = ek_server_run(server);
+    }
+    ek_server_close(server);
+    ek_journal_close(journal);
+    return err;
+}
+
+int ek_cmd_serve(const ek_cli *cli)
+{
+    ek_opened m;
+    ek_log_start();
+    if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
+    if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
+    ek_bound bound;
+    if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
+    if (cli->has.api_key_file) check_key_file(cli->api_key_file);
+    ek_err err = ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue);
+    if (err) {
+        ek_bound_close(&bound);
+        return ek_cli_refused(cli, err);
+    }
+    err = serve(cli, &m, &bound);
+    int status = err ? ek_cli_failed(cli) : 0;
+    ek_opened_close(&m);
+    ek_log_stop(2);
+    return status;
+}

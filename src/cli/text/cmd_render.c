@@ -1,0 +1,39 @@
+#include <string.h>
+
+#include "cli/frame/lines.h"
+#include "text/template/chat.h"
+#include "text/json/json.h"
+
+/* With --jsonl a conversation that cannot be rendered is an answer like any other. */
+static ek_err render_line(const json_t *request, ek_buf *out)
+{
+    ek_prompt p = {0};
+    if (ek_chat_render_request(&p, request, EK_CHAT_LARGE) == EK_OK) {
+        ek_json_quote(out, ek_buf_text(&p.text), p.text.len);
+    } else {
+        ek_buf_str(out, "{\"error\":");
+        ek_json_quote(out, ek_err_text(), strlen(ek_err_text()));
+        ek_buf_char(out, '}');
+    }
+    ek_prompt_fini(&p);
+    return EK_OK;
+}
+
+static ek_err render(void *arg, const json_t *value, const ek_buf *raw, ek_buf *out)
+{
+    (void)arg;
+    if (value) return render_line(value, out);
+    json_t *request;
+    ek_prompt p = {0};
+    ek_err e = ek_json_read(&request, ek_buf_text(raw), raw->len, 0);
+    if (e == EK_OK) e = ek_chat_render_request(&p, request, EK_CHAT_LARGE);
+    if (e == EK_OK) ek_buf_add(out, ek_buf_text(&p.text), p.text.len);
+    ek_prompt_fini(&p);
+    json_decref(request);
+    return e;
+}
+
+int ek_cmd_render(const ek_cli *cli)
+{
+    return ek_cli_each(cli, render, NULL);
+}

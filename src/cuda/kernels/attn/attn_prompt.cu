@@ -1,0 +1,285 @@
+// Attention of prompts (contract: ops/attn/attn.h): 64 queries of one KV head, row by row and head by head, go
+// through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys per thread, values
+// 8 queries by 8 dims (attn_prompt.cuh). T is kept as a stack of nodes in scratch memory, which a thread reads and
+// writes only where it owns the element; a query's last leaf meets what is left there and is the result.
+#include "cuda/kernels/attn/attn_prompt.cuh"
+
+using namespace ek;
+
+__device__ __forceinline__ int clamp_key(int x)
+{
+    return x < 0 ? 0 : x > SEGMENT ? SEGMENT : x;
+}
+
+// What the queries of [first, first + n) see of the segment.
+__device__ __forceinline__ visible seen_by(const shared &sm, int first, int n)
+{
+    visible of = {SEGMENT, 0, 0, SEGMENT};
+    for (int i = threadIdx.x % 32; i < n; i += 32) {
+        const int from = sm.from[first + i], to = sm.to[first + i];
+        if (from >= to) continue;
+        of.from = min(of.from, from), of.to = max(of.to, to);
+        of.common_from = max(of.common_from, from), of.common_to = min(of.common_to, to);
+    }
+    of.from = -__reduce_max_sync(~0u, -of.from), of.to = __reduce_max_sync(~0u, of.to);
+    of.common_from = __reduce_max_sync(~0u, of.common_from), of.common_to = -__reduce_max_sync(~0u, -of.common_to);
+    return of;
+}
+
+// A node of T per query of the warp: this thread's elements of o, and all of m and l.
+struct nodes {
+    float o[OWN][8], l[OWN];
+    int m[OWN];
+
+    // x: the node of `level` of the warp's first query, at the thread's first element; wanted: bit h for elements 4 h..
+    __device__ __forceinline__ void meet(const shared &sm, const float *x, int level, int dim, int wanted, u32 seen)
+    {
+#pragma unroll
+        for (int n0 = 0; n0 < OWN; n0 += 4) {
+            if (!(seen >> n0 & 15)) continue;
+            float4 left[4][2];
+#pragma unroll
+            for (int n = 0; n < 4; n++)
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+                    left[n][h] = wanted >> h & 1 ? *(const float4 *)(x + (n0 + n) * dim + h * 128)
+                                                 : make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int n = n0; n < n0 + 4; n++) {
+                if (!(seen >> n & 1)) continue;
+                const int q = threadIdx.x / 32 * OWN + n, left_m = sm.m[level][q], both = max(left_m, m[n]);
+                const float fa = factor(left_m - both), fb = factor(m[n] - both);
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const float4 v = left[n - n0][h];
+                    float *mine = o[n] + h * 4;
+                    mine[0] = v.x * fa + mine[0] * fb, mine[1] = v.y * fa + mine[1] * fb;
+                    mine[2] = v.z * fa + mine[2] * fb, mine[3] = v.w * fa + mine[3] * fb;
+                }
+                l[n] = sm.l[level][q] * fa + l[n] * fb;
+                m[n] = both;
+            }
+        }
+    }
+};
+
+template <int K>
+__device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, int number, float *stack)
+{
+    const ek_cuda_attn_tile &t = sm.tile; // not in registers, of which there are none left
+    __shared__ bool started;              // the segment is one of the first positions
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim, mine = warp * OWN;
+#define KV(field) (started ? a.start.field : a.kv.field)
+    auto query = [&](int n) {
+        int at = t.head + n;
+        return (const float *)a.q + (t.row + at / a.ratio) * a.ldq +
+               (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
+    };
+    auto load_q = [&](int d0) {
+        const int n = tid % TILE;
+        const float *from = n < t.n_q ? query(n) + d0 : 0;
+#pragma unroll 8
+        for (int d = tid / TILE * 4; d < CHAIN; d += THREADS / TILE * 4) {
+            float4 v = make_float4(0, 0, 0, 0);
+            if (from && d0 + d < dim) v = *(const float4 *)(from + d);
+            sm.q[d][n] = v.x, sm.q[d + 1][n] = v.y, sm.q[d + 2][n] = v.z, sm.q[d + 3][n] = v.w;
+        }
+    };
+    __syncthreads();
+    if (tid == 0) sm.tile = ((const ek_cuda_attn_tile *)a.tiles)[number];
+    __syncthreads();
+    if (tid < TILE) {
+        sm.lo[tid] = sm.end[tid] = 0;
+        if (tid < t.n_q) {
+            ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[t.row + (t.head + tid) / a.ratio];
+            sm.lo[tid] = row.lo, sm.end[tid] = row.end;
+        }
+    }
+    if (dim <= CHAIN) load_q(0);
+    for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
+        const int count = seg - t.seg0;
+        __syncthreads();
+        if (tid == 0) {
+            started = seg * 4 < a.n_start;
+            if (seg == t.seg0 + t.n_seg - 1) { // n_tiles are asked for in all; the last leaves the counter as it was
+                const int taken = atomicAdd((int *)a.ended, 1);
+                sm.next = (int)gridDim.x + taken;
+                if (taken == a.n_tiles - 1) *(volatile int *)a.ended = 0;
+            }
+        }
+        if (tid < TILE)
+            sm.from[tid] = clamp_key(sm.lo[tid] - seg * SEGMENT), sm.to[tid] = clamp_key(sm.end[tid] - seg * SEGMENT);
+        __syncthreads();
+        const visible own = seen_by(sm, mine, OWN);
+        if (lane == 0) sm.own[warp] = own;
+        if (warp == 0) {
+            const visible all = seen_by(sm, 0, TILE);
+            if (lane == 0)
+                sm.all = all, sm.keys = keys_of(started ? a.start : a.kv),
+                sm.values = values_of(started ? a.start : a.kv);
+            if (lane < SEGMENT / PAGE) {
+                const ek_cuda_kv &kv = started ? a.start : a.kv;
+                u64 page = all.from < (lane + 1) * PAGE && all.to > lane * PAGE ? page_block(kv, t.view, seg * 4 + lane)
+                                                                                : 0;
+                if (!page && all.from < lane * PAGE && all.to > lane * PAGE)
+                    page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: nobody sees it
+                sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (KV(k_bytes) + KV(v_bytes)) + KV(k_bytes)
+                                     : 0;
+            }
+        }
+        __syncthreads();
+        for (int d0 = 0; d0 < dim; d0 += CHAIN) {
+            if (dim > CHAIN) {
+                __syncthreads();
+                load_q(d0);
+            }
+            float acc[OWN][8];
+#pragma unroll
+            for (int n = 0; n < OWN; n++)
+#pragma unroll
+                for (int j = 0; j < 8; j++) acc[n][j] = 0;
+            const int end = min(dim, d0 + CHAIN);
+            if (grouped(K) && KV(k_format) == BF16) scores<BF16>(sm, KV(k_bytes), d0, end, acc);
+            else scores<K>(sm, KV(k_bytes), d0, end, acc);
+#pragma unroll
+            for (int n = 0; n < OWN; n += 4)
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    float4 *const to = (float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n) / 4, lane * 4)];
+                    float4 v = make_float4(acc[n][j], acc[n + 1][j], acc[n + 2][j], acc[n + 3][j]);
+                    if (d0) { // behind the first chain
+                        const float4 x = *to;
+                        v.x = x.x + v.x, v.y = x.y + v.y, v.z = x.z + v.z, v.w = x.w + v.w;
+                    }
+                    *to = v;
+                }
+        }
+
+        // weights, of the scores that the thread wrote itself: a warp has all keys of its queries
+        float key_scale[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int key = key_of(lane, j);
+            const uint8_t *at = sm.page[key / PAGE];
+            bool seen = key >= sm.all.from && key < sm.all.to;
+            key_scale[j] = K == I16 && seen ? ((const float *)(at - KV(k_bytes) + k_codes(I16, sm.keys)))[key % PAGE]
+                                            : 1.0f;
+            if (KV(v_format) == I16 && warp == 0)
+                sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, sm.keys)))[key % PAGE] : 0.0f;
+        }
+#pragma unroll 1
+        for (int n0 = 0; n0 < OWN; n0 += 4) {
+            float x[4][8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const float4 v = *(const float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)];
+                x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
+            }
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                int from = sm.from[mine + n0 + n], to = sm.to[mine + n0 + n], most = INT32_MIN, n_of[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    x[n][j] = exp_split(K == I16 ? x[n][j] * key_scale[j] : x[n][j], &n_of[j]);
+                    if (key_of(lane, j) >= from && key_of(lane, j) < to) most = max(most, n_of[j]);
+                }
+                most = __reduce_max_sync(~0u, most);
+                if (lane == 0) sm.leaf_m[mine + n0 + n] = most;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    x[n][j] = key_of(lane, j) >= from && key_of(lane, j) < to ? x[n][j] * factor(n_of[j] - most) : 0.0f;
+            }
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                *(float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)] = make_float4(x[0][j], x[1][j],
+                                                                                                     x[2][j], x[3][j]);
+        }
+        __syncthreads();
+        { // l: thread (g, n) has lanes g, g + 4, g + 8, g + 12 of query n
+            const int n = tid % TILE, g = tid / TILE;
+            float sum[4] = {0, 0, 0, 0};
+            for (int j = 0; j < SEGMENT; j += 16)
+#pragma unroll
+                for (int i = 0; i < 4; i++) sum[i] = sum[i] + sm.s[j + g + 4 * i][piece_of(n / 4, j + 4 * i) + n % 4];
+            sm.part[g][n] = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+        }
+        __syncthreads();
+        if (tid < TILE) sm.leaf_l[tid] = (sm.part[0][tid] + sm.part[2][tid]) + (sm.part[1][tid] + sm.part[3][tid]);
+        if (KV(v_format) == I16) {
+            for (int i = tid; i < SEGMENT * TILE; i += THREADS)
+                sm.s[i / TILE][i % TILE] = sm.s[i / TILE][i % TILE] * sm.value_scale[i / TILE];
+        }
+        __syncthreads();
+
+        for (int d0 = 0; d0 < dim; d0 += COLS) {
+            nodes leaf;
+#pragma unroll
+            for (int n = 0; n < OWN; n++) {
+#pragma unroll
+                for (int d = 0; d < 8; d++) leaf.o[n][d] = 0;
+            }
+#define VALUES(F) \
+    case F: values<F>(sm, d0, leaf.o); break;
+            switch (KV(v_format)) {
+                VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4) VALUES(PLANES)
+            }
+            const u32 seen = __ballot_sync(~0u, lane < OWN && sm.from[mine + lane % OWN] < sm.to[mine + lane % OWN]);
+            const u32 ends = seen & __ballot_sync(~0u, sm.end[mine + lane % OWN] <= (seg + 1) * SEGMENT);
+            if (!seen) continue;
+#pragma unroll
+            for (int n = 0; n < OWN; n++) leaf.m[n] = sm.leaf_m[mine + n], leaf.l[n] = sm.leaf_l[mine + n];
+            const int dim = sm.values.dim, d = d0 + lane * 4, wanted = (d < dim) | (d + 128 < dim) << 1;
+            float *const node = stack + (int64_t)mine * dim + d;
+            int level = 0;
+            for (; count >> level & 1; level++)
+                leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
+#pragma unroll
+            for (int n = 0; n < OWN; n++) {
+                const int q = mine + n;
+                if (!((seen & ~ends) >> n & 1)) continue;
+                float *to = node + ((int64_t)level * TILE + n) * dim;
+                if (wanted & 1) *(float4 *)to = make_float4(leaf.o[n][0], leaf.o[n][1], leaf.o[n][2], leaf.o[n][3]);
+                if (wanted & 2)
+                    *(float4 *)(to + 128) = make_float4(leaf.o[n][4], leaf.o[n][5], leaf.o[n][6], leaf.o[n][7]);
+                if (lane == 0 && d0 + COLS >= dim) sm.l[level][q] = leaf.l[n], sm.m[level][q] = leaf.m[n];
+            }
+            if (!ends) continue;
+            for (level++; count >> level; level++)
+                if (count >> level & 1) leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
+#pragma unroll
+            for (int n = 0; n < OWN; n++) {
+                const int at = t.head + mine + n;
+                if (!(ends >> n & 1)) continue;
+                float *out = (float *)a.o + (t.row + at / a.ratio) * a.ldo +
+                             (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim + d;
+                float y[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) y[i] = __fdiv_rn(leaf.o[n][i] + 0.0f, leaf.l[n]);
+                if (wanted & 1) *(float4 *)out = make_float4(y[0], y[1], y[2], y[3]);
+                if (wanted & 2) *(float4 *)(out + 128) = make_float4(y[4], y[5], y[6], y[7]);
+            }
+        }
+    }
+}
+
+// Any grid of at most n_tiles blocks: a block takes tile blockIdx.x, then the first that no other has taken. One kernel
+// per format of keys; the format of values is a branch.
+#define PROMPT(name, K)                                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) name(const __grid_constant__ ek_cuda_attn_args a) \
+    {                                                                                                          \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                      \
+        let_next_start();                                                                                      \
+        wait_for_previous();                                                                                   \
+        float *stack = (float *)a.leaf_o + (int64_t)blockIdx.x * a.levels * TILE * a.kv.head_dim;              \
+        for (int i = blockIdx.x; i < a.n_tiles; i = ((shared *)base)->next)                                    \
+            tile_of_prompt<K>(*(shared *)base, a, i, stack);                                                   \
+    }
+PROMPT(ek_attn_prompt_f32, F32)
+PROMPT(ek_attn_prompt_f16, F16)
+PROMPT(ek_attn_prompt_bf16, BF16)
+PROMPT(ek_attn_prompt_16, I16)
+PROMPT(ek_attn_prompt_8, Q8)
+PROMPT(ek_attn_prompt_4, Q4)
+PROMPT(ek_attn_prompt_planes, PLANES)
+
+static_assert(sizeof(shared) == EK_CUDA_PROMPT_SHARED, "args.h says what a launch must ask for");

@@ -1,0 +1,15 @@
+// Products of prompts by wgmma for weights of GGUF in groups of 32 with f16 scales, and the rows as they read them
+// (contract: ops/linear/linear.h).
+#include "cuda/kernels/product/wide_kernels.cuh"
+
+using namespace ek;
+
+EK_WIDE(q4h_32, 4, 1, 32)
+EK_WIDE(q4h_32, 4, 2, 32)
+EK_WIDE(q8h_32, 8, 1, 32)
+EK_WIDE(q8h_32, 8, 2, 32)
+
+EK_WIDE_HEADS(q4h_32, 4, 32)
+
+EK_ARRANGE(32, 1, 32)
+EK_ARRANGE(32, 2, 32)

@@ -1,0 +1,410 @@
+// Products of Form Q for 9 to some hundred rows by wgmma, 4 bits, with bf16 scales and biases and groups of 64, or with
+// f16 scales alone and groups of 32 (contract: ops/linear/linear.h): where the tiles of product_wide.cuh would be too
+// few for the multiprocessors.
+//
+// A block is a warpgroup and computes 128 outputs for OCT x 8 columns (rows of activations, or with two limbs half as
+// many rows) over the units of a part, which is whole leaves: each warp two panels, whose turns alternate: one is
+// multiplied while the floats of the other are added. All threads copy chunks of two units ahead, codes each lane its
+// own, words of activations to where wgmma wants them, so that a chunk costs one barrier and nothing is arranged
+// before. Chains stay in registers, nodes of T lie in shared memory. With a gate the two panels are of two matrices: a
+// lane has both factors, the block a group of 64 of the quantised rows.
+#pragma once
+
+#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/quantize.cuh"
+#include "cuda/model_args.h"
+
+namespace ek
+{
+
+// Groups of A inputs.
+template <int LIMBS, int OCT, int A> struct mid_product {
+    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, STAGES = EK_CUDA_MID_STAGES(OCT), WARPS = 4, THREADS = 128,
+                         PANELS = 2;
+    static constexpr int GROUPS = 64 / A; // of a unit
+    static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
+    static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
+    static constexpr int WEIGHTS = PANELS * CHUNK * (CODE + SCALE), ACTS = COLUMNS * CHUNK * 64, SX = CHUNK * ROWS * 8;
+    static constexpr int STAGE = ACTS + WARPS * WEIGHTS; // {sx, X} of all stages, or sx, lie behind the stages
+    static_assert(STAGE % 1024 == 0, "wgmma's swizzle");
+    static_assert(STAGE + SX == EK_CUDA_MID_STAGE(OCT, LIMBS) && SUMS * 4 * THREADS == EK_CUDA_MID_NODE(OCT, LIMBS),
+                  "args.h says what a launch must ask for");
+    static_assert(CHUNK == 2, "a column of a chunk is 32 words, its scales of a warp are 16 pieces");
+
+    const ek_cuda_linear_args &a;
+    uint8_t *ring;
+    int first, units, row0, rows; // units of the part; rows of the tile, of which some may not exist
+    int lane, w;
+
+    __device__ __forceinline__ const uint8_t *record(int r) const
+    {
+        return (const uint8_t *)a.x.q + (row0 + min(r, rows - 1)) * a.x.ldq;
+    }
+
+    // Unit u of the part, or its last: what lies behind is copied twice and not read.
+    __device__ __forceinline__ int unit(int u) const
+    {
+        return first + min(u, units - 1);
+    }
+
+    __device__ __forceinline__ uint8_t *scales_of_rows(int slot) const
+    {
+        return ring + STAGES * STAGE + slot * SX;
+    }
+
+    __device__ __forceinline__ void fetch_weights(int c, int slot, const u64 (&code)[PANELS],
+                                                  const u64 (&scale)[PANELS]) const
+    {
+        uint8_t *to = ring + slot * STAGE + ACTS + w * WEIGHTS;
+#pragma unroll
+        for (int p = 0; p < PANELS; p++)
+#pragma unroll
+            for (int u = 0; u < CHUNK; u++)
+                copy_async<16>(to + (p * CHUNK + u) * CODE + lane * 16,
+                               (const uint8_t *)code[p] + (int64_t)unit(c * CHUNK + u) * CODE + lane * 16);
+        if (lane >= PANELS * CHUNK * 4) return;
+        const int p = lane / (CHUNK * 4), u = lane / 4 % CHUNK;
+        copy_async<16>(to + PANELS * CHUNK * CODE + lane * 16, (const uint8_t *)(p ? scale[1] : scale[0]) +
+                                                                   (int64_t)unit(c * CHUNK + u) * SCALE +
+                                                                   lane % 4 * 16);
+    }
+
+    // A warp takes a column's chunk at once: lane i its word i, of unit i / 16. Piece q of a unit has the words that
+    // codes of lanes t = 0 .. 3 meet (cuda/linear.h): q, q + 4, q + 8 and q + 12, or in groups of 32 every second of a
+    // group.
+    __device__ __forceinline__ void fetch_acts(int c, int slot) const
+    {
+        uint8_t *to = ring + slot * STAGE + (A == 64 ? lane / 4 % 4 : lane / 2 % 4) * 4;
+        const int piece = A == 64 ? lane / 16 * 4 + lane % 4 : lane / 8 * 2 + lane % 2;
+        const int64_t from = unit(c * CHUNK + lane / 16) * 64 + lane % 16 * 4;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / WARPS; i++) {
+            const int column = w + i * WARPS;
+            copy_async<4>(to + column * 128 + (piece ^ column % 8) * 16,
+                          record(column / LIMBS) + column % LIMBS * a.x.low + from);
+        }
+        const int tid = w * 32 + lane;
+        if (tid >= CHUNK * GROUPS * ROWS) return;
+        const uint8_t *group = record(tid % ROWS) + a.x.groups[LIMBS - 1];
+        if (A == 64) copy_async<8>(scales_of_rows(slot) + tid * 8, group + unit(c * CHUNK + tid / ROWS) * 8);
+        else
+            copy_async<4>(scales_of_rows(slot) + tid * 4,
+                          group + (unit(c * CHUNK + tid / ROWS / 2) * 2 + tid / ROWS % 2) * 8);
+    }
+
+    typedef int accumulators[OCT * 4];
+
+    // Group g of a unit.
+    static __device__ __forceinline__ void issue(accumulators &d, u32 (&code)[8], int g, const uint8_t *acts)
+    {
+        wgmma_pin(code), wgmma_pin(d);
+        wgmma_fence();
+        wgmma<0>(d, code + g * 4, acts + g * 32);
+        if (A == 64) wgmma<1>(d, code + 4, acts + 32);
+        wgmma_commit();
+    }
+
+    // scale, sx: of a unit, whose group g it is.
+    __device__ __forceinline__ void floats(float (&sum)[SUMS], accumulators &d, int p, int g, const uint8_t *scale,
+                                           const uint8_t *sx) const
+    {
+        if constexpr (A == 64) floats_64(sum, d, p, *(const uint2 *)(scale + lane / 4 * 8), sx);
+        else floats_32(sum, d, p, __half22float2(*(const __half2 *)(scale + g * 32 + lane / 4 * 4)), sx + g * ROWS * 4);
+    }
+
+    // The floats of a group without biases for panel p.
+    __device__ __forceinline__ void floats_32(float (&sum)[SUMS], accumulators &d, int p, const float2 v,
+                                              const uint8_t *sx) const
+    {
+        constexpr float UNIT = 0.0625f; // codes come as 16 c; s / 16 is exact
+        const float s[2] = {v.x * UNIT, v.y * UNIT};
+        wgmma_pin(d);
+#pragma unroll
+        for (int o = 0; o < OCT; o++) {
+            float x[2];
+            if (LIMBS == 1) {
+                const float2 row = *(const float2 *)(sx + (o * 4 + lane % 4) * 8);
+                x[0] = row.x, x[1] = row.y;
+            } else {
+                x[0] = *(const float *)(sx + (o * 4 + lane % 4) * 4);
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < PER; c++) {
+                    const int *i = &d[o * 4 + h * 2];
+                    const float whole = __int2float_rn(LIMBS == 1 ? i[c] : i[0] * 256 + i[1]);
+                    float &to = sum[p * EACH + (o * 2 + h) * PER + c];
+                    to = fma_(__fmul_rn(s[h], whole), x[c], to);
+                }
+        }
+    }
+
+    // Of a group with biases, which is a unit.
+    __device__ __forceinline__ void floats_64(float (&sum)[SUMS], accumulators &d, int p, const uint2 v,
+                                              const uint8_t *sx) const
+    {
+        const float zero = (float)a.zero;
+        constexpr float UNIT = 0.0625f; // codes come as 16 c; s / 16 is exact
+        float s[2] = {bits(v.x << 16), bits(v.y << 16)};
+        const float b[2] = {fma_(zero, s[0], bits(v.x & 0xffff0000u)), fma_(zero, s[1], bits(v.y & 0xffff0000u))};
+        s[0] *= UNIT, s[1] *= UNIT;
+        wgmma_pin(d);
+#pragma unroll
+        for (int o = 0; o < OCT; o++) {
+            float x[2], X[2];
+            if (LIMBS == 1) {
+                const float4 row = *(const float4 *)(sx + (o * 4 + lane % 4) * 16);
+                x[0] = row.x, X[0] = row.y, x[1] = row.z, X[1] = row.w;
+            } else {
+                const float2 row = *(const float2 *)(sx + (o * 4 + lane % 4) * 8);
+                x[0] = row.x, X[0] = row.y;
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < PER; c++) {
+                    const int *i = &d[o * 4 + h * 2];
+                    const float whole = __int2float_rn(LIMBS == 1 ? i[c] : i[0] * 256 + i[1]);
+                    float &to = sum[p * EACH + (o * 2 + h) * PER + c];
+                    to = fma_(fma_(b[h], X[c], __fmul_rn(s[h], whole)), x[c], to);
+                }
+        }
+    }
+
+    // N units of a chunk: one panel is multiplied while the other's floats are added.
+    template <int N>
+    __device__ __forceinline__ void chunk(float (&sum)[SUMS], accumulators (&d)[PANELS], int slot) const
+    {
+        const uint8_t *acts = ring + slot * STAGE, *codes = acts + ACTS + w * WEIGHTS + lane * 16,
+                      *sx = scales_of_rows(slot);
+        const uint8_t *scales = acts + ACTS + w * WEIGHTS + PANELS * CHUNK * CODE;
+        u32 code[PANELS][8];
+#pragma unroll
+        for (int p = 0; p < PANELS; p++) {
+            read_codes<4>(codes + p * CHUNK * CODE, code[p]);
+            issue(d[p], code[p], 0, acts);
+        }
+#pragma unroll
+        for (int step = 0; step < N * GROUPS; step++)
+#pragma unroll
+            for (int p = 0; p < PANELS; p++) {
+                const int u = step / GROUPS, g = step % GROUPS;
+                const bool ends = g + 1 == GROUPS, more = step + 1 < N * GROUPS; // its unit; of the chunk behind it
+                u32 next[8];
+                if (ends && more) read_codes<4>(codes + (p * CHUNK + u + 1) * CODE, next);
+                if (more || p + 1 < PANELS) wgmma_wait<1>();
+                else wgmma_wait<0>();
+                floats(sum, d[p], p, g, scales + (p * CHUNK + u) * SCALE, sx + u * ROWS * 8);
+                if (!more) continue;
+#pragma unroll
+                for (int i = 0; i < 8; i++) code[p][i] = ends ? next[i] : code[p][i];
+                issue(d[p], code[p], ends ? 0 : g + 1, acts + (ends ? u + 1 : u) * 64);
+            }
+    }
+
+    __device__ __forceinline__ float4 *node(int level) const
+    {
+        return (float4 *)(ring + STAGES * (STAGE + SX) + level * SUMS * 4 * THREADS) + w * 32 + lane;
+    }
+
+    __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
+    {
+        const float4 *from = node(level);
+#pragma unroll
+        for (int i = 0; i < SUMS / 4; i++) {
+            const float4 v = from[i * THREADS];
+            sum[i * 4] = v.x + sum[i * 4], sum[i * 4 + 1] = v.y + sum[i * 4 + 1];
+            sum[i * 4 + 2] = v.z + sum[i * 4 + 2], sum[i * 4 + 3] = v.w + sum[i * 4 + 3];
+        }
+    }
+
+    static __device__ __forceinline__ void clear(float (&sum)[SUMS])
+    {
+#pragma unroll
+        for (int i = 0; i < SUMS; i++) sum[i] = 0;
+    }
+
+    // The products of the part: T over its leaves.
+    __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
+    {
+        const int chunks = (units + CHUNK - 1) / CHUNK;
+        let_next_start();
+        for (int s = 0; s < STAGES - 1; s++)
+            if (s < chunks) fetch_weights(s, s, code, scale);
+        wait_for_previous(); // weights do not depend on it, rows do
+        for (int s = 0; s < STAGES - 1; s++) {
+            if (s < chunks) fetch_acts(s, s);
+            copy_commit();
+        }
+        int slot = 0, filled = STAGES - 1;
+        accumulators d[PANELS];
+        for (int p = 0; p < PANELS; p++)
+            for (int i = 0; i < OCT * 4; i++) d[p][i] = 0;
+        clear(sum);
+#pragma unroll 1
+        for (int c = 0; c < chunks; c++) {
+            copy_wait<STAGES - 2>();
+            wgmma_reads_fence();
+            __syncthreads(); // all copies of the chunk are there, the chunk before is read
+            if (c + STAGES - 1 < chunks)
+                fetch_weights(c + STAGES - 1, filled, code, scale), fetch_acts(c + STAGES - 1, filled);
+            copy_commit();
+            if (++filled == STAGES) filled = 0;
+            if (units - c * CHUNK > 1) chunk<2>(sum, d, slot);
+            else chunk<1>(sum, d, slot);
+            if (++slot == STAGES) slot = 0;
+            const int done = (c + 1) * CHUNK;
+            if (done % 16 || done >= units) continue; // a leaf, and more to come
+            int level = 0;
+            for (int count = done / 16 - 1; count >> level & 1; level++) add(sum, level);
+            float4 *to = node(level);
+#pragma unroll
+            for (int i = 0; i < SUMS / 4; i++)
+                to[i * THREADS] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
+            clear(sum);
+        }
+        const int before = (units - 1) / 16; // leaves in the stack
+        for (int level = 0; before >> level; level++)
+            if (before >> level & 1) add(sum, level);
+    }
+};
+
+// Panels, rows and units of block number `block`: tiles of rows change first, so that blocks which run together share
+// weights.
+template <int LIMBS, int OCT, int A>
+__device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_linear_args &a, int block, int *group,
+                                                               int *part)
+{
+    typedef mid_product<LIMBS, OCT, A> product;
+    EK_DYNAMIC_SHARED(uint8_t, base);
+    const int tiles = (a.rows + product::ROWS - 1) / product::ROWS, item = block / tiles, units = a.x.k / 64;
+    const int split = a.split ? a.split : units, parts = (units + split - 1) / split;
+    *group = item / parts, *part = item % parts;
+    const int first = *part * split, row0 = (block - item * tiles) * product::ROWS;
+    return product{a,
+                   base,
+                   first,
+                   min(split, units - first),
+                   row0,
+                   min(product::ROWS, a.rows - row0),
+                   (int)threadIdx.x % 32,
+                   (int)threadIdx.x / 32};
+}
+
+template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const ek_cuda_linear_args &a, int block)
+{
+    typedef mid_product<LIMBS, OCT, A> product;
+    int group, part;
+    const product m = mid_open<LIMBS, OCT, A>(a, block, &group, &part);
+    const int panels = (a.n + 15) / 16, units = a.x.k / 64, p0 = (group * product::WARPS + m.w) * product::PANELS;
+    u64 code[product::PANELS], scale[product::PANELS];
+#pragma unroll
+    for (int p = 0; p < product::PANELS; p++) {
+        const int64_t unit = (int64_t)min(p0 + p, panels - 1) * units;
+        code[p] = a.codes + unit * product::CODE, scale[p] = a.scales + unit * product::SCALE;
+    }
+    float sum[product::SUMS];
+    m.run(sum, code, scale);
+    float *y = (float *)a.y + (int64_t)part * a.rows * a.ldy;
+#pragma unroll
+    for (int p = 0; p < product::PANELS; p++)
+#pragma unroll
+        for (int o = 0; o < OCT; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < product::PER; c++) {
+                    const int out = (p0 + p) * 16 + m.lane / 4 + h * 8, r = (o * 4 + m.lane % 4) * product::PER + c;
+                    if (out < a.n && r < m.rows)
+                        y[(int64_t)(m.row0 + r) * a.ldy + out] =
+                            sum[p * product::EACH + (o * 2 + h) * product::PER + c];
+                }
+}
+
+// gelu(product) times the product of a second matrix, quantised: a block has a group of 64 outputs. Sums go through
+// shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it takes longer than the
+// product, as instructions that run once are fetched for each of them.
+template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_leaf_args &p)
+{
+    typedef mid_product<1, OCT, A> product;
+    constexpr int ROW = 68; // floats: rows 2 t begin in different banks
+    int group, part;
+    const product m = mid_open<1, OCT, A>(p.a, blockIdx.x, &group, &part);
+    const int64_t unit = (int64_t)(group * product::WARPS + m.w) * (p.a.x.k / 64);
+    const u64 code[2] = {p.a.codes + unit * product::CODE, p.codes2 + unit * product::CODE},
+              scale[2] = {p.a.scales + unit * product::SCALE, p.scales2 + unit * product::SCALE};
+    float sum[product::SUMS];
+    m.run(sum, code, scale);
+    copy_wait<0>();
+    __syncthreads();                     // the ring is free
+    float *const sums = (float *)m.ring; // [matrix][row][output]
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int o = 0; o < OCT; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < 2; c++)
+                    sums[(i * product::ROWS + (o * 4 + m.lane % 4) * 2 + c) * ROW + m.w * 16 + h * 8 + m.lane / 4] =
+                        sum[i * product::EACH + (o * 2 + h) * 2 + c];
+    __syncthreads();
+#pragma unroll 1
+    for (int r = m.w; r < m.rows; r += product::WARPS) {
+        float v[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const float *gate = sums + r * ROW + i * 32 + m.lane;
+            v[i] = gelu_(*gate) * gate[product::ROWS * ROW];
+        }
+        if constexpr (A == 64) {
+            quantize_group(p.to, m.row0 + r, group, v);
+        } else {
+            const float halves[2][2] = {{v[0], 0}, {v[1], 0}};
+#pragma unroll
+            for (int i = 0; i < 2; i++) quantize_group(p.to, m.row0 + r, group * 2 + i, halves[i]);
+        }
+    }
+}
+
+// q with one limb, k and v with two.
+template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cuda_leaf_heads_args &h)
+{
+    int block = blockIdx.x - h.q_blocks;
+    if (block < 0) {
+        mid<1, OCT, A>(h.q, blockIdx.x);
+        return;
+    }
+    ek_cuda_linear_args a = h.k;
+    if (block >= h.k_blocks) block -= h.k_blocks, a.codes = h.v_codes, a.scales = h.v_scales, a.y = h.v;
+    mid<2, OCT, A>(a, block);
+}
+
+} // namespace ek
+
+// The kernels for groups of A inputs: NAME is what stands in their names for bits and scales.
+#define EK_MID_BOUNDS __launch_bounds__(128, 3)
+#define EK_MID(NAME, LIMBS, OCT, A)                                                     \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_##NAME##_l##LIMBS##_o##OCT( \
+        const __grid_constant__ ek_cuda_linear_args a)                                  \
+    {                                                                                   \
+        ek::mid<LIMBS, OCT, A>(a, blockIdx.x);                                          \
+    }
+#define EK_MID_WIDTH(NAME, OCT, A)                                                   \
+    EK_MID(NAME, 1, OCT, A)                                                          \
+    EK_MID(NAME, 2, OCT, A)                                                          \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_gate_##NAME##_l1_o##OCT( \
+        const __grid_constant__ ek_cuda_leaf_args p)                                 \
+    {                                                                                \
+        ek::mid_gate<OCT, A>(p);                                                     \
+    }                                                                                \
+    extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_heads_##NAME##_o##OCT(   \
+        const __grid_constant__ ek_cuda_leaf_heads_args h)                           \
+    {                                                                                \
+        ek::mid_heads<OCT, A>(h);                                                    \
+    }
+#define EK_MID_KERNELS(NAME, A) \
+    EK_MID_WIDTH(NAME, 1, A)    \
+    EK_MID_WIDTH(NAME, 2, A)    \
+    EK_MID_WIDTH(NAME, 4, A)

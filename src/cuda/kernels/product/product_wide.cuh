@@ -1,0 +1,417 @@
+// Products of Form Q for many rows by wgmma (contract: ops/linear/linear.h): with bf16 scales and biases and groups of
+// 64, or with f16 scales and groups of 32 (A), each of which is a wgmma of its own.
+//
+// A block computes GROUPS x TALL x 64 outputs for COLUMNS columns (rows of activations, or with two limbs half as many
+// rows). A warpgroup has TALL x 64 outputs: codes of weights go from shared memory to its registers, activations lie
+// there as ek_arrange wrote them. Of each group of 64 inputs it computes CHUNK columns while it adds the floats
+// of the CHUNK columns before. Chains stay in registers, nodes of T lie in scratch memory.
+// Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of
+// all into another, across the tiles of a block. Of q, k and v in one launch a block takes the tiles of one matrix
+// behind those of another; PART: the matrix's number. SHORT: of experts a tile with no more than so many columns
+// computes these alone, one with half as many again leaves out the floats of the others. With a gate the TALL = 2
+// panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows as the next product
+// reads it (wide_gate.cuh).
+#pragma once
+
+#include "cuda/kernels/product/wide_floats.cuh"
+#include "cuda/kernels/product/wide_gate.cuh"
+#include "cuda/kernels/product/wide_sums.cuh"
+#include "cuda/model_args.h"
+
+namespace ek
+{
+
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false,
+          int A = 64, int PART = 0, int SHORT = 0>
+struct wide_product {
+    static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4,
+                         THREADS = GROUPS * 128;
+    static constexpr int PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS, OCTETS = COLUMNS / 8,
+                         SUMS = TALL * OCTETS * 2 * PER;
+    static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
+    static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
+    static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE),
+                         STAGE = IMAGE + WARPS * WEIGHTS;
+    static constexpr int LEAF = 16 / UNITS;
+    static constexpr int LANE = (A == 64 ? 8 : 4) *
+                                PER; // bytes from a lane's {sx, X}, or sx, of an octet to the next one's
+    static_assert(A == 64 || (A == 32 && CHUNK == COLUMNS && !GATE), "groups of 64 or 32");
+    static_assert(!GATE || (GROUPS == 1 && TALL == 2 && LIMBS == 1 && COLUMNS == 64),
+                  "a group of 64 outputs by 64 rows");
+
+    // Where the next chunk that a warp copies comes from: of weights its own, of activations warp 0's.
+    struct feed {
+        u64 codes[TALL], scales[TALL], acts;
+        int number, left; // tile, units of it
+    };
+
+    // What is needed between chunks only lies in shared memory: registers are for sums.
+    struct control {
+        u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
+        feed feeds[WARPS + 1];                                  // the last: activations
+        int number[WARPS], mine[WARPS];                         // a warp's tile, its units
+        int p0[WARPS], image[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
+        int units, split, panels, columns, tiles;                          // split: units of a part but the last
+        int parts, across;       // of a tile; of a column of panels, or panels' columns of a job
+        u32 by_parts, by_across; // the largest number of 32 bits over them
+    };
+    static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
+
+    const ek_cuda_linear_args &a;
+    const ek_cuda_products_args *pick; // of experts, or with a gate
+    uint8_t *ring;                     // activations of all slots, then each warp's slots of weights, then the control
+
+    __device__ __forceinline__ control &of() const
+    {
+        return *(control *)(ring + STAGES * STAGE + PART * EK_CUDA_WIDE_CONTROL);
+    }
+
+    __device__ __forceinline__ uint8_t *weights_at(int warp, int slot) const
+    {
+        return ring + STAGES * IMAGE + (warp * STAGES + slot) * WEIGHTS;
+    }
+
+    struct place {
+        u64 codes, scales;
+        int p0, image, row0, end, part; // panel and row tile; rows of x, or of y with jobs
+    };
+
+    __device__ __forceinline__ bool jobs() const
+    {
+        return GATE ? pick->jobs != 0 : pick != 0;
+    }
+
+    __device__ __forceinline__ place tile_at(int number) const
+    {
+        place at = {a.codes, a.scales, 0, 0, 0, a.rows, 0};
+        int rest;
+        const int tile = quotient(number, of().parts, of().by_parts, &at.part),
+                  first = quotient(tile, of().across, of().by_across, &rest);
+        if (jobs()) {
+            const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[first];
+            at.codes = (!GATE && blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
+            at.scales = (!GATE && blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
+            at.p0 = rest * PANELS, at.image = first, at.row0 = one.first, at.end = one.first + one.n;
+        } else {
+            at.p0 = first * PANELS, at.image = rest, at.row0 = at.image * ROWS;
+        }
+        return at;
+    }
+
+    __device__ __forceinline__ int units_of(int part) const
+    {
+        return min(of().split, of().units - part * of().split);
+    }
+
+    static __device__ __forceinline__ int panel_of(int warp, int m)
+    {
+        return GATE ? warp : warp / 4 * TALL * 4 + m * 4 + warp % 4;
+    }
+
+    __device__ __forceinline__ void begin(feed &f, int number, int warp) const
+    {
+        f.number = number;
+        if (number >= of().tiles) return;
+        const place at = tile_at(number);
+        const int units = of().units, first = at.part * of().split;
+        f.left = units_of(at.part);
+        f.acts = a.image + ((int64_t)at.image * ((units + 1) / 2) + first / 2) * PAIR;
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            const int64_t unit = (int64_t)min(at.p0 + panel_of(warp, m), of().panels - 1) * units + first;
+            f.codes[m] = at.codes + unit * CODE, f.scales[m] = at.scales + unit * SCALE;
+            if (GATE && m) f.codes[m] += pick->codes2 - a.codes, f.scales[m] += pick->scales2 - a.scales;
+        }
+    }
+
+    // Copies the next chunk into a slot: one thread.
+    __device__ __forceinline__ void feed_weights(int warp, int slot) const
+    {
+        feed &f = of().feeds[warp];
+        if (f.number >= of().tiles) return;
+        const int some = min(UNITS, f.left);
+        uint8_t *to = weights_at(warp, slot);
+        u64 *arrived = &of().weights[warp][slot];
+        arrival_expect(arrived, TALL * some * (CODE + SCALE));
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            copy_piece(to + m * UNITS * CODE, (const void *)f.codes[m], some * CODE, arrived);
+            copy_piece(to + TALL * UNITS * CODE + m * UNITS * SCALE, (const void *)f.scales[m], some * SCALE, arrived);
+            f.codes[m] += UNITS * CODE, f.scales[m] += UNITS * SCALE;
+        }
+        if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, warp);
+    }
+
+    __device__ __forceinline__ void feed_acts(int slot) const
+    {
+        feed &f = of().feeds[WARPS];
+        if (f.number >= of().tiles) return;
+        const int some = min(UNITS, f.left), bytes = (some + 1) / 2 * PAIR;
+        arrival_expect(&of().acts[slot], bytes);
+        copy_piece(ring + slot * IMAGE, (const void *)f.acts, bytes, &of().acts[slot]);
+        f.acts += IMAGE;
+        if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
+    }
+
+    // A block's nodes lie where they would with one limb, though of two they are half as large: of q, k and v in one
+    // launch another block may be at a matrix of the other number of limbs.
+    __device__ __forceinline__ float4 *node(int level) const
+    {
+        const int block = blockIdx.z * gridDim.x + blockIdx.x;
+        return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS * LIMBS / 4) * THREADS + thread_again();
+    }
+
+    typedef int accumulators[TALL][CHUNK / 2];
+
+    template <int N>
+    static __device__ __forceinline__ void issue(int (&d)[TALL][N], const u32 (&code)[TALL][8], const uint8_t *b)
+    {
+#pragma unroll
+        for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+        wgmma_fence();
+#pragma unroll
+        for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m], b), wgmma<1>(d[m], code[m] + 4, b + 32);
+        wgmma_commit();
+    }
+
+    // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
+    template <bool FEW>
+    __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1],
+                                          const uint8_t *codes, const uint8_t *scales, const uint8_t *acts,
+                                          const uint8_t *x, bool all = true) const
+    {
+        const float zero = (float)a.zero;
+        u32 code[TALL][8];
+        float s[TALL][2], b[TALL][2];
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1; // codes of 4 bits come as 16 c; s / 16 is exact in bf16's range
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
+            wgmma_pin(code[m]);
+        }
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            const uint2 v = *(const uint2 *)(scales + m * UNITS * SCALE);
+            s[m][0] = bits(v.x << 16), b[m][0] = fma_(zero, s[m][0], bits(v.x & 0xffff0000u));
+            s[m][1] = bits(v.y << 16), b[m][1] = fma_(zero, s[m][1], bits(v.y & 0xffff0000u));
+            s[m][0] *= UNIT, s[m][1] *= UNIT;
+        }
+        constexpr int CHUNKS = COLUMNS / CHUNK;
+        if constexpr (FEW) {
+            int few[TALL][SHORT / 2];
+            issue(few, code, acts);
+            wgmma_wait<0>();
+            wide_floats<LIMBS, TALL, SHORT, OCTETS>(sum, few, 0, s, b, x);
+            return;
+        }
+        issue(d[0], code, acts);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++) {
+            if (i + 1 < CHUNKS) {
+                issue(d[(i + 1) % 2], code, acts + (i + 1) * CHUNK * 128);
+                wgmma_wait<1>();
+            } else {
+                wgmma_wait<0>();
+            }
+            wide_floats<LIMBS, TALL, CHUNK, OCTETS>(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x, all);
+        }
+    }
+
+    // The same for two groups of 32, without biases; x: sx of the lane's columns, of the second group SX / 2 behind.
+    __device__ __forceinline__ void two_groups(float (&sum)[SUMS], accumulators &d, const uint8_t *codes,
+                                               const uint8_t *scales, const uint8_t *acts, const uint8_t *x) const
+    {
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
+        u32 code[TALL][8];
+#pragma unroll
+        for (int m = 0; m < TALL; m++) {
+            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
+            wgmma_pin(code[m]);
+        }
+#pragma unroll
+        for (int g = 0; g < 2; g++) {
+#pragma unroll
+            for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+            wgmma_fence();
+#pragma unroll
+            for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m] + g * 4, acts + g * 32);
+            wgmma_commit();
+            float2 s[TALL];
+#pragma unroll
+            for (int m = 0; m < TALL; m++) {
+                s[m] = __half22float2(*(const __half2 *)(scales + m * UNITS * SCALE + g * 32));
+                s[m].x *= UNIT, s[m].y *= UNIT;
+            }
+            wgmma_wait<0>();
+            wide_floats_32<LIMBS, TALL, OCTETS>(sum, d, s, x + g * (SX / 2));
+        }
+    }
+
+    __device__ __forceinline__ void store(const float (&sum)[SUMS]) const
+    {
+        const int lane = thread_again() % 32, warp = thread_again() / 32, row = of().row0[warp] + lane % 4 * PER;
+        const int panel = of().p0[warp] + panel_of(warp, 0), out = panel * 16 + lane / 4;
+        float *y = (float *)(pick && blockIdx.z ? pick->y2 : a.y) + ((int64_t)of().part[warp] * a.rows + row) * a.ldy +
+                   out;
+        const bool all = of().end[warp] - of().row0[warp] >= ROWS && panel * 16 + (TALL - 1) * 64 + 16 <= a.n;
+        if (all) wide_store<true, LIMBS, TALL, OCTETS>(sum, y, a.ldy, 0, 0);
+        else wide_store<false, LIMBS, TALL, OCTETS>(sum, y, a.ldy, of().end[warp] - row, a.n - out);
+    }
+
+    // y2: the image of the next product. The slot's activations have been read.
+    __device__ __forceinline__ void gate(const float (&sum)[SUMS], int slot) const
+    {
+        const int warp = thread_again() / 32, unit = of().p0[warp] / PANELS, pairs = (of().columns + 1) / 2;
+        if constexpr (GATE)
+            gate_tile(sum, (float *)(ring + slot * IMAGE),
+                      (uint8_t *)pick->y2 + ((int64_t)of().image[warp] * pairs + unit / 2) * PAIR, unit % 2);
+        wgmma_reads_fence();
+        __syncthreads(); // before the slot is filled
+    }
+
+    __device__ __forceinline__ void open(int first) const
+    {
+        const int warp = threadIdx.x / 32;
+        control &is = of();
+        if (threadIdx.x == 0) {
+            is.units = a.x.k / 64, is.panels = (a.n + 15) / 16, is.columns = (is.panels + PANELS - 1) / PANELS;
+            const int row_tiles = (a.rows + ROWS - 1) / ROWS;
+            is.across = jobs() ? is.columns : row_tiles;
+            is.split = !jobs() && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
+            is.by_parts = ~0u / (u32)is.parts, is.by_across = ~0u / (u32)is.across;
+            for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
+        }
+        if (threadIdx.x % 32 == 0)
+            for (int i = 0; i < STAGES; i++) arrival_open(&is.weights[warp][i]);
+        arrival_fence();
+        let_next_start();
+        wait_for_previous();
+        if (threadIdx.x == 0)
+            is.tiles = jobs() ? *(const int *)pick->n_jobs * is.columns : is.across * is.columns * is.parts;
+        __syncthreads();
+        if (threadIdx.x % 32) return;
+        begin(is.feeds[warp], first, warp);
+        if (warp == 0) begin(is.feeds[WARPS], first, 0);
+        for (int i = 0; i < STAGES; i++) {
+            feed_weights(warp, i);
+            if (warp == 0) feed_acts(i);
+        }
+    }
+
+    __device__ __forceinline__ int number() const
+    {
+        return of().number[thread_again() / 32];
+    }
+
+    __device__ __forceinline__ int mine() const
+    {
+        return of().mine[thread_again() / 32];
+    }
+
+    __device__ __forceinline__ int columns() const
+    {
+        const int warp = thread_again() / 32;
+        return (of().end[warp] - of().row0[warp]) * LIMBS;
+    }
+
+    // The warp's next tile.
+    __device__ __forceinline__ void turn(int next) const
+    {
+        const int warp = thread_again() / 32;
+        __syncwarp(); // all have read the one before
+        if (thread_again() % 32 == 0) {
+            of().number[warp] = next;
+            if (next < of().tiles) {
+                const place at = tile_at(next);
+                of().mine[warp] = units_of(at.part);
+                of().p0[warp] = at.p0, of().image[warp] = at.image, of().row0[warp] = at.row0, of().end[warp] = at.end,
+                of().part[warp] = at.part;
+            }
+        }
+        __syncwarp();
+    }
+
+    // After a chunk, one thread of each warp, behind its warp: its own slot again; of activations this slot where one
+    // warpgroup reads them in step, else the slot before, which all will have read.
+    __device__ __forceinline__ void refill(int slot, u32 phase, bool first) const
+    {
+        const int warp = thread_again() / 32;
+        feed_weights(warp, slot);
+        if (warp || (GROUPS > 1 && first)) return;
+        if (GROUPS > 1) phase ^= slot == 0, slot = slot ? slot - 1 : STAGES - 1;
+        arrival_wait(&of().read[slot], phase);
+        feed_acts(slot);
+    }
+
+    // The block's tiles: `first` and every gridDim.x behind it. Returns how far behind the last tile the next one is.
+    __device__ __forceinline__ int run(int first) const
+    {
+        open(first);
+        float sum[SUMS];
+        int slot = 0;
+        u32 phase = 0;
+        for (turn(first); number() < of().tiles; turn(number() + gridDim.x)) {
+            accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
+            for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
+                for (int m = 0; m < TALL; m++)
+                    for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
+            wide_clear(sum);
+#pragma unroll 1
+            for (int u = 0; u < mine();) {
+                const int lane = thread_again() % 32, warp = thread_again() / 32, end = min(u + UNITS, mine());
+                const uint8_t *codes = weights_at(warp, slot) + lane * 16,
+                              *scales = weights_at(warp, slot) + TALL * UNITS * CODE + lane / 4 * (A / 8);
+                const uint8_t *acts = ring + slot * IMAGE;
+                arrival_wait(&of().weights[warp][slot], phase);
+                arrival_wait(&of().acts[slot], phase);
+                bool all = true;
+                if constexpr (SHORT && A == 64) {
+                    all = columns() > SHORT * 3 / 2;
+                    if (columns() <= SHORT) {
+#pragma unroll 1
+                        for (; u < end; u++) {
+                            group<true>(sum, d, codes, scales, acts + (u & 1) * 64,
+                                        acts + ACTS + (u & 1) * SX + lane % 4 * LANE);
+                            codes += CODE, scales += SCALE;
+                            if (u & 1) acts += PAIR;
+                        }
+                    }
+                }
+#pragma unroll 1
+                for (; u < end; u++) {
+                    const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
+                    if constexpr (A == 64) group<false>(sum, d, codes, scales, b, x, all);
+                    else two_groups(sum, d[0], codes, scales, b, x);
+                    codes += CODE, scales += SCALE;
+                    if (u & 1) acts += PAIR;
+                }
+                // every lane tells: racecheck does not see that __syncwarp puts a warp's reads before one lane's
+                // arrival
+                arrival_tell(&of().read[slot]);
+                __syncwarp();
+                if (GATE && u == mine()) break; // the slot is needed once more
+                if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == first);
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+                if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
+                    int level = 0;
+                    for (int count = u / 16 - 1; count >> level & 1; level++) wide_add<THREADS>(sum, node(level));
+                    wide_put<THREADS>(sum, node(level));
+                    wide_clear(sum);
+                }
+            }
+            const int before = (mine() - 1) / 16; // leaves in the stack
+            for (int level = 0; before >> level; level++)
+                if (before >> level & 1) wide_add<THREADS>(sum, node(level));
+            if constexpr (GATE) {
+                gate(sum, slot);
+                if (thread_again() % 32 == 0) refill(slot, phase, false);
+                if (++slot == STAGES) slot = 0, phase ^= 1;
+            } else {
+                store(sum);
+            }
+        }
+        return number() - of().tiles;
+    }
+};
+
+} // namespace ek

@@ -1,0 +1,81 @@
+// What product_wide.cuh adds for a group: the integers that wgmma left become floats and go onto the chains, which are
+// sum[((panel * OCTETS + octet of columns) * 2 + half of the panel) * PER + row of the lane].
+#pragma once
+
+#include "cuda/kernels/product/product.cuh"
+
+namespace ek
+{
+
+// A lane's value of an accumulator's outputs v[0], v[1]: of row c, or of two limbs.
+template <int LIMBS> __device__ __forceinline__ float wide_value(const int *v, int c)
+{
+    return __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
+}
+
+// Groups of 64: chunk i of CHUNK columns; s, b: of the lane's outputs of a panel; x: {sx, X} of the lane's columns;
+// unless all are wanted the last quarter is left out.
+template <int LIMBS, int TALL, int CHUNK, int OCTETS, int SUMS>
+__device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][CHUNK / 2], int i,
+                                            const float (&s)[TALL][2], const float (&b)[TALL][2], const uint8_t *x,
+                                            bool all = true)
+{
+    constexpr int PER = LIMBS == 1 ? 2 : 1;
+#pragma unroll
+    for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+#pragma unroll
+    for (int o = 0; o < CHUNK / 8; o++) {
+        if (o == CHUNK / 8 * 3 / 4 && !all) return;
+        const int octet = i * (CHUNK / 8) + o;
+        float sx[2], X[2];
+        if (LIMBS == 1) {
+            const float4 v = *(const float4 *)(x + octet * 64);
+            sx[0] = v.x, X[0] = v.y, sx[1] = v.z, X[1] = v.w;
+        } else {
+            const float2 v = *(const float2 *)(x + octet * 32);
+            sx[0] = v.x, X[0] = v.y;
+        }
+#pragma unroll
+        for (int m = 0; m < TALL; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < PER; c++) {
+                    const float whole = wide_value<LIMBS>(&d[m][o * 4 + h * 2], c);
+                    float &to = sum[((m * OCTETS + octet) * 2 + h) * PER + c];
+                    to = fma_(fma_(b[m][h], X[c], __fmul_rn(s[m][h], whole)), sx[c], to);
+                }
+    }
+}
+
+// Groups of 32, without biases: all columns; s: of outputs g and g + 8; x: sx of the lane's columns.
+template <int LIMBS, int TALL, int OCTETS, int SUMS>
+__device__ __forceinline__ void wide_floats_32(float (&sum)[SUMS], int (&d)[TALL][OCTETS * 4], const float2 (&s)[TALL],
+                                               const uint8_t *x)
+{
+    constexpr int PER = LIMBS == 1 ? 2 : 1;
+#pragma unroll
+    for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
+#pragma unroll
+    for (int o = 0; o < OCTETS; o++) {
+        float sx[2];
+        if (LIMBS == 1) {
+            const float2 v = *(const float2 *)(x + o * 32);
+            sx[0] = v.x, sx[1] = v.y;
+        } else {
+            sx[0] = *(const float *)(x + o * 16);
+        }
+#pragma unroll
+        for (int m = 0; m < TALL; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < PER; c++) {
+                    const float whole = wide_value<LIMBS>(&d[m][o * 4 + h * 2], c);
+                    float &to = sum[((m * OCTETS + o) * 2 + h) * PER + c];
+                    to = fma_(__fmul_rn(h ? s[m].y : s[m].x, whole), sx[c], to);
+                }
+    }
+}
+
+} // namespace ek

@@ -1,0 +1,60 @@
+// The kernels of product_wide.cuh for weights of one kind, and of the rows as they read them: NAME is what stands in
+// their names for bits and scales, GROUP for groups of A inputs.
+#pragma once
+
+#include "cuda/image_args.h"
+#include "cuda/kernels/arrange.cuh"
+#include "cuda/kernels/product/product_wide.cuh"
+
+namespace ek
+{
+
+constexpr int JOB_SHORT =
+    32; // columns of an expert's last job, if they are enough: of prompts of 512 that job is half of its rows
+
+template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0>
+using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
+                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A, PART, SHORT>;
+
+} // namespace ek
+
+#define EK_WIDE_BOUNDS __launch_bounds__(EK_CUDA_WIDE_GROUPS * 128, EK_CUDA_WIDE_BLOCKS)
+
+// A matrix; experts, of one matrix or two.
+#define EK_WIDE(NAME, BITS, LIMBS, A)                                               \
+    static_assert(wide<BITS, LIMBS, A>::PAIR == EK_CUDA_WIDE_PAIR &&                \
+                      wide<BITS, LIMBS, A>::SHARED <= EK_CUDA_WIDE_SHARED(BITS),    \
+                  "args.h says what a launch must ask for");                        \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_product_##NAME##_l##LIMBS##_wide(  \
+        const __grid_constant__ ek_cuda_linear_args a)                              \
+    {                                                                               \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                           \
+        wide<BITS, LIMBS, A>{a, 0, base}.run(blockIdx.x);                           \
+    }                                                                               \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_products_##NAME##_l##LIMBS##_wide( \
+        const __grid_constant__ ek_cuda_products_args p)                            \
+    {                                                                               \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                           \
+        wide<BITS, LIMBS, A, false, 0, JOB_SHORT>{p.a, &p, base}.run(blockIdx.x);   \
+    }
+
+// k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are dealt to the
+// blocks in turn.
+#define EK_WIDE_HEADS(NAME, BITS, A)                                                                                \
+    static_assert(sizeof(wide<BITS, 1, A>::control) <= EK_CUDA_WIDE_CONTROL, "args.h says how far apart they lie"); \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_product_heads_##NAME##_wide(                                       \
+        const __grid_constant__ ek_cuda_wide_heads_args h)                                                          \
+    {                                                                                                               \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                           \
+        int first = blockIdx.x;                                                                                     \
+        if (h.k.rows) first = wide<BITS, 2, A, false, 0>{h.k, 0, base}.run(first);                                  \
+        if (h.v.rows) first = wide<BITS, 2, A, false, 1>{h.v, 0, base}.run(first);                                  \
+        if (h.q.rows) wide<BITS, 1, A, false, 2>{h.q, 0, base}.run(first);                                          \
+    }
+
+#define EK_ARRANGE(GROUP, LIMBS, A)                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                                \
+        ek_arrange##GROUP##_l##LIMBS(const __grid_constant__ ek_cuda_arrange_args a) \
+    {                                                                                \
+        arrange<LIMBS, EK_CUDA_WIDE_COLUMNS, A>(a);                                  \
+    }

@@ -1,0 +1,232 @@
+/* config.json and generation_config.json (transformers, configuration_gemma4.py). Class defaults
+ * of transformers describe no published model: a size that is missing is an error. */
+#include "model/config/config.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/config/config_layers.h"
+#include "model/config/setting.h"
+
+/* What the engine does not compute is refused by name, never approximated. */
+static ek_err check_kind(ek_config *c, const ek_settings *p)
+{
+    const char *type, *act;
+    bool bias, tied;
+    static const char *const known[] = {"gemma4",           "gemma4_text",
+                                        "gemma4_unified",   "gemma4_unified_text",
+                                        "gemma4_assistant", "gemma4_unified_assistant"};
+    EK_TRY(ek_setting_may_text(&type, &(ek_settings){p->file, NULL, p->other, p->object}, "model_type"));
+    if (!type) return ek_fail(EK_EFORMAT, "config.json: model_type is missing");
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && strcmp(type, known[i]) != 0) i++;
+    if (i == sizeof known / sizeof *known)
+        return ek_fail(EK_EUNSUPPORTED,
+                       "config.json: model_type is %.60s; gemma4, gemma4_text, gemma4_unified and "
+                       "gemma4_unified_text can be run, and their drafters, gemma4_assistant",
+                       type);
+    snprintf(c->model_type, sizeof c->model_type, "%s", type);
+    if (strstr(type, "_assistant"))
+        EK_TRY(ek_setting_need_int(&c->backbone_hidden_size, p, "backbone_hidden_size", 1, EK_MAX_WIDTH));
+
+    EK_TRY(ek_setting_may_text(&act, p, "hidden_activation"));
+    if (act && strcmp(act, "gelu_pytorch_tanh") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_activation is %.60s, gelu_pytorch_tanh can be run", act);
+    const json_t *mask = ek_setting(p, "use_bidirectional_attention");
+    if (mask && !json_is_false(mask) && !json_is_string(mask))
+        return ek_setting_wrong(p, "use_bidirectional_attention", mask, "null, false or a string");
+    if (json_is_string(mask) && strcmp(json_string_value(mask), "vision") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: use_bidirectional_attention is %.60s, \"vision\" can be run",
+                       json_string_value(mask));
+    EK_TRY(ek_setting_may_bool(&bias, p, "attention_bias", false));
+    if (bias) return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
+    EK_TRY(ek_setting_may_bool(&tied, p, "tie_word_embeddings", true));
+    if (!tied)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: tie_word_embeddings is false, a head of its own cannot be run");
+    return EK_OK;
+}
+
+static ek_err read_drafter(ek_config *c, const ek_settings *p)
+{
+    bool ordered = false;
+    if (c->n_kv_shared_layers != c->n_layers)
+        return ek_fail(EK_EFORMAT, "config.json: num_kv_shared_layers is %d, a drafter of %d layers shares all",
+                       c->n_kv_shared_layers, c->n_layers);
+    if (c->per_layer_size)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: hidden_size_per_layer_input is %d, a drafter has none",
+                       c->per_layer_size);
+    EK_TRY(ek_setting_may_bool(&ordered, p, "use_ordered_embeddings", false));
+    if (!ordered) return EK_OK;
+    EK_TRY(ek_setting_need_int(&c->n_centroids, p, "num_centroids", 1, c->vocab_size));
+    EK_TRY(ek_setting_need_int(&c->top_k_centroids, p, "centroid_intermediate_top_k", 1, c->n_centroids));
+    if (c->vocab_size % c->n_centroids)
+        return ek_fail(EK_EFORMAT, "config.json: %d tokens cannot be split over %d centroids evenly", c->vocab_size,
+                       c->n_centroids);
+    return EK_OK;
+}
+
+static ek_err read_sizes(ek_config *c, const ek_settings *p)
+{
+    bool moe = false;
+    EK_TRY(ek_setting_need_int(&c->vocab_size, p, "vocab_size", 1, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_need_int(&c->hidden_size, p, "hidden_size", 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_need_int(&c->n_layers, p, "num_hidden_layers", 1, EK_MAX_LAYERS));
+    EK_TRY(ek_setting_need_int(&c->n_heads, p, "num_attention_heads", 1, 4096));
+    EK_TRY(ek_setting_need_int(&c->max_position_embeddings, p, "max_position_embeddings", 1, EK_MAX_CONTEXT));
+    EK_TRY(ek_setting_may_int(&c->per_layer_size, p, "hidden_size_per_layer_input", 0, 0, 1 << 16));
+    EK_TRY(ek_setting_may_int(&c->vocab_size_per_layer, p, "vocab_size_per_layer_input", c->vocab_size,
+                              c->backbone_hidden_size ? 0 : 1, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_int(&c->n_kv_shared_layers, p, "num_kv_shared_layers", 0, 0,
+                              c->backbone_hidden_size ? c->n_layers : c->n_layers - 1));
+    EK_TRY(ek_setting_may_float(&c->rms_norm_eps, p, "rms_norm_eps", 1e-6, 1e-12, 1));
+    EK_TRY(ek_setting_may_float(&c->final_logit_softcapping, p, "final_logit_softcapping", 0, 1e-3, 1e6));
+    EK_TRY(ek_setting_may_bool(&moe, p, "enable_moe_block", false));
+    c->first_shared = c->n_layers - c->n_kv_shared_layers;
+    if (c->backbone_hidden_size) EK_TRY(read_drafter(c, p));
+    if (c->per_layer_size && c->vocab_size_per_layer < c->vocab_size)
+        return ek_fail(EK_EFORMAT, "config.json: vocab_size_per_layer_input is %d, vocab_size is %d",
+                       c->vocab_size_per_layer, c->vocab_size);
+    if (!moe) return EK_OK;
+    EK_TRY(ek_setting_need_int(&c->n_experts, p, "num_experts", 1, 4096));
+    EK_TRY(ek_setting_need_int(&c->top_k_experts, p, "top_k_experts", 1, c->n_experts));
+    return ek_setting_need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, EK_MAX_WIDTH);
+}
+
+/* Of the layers of one kind. */
+static ek_err read_rope_of(ek_config *c, ek_layer_kind k, const ek_settings *p)
+{
+    const char *type;
+    c->rope_partial[k] = c->rope_factor[k] = 1;
+    if (!ek_setting(p, "rope_theta")) return ek_fail(EK_EFORMAT, "config.json: %srope_theta is missing", p->in);
+    EK_TRY(ek_setting_may_number(&c->rope_theta[k], p, "rope_theta", 0, 1e-3, 1e12));
+    EK_TRY(ek_setting_may_text(&type, p, "rope_type"));
+    if (!type || strcmp(type, "default") == 0) return EK_OK;
+    if (strcmp(type, "proportional") != 0)
+        return ek_fail(EK_EUNSUPPORTED, "config.json: rope_type is %.60s, default and proportional can be run", type);
+    EK_TRY(ek_setting_may_number(&c->rope_partial[k], p, "partial_rotary_factor", 1, 0, 1));
+    return ek_setting_may_number(&c->rope_factor[k], p, "factor", 1, 1e-6, 1e6);
+}
+
+static ek_err read_rope(ek_config *c, const ek_settings *p)
+{
+    static const struct {
+        const char *key, *in;
+    } kind[] = {[EK_SLIDING] = {"sliding_attention", "rope_parameters.sliding_attention."},
+                [EK_FULL] = {"full_attention", "rope_parameters.full_attention."}};
+    ek_settings all = {.file = p->file, .in = "rope_parameters."};
+    EK_TRY(ek_setting_may_object(&all.object, p, "rope_parameters"));
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        int used = 0;
+        ek_settings one = {.file = p->file, .in = kind[k].in};
+        while (used < c->n_layers && c->layer[used].kind != (ek_layer_kind)k) used++;
+        if (used == c->n_layers) continue;
+        EK_TRY(ek_setting_may_object(&one.object, &all, kind[k].key));
+        if (!one.object) return ek_fail(EK_EFORMAT, "config.json: rope_parameters has no %s", kind[k].key);
+        EK_TRY(read_rope_of(c, (ek_layer_kind)k, &one));
+    }
+    return EK_OK;
+}
+
+/* Appends the ids of a key, an integer or a list, each once. */
+static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *key, int vocab)
+{
+    const json_t *v = ek_setting(f, key);
+    size_t count = json_is_array(v) ? json_array_size(v) : v != NULL;
+    for (size_t i = 0; i < count; i++) {
+        int id = 0, at = 0;
+        EK_TRY(ek_setting_to_int(&id, f, key, json_is_array(v) ? json_array_get(v, i) : v, 0, vocab - 1));
+        while (at < *n && ids[at] != id) at++;
+        if (at < *n) continue;
+        if (*n == EK_MAX_STOP) return ek_fail(EK_EFORMAT, "%s: %s has more than %d ids", f->file, key, EK_MAX_STOP);
+        ids[(*n)++] = id;
+    }
+    return EK_OK;
+}
+
+static ek_err read_tokens(ek_config *c, const ek_settings *p, const ek_settings *generation)
+{
+    const ek_settings top = {.file = p->file, .object = p->other}, text = {.file = p->file, .object = p->object};
+    const ek_settings *const from[] = {&top, &text, generation};
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        EK_TRY(add_ids(c->stop, &c->n_stop, from[i], "eos_token_id", c->vocab_size));
+        EK_TRY(add_ids(c->suppress, &c->n_suppress, from[i], "suppress_tokens", c->vocab_size));
+    }
+    EK_TRY(ek_setting_may_int(&c->bos, p, "bos_token_id", 2, 0, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_int(&c->pad, p, "pad_token_id", 0, 0, EK_MAX_VOCAB));
+    EK_TRY(ek_setting_may_float(&c->temperature, generation, "temperature", 1, 0, 1000));
+    EK_TRY(ek_setting_may_float(&c->top_p, generation, "top_p", 1, 0, 1));
+    return ek_setting_may_int(&c->top_k, generation, "top_k", 0, 0, EK_MAX_VOCAB);
+}
+
+ek_err ek_config_finish(ek_config *c)
+{
+    int first[EK_KIND_COUNT] = {-1, -1}, last[EK_KIND_COUNT] = {-1, -1};
+    for (int i = 0; i < c->n_layers; i++) {
+        ek_layer_config *l = &c->layer[i];
+        if (first[l->kind] < 0) first[l->kind] = i;
+        if (c->backbone_hidden_size) last[l->kind] = i; /* the target has the donor: ek_model_open_drafter */
+        l->owns_kv = i < c->first_shared;
+        if (l->owns_kv) last[l->kind] = i;
+        l->donor = last[l->kind];
+        if (l->donor < 0)
+            return ek_fail(EK_EFORMAT,
+                           "layer %d shares keys and values, but none of the first %d "
+                           "layers is of its kind",
+                           i, c->first_shared);
+        const ek_layer_config *d = &c->layer[first[l->kind]];
+        if (l->head_dim % 2) return ek_fail(EK_EFORMAT, "head_dim of layer %d is %d, must be even", i, l->head_dim);
+        if (c->n_heads % l->n_kv_heads)
+            return ek_fail(EK_EFORMAT, "%d heads of layer %d cannot share %d key-value heads evenly", c->n_heads, i,
+                           l->n_kv_heads);
+        if (l->head_dim != d->head_dim || l->n_kv_heads != d->n_kv_heads)
+            return ek_fail(EK_EFORMAT,
+                           "layer %d has %d key-value heads of %d, layer %d, of the same "
+                           "kind, has %d of %d",
+                           i, l->n_kv_heads, l->head_dim, first[l->kind], d->n_kv_heads, d->head_dim);
+        if ((int64_t)c->n_heads * l->head_dim > EK_MAX_WIDTH)
+            return ek_fail(EK_EFORMAT, "%d heads of %d are more than %d values", c->n_heads, l->head_dim, EK_MAX_WIDTH);
+    }
+    if (last[EK_SLIDING] >= 0 && c->sliding_window < 1) return ek_fail(EK_EFORMAT, "sliding_window is missing");
+    if ((int64_t)c->per_layer_size * c->n_layers > EK_MAX_WIDTH)
+        return ek_fail(EK_EFORMAT, "%d layers with hidden_size_per_layer_input %d are more than %d values", c->n_layers,
+                       c->per_layer_size, EK_MAX_WIDTH);
+    return EK_OK;
+}
+
+static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation_top)
+{
+    ek_settings p = {.file = "config.json", .other = top};
+    const ek_settings generation = {.file = "generation_config.json", .object = generation_top};
+    EK_TRY(ek_setting_may_object(&p.object, &p, "text_config"));
+    if (!p.object) p.object = top;
+    EK_TRY(check_kind(c, &p));
+    EK_TRY(read_sizes(c, &p));
+    EK_TRY(ek_setting_may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
+    EK_TRY(ek_config_kinds(c, &p));
+    EK_TRY(read_rope(c, &p));
+    EK_TRY(ek_config_layers(c, &p));
+    EK_TRY(read_tokens(c, &p, &generation));
+    ek_err err = ek_config_finish(c);
+    return err ? ek_fail_in(err, "config.json") : EK_OK;
+}
+
+static ek_err load(json_t **out, const char *text, const char *file)
+{
+    json_error_t why;
+    *out = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (!*out) return ek_fail(EK_EFORMAT, "%s: line %d: %s", file, why.line, why.text);
+    return json_is_object(*out) ? EK_OK : ek_fail(EK_EFORMAT, "%s: is not a JSON object", file);
+}
+
+ek_err ek_config_parse(ek_config *c, const char *config_json, const char *generation_json)
+{
+    json_t *top = NULL, *generation = NULL;
+    *c = (ek_config){0};
+    ek_err err = load(&top, config_json, "config.json");
+    if (!err && generation_json) err = load(&generation, generation_json, "generation_config.json");
+    if (!err) err = read_all(c, top, generation);
+    json_decref(top);
+    json_decref(generation);
+    return err;
+}

@@ -1,0 +1,24 @@
+#include "model/weights/role.h"
+
+/* Where a second limb is cheap and an error weighs: docs/NUMERICS.md 10. */
+static bool weighs(ek_matrix_role role)
+{
+    switch (role) {
+    case EK_ROLE_HEAD:
+    case EK_ROLE_K:
+    case EK_ROLE_V:
+    case EK_ROLE_ROUTER:
+    case EK_ROLE_PER_LAYER_MODEL_PROJECTION:
+    case EK_ROLE_PER_LAYER_GATE:
+    case EK_ROLE_PER_LAYER_PROJECTION: return true;
+    default: return false;
+    }
+}
+
+ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations)
+{
+    enum { COARSE_BITS = 6 };
+    bool two = activations == EK_ACTIVATIONS_16 ||
+               (activations == EK_ACTIVATIONS_AUTO && (type->bits > COARSE_BITS || weighs(role)));
+    return (ek_act_form){.limbs = two ? 2 : 1, .group = type->group <= 32 ? type->group : 64};
+}

@@ -1,0 +1,36 @@
+/* The role of a matrix decides the activations that it is multiplied with: limbs and group.
+ *
+ * The one place where limbs and activation groups are chosen; they are part of the numerics, as
+ * are the blocks of ops/linear/linear.h, which hold for all matrices, and the tree over them. */
+#ifndef EK_MODEL_ROLE_H
+#define EK_MODEL_ROLE_H
+
+#include "model/weights/activations.h"
+#include "ops/linear/linear.h"
+
+typedef enum ek_matrix_role {
+    EK_ROLE_HEAD, /* the embedding, which is also the head */
+    EK_ROLE_Q,
+    EK_ROLE_K,
+    EK_ROLE_V,
+    EK_ROLE_O,
+    EK_ROLE_GATE,
+    EK_ROLE_UP,
+    EK_ROLE_DOWN,
+    EK_ROLE_ROUTER,
+    EK_ROLE_EXPERT_GATE,
+    EK_ROLE_EXPERT_UP,
+    EK_ROLE_EXPERT_DOWN,
+    EK_ROLE_PER_LAYER_MODEL_PROJECTION,
+    EK_ROLE_PER_LAYER_GATE,
+    EK_ROLE_PER_LAYER_PROJECTION,
+    EK_ROLE_COUNT
+} ek_matrix_role;
+
+/* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
+ * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for the
+ * error that it removes: docs/NUMERICS.md 10. Groups of 16 or 32 for weights in groups of that, else 64. The type must
+ * be a quantised one. */
+ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations);
+
+#endif

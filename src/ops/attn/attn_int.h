@@ -1,0 +1,49 @@
+/* Attention in integers: what the formats of the rule EK_KV_ROTATED define (docs/numerics/attention.md). Keys in such a
+ * format make the scores integer sums, values in one the weighted sums; either side of a pair K:V alone does it.
+ *
+ * Rotation. R is the Walsh-Hadamard transform of each block of n = dim & -dim dims (the whole head for a power of two),
+ * without its factor: for h = 1, 2, 4, … below n, elements i and i + h of each run of 2h become x + y and x - y, in
+ * f32. R R = n, so q k = (R q)(R k) / n, and a sum of R v is turned back by R / n. It spreads an outlier channel over
+ * its block: the codes then lose the same for every distribution of channels. n is a power of two, and dividing by it
+ * is exact.
+ *
+ * Codes of x, dim elements, of at most C: y = R x with each element held at ±2^96 first (NaN: -2^96), t = max |y|.
+ * t < 2^-100: all codes and the scale are 0. Else the scale is t / C and a code is rne(y (C / t)) held at ±C. A
+ * token's keys and values, and a query, are coded alone: a code depends on its own token and head only.
+ *   keys and values of i12   C = 2047, two bytes each
+ *   keys and values of i8    C = 127
+ *   queries                  C = 2047, beside keys of either
+ *
+ * Scores: S = sum over the head's dims of (code of q)(code of k), an integer; s = (f32(S) * scale of k) * (scale of q /
+ * n). |S| <= 2047 2047 512 = 2,145,387,008 < 2^31: 32 bits hold it, and any partial sum.
+ *
+ * Weights: e_j and m as ever (ops/attn/attn.h). l = 2^-21 f32(sum of rne(2^21 e_j)): e_j < 1.4143, so that 256 terms
+ * stay below 2^30; the order is free.
+ *
+ * Values: w_j = e_j * scale of v_j, W = the largest of the segment's visible keys. W < 2^-100: o = +0. Else 2^E <= W <
+ * 2^(E+1), c_j = rne(w_j 2^(13-E)) held at 16,383, A[d] = sum of c_j (code of v_j[d]), an integer below 2^34, and
+ * o[d] = f32(A[d]) 2^(E-13): one rounding, from the exact sum. Per page of 64 keys 16383 2047 64 = 2,146,304,064, and
+ * 65,535 more, are below 2^31: kernels of 32 bits carry A >> 16 out after each page and keep the low 16 bits;
+ * fma(f32(H), 65536, f32(L)) of A = 65536 H + L, |H| and |L| up to 2^24, is f32(A).
+ *
+ * T joins segments as ever. With values in such a format the result is R((o + 0) / l) / n.
+ * A hidden key has the code 0, whatever its slot holds: its product is 0 in every kernel. Codes of 12 and 14 bits are
+ * what three products of 8-bit limbs multiply exactly (docs/numerics/attention.md), and one instruction of 16 bits. */
+#ifndef EK_OPS_ATTN_INT_H
+#define EK_OPS_ATTN_INT_H
+
+#include "ops/attn/attn_kernels.h"
+#include "ops/kv/kv_rotate.h"
+
+enum {
+    EK_QUERY_CODE = 2047, /* the largest code of a query */
+    EK_WEIGHT_CODE = 16383,
+    EK_WEIGHT_BITS = 14,
+    EK_SUM_BITS = 21, /* of e_j in the sum l */
+};
+
+/* The definition: scalar kernels of a leaf. */
+void ek_attn_int_scores(ek_kv_format f, ek_attn_leaf *leaf);
+void ek_attn_int_values(ek_kv_format f, ek_attn_leaf *leaf);
+
+#endif

@@ -1,0 +1,94 @@
+/* The definition of attention over one segment (contract: ops/attn/attn.h). */
+#include <math.h>
+#include <stdbool.h>
+
+#include "ops/attn/attn_int.h"
+#include "ops/attn/attn_kernels.h"
+#include "ops/kv/kv_codec.h"
+#include "ops/math.h"
+#include "ops/tree.h"
+
+static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int slot, int head_dim)
+{
+    float s = 0;
+    for (int d0 = 0; d0 < head_dim; d0 += EK_CHAIN) {
+        float chain = 0;
+        for (int d = d0; d < head_dim && d < d0 + EK_CHAIN; d++)
+            chain = fmaf(q[d], ek_kv_key_term(f, k, head_dim, d, slot), chain);
+        s = d0 ? s + chain : chain;
+    }
+    return s * ek_kv_term_scale(f, k, head_dim, slot);
+}
+
+static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    if (ek_kv_rotated(f)) {
+        ek_attn_int_scores(f, leaf);
+        return;
+    }
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++)
+            leaf->e[i * EK_SEGMENT + j] = score(f, leaf->q + i * EK_Q_STRIDE, leaf->k[j / EK_PAGE_TOKENS],
+                                                j % EK_PAGE_TOKENS, leaf->head_dim);
+}
+
+static void weights(ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++) {
+        float *e = leaf->e + i * EK_SEGMENT, lane[16] = {0};
+        int n, m = INT32_MIN;
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+            ek_exp_split(e[j], &n);
+            if (n > m) m = n;
+        }
+        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+            float p = ek_exp_split(e[j], &n);
+            e[j] = n - m < -125 ? 0.0f : ek_ldexp(p, n - m);
+            lane[j % 16] += e[j];
+        }
+        leaf->m[i] = m, leaf->l[i] = ek_add_lanes(lane);
+    }
+}
+
+static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
+{
+    if (ek_kv_rotated(f)) {
+        ek_attn_int_values(f, leaf);
+        return;
+    }
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int d = 0; d < leaf->head_dim; d++) {
+            float o = 0;
+            for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+                const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
+                int slot = j % EK_PAGE_TOKENS;
+                float e = leaf->e[i * EK_SEGMENT + j] * ek_kv_term_scale(f, v, leaf->head_dim, slot);
+                o = fmaf(e, ek_kv_value_term(f, v, leaf->head_dim, slot, d), o);
+            }
+            leaf->o[i * leaf->ldo + d] = o;
+        }
+}
+
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    for (int i = 0; i < n; i++) b[i] = a[i] * fa + b[i] * fb;
+}
+
+static inline bool loads(ek_kv_format f)
+{
+    (void)f;
+    return true;
+}
+
+EK_KV_FORMATS(EK_ATTN_KERNELS)
+
+void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
+{
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine, .encode = ek_attn_encode,
+                         .rotate_back = ek_attn_rotate_back};
+#if defined(__x86_64__)
+    ek_attn_init_x86(ops, cpu);
+#else
+    (void)cpu;
+#endif
+}

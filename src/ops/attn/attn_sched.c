@@ -1,0 +1,223 @@
+#include <string.h>
+
+#include "ops/attn/attn_sched_state.h"
+#include "ops/math.h"
+
+enum { JOIN_ALONE = 1 << 14 /* floats that the caller joins by itself: cheaper than asking for help */ };
+
+/* Cores may be far from each other: each lays out its memory itself. */
+static ek_attn_worker *worker_of(const ek_attn_job *j, int number)
+{
+    ek_attn_worker *w = (ek_attn_worker *)(j->workers + (size_t)number * j->worker_bytes);
+    if (!w->ready) ek_attn_worker_lay(j->s, j->levels, (uint8_t *)w);
+    return w;
+}
+
+/* The leaf before all segments: weight without value. */
+static void push_sinks(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_worker *w, int g, unsigned *count)
+{
+    const ek_attn_source *s = j->s;
+    for (int i = 0; s->sinks && i < t->n_q; i++) {
+        w->now.l[i] = ek_exp_split(s->sink(s->self, t, i), &w->now.m[i]);
+        memset(w->now.o + i * s->ldo, 0, sizeof(float) * (size_t)s->ldo);
+        ek_attn_tree_push(s, w->stack[g], &w->now, 0, 0, i);
+        count[i] = 1;
+    }
+}
+
+static void push_segment(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_worker *w, int g, int64_t seg,
+                         ek_attn_when when, unsigned *count)
+{
+    const ek_attn_source *s = j->s;
+    const unsigned live = s->leaf(s->self, t, seg, when, &w->space[g], &w->now);
+    unsigned odd = live ^ ((1u << t->n_q) - 1);
+    for (int i = 1; i < t->n_q; i++) odd |= count[i] ^ count[0];
+    if (!odd) ek_attn_tree_push_all(s, w->stack[g], &w->now, count[0], t->n_q);
+    for (int i = 0; i < t->n_q; i++)
+        if (!odd) count[i]++;
+        else if (live >> i & 1) ek_attn_tree_push(s, w->stack[g], &w->now, count[i]++, 0, i);
+}
+
+/* The tree of each of n tiles that read the same keys. */
+static void run_whole(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_item *it)
+{
+    const ek_attn_source *s = j->s;
+    const int n = it->n;
+    ek_attn_tile t[EK_ATTN_GROUP];
+    unsigned count[EK_ATTN_GROUP][EK_TILE] = {0};
+    int64_t seg0 = INT64_MAX, seg1 = 0;
+    w->span = NULL, w->queries = -1;
+    for (int g = 0; g < n; g++) {
+        t[g] = ek_attn_tile_at(s, it->tile + g);
+        s->queries(s->self, &t[g], &w->space[g]);
+        push_sinks(j, &t[g], w, g, count[g]);
+        if (t[g].seg0 < t[g].seg1 && t[g].seg0 < seg0) seg0 = t[g].seg0;
+        if (t[g].seg1 > seg1) seg1 = t[g].seg1;
+    }
+    const bool cold = w->keys != it->keys;
+    w->keys = it->keys;
+    for (int64_t seg = seg0; seg < seg1; seg++)
+        for (int g = 0; g < n; g++) {
+            if (seg < t[g].seg0 || seg >= t[g].seg1) continue;
+            const ek_attn_when when = {.cold = cold && seg == seg0,
+                                       .begins = seg == seg0,
+                                       .first = g == 0,
+                                       .last = g == n - 1 && seg + 1 < seg1};
+            push_segment(j, &t[g], w, g, seg, when, count[g]);
+        }
+    for (int g = 0; g < n; g++)
+        for (int i = 0; i < t[g].n_q; i++)
+            ek_attn_tree_finish(s, &t[g], ek_attn_tree_fold(s, w->stack[g], count[g][i], NULL, i), i, w->space[0].e);
+}
+
+/* Leaves of a query behind its last whole block: its last ones. */
+static unsigned tail_of(const ek_attn_split *x, unsigned count)
+{
+    return count & ((1u << x->level) - 1);
+}
+
+/* The node of a span for a level of whole blocks; away, what is behind these is one node before them. */
+static ek_attn_node *node_at(const ek_attn_split *x, const ek_attn_span *at, int level)
+{
+    return &at->stack[at->away && x->level ? 1 + level - x->level : at->away ? level - x->level : level];
+}
+
+static void lay_away(const ek_attn_job *j, ek_attn_node *node)
+{
+    ek_attn_node_lay(j->s, node, j->sums + (size_t)(node - j->nodes) * j->node_bytes);
+}
+
+/* What is on the stack makes room for the next span. */
+static void put_away(const ek_attn_job *j, ek_attn_worker *w)
+{
+    ek_attn_span *old = w->span;
+    w->span = NULL;
+    if (!old) return;
+    const ek_attn_split *x = w->on;
+    ek_attn_node *stack = old->stack;
+    old->stack = j->nodes + x->first_node + (w->first - x->first_block) * ek_attn_nodes_per_block(x);
+    old->away = true;
+    for (int level = x->level; level < j->levels; level++)
+        for (int i = 0, laid = 0; i < EK_TILE; i++) {
+            if (!(old->count[i] >> level & 1)) continue;
+            ek_attn_node *to = node_at(x, old, level);
+            if (!laid++) lay_away(j, to);
+            ek_attn_node_copy(j->s, to, &stack[level], i);
+        }
+    for (int i = 0, laid = 0; i < EK_TILE; i++) {
+        const ek_attn_node *tail = ek_attn_tree_fold(j->s, stack, tail_of(x, old->count[i]), NULL, i);
+        if (!tail) continue;
+        if (!laid++) lay_away(j, old->stack);
+        ek_attn_node_copy(j->s, old->stack, tail, i);
+    }
+}
+
+/* Blocks that follow each other stay on one stack as long as its branches are branches of the tile's tree: up to the
+ * largest one that can begin where the span does. */
+static bool goes_on(const ek_attn_worker *w, const ek_attn_split *x, const ek_attn_tile *t, int64_t block)
+{
+    const int64_t first = w->first - x->first_block, n = block + 1 - w->first;
+    return w->span && w->on == x && t->gapless && block == w->end && (first == 0 || n <= (first & -first));
+}
+
+static void run_blocks(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_item *it)
+{
+    const ek_attn_source *s = j->s;
+    const ek_attn_split *x = &j->splits[it->split];
+    const ek_attn_tile t = ek_attn_tile_at(s, it->tile);
+    if (w->queries != t.number) s->queries(s->self, &t, &w->space[0]);
+    w->queries = t.number, w->keys = t.keys;
+    for (int64_t block = it->block; block < it->block + it->n; block++) {
+        bool begins = !goes_on(w, x, &t, block);
+        if (begins) {
+            put_away(j, w);
+            w->span = &j->spans[block];
+            *w->span = (ek_attn_span){.stack = w->stack[0]};
+            w->on = x, w->first = block;
+        }
+        int64_t leaf = (block - x->first_block) << x->level, end = leaf + ((int64_t)1 << x->level);
+        if (leaf == 0) push_sinks(j, &t, w, 0, w->span->count);
+        for (; leaf < end; leaf++) {
+            const int64_t seg = t.seg0 + leaf - s->sinks;
+            if (seg < t.seg0 || seg >= t.seg1) continue;
+            const ek_attn_when when = {.cold = begins, .begins = begins, .first = true, .last = seg + 1 < t.seg1};
+            push_segment(j, &t, w, 0, seg, when, w->span->count);
+            begins = false;
+        }
+        w->span->blocks++;
+        w->end = block + 1;
+    }
+}
+
+static void run_item(void *arg, int64_t task, int number)
+{
+    const ek_attn_job *j = arg;
+    const ek_attn_item *it = &j->items[task];
+    ek_attn_worker *w = worker_of(j, number);
+    if (it->split < 0) put_away(j, w), run_whole(j, w, it);
+    else run_blocks(j, w, it);
+}
+
+/* Query task % EK_TILE of a split tile: T over the spans. */
+static void join_query(void *arg, int64_t task, int number)
+{
+    const ek_attn_job *j = arg;
+    const ek_attn_split *x = &j->splits[task / EK_TILE];
+    const int i = (int)(task % EK_TILE);
+    const ek_attn_tile t = ek_attn_tile_at(j->s, x->tile);
+    if (i >= t.n_q) return;
+    ek_attn_worker *w = worker_of(j, number);
+    unsigned count = 0;
+    ek_attn_node *tail = NULL;
+    const ek_attn_span *at = &j->spans[x->first_block], *end = at + x->n_blocks;
+    for (; at < end; at += at->blocks) {
+        for (int level = j->levels - 1; level >= x->level; level--) {
+            if (!(at->count[i] >> level & 1)) continue;
+            ek_attn_node_copy(j->s, &w->now, node_at(x, at, level), i);
+            ek_attn_tree_push(j->s, w->joined, &w->now, count, level, i);
+            count += 1u << level;
+        }
+        const unsigned rest = tail_of(x, at->count[i]);
+        if (rest) tail = at->away ? at->stack : ek_attn_tree_fold(j->s, at->stack, rest, NULL, i);
+    }
+    ek_attn_tree_finish(j->s, &t, ek_attn_tree_fold(j->s, w->joined, count, tail, i), i, w->space[0].e);
+}
+
+static void join_all(void *arg, int64_t task, int number)
+{
+    const ek_attn_job *j = arg;
+    for (int64_t i = task; i < j->n_split * EK_TILE; i++) join_query(arg, i, number);
+}
+
+void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_workers *workers, void *memory)
+{
+    ek_attn_job j;
+    ek_attn_job_init(&j, s, cut, memory, workers->n_workers);
+    workers->run(workers->self, run_item, &j, j.n_items);
+    const int64_t joins = j.n_split * EK_TILE;
+    if (joins * s->ldo * workers->n_workers > JOIN_ALONE) workers->run(workers->self, join_query, &j, joins);
+    else workers->run(workers->self, join_all, &j, joins > 0);
+}
+
+/* --- workers --- */
+
+typedef struct pool_task {
+    ek_attn_task_fn *fn;
+    void *arg;
+} pool_task;
+
+static void run_task(void *arg, int task, int worker)
+{
+    const pool_task *t = arg;
+    t->fn(t->arg, task, worker);
+}
+
+static void run_pool(void *pool, ek_attn_task_fn *fn, void *arg, int64_t n_tasks)
+{
+    ek_pool_run(pool, run_task, &(pool_task){fn, arg}, (int)n_tasks);
+}
+
+ek_attn_workers ek_attn_workers_of(ek_pool *pool)
+{
+    return (ek_attn_workers){pool, ek_pool_threads(pool), run_pool};
+}

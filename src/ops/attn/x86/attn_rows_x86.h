@@ -1,0 +1,12 @@
+/* The kernels of attn_rows.h for x86-64; each equals the scalar definition bit for bit. */
+#ifndef EK_OPS_X86_ATTN_ROWS_X86_H
+#define EK_OPS_X86_ATTN_ROWS_X86_H
+
+#include "ops/attn/attn_rows.h"
+
+/* Each overwrites the slots that it has kernels for. */
+void ek_attn_rows_table_avx2(ek_attn_rows_ops *ops);
+void ek_attn_rows_table_avx512(ek_attn_rows_ops *ops);
+void ek_attn_rows_table_bf16(ek_attn_rows_ops *ops); /* EK_CPU_BF16: by VDPBF16PS */
+
+#endif

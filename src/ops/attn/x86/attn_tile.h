@@ -1,0 +1,237 @@
+/* The bodies of attention's kernels for any vector of ops/x86/vec_*.h. A file of one ISA defines
+ * QUERIES (of a register tile), includes this and registers what it instantiates.
+ *
+ * Scores: a lane is a key, d ascends; the queries of the tile share each load of K. Values: a lane
+ * is a dimension, keys ascend; they share each load of V. Tiles choose which chains advance
+ * together and nothing else. */
+#ifndef EK_OPS_X86_ATTN_TILE_H
+#define EK_OPS_X86_ATTN_TILE_H
+
+#include "ops/attn/attn_kernels.h"
+#include "ops/attn/attn_int.h"
+#include "ops/attn/x86/attn_groups.h"
+#include "ops/attn/x86/attn_kv.h"
+#include "ops/x86/math_vec.h"
+
+enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ };
+
+/* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. A tile of 8 queries has
+ * one where each load is a conversion: a Zen 4 then multiplies all the time, with two it loses an eighth of it. */
+#define MIN(a, b)         ((a) < (b) ? (a) : (b))
+#define TILE_COLS(f, nq)  ((nq) == 8 && converts(f) ? 1 : TILE_VECS / (nq))
+#define SCORE_COLS(f, nq) MIN(TILE_COLS(f, nq), EK_PAGE_TOKENS / W)
+#define VALUE_COLS(f, nq) MIN(TILE_COLS(f, nq), COLS_MAX)
+
+/* Scores of keys [slot, slot + cols W) of a page for nq queries. */
+INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, const uint8_t *k, int slot, int dim,
+                       float *e, stream *ahead, stream now)
+{
+    for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
+        int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
+        vf acc[EK_TILE][COLS_MAX];
+        for (int i = 0; i < nq; i++)
+            for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
+        for (int pair = d0; pair < end; pair += 2)
+            for (int half = 0; half < 2; half++) {
+                stream_next(ahead);
+                stream_next(&now);
+                vf key[COLS_MAX];
+                load_keys(f, cols, k, pair, half, slot, key);
+                for (int i = 0; i < nq; i++) {
+                    vf x = v_set1(q[i * EK_Q_STRIDE + pair + half]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, key[c], acc[i][c]);
+                }
+            }
+        for (int i = 0; i < nq; i++) {
+            in_order(f, cols, acc[i]);
+            for (int c = 0; c < cols; c++) {
+                float *to = e + i * EK_SEGMENT + slot + c * W;
+                vf s = d0 ? v_add(v_load(to), acc[i][c]) : acc[i][c];
+                if (end == dim) s = scale_tokens(f, s, k, dim, slot + c * W);
+                v_store(to, s);
+            }
+        }
+    }
+}
+
+INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+{
+    int step = SCORE_COLS(f, nq) * W;
+    size_t row = leaf->k_bytes / (size_t)leaf->head_dim;
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        stream ahead = {leaf->fetch_v && first == 0 ? leaf->v[p] : NULL,
+                        leaf->v_bytes / (size_t)(leaf->head_dim * (EK_PAGE_TOKENS / step))};
+        for (int slot = 0; leaf->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
+            int key = p * EK_PAGE_TOKENS + slot;
+            if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
+            stream now = {leaf->fetch_k && first == 0 && slot == 0 ? leaf->k[p] + FETCH_ROWS * row : NULL, row};
+            score_tile(f, nq, SCORE_COLS(f, nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
+                       leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
+        }
+    }
+}
+
+/* Sums of e v over the visible keys of each query, for cols vectors from dim d; a single one may
+ * hold n < W elements. Keys visible to all queries take a path without masks. */
+INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
+{
+    const float *e = leaf->e + first * EK_SEGMENT;
+    const int *from = leaf->from + first, *to = leaf->to + first;
+    vf acc[EK_TILE][COLS_MAX], value[COLS_MAX];
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
+    for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
+        if (!leaf->v[p]) continue;
+        int page = p * EK_PAGE_TOKENS, j = leaf->all_from > page ? leaf->all_from : page;
+        int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
+        stream ahead = {leaf->k_next[p],
+                        leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
+        if (ahead.at) ahead.at += (size_t)d * (leaf->k_bytes / (size_t)leaf->head_dim);
+        while (j < end) {
+            int common = j >= leaf->common_from && j < leaf->common_to;
+            int stop = !common && j >= leaf->common_to       ? end
+                       : common                              ? leaf->common_to
+                       : leaf->common_from < leaf->common_to ? leaf->common_from
+                                                             : end;
+            if (stop > end) stop = end;
+            for (; common && j < stop; j++) {
+                stream_next(&ahead);
+                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
+                for (int i = 0; i < nq; i++) {
+                    vf x = v_set1(e[i * EK_SEGMENT + j]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
+                }
+            }
+            for (; j < stop; j++) {
+                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
+                for (int i = 0; i < nq; i++) {
+                    if (j < from[i] || j >= to[i]) continue;
+                    vf x = v_set1(e[i * EK_SEGMENT + j]);
+                    for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
+                }
+            }
+        }
+    }
+    for (int i = 0; i < nq; i++) {
+        if (cols > 1) in_order(f, cols, acc[i]);
+        for (int c = 0; c < cols; c++) v_store(leaf->o + (first + i) * leaf->ldo + d + c * W, acc[i][c]);
+    }
+}
+
+INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+{
+    int d = 0, dim = leaf->head_dim;
+    for (; d + VALUE_COLS(f, nq) * W <= dim; d += VALUE_COLS(f, nq) * W)
+        value_tile(f, nq, VALUE_COLS(f, nq), W, leaf, first, d);
+    if (VALUE_COLS(f, nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, leaf, first, d), d += 4 * W;
+    if (VALUE_COLS(f, nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, leaf, first, d), d += 2 * W;
+    if (VALUE_COLS(f, nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, leaf, first, d), d += W;
+    if (d < dim) value_tile(f, nq, 1, dim - d, leaf, first, d);
+}
+
+/* Of keys j .. j + W - 1, those in [from, to). */
+INLINE vm visible(int j, int from, int to)
+{
+    vi at = vi_add(vi_iota(), vi_set1(j));
+    return vm_and(vi_less(vi_set1(from - 1), at), vi_less(at, vi_set1(to)));
+}
+
+#include "ops/attn/x86/attn_int_tile.h"
+
+/* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
+INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
+{
+    if (ek_kv_rotated(f)) {
+        int_scores(f, leaf);
+        return;
+    }
+    if (ek_kv_codecs[f].group) {
+        group_scores(leaf, ek_kv_codecs[f], ek_kv_k_codes(f, leaf->head_dim));
+        return;
+    }
+    for (int i = 0; i < leaf->n_q; i += QUERIES) {
+        int n = leaf->n_q - i;
+        if (QUERIES == 8 && n > 4) score_pages(f, QUERIES, leaf, i);
+        else if (n > 2) score_pages(f, 4, leaf, i);
+        else if (n == 2) score_pages(f, 2, leaf, i);
+        else score_pages(f, 1, leaf, i);
+    }
+}
+
+/* The weight of a value's codes: e_j times the token's scale. The result for hidden keys is not defined. */
+INLINE void scale_weights(const ek_kv_format f, ek_attn_leaf *leaf)
+{
+    for (int i = 0; i < leaf->n_q; i++)
+        for (int j = leaf->from[i] / 16 * 16; j < leaf->to[i]; j += W) {
+            float *e = leaf->e + i * EK_SEGMENT + j;
+            const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
+            v_store(e, scale_tokens(f, v_load(e), v, leaf->head_dim, j % EK_PAGE_TOKENS));
+        }
+}
+
+INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
+{
+    if (ek_kv_rotated(f)) {
+        int_values(f, leaf);
+        return;
+    }
+    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, leaf);
+    for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
+    if (ek_kv_codecs[f].group) {
+        group_values(leaf, ek_kv_codecs[f], ek_kv_v_codes(f, leaf->head_dim));
+        return;
+    }
+    for (int i = 0; i < leaf->n_q; i += QUERIES) {
+        int n = leaf->n_q - i;
+        if (QUERIES == 8 && n > 4) value_dims(f, QUERIES, leaf, i);
+        else if (n > 2) value_dims(f, 4, leaf, i);
+        else if (n == 2) value_dims(f, 2, leaf, i);
+        else value_dims(f, 1, leaf, i);
+    }
+}
+
+static void weights(ek_attn_leaf *leaf)
+{
+    int n[EK_SEGMENT];
+    for (int i = 0; i < leaf->n_q; i++) {
+        float *e = leaf->e + i * EK_SEGMENT;
+        int from = leaf->from[i], to = leaf->to[i];
+        if (from >= to) continue;
+        int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
+        vi max = vi_set1(INT32_MIN), nj;
+        for (int j = begin; j < end; j += W) {
+            v_store(e + j, v_exp_split(v_load(e + j), &nj));
+            vi_store(n + j, nj);
+            max = vi_max(max, vi_pick(visible(j, from, to), nj, vi_set1(INT32_MIN)));
+        }
+        int m = vi_reduce_max(max);
+        vf lane[LANE_VECS];
+        for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
+        for (int j = begin; j < end; j += 16)
+            for (int c = 0; c < LANE_VECS; c++) {
+                int at = j + c * W;
+                vi shift = vi_sub(vi_load(n + at), vi_set1(m));
+                vm counts = vm_and(visible(at, from, to), vi_less(vi_set1(-126), shift));
+                vf x = v_pick(counts, v_scale(v_load(e + at), shift), v_zero());
+                v_store(e + at, x);
+                lane[c] = v_add(lane[c], x);
+            }
+        leaf->m[i] = m, leaf->l[i] = v_add_lanes(lane);
+    }
+}
+
+static void combine(float *b, const float *a, float fb, float fa, int n)
+{
+    const vf by = v_set1(fb), ay = v_set1(fa);
+    for (int i = 0; i < n; i += W) v_store(b + i, v_add(v_mul(v_load(a + i), ay), v_mul(v_load(b + i), by)));
+}
+
+EK_KV_FORMATS(EK_ATTN_KERNELS)
+
+INLINE void fill_table(ek_attn_ops *ops)
+{
+    *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine, .encode = int_encode,
+                         .rotate_back = int_rotate_back};
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* A piece of a panel for the kernels of linear_q_256.h, and its codes once decoded. WIDE_Q8 is defined before. */
+#ifndef EK_OPS_X86_LINEAR_Q_256_UNIT_H
+#define EK_OPS_X86_LINEAR_Q_256_UNIT_H
+
+#include <string.h>
+
+#include "ops/x86/vec_avx2.h"
+#include "ops/linear/x86/linear_tile.h"
+#include "ops/linear/x86/linear_x86.h"
+#include "ops/x86/tree_vec.h"
+
+enum {
+    HALF = 8,                         /* outputs of a vector */
+    TILES = 8,                        /* of rows, that share a panel's bytes in the first-level cache */
+    DECODE_TILES = 3,                 /* from that many on the codes are decoded once for all */
+    UNIT = 512,                       /* inputs decoded at a time */
+    UNIT_GROUPS = UNIT / 16,          /* at most */
+    UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of them, when a code takes two */
+    AHEAD = 8192,                     /* bytes that a tile of packed codes fetches ahead, into the second-level cache */
+    AHEAD_1 = 4096                    /* one row's, into the first */
+};
+
+/* Codes once they are decoded: a byte c + 8, c + 16 or c + 32; CODES_8 as products() wants them. Also of packed ones,
+ * of which those of Q4 are CODES_4, those of Q8 CODES_8. */
+enum { CODES_4, CODES_8, CODES_5, CODES_6 };
+
+/* Inputs [k, k + n) of a panel, inside one K-block. */
+typedef struct unit {
+    const uint8_t *panel, *packed; /* the panel; its first group, or block */
+    int k, n;
+    const uint8_t *fetch;      /* bytes that are needed next, `lines` of them with every group of this unit */
+    ptrdiff_t lines, from, to; /* of which a tile fetches its share: [from, to) */
+    const uint8_t *codes;      /* decoded, with scale and b' (centre) of group g at [g * EK_PANEL] */
+    const float *scale, *centre;
+} unit;
+
+/* Where products() reads an A-group. */
+typedef struct source {
+    const uint8_t *codes; /* its first, packed or decoded */
+    ptrdiff_t k, low;     /* its h in a record; its l lie `low` bytes behind */
+    ptrdiff_t one, of;    /* its ek_act_group in a record: as of one limb, and as the matrix reads it */
+    ptrdiff_t in_unit;    /* inputs of the unit before it */
+} source;
+
+INLINE __m256i quad(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
+{
+    return (const ek_act_group *)(const void *)(row + at);
+}
+
+/* Bytes of the codes of n inputs. */
+INLINE ptrdiff_t code_stride(ptrdiff_t n, const int kind, const bool decoded)
+{
+    if (decoded) return n * EK_PANEL * (kind == CODES_8 && WIDE_Q8 ? 2 : 1);
+    return n * EK_PANEL / (kind == CODES_8 ? 1 : 2);
+}
+
+/* Codes c + 8 of half a vector of Q4: of quad 0 or 1. */
+INLINE __m256i nibbles(const uint8_t *both, const int second)
+{
+    __m256i codes = _mm256_load_si256((const __m256i *)(const void *)both);
+    return _mm256_and_si256(second ? _mm256_srli_epi16(codes, 4) : codes, _mm256_set1_epi8(15));
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* Form Q of MLX's weights on AVX2. */
+#include "ops/linear/x86/linear_q_avx2.h"
+#include "ops/linear/x86/linear_q_256.h"
+
+TILES_OF(CODES_4)
+TILES_OF(CODES_8)
+
+void ek_linear_q4_avx2(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, tiles_CODES_4);
+}
+
+void ek_linear_q8_avx2(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
+{
+    run(w, x, r0, r1, y, ldy, p0, p1, tiles_CODES_8);
+}

@@ -1,9 +1,0 @@
-#include "ops/x86/attn_x86.h"
-
-#include "base/cpu.h"
-
-void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu)
-{
-    if (cpu & EK_CPU_AVX2) ek_attn_table_avx2(ops);
-    if (cpu & EK_CPU_AVX512) ek_attn_table_avx512(ops);
-}

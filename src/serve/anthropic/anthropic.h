@@ -1,0 +1,29 @@
+/* What the files of Anthropic's dialect share. Inside src/serve. */
+#ifndef EK_SERVE_ANTHROPIC_H
+#define EK_SERVE_ANTHROPIC_H
+
+#include "serve/api/blocks.h"
+
+/* Of a request, for its reply: ek_api_request.own. */
+typedef struct ek_anthropic {
+    bool omit_thinking; /* thinking.display "omitted": blocks of thinking carry their text only in the signature */
+    ek_blocks blocks;   /* of the stream so far */
+} ek_anthropic;
+
+/* `system` and `messages` as r->conversation. Of the results of tools and the text in one message, the results come
+ * first: that is where the chat template looks for them. EINVAL "messages[I]: …" with r->param. */
+ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+
+/* One element of `tools` as the template takes it, a new reference into *tool, which is NULL. EINVAL with r->param. */
+ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);
+
+/* The writers of a reply, as in ek_dialect. */
+void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
+void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_anthropic_end(ek_buf *out, const ek_api_reply *r);
+void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+void ek_anthropic_heartbeat(ek_buf *out);
+void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
+
+#endif

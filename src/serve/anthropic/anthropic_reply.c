@@ -1,0 +1,256 @@
+/* Writes replies of Anthropic's Messages API. The blocks of a stream and of a reply in one piece are the same: runs of
+ * thinking and text, and calls, in the order in which the model wrote them. */
+#include <string.h>
+
+#include "base/hash/rng.h"
+#include "serve/anthropic/anthropic.h"
+#include "serve/api/sealed.h"
+#include "text/json/json.h"
+
+/* --- pieces --- */
+
+static void put_stop(ek_buf *out, const ek_api_reply *r)
+{
+    static const char *const reasons[] = {
+        [EK_END_NONE] = NULL,
+        [EK_END_STOP] = "end_turn",
+        [EK_END_CALLS] = "tool_use",
+        [EK_END_STOP_STRING] = "stop_sequence",
+        [EK_END_MAX_TOKENS] = "max_tokens",
+        [EK_END_CONTEXT] = "model_context_window_exceeded",
+        [EK_END_CANCELLED] = NULL,
+        [EK_END_ERROR] = NULL,
+    };
+    const ek_turn_result *t = r->choices[0];
+    ek_buf_str(out, "\"stop_reason\":");
+    ek_put_string(out, reasons[t->end]);
+    ek_buf_str(out, ",\"stop_sequence\":");
+    if (t->end == EK_END_STOP_STRING) {
+        ek_json_quote(out, r->turn->stop[t->stop_string], r->turn->stop_len[t->stop_string]);
+    } else {
+        ek_buf_str(out, "null");
+    }
+}
+
+/* Clients add the three input counts to get the size of the prompt. */
+static void put_usage(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_turn_result *t = r->choices[0];
+    ek_buf_fmt(out,
+               "\"usage\":{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,"
+               "\"output_tokens\":%d}",
+               t->n_prompt - t->n_cached, t->n_cached, t->n_tokens);
+}
+
+/* A thinking block's signature: opaque to clients, and what remains of the text where it is not shown. */
+static void write_signature(ek_buf *out, const char *thinking, size_t n, bool omitted)
+{
+    if (omitted) ek_seal(out, thinking, n);
+    else ek_buf_fmt(out, "ek0+%016llx", (unsigned long long)ek_hash64(1, thinking, n));
+}
+
+static void put_call_head(ek_buf *out, const ek_api_reply *r, int index, const char *name, size_t n)
+{
+    char id[32];
+    ek_call_id(id, "toolu_", r->id, index);
+    ek_buf_fmt(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
+    ek_json_quote(out, name, n);
+    ek_buf_str(out, ",\"input\":");
+}
+
+/* {"id":… up to and without the member content. */
+static void put_message_head(ek_buf *out, const ek_api_reply *r)
+{
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_str(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
+    ek_put_string(out, r->model);
+    ek_buf_char(out, ',');
+}
+
+/* --- a stream --- */
+
+static void frame_open(ek_buf *out, const char *type)
+{
+    ek_buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
+}
+
+static void frame_close(ek_buf *out)
+{
+    ek_buf_str(out, "}\n\n");
+}
+
+void ek_anthropic_heartbeat(ek_buf *out)
+{
+    frame_open(out, "ping");
+    frame_close(out);
+}
+
+void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    const ek_turn_result *t = r->choices[choice];
+    frame_open(out, "message_start");
+    ek_buf_str(out, ",\"message\":");
+    put_message_head(out, r);
+    ek_buf_fmt(out,
+               "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":%d,"
+               "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":0}}",
+               t->n_prompt - t->n_cached, t->n_cached);
+    frame_close(out);
+    ek_anthropic_heartbeat(out);
+}
+
+/* Where a stream's next bytes go. */
+typedef struct writer {
+    ek_buf *out;
+    const ek_api_reply *r;
+    ek_anthropic *own;
+} writer;
+
+static void put_delta(writer *w, const char *type, const char *member, const char *s, size_t n)
+{
+    frame_open(w->out, "content_block_delta");
+    ek_buf_fmt(w->out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", w->own->blocks.n - 1, type, member);
+    ek_json_quote(w->out, s, n);
+    ek_buf_char(w->out, '}');
+    frame_close(w->out);
+}
+
+static void open_block(void *ctx, const ek_reply_event *e)
+{
+    writer *w = ctx;
+    frame_open(w->out, "content_block_start");
+    ek_buf_fmt(w->out, ",\"index\":%d,\"content_block\":", w->own->blocks.n - 1);
+    if (e->kind == EK_REPLY_CONTENT) {
+        ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\"}");
+    } else if (e->kind == EK_REPLY_REASONING) {
+        ek_buf_str(w->out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    } else {
+        put_call_head(w->out, w->r, e->call, e->text, e->n);
+        ek_buf_str(w->out, "{}}");
+    }
+    frame_close(w->out);
+}
+
+static void put_piece(void *ctx, const char *s, size_t n)
+{
+    writer *w = ctx;
+    if (w->own->blocks.open == EK_REPLY_CONTENT) put_delta(w, "text_delta", "text", s, n);
+    else if (w->own->blocks.open == EK_REPLY_CALL_START) put_delta(w, "input_json_delta", "partial_json", s, n);
+    else if (!w->own->omit_thinking) put_delta(w, "thinking_delta", "thinking", s, n);
+}
+
+static void close_block(void *ctx)
+{
+    writer *w = ctx;
+    const ek_answer *a = &w->r->choices[0]->answer;
+    const ek_answer_part *p = ek_blocks_last(a, EK_REPLY_REASONING);
+    if (w->own->blocks.open == EK_REPLY_REASONING && p) {
+        ek_buf signature = {0};
+        write_signature(&signature, a->reasoning.data + p->from, p->n, w->own->omit_thinking);
+        put_delta(w, "signature_delta", "signature", signature.data, signature.len);
+        ek_buf_fini(&signature);
+    }
+    frame_open(w->out, "content_block_stop");
+    ek_buf_fmt(w->out, ",\"index\":%d", w->own->blocks.n - 1);
+    frame_close(w->out);
+}
+
+/* Clients parse the fragments of a call strictly: one that was cut is closed by put_piece. */
+static const ek_block_writer block_writer = {open_block, put_piece, put_piece, close_block};
+
+void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+}
+
+void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_end(&w.own->blocks, &block_writer, &w);
+    frame_open(out, "message_delta");
+    ek_buf_str(out, ",\"delta\":{");
+    put_stop(out, r);
+    ek_buf_str(out, "},");
+    put_usage(out, r);
+    ek_put_extension(out, r);
+    frame_close(out);
+}
+
+void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } types[] = {{401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+                 {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"}};
+    const char *type = status >= 500 ? "api_error" : "invalid_request_error";
+    (void)param, (void)code;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].status == status) type = types[i].type;
+    ek_buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
+    ek_put_string(out, text);
+    ek_buf_str(out, "}}");
+}
+
+void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+{
+    (void)r, (void)choice;
+    ek_buf_str(out, "event: error\ndata: ");
+    ek_anthropic_error(out, 500, text, NULL, NULL);
+    ek_buf_str(out, "\n\n");
+}
+
+/* --- in one piece --- */
+
+static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p)
+{
+    const ek_answer *a = &r->choices[0]->answer;
+    const ek_anthropic *own = r->own;
+    if (p->kind == EK_REPLY_CONTENT) {
+        ek_buf_str(out, "{\"type\":\"text\",\"text\":");
+        ek_json_quote(out, a->content.data + p->from, p->n);
+        ek_buf_char(out, '}');
+    } else if (p->kind == EK_REPLY_REASONING) {
+        const char *s = a->reasoning.data + p->from;
+        ek_buf_str(out, "{\"type\":\"thinking\",\"thinking\":");
+        ek_json_quote(out, s, own->omit_thinking ? 0 : p->n);
+        ek_buf_str(out, ",\"signature\":\"");
+        write_signature(out, s, p->n, own->omit_thinking);
+        ek_buf_str(out, "\"}");
+    } else {
+        const ek_answer_call *c = &a->calls[p->from];
+        put_call_head(out, r, c->index, c->name, strlen(c->name));
+        ek_buf_add(out, ek_buf_text(&c->args), c->args.len);
+        ek_buf_add(out, ek_buf_text(&c->closing), c->closing.len);
+        ek_buf_char(out, '}');
+    }
+}
+
+void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
+{
+    if (r->stream) {
+        frame_open(out, "message_stop");
+        frame_close(out);
+        return;
+    }
+    const ek_answer *a = &r->choices[0]->answer;
+    bool first = true;
+    put_message_head(out, r);
+    ek_buf_str(out, "\"content\":[");
+    for (int i = 0; i < a->n_parts; i++) {
+        if (!ek_blocks_has(a, &a->parts[i])) continue;
+        if (!first) ek_buf_char(out, ',');
+        put_block(out, r, &a->parts[i]);
+        first = false;
+    }
+    ek_buf_str(out, "],");
+    put_stop(out, r);
+    ek_buf_char(out, ',');
+    put_usage(out, r);
+    ek_put_extension(out, r);
+    ek_buf_char(out, '}');
+}

@@ -1,0 +1,155 @@
+#include "serve/api/dialect.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/wanted.h"
+#include "chat/form.h"
+#include "serve/api/field.h"
+#include "text/json/json.h"
+
+/* A schema's own errors begin with a place in it, "#/…". */
+static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_form)
+{
+    const json_t *tools = r->turn.tools_active ? r->tools : NULL;
+    ek_reply_form *f = &r->form;
+    f->schema = r->schema;
+    f->only = r->only;
+    bool forced = f->text != EK_TEXT_FREE || f->calls_required;
+    if (forced && r->turn.ignore_eos)
+        return ek_field_wrong(r, "ignore_eos", "a reply with a form ends where it is complete");
+    if (f->text != EK_TEXT_FREE && r->prompt.continue_final)
+        return ek_field_wrong(r, "continue_final_message", "a reply with a form cannot continue a message");
+    ek_err err = ek_grammar_open(&r->grammar, m->vocab, f, tools, r->turn.one_call);
+    r->turn.grammar = r->grammar;
+    if (!err && r->grammar && keep_form) {
+        ek_form_write(&r->form_text, f, tools, r->turn.one_call);
+        r->turn.form = ek_buf_text(&r->form_text);
+    }
+    json_decref(r->schema);
+    json_decref(r->only);
+    r->schema = r->only = NULL;
+    f->schema = f->only = NULL;
+    if (!err) return EK_OK;
+    bool own = (f->text == EK_TEXT_JSON_SCHEMA || f->text == EK_TEXT_CHOICE) && (ek_err_text()[0] == '#' || !tools);
+    r->param = own ? r->form_param : "tools";
+    return ek_fail_in(err, "%s", r->param);
+}
+
+static ek_err make_answer(ek_api_request *r, const ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                          const ek_api_limits *limits)
+{
+    size_t bytes = d->answer_bytes ? d->answer_bytes(m, r, prompt) : 0;
+    if (bytes > 0 && limits->take) EK_TRY(limits->take(limits->count_arg, bytes));
+    if (!ek_buf_reserve(&r->answer, bytes))
+        return ek_fail(EK_ENOMEM, "the system has no memory for a reply of %zu bytes now, try again later", bytes);
+    EK_TRY(d->answer(&r->answer, m, r, prompt));
+    ek_buf *b = &r->answer; /* the bound was a generous one */
+    char *data = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
+    if (data) b->data = data, b->cap = b->len + 1;
+    return EK_OK;
+}
+
+ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                      const char *body, size_t n, const ek_api_limits *limits)
+{
+    *r = (ek_api_request){0};
+    *prompt = (ek_turn_prompt){0};
+    EK_TRY(d->parse(r, body, n, limits));
+    EK_TRY(ek_wanted_check());
+    r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
+    r->prompt.room = limits->take;
+    r->prompt.room_arg = limits->count_arg;
+    r->turn.tools = r->tools;
+    if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
+    EK_TRY(ek_wanted_check());
+    ek_err err = d->prompt ? d->prompt(prompt, m, r)
+                           : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
+                                                 &r->prompt);
+    ek_conversation_fini(&r->conversation);
+    if (!err && d->answer) err = make_answer(r, prompt, d, m, limits);
+    if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
+    return err;
+}
+
+void ek_api_request_fini(ek_api_request *r)
+{
+    ek_conversation_fini(&r->conversation);
+    json_decref(r->tools);
+    json_decref(r->declared);
+    json_decref(r->by_name);
+    json_decref(r->schema);
+    json_decref(r->only);
+    ek_grammar_close(r->grammar);
+    ek_buf_fini(&r->form_text);
+    free(r->bias);
+    for (int i = 0; i < EK_STOP_MAX; i++) free(r->stop[i]);
+    free(r->model);
+    for (int i = 0; i < r->n_more; i++) ek_turn_prompt_fini(&r->more[i]);
+    free(r->more);
+    if (r->free_own) r->free_own(r->own);
+    else free(r->own);
+    ek_buf_fini(&r->answer);
+    *r = (ek_api_request){0};
+}
+
+const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice)
+{
+    int prompt = choice / (r->n / (1 + r->n_more));
+    return prompt == 0 ? first : &r->more[prompt - 1];
+}
+
+bool ek_drop_billing(ek_buf *text)
+{
+    static const char start[] = "x-anthropic-billing-header:";
+    const size_t len = sizeof start - 1;
+    if (text->len < len || memcmp(text->data, start, len) != 0) return false;
+    const char *newline = memchr(text->data, '\n', text->len);
+    size_t skip = newline ? (size_t)(newline - text->data) + 1 : text->len;
+    memmove(text->data, text->data + skip, text->len - skip + 1);
+    text->len -= skip;
+    return true;
+}
+
+void ek_drop_billing_line(ek_conversation *c)
+{
+    ek_message *m = c->n_messages ? &c->messages[0] : NULL;
+    bool system = m && (m->role == EK_ROLE_SYSTEM || m->role == EK_ROLE_DEVELOPER);
+    if (!system || m->n_blocks == 0 || m->blocks[0].kind != EK_BLOCK_TEXT) return;
+    ek_buf *text = &m->blocks[0].text;
+    if (!ek_drop_billing(text) || text->len > 0 || !m->parts) return;
+    ek_buf_fini(text); /* a part that is empty now is no part */
+    m->n_blocks--;
+    memmove(m->blocks, m->blocks + 1, (size_t)m->n_blocks * sizeof *m->blocks);
+}
+
+ek_api_usage ek_api_usage_of(const ek_api_reply *r)
+{
+    ek_api_usage u = {0};
+    int per_prompt = r->n_prompts > 1 ? r->n / r->n_prompts : r->n;
+    for (int i = 0; i < r->n; i += per_prompt) {
+        u.prompt += r->choices[i]->n_prompt;
+        u.cached += r->choices[i]->n_cached;
+    }
+    for (int i = 0; i < r->n; i++) {
+        u.completion += r->choices[i]->n_tokens;
+        u.reasoning += r->choices[i]->n_reasoning;
+    }
+    return u;
+}
+
+void ek_put_string(ek_buf *out, const char *s)
+{
+    if (s) ek_json_quote(out, s, strlen(s));
+    else ek_buf_str(out, "null");
+}
+
+void ek_put_extension(ek_buf *out, const ek_api_reply *r)
+{
+    if (!r->digest && !r->seed) return;
+    ek_buf_str(out, ",\"evenkeel\":{");
+    if (r->seed) ek_buf_fmt(out, "\"seed\":%llu%s", (unsigned long long)*r->seed, r->digest ? "," : "");
+    if (r->digest) ek_buf_fmt(out, "\"digest\":\"%s\"", r->digest);
+    ek_buf_char(out, '}');
+}

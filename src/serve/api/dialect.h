@@ -1,0 +1,149 @@
+/* A dialect: one API over HTTP, as one file with one table. It reads a body into an API-neutral request
+ * and writes replies from API-neutral results; it never handles tokens, the engine, connections or time.
+ * Mistakes of an API's clients are repaired or refused in its dialect and nowhere else. How to add one:
+ * CONTRIBUTING.md.
+ *
+ * All functions touch only their arguments: any thread may call parse; the functions that
+ * write replies are called from one thread per reply, in order. */
+#ifndef EK_SERVE_DIALECT_H
+#define EK_SERVE_DIALECT_H
+
+#include "chat/turn.h"
+#include "text/json/json_scan.h"
+
+/* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
+typedef struct ek_api_request {
+    ek_conversation conversation; /* freed once the prompt is made */
+    json_t *tools;                /* declarations as the template takes them of what may be called, NULL without */
+    json_t *declared;             /* of tools, what the prompt begins with; NULL: all of them */
+    json_t *by_name;              /* of serve/api/tools.c */
+    bool tools_change;            /* in the course of the conversation */
+    ek_prompt_opts prompt;        /* ctx_tokens is set by ek_api_prepare */
+    ek_turn_opts turn;            /* tools, grammar, stop and sampling.bias point into this struct's own */
+    ek_reply_form form;           /* what a reply must be: becomes `grammar` in ek_api_prepare */
+    json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
+    const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
+    ek_grammar *grammar;
+    ek_buf form_text; /* what it was made of (chat/form.h), where ek_api_limits.keep_forms and there is one */
+    ek_logit_bias *bias;
+    char *stop[EK_STOP_MAX];
+    ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */
+    int n_more;
+    int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
+    bool stream, has_seed;
+    char *model;                 /* as the client wrote it; NULL without */
+    void *own;                   /* the dialect's own data for its replies */
+    void (*free_own)(void *own); /* NULL: free() */
+    size_t own_bytes;            /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
+                                    reply repeats it; known once the prompts are made */
+    ek_buf answer;               /* of a path that generates nothing (ek_dialect.answer): the whole reply */
+    const char *param;           /* after a failure: the field that is wrong, or NULL; a literal */
+} ek_api_request;
+
+/* Defaults and limits for reading a body. */
+typedef struct ek_api_limits {
+    ek_sampling defaults;                /* for fields that a request leaves out */
+    int n_vocab;                         /* bounds logit_bias */
+    int ctx_tokens;                      /* prompt and reply together */
+    struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
+    uint64_t owner;                      /* of what this request stores and may continue */
+    int max_messages;                    /* of a conversation that a request continues; 0: no limit */
+    bool keep_forms;                     /* for a journal that can be replayed */
+    bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
+    /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
+     * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
+    ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
+    /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
+    ek_err (*weigh)(void *arg, size_t n);
+    /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path
+     * that generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
+    ek_err (*take)(void *arg, size_t bytes);
+    void *count_arg; /* of the three */
+} ek_api_limits;
+
+/* A reply in progress; everything is borrowed. */
+typedef struct ek_api_reply {
+    const char *id, *model, *fingerprint;
+    int64_t created; /* seconds since 1970 */
+    bool stream;
+    int n, n_open;        /* choices; choices that have not ended */
+    int n_prompts;        /* choices 0 .. n / n_prompts - 1 are of the first prompt, and so on */
+    const uint64_t *seed; /* the seed that was drawn for a request without one, else NULL; below 2^53 */
+    const ek_turn_result *const *choices;
+    const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
+    void *own;                     /* ek_api_request.own */
+    const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
+    const ek_turn_opts *turn;      /* ek_api_request.turn */
+} ek_api_reply;
+
+typedef struct ek_dialect {
+    const char *path;         /* POST */
+    const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
+    bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
+    const char *prompt_param; /* the field named in the error when the prompt cannot be made */
+
+    /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that is not
+     * JSON, what limits->count says, else EINVAL; r->param names the field. */
+    ek_err (*parse)(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
+    /* NULL: the prompt is r->conversation through the chat template. Otherwise makes the prompt from r,
+     * for an API whose prompts are texts or tokens; as ek_turn_prompt_make, out is zeroed. Further prompts go
+     * into r->more. */
+    ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r);
+
+    /* NULL: the model replies. Otherwise nothing is generated: answer writes the whole reply, from the prompt, which
+     * may then be longer than the context; of the functions below only error is used. */
+    ek_err (*answer)(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
+    /* A bound of the bytes that answer will take; NULL where they are few. */
+    size_t (*answer_bytes)(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
+
+    /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
+     * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results
+     * are complete at finish and end; n_prompt and n_cached at begin. */
+    void (*begin)(ek_buf *out, const ek_api_reply *r, int choice);
+    void (*event)(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
+    void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
+    void (*end)(ek_buf *out, const ek_api_reply *r);
+    void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+    /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
+    void (*heartbeat)(ek_buf *out);
+    /* The body of a reply with an error status; param and code may be NULL. */
+    void (*error)(ek_buf *out, int status, const char *text, const char *param, const char *code);
+} ek_dialect;
+
+/* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
+extern const ek_dialect *const ek_dialects[];
+extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
+extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
+extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count;
+extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
+
+/* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,
+ * r->answer. Pure, any thread. Errors are those of parse and
+ * ek_turn_prompt_make, and ECANCELLED where it is not wanted any more (base/wanted.h); r->param as of parse, or
+ * prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
+ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                      const char *body, size_t n, const ek_api_limits *limits);
+void ek_api_request_fini(ek_api_request *r);
+/* The prompt that a choice continues; first is the one that ek_api_prepare made. */
+const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice);
+
+/* --- what dialects share --- */
+
+/* Coding clients put a line "x-anthropic-billing-header:…" with a changing checksum before the first
+ * system text, which would make every prompt different from the one before. Removes it; text: the first system text,
+ * true if the line was there. */
+bool ek_drop_billing(ek_buf *text);
+void ek_drop_billing_line(ek_conversation *c);
+
+/* Token counts of all choices together; each prompt counts once. */
+typedef struct ek_api_usage {
+    int64_t prompt, cached, completion, reasoning;
+} ek_api_usage;
+ek_api_usage ek_api_usage_of(const ek_api_reply *r);
+
+/* Appends s as a JSON text; null for NULL. */
+void ek_put_string(ek_buf *out, const char *s);
+/* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. */
+void ek_put_extension(ek_buf *out, const ek_api_reply *r);
+
+#endif

@@ -1,0 +1,179 @@
+#include "serve/api/field.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/rng.h"
+#include "text/json/json.h"
+#include "text/utf8.h"
+
+ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
+                     ek_body_reader_fn *read)
+{
+    json_t *body;
+    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    ek_err err = json_is_object(body) ? read(r, body, limits) : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    json_decref(body);
+    return err;
+}
+
+ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits)
+{
+    ek_json_size size;
+    *out = NULL;
+    ek_json_scan(&size, text, n);
+    if (limits->count) EK_TRY(limits->count(limits->count_arg, &size, n, 0));
+    return ek_json_read_lenient(out, text, n, 0) ? EK_EINVAL : EK_OK;
+}
+
+ek_err ek_field_model(ek_api_request *r, const json_t *body)
+{
+    const json_t *model = ek_field(body, "model");
+    if (model && !ek_json_is_text(model)) return ek_field_wrong(r, "model", "a text is needed");
+    if (model) r->model = ek_strdup(json_string_value(model));
+    return EK_OK;
+}
+
+ek_err ek_field_ours(ek_api_request *r, const json_t *body)
+{
+    const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
+    if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
+    if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
+    if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
+    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+}
+
+const json_t *ek_field(const json_t *object, const char *key)
+{
+    const json_t *v = ek_json_get(object, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *key, const char *param)
+{
+    int64_t v = 0;
+    bool found = false;
+    ek_err err = ek_field_int(r, object, key, 1, INT64_MAX, &v, &found);
+    if (err) r->param = param;
+    if (!err && found) r->turn.max_thinking = v < INT_MAX ? (int)v : INT_MAX;
+    return err;
+}
+
+ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need)
+{
+    r->param = param;
+    return ek_fail(EK_EINVAL, "%s: %s", param, need);
+}
+
+void ek_field_quote(ek_buf *out, const char *s, size_t n)
+{
+    enum { MAX = 80 };
+    ek_buf_char(out, '"');
+    for (size_t i = 0, chars = 0; i < n; chars++) {
+        uint32_t cp;
+        int len = ek_utf8_next(s + i, n - i, &cp);
+        if (chars == MAX) {
+            ek_buf_str(out, "…");
+            break;
+        }
+        if (cp > ' ' && !ek_utf8_is_printable(cp)) ek_buf_fmt(out, cp > 0xffff ? "\\u{%x}" : "\\u%04x", (unsigned)cp);
+        else if (len < 0) ek_buf_str(out, EK_UTF8_BAD);
+        else ek_json_escape(out, s + i, (size_t)len);
+        i += (size_t)(len < 0 ? -len : len);
+    }
+    ek_buf_char(out, '"');
+}
+
+void ek_field_not(ek_buf *out, const json_t *v)
+{
+    ek_buf number = {0};
+    if (!v) return;
+    ek_buf_str(out, ", not ");
+    if (ek_json_is_text(v)) {
+        ek_field_quote(out, json_string_value(v), json_string_length(v));
+    } else if (json_is_object(v) || json_is_array(v)) {
+        ek_buf_str(out, json_is_object(v) ? "an object" : "a list");
+    } else {
+        ek_json_write(&number, v);
+        ek_buf_fmt(out, "%.80s", ek_buf_text(&number));
+    }
+    ek_buf_fini(&number);
+}
+
+ek_err ek_field_wrong_role(const json_t *message, const char *roles)
+{
+    ek_buf says = {0};
+    ek_field_not(&says, ek_json_get(message, "role"));
+    ek_err err = ek_fail(EK_EINVAL, "role must be one of %s%s", roles, ek_buf_text(&says));
+    ek_buf_fini(&says);
+    return err;
+}
+
+static ek_err wrong_value(ek_api_request *r, const char *param, const json_t *v, const char *need)
+{
+    ek_buf says = {0};
+    ek_buf_str(&says, need);
+    ek_field_not(&says, v);
+    ek_err err = ek_field_wrong(r, param, says.data);
+    ek_buf_fini(&says);
+    return err;
+}
+
+ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,
+                           const char *after)
+{
+    ek_buf quoted = {0};
+    ek_field_quote(&quoted, text, strlen(text));
+    r->param = param;
+    ek_err err = ek_fail(EK_EINVAL, "%s: %s %s %s", param, before, quoted.data, after);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, bool *out)
+{
+    const json_t *v = ek_field(object, key);
+    if (!v) return EK_OK;
+    if (!json_is_boolean(v)) return wrong_value(r, key, v, "true or false is needed");
+    *out = json_is_true(v);
+    return EK_OK;
+}
+
+ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key, double min, double max, float *out)
+{
+    const json_t *v = ek_field(object, key);
+    if (!v) return EK_OK;
+    double x = json_is_number(v) ? json_number_value(v) : NAN;
+    if (!(x >= min && x <= max)) {
+        char need[80];
+        snprintf(need, sizeof need, "a number from %g to %g is needed", min, max);
+        return wrong_value(r, key, v, need);
+    }
+    *out = (float)x;
+    return EK_OK;
+}
+
+ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
+                    bool *found)
+{
+    const json_t *v = ek_field(object, key);
+    *found = v != NULL;
+    if (!v) return EK_OK;
+    bool ok = json_is_integer(v);
+    int64_t x = ok ? json_integer_value(v) : 0;
+    if (json_is_real(v)) {
+        double d = json_real_value(v);
+        ok = d >= -9e15 && d <= 9e15 && d == floor(d);
+        x = ok ? (int64_t)d : 0;
+    }
+    if (!ok || x < min || x > max) {
+        char need[96];
+        snprintf(need, sizeof need, "a whole number from %lld to %lld is needed", (long long)min, (long long)max);
+        return wrong_value(r, key, v, need);
+    }
+    *out = x;
+    return EK_OK;
+}

@@ -1,0 +1,49 @@
+/* Reads and checks fields of a JSON body. null is the same as absent. Every error is EINVAL with a
+ * sentence "FIELD: what is needed", and r->param names the field. */
+#ifndef EK_SERVE_FIELD_H
+#define EK_SERVE_FIELD_H
+
+#include "serve/api/dialect.h"
+
+/* Reads the members of a body, an object, which is borrowed. */
+typedef ek_err ek_body_reader_fn(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* An ek_dialect.parse: reads the body, leniently (clients send tool schemas with invalid escapes such as "\s"), and
+ * gives it to read. EPARSE for a body that is not JSON, EINVAL for one that is no object, else what read returns. */
+ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
+                     ek_body_reader_fn *read);
+/* Reads JSON that a text of the body holds, in the same way, after it was counted. *out is a new reference, NULL after
+ * a failure: what limits->count says, or EINVAL for what is not JSON. */
+ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits);
+/* model, into r->model. */
+ek_err ek_field_model(ek_api_request *r, const json_t *body);
+/* evenkeel: {"digest": true or false}; cache_salt, a text: only requests of one salt share cached prefixes. */
+ek_err ek_field_ours(ek_api_request *r, const json_t *body);
+
+/* The member, borrowed; NULL when absent or null. */
+const json_t *ek_field(const json_t *object, const char *key);
+
+/* Each leaves *out unchanged where the field is absent; min and max are inclusive. */
+ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, bool *out);
+ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key, double min, double max, float *out);
+/* A whole number, also spelled 1e3; *found says whether it was present. */
+ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out,
+                    bool *found);
+
+/* A limit on tokens of thoughts under this key, from 1, into r->turn.max_thinking. param: the field it belongs to, a
+ * literal. */
+ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *key, const char *param);
+
+/* Sets r->param and the error "PARAM: need"; returns EINVAL. param is a literal. */
+ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
+/* Appends a text of a client between quotes, for a sentence: escaped, so that it stays one line and moves no terminal,
+ * and cut at 80 characters. */
+void ek_field_quote(ek_buf *out, const char *s, size_t n);
+/* Appends ", not VALUE", where the value is a text or a number, or what kind it is; nothing where it is absent. */
+void ek_field_not(ek_buf *out, const json_t *v);
+/* EINVAL: "role must be one of ROLES, not VALUE". */
+ek_err ek_field_wrong_role(const json_t *message, const char *roles);
+/* The same as ek_field_wrong with the client's own text in it. */
+ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *before, const char *text,
+                           const char *after);
+
+#endif

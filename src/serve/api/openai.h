@@ -1,0 +1,76 @@
+/* What the dialects of OpenAI's APIs share: fields of a body, and pieces of replies. Inside src/serve. */
+#ifndef EK_SERVE_OPENAI_H
+#define EK_SERVE_OPENAI_H
+
+#include "serve/api/dialect.h"
+
+enum { EK_OPENAI_CHOICES_MAX = 64 };
+
+/* temperature, top_p, …, seed and logit_bias, into r->turn.sampling; absent fields come from limits. */
+ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* max_tokens, max_completion_tokens and n. -1 is no limit, as of other servers; 0: the prompt is read and nothing is
+ * written. */
+ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
+/* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
+ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
+/* A function as the template takes it, a new reference. Each part may be NULL and is left out then. */
+json_t *ek_openai_function(const json_t *name, const json_t *description, const json_t *parameters,
+                           const json_t *strict);
+/* tool_choice and parallel_tool_calls, as chat completions and Responses spell them. */
+ek_err ek_openai_calls(ek_api_request *r, const json_t *body);
+/* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets
+ * turn.tools_active, form.calls_required and only. A named function is called once. */
+ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
+/* A response format into r->form: {"type": "text" | "json_object" | "json_schema", …}, where the schema stands in a
+ * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format); beside
+ * json_object it may stand too. Without "strict": true what is not supported of it is left out. param: the field, a
+ * literal. NULL: text. */
+ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
+/* The same wishes as other servers have them beside OpenAI's fields: vLLM's guided_json, guided_choice and
+ * structured_outputs, llama.cpp's json_schema. What does not exist here (grammars, regular expressions) is refused by
+ * its name. After ek_openai_format. */
+ek_err ek_openai_guided(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* The list `messages` as r->conversation. Arguments given as text are counted and parsed, leniently; the legacy forms
+ * (role function, function_call) become tool messages and calls. "messages[I]: …" with r->param "messages": EINVAL for
+ * an element that is not a valid message, or what counting says. */
+ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits);
+
+/* stream_options.include_usage. */
+ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
+/* What the prompt of a chat is made of: tools, messages, thinking and the flags of the template. tool_choice is not
+ * read. */
+ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
+ * text begins with it. At most soon after max ids. */
+ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
+
+/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
+/* finish_reason of a choice that has ended. */
+const char *ek_openai_finish_reason(const ek_turn_result *t);
+/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
+/* The end of a stream that failed, whose last chunk has the error: the error as a frame of its own, because parsers
+ * that know the members of a chunk do not see it there, and [DONE]. */
+void ek_openai_stream_failed(ek_buf *out, const char *text);
+void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
+
+/* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
+void ek_openai_logprob(ek_buf *out, float x);
+/* Appends a token as OpenAI writes it: its text, or, where that is only a part of a character, its bytes behind a
+ * prefix: "\\xf0\\x9f". */
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix);
+void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix); /* always bytes */
+/* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
+void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
+/* Index behind the last content token that begins in visible text, from index first on. */
+int ek_openai_visible(const ek_turn_result *t, int first);
+
+/* ,"usage":{…} */
+void ek_openai_usage(ek_buf *out, const ek_api_reply *r);
+/* "error":{message, type, param, code}; param and code may be NULL. */
+void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code);
+/* The same as a whole body; serves as ek_dialect.error. */
+void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
+
+#endif

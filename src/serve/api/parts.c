@@ -1,0 +1,128 @@
+#include "serve/api/parts.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/hash/base64.h"
+#include "serve/api/field.h"
+#include "text/json/json.h"
+#include "text/utf8.h"
+
+ek_err ek_part_refuse(const char *what, const char *type, const char *where)
+{
+    ek_buf quoted = {0};
+    ek_field_quote(&quoted, type, strlen(type));
+    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s; this server takes text", what, quoted.data,
+                         where);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+/* --- documents --- */
+
+void ek_part_open(ek_buf *out, const char *tag, const json_t *object, const char *const *names)
+{
+    ek_buf_fmt(out, "<%s>\n", tag);
+    for (; *names; names++) {
+        size_t n = 0;
+        const char *s = ek_json_get_text(object, *names, &n);
+        if (n == 0) continue;
+        ek_buf_fmt(out, "<%s>", *names);
+        ek_buf_add(out, s, n);
+        ek_buf_fmt(out, "</%s>\n", *names);
+    }
+}
+
+void ek_part_close(ek_buf *out, const char *tag)
+{
+    ek_buf_fmt(out, "\n</%s>", tag);
+}
+
+/* --- files --- */
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* %41 is A, as in any URL. */
+static void add_unescaped(ek_buf *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int hi = s[i] == '%' && i + 2 < n ? hex(s[i + 1]) : -1, lo = hi >= 0 ? hex(s[i + 2]) : -1;
+        ek_buf_char(out, lo >= 0 ? (char)(hi << 4 | lo) : s[i]);
+        if (lo >= 0) i += 2;
+    }
+}
+
+static bool is_text_type(const char *s, size_t n)
+{
+    static const char *const types[] = {"application/json",       "application/xml",     "application/yaml",
+                                        "application/x-yaml",     "application/toml",    "application/javascript",
+                                        "application/typescript", "application/x-ndjson"};
+    if (n == 0 || (n > 5 && !strncasecmp(s, "text/", 5))) return true;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (n == strlen(types[i]) && !strncasecmp(s, types[i], n)) return true;
+    return n > 5 && (!strncasecmp(s + n - 5, "+json", 5) || (!strncasecmp(s + n - 4, "+xml", 4)));
+}
+
+static ek_err wrong_file(const char *type, size_t n, const char *where)
+{
+    char copy[96]; /* more than is quoted */
+    if (n >= sizeof copy) n = sizeof copy - 1;
+    memcpy(copy, type, n);
+    copy[n] = '\0';
+    return ek_part_refuse("files", copy, where);
+}
+
+/* What was appended behind byte `from` must be a text. */
+static ek_err check_text(ek_buf *out, size_t from, const char *where)
+{
+    static const char pdf[] = "%PDF-";
+    const char *s = ek_buf_text(out) + from;
+    size_t n = out->len - from;
+    if (n >= sizeof pdf - 1 && !memcmp(s, pdf, sizeof pdf - 1))
+        return ek_part_refuse("files", "application/pdf", where);
+    if (!ek_utf8_valid(s, n) || memchr(s, '\0', n))
+        return ek_fail(EK_EINVAL, "a file in %s is not text in UTF-8; this server takes text", where);
+    return EK_OK;
+}
+
+/* data:TYPE;NAME=VALUE;base64,… */
+static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where)
+{
+    static const char coded[] = ";base64";
+    const size_t len = sizeof coded - 1;
+    const char *comma = memchr(s, ',', n);
+    if (!comma) return ek_fail(EK_EINVAL, "a data: URL in %s has no comma", where);
+    size_t head = (size_t)(comma - s), type = 0;
+    while (type < head && s[type] != ';') type++;
+    bool base64 = head >= len && !strncasecmp(comma - len, coded, len);
+    if (!is_text_type(s, type)) return wrong_file(s, type, where);
+    if (!base64) add_unescaped(out, comma + 1, n - head - 1);
+    else if (!ek_base64_decode(out, comma + 1, n - head - 1))
+        return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
+    return EK_OK;
+}
+
+ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where)
+{
+    static const char scheme[] = "data:";
+    const size_t len = sizeof scheme - 1;
+    size_t from = out->len;
+    if (!type && n >= len && !strncasecmp(s, scheme, len)) EK_TRY(add_url(out, s + len, n - len, where));
+    else if (type && !is_text_type(type, strcspn(type, ";"))) return wrong_file(type, strlen(type), where);
+    else if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
+    return check_text(out, from, where);
+}
+
+ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where)
+{
+    static const char *const names[] = {"filename", NULL};
+    ek_part_open(out, "document", part, names);
+    EK_TRY(ek_part_file(out, s, n, NULL, where));
+    ek_part_close(out, "document");
+    return EK_OK;
+}

@@ -1,0 +1,111 @@
+#include "serve/api/tools.h"
+
+#include <string.h>
+
+#include "serve/api/field.h"
+#include "text/json/json.h"
+
+/* r->by_name: [declaration, may it be called, its bytes as JSON, 0 until they are known] by its name. */
+static void know(ek_api_request *r, json_t *tool, bool callable)
+{
+    const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
+    json_t *entry = json_array();
+    json_array_append(entry, tool);
+    json_array_append_new(entry, json_boolean(callable));
+    json_array_append_new(entry, json_integer(0));
+    if (!r->by_name) r->by_name = json_object();
+    json_object_set_new_nocheck(r->by_name, name, entry);
+}
+
+static ek_err change(ek_api_request *r, const char *name, bool callable, json_t **tool)
+{
+    json_t *entry = json_object_get(r->by_name, name);
+    if (!entry) {
+        ek_buf quoted = {0};
+        ek_field_quote(&quoted, name, strlen(name));
+        ek_err err = ek_fail(EK_EINVAL, "the reference to the tool %s: tools has none of that name", quoted.data);
+        ek_buf_fini(&quoted);
+        return err;
+    }
+    json_array_set_new(entry, 1, json_boolean(callable));
+    r->tools_change = true;
+    *tool = json_array_get(entry, 0);
+    return EK_OK;
+}
+
+void ek_tools_add(ek_api_request *r, json_t *tool, bool later)
+{
+    know(r, tool, !later);
+    if (later) {
+        json_decref(tool);
+        return;
+    }
+    if (!r->tools) r->tools = json_array();
+    json_array_append_new(r->tools, tool);
+}
+
+/* A short reference may stand for a long declaration, any number of times. */
+static ek_err count_again(const ek_api_request *r, const char *name, const ek_api_limits *limits)
+{
+    const ek_json_size none = {0};
+    json_t *entry = json_object_get(r->by_name, name);
+    if (!limits->count) return EK_OK;
+    if (json_integer_value(json_array_get(entry, 2)) == 0) {
+        ek_buf b = {0};
+        ek_json_write(&b, json_array_get(entry, 0));
+        json_array_set_new(entry, 2, json_integer((json_int_t)b.len));
+        ek_buf_fini(&b);
+    }
+    return limits->count(limits->count_arg, &none, 0, (size_t)json_integer_value(json_array_get(entry, 2)));
+}
+
+ek_err ek_tools_refer(ek_api_request *r, ek_message *m, const char *name, const ek_api_limits *limits)
+{
+    json_t *tool = NULL;
+    EK_TRY(change(r, name, true, &tool));
+    EK_TRY(count_again(r, name, limits));
+    ek_message_add(m, EK_BLOCK_TOOL)->value = json_incref(tool);
+    return EK_OK;
+}
+
+void ek_tools_bring(ek_api_request *r, ek_message *m, json_t *tool)
+{
+    know(r, tool, true);
+    r->tools_change = true;
+    ek_message_add(m, EK_BLOCK_TOOL)->value = tool;
+}
+
+ek_err ek_tools_withdraw(ek_api_request *r, const char *name)
+{
+    json_t *tool = NULL;
+    return change(r, name, false, &tool);
+}
+
+void ek_tools_settle(ek_api_request *r)
+{
+    const char *name;
+    json_t *entry;
+    if (!r->tools_change) return;
+    r->declared = r->tools ? r->tools : json_array();
+    r->tools = json_array();
+    json_object_foreach(r->by_name, name, entry)
+    {
+        (void)name;
+        if (json_is_true(json_array_get(entry, 1))) json_array_append(r->tools, json_array_get(entry, 0));
+    }
+    if (json_array_size(r->tools) > 0) return;
+    json_decref(r->tools);
+    r->tools = NULL;
+}
+
+const char *ek_tools_type(const json_t *tools, const char *name, size_t n)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        size_t len = 0;
+        const char *s = ek_json_get_text(ek_json_get(tool, "function"), "name", &len);
+        const char *type = ek_json_get_text(tool, "type", NULL);
+        if (s && type && len == n && !memcmp(s, name, n)) return type;
+    }
+    return "function";
+}

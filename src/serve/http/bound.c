@@ -1,0 +1,66 @@
+#include "serve/http/bound.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static bool is_loopback(const struct sockaddr_storage *addr)
+{
+    if (addr->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+static bool set_reuse(int fd, int on)
+{
+    return !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
+/* Two sockets that may reuse an address may both be bound to it until one listens. So that is asked for only where
+ * connections of an earlier server are in the way, and taken back. */
+static bool bind_to(int fd, const struct addrinfo *a)
+{
+    if (!bind(fd, a->ai_addr, a->ai_addrlen)) return true;
+    return errno == EADDRINUSE && set_reuse(fd, 1) && !bind(fd, a->ai_addr, a->ai_addrlen) && set_reuse(fd, 0);
+}
+
+ek_err ek_bound_open(ek_bound *out, const char *host, int port)
+{
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
+    int bad = getaddrinfo(host, service, &hints, &list);
+    if (bad) return ek_fail(EK_EIO, "cannot listen on %s: %s", host, gai_strerror(bad));
+    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof addr;
+    bool ok = fd >= 0 && bind_to(fd, list) && !getsockname(fd, (struct sockaddr *)&addr, &len);
+    int why = errno;
+    freeaddrinfo(list);
+    if (!ok) {
+        if (fd >= 0) close(fd);
+        return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
+    }
+    *out = (ek_bound){.fd = fd,
+                      .port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
+                                                               : ((struct sockaddr_in *)&addr)->sin_port),
+                      .loopback = is_loopback(&addr)};
+    return EK_OK;
+}
+
+ek_err ek_bound_listen(const ek_bound *b, const char *host)
+{
+    /* Connections inherit it, so that they are in no later server's way. */
+    if (set_reuse(b->fd, 1) && !listen(b->fd, 1024)) return EK_OK;
+    return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, b->port, strerror(errno));
+}
+
+void ek_bound_close(ek_bound *b)
+{
+    if (b->fd >= 0) close(b->fd);
+    b->fd = -1;
+}

@@ -1,0 +1,247 @@
+/* Listening, and the deadlines of connections. */
+#define _GNU_SOURCE /* accept4, POLLRDHUP */
+#include "serve/http/http.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "serve/http/http_state.h"
+
+enum {
+    MIN_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
+    MIN_READ_PER_SECOND = 4 << 10,   /* a whole reply that is read this fast is not cut off */
+    TOLD = 5,                        /* seconds without progress for a reader that was told that it is too slow */
+    SWEEP_MS = 250,
+    ACCEPTS_PER_TURN = 64
+};
+
+static void free_dead(ek_http *s)
+{
+    for (ek_conn *c = s->dead, *next; c; c = next) {
+        next = c->next;
+        ek_buf_fini(&c->in);
+        free(c);
+    }
+    s->dead = NULL;
+}
+
+/* --- accepting --- */
+
+static void on_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+    ek_http *s = arg;
+    (void)what;
+    for (int i = 0; i < ACCEPTS_PER_TURN && (i == 0 || !ek_loop_spent(s->opts.loop)); i++) {
+        int client = accept4(fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (client < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) event_del(s->acceptable); /* until the sweep */
+            return;
+        }
+        int max = s->opts.max_connections;
+        if (s->n_conns >= max) ek_crowd_make_room(s, s->n_conns >= max + EK_HTTP_RESERVED);
+        if (s->n_conns >= max + EK_HTTP_RESERVED) close(client);
+        else ek_conn_open(s, client)->reserved = s->n_conns >= max;
+    }
+}
+
+/* --- deadlines --- */
+
+/* Has the peer closed its sending side (1), or is it gone (2)? Nothing is read while a request is with its handler. */
+static int peer_left(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    if (poll(&p, 1, 0) != 1) return 0;
+    return p.revents & (POLLHUP | POLLERR | POLLNVAL) ? 2 : p.revents & POLLRDHUP ? 1 : 0;
+}
+
+/* A client that closed its sending side may still wait for its answer, or may be gone: to the kernel both look alike
+ * until something is sent. An interim response is nothing to the first and is answered with a reset by the second. */
+static void probe(ek_conn *c)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (c->probed || c->x->begun || c->x->head.minor == 0) return;
+    c->probed = true;
+    if (send(c->fd, interim, sizeof interim - 1, MSG_NOSIGNAL) < 0 && errno != EAGAIN) ek_conn_kill(c);
+}
+
+static void sweep_reply(ek_conn *c, double now)
+{
+    const ek_http *s = c->http;
+    ek_exchange *x = c->x;
+    size_t unsent = ek_exchange_unsent(x);
+    double grace = x->ended ? (double)unsent / MIN_READ_PER_SECOND : 0, silent = now - c->last_sent;
+    double limit = s->hurrying ? 1 : x->hasty ? TOLD : s->opts.idle_timeout;
+    if (x->cut || (unsent > 0 && silent > limit)) {
+        ek_conn_kill(c);
+        return;
+    }
+    if (unsent == 0) c->since = now; /* the time of sending a reply is limited, too, once it is whole */
+    if (x->ended && unsent > 0 && now - c->since > s->opts.idle_timeout + 60 + grace) {
+        ek_conn_kill(c);
+        return;
+    }
+    int left = peer_left(c->fd);
+    if (left == 2) ek_conn_kill(c);
+    else if (left == 1) probe(c);
+}
+
+static void sweep_one(ek_conn *c, double now)
+{
+    const ek_http_opts *o = &c->http->opts;
+    switch (c->state) {
+    case EK_CONN_REPLY: sweep_reply(c, now); return;
+    case EK_CONN_LINGER:
+        if (now - c->last_byte > 2 || now - c->since > o->body_timeout || c->http->hurrying) ek_conn_kill(c);
+        return;
+    case EK_CONN_DEAD: return;
+    default: break;
+    }
+    if (ek_crowd_is_late(c, now)) {
+        ek_conn_refuse(c, 503, "too many connections are open, try again later");
+    } else if (ek_crowd_is_slow(c, now)) {
+        ek_conn_refuse(c, 408, "the request's body comes slower than --body-rate");
+    } else if (c->since_byte > 0) {
+        double grace = c->x ? (double)c->x->body.len / MIN_BYTES_PER_SECOND : 0;
+        if (now - c->since_byte > o->body_timeout + grace) ek_conn_refuse(c, 408, "the request did not arrive in time");
+    } else if (c->http->draining || now - c->since > (c->fresh ? o->body_timeout : o->idle_timeout)) {
+        ek_conn_kill(c);
+    }
+}
+
+/* Deadlines of many connections can pass together: they end over several turns. */
+static void on_sweep_rest(evutil_socket_t fd, short what, void *arg)
+{
+    ek_http *s = arg;
+    (void)fd, (void)what;
+    double now = ek_now();
+    for (ek_conn *c; (c = s->swept) != NULL;) {
+        s->swept = c->next;
+        sweep_one(c, now);
+        if (!s->swept || !ek_loop_spent(s->opts.loop)) continue;
+        ek_loop_again(s->sweep_rest);
+        break;
+    }
+    free_dead(s);
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *arg)
+{
+    ek_http *s = arg;
+    if (!s->draining) event_add(s->acceptable, NULL);
+    if (s->swept) return; /* the last one still goes on */
+    s->swept = s->first;
+    on_sweep_rest(fd, what, arg);
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *arg)
+{
+    (void)fd, (void)what;
+    ek_conns_go_on(arg);
+}
+
+/* --- open and close --- */
+
+ek_err ek_http_open(ek_http **out, struct event_base *base, const ek_http_opts *opts, ek_handler_fn *handler,
+                    ek_http_error_fn *error, void *arg)
+{
+    ek_bound bound = opts->bound ? *opts->bound : (ek_bound){.fd = -1};
+    if (!opts->bound) EK_TRY(ek_bound_open(&bound, opts->host, opts->port));
+    ek_err err = ek_bound_listen(&bound, opts->host);
+    if (err) {
+        if (!opts->bound) ek_bound_close(&bound);
+        return err;
+    }
+    ek_http *s = ek_alloc(sizeof *s);
+    s->base = base;
+    s->opts = *opts;
+    s->opts.bound = NULL;
+    if (s->opts.body_memory == 0) s->opts.body_memory = 8 * opts->max_body;
+    if (s->opts.rate_window <= 0) s->opts.rate_window = 5;
+    s->handler = handler;
+    s->error = error;
+    s->arg = arg;
+    s->listen_fd = bound.fd;
+    s->port = bound.port;
+    s->loopback = bound.loopback;
+    s->acceptable = event_new(base, bound.fd, EV_READ | EV_PERSIST, on_acceptable, s);
+    s->sweep = event_new(base, -1, EV_PERSIST, on_sweep, s);
+    s->sweep_rest = event_new(base, -1, 0, on_sweep_rest, s);
+    s->turn = event_new(base, -1, 0, on_turn, s);
+    s->later_end = &s->later;
+    EK_ASSERT(s->acceptable && s->sweep && s->sweep_rest && s->turn);
+    struct timeval every = {0, SWEEP_MS * 1000};
+    event_add(s->acceptable, NULL);
+    event_add(s->sweep, &every);
+    *out = s;
+    return EK_OK;
+}
+
+int ek_http_port(const ek_http *s)
+{
+    return s->port;
+}
+
+bool ek_http_is_loopback(const ek_http *s)
+{
+    return s->loopback;
+}
+
+int ek_http_busy(const ek_http *s)
+{
+    return s->n_busy;
+}
+
+int ek_http_connections(const ek_http *s)
+{
+    return s->n_conns;
+}
+
+uint64_t ek_http_responses(const ek_http *s, int status)
+{
+    return s->n_responses[status];
+}
+
+size_t ek_http_body_bytes(const ek_http *s)
+{
+    return s->body_bytes;
+}
+
+static void stop_listening(ek_http *s)
+{
+    if (s->listen_fd < 0) return;
+    event_del(s->acceptable);
+    close(s->listen_fd);
+    s->listen_fd = -1;
+}
+
+void ek_http_drain(ek_http *s)
+{
+    s->draining = true;
+    stop_listening(s);
+}
+
+void ek_http_hurry(ek_http *s)
+{
+    s->hurrying = true;
+}
+
+void ek_http_close(ek_http *s)
+{
+    stop_listening(s);
+    while (s->first) ek_conn_kill(s->first);
+    free_dead(s);
+    event_free(s->acceptable);
+    event_free(s->sweep);
+    event_free(s->sweep_rest);
+    event_free(s->turn);
+    free(s);
+}

@@ -1,0 +1,41 @@
+#include "serve/http/loop.h"
+
+#include <event2/event.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+
+static const double BUDGET = 2e-3; /* seconds of a turn after which no more is begun */
+
+int ek_loop_run(ek_loop *l)
+{
+    int bad = 0;
+    while (!l->stopping && bad == 0) {
+        l->begin = ek_thread_time();
+        bad = event_base_loop(l->base, EVLOOP_ONCE);
+        double took = ek_thread_time() - l->begin;
+        ek_histogram_add(&l->turns, EK_HISTOGRAM_MICRO, took);
+        if (took > l->max) l->max = took;
+    }
+    l->begin = 0;
+    return bad;
+}
+
+void ek_loop_stop(ek_loop *l)
+{
+    l->stopping = true;
+    event_base_loopbreak(l->base);
+}
+
+bool ek_loop_spent(ek_loop *l)
+{
+    if (!l || l->begin <= 0 || ek_thread_time() - l->begin < BUDGET) return false;
+    event_base_loopbreak(l->base); /* the rest of what is active stays active */
+    return true;
+}
+
+void ek_loop_again(struct event *timer)
+{
+    static const struct timeval now = {0, 0}; /* timers are looked at once per turn, before what is active */
+    event_add(timer, &now);
+}

@@ -1,0 +1,19 @@
+/* Where a request comes from, as a browser says it: the page that sends it (Origin) and the name that the server was
+ * reached by (Host). A browser sends requests of any page to any address, this machine's own among them; a page of
+ * somebody else's must not use a server that asks for no key. */
+#ifndef EK_SERVE_ORIGINS_H
+#define EK_SERVE_ORIGINS_H
+
+#include <stdbool.h>
+
+/* May a request with this header Host be for this server? NULL or empty: it says nothing, so it is no browser's.
+ * Always: localhost and names below it, 127.0.0.0/8, [::1], 0.0.0.0 and [::], and names without a dot, which nobody
+ * can get in the public DNS; any port. allowed: further hosts with commas between, "name" with any port or
+ * "name:port"; "*": every one; NULL: none. */
+bool ek_origins_host_fits(const char *allowed, const char *host);
+
+/* May a page of this origin use the server? Those of cors (serve/http/cors.h), and the server's own: http or https,
+ * with what the header Host says (NULL: there is none). */
+bool ek_origins_page_fits(const char *cors, const char *origin, const char *host);
+
+#endif

@@ -1,0 +1,267 @@
+/* The dialect of OpenAI's Responses API: reads the body; responses_items.c reads its items, responses_tools.c
+ * its tools, responses_reply.c writes replies. Fields: docs/API.md. */
+#include "serve/openai/responses.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/api/field.h"
+#include "serve/api/openai.h"
+#include "serve/api/tools.h"
+#include "text/json/json.h"
+
+enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the client has read them */
+
+static void free_own(void *p)
+{
+    ek_responses *o = p;
+    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args, &o->closing};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
+    ek_blocks_fini(&o->blocks);
+    json_decref(o->spaces);
+    json_decref(o->shell_ids);
+    ek_stored_items_fini(&o->items);
+    free(o->previous);
+    free(o);
+}
+
+/* What would change the reply and does not exist here. */
+static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
+{
+    bool background = false;
+    EK_TRY(ek_field_bool(r, body, "background", &background));
+    if (background) return ek_field_wrong(r, "background", "not supported: a response is made while its client waits");
+    if (ek_field(body, "conversation"))
+        return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
+    if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
+    return EK_OK;
+}
+
+/* reasoning.summary, which was generate_summary. However short it was asked to be, the thought is given as it is. */
+static ek_err read_summary(ek_api_request *r, const json_t *reasoning)
+{
+    static const char *const words[] = {"auto", "concise", "detailed"};
+    ek_responses *o = r->own;
+    const json_t *v = ek_field(reasoning, "summary");
+    if (!v) v = ek_field(reasoning, "generate_summary");
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : NULL;
+    if (!v || (word && !strcmp(word, "none"))) return EK_OK;
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++) o->summary |= !strcmp(word, words[i]);
+    if (o->summary) return EK_OK;
+    return word ? ek_field_wrong_text(r, "reasoning", "its summary must be auto, concise or detailed, not", word, "")
+                : ek_field_wrong(r, "reasoning", "its summary must be a text: auto, concise or detailed");
+}
+
+static ek_err read_reasoning(ek_api_request *r, const json_t *body)
+{
+    const json_t *v = ek_field(body, "reasoning"), *effort = ek_field(v, "effort");
+    if (v && !json_is_object(v)) return ek_field_wrong(r, "reasoning", "an object is needed");
+    if (effort && !ek_json_is_text(effort)) return ek_field_wrong(r, "reasoning", "its effort must be a text");
+    EK_TRY(ek_field_thinking(r, v, "max_tokens", "reasoning"));
+    EK_TRY(read_summary(r, v));
+    if (!effort) return EK_OK;
+    const char *e = json_string_value(effort);
+    bool off = !strcmp(e, "none") || !strcmp(e, "minimal");
+    r->prompt.thinking = off ? EK_THINKING_OFF : EK_THINKING_ON;
+    return EK_OK;
+}
+
+static ek_err read_include(ek_api_request *r, const json_t *body)
+{
+    ek_responses *o = r->own;
+    const json_t *include = ek_field(body, "include");
+    int64_t v;
+    bool found;
+    if (include && !json_is_array(include)) return ek_field_wrong(r, "include", "a list is needed");
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        const json_t *word = json_array_get(include, i);
+        if (!ek_json_is_text(word)) return ek_field_wrong(r, "include", "a list of texts is needed");
+        if (!strcmp(json_string_value(word), "reasoning.encrypted_content")) o->encrypt = true;
+        if (!strcmp(json_string_value(word), "message.output_text.logprobs")) r->turn.logprobs = true;
+    }
+    EK_TRY(ek_field_int(r, body, "top_logprobs", 0, EK_LOGPROBS_MAX, &v, &found));
+    if (found) r->turn.n_top = (int)v;
+    if (found && v > 0) r->turn.logprobs = true;
+    return EK_OK;
+}
+
+static ek_err read_counts(ek_api_request *r, const json_t *body)
+{
+    int64_t v;
+    bool found;
+    r->n = 1;
+    r->turn.max_tokens = INT_MAX;
+    EK_TRY(ek_field_int(r, body, "max_output_tokens", 1, INT64_MAX, &v, &found));
+    if (found && v < INT_MAX) r->turn.max_tokens = (int)v;
+    return EK_OK;
+}
+
+/* The items of this request: input, where a text is a message of the user. *out is a new reference. */
+static ek_err read_input(ek_api_request *r, const json_t *body, json_t **out)
+{
+    const ek_responses *o = r->own;
+    const json_t *input = ek_field(body, "input");
+    if (!input && o->counting) { /* the API counts what there is */
+        *out = json_array();
+        return EK_OK;
+    }
+    if (json_is_array(input)) {
+        *out = json_incref((json_t *)(uintptr_t)input);
+        return EK_OK;
+    }
+    if (!ek_json_is_text(input)) return ek_field_wrong(r, "input", "a text or a list of items is needed");
+    json_t *item = json_object();
+    json_object_set_new_nocheck(item, "type", json_string_nocheck("message"));
+    json_object_set_new_nocheck(item, "role", json_string_nocheck("user"));
+    json_object_set_nocheck(item, "content", (json_t *)(uintptr_t)input);
+    *out = json_array();
+    json_array_append_new(*out, item);
+    return EK_OK;
+}
+
+static ek_err add_instructions(ek_api_request *r, const json_t *body)
+{
+    const json_t *v = ek_field(body, "instructions");
+    if (!v) return EK_OK;
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "instructions", "a text is needed");
+    if (json_string_length(v) > 0)
+        ek_message_text(ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM), EK_BLOCK_TEXT, json_string_value(v),
+                        json_string_length(v));
+    return EK_OK;
+}
+
+/* What was said before, by the id of its last response; appended to items, which are borrowed. */
+static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
+{
+    ek_responses *o = r->own;
+    const json_t *v = ek_field(body, "previous_response_id");
+    if (!v) return EK_OK;
+    r->param = "previous_response_id";
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
+    o->previous = ek_strdup(json_string_value(v));
+    ek_err err = limits->responses ? ek_response_store_items(limits, o->previous, items)
+                                   : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
+    size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
+    if (!err && max > 0 && n > max)
+        err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
+    if (!err) err = ek_responses_items(r, items, limits);
+    if (!err) r->param = NULL;
+    return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
+}
+
+static ek_err add_input(ek_api_request *r, const json_t *body, const json_t *earlier, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    json_t *items = NULL;
+    EK_TRY(read_input(r, body, &items));
+    ek_err err = ek_responses_resolve(&items, earlier, limits);
+    if (!err) err = ek_responses_items(r, items, limits);
+    if (err) r->param = "input";
+    else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
+    if (!err && o->store) ek_responses_keep_input(o, items);
+    json_decref(items);
+    return err;
+}
+
+static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    bool store = true;
+    EK_TRY(ek_field_bool(r, body, "store", &store));
+    if (store && !o->counting) o->store = limits->responses;
+    o->owner = limits->owner;
+    EK_TRY(add_instructions(r, body));
+    json_t *earlier = json_array();
+    ek_err err = add_previous(r, body, limits, earlier);
+    if (!err) err = add_input(r, body, earlier, limits);
+    json_decref(earlier);
+    ek_drop_billing_line(&r->conversation);
+    r->prompt.add_generation_prompt = true;
+    return err;
+}
+
+static ek_responses *open_own(ek_api_request *r)
+{
+    ek_responses *o = r->own = ek_alloc(sizeof *o);
+    r->free_own = free_own;
+    ek_blocks_init(&o->blocks);
+    return o;
+}
+
+static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    EK_TRY(ek_field_model(r, body));
+    EK_TRY(refuse_unsupported(r, body));
+    EK_TRY(ek_responses_check_metadata(r, body));
+    EK_TRY(read_counts(r, body));
+    EK_TRY(ek_responses_tools(r, body));
+    EK_TRY(ek_openai_format(r, ek_field(ek_field(body, "text"), "format"), "text"));
+    EK_TRY(ek_openai_guided(r, body, limits));
+    EK_TRY(read_reasoning(r, body));
+    EK_TRY(read_include(r, body));
+    EK_TRY(ek_openai_sampling(r, body, limits));
+    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    EK_TRY(ek_field_ours(r, body));
+    EK_TRY(read_conversation(r, body, limits));
+    ek_tools_settle(r);
+    EK_TRY(ek_openai_calls(r, body));
+    EK_TRY(ek_responses_echo(r, body));
+    r->own_bytes = o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap;
+    return EK_OK;
+}
+
+static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    open_own(r);
+    return read_fields(r, body, limits);
+}
+
+static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    open_own(r)->counting = true;
+    return read_fields(r, body, limits);
+}
+
+static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_count);
+}
+
+static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    (void)m, (void)r;
+    ek_buf_fmt(out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", prompt->ids.len);
+    return EK_OK;
+}
+
+static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_body);
+}
+
+const ek_dialect ek_dialect_responses = {
+    .path = "/v1/responses",
+    .id_prefix = "resp_",
+    .repeats = true,
+    .prompt_param = "input",
+    .parse = parse,
+    .begin = ek_responses_begin,
+    .event = ek_responses_event,
+    .finish = ek_responses_finish,
+    .end = ek_responses_end,
+    .failed = ek_responses_failed,
+    .heartbeat = ek_openai_heartbeat,
+    .error = ek_openai_error,
+};
+
+const ek_dialect ek_dialect_responses_count = {
+    .path = "/v1/responses/input_tokens",
+    .id_prefix = "",
+    .prompt_param = "input",
+    .parse = parse_count,
+    .answer = count,
+    .error = ek_openai_error,
+};

@@ -1,0 +1,175 @@
+/* Reads the items of the Responses API into a conversation. */
+#include <string.h>
+
+#include "serve/api/arguments.h"
+#include "serve/api/field.h"
+#include "serve/api/parts.h"
+#include "serve/openai/responses.h"
+#include "serve/api/sealed.h"
+#include "text/json/json.h"
+
+static bool is(const char *s, const char *word)
+{
+    return s && !strcmp(s, word);
+}
+
+/* A file whose text the part holds. Uploaded ones, and those behind a URL, are not here. */
+static ek_err read_file(ek_buf *out, const json_t *part)
+{
+    size_t n = 0;
+    const char *data = ek_json_get_text(part, "file_data", &n);
+    const char *other = ek_field(part, "file_url") ? "file_url" : "file_id";
+    if (!data) return ek_part_refuse("files", other, "a part of type input_file");
+    return ek_part_named_file(out, part, data, n, "a part of type input_file");
+}
+
+/* A text, or parts whose texts are joined with `between`. */
+static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
+{
+    if (ek_json_is_text(v)) {
+        ek_buf_add(out, json_string_value(v), json_string_length(v));
+        return EK_OK;
+    }
+    if (!json_is_array(v)) return ek_fail(EK_EINVAL, "a text or a list of parts is needed");
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *part = json_array_get(v, i);
+        const char *type = ek_json_get_text(part, "type", NULL);
+        size_t n;
+        const char *text = ek_json_get_text(part, "text", &n);
+        if (is(type, "refusal")) continue;
+        if (is(type, "input_file")) {
+            if (any) ek_buf_str(out, between);
+            any = true;
+            EK_TRY(read_file(out, part));
+            continue;
+        }
+        if (!is(type, "input_text") && !is(type, "output_text") && !is(type, "text") && !is(type, "reasoning_text") &&
+            !is(type, "summary_text"))
+            return ek_part_refuse("parts", type ? type : "", "input");
+        if (!text) return ek_fail(EK_EINVAL, "a part of type %s needs a text", type);
+        if (any) ek_buf_str(out, between);
+        any = true;
+        ek_buf_add(out, text, n);
+    }
+    return EK_OK;
+}
+
+/* The message of the assistant that is being written. */
+static ek_message *assistant(ek_conversation *c)
+{
+    ek_message *last = c->n_messages ? &c->messages[c->n_messages - 1] : NULL;
+    return last && last->role == EK_ROLE_ASSISTANT ? last : ek_conversation_add(c, EK_ROLE_ASSISTANT);
+}
+
+static ek_err read_message(ek_conversation *c, const json_t *item)
+{
+    static const struct {
+        const char *name;
+        ek_role role;
+    } roles[] = {{"user", EK_ROLE_USER}, {"system", EK_ROLE_SYSTEM}, {"developer", EK_ROLE_DEVELOPER}};
+    const char *role = ek_json_get_text(item, "role", NULL);
+    const json_t *content = ek_field(item, "content");
+    if (is(role, "assistant")) return read_text(&ek_message_add(assistant(c), EK_BLOCK_TEXT)->text, content, "");
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (is(role, roles[i].name))
+            return read_text(&ek_message_add(ek_conversation_add(c, roles[i].role), EK_BLOCK_TEXT)->text, content,
+                             "\n");
+    return ek_field_wrong_role(item, "user, assistant, system, developer");
+}
+
+/* The text is in content, or, for a client that keeps nothing readable, in encrypted_content; a summary is better
+ * than nothing. */
+static ek_err read_reasoning(ek_conversation *c, const json_t *item)
+{
+    const json_t *content = ek_field(item, "content"), *summary = ek_field(item, "summary");
+    size_t n = 0;
+    const char *sealed = ek_json_get_text(item, "encrypted_content", &n);
+    ek_buf text = {0};
+    ek_err err = content ? read_text(&text, content, "\n") : EK_OK;
+    if (!err && text.len == 0 && sealed) ek_unseal(&text, sealed, n);
+    if (!err && text.len == 0 && summary) err = read_text(&text, summary, "\n");
+    if (!err && text.len > 0) ek_message_text(assistant(c), EK_BLOCK_REASONING, text.data, text.len);
+    ek_buf_fini(&text);
+    return err;
+}
+
+static ek_err read_call(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
+{
+    size_t n_id = 0, n_name = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n_id), *name = ek_json_get_text(item, "name", &n_name);
+    const char *space = ek_json_get_text(item, "namespace", NULL);
+    json_t *arguments = NULL;
+    if (!id || !name || n_name == 0) return ek_fail(EK_EINVAL, "a function_call needs a call_id and a name");
+    ek_err err = ek_arguments_read(&arguments, ek_json_get(item, "arguments"), limits);
+    if (err) return ek_fail_in(err, "arguments");
+    ek_block *b = ek_message_add(assistant(c), EK_BLOCK_CALL);
+    ek_buf_add(&b->id, id, n_id);
+    if (space && *space) ek_buf_fmt(&b->name, "%s.", space);
+    ek_buf_add(&b->name, name, n_name);
+    b->value = arguments;
+    b->cut = is(ek_json_get_text(item, "status", NULL), "incomplete");
+    return EK_OK;
+}
+
+static ek_err read_result(ek_conversation *c, const json_t *item)
+{
+    size_t n = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n);
+    if (!id) return ek_fail(EK_EINVAL, "a function_call_output needs a call_id");
+    ek_message *m = ek_conversation_add(c, EK_ROLE_TOOL);
+    ek_buf_add(&m->call_id, id, n);
+    return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, ek_field(item, "output"), "\n");
+}
+
+/* The result of a search for tools, which are declared where it stands. */
+static ek_err read_found(ek_api_request *r, const json_t *item)
+{
+    size_t n = 0;
+    const char *id = ek_json_get_text(item, "call_id", &n);
+    if (!id) return ek_fail(EK_EINVAL, "a tool_search_output needs a call_id: this server runs no search of its own");
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_TOOL);
+    ek_buf_add(&m->call_id, id, n);
+    ek_message_add(m, EK_BLOCK_TEXT);
+    return ek_responses_bring(r, m, ek_field(item, "tools"));
+}
+
+static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type, const ek_api_limits *limits)
+{
+    ek_conversation *c = &r->conversation;
+    if (!type || is(type, "message")) return read_message(c, item);
+    if (is(type, "function_call")) return read_call(c, item, limits);
+    if (is(type, "function_call_output")) return read_result(c, item);
+    if (is(type, "reasoning")) return read_reasoning(c, item);
+    if (is(type, "tool_search_output")) return read_found(r, item);
+    if (is(type, "additional_tools"))
+        return ek_responses_bring(r, ek_conversation_add(c, EK_ROLE_DEVELOPER), ek_field(item, "tools"));
+    return ek_part_refuse("items", type, "input");
+}
+
+/* An item becomes a message and a block, where other APIs have a container for each. */
+static ek_err count_items(const json_t *items, const ek_api_limits *limits)
+{
+    ek_json_size more = {.containers = json_array_size(items)};
+    return limits->count ? limits->count(limits->count_arg, &more, 0, 0) : EK_OK;
+}
+
+static ek_err read_item(ek_api_request *r, const json_t *item, const ek_api_limits *limits)
+{
+    if (!json_is_object(item)) return ek_fail(EK_EINVAL, "an object is needed");
+    json_t *plain = ek_responses_plain(r->own, item);
+    if (plain) item = plain;
+    ek_err err = read_plain(r, item, ek_json_get_text(item, "type", NULL), limits);
+    json_decref(plain);
+    return err;
+}
+
+ek_err ek_responses_items(ek_api_request *r, const json_t *items, const ek_api_limits *limits)
+{
+    EK_TRY(count_items(items, limits));
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        ek_err err = read_item(r, json_array_get(items, i), limits);
+        if (err) return ek_fail_in(err, "input[%zu]", i);
+    }
+    return EK_OK;
+}

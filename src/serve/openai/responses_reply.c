@@ -1,0 +1,388 @@
+/* Writes responses. Their items are the blocks of the reply: reasoning, messages and calls in the order in which the
+ * model wrote them. A stream opens, fills and closes one item after the other, between the events of the response. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/api/openai.h"
+#include "serve/openai/responses.h"
+#include "serve/api/sealed.h"
+#include "text/json/json.h"
+
+static bool is_limited(const ek_turn_result *t)
+{
+    return t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT;
+}
+
+/* --- items --- */
+
+static const char *prefix_of(int kind)
+{
+    return kind == EK_REPLY_CONTENT ? "msg_" : kind == EK_REPLY_REASONING ? "rs_" : "fc_";
+}
+
+/* {"type":"output_text","text":…,"annotations":[],"logprobs":[…]} */
+static void put_text_part(ek_buf *out, const ek_api_reply *r, const char *s, size_t n, const ek_buf *logprobs)
+{
+    (void)r;
+    ek_buf_str(out, "{\"type\":\"output_text\",\"text\":");
+    ek_json_quote(out, s, n);
+    ek_buf_fmt(out, ",\"annotations\":[],\"logprobs\":%s}", logprobs && logprobs->len ? logprobs->data : "[]");
+}
+
+static void put_reasoning_part(ek_buf *out, const ek_api_reply *r, const char *s, size_t n)
+{
+    const ek_responses *o = r->own;
+    ek_buf_fmt(out, "{\"type\":\"%s\",\"text\":", o->summary ? "summary_text" : "reasoning_text");
+    ek_json_quote(out, s, n);
+    ek_buf_char(out, '}');
+}
+
+static void put_message(ek_buf *out, const ek_api_reply *r, int index, const char *s, size_t n, const ek_buf *logprobs,
+                        const char *status)
+{
+    ek_buf_str(out, "{\"id\":");
+    ek_responses_put_id(out, r, "msg_", index);
+    ek_buf_fmt(out, ",\"type\":\"message\",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", status);
+    if (s) put_text_part(out, r, s, n, logprobs);
+    ek_buf_str(out, "]}");
+}
+
+static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const char *s, size_t n)
+{
+    const ek_responses *o = r->own;
+    ek_buf_str(out, "{\"id\":");
+    ek_responses_put_id(out, r, "rs_", index);
+    ek_buf_str(out, ",\"type\":\"reasoning\",\"summary\":[");
+    if (s && o->summary) put_reasoning_part(out, r, s, n);
+    ek_buf_str(out, "],\"content\":[");
+    if (s && !o->summary) put_reasoning_part(out, r, s, n);
+    ek_buf_char(out, ']');
+    if (s && o->encrypt) {
+        ek_buf_str(out, ",\"encrypted_content\":\"");
+        ek_seal(out, s, n);
+        ek_buf_char(out, '"');
+    }
+    ek_buf_char(out, '}');
+}
+
+/* The log-probabilities of a text part: of the tokens that begin in it. from: the first one's index, which moves on. */
+static void write_logprobs(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p, int *from)
+{
+    const ek_turn_result *t = r->choices[0];
+    if (!r->turn->logprobs) return;
+    int end = *from;
+    while (end < t->n_logprobs && t->logprobs[end].from < p->from + p->n) end++;
+    ek_openai_logprobs(out, r, 0, *from, end);
+    *from = end;
+}
+
+static void put_part(ek_buf *out, const ek_api_reply *r, int index, const ek_answer_part *p, bool last, int *logprob)
+{
+    const ek_turn_result *t = r->choices[0];
+    const ek_answer *a = &t->answer;
+    if (p->kind == EK_REPLY_CONTENT) {
+        ek_buf logprobs = {0};
+        write_logprobs(&logprobs, r, p, logprob);
+        put_message(out, r, index, a->content.data + p->from, p->n, &logprobs,
+                    last && is_limited(t) ? "incomplete" : "completed");
+        ek_buf_fini(&logprobs);
+    } else if (p->kind == EK_REPLY_REASONING) {
+        put_reasoning(out, r, index, a->reasoning.data + p->from, p->n);
+    } else {
+        const ek_answer_call *c = &a->calls[p->from];
+        const ek_buf name = {.data = c->name, .len = strlen(c->name)};
+        ek_responses_put_call(out, r, &(ek_responses_call){index, c->index, &name, &c->args, &c->closing});
+    }
+}
+
+/* The item that was just written, of a response that is stored: its id comes first. */
+static void note_item(ek_responses *o, const ek_buf *out, size_t from)
+{
+    static const char head[] = "{\"id\":\"";
+    const char *id = out->data + from + sizeof head - 1;
+    ek_stored_item where = {.from = from, .n = out->len - from, .output = true};
+    if (!o->store || where.n < sizeof head || memcmp(out->data + from, head, sizeof head - 1) != 0) return;
+    ek_response_store_note(o->store, o->owner, &o->items, id, strcspn(id, "\""), where);
+}
+
+static void put_output(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_answer *a = &r->choices[0]->answer;
+    ek_responses *o = r->own;
+    int index = 0, logprob = 0;
+    o->items.n = o->n_inputs;
+    ek_buf_char(out, '[');
+    for (int i = 0; i < a->n_parts; i++) {
+        if (!ek_blocks_has(a, &a->parts[i])) continue;
+        if (index > 0) ek_buf_char(out, ',');
+        size_t from = out->len;
+        put_part(out, r, index++, &a->parts[i], i + 1 == a->n_parts, &logprob);
+        note_item(o, out, from);
+    }
+    ek_buf_char(out, ']');
+}
+
+/* --- the response --- */
+
+static void put_usage(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_turn_result *t = r->choices[0];
+    ek_buf_fmt(out,
+               "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0},"
+               "\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
+               t->n_prompt, t->n_cached, t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
+}
+
+/* error: of a response that failed, else NULL. Notes where in out its items stand. */
+static void put_response(ek_buf *out, const ek_api_reply *r, const char *status, const char *error)
+{
+    ek_responses *o = r->own;
+    const ek_turn_result *t = r->choices[0];
+    bool running = !strcmp(status, "in_progress"), incomplete = !strcmp(status, "incomplete");
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", (long long)r->created,
+               status);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"error\":");
+    if (error) {
+        ek_buf_str(out, "{\"code\":\"server_error\",\"message\":");
+        ek_put_string(out, error);
+        ek_buf_char(out, '}');
+    } else {
+        ek_buf_str(out, "null");
+    }
+    ek_buf_fmt(out, ",\"incomplete_details\":%s", incomplete ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
+    ek_buf_str(out, ",\"output\":");
+    o->output_from = out->len;
+    if (running || error) ek_buf_str(out, "[]"); /* what was written went out as events */
+    else put_output(out, r);
+    o->n_output = out->len - o->output_from;
+    ek_buf_str(out, ",\"usage\":");
+    if (running || t->end == EK_END_ERROR) ek_buf_str(out, "null");
+    else put_usage(out, r);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    ek_put_string(out, r->fingerprint);
+    if (!running) ek_put_extension(out, r);
+    ek_buf_char(out, '}');
+}
+
+/* --- a stream --- */
+
+typedef struct writer {
+    ek_buf *out;
+    const ek_api_reply *r;
+    ek_responses *own;
+} writer;
+
+void ek_responses_frame_open(ek_buf *out, ek_responses *o, const char *type)
+{
+    ek_buf_fmt(out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
+               o->n_events++);
+}
+
+void ek_responses_frame_close(ek_buf *out)
+{
+    ek_buf_str(out, "}\n\n");
+}
+
+static void frame_open(writer *w, const char *type)
+{
+    ek_responses_frame_open(w->out, w->own, type);
+}
+
+static void frame_close(writer *w)
+{
+    ek_responses_frame_close(w->out);
+}
+
+/* Is the open item a thought that is given as its summary? */
+static bool is_summary(const writer *w)
+{
+    return w->own->summary && w->own->blocks.open == EK_REPLY_REASONING;
+}
+
+/* A frame about the open item: …,"item_id":…,"output_index":… */
+static void item_frame_open(writer *w, const char *type)
+{
+    frame_open(w, type);
+    ek_buf_str(w->out, ",\"item_id\":");
+    ek_responses_put_id(w->out, w->r, prefix_of(w->own->blocks.open), w->own->blocks.n - 1);
+    ek_buf_fmt(w->out, ",\"output_index\":%d", w->own->blocks.n - 1);
+    ek_buf_fmt(w->out, ",\"%s\":0", is_summary(w) ? "summary_index" : "content_index");
+}
+
+/* A frame about the open item's only part. */
+static void part_frame_open(writer *w, bool done)
+{
+    static const char *const types[2][2] = {{"content_part.added", "content_part.done"},
+                                            {"reasoning_summary_part.added", "reasoning_summary_part.done"}};
+    item_frame_open(w, types[is_summary(w)][done]);
+    ek_buf_str(w->out, ",\"part\":");
+}
+
+/* What happens to the text of the open item's part. */
+static void text_frame_open(writer *w, bool done)
+{
+    static const char *const types[3][2] = {{"output_text.delta", "output_text.done"},
+                                            {"reasoning_text.delta", "reasoning_text.done"},
+                                            {"reasoning_summary_text.delta", "reasoning_summary_text.done"}};
+    item_frame_open(w, types[w->own->blocks.open == EK_REPLY_CONTENT ? 0 : 1 + is_summary(w)][done]);
+}
+
+static void put_state(writer *w, const char *type, const char *status, const char *error)
+{
+    frame_open(w, type);
+    ek_buf_str(w->out, ",\"response\":");
+    put_response(w->out, w->r, status, error);
+    frame_close(w);
+}
+
+static void open_item(void *ctx, const ek_reply_event *e)
+{
+    writer *w = ctx;
+    int index = w->own->blocks.n - 1;
+    if (e->kind == EK_REPLY_CALL_START) {
+        ek_responses_open_call(w->out, w->r, e);
+        return;
+    }
+    frame_open(w, "output_item.added");
+    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
+    if (e->kind == EK_REPLY_CONTENT) put_message(w->out, w->r, index, NULL, 0, NULL, "in_progress");
+    else put_reasoning(w->out, w->r, index, NULL, 0);
+    frame_close(w);
+    part_frame_open(w, false);
+    if (e->kind == EK_REPLY_CONTENT) put_text_part(w->out, w->r, "", 0, NULL);
+    else put_reasoning_part(w->out, w->r, "", 0);
+    frame_close(w);
+}
+
+static void put_piece(void *ctx, const char *s, size_t n)
+{
+    writer *w = ctx;
+    ek_responses *o = w->own;
+    int kind = o->blocks.open;
+    if (kind == EK_REPLY_CALL_START) {
+        ek_responses_call_piece(w->out, w->r, s, n);
+        return;
+    }
+    text_frame_open(w, false);
+    ek_buf_str(w->out, ",\"delta\":");
+    ek_json_quote(w->out, s, n);
+    if (kind == EK_REPLY_CONTENT) {
+        ek_buf logprobs = {0};
+        const ek_answer_part all = {.n = w->r->choices[0]->answer.content.len};
+        write_logprobs(&logprobs, w->r, &all, &o->n_logprobs);
+        ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+        ek_buf_fini(&logprobs);
+    }
+    frame_close(w);
+}
+
+/* Closes an item of text, whose part of the answer is complete. */
+static void close_text(writer *w)
+{
+    const ek_answer *a = &w->r->choices[0]->answer;
+    bool content = w->own->blocks.open == EK_REPLY_CONTENT;
+    const ek_answer_part *p = ek_blocks_last(a, content ? EK_REPLY_CONTENT : EK_REPLY_REASONING);
+    const char *s = p ? (content ? a->content.data : a->reasoning.data) + p->from : "";
+    size_t n = p ? p->n : 0;
+    ek_buf logprobs = {0};
+    int index = w->own->blocks.n - 1, from = 0;
+    while (p && content && from < w->r->choices[0]->n_logprobs && w->r->choices[0]->logprobs[from].from < p->from)
+        from++;
+    int first = from;
+    if (p && content) write_logprobs(&logprobs, w->r, p, &from);
+    text_frame_open(w, true);
+    ek_buf_str(w->out, ",\"text\":");
+    ek_json_quote(w->out, s, n);
+    if (content) ek_buf_fmt(w->out, ",\"logprobs\":%s", logprobs.len ? logprobs.data : "[]");
+    frame_close(w);
+    part_frame_open(w, true);
+    if (content) put_text_part(w->out, w->r, s, n, &logprobs);
+    else put_reasoning_part(w->out, w->r, s, n);
+    if (is_summary(w) && is_limited(w->r->choices[0])) ek_buf_str(w->out, ",\"status\":\"incomplete\"");
+    frame_close(w);
+    frame_open(w, "output_item.done");
+    ek_buf_fmt(w->out, ",\"output_index\":%d,\"item\":", index);
+    if (p) put_part(w->out, w->r, index, p, p == &a->parts[a->n_parts - 1], &first);
+    frame_close(w);
+    ek_buf_fini(&logprobs);
+}
+
+static void close_item(void *ctx)
+{
+    writer *w = ctx;
+    if (w->own->blocks.open == EK_REPLY_CALL_START) ek_responses_close_call(w->out, w->r);
+    else close_text(w);
+    w->own->cut = false;
+}
+
+/* What was written of the call stands. */
+static void cut_item(void *ctx, const char *closing, size_t n)
+{
+    writer *w = ctx;
+    ek_buf_add(&w->own->closing, closing, n);
+    w->own->cut = true;
+}
+
+static const ek_block_writer block_writer = {open_item, put_piece, cut_item, close_item};
+
+void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    w.own->begun = true;
+    put_state(&w, "created", "in_progress", NULL);
+    put_state(&w, "in_progress", "in_progress", NULL);
+}
+
+void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+}
+
+void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    writer w = {out, r, r->own};
+    (void)choice;
+    ek_blocks_end(&w.own->blocks, &block_writer, &w);
+}
+
+void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+{
+    writer w = {out, r, r->own};
+    if (!w.own->begun) ek_responses_begin(out, r, choice);
+    put_state(&w, "failed", "failed", text);
+}
+
+void ek_responses_end(ek_buf *out, const ek_api_reply *r)
+{
+    ek_responses *o = r->own;
+    writer w = {out, r, o};
+    const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
+    ek_buf response = {0};
+    put_response(&response, r, status, NULL);
+    if (r->stream) {
+        frame_open(&w, status);
+        ek_buf_str(out, ",\"response\":");
+    }
+    ek_buf_add(out, response.data, response.len);
+    if (r->stream) frame_close(&w);
+    if (o->store) {
+        ek_stored_response kept = {.id = r->id,
+                                   .previous = o->previous,
+                                   .input = o->input,
+                                   .response = response,
+                                   .from = o->output_from,
+                                   .n = o->n_output,
+                                   .items = o->items};
+        ek_response_store_put(o->store, o->owner, &kept);
+        o->input = response = (ek_buf){0};
+        o->items = (ek_stored_items){0};
+    }
+    ek_buf_fini(&response);
+}

@@ -1,0 +1,262 @@
+/* The automaton inside values with parts. */
+#include <string.h>
+
+#include "text/grammar/grammar_state.h"
+
+/* --- objects: a = the index from which properties may come, white space; v by state --- */
+
+static int index_of(const ek_frame *f)
+{
+    return (int)(f->a & 0xffff);
+}
+
+static int next_required(const ek_walk *w, const ek_frame *f)
+{
+    const ek_node *n = ek_walk_node(w, f);
+    return w->g->graph.links[n->order + index_of(f)];
+}
+
+/* In their order: an optional one may be left out, a required one may not. */
+static bool may_come(const ek_walk *w, const ek_frame *f, const ek_graph_text *t)
+{
+    return t->index >= index_of(f) && t->index <= next_required(w, f) && ek_walk_fits(w, f->depth, t->node);
+}
+
+static bool any_may_come(const ek_walk *w, const ek_frame *f, uint32_t lo, uint32_t hi)
+{
+    const ek_graph_text *t = w->g->graph.texts + ek_walk_node(w, f)->first;
+    for (uint32_t i = lo; i < hi; i++)
+        if (may_come(w, f, &t[i])) return true;
+    return false;
+}
+
+/* Properties without a name of their own come when all required ones are there, so that these are not put off for
+ * ever. */
+static bool others_may_come(const ek_walk *w, const ek_frame *f)
+{
+    const ek_node *n = ek_walk_node(w, f);
+    return ek_walk_fits(w, f->depth, n->rest) && next_required(w, f) == n->named;
+}
+
+static void put_state(ek_walk *w, ek_frame f, int state, uint64_t v, ek_tops *out)
+{
+    f.state = (uint16_t)state;
+    f.a &= 0xffff;
+    f.v = v;
+    ek_walk_put(w, out, ek_walk_add(w, f));
+}
+
+static void expect_value(ek_walk *w, ek_frame f, int32_t node, int index, ek_tops *out)
+{
+    f.a = (uint32_t)index;
+    put_state(w, f, EK_OBJECT_VALUE, (uint64_t)node, out);
+}
+
+/* What a bare key of a call may hold, where nothing tells it from other syntax but itself: it ends at a colon, and must
+ * not look like anything else. behind: EK_KEY_… of what it has. */
+enum { EK_KEY_BEGUN = 256, EK_KEY_BLANK = 512, EK_KEY_EQUALS = 1024 };
+
+static bool is_bare(const ek_node *n, int c, uint64_t behind)
+{
+    bool first = !(behind & EK_KEY_BEGUN);
+    if (c == ' ') return !first; /* between other characters: around a key it would be dropped */
+    if (c < ' ' || c == 0x7f || c == (uint8_t)EK_GRAPH_QUOTE || (c < 0x80 && strchr(":,{}", c))) return false;
+    if (c >= 0x80 || !strchr("=[]()\"'`\\", c)) return true;
+    if (!n->wide || (first && strchr("=])\"'", c))) return false;
+    return c == '\\' || c == '`' || !(behind & EK_KEY_EQUALS); /* k='v' would be a value */
+}
+
+/* Inside a key that is none of the named ones. v: the state of ek_utf8_walk and EK_KEY_…. */
+static void in_other_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
+{
+    const ek_node *n = ek_walk_node(w, &f);
+    if (symbol >= EK_SYMBOL_MARK) return;
+    if (n->gemma) {
+        int next = is_bare(n, symbol, f.v) ? ek_utf8_walk((int)(f.v & 255), symbol) : -1;
+        uint64_t is = EK_KEY_BEGUN | (f.v & EK_KEY_EQUALS) | (symbol == ' ' ? EK_KEY_BLANK : 0) |
+                      (symbol == '=' ? EK_KEY_EQUALS : 0);
+        if (symbol == ':' && (f.v & ~(uint64_t)EK_KEY_EQUALS) == EK_KEY_BEGUN)
+            expect_value(w, f, n->rest, index_of(&f), out);
+        else if (next >= 0) put_state(w, f, EK_OBJECT_OTHER, is | (uint64_t)next, out);
+    } else if (symbol == '"') {
+        if (f.v == 256) put_state(w, f, EK_OBJECT_COLON, 0, out);
+    } else if (symbol >= 0x20 && symbol != '\\') {
+        int next = ek_utf8_walk((int)(f.v & 255), symbol);
+        if (next >= 0) put_state(w, f, EK_OBJECT_OTHER, 256 | (uint64_t)next, out);
+    }
+}
+
+/* The same between <|"|> and <|"|>. */
+static void in_quoted_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
+{
+    if (symbol == EK_SYMBOL_MARK + EK_MARK_QUOTE) {
+        if (f.v == 0) put_state(w, f, EK_OBJECT_COLON, 0, out);
+    } else if (symbol < EK_SYMBOL_MARK) {
+        int next = ek_utf8_walk((int)f.v, symbol);
+        if (next >= 0) put_state(w, f, EK_OBJECT_QUOTED, (uint64_t)next, out);
+    }
+}
+
+/* Whether what was read of a named key could not be read of another one: an escape, or <|"|> where others have none. */
+static bool is_spelled(const ek_walk *w, const ek_node *n, uint64_t v)
+{
+    const char *s = w->g->graph.blob.data + ek_text_first(w, n->first, v)->at;
+    return n->gemma ? *s == EK_GRAPH_QUOTE && !n->wide : memchr(s, '\\', v >> 32) != NULL;
+}
+
+/* Inside a named key of a call: one that is longer may follow one that ends here, and so may another that is not named,
+ * since the value that follows a key looks like no name. */
+static void end_or_go_on(ek_walk *w, ek_frame f, uint64_t v, bool other, ek_tops *out)
+{
+    const ek_node *n = ek_walk_node(w, &f);
+    const ek_graph_text *t = ek_text_first(w, n->first, v);
+    uint32_t lo = (uint32_t)(v & 0xffff), hi = (uint32_t)(v >> 16 & 0xffff), len = (uint32_t)(v >> 32);
+    if (t->n == len) {
+        if (may_come(w, &f, t)) expect_value(w, f, t->node, n->any_order ? 0 : t->index + 1, out);
+        if (++lo == hi) return;
+    } else if (other) {
+        expect_value(w, f, n->rest, index_of(&f), out);
+    }
+    if (!any_may_come(w, &f, lo, hi)) return;
+    f.state = EK_OBJECT_KEY;
+    f.v = ek_text_range(lo, hi, len);
+    f.a &= 0xffff; /* a colon is a character of its own */
+    ek_walk_put(w, out, ek_walk_add(w, f));
+}
+
+/* What is known of a key that has begun like a named one, as in_other_key has it. False if it cannot become another. */
+static bool key_so_far(const ek_walk *w, const ek_node *n, uint64_t v, int utf8, uint64_t *is)
+{
+    uint32_t len = (uint32_t)(v >> 32);
+    *is = (uint64_t)utf8;
+    if (len <= (n->gemma ? 0 : 1)) return true;
+    *is |= EK_KEY_BEGUN;
+    const char *s = w->g->graph.blob.data + ek_text_first(w, n->first, v)->at;
+    /* behind the closing quote comes its colon */
+    if (!n->gemma || *s == EK_GRAPH_QUOTE) return !memchr(s + 1, *s, len - 1);
+    uint64_t so_far = 0;
+    for (uint32_t i = 0; i < len; i++) {
+        if (!is_bare(n, (uint8_t)s[i], so_far)) return false;
+        so_far = EK_KEY_BEGUN | (so_far & EK_KEY_EQUALS) | (s[i] == '=' ? EK_KEY_EQUALS : 0) |
+                 (s[i] == ' ' ? EK_KEY_BLANK : 0);
+    }
+    *is |= so_far;
+    return true;
+}
+
+/* Inside a key that begins like a named one. It may still become another key, unless it is just about to end as the
+ * named one would. */
+static void in_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
+{
+    const ek_node *n = ek_walk_node(w, &f);
+    int byte = ek_text_byte(n->gemma, symbol);
+    uint32_t len = (uint32_t)(f.v >> 32);
+    bool other = others_may_come(w, &f) && (len == 0 || !is_spelled(w, n, f.v));
+    bool quoted = n->gemma && (len ? w->g->graph.blob.data[ek_text_first(w, n->first, f.v)->at] == EK_GRAPH_QUOTE
+                                   : byte == (uint8_t)EK_GRAPH_QUOTE);
+    uint64_t v = f.v;
+    if (byte < 0) return;
+    int utf8 = (int)(f.a >> 24);
+    uint64_t so_far = 0;
+    if (other && n->n > 0) other = key_so_far(w, n, f.v, utf8, &so_far);
+    bool narrows = ek_text_narrow(w, n->first, &v, byte);
+    if (narrows && n->gemma && byte == ':' && !quoted) {
+        end_or_go_on(w, f, v, other && (so_far & ~(uint64_t)EK_KEY_EQUALS) == EK_KEY_BEGUN, out);
+    } else if (narrows) {
+        const ek_graph_text *t = ek_text_first(w, n->first, v);
+        if (t->n == len + 1) {
+            if (may_come(w, &f, t)) expect_value(w, f, t->node, n->any_order ? 0 : t->index + 1, out);
+            return;
+        }
+        if (n->gemma)
+            other = other &&
+                    (quoted ? n->wide && (len == 0 || byte != (uint8_t)EK_GRAPH_QUOTE) : is_bare(n, byte, so_far));
+        else other = other && (len == 0 || (byte != '"' && byte != '\\'));
+        if (!other && !any_may_come(w, &f, (uint32_t)(v & 0xffff), (uint32_t)(v >> 16 & 0xffff))) return;
+        utf8 = ek_utf8_walk(utf8, byte);
+        f.state = EK_OBJECT_KEY;
+        f.v = v;
+        f.a = (f.a & 0xffff) | (uint32_t)(utf8 < 0 ? 0 : utf8) << 24;
+        ek_walk_put(w, out, ek_walk_add(w, f));
+    } else if (other && quoted) {
+        if (len == 0) {
+            if (n->wide) put_state(w, f, EK_OBJECT_QUOTED, 0, out);
+            return;
+        }
+        f.v = (uint64_t)utf8;
+        in_quoted_key(w, f, symbol, out);
+    } else if (other) {
+        if (!n->gemma && len == 0) {
+            if (byte == '"') put_state(w, f, EK_OBJECT_OTHER, 0, out);
+            return;
+        }
+        v = f.v;
+        if (n->gemma && byte == '=' && ek_text_narrow(w, n->first, &v, ':')) return; /* NAME=VALUE of a named one */
+        f.v = so_far;
+        in_other_key(w, f, symbol, out);
+    }
+}
+
+void ek_walk_in_object(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
+{
+    const ek_node *n = ek_walk_node(w, &f);
+    bool complete = next_required(w, &f) == n->named;
+    if (f.state != EK_OBJECT_KEY && f.state != EK_OBJECT_OTHER && f.state != EK_OBJECT_COLON &&
+        f.state != EK_OBJECT_QUOTED && ek_walk_in_space(w, f, symbol, out))
+        return;
+    switch (f.state) {
+    case EK_OBJECT_OPEN:
+        if (symbol == '}' && complete) ek_walk_put(w, out, f.up);
+        __attribute__((fallthrough));
+    case EK_OBJECT_NEXT:
+        f.a &= 0xffff;
+        f.v = ek_text_range(0, (uint32_t)n->n, 0);
+        in_key(w, f, symbol, out);
+        break;
+    case EK_OBJECT_KEY: in_key(w, f, symbol, out); break;
+    case EK_OBJECT_OTHER: in_other_key(w, f, symbol, out); break;
+    case EK_OBJECT_QUOTED: in_quoted_key(w, f, symbol, out); break;
+    case EK_OBJECT_COLON:
+        if (symbol == ':') expect_value(w, f, n->rest, index_of(&f), out);
+        break;
+    case EK_OBJECT_VALUE: {
+        int32_t node = (int32_t)f.v;
+        f.state = EK_OBJECT_AFTER;
+        f.a &= 0xffff;
+        f.v = 0;
+        ek_walk_value(w, node, symbol, f, out);
+        break;
+    }
+    default:
+        if (symbol == '}' && complete) ek_walk_put(w, out, f.up);
+        if (symbol == ',' && (others_may_come(w, &f) || any_may_come(w, &f, 0, (uint32_t)n->n)))
+            put_state(w, f, EK_OBJECT_NEXT, 0, out);
+        break;
+    }
+}
+
+/* --- lists: v = items, a = white space --- */
+
+static int32_t item_node(const ek_walk *w, const ek_node *n, uint64_t i)
+{
+    return i < (uint64_t)n->n ? w->g->graph.links[n->first + (int32_t)i] : n->rest;
+}
+
+void ek_walk_in_array(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
+{
+    const ek_node *n = ek_walk_node(w, &f);
+    int32_t item = item_node(w, n, f.v);
+    bool more = f.v < n->max && ek_walk_fits(w, f.depth, item);
+    if (ek_walk_in_space(w, f, symbol, out)) return;
+    if (symbol == ']' && f.state != EK_OBJECT_NEXT && f.v >= n->min) {
+        ek_walk_put(w, out, f.up);
+    } else if (f.state == EK_OBJECT_AFTER) {
+        if (symbol == ',' && more) put_state(w, f, EK_OBJECT_NEXT, f.v, out);
+    } else if (more) {
+        f.state = EK_OBJECT_AFTER;
+        f.a = 0;
+        /* without a maximum, counting ends where nothing depends on it */
+        if (n->max < UINT32_MAX || f.v < n->min || f.v < (uint64_t)n->n) f.v++;
+        ek_walk_value(w, item, symbol, f, out);
+    }
+}

@@ -1,0 +1,106 @@
+/* The parts of the schema compiler. Inside src/text/schema/schema*.c. */
+#ifndef EK_TEXT_SCHEMA_WORK_H
+#define EK_TEXT_SCHEMA_WORK_H
+
+#include "text/schema/schema.h"
+#include "text/tokenizer/tokenizer.h"
+
+/* Stands in a schema that something was left out of which may speak of any property and type, until it is compiled. */
+#define EK_SCHEMA_LOOSE "\x01loose"
+
+enum { EK_SCHEMA_MERGES = 60 }; /* levels down to which two schemas of a place are merged, where one may be left out */
+
+enum {
+    EK_TYPE_NULL = 1,
+    EK_TYPE_BOOLEAN = 2,
+    EK_TYPE_INTEGER = 4,
+    EK_TYPE_NUMBER = 8,
+    EK_TYPE_STRING = 16,
+    EK_TYPE_ARRAY = 32,
+    EK_TYPE_OBJECT = 64
+};
+
+/* A schema that $ref named, and its node. */
+typedef struct ek_schema_ref {
+    const json_t *schema;
+    int32_t node;
+} ek_schema_ref;
+
+typedef struct ek_schema_one_of {
+    int32_t *node;
+    int n;
+    char *path;
+} ek_schema_one_of;
+
+typedef struct ek_schema_union {
+    int32_t node;
+    char *path, *name; /* where it stands, of which tool */
+    const char *keyword;
+} ek_schema_union;
+
+struct ek_schema_work {
+    ek_graph *g;
+    const json_t *doc; /* that references point into */
+    ek_schema_opts opts;
+    ek_buf path; /* where the compiler is, as a JSON pointer */
+    int depth;
+    size_t work;         /* schemas compiled and keywords copied */
+    ek_schema_ref *refs; /* open addressing, by address; of this doc and notation */
+    uint32_t n_refs, ref_mask;
+    int64_t regex_left; /* steps that patterns may still take, of all schemas together */
+    json_t *patterns;   /* an object: numbers of the graph's patterns by what they are made of */
+    json_t *made;       /* a list: schemas made by merging, which nodes in work borrow from */
+    json_t *noted;      /* an object: what was said of keywords that are left out */
+    ek_ids roots;
+    bool *lenient;           /* per root */
+    ek_schema_union *unions; /* of lenient schemas */
+    int n_unions, cap_unions;
+    ek_schema_one_of *one_of;
+    int n_one_of;
+};
+
+/* EINVAL "PATH: …". */
+__attribute__((format(printf, 2, 3))) ek_err ek_schema_fail(ek_schema_work *w, const char *fmt, ...);
+/* Alternatives beside other keywords repeat these: a small schema could ask for a lot of work. ETOOLARGE beyond a
+ * million. */
+ek_err ek_schema_spend(ek_schema_work *w, size_t work);
+ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out);
+/* The same one step further down the path. */
+ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out);
+ek_err ek_schema_child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out); /* KEY/I */
+
+int ek_schema_type_of_name(const char *name); /* 0: none */
+/* Whether the schema's keyword excludes nothing. */
+bool ek_schema_is_idle(const json_t *schema, const char *keyword);
+/* Says that the keyword is left out here; "": all that stands here. */
+void ek_schema_note(ek_schema_work *w, const char *keyword);
+/* The schema, an object, without what cannot be kept: itself, or a copy borrowed from w. Lenient schemas only. */
+const json_t *ek_schema_clean(ek_schema_work *w, const json_t *schema);
+/* A value of the keyword that means a and b together, or more; NULL if there is none. A new reference. */
+json_t *ek_schema_both(ek_schema_work *w, const char *keyword, json_t *a, json_t *b);
+
+/* Whether a keyword says nothing about values, or nothing that this compiler does not know. */
+bool ek_schema_is_note(const char *keyword);
+ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema);
+bool ek_schema_has_siblings(const json_t *schema, const char *keyword);
+/* The same for $ref, beside which keywords that exclude nothing may stand. */
+bool ek_schema_ref_has_siblings(const json_t *schema);
+/* The schema that `ref` points at, borrowed. */
+ek_err ek_schema_resolve(ek_schema_work *w, const char *ref, const json_t **out);
+/* One schema for values that fit all of them, borrowed from w. schema: with allOf, which is resolved. */
+ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t **out);
+/* schema without `except`, and branch, in one. */
+ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
+                              const json_t **out);
+
+/* Sets *types to those that the schema allows: named, or those its keywords speak of; 0: all. */
+ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
+ek_err ek_schema_object(ek_schema_work *w, const json_t *schema, int32_t *out);
+ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out);
+ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out); /* enum, const */
+ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out);
+ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
+/* A count: a whole number from 0 on; *out keeps its value where the keyword is absent. */
+ek_err ek_schema_count(ek_schema_work *w, const json_t *schema, const char *keyword, uint32_t *out);
+
+#endif

@@ -1,0 +1,52 @@
+/* What the files of the chat template share: the state of a rendering. Inside src/text. */
+#ifndef EK_TEXT_CHAT_STATE_H
+#define EK_TEXT_CHAT_STATE_H
+
+#include <string.h>
+
+#include "text/template/chat_write.h"
+#include "text/json/json.h"
+
+typedef enum ek_chat_last { EK_LAST_OTHER, EK_LAST_CALL, EK_LAST_RESPONSE } ek_chat_last;
+
+typedef struct ek_renderer {
+    ek_prompt *p;
+    const json_t *messages;
+    size_t from, n;      /* messages[from..n) are rendered; the system message is not */
+    ptrdiff_t last_user; /* index of the last user message; -1 */
+    ek_chat_opts opts;
+    ek_chat_last last;
+} ek_renderer;
+
+static inline const json_t *ek_chat_message(const ek_renderer *r, size_t i)
+{
+    return json_array_get(r->messages, i);
+}
+
+static inline bool ek_chat_text_is(const json_t *v, const char *s)
+{
+    return ek_json_is_text(v) && json_string_length(v) == strlen(s) && strcmp(json_string_value(v), s) == 0;
+}
+
+static inline bool ek_chat_role_is(const json_t *message, const char *role)
+{
+    return ek_chat_text_is(ek_json_get(message, "role"), role);
+}
+
+/* In chat_tools.c: calls and results. */
+
+/* Whether the part declares a tool. */
+static inline bool ek_chat_is_tool(const json_t *part)
+{
+    return ek_chat_text_is(ek_json_get(part, "type"), "tool_reference");
+}
+
+/* Whether the part stands for media, and which. */
+bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind);
+ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls);
+/* A message's own tool_responses. *responded: there was one. */
+ek_err ek_chat_put_given_responses(ek_renderer *r, const json_t *responses, bool *responded);
+/* The tool messages behind message i, which made the calls. */
+ek_err ek_chat_put_tool_messages(ek_renderer *r, const json_t *calls, size_t i, bool *responded);
+
+#endif

@@ -1,0 +1,139 @@
+/* Data structures of a tokenizer, and their look-up. Inside src/text/tokenizer/tokenizer*.c and added.c only. */
+#ifndef EK_TEXT_TOKENIZER_DATA_H
+#define EK_TEXT_TOKENIZER_DATA_H
+
+#include <string.h>
+
+#include "base/hash/rng.h"
+#include "text/tokenizer/tokenizer.h"
+
+enum {
+    PIECE_VOCAB = 1, /* in the model's vocabulary */
+    PIECE_ADDED = 2,
+    PIECE_SPECIAL = 4,
+    PIECE_BYTE = 8, /* spelled <0xHH>: decodes to a byte */
+    ADDED_NORMALIZED = 16,
+    ADDED_SINGLE_WORD = 32,
+    ADDED_LSTRIP = 64,
+    ADDED_RSTRIP = 128
+};
+
+typedef struct span {
+    uint32_t at, n;
+} span;
+
+typedef struct piece {
+    span text;  /* in blob: as the file spells it */
+    span bytes; /* in blob: as it decodes */
+    uint8_t flags;
+} piece;
+
+/* A byte trie of added tokens: node 0 is the root; children live in one hash table. */
+typedef struct trie {
+    uint64_t *key; /* (node << 8 | byte) + 1; 0: free */
+    uint32_t *child;
+    int32_t *id; /* of a node: the token that ends here, or -1 */
+    uint32_t mask, n_nodes;
+    uint8_t first[256]; /* 1 if a token starts with this byte */
+} trie;
+
+typedef struct merge {
+    uint64_t pair; /* left << 32 | right; EMPTY_PAIR: free */
+    uint32_t rank;
+    int32_t result;
+} merge;
+
+enum { CODES = 128 };
+#define EMPTY_PAIR UINT64_MAX
+#define NO_RANK    UINT32_MAX
+
+struct ek_tokenizer {
+    ek_buf blob;
+    piece *pieces;
+    int32_t n_ids;
+
+    int32_t *index; /* hash of a piece's text -> id + 1; 0: free */
+    uint32_t index_mask;
+    merge *merges;
+    uint32_t merge_mask, n_merges;
+    /* Most lookups of a merge end in one of two small tables, because the big one misses the
+     * caches: pairs of common single characters, found directly, and a filter that knows most
+     * pairs without a merge. */
+    uint8_t *code;           /* of an id: 1.. for a common single character, else 0 */
+    merge *first;            /* CODES x CODES */
+    uint64_t *filter;        /* one bit per pair, by the hash of the pair */
+    uint32_t filter_mask;    /* of bits */
+    int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is just it, or -1 */
+    int32_t byte[256];       /* -1: none */
+    int32_t unk;             /* -1: none */
+    bool byte_fallback, fuse_unk, ignore_merges;
+
+    bool normalizes; /* normalizing replaces from by to */
+    ek_buf from, to;
+    bool decoder_replaces; /* decoding replaces back_from by back_to */
+    ek_buf back_from, back_to;
+
+    bool cut_space, cut_newline; /* no merge crosses such a boundary */
+    trie raw, normal;            /* added tokens by their normalized flag */
+};
+
+static inline const char *piece_text(const ek_tokenizer *t, int32_t id)
+{
+    return ek_buf_text(&t->blob) + t->pieces[id].text.at;
+}
+
+/* The piece spelled s[0..n), or -1. */
+static inline int32_t find_piece(const ek_tokenizer *t, const char *s, size_t n)
+{
+    if (!t->index) return -1;
+    for (uint32_t i = (uint32_t)ek_hash64(0, s, n) & t->index_mask;; i = (i + 1) & t->index_mask) {
+        int32_t id = t->index[i] - 1;
+        if (id < 0) return -1;
+        if (t->pieces[id].text.n == n && memcmp(piece_text(t, id), s, n) == 0) return id;
+    }
+}
+
+static inline const merge *search_merge(const ek_tokenizer *t, uint64_t pair, uint64_t hash)
+{
+    for (uint32_t i = (uint32_t)hash & t->merge_mask;; i = (i + 1) & t->merge_mask) {
+        const merge *m = &t->merges[i];
+        if (m->pair == pair) return m;
+        if (m->pair == EMPTY_PAIR) return NULL;
+    }
+}
+
+static inline uint64_t pair_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
+
+/* The merge of two pieces, or NULL. */
+static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32_t right)
+{
+    uint8_t a = t->code[left], b = t->code[right];
+    if (a && b) {
+        const merge *m = &t->first[a * CODES + b];
+        return m->pair == EMPTY_PAIR ? NULL : m;
+    }
+    uint64_t pair = pair_of(left, right), hash = ek_mix64(pair);
+    uint32_t bit = (uint32_t)(hash >> 32) & t->filter_mask;
+    if (!(t->filter[bit / 64] >> bit % 64 & 1)) return NULL;
+    return search_merge(t, pair, hash);
+}
+
+struct ek_cursor;
+/* Reads the list of merges at c, once the vocabulary of n_vocab pieces is known. */
+ek_err ek_merges_read(ek_tokenizer *t, struct ek_cursor *c, int32_t n_vocab);
+/* Fills the two small tables that are tried before the big one; needs scalar. */
+void ek_merges_index(ek_tokenizer *t);
+
+/* Replaces every from in s by to, appending to out. */
+void ek_replace_all(ek_buf *out, const char *s, size_t n, const ek_buf *from, const ek_buf *to);
+
+void ek_trie_init(trie *t, size_t n_bytes); /* n_bytes: total length of all tokens to be added */
+void ek_trie_add(trie *t, const char *s, size_t n, int32_t id);
+void ek_trie_fini(trie *t);
+/* The longest token at s that ok() accepts: its length and *id; 0 if none. */
+size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok, bool special_too, int32_t *id);
+
+#endif
