@@ -104,7 +104,7 @@ $B/%.o: %.c
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
 
 # The page's files are read by the assembler.
-$B/src/serve/page_files.o: $(wildcard web/*)
+$B/src/serve/page/page_files.o: $(wildcard web/*)
 
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)

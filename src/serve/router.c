@@ -6,7 +6,7 @@
 #include "serve/anthropic/anthropic.h"
 #include "serve/http/cors.h"
 #include "serve/http/origins.h"
-#include "serve/page.h"
+#include "serve/page/page.h"
 #include "serve/reply.h"
 #include "serve/routes.h"
 #include "serve/session.h"

@@ -46,7 +46,8 @@ BEGIN {
     inner["model"] = " model/config model/source model/weights "
     inner["engine"] = " engine/sample "
     inner["serve/openai"] = inner["serve/anthropic"] = " serve/api serve/http "
-    inner["serve"] = " serve/http serve/journal serve/api serve/openai serve/anthropic "
+    inner["serve/page"] = " serve/http "
+    inner["serve"] = " serve/page serve/http serve/journal serve/api serve/openai serve/anthropic "
     inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/run"] = inner["cli/selftest"] = " cli/frame "
     inner["cli/serve"] = inner["cli/text"] = inner["cli"] = " cli/frame "
 }

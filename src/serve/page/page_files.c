@@ -1,6 +1,6 @@
 /* The files of web/ as read-only data. The assembler reads them (.incbin, relative to the tree's root, where make
  * runs): no generator, no generated source. */
-#include "serve/page.h"
+#include "serve/page/page.h"
 
 #define FILES                                                              \
     FILE_ROW(index, "/", "index.html", "text/html; charset=utf-8")         \
