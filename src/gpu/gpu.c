@@ -108,11 +108,6 @@ const char *ek_gpu_text(const ek_gpu *g)
     return ek_cuda_text(g->c);
 }
 
-double ek_gpu_weight_bytes(const ek_gpu *g)
-{
-    return (double)g->bytes;
-}
-
 double ek_gpu_read_rate(ek_gpu *g)
 {
     const size_t max = (size_t)1 << 30, bytes = g->bytes < max ? g->bytes / 256 * 256 : max;

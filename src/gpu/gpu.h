@@ -31,7 +31,6 @@ void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d);
 
 const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
-double ek_gpu_weight_bytes(const ek_gpu *g);
 
 /* An executor for ek_engine_open_on; the engine's close frees it. */
 ek_executor ek_gpu_executor(ek_gpu *g);

@@ -129,7 +129,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
             set[i]->cos[k] = reserve(a, rows * rotated, f), set[i]->sin[k] = reserve(a, rows * rotated, f);
         }
     const ek_gpu_run *t = x->target;
-    x->leaves = t && t->leaf_bytes >= x->leaf_bytes ? t->leaves : reserve(a, x->leaf_bytes, 1);
+    x->segments = t && t->segment_bytes >= x->segment_bytes ? t->segments : reserve(a, x->segment_bytes, 1);
     x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
     x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
     const bool operands = t && t->operand_bytes >= x->operand_bytes;
@@ -186,7 +186,7 @@ static void size_products(ek_gpu_run *x)
 static void size_step(ek_gpu_run *x)
 {
     arena a = {0};
-    x->leaf_bytes = larger(ek_gpu_leaf_bytes(x), prompt_stack(x));
+    x->segment_bytes = larger(ek_gpu_segment_bytes(x), prompt_stack(x));
     ek_gpu_lists_max(x, &x->max_tiles, &x->max_items);
     size_products(x);
     lay_out(x, &a);

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../support/allocated.h"
 #include "../support/drafter.h"
 #include "base/log.h"
 #include "gpu/gpu.h"
@@ -283,11 +284,6 @@ static const shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static int scenes_of(const shape *s)
-{
-    return s->drafter ? SCENES : DRAFT;
-}
-
 static const struct {
     const char *name, *scene;
     uint32_t hash[ROW_COUNTS];
@@ -297,6 +293,28 @@ static const struct {
 #undef LAUNCHES
 };
 
+static int scenes_of(const shape *s)
+{
+    return s->drafter ? SCENES : DRAFT;
+}
+
+/* How many rows of the table, from `at` on, are not what the model queues. */
+static int compare(const opened *o, const shape *s, size_t at)
+{
+    int changed = 0;
+    for (int k = 0; k < scenes_of(s); k++, at++) {
+        assert_true(at + 1 <= sizeof stored / sizeof *stored);
+        assert_string_equal(stored[at].name, s->name);
+        assert_string_equal(stored[at].scene, scenes[k]);
+        for (int r = 0; r < ROW_COUNTS; r++) {
+            if (hash_of(&o->on, o->m, k, row_counts[r]) == stored[at].hash[r]) continue;
+            print_message("%s, %s, %d rows: other launches than those stored\n", s->name, scenes[k], row_counts[r]);
+            changed++;
+        }
+    }
+    return changed;
+}
+
 static void every_step_queues_the_launches_that_are_stored(void **state)
 {
     (void)state;
@@ -304,22 +322,28 @@ static void every_step_queues_the_launches_that_are_stored(void **state)
     size_t at = 0;
     for (int i = 0; i < SHAPES; i++) {
         opened o = open_recorded(&shapes[i]);
-        for (int k = 0; k < scenes_of(&shapes[i]); k++, at++) {
-            assert_true(at + 1 <= sizeof stored / sizeof *stored);
-            assert_string_equal(stored[at].name, shapes[i].name);
-            assert_string_equal(stored[at].scene, scenes[k]);
-            for (int r = 0; r < ROW_COUNTS; r++) {
-                const uint32_t got = hash_of(&o.on, o.m, k, row_counts[r]);
-                if (got == stored[at].hash[r]) continue;
-                print_message("%s, %s, %d rows: other launches than those stored\n", shapes[i].name, scenes[k],
-                              row_counts[r]);
-                changed++;
-            }
-        }
+        changed += compare(&o, &shapes[i], at);
+        at += (size_t)scenes_of(&shapes[i]);
         close_recorded(&o);
     }
     assert_int_equal(at, sizeof stored / sizeof *stored);
     assert_int_equal(changed, 0);
+}
+
+/* Prompts of so many lengths that there is no room for all their recipes. */
+static void recipes_are_forgotten_and_written_again_in_memory_that_is_there(void **state)
+{
+    (void)state;
+    enum { WHICH = 0 };
+    opened o = open_recorded(&shapes[WHICH]);
+    for (int n = 2; n <= MAX_ROWS; n++) {
+        const ek_step s = scene(o.m, 2, n);
+        const int before = allocated();
+        assert_int_equal(o.on.step(o.on.arg, &s), EK_OK);
+        assert_int_equal(allocated(), before);
+    }
+    assert_int_equal(compare(&o, &shapes[WHICH], 0), 0);
+    close_recorded(&o);
 }
 
 static void print_table(void)
@@ -398,6 +422,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
+        cmocka_unit_test(recipes_are_forgotten_and_written_again_in_memory_that_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

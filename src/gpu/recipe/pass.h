@@ -1,4 +1,4 @@
-/* The forward pass on the device: the stages of src/model/forward.c as kernels in one stream, by recipes. */
+/* The forward pass on the device: the steps of src/model/forward.c as kernels in one stream, by recipes. */
 #ifndef EK_GPU_RECIPE_PASS_H
 #define EK_GPU_RECIPE_PASS_H
 

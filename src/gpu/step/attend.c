@@ -17,10 +17,10 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
                                                              wave->n_items, ek_cuda_multiprocessors(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots;
-    size_t max_leaves = x->leaf_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
-    a.leaf_o = x->leaves;
-    a.leaf_l = a.leaf_o + sizeof(float) * max_leaves * (size_t)a.kv.head_dim;
-    a.leaf_m = a.leaf_l + sizeof(float) * max_leaves;
+    size_t max_segments = x->segment_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
+    a.leaf_o = x->segments;
+    a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
+    a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
     a.ended = list->joined ? x->ended : 0;
     ek_gpu_launch(
         x->g, p.name,
@@ -39,7 +39,7 @@ static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list 
 {
     const int blocks = ek_cuda_multiprocessors(x->g->c);
     a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
-    a.leaf_o = x->leaves, a.ended = x->ended;
+    a.leaf_o = x->segments, a.ended = x->ended;
     ek_gpu_launch(x->g, ek_cuda_attn_prompt_name(x->g->m->k_format),
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
                                  .threads = 256,

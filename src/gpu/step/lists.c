@@ -7,8 +7,8 @@
 #include "cuda/model_args.h"
 #include "gpu/step/run.h"
 
-enum { DEEP_ITEMS = 133 };                             /* leaves from which on ek_attn_deep_DIM computes them */
-enum { LEAF_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
+enum { DEEP_ITEMS = 133 };                                /* segments from which on ek_attn_deep_DIM computes them */
+enum { SEGMENT_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
 
 static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
 {
@@ -26,12 +26,12 @@ static int tile_of(int ratio, int n_rows)
     return tile;
 }
 
-static size_t leaf_size(int tile, int head_dim)
+static size_t segment_size(int tile, int head_dim)
 {
     return sizeof(float) * (size_t)tile * (size_t)(head_dim + 2);
 }
 
-size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
+size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     size_t max = 0;
@@ -42,9 +42,10 @@ size_t ek_gpu_leaf_bytes(const ek_gpu_run *x)
         size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
         for (int rows = 1; rows <= 4; rows += 3) {
             const int tile = tile_of(ratio, rows);
-            size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments * leaf_size(tile, l->head_dim);
+            size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments *
+                         segment_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
-            if (all > LEAF_LIMIT) all = one > LEAF_LIMIT ? one : LEAF_LIMIT;
+            if (all > SEGMENT_LIMIT) all = one > SEGMENT_LIMIT ? one : SEGMENT_LIMIT;
             if (all > max) max = all;
         }
     }
@@ -58,7 +59,7 @@ void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
         int t = ek_cuda_attn_max_tiles(x->z.max_rows, x->g->m->config.n_heads, l->n_kv_heads, 2);
-        int i = (int)(x->leaf_bytes / leaf_size(1, l->head_dim));
+        int i = (int)(x->segment_bytes / segment_size(1, l->head_dim));
         *tiles = t > *tiles ? t : *tiles;
         *items = i > *items ? i : *items;
     }
@@ -146,7 +147,7 @@ static ek_err add_few(gather *a, int first, int end)
         EK_TRY(end_wave(a));
     }
     if (end - first == 1)
-        return ek_fail(EK_ETOOLARGE, "the attention of a row needs more than %d leaves", a->w.max_items);
+        return ek_fail(EK_ETOOLARGE, "the attention of a row needs more than %d segments", a->w.max_items);
     for (int r = first; r < end; r++) EK_TRY(add_few(a, r, r + 1));
     return EK_OK;
 }
@@ -193,8 +194,8 @@ static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int max, int 
     return tile;
 }
 
-/* Whether ek_attn_deep_DIM computes n_items leaves of tiles: it has few warps, and gains once multiprocessors have more
- * than a block each. */
+/* Whether ek_attn_deep_DIM computes n_items segments of tiles: it has few warps, and gains once multiprocessors have
+ * more than a block each. */
 static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, int n_items)
 {
     const ek_model *m = x->g->m;
@@ -230,7 +231,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = l->n_kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
-    few.w.max_items = (int)(x->leaf_bytes / leaf_size(list->tile, l->head_dim));
+    few.w.max_items = (int)(x->segment_bytes / segment_size(list->tile, l->head_dim));
     if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);

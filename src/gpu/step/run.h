@@ -38,8 +38,8 @@ struct ek_gpu_run {
     CUdeviceptr ended;                              /* int32 per tile of few queries, zero between launches */
     CUdeviceptr operand[2]; /* rows as products by wgmma of one and of two limbs read them; with a gate the second is
                                written while the first is read, and becomes the first */
-    CUdeviceptr logits, stack, leaves, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
-    size_t leaf_bytes, stack_bytes, operand_bytes;
+    CUdeviceptr logits, stack, segments, best, draw, digest, bad, token, block_max, leaf_sums, sorted;
+    size_t segment_bytes, stack_bytes, operand_bytes;
     CUdeviceptr pages[EK_PAGE_KINDS];
     size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;

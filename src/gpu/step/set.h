@@ -8,7 +8,7 @@
 #include "ops/kv/kv.h"
 
 /* The attention of a set of rows in layers of one kind. Tiles of few queries go in waves that fit the memory of the
- * leaves; those of prompts in one launch. Addresses are in the step's block. */
+ * segments; those of prompts in one launch. Addresses are in the step's block. */
 typedef struct ek_gpu_wave {
     CUdeviceptr tiles, items;
     int n_tiles, n_items;
@@ -18,8 +18,8 @@ typedef struct ek_gpu_list {
     CUdeviceptr rows;
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
-    bool joined;        /* by ek_attn_half_N, which joins leaves and, without prompts, finishes queries itself */
-    bool deep;          /* leaves by ek_attn_deep_DIM */
+    bool joined;        /* by ek_attn_half_N, which joins segments and, without prompts, finishes queries itself */
+    bool deep;          /* segments by ek_attn_deep_DIM */
     bool single;        /* every view has one row in the step: then it stores their keys, too */
     CUdeviceptr prompt; /* tiles */
     int n_prompt, levels;
