@@ -3,15 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
-#ifdef SANITIZED
+#ifdef EK_SANITIZED
 int allocated(void)
 {
     return -1;
