@@ -3,7 +3,7 @@
  * it: it allocates nothing, decides nothing, and no call can find that a shape does not fit.
  *
  * What a step alone knows (its block's places, its rows of logits) a recipe leaves open: arguments hold
- * ek_gpu_open(which) there, and queuing puts the step's values in. The work lists of attention, of which there are more
+ * ek_gpu_open_value there, and queuing puts the step's values in. The work lists of attention, of which there are more
  * or fewer, are queued by gpu/step/attend.h. */
 #ifndef EK_GPU_RECIPE_RECIPE_H
 #define EK_GPU_RECIPE_RECIPE_H
@@ -11,7 +11,7 @@
 #include "cuda/args.h"
 #include "gpu/step/run.h"
 
-/* Values of 8 bytes that a step has. */
+/* Values of 8 bytes that a step has: places in its block, unless another thing is said. */
 typedef enum ek_gpu_value {
     EK_GPU_IDS,        /* of the tokens */
     EK_GPU_WANT,       /* rows that want logits */
@@ -21,9 +21,9 @@ typedef enum ek_gpu_value {
     EK_GPU_TAIL_PLACE, /* of those that want logits, where some do not */
     EK_GPU_PAGES,      /* page tables, by kind */
     EK_GPU_PAGES_LAST = EK_GPU_PAGES + EK_KIND_COUNT - 1,
-    EK_GPU_LD_PAGES, /* entries of each */
-    EK_GPU_HIDDEN,   /* where the last x is kept for a drafter, */
-    EK_GPU_LOGITS,   /* and what a step's first row of logits has */
+    EK_GPU_LD_PAGES, /* how many entries each has */
+    EK_GPU_HIDDEN,   /* in scratch memory: where the last x is kept for a drafter, */
+    EK_GPU_LOGITS,   /* and what belongs to a step's first row of logits */
     EK_GPU_BAD,
     EK_GPU_DIGEST,  /* 0: none is asked for */
     EK_GPU_FROM,    /* of a draft: rows of the target's last x, */
@@ -31,7 +31,8 @@ typedef enum ek_gpu_value {
     EK_GPU_VALUES
 } ek_gpu_value;
 
-/* No device address, no pair of counts, and no float but a NaN. */
+/* No device address, no pair of counts, and no float but a NaN; a synthetic table's seed, of 64 bits, is one of these
+ * by a chance of 17 in 2^64. */
 static inline CUdeviceptr ek_gpu_open_value(ek_gpu_value which)
 {
     return (CUdeviceptr)0xfff2a7e500000000 + which;
