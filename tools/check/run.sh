@@ -9,14 +9,17 @@
 # last line says why. Kernels of an instruction set that this machine lacks are not tested: each program that
 # would compare them counts one skipped row per missing set.
 #
-# As many run at once as there are processors, up to 8 (JOBS=1: one after the other); what measures time runs alone, behind
-# the others, and what calls make or listens on a documented port runs one after the other.
+# TIER=check leaves out what tiers.sh names; TIER=all (without TIER) runs everything.
+#
+# As many run at once as there are processors, up to 8 (JOBS=1: one after the other), the longest first, by the times of
+# the last run, which BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). What measures time runs
+# alone, behind the others; what calls make or listens on a documented port has a chain, in which one follows the other.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
 jobs=${JOBS:-$(nproc)}; [ "$jobs" -le 8 ] || jobs=8
-alone=" test_base test_http test_server test_prepare check_load.sh check_hostile.sh check_hub.sh "
-in_turn=" check_docs.sh check_lib.sh check_install.sh check_deploy.sh "
+. "$(dirname "$0")/tiers.sh"
+export TIER=${TIER:-all}
 dir=$(mktemp -d); trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
 
 count_program() { # exit status, program
@@ -68,8 +71,9 @@ count_isas() {
 
 run_item() { # number
   local start=$SECONDS status
-  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
+  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else GLIBC_TUNABLES=$(tunables "${item[$1]}") "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
   status=$?
+  echo "$((SECONDS - start)) $(short "${item[$1]}")" >"$dir/$1.time"
   echo "$status $((SECONDS - start))" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.rc"
 }
 
@@ -89,23 +93,43 @@ count_ended() { # those that ended and are not counted yet, in their order
   done
 }
 
-item=() kind=() turns=() last=() rest=()
-for s in ${CHECKS-tools/check/check_*.sh}; do [ -e "$s" ] && item+=("$s") kind+=(script); done
-for t in "$@"; do item+=("$t") kind+=(program); done
-for i in "${!item[@]}"; do
-  case "$alone" in *" ${item[$i]##*/} "*) last+=("$i"); continue ;; esac
-  case "$in_turn" in *" ${item[$i]##*/} "*) turns+=("$i") ;; *) rest+=("$i") ;; esac
-done
+# Items: a script or a program each, the longest first.
+short() { local name=${1#"$build"/}; echo "${name#tools/check/}"; }
+by_time() { # kinds and names on standard input; what no table knows counts as 5 seconds
+  awk 'FNR == 1 { table++ }
+    table <= n { if (!/^#/) seconds[$2] = $1; next }
+    { name = $2; sub("^" build "/", "", name); sub("^tools/check/", "", name); print (name in seconds ? seconds[name] : 5) "\t" $0 }' \
+    n="$1" build="$build" "${@:2}" - | sort -s -t "$(printf '\t')" -k 1,1nr | cut -f 2-
+}
+offer() { # kind, names
+  local name
+  for name in "${@:2}"; do [ -e "$name" ] && in_tier "$(short "$name")" && echo "$1 $name"; done
+}
+tables=(); for t in tools/check/times "$build/times"; do [ -s "$t" ] && tables+=("$t"); done
+item=() kind=() rest=() last=() first_chain=() second_chain=()
+while read -r what name; do
+  i=${#item[@]}
+  item+=("$name") kind+=("$what")
+  case $(chain_of "$(short "$name")") in
+    alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
+  esac
+done < <({ offer script ${CHECKS-tools/check/check_*.sh}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"})
 running=0
-[ ${#turns[@]} -gt 0 ] && { { for i in "${turns[@]}"; do run_item "$i"; done; } & running=1; }
-for i in ${rest[@]+"${rest[@]}"}; do
+start() { # numbers, one after the other, as one job
   while [ "$running" -ge "$jobs" ]; do wait -n; running=$((running - 1)); count_ended; done
-  run_item "$i" &
+  { for i in "$@"; do run_item "$i"; done; } &
   running=$((running + 1))
-done
+}
+[ ${#first_chain[@]} -eq 0 ] || start "${first_chain[@]}"
+[ ${#second_chain[@]} -eq 0 ] || start "${second_chain[@]}"
+for i in ${rest[@]+"${rest[@]}"}; do start "$i"; done
 wait
 count_ended
 for i in ${last[@]+"${last[@]}"}; do run_item "$i"; count_ended; done
+if cat "$dir"/*.time >"$dir/times" 2>/dev/null && [ -d "$build" ]; then # and of others what was known
+  [ ! -s "$build/times" ] || awk 'NR == FNR { seen[$2] = 1; print; next } !($2 in seen)' "$dir/times" "$build/times" >"$dir/all"
+  mv "$dir/$([ -s "$dir/all" ] && echo all || echo times)" "$build/times"
+fi
 count_isas "$@"
 if [ "$skipped" -gt 0 ]; then echo "$passed passed, $failed failed, $skipped skipped"; else echo "$passed passed, $failed failed"; fi
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

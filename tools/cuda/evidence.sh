@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
-# Usage: evidence.sh BUILD_DIR REPORT. Needs nothing but what `make` and `make quick` built there: evenkeel,
+# Usage: evidence.sh BUILD_DIR REPORT. Needs nothing but what `make` and `make check-all-programs` built there: evenkeel,
 # tests/cuda/device/device, tests/gpu/device/device. Exits 77 without a device, 1 where bits differ or a tool found a fault.
 set -u
 build=${1:-build/release} report=${2:-/dev/stdout}

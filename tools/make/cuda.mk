@@ -44,16 +44,16 @@ cuda: $(FATBINS) $B/lib/ek_cuda.a ## build the CUDA kernels (with nvcc) and say 
 # --- tests on a device: one program, no test library; exits 77 without a driver
 DEVICE_TEST := $B/tests/cuda/device/device
 $(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $B/tests/support/device_pack.o $(call libs,cuda)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 
 check-programs: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
 $(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
-check-programs: $(GPU_TEST)
+check-all-programs: $(GPU_TEST)
 
 # --- the kernels on a CPU (tests/emulate): a library that is opened in place of the driver
 EMULATED_SAN := $(filter -fsanitize=address,$(OPT))

@@ -3,17 +3,30 @@
 # What a target builds for itself is built by all processors, unless the caller said how many.
 PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
-check: setup ## set up, build with warnings as errors, and run every test
+# Which tier runs what: CONTRIBUTING.md and tools/check/tiers.sh.
+quick: ## tests of what changed since they last passed, include and format checks (at most 3 minutes)
+	@tools/check/quick.py $B
+
+check: setup ## set up, build with warnings as errors, run the tests (10 minutes on two cores)
 	@$(MAKE) --no-print-directory $(PARALLEL) WERROR=-Werror check-programs
-	@$(MAKE) --no-print-directory WERROR=-Werror check-built
+	@$(MAKE) --no-print-directory WERROR=-Werror TIER=check check-built
+
+check-all: setup ## all tests and checks that there are (30 minutes on two cores)
+	@$(MAKE) --no-print-directory $(PARALLEL) WERROR=-Werror check-all-programs
+	@$(MAKE) --no-print-directory WERROR=-Werror TIER=all check-all-built
 
 setup-checks: ## also install what optional checks need: a browser, proxies
 	@tools/setup.sh chromium nginx-light haproxy
 
-check-programs: $B/evenkeel $(TEST_BINS)
+# As tools/check/tiers.sh has it.
+CHECK_BINS := $(filter-out $B/tests/lib/%,$(TEST_BINS))
+check-programs: $B/evenkeel $(CHECK_BINS)
+check-all-programs: check-programs $(TEST_BINS) $(if $(findstring san,$(CONF)),,lib examples)
 
 check-built: check-programs
-	@tools/check/run.sh $B $(TEST_BINS)
+	@TIER=$(TIER) tools/check/run.sh $B $(CHECK_BINS) && tools/check/quick.py $B --passed
+check-all-built: check-all-programs
+	@TIER=$(TIER) tools/check/run.sh $B $(TEST_BINS) && tools/check/quick.py $B --passed
 
 check-clients: setup ## the official SDKs, frameworks and coding agents against the server (npm gets them)
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
@@ -21,9 +34,6 @@ check-clients: setup ## the official SDKs, frameworks and coding agents against 
 
 check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
 	@CHECKS=tools/container.sh tools/check/run.sh $B
-
-quick: check-programs ## tests without set-up
-	@tools/check/run.sh $B $(TEST_BINS)
 
 check-arm: ## the operators' tests on 64-bit Arm, cross-compiled, under qemu
 	@tools/check_arm.sh || [ $$? -eq 77 ]
@@ -37,8 +47,8 @@ eval: setup ## the bundled model's pass table with our own engine (EVAL="--n 50"
 	@tools/eval.sh $B/evenkeel $(EVAL)
 
 asan ubsan tsan: ## build and run the tests under a sanitizer
-	@$(MAKE) --no-print-directory $(PARALLEL) CONF=$@ check-programs
-	@$(MAKE) --no-print-directory CONF=$@ check-built
+	@$(MAKE) --no-print-directory $(PARALLEL) CONF=$@ check-all-programs
+	@$(MAKE) --no-print-directory CONF=$@ TIER=all check-all-built
 
 load: $B/evenkeel ## a minute of 200 connections, every reply checked by its digest
 	@python3 tests/e2e/load.py $B/evenkeel models/pocket 60
@@ -54,7 +64,7 @@ clean: ## remove this configuration's build
 distclean: ## remove every build
 	rm -rf build
 
-.PHONY: format load check-arm check-container check-programs check-built
+.PHONY: format load check-arm check-container check-programs check-built check-all-programs check-all-built
 
 include tools/make/same.mk
 include tools/make/bench.mk

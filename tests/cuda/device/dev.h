@@ -16,8 +16,15 @@ typedef struct dev {
     ek_cuda *c;
     ek_pool *pool; /* for references */
     bool quick;    /* few small cases: for compute-sanitizer */
+    bool few;      /* and of them one or two of each family of kernels: for `make check` */
     int passed, failed;
 } dev;
+
+/* Of so many cases. */
+static inline int cases(const dev *d, int few, int quick, int all)
+{
+    return d->few ? few : d->quick ? quick : all;
+}
 
 void must(ek_err err); /* prints the sentence and exits 2 */
 

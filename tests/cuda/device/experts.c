@@ -273,7 +273,7 @@ static void compare(layer *e, int n, int multiprocessors)
 static void test_shape(dev *d, const layer *of, bool odd)
 {
     layer *e = layer_open(d, of, odd);
-    for (int n = 1; n <= ROWS; n += d->quick && n > 1 ? 3 : 1)
+    for (int n = 1; n <= ROWS; n += n > 1 ? cases(d, 6, 3, 1) : 1)
         for (int many = 0; many < 2; many++) compare(e, n, many ? 132 : 3);
     layer_close(e);
 }

@@ -142,17 +142,17 @@ void test_heads(dev *d)
 {
     static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
     static const int few[] = {1, 2, 3, 4, 5, 6, 7, 8, 0}, some[] = {9, 17, 40, 0};
-    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
+    for (int i = 0; i < cases(d, 1, 3, 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
     gguf = "q4_0";
-    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
+    for (int i = 0; i < cases(d, 1, 3, 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
     gguf = "q8_0";
-    for (int i = 0; i < (d->quick ? 3 : 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 2);
+    for (int i = 0; i < cases(d, 1, 3, 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 2);
     for (int type = 0; type < 2; type++) {
         gguf = type ? "q4_0" : NULL;
-        for (int i = 0; i < (d->quick ? 3 : 7); i++)
+        for (int i = 0; i < cases(d, 1, 3, 7); i++)
             compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3, 1);
         /* more tiles than blocks, and fewer; n that ends within a tile */
-        for (int i = 0; i < (d->quick ? 2 : 6); i++)
+        for (int i = 0; i < cases(d, 1, 2, 6); i++)
             compare_wide(d, i % 2 ? 65 : 200, 272, 144, k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2, MULTIPROCESSORS, 1);
         /* nodes in scratch memory, of blocks that are at a matrix of one limb and at one of two at the same time */
         compare_wide(d, 200, 272, 144, 2816, true, false, MULTIPROCESSORS + 2, 6);

@@ -1,7 +1,8 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY] [quick | bits | kv | linear | gate | layer | experts | speed | decode | shallow |
- * products | prompt | read | choice | planes] [quick: fewer cases]. Exits 77 without a driver or device, 1 when bits
- * differ. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). */
+ * products | prompt | read | choice | planes] [quick: fewer cases; few: one or two of a family of kernels]. Exits 77
+ * without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the CPU
+ * (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +149,8 @@ int main(int argc, char **argv)
     if (emulates) argc -= 2, argv += 2;
     const char *what = argc > 1 ? argv[1] : "bits";
     ek_cuda_api api;
-    dev d = {.quick = strcmp(argv[argc - 1], "quick") == 0};
+    dev d = {.few = strcmp(argv[argc - 1], "few") == 0};
+    d.quick = d.few || strcmp(argv[argc - 1], "quick") == 0;
     if (ek_cuda_load(&api, library) != EK_OK ||
         ek_cuda_open(&d.c, &api, emulates ? emulated : ek_cuda_modules, emulates ? 13000 : ek_cuda_built_with, 0)) {
         printf("%s\n", ek_err_text());

@@ -218,7 +218,7 @@ void test_sample(dev *d)
 {
     int sorted = 0;
     compare(d, 300, &sorted);
-    compare(d, 5003, &sorted);
+    if (!d->few) compare(d, 5003, &sorted);
     if (!d->quick) compare(d, 262144, &sorted);
     printf("         %d rows were sorted\n", sorted);
 }

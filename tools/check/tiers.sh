@@ -1,0 +1,38 @@
+# What `make check` leaves to `make check-all`, and what may not run beside other things. Read by run.sh; CONTRIBUTING.md
+# has the table with the reasons. Names are those that run.sh prints: check_x.sh, tests/LAYER/test_x.
+
+# In `make check-all` alone: everything else is in both.
+only_all="
+  check_docs.sh check_install.sh check_deploy.sh check_lib.sh check_clients.sh
+  check_damage.sh check_hostile.sh check_hub.sh check_load.sh check_formats.sh check_convert.sh
+  tests/lib/"
+
+in_tier() { # name
+  local pattern
+  [ "$TIER" = check ] || return 0
+  for pattern in $only_all; do
+    case $1 in "$pattern" | "$pattern"test_*) return 1 ;; esac
+  done
+  return 0
+}
+
+# alone: it measures time, or how long a server keeps others waiting. A chain: one after the other, beside other jobs.
+chain_of() { # name
+  case $1 in
+    tests/base/test_base | tests/serve/test_http | tests/serve/test_server | tests/serve/test_prepare | check_load.sh | \
+      check_hostile.sh | check_hub.sh) echo alone ;;
+    check_docs.sh | check_deploy.sh) echo ports ;; # documented ports
+    check_lib.sh | check_install.sh) echo make ;;  # targets of make that write into the build
+    *) echo beside ;;
+  esac
+}
+
+# Tests take and give back tens of megabytes at a time. From the system that is a page fault per 4 KiB, each of which costs
+# 10 microseconds and more in a virtual machine: a third of all processor time of the tests. So they keep what they freed,
+# in huge pages. Not those that measure memory, nor a sanitizer's allocator.
+tunables() { # program
+  case $build/${1##*/} in
+    *san/* | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) ;;
+    *) echo "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=4194304" ;;
+  esac
+}
