@@ -20,7 +20,7 @@ BUILD = sys.argv[1]
 SECONDS = float(os.environ.get("SECONDS_OF_QUICK", "110"))
 FOR_BUILDING = 3  # seconds to compile and link a test program
 FAR = 3  # uses from a test to the change; beyond it nearly every test reaches nearly every file
-ALWAYS = ["check_includes.sh", "check_format.sh", "check_banned.sh", "check_graph.sh"]
+ALWAYS = ["check_includes.sh", "check_format.sh", "check_banned.sh"]
 JOBS = os.cpu_count() or 1
 
 

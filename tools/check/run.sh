@@ -113,7 +113,7 @@ while read -r what name; do
   case $(chain_of "$(short "$name")") in
     alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
   esac
-done < <({ offer script ${CHECKS-tools/check/check_*.sh}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"})
+done < <({ offer script ${CHECKS-$(all_checks)}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"})
 running=0
 start() { # numbers, one after the other, as one job
   while [ "$running" -ge "$jobs" ]; do wait -n; running=$((running - 1)); count_ended; done
