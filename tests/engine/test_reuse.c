@@ -589,7 +589,7 @@ static void reuse_does_not_matter(void **state)
     printf("%llu steps begun ahead\n", (unsigned long long)t.followed);
     assert_true(t.accepted > 4 * n_seeds && t.drafted - t.accepted > 4 * n_seeds);
     assert_true(t.read > n_seeds && t.host > n_seeds / 4 && t.audits > n_seeds / 4);
-    assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted > n_seeds / 20);
+    assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted >= n_seeds / 50);
 }
 
 int main(int argc, char **argv)
