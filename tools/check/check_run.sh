@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# run.sh counts what passed, failed and was left out; nothing that did not run counts as passed.
+# run.sh counts what passed, failed and was left out; nothing that did not run counts as passed. It starts the longest
+# first, leaves out what the tier leaves out, and quick.py finds the tests of what changed. Usage: check_run.sh BUILD_DIR
 set -u
 cd "$(dirname "$0")/../.." || exit
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
@@ -45,5 +46,34 @@ if [ "$(uname -m)" = x86_64 ]; then
   CPUINFO=/dev/null expect '1 passed, 0 failed, 3 skipped' "$dir/tests/ops/test_rows"
   expect '1 passed, 0 failed' "$dir/passes"
 fi
+# The order and the tiers.
+export TIER=all
+order() { JOBS=1 tools/check/run.sh "$dir" "$@" | sed -n 's/^ran \([^ ]*\) .*/\1/p' | tr '\n' ' '; }
+mkdir -p "$dir/tests/lib" "$dir/tests/base"
+for name in fast slow unknown tests/lib/test_calls tests/base/test_base; do cp "$dir/passes" "$dir/$name"; done
+printf '9 slow\n1 fast\n99 tests/base/test_base\n' >"$dir/times"
+got=$(order "$dir/tests/base/test_base" "$dir/fast" "$dir/unknown" "$dir/slow")
+[ "$got" = 'slow unknown fast tests/base/test_base ' ] || { echo "the order is $got: not the longest first, what measures time last"; bad=1; }
+grep -q '^9 slow$' "$dir/times" && { echo "the times of this run are not kept"; bad=1; }
+[ "$(TIER=check order "$dir/tests/lib/test_calls" "$dir/fast")" = 'fast ' ] || { echo "make check runs what is for make check-all"; bad=1; }
+expect '2 passed, 0 failed' "$dir/tests/lib/test_calls" "$dir/fast"
+
+# Tests of what changed: of a source of operators, of a header that nearly all include, of nothing.
+python3 - "${1:-build/release}" <<'END' || bad=1
+import glob, os, sys
+sys.path.insert(0, "tools/check")
+sys.dont_write_bytecode = True
+import quick
+source = glob.glob("src/ops/**/rows.c", recursive=True)[0]
+fit, left = quick.choose([source])
+bad = [f"no test of {source} among {fit}"] if "tests/ops/test_rows" not in fit else []
+took = quick.times()
+for change in (source, glob.glob("src/base/**/err.h", recursive=True)[0]):
+    fit, left = quick.choose([change])
+    cost = sum(took.get(t, 1) + quick.FOR_BUILDING for t in fit)
+    bad += [f"{change}: tests of {cost} seconds"] * (not fit or cost > quick.SECONDS * quick.JOBS)
+if bad: print("\n".join(bad))
+sys.exit(bool(bad))
+END
 if tools/check/run.sh "$dir" "$dir/fails" >/dev/null; then echo "run.sh says 0 after a failure"; bad=1; fi
 exit $bad

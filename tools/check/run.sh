@@ -71,9 +71,10 @@ count_isas() {
 
 run_item() { # number
   local start=$SECONDS status
-  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else GLIBC_TUNABLES=$(tunables "${item[$1]}") "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
+  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else tunables "${item[$1]}"; GLIBC_TUNABLES=$tuned "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
   status=$?
-  echo "$((SECONDS - start)) $(short "${item[$1]}")" >"$dir/$1.time"
+  short "${item[$1]}"
+  echo "$((SECONDS - start)) $name_of" >"$dir/$1.time"
   echo "$status $((SECONDS - start))" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.rc"
 }
 
@@ -94,7 +95,7 @@ count_ended() { # those that ended and are not counted yet, in their order
 }
 
 # Items: a script or a program each, the longest first.
-short() { local name=${1#"$build"/}; echo "${name#tools/check/}"; }
+short() { name_of=${1#"$build"/} name_of=${name_of#tools/check/}; } # no subshells here: a fork takes milliseconds
 by_time() { # kinds and names on standard input; what no table knows counts as 5 seconds
   awk 'FNR == 1 { table++ }
     table <= n { if (!/^#/) seconds[$2] = $1; next }
@@ -103,14 +104,15 @@ by_time() { # kinds and names on standard input; what no table knows counts as 5
 }
 offer() { # kind, names
   local name
-  for name in "${@:2}"; do [ -e "$name" ] && in_tier "$(short "$name")" && echo "$1 $name"; done
+  for name in "${@:2}"; do short "$name"; [ -e "$name" ] && in_tier "$name_of" && echo "$1 $name"; done
 }
 tables=(); for t in tools/check/times "$build/times"; do [ -s "$t" ] && tables+=("$t"); done
 item=() kind=() rest=() last=() first_chain=() second_chain=()
 while read -r what name; do
   i=${#item[@]}
   item+=("$name") kind+=("$what")
-  case $(chain_of "$(short "$name")") in
+  short "$name"; chain_of "$name_of"
+  case $chain in
     alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
   esac
 done < <({ offer script ${CHECKS-$(all_checks)}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"})

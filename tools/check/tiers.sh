@@ -24,22 +24,22 @@ in_tier() { # name
 }
 
 # alone: it measures time, or how long a server keeps others waiting. A chain: one after the other, beside other jobs.
-chain_of() { # name
+chain_of() { # name; sets chain
   case $1 in
     tests/base/test_base | tests/serve/test_http | tests/serve/test_server | tests/serve/test_prepare | check_load.sh | \
-      check_hostile.sh | check_hub.sh) echo alone ;;
-    check_docs.sh | check_deploy.sh) echo ports ;; # documented ports
-    check_lib.sh | check_install.sh) echo make ;;  # targets of make that write into the build
-    *) echo beside ;;
+      check_hostile.sh | check_hub.sh) chain=alone ;;
+    check_docs.sh | check_deploy.sh) chain=ports ;; # documented ports
+    check_lib.sh | check_install.sh) chain=make ;;  # targets of make that write into the build
+    *) chain=beside ;;
   esac
 }
 
 # Tests take and give back tens of megabytes at a time. From the system that is a page fault per 4 KiB, each of which costs
 # 10 microseconds and more in a virtual machine: a third of all processor time of the tests. So they keep what they freed,
 # in huge pages. Not those that measure memory, nor a sanitizer's allocator.
-tunables() { # program
+tunables() { # program; sets tuned
   case $build/${1##*/} in
-    *san/* | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) ;;
-    *) echo "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=4194304" ;;
+    *san/* | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) tuned=${GLIBC_TUNABLES-} ;;
+    *) tuned="glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=4194304" ;;
   esac
 }
