@@ -5,7 +5,7 @@
 only_all="
   check_docs.sh check_install.sh check_deploy.sh check_lib.sh check_clients.sh
   check_damage.sh check_hostile.sh check_hub.sh check_load.sh check_formats.sh check_convert.sh
-  tests/lib/"
+  tests/convert/test_between tests/convert/test_gguf tests/lib/"
 
 # Not run yet: src is on its way to what it asks. Remove the name when `tools/check/check_graph.py` is silent.
 later=" check_graph.sh "
