@@ -129,7 +129,7 @@ def make(command):
     args = shlex.split(command)[1:]
     if command in REAL_TARGETS:
         return run(["make", "--no-print-directory", f"B={BUILD}", *args])
-    return run(["make", "-n", *args])
+    return run(["make", "-n", "MAKE=:", *args])  # what it calls by make is in the Makefile, too
 
 
 class Hub:
