@@ -107,6 +107,7 @@ offer() { # kind, names
   for name in "${@:2}"; do short "$name"; [ -e "$name" ] && in_tier "$name_of" && echo "$1 $name"; done
 }
 tables=(); for t in tools/check/times "$build/times"; do [ -s "$t" ] && tables+=("$t"); done
+{ offer script ${CHECKS-$(all_checks)}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"} >"$dir/order"
 item=() kind=() rest=() last=() first_chain=() second_chain=()
 while read -r what name; do
   i=${#item[@]}
@@ -115,7 +116,7 @@ while read -r what name; do
   case $chain in
     alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
   esac
-done < <({ offer script ${CHECKS-$(all_checks)}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"})
+done <"$dir/order"
 running=0
 start() { # numbers, one after the other, as one job
   while [ "$running" -ge "$jobs" ]; do wait -n; running=$((running - 1)); count_ended; done
