@@ -20,7 +20,7 @@ BUILD = sys.argv[1]
 SECONDS = float(os.environ.get("SECONDS_OF_QUICK", "110"))
 FOR_BUILDING = 3  # seconds to compile and link a test program
 FAR = 3  # uses from a test to the change; beyond it nearly every test reaches nearly every file
-ALWAYS = ["check_includes.sh", "check_format.sh", "check_banned.sh"]
+ALWAYS = ["check_includes.sh", "check_format.sh", "check_banned.sh", "check_graph.sh"]
 JOBS = os.cpu_count() or 1
 
 
@@ -141,7 +141,10 @@ def scripts(files):
         found.append("check_emulated.sh")
     if any(f.endswith((".md", "Makefile", ".mk")) for f in files):
         found.append("check_tree.sh")
-    return [f"tools/check/{n}" for n in dict.fromkeys(found) if os.path.exists(f"tools/check/{n}")]
+    with open("tools/check/tiers.sh") as file:
+        later = re.search(r'^later="(.*)"', file.read(), re.M)
+    later = later[1].split() if later else []
+    return [f"tools/check/{n}" for n in dict.fromkeys(found) if n not in later and os.path.exists(f"tools/check/{n}")]
 
 
 def choose(files):
