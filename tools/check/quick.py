@@ -70,7 +70,7 @@ def objects():
             continue
         with open(d) as file:
             words = file.read().replace("\\\n", " ").split("\n")[0].split()[1:]
-        if words:
+        if words and os.path.exists(words[0]):  # not of a file that has moved
             made[os.path.normpath(words[0])] = {os.path.normpath(w) for w in words}
     return made
 
