@@ -121,8 +121,8 @@ static __attribute__((noinline)) void value_steps(const ek_value_run *r)
     for (int j = -(r->slot & 1), end; j < r->n_keys; j = end) {
         int i = 0;
         end = j + VALUE_KEYS < r->n_keys ? j + VALUE_KEYS : r->n_keys;
-        for (; i + VALUE_QUERIES <= r->n_q; i += VALUE_QUERIES) pair_dims(VALUE_QUERIES, r, i, j, end);
-        if (VALUE_QUERIES > 4 && i + 4 <= r->n_q) pair_dims(4, r, i, j, end), i += 4;
+        for (; i + TILE_QUERIES <= r->n_q; i += TILE_QUERIES) pair_dims(TILE_QUERIES, r, i, j, end);
+        if (TILE_QUERIES > 4 && i + 4 <= r->n_q) pair_dims(4, r, i, j, end), i += 4;
         if (i + 2 <= r->n_q) pair_dims(2, r, i, j, end), i += 2;
         if (i < r->n_q) pair_dims(1, r, i, j, end);
     }

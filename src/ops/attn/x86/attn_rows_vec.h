@@ -1,5 +1,5 @@
 /* Attention over rows (ops/attn/attn_rows.h): bodies that are the same for any vector of ops/x86/vec_*.h. A file of one
- * instruction set defines VALUE_QUERIES (queries of a register tile) before it includes this. */
+ * instruction set defines TILE_QUERIES (queries of a register tile) before it includes this. */
 #ifndef EK_OPS_X86_ATTN_ROWS_VEC_H
 #define EK_OPS_X86_ATTN_ROWS_VEC_H
 
@@ -8,6 +8,72 @@
 #include "ops/attn/attn_rows.h"
 #include "ops/convert.h"
 #include "ops/x86/fetch.h"
+
+/* ------------------------------------------------------------------ scores */
+
+/* W dims (f32) or 2 W (16 bits) of W keys, turned: a vector of keys per dim or pair of dims. Of each instruction set.
+ */
+INLINE void load_keys(vi *r, const uint8_t *const *key, size_t at, int left, const bool wide);
+/* The lower or upper halves of x, as floats. Of each instruction set. */
+INLINE vf pair_part(ek_dtype t, vi x, const int high);
+
+/* nq queries from i0 on with W keys from `first` on. */
+INLINE void score_queries(const ek_score_block *b, const ek_dtype t, int first, int i0, const int nq)
+{
+    const bool wide = t == EK_F32;
+    const int step = wide ? W : 2 * W;
+    const float *q = b->q + i0 * EK_Q_STRIDE;
+    for (int d0 = 0; d0 < b->dim; d0 += EK_CHAIN) {
+        int end = b->dim < d0 + EK_CHAIN ? b->dim : d0 + EK_CHAIN;
+        vf acc[TILE_QUERIES];
+        UNROLL for (int i = 0; i < nq; i++) acc[i] = v_zero();
+        for (int d = d0; d < end; d += step) {
+            const ptrdiff_t at = (ptrdiff_t)d * (wide ? 4 : 2);
+            vi r[W];
+            load_keys(r, b->key + first, (size_t)at, end - d, wide);
+            if (b->ahead && i0 == 0) UNROLL for (int j = 0; j < W; j++) fetch(b->key[first + j], at + b->ahead);
+            UNROLL for (int c = 0; c < W; c++)
+            {
+                if (wide) {
+                    UNROLL for (int i = 0; i < nq; i++)
+                        acc[i] = v_fma(v_set1(q[i * EK_Q_STRIDE + d + c]), v_as_float(r[c]), acc[i]);
+                } else {
+                    vf low = pair_part(t, r[c], 0), high = pair_part(t, r[c], 1);
+                    UNROLL for (int i = 0; i < nq; i++)
+                        acc[i] = v_fma(v_set1(q[i * EK_Q_STRIDE + d + 2 * c]), low, acc[i]);
+                    UNROLL for (int i = 0; i < nq; i++)
+                        acc[i] = v_fma(v_set1(q[i * EK_Q_STRIDE + d + 2 * c + 1]), high, acc[i]);
+                }
+            }
+        }
+        UNROLL for (int i = 0; i < nq; i++)
+        {
+            float *to = b->e + (i0 + i) * EK_SEGMENT + first;
+            v_store(to, d0 ? v_add(v_load(to), acc[i]) : acc[i]);
+        }
+    }
+}
+
+/* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them, one of 4 serves 3 and 4. */
+INLINE void scores_of(const ek_score_block *b, const ek_dtype t)
+{
+    for (int first = 0; first < EK_SCORE_KEYS; first += W)
+        for (int i = 0; i < b->n_q; i += TILE_QUERIES) {
+            if (TILE_QUERIES > 4 && b->n_q - i > 4) score_queries(b, t, first, i, TILE_QUERIES);
+            else if (b->n_q - i > 2) score_queries(b, t, first, i, 4);
+            else if (b->n_q - i == 2) score_queries(b, t, first, i, 2);
+            else score_queries(b, t, first, i, 1);
+        }
+}
+
+static void scores(const ek_score_block *b)
+{
+    if (b->type == EK_F32) scores_of(b, EK_F32);
+    else if (b->type == EK_BF16) scores_of(b, EK_BF16);
+    else scores_of(b, EK_F16);
+}
+
+/* ------------------------------------------------------------------ values */
 
 enum { VALUE_VECS = 2, VALUE_KEYS = 32 };
 
@@ -59,8 +125,8 @@ INLINE void values_of(ek_dtype t, const ek_value_run *r)
 {
     for (int j = 0; j < r->n_keys; j += VALUE_KEYS) {
         int end = j + VALUE_KEYS < r->n_keys ? j + VALUE_KEYS : r->n_keys, i = 0;
-        for (; i + VALUE_QUERIES <= r->n_q; i += VALUE_QUERIES) value_dims(t, VALUE_QUERIES, r, i, j, end);
-        if (VALUE_QUERIES > 4 && i + 4 <= r->n_q) value_dims(t, 4, r, i, j, end), i += 4;
+        for (; i + TILE_QUERIES <= r->n_q; i += TILE_QUERIES) value_dims(t, TILE_QUERIES, r, i, j, end);
+        if (TILE_QUERIES > 4 && i + 4 <= r->n_q) value_dims(t, 4, r, i, j, end), i += 4;
         if (i + 2 <= r->n_q) value_dims(t, 2, r, i, j, end), i += 2;
         if (i < r->n_q) value_dims(t, 1, r, i, j, end);
     }
