@@ -2,7 +2,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "serve/anthropic/anthropic.h"
 #include "serve/reply.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"
@@ -37,7 +36,7 @@ static void anthropic_entry(ek_buf *out, const ek_server *s)
 void ek_models_list(ek_server *s, ek_exchange *x)
 {
     ek_buf b = {0};
-    if (ek_route_form(s, x)->error == ek_anthropic_error) {
+    if (ek_route_form(s, x)->vendor == EK_API_ANTHROPIC) {
         ek_buf_str(&b, "{\"data\":[");
         anthropic_entry(&b, s);
         ek_buf_str(&b, "],\"first_id\":");
@@ -59,7 +58,7 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
     const ek_dialect *form = ek_route_form(s, x);
     ek_buf b = {0};
     if (!strcmp(id, s->model_name)) {
-        if (form->error == ek_anthropic_error) anthropic_entry(&b, s);
+        if (form->vendor == EK_API_ANTHROPIC) anthropic_entry(&b, s);
         else openai_entry(&b, s);
         ek_reply_json(x, 200, &b);
     } else {

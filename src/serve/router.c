@@ -3,7 +3,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/anthropic/anthropic.h"
 #include "serve/http/cors.h"
 #include "serve/http/origins.h"
 #include "serve/page/page.h"
@@ -52,7 +51,7 @@ const ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x)
     const ek_dialect *d = dialect_of(s, path);
     if (!d) d = dialect_above(s, path);
     for (const ek_dialect *const *any = s->dialects; !d && *any && is_anthropics(x); any++)
-        if ((*any)->error == ek_anthropic_error) d = *any;
+        if ((*any)->vendor == EK_API_ANTHROPIC) d = *any;
     return d ? d : s->dialects[0];
 }
 
@@ -179,7 +178,7 @@ void ek_route(void *server, ek_exchange *x)
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
              (unsigned long long)(ek_exchange_number(x) & 0xffffffff));
     ek_exchange_header(x, "x-request-id", id);
-    if (form->error == ek_anthropic_error) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
+    if (form->vendor == EK_API_ANTHROPIC) ek_exchange_header(x, "request-id", id); /* Anthropic's name for it */
     if (is_foreign_host(s, x)) {
         refuse_foreign(s, x, form, "host", "--allowed-hosts");
         return;

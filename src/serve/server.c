@@ -15,11 +15,11 @@
 #include "serve/session.h"
 
 /* What runs is cancelled, and readers that do not read are cut off. */
-static void hurry(ek_server *s)
+static void stop_now(ek_server *s)
 {
     ek_log(EK_LOG_INFO, "event=stop cancelling=%d", ek_http_busy(s->http));
     ek_sessions_cancel(s);
-    ek_http_hurry(s->http);
+    ek_http_cut_slow_readers(s->http);
 }
 
 /* The reserve is filled again as soon as the system has memory. */
@@ -54,7 +54,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     if (ek_http_busy(s->http) == 0) ek_loop_stop(&s->loop);
     if (s->n_signals == 1 && ek_now() - s->signalled > s->limits.drain_timeout) {
         s->n_signals++;
-        hurry(s);
+        stop_now(s);
     }
 }
 
@@ -63,7 +63,7 @@ static void on_signal(evutil_socket_t number, short what, void *arg)
     ek_server *s = arg;
     (void)what;
     if (s->n_signals++ > 0) {
-        hurry(s);
+        stop_now(s);
         return;
     }
     s->signalled = ek_now();

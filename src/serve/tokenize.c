@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
+#include "serve/api/openai_reply.h"
 #include "text/json/json.h"
 
 typedef struct own {

@@ -102,7 +102,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what, (void)arg;
     int o = atomic_exchange(&order, 0);
     n_busy = ek_http_busy(http);
-    if (o == 1) ek_http_hurry(http);
+    if (o == 1) ek_http_cut_slow_readers(http);
     if (o == 2) event_base_loopbreak(base);
 }
 

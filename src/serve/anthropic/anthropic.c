@@ -178,6 +178,7 @@ static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r
 }
 
 const ek_dialect ek_dialect_anthropic = {
+    .vendor = EK_API_ANTHROPIC,
     .path = "/v1/messages",
     .id_prefix = "msg_",
     .prompt_param = "messages",
@@ -192,6 +193,7 @@ const ek_dialect ek_dialect_anthropic = {
 };
 
 const ek_dialect ek_dialect_anthropic_count = {
+    .vendor = EK_API_ANTHROPIC,
     .path = "/v1/messages/count_tokens",
     .id_prefix = "",
     .prompt_param = "messages",

@@ -76,7 +76,11 @@ typedef struct ek_api_reply {
     const ek_turn_opts *turn;      /* ek_api_request.turn */
 } ek_api_reply;
 
+/* Whose clients use it: their headers, lists of models and errors differ. */
+typedef enum ek_api_vendor { EK_API_OPENAI, EK_API_ANTHROPIC } ek_api_vendor;
+
 typedef struct ek_dialect {
+    ek_api_vendor vendor;
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */

@@ -1,4 +1,5 @@
-/* What the dialects of OpenAI's APIs share: fields of a body, and pieces of replies. Inside src/serve. */
+/* What the dialects of OpenAI's APIs share of a body: its fields. Pieces of replies: openai_reply.h. Inside
+ * src/serve. */
 #ifndef EK_SERVE_OPENAI_H
 #define EK_SERVE_OPENAI_H
 
@@ -43,34 +44,5 @@ ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api
 /* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
  * text begins with it. At most soon after max ids. */
 ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
-
-/* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
-void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
-/* finish_reason of a choice that has ended. */
-const char *ek_openai_finish_reason(const ek_turn_result *t);
-/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
-void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
-/* The end of a stream that failed, whose last chunk has the error: the error as a frame of its own, because parsers
- * that know the members of a chunk do not see it there, and [DONE]. */
-void ek_openai_stream_failed(ek_buf *out, const char *text);
-void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
-
-/* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
-void ek_openai_logprob(ek_buf *out, float x);
-/* Appends a token as OpenAI writes it: its text, or, where that is only a part of a character, its bytes behind a
- * prefix: "\\xf0\\x9f". */
-void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix);
-void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix); /* always bytes */
-/* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
-void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
-/* Index behind the last content token that begins in visible text, from index first on. */
-int ek_openai_visible(const ek_turn_result *t, int first);
-
-/* ,"usage":{…} */
-void ek_openai_usage(ek_buf *out, const ek_api_reply *r);
-/* "error":{message, type, param, code}; param and code may be NULL. */
-void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code);
-/* The same as a whole body; serves as ek_dialect.error. */
-void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
 
 #endif

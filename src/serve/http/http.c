@@ -79,7 +79,7 @@ static void sweep_reply(ek_conn *c, double now)
     ek_exchange *x = c->x;
     size_t unsent = ek_exchange_unsent(x);
     double grace = x->ended ? (double)unsent / MIN_READ_PER_SECOND : 0, silent = now - c->last_sent;
-    double limit = s->hurrying ? 1 : x->hasty ? TOLD : s->opts.idle_timeout;
+    double limit = s->cuts_slow_readers ? 1 : x->hasty ? TOLD : s->opts.idle_timeout;
     if (x->cut || (unsent > 0 && silent > limit)) {
         ek_conn_kill(c);
         return;
@@ -100,7 +100,7 @@ static void sweep_one(ek_conn *c, double now)
     switch (c->state) {
     case EK_CONN_REPLY: sweep_reply(c, now); return;
     case EK_CONN_LINGER:
-        if (now - c->last_byte > 2 || now - c->since > o->body_timeout || c->http->hurrying) ek_conn_kill(c);
+        if (now - c->last_byte > 2 || now - c->since > o->body_timeout || c->http->cuts_slow_readers) ek_conn_kill(c);
         return;
     case EK_CONN_DEAD: return;
     default: break;
@@ -229,9 +229,9 @@ void ek_http_drain(ek_http *s)
     stop_listening(s);
 }
 
-void ek_http_hurry(ek_http *s)
+void ek_http_cut_slow_readers(ek_http *s)
 {
-    s->hurrying = true;
+    s->cuts_slow_readers = true;
 }
 
 void ek_http_close(ek_http *s)

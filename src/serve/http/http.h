@@ -64,7 +64,7 @@ int ek_http_connections(const ek_http *s);
 uint64_t ek_http_responses(const ek_http *s, int status); /* begun so far with this status */
 size_t ek_http_body_bytes(const ek_http *s);              /* of all bodies that are arriving or wait to be read */
 /* From now on a reply that makes no progress for a second is cut off: for a shutdown that cannot wait for readers. */
-void ek_http_hurry(ek_http *s);
+void ek_http_cut_slow_readers(ek_http *s);
 void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open exchanges */
 
 /* The request; borrowed, valid until the reply's end. */

@@ -99,7 +99,7 @@ struct ek_http {
     int port, n_busy, n_conns;
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
-    bool loopback, draining, hurrying;
+    bool loopback, draining, cuts_slow_readers;
     int n_of_client[EK_HTTP_CLIENTS];
     char chunk[64 << 10]; /* what was read last */
 };

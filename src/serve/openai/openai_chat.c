@@ -1,166 +1,22 @@
-/* The dialect of OpenAI's chat completions. Fields of the API that this server does not support are refused where
- * ignoring them would change the reply; the rest is ignored. Chunks come in the order that strict
- * clients insist on. */
+/* The dialect of OpenAI's chat completions. Chunks come in the order that strict clients insist on. */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "serve/api/custom.h"
-#include "serve/api/field.h"
-#include "serve/api/openai.h"
+#include "serve/openai/openai_chat.h"
+#include "serve/api/openai_reply.h"
 #include "serve/api/tools.h"
 #include "text/json/json.h"
 
-/* Of a request, for its replies. */
-typedef struct own {
-    bool include_usage;                    /* of a stream: every chunk then has a usage member */
-    bool whole_calls;                      /* of a stream: a call is one delta, once it has ended */
-    int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
-    bool custom[EK_OPENAI_CHOICES_MAX];    /* per choice: the open call is of a custom tool, with this input so far */
-    ek_custom_input input[EK_OPENAI_CHOICES_MAX];
-} own;
-
-/* --- the body --- */
-
-static ek_err read_tool(ek_api_request *r, const json_t *t)
-{
-    const char *type = ek_json_get_text(t, "type", NULL);
-    bool custom = type && !strcmp(type, "custom");
-    if (!custom && (!type || strcmp(type, "function")))
-        return ek_field_wrong_text(r, "tools",
-                                   "each must be {\"type\": \"function\", \"function\": {…}}, or custom, not of type",
-                                   type ? type : "", "");
-    const json_t *f = ek_json_get(t, type);
-    size_t n = 0;
-    if (!ek_json_get_text(f, "name", &n) || n == 0) return ek_field_wrong(r, "tools", "each function needs a name");
-    json_t *tool = custom ? NULL : json_incref((json_t *)(uintptr_t)t);
-    if (custom) EK_TRY(ek_custom_tool(r, ek_json_get(f, "name"), ek_field(f, "description"), f, &tool));
-    json_array_append_new(r->tools, tool);
-    return EK_OK;
-}
-
-static ek_err read_tools(ek_api_request *r, const json_t *body)
-{
-    const json_t *tools = ek_field(body, "tools");
-    if (ek_field(body, "functions") || ek_field(body, "function_call"))
-        return ek_field_wrong(r, "functions", "the legacy form is not taken; use tools and tool_choice");
-    if (tools && !json_is_array(tools)) return ek_field_wrong(r, "tools", "a list is needed");
-    if (json_array_size(tools) > 0) r->tools = json_array();
-    for (size_t i = 0; i < json_array_size(tools); i++) EK_TRY(read_tool(r, json_array_get(tools, i)));
-    return EK_OK;
-}
-
-static ek_thinking on_or_off(bool on)
-{
-    return on ? EK_THINKING_ON : EK_THINKING_OFF;
-}
-
-static ek_err read_thinking(ek_api_request *r, const json_t *body)
-{
-    const json_t *effort = ek_field(body, "reasoning_effort"), *kwargs = ek_field(body, "chat_template_kwargs");
-    if (effort) {
-        if (!ek_json_is_text(effort))
-            return ek_field_wrong(r, "reasoning_effort", "a text is needed, such as \"none\" or \"medium\"");
-        const char *e = json_string_value(effort);
-        r->prompt.thinking = on_or_off(strcmp(e, "none") && strcmp(e, "minimal"));
-    }
-    if (kwargs && !json_is_object(kwargs)) return ek_field_wrong(r, "chat_template_kwargs", "an object is needed");
-    bool on = false;
-    EK_TRY(ek_field_thinking(r, body, "thinking_budget", "thinking_budget"));
-    EK_TRY(ek_field_bool(r, kwargs, "enable_thinking", &on));
-    if (ek_field(kwargs, "enable_thinking")) r->prompt.thinking = on_or_off(on);
-    return ek_field_bool(r, kwargs, "preserve_thinking", &r->prompt.preserve_thinking);
-}
-
-ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
-{
-    EK_TRY(read_tools(r, body));
-    EK_TRY(ek_openai_messages(r, ek_field(body, "messages"), limits));
-    ek_drop_billing_line(&r->conversation);
-    EK_TRY(read_thinking(r, body));
-    r->prompt.add_generation_prompt = true;
-    EK_TRY(ek_field_bool(r, body, "add_generation_prompt", &r->prompt.add_generation_prompt));
-    return ek_field_bool(r, body, "continue_final_message", &r->prompt.continue_final);
-}
-
-/* What would change the answer's form and does not exist here yet. */
-static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
-{
-    const json_t *modalities = ek_field(body, "modalities");
-    for (size_t i = 0; i < json_array_size(modalities); i++) {
-        const json_t *m = json_array_get(modalities, i);
-        if (!ek_json_is_text(m) || strcmp(json_string_value(m), "text"))
-            return ek_field_wrong(r, "modalities", "only \"text\" is supported");
-    }
-    return EK_OK;
-}
-
-static ek_err read_logprobs(ek_api_request *r, const json_t *body)
-{
-    int64_t v;
-    bool found;
-    EK_TRY(ek_field_bool(r, body, "logprobs", &r->turn.logprobs));
-    EK_TRY(ek_field_int(r, body, "top_logprobs", 0, EK_LOGPROBS_MAX, &v, &found));
-    if (found && v > 0 && !r->turn.logprobs) return ek_field_wrong(r, "top_logprobs", "logprobs must be true with it");
-    if (found) r->turn.n_top = (int)v;
-    return EK_OK;
-}
-
-static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
-{
-    own *o = r->own = ek_alloc(sizeof *o);
-    o->whole_calls = limits->whole_calls;
-    EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
-    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
-    EK_TRY(ek_field_ours(r, body));
-    return ek_field_bool(r, ek_field(body, "evenkeel"), "whole_calls", &o->whole_calls);
-}
-
-static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
-{
-    EK_TRY(ek_field_model(r, body));
-    EK_TRY(refuse_unsupported(r, body));
-    EK_TRY(ek_openai_chat_prompt(r, body, limits));
-    EK_TRY(ek_openai_calls(r, body));
-    EK_TRY(ek_openai_format(r, ek_field(body, "response_format"), "response_format"));
-    EK_TRY(ek_openai_guided(r, body, limits));
-    EK_TRY(ek_openai_counts(r, body));
-    EK_TRY(ek_openai_stop(r, body, "stop"));
-    EK_TRY(ek_openai_sampling(r, body, limits));
-    EK_TRY(read_logprobs(r, body));
-    return read_delivery(r, body, limits);
-}
-
-static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
-{
-    return ek_field_body(r, text, n, limits, read_body);
-}
-
-/* --- replies --- */
-
 static bool include_usage(const ek_api_reply *r)
 {
-    const own *o = r->own;
+    const ek_openai_chat *o = r->own;
     return o->include_usage;
-}
-
-/* The frames of a stream: "data: ", a chunk, two line ends. */
-static void chunk_open(ek_buf *out, const ek_api_reply *r)
-{
-    ek_buf_str(out, "data: ");
-    ek_openai_head(out, r, "chat.completion.chunk");
-}
-
-static void chunk_close(ek_buf *out)
-{
-    ek_buf_str(out, "}\n\n");
 }
 
 static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    chunk_open(out, r);
-    ek_buf_fmt(out, ",\"choices\":[{\"index\":%d,\"delta\":{", choice);
+    ek_openai_chunk_open(out, r, "chat.completion.chunk");
+    ek_buf_fmt(out, "{\"index\":%d,\"delta\":{", choice);
 }
 
 /* A choice's log-probabilities from index first on; returns the index behind the last one. */
@@ -178,28 +34,22 @@ static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
     return next;
 }
 
-static void choice_close(ek_buf *out, const ek_api_reply *r, const char *finish)
-{
-    ek_buf_str(out, ",\"finish_reason\":");
-    if (finish) ek_put_string(out, finish);
-    else ek_buf_str(out, "null");
-    ek_buf_str(out, "}]");
-    if (include_usage(r)) ek_buf_str(out, ",\"usage\":null");
-}
-
-static void delta_close(ek_buf *out, const ek_api_reply *r, const char *finish)
+/* Closes a delta without log-probabilities, and its chunk. */
+static void delta_close(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, "},\"logprobs\":null");
-    choice_close(out, r, finish);
+    ek_openai_choice_close(out, NULL);
+    ek_openai_chunk_close(out, r, include_usage(r), false);
 }
 
 /* Closes a delta of content, or the last one, with the log-probabilities of what became visible. */
 static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, const char *finish)
 {
-    own *o = r->own;
+    ek_openai_chat *o = r->own;
     ek_buf_str(out, "},");
     o->n_logprobs[choice] = put_logprobs(out, r, choice, o->n_logprobs[choice]);
-    choice_close(out, r, finish);
+    ek_openai_choice_close(out, finish);
+    ek_openai_chunk_close(out, r, include_usage(r), finish && r->n_open == 0);
 }
 
 /* As OpenAI: content is null where a call may come first, because a text, even an empty one, begins a part of text in
@@ -209,8 +59,7 @@ static void begin(ek_buf *out, const ek_api_reply *r, int choice)
     bool text = r->choices[choice]->answer.content.len > 0;
     delta_open(out, r, choice);
     ek_buf_fmt(out, "\"role\":\"assistant\",\"content\":%s", text ? "\"\"" : "null");
-    delta_close(out, r, NULL);
-    chunk_close(out);
+    delta_close(out, r);
 }
 
 static void call_id(char id[32], const ek_api_reply *r, int choice, int call)
@@ -256,7 +105,7 @@ static void put_call(ek_buf *out, const ek_api_reply *r, int choice, int call, c
 
 static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    own *o = r->own;
+    ek_openai_chat *o = r->own;
     o->custom[choice] = is_custom(r, e->text, e->n);
     o->input[choice] = (ek_custom_input){0};
     put_call(out, r, choice, e->call, e->text, e->n, NULL);
@@ -265,7 +114,7 @@ static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_
 /* A piece of a custom tool's input; nothing where the piece of its arguments has none. */
 static void input_piece(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    own *o = r->own;
+    ek_openai_chat *o = r->own;
     ek_buf piece = {0};
     ek_custom_input_add(&o->input[choice], &piece, e->text, e->n);
     if (piece.len > 0) {
@@ -273,8 +122,7 @@ static void input_piece(ek_buf *out, const ek_api_reply *r, int choice, const ek
         ek_buf_fmt(out, "\"tool_calls\":[{\"index\":%d,\"custom\":{\"input\":", e->call);
         ek_json_quote(out, piece.data, piece.len);
         ek_buf_str(out, "}}]");
-        delta_close(out, r, NULL);
-        chunk_close(out);
+        delta_close(out, r);
     }
     ek_buf_fini(&piece);
 }
@@ -289,8 +137,7 @@ static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_
         if (call->index != e->call) continue;
         delta_open(out, r, choice);
         put_call(out, r, choice, call->index, call->name, strlen(call->name), &call->args);
-        delta_close(out, r, NULL);
-        chunk_close(out);
+        delta_close(out, r);
     }
 }
 
@@ -307,7 +154,7 @@ static void put_reasoning(ek_buf *out, const char *s, size_t n)
 /* Content, reasoning and calls; other events write nothing. */
 static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    const own *o = r->own;
+    const ek_openai_chat *o = r->own;
     const bool text = e->kind == EK_REPLY_CONTENT || e->kind == EK_REPLY_REASONING || e->kind == EK_REPLY_CALL_ARGS;
     if (o->whole_calls && e->kind != EK_REPLY_CONTENT && e->kind != EK_REPLY_REASONING) {
         whole_call(out, r, choice, e);
@@ -332,27 +179,21 @@ static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply
         ek_buf_str(out, "}}]");
     }
     if (e->kind == EK_REPLY_CONTENT) delta_close_content(out, r, choice, NULL);
-    else delta_close(out, r, NULL);
-    chunk_close(out);
+    else delta_close(out, r);
 }
 
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     delta_open(out, r, choice);
     delta_close_content(out, r, choice, ek_openai_finish_reason(r->choices[choice]));
-    if (r->n_open == 0) ek_put_extension(out, r);
-    chunk_close(out);
 }
 
-/* The error object beside the choice makes clients raise it. */
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     delta_open(out, r, choice);
-    delta_close(out, r, "error");
-    ek_buf_char(out, ',');
-    ek_openai_error_object(out, 500, text, NULL, NULL);
-    chunk_close(out);
-    ek_openai_stream_failed(out, text);
+    ek_buf_str(out, "},\"logprobs\":null");
+    ek_openai_choice_close(out, "error");
+    ek_openai_chunk_failed(out, include_usage(r), text);
 }
 
 static void message(ek_buf *out, const ek_api_reply *r, int choice)
@@ -386,14 +227,9 @@ static void whole(ek_buf *out, const ek_api_reply *r)
         message(out, r, i);
         ek_buf_char(out, ',');
         put_logprobs(out, r, i, 0);
-        ek_buf_str(out, ",\"finish_reason\":");
-        ek_put_string(out, ek_openai_finish_reason(r->choices[i]));
-        ek_buf_char(out, '}');
+        ek_openai_choice_close(out, ek_openai_finish_reason(r->choices[i]));
     }
-    ek_buf_char(out, ']');
-    ek_openai_usage(out, r);
-    ek_put_extension(out, r);
-    ek_buf_char(out, '}');
+    ek_openai_whole_close(out, r);
 }
 
 static void end(ek_buf *out, const ek_api_reply *r)
@@ -409,7 +245,7 @@ const ek_dialect ek_dialect_openai_chat = {
     .path = "/v1/chat/completions",
     .id_prefix = "chatcmpl-",
     .prompt_param = "messages",
-    .parse = parse,
+    .parse = ek_openai_chat_parse,
     .begin = begin,
     .event = event,
     .finish = finish,

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
+#include "serve/api/openai_reply.h"
 #include "serve/api/tools.h"
 #include "text/json/json.h"
 

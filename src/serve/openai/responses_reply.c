@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api/openai.h"
+#include "serve/api/openai_reply.h"
 #include "serve/openai/responses.h"
 #include "serve/api/sealed.h"
 #include "text/json/json.h"

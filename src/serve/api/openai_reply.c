@@ -1,0 +1,184 @@
+#include "serve/api/openai_reply.h"
+
+#include "text/json/json.h"
+#include "text/utf8.h"
+
+void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object)
+{
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":", object, (long long)r->created);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"system_fingerprint\":");
+    ek_put_string(out, r->fingerprint);
+}
+
+const char *ek_openai_finish_reason(const ek_turn_result *t)
+{
+    switch (t->end) {
+    case EK_END_CALLS: return "tool_calls";
+    case EK_END_MAX_TOKENS:
+    case EK_END_CONTEXT: return "length";
+    default: return "stop";
+    }
+}
+
+static void put_done(ek_buf *out)
+{
+    ek_buf_str(out, "data: [DONE]\n\n");
+}
+
+void ek_openai_chunk_open(ek_buf *out, const ek_api_reply *r, const char *object)
+{
+    ek_buf_str(out, "data: ");
+    ek_openai_head(out, r, object);
+    ek_buf_str(out, ",\"choices\":[");
+}
+
+static void choices_close(ek_buf *out, bool include_usage)
+{
+    ek_buf_str(out, include_usage ? "],\"usage\":null" : "]");
+}
+
+void ek_openai_chunk_close(ek_buf *out, const ek_api_reply *r, bool include_usage, bool last)
+{
+    choices_close(out, include_usage);
+    if (last) ek_put_extension(out, r);
+    ek_buf_str(out, "}\n\n");
+}
+
+void ek_openai_choice_close(ek_buf *out, const char *finish)
+{
+    ek_buf_str(out, ",\"finish_reason\":");
+    ek_put_string(out, finish);
+    ek_buf_char(out, '}');
+}
+
+void ek_openai_chunk_failed(ek_buf *out, bool include_usage, const char *text)
+{
+    choices_close(out, include_usage);
+    ek_buf_char(out, ',');
+    ek_openai_error_object(out, 500, text, NULL, NULL);
+    ek_buf_str(out, "}\n\ndata: ");
+    ek_openai_error(out, 500, text, NULL, NULL);
+    ek_buf_str(out, "\n\n");
+    put_done(out);
+}
+
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage)
+{
+    if (include_usage) {
+        ek_openai_chunk_open(out, r, object);
+        ek_buf_char(out, ']');
+        ek_openai_usage(out, r);
+        ek_buf_str(out, "}\n\n");
+    }
+    put_done(out);
+}
+
+void ek_openai_heartbeat(ek_buf *out)
+{
+    ek_buf_str(out, ": waiting\n\n");
+}
+
+void ek_openai_logprob(ek_buf *out, float x)
+{
+    ek_buf_fmt(out, "%.9g", x > -9999 ? (double)x : -9999.0);
+}
+
+void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
+    ek_buf_fmt(out, "\"%s", prefix);
+    for (size_t i = 0; i < n; i++) ek_buf_fmt(out, "\\\\x%02x", (uint8_t)s[i]);
+    ek_buf_char(out, '"');
+}
+
+void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, token, &n);
+    if (ek_utf8_valid(s, n)) ek_json_quote(out, s, n);
+    else ek_openai_token_bytes(out, r, token, prefix);
+}
+
+/* {token, logprob, bytes without its brace. */
+static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
+{
+    size_t n;
+    const char *s = ek_tokenizer_bytes(r->tokenizer, p->token, &n);
+    ek_buf_str(out, "{\"token\":");
+    ek_openai_token(out, r, p->token, "");
+    ek_buf_str(out, ",\"logprob\":");
+    ek_openai_logprob(out, p->logprob);
+    ek_buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < n; i++) ek_buf_fmt(out, "%s%d", i ? "," : "", (uint8_t)s[i]);
+    ek_buf_char(out, ']');
+}
+
+int ek_openai_visible(const ek_turn_result *t, int first)
+{
+    while (first < t->n_logprobs && t->logprobs[first].from < t->answer.content.len) first++;
+    return first;
+}
+
+void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end)
+{
+    const ek_turn_result *t = r->choices[choice];
+    ek_buf_char(out, '[');
+    for (int i = first; i < end; i++) {
+        const ek_logprobs *p = &t->logprobs[i].at;
+        if (i > first) ek_buf_char(out, ',');
+        put_logprob(out, r, &p->self);
+        ek_buf_str(out, ",\"top_logprobs\":[");
+        for (int k = 0; k < p->n_top; k++) {
+            if (k > 0) ek_buf_char(out, ',');
+            put_logprob(out, r, &p->top[k]);
+            ek_buf_char(out, '}');
+        }
+        ek_buf_str(out, "]}");
+    }
+    ek_buf_char(out, ']');
+}
+
+void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
+{
+    ek_api_usage u = ek_api_usage_of(r);
+    ek_buf_fmt(
+        out,
+        ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%lld},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+        (long long)u.prompt, (long long)u.completion, (long long)(u.prompt + u.completion), (long long)u.cached,
+        (long long)u.reasoning);
+}
+
+void ek_openai_whole_close(ek_buf *out, const ek_api_reply *r)
+{
+    ek_buf_char(out, ']');
+    ek_openai_usage(out, r);
+    ek_put_extension(out, r);
+    ek_buf_char(out, '}');
+}
+
+void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    const char *type = status == 404   ? "not_found_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+    ek_buf_str(out, "\"error\":{\"message\":");
+    ek_put_string(out, text);
+    ek_buf_fmt(out, ",\"type\":\"%s\",\"param\":", type);
+    ek_put_string(out, param);
+    ek_buf_str(out, ",\"code\":");
+    ek_put_string(out, code);
+    ek_buf_char(out, '}');
+}
+
+void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    ek_buf_char(out, '{');
+    ek_openai_error_object(out, status, text, param, code);
+    ek_buf_char(out, '}');
+}
