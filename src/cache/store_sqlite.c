@@ -1,7 +1,6 @@
 #include "cache/store_sqlite.h"
 
 #include <errno.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,20 +10,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/hash/rng.h"
 #include "base/hash/sha256.h"
 #include "cache/store_file.h"
-
-typedef struct file {
-    char *path, *key;
-    ek_kv_layout layout;
-    int64_t max_bytes, total;
-    sqlite3 *db;
-    sqlite3_stmt *find, *add, *add_data, *get_data, *touch, *drop, *drop_data, *oldest;
-    ek_store_counts counts;
-    double last_warning;
-    bool gone; /* it could not be opened again: nothing is kept */
-} file;
+#include "cache/store_rows.h"
 
 static const char schema[] = "CREATE TABLE IF NOT EXISTS meta(key TEXT NOT NULL);"
                              "CREATE TABLE IF NOT EXISTS page(id INTEGER PRIMARY KEY, chain BLOB NOT NULL, "
@@ -34,25 +22,12 @@ static const char schema[] = "CREATE TABLE IF NOT EXISTS meta(key TEXT NOT NULL)
                              "CREATE TABLE IF NOT EXISTS data(id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, "
                              "token BLOB NOT NULL, content BLOB, bytes BLOB NOT NULL);";
 
-static int prepare(file *f, sqlite3_stmt **out, const char *sql)
+static int prepare(ek_store_db *f, sqlite3_stmt **out, const char *sql)
 {
     return sqlite3_prepare_v3(f->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
 }
 
-static int run_sql(file *f, const char *sql)
-{
-    return sqlite3_exec(f->db, sql, NULL, NULL, NULL);
-}
-
-static int step_reset(sqlite3_stmt *s)
-{
-    int rc = sqlite3_step(s);
-    sqlite3_reset(s);
-    sqlite3_clear_bindings(s);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
-static void close_db(file *f)
+static void close_db(ek_store_db *f)
 {
     sqlite3_stmt **all[] = {&f->find,  &f->add,  &f->add_data,  &f->get_data,
                             &f->touch, &f->drop, &f->drop_data, &f->oldest};
@@ -64,7 +39,7 @@ static void close_db(file *f)
     f->db = NULL;
 }
 
-static int read_int64(file *f, const char *sql, int64_t *out)
+static int read_int64(ek_store_db *f, const char *sql, int64_t *out)
 {
     sqlite3_stmt *s;
     int rc = prepare(f, &s, sql);
@@ -75,14 +50,8 @@ static int read_int64(file *f, const char *sql, int64_t *out)
     return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-static void set_total(file *f, int64_t total)
-{
-    f->total = total;
-    atomic_store(&f->counts.bytes, (unsigned long long)(total > 0 ? total : 0));
-}
-
 /* The key inside, or a new one; SQLITE_MISMATCH: it is another. */
-static int check_key(file *f)
+static int check_key(ek_store_db *f)
 {
     sqlite3_stmt *s;
     int rc = prepare(f, &s, "SELECT key FROM meta");
@@ -97,23 +66,23 @@ static int check_key(file *f)
     rc = prepare(f, &s, "INSERT INTO meta(key) VALUES(?)");
     if (rc) return rc;
     sqlite3_bind_text(s, 1, f->key, -1, SQLITE_STATIC);
-    rc = step_reset(s);
+    rc = ek_store_db_step(s);
     sqlite3_finalize(s);
     return rc;
 }
 
 /* SQLITE_AUTH: another program's, which is not written to. */
-static int check_owner(file *f)
+static int check_owner(ek_store_db *f)
 {
     int rc;
     char set[64];
     bool ours = ek_store_file_is_ours(f->db, schema, &rc);
     if (rc || !ours) return rc ? rc : SQLITE_AUTH;
     snprintf(set, sizeof set, "PRAGMA application_id=%d;", EK_STORE_APPLICATION);
-    return run_sql(f, set);
+    return ek_store_db_run(f, set);
 }
 
-static int open_db(file *f)
+static int open_db(ek_store_db *f)
 {
     if (ek_store_file_take(f->path)) return SQLITE_CANTOPEN;
     int rc = sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
@@ -121,14 +90,14 @@ static int open_db(file *f)
     sqlite3_db_config(f->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     /* Exclusive before WAL: then its index is in memory and no file is mapped; a file that shrinks is an error code
      * and no signal. */
-    rc = run_sql(f, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
-                    "PRAGMA trusted_schema=OFF; PRAGMA page_size=32768; PRAGMA auto_vacuum=INCREMENTAL;");
+    rc = ek_store_db_run(f, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
+                            "PRAGMA trusted_schema=OFF; PRAGMA page_size=32768; PRAGMA auto_vacuum=INCREMENTAL;");
     if (!rc) rc = check_owner(f);
-    if (!rc) rc = run_sql(f, "PRAGMA journal_mode=WAL;");
-    if (!rc) rc = run_sql(f, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=33554432; BEGIN IMMEDIATE;");
-    if (!rc) rc = run_sql(f, schema);
+    if (!rc) rc = ek_store_db_run(f, "PRAGMA journal_mode=WAL;");
+    if (!rc) rc = ek_store_db_run(f, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=33554432; BEGIN IMMEDIATE;");
+    if (!rc) rc = ek_store_db_run(f, schema);
     if (!rc) rc = check_key(f);
-    if (!rc) rc = run_sql(f, "COMMIT");
+    if (!rc) rc = ek_store_db_run(f, "COMMIT");
     int64_t total = 0;
     if (!rc) rc = read_int64(f, "SELECT coalesce(sum(size), 0) FROM page", &total);
     if (!rc) rc = prepare(f, &f->find, "SELECT id FROM page WHERE chain=? AND kind=?");
@@ -139,11 +108,11 @@ static int open_db(file *f)
     if (!rc) rc = prepare(f, &f->drop, "DELETE FROM page WHERE id=?");
     if (!rc) rc = prepare(f, &f->drop_data, "DELETE FROM data WHERE id=?");
     if (!rc) rc = prepare(f, &f->oldest, "SELECT id, size FROM page ORDER BY used LIMIT 1");
-    set_total(f, total);
+    ek_store_db_set_total(f, total);
     return rc;
 }
 
-static void remove_files(const file *f)
+static void remove_files(const ek_store_db *f)
 {
     static const char *const tail[] = {"", "-wal", "-shm", "-journal"};
     for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
@@ -162,7 +131,7 @@ static bool is_damage(int rc)
 }
 
 /* Begins anew with an empty file. */
-static int begin_anew(file *f, const char *what)
+static int begin_anew(ek_store_db *f, const char *what)
 {
     ek_log(EK_LOG_WARN, "cache on disk: %s is damaged (%s): dropped, with all it held (%.1f MiB)", f->path, what,
            (double)f->total / 1048576);
@@ -179,7 +148,7 @@ static int begin_anew(file *f, const char *what)
 }
 
 /* At most a line a minute. */
-static void warn(file *f, const char *what, int rc)
+static void warn(ek_store_db *f, const char *what, int rc)
 {
     double now = ek_now();
     if (f->last_warning > 0 && now - f->last_warning < 60) return;
@@ -189,197 +158,40 @@ static void warn(file *f, const char *what, int rc)
 }
 
 /* After an error outside of writing. */
-static void failed(file *f, int rc)
+static void failed(ek_store_db *f, int rc)
 {
     if (is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
     else warn(f, "reading", rc);
 }
 
-/* --- records */
-
-/* Within a batch the front of a prompt counts as used later than what follows it: a page is of no use without those
- * before it, and the oldest go first. */
-static int64_t stamp(int depth)
-{
-    return ek_unix_time() << 16 | (0xffff - (depth & 0xffff));
-}
-
-static size_t bytes_of(const file *f, const ek_store_page *p, int kind)
-{
-    return ek_kv_page_bytes(&f->layout, (ek_layer_kind)kind, p->depth);
-}
-
-static uint64_t sum_of(const ek_store_page *p, int kind, size_t n)
-{
-    uint64_t h = ek_hash64((uint64_t)kind + EK_STORE_LAYOUT, p->chain.h, sizeof p->chain.h);
-    h = ek_hash64(h, p->token, sizeof p->token);
-    h = ek_hash64(h, p->content, sizeof p->content);
-    return ek_hash64(h, p->bytes[kind], n);
-}
-
-static int find(file *f, const ek_chain *chain, int kind, int64_t *id)
-{
-    sqlite3_bind_blob(f->find, 1, chain->h, sizeof chain->h, SQLITE_STATIC);
-    sqlite3_bind_int(f->find, 2, kind);
-    int rc = sqlite3_step(f->find);
-    if (rc == SQLITE_ROW) *id = sqlite3_column_int64(f->find, 0);
-    sqlite3_reset(f->find);
-    return rc; /* ROW, DONE or an error */
-}
-
-static int drop(file *f, int64_t id)
-{
-    sqlite3_bind_int64(f->drop, 1, id);
-    int rc = step_reset(f->drop);
-    if (rc) return rc;
-    sqlite3_bind_int64(f->drop_data, 1, id);
-    return step_reset(f->drop_data);
-}
-
-/* Makes room for n bytes within the limit. */
-static int make_room(file *f, int64_t n)
-{
-    while (f->total > 0 && f->total + n > f->max_bytes) {
-        int rc = sqlite3_step(f->oldest);
-        int64_t id = sqlite3_column_int64(f->oldest, 0), size = sqlite3_column_int64(f->oldest, 1);
-        sqlite3_reset(f->oldest);
-        if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; /* the sum says that there are some */
-        rc = drop(f, id);
-        if (rc) return rc;
-        set_total(f, f->total - size);
-        atomic_fetch_add(&f->counts.evicted, 1);
-    }
-    return SQLITE_OK;
-}
-
-static bool is_plain(const ek_store_page *p)
-{
-    static const ek_content_id none[EK_PAGE_TOKENS];
-    return memcmp(p->content, none, sizeof none) == 0;
-}
-
-static int add(file *f, const ek_store_page *p, int kind)
-{
-    size_t n = bytes_of(f, p, kind);
-    int64_t id, size = (int64_t)(n + sizeof p->token + (is_plain(p) ? 0 : sizeof p->content));
-    if (size > f->max_bytes) return SQLITE_OK;
-    int rc = find(f, &p->chain, kind, &id);
-    if (rc == SQLITE_ROW) {
-        sqlite3_bind_int64(f->touch, 1, stamp(p->depth));
-        sqlite3_bind_int64(f->touch, 2, id);
-        return step_reset(f->touch);
-    }
-    if (rc != SQLITE_DONE) return rc;
-    rc = make_room(f, size);
-    if (rc) return rc;
-    sqlite3_bind_blob(f->add, 1, p->chain.h, sizeof p->chain.h, SQLITE_STATIC);
-    sqlite3_bind_int(f->add, 2, kind);
-    sqlite3_bind_int64(f->add, 3, stamp(p->depth));
-    sqlite3_bind_int64(f->add, 4, size);
-    rc = step_reset(f->add);
-    if (rc) return rc;
-    sqlite3_bind_int64(f->add_data, 1, sqlite3_last_insert_rowid(f->db));
-    sqlite3_bind_int64(f->add_data, 2, (int64_t)sum_of(p, kind, n));
-    sqlite3_bind_blob(f->add_data, 3, p->token, sizeof p->token, SQLITE_STATIC);
-    if (!is_plain(p)) sqlite3_bind_blob(f->add_data, 4, p->content, sizeof p->content, SQLITE_STATIC);
-    sqlite3_bind_blob(f->add_data, 5, p->bytes[kind], (int)n, SQLITE_STATIC);
-    rc = step_reset(f->add_data);
-    if (rc) return rc;
-    set_total(f, f->total + size);
-    atomic_fetch_add(&f->counts.written, 1);
-    return SQLITE_OK;
-}
-
-static int forget(file *f, const ek_chain *chain)
-{
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        int64_t id;
-        int rc = find(f, chain, k, &id);
-        if (rc == SQLITE_ROW) rc = drop(f, id);
-        else if (rc == SQLITE_DONE) rc = SQLITE_OK;
-        if (rc) return rc;
-    }
-    return SQLITE_OK;
-}
-
-static int write_batch(file *f, ek_store_page *const *page, int n)
-{
-    int rc = run_sql(f, "BEGIN IMMEDIATE");
-    for (int i = 0; i < n && !rc; i++) {
-        if (!page[i]->has[EK_FULL] && !page[i]->has[EK_SLIDING]) rc = forget(f, &page[i]->chain);
-        for (int k = 0; k < EK_KIND_COUNT && !rc; k++)
-            if (page[i]->has[k]) rc = add(f, page[i], k);
-    }
-    if (!rc) rc = run_sql(f, "COMMIT");
-    return rc;
-}
-
 static void write_pages(void *arg, ek_store_page *const *page, int n)
 {
-    file *f = arg;
+    ek_store_db *f = arg;
     if (f->gone) return;
     unsigned long long written = atomic_load(&f->counts.written);
     int64_t total = f->total;
-    int rc = write_batch(f, page, n);
+    int rc = ek_store_rows_write(f, page, n);
     if (!rc) return;
-    run_sql(f, "ROLLBACK");
+    ek_store_db_run(f, "ROLLBACK");
     atomic_store(&f->counts.written, written);
     atomic_fetch_add(&f->counts.failed, (unsigned long long)n);
-    set_total(f, total);
+    ek_store_db_set_total(f, total);
     if (is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
     else warn(f, "writing", rc);
 }
 
-/* Whether the row of data is the page; fills its bytes. */
-static bool take_data(file *f, ek_store_page *p, int kind)
-{
-    sqlite3_stmt *s = f->get_data;
-    size_t n = bytes_of(f, p, kind);
-    bool plain = sqlite3_column_bytes(s, 2) == 0;
-    if ((size_t)sqlite3_column_bytes(s, 1) != sizeof p->token || (size_t)sqlite3_column_bytes(s, 3) != n) return false;
-    if (!plain && (size_t)sqlite3_column_bytes(s, 2) != sizeof p->content) return false;
-    if (plain != is_plain(p) || memcmp(sqlite3_column_blob(s, 1), p->token, sizeof p->token) != 0) return false;
-    if (!plain && memcmp(sqlite3_column_blob(s, 2), p->content, sizeof p->content) != 0) return false;
-    memcpy(p->bytes[kind], sqlite3_column_blob(s, 3), n);
-    return (uint64_t)sqlite3_column_int64(s, 0) == sum_of(p, kind, n);
-}
-
-static int read_one(file *f, ek_store_page *p, int kind)
-{
-    int64_t id;
-    int rc = find(f, &p->chain, kind, &id);
-    if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_OK : rc;
-    sqlite3_bind_int64(f->get_data, 1, id);
-    rc = sqlite3_step(f->get_data);
-    bool good = rc == SQLITE_ROW && take_data(f, p, kind);
-    sqlite3_reset(f->get_data);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) return rc;
-    if (good) {
-        p->has[kind] = true;
-        atomic_fetch_add(&f->counts.read, 1);
-        sqlite3_bind_int64(f->touch, 1, stamp(p->depth));
-        sqlite3_bind_int64(f->touch, 2, id);
-        step_reset(f->touch); /* a full disk does not stop reading */
-        return SQLITE_OK;
-    }
-    atomic_fetch_add(&f->counts.damaged, 1);
-    ek_log(EK_LOG_WARN, "cache on disk: %s: a page of positions %d to %d is damaged: dropped", f->path,
-           p->depth * EK_PAGE_TOKENS, p->depth * EK_PAGE_TOKENS + EK_PAGE_TOKENS - 1);
-    return drop(f, id);
-}
-
 static void read_page(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT])
 {
-    file *f = arg;
+    ek_store_db *f = arg;
     for (int k = 0; k < EK_KIND_COUNT && !f->gone; k++) {
-        int rc = want[k] ? read_one(f, page, k) : SQLITE_OK;
+        int rc = want[k] ? ek_store_rows_read(f, page, k) : SQLITE_OK;
         if (rc) failed(f, rc);
     }
 }
 
 static void close_file(void *arg)
 {
-    file *f = arg;
+    ek_store_db *f = arg;
     close_db(f);
     free(f->path);
     free(f->key);
@@ -387,14 +199,14 @@ static void close_file(void *arg)
 }
 
 /* Down to the limit, which may be lower than last time. */
-static int fit(file *f)
+static int fit(ek_store_db *f)
 {
     int64_t before = f->total;
-    int rc = run_sql(f, "BEGIN IMMEDIATE");
-    if (!rc) rc = make_room(f, 0);
-    if (!rc) rc = run_sql(f, "COMMIT");
-    if (!rc && f->total < before) rc = run_sql(f, "PRAGMA incremental_vacuum");
-    if (rc) run_sql(f, "ROLLBACK");
+    int rc = ek_store_db_run(f, "BEGIN IMMEDIATE");
+    if (!rc) rc = ek_store_rows_make_room(f, 0);
+    if (!rc) rc = ek_store_db_run(f, "COMMIT");
+    if (!rc && f->total < before) rc = ek_store_db_run(f, "PRAGMA incremental_vacuum");
+    if (rc) ek_store_db_run(f, "ROLLBACK");
     return rc;
 }
 
@@ -420,8 +232,8 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
     ek_sha256_hex(hash, key, strlen(key));
     if (snprintf(path, sizeof path, "%s/%.16s.sqlite", dir, hash) >= (int)sizeof path)
         return ek_fail(EK_EINVAL, "the path %.64s… is too long", dir);
-    file *f = ek_alloc(sizeof *f);
-    *f = (file){.path = ek_strdup(path), .key = ek_strdup(key)};
+    ek_store_db *f = ek_alloc(sizeof *f);
+    *f = (ek_store_db){.path = ek_strdup(path), .key = ek_strdup(key)};
     f->max_bytes = max_bytes < 9e18 ? (int64_t)max_bytes : INT64_MAX;
     f->layout = *layout;
     int rc = open_db(f);

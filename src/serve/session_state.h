@@ -50,8 +50,13 @@ struct ek_session {
     double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };
 
+/* In session_out.c. */
+void ek_session_flush(ek_session *s);      /* what is written of a stream, and its end once it is done */
+void ek_session_send_whole(ek_session *s); /* a reply in one piece */
+/* The client leaves too much unread, or there is no memory for it: its stream ends with an error. */
+void ek_session_cut(ek_session *s, const char *text);
+
 /* In session_write.c. */
-void ek_session_flush(ek_session *s);
 /* Takes the news that wait, as far as that is possible now, and frees the session once it is done. */
 void ek_session_go_on(ek_session *s);
 void ek_session_on_drained(void *user);

@@ -18,7 +18,6 @@
 enum {
     LARGE = 64 << 10, /* bytes: more are written by a worker */
     VERY_LARGE = 4 << 20,
-    COPIED = 256 << 10,        /* bytes: more go out from where they lie */
     COUNTED_AT_ONCE = 64 << 10 /* of what results grow by */
 };
 
@@ -113,113 +112,6 @@ static void write_piece(const piece *p)
     if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
 }
 
-/* --- out --- */
-
-static size_t buffer_of(const ek_session *s)
-{
-    return ek_exchange_max_unsent(s->x);
-}
-
-/* The client leaves too much unread, or there is no memory for it: its stream ends with an error. */
-static void cut(ek_session *s, const char *text)
-{
-    ek_log(EK_LOG_INFO, "event=cut id=%s reason=\"%s\"", s->id, text);
-    ek_buf_clear(&s->out);
-    ek_session_end_with(s, 0, text);
-    ek_session_leave_client(s, EK_OUTCOME_CUT);
-}
-
-/* What was left out of schemas; the log has all of it. */
-static void put_ignored(ek_session *s)
-{
-    enum { MOST = 1000 };
-    const char *all = ek_grammar_ignored(s->req.grammar);
-    size_t n = strnlen(all, MOST + 1);
-    if (n == 0) return;
-    ek_buf value = {0};
-    ek_buf_add(&value, all, n < MOST ? n : MOST);
-    if (n > MOST) ek_buf_str(&value, "...");
-    ek_exchange_header(s->x, "x-evenkeel-ignored-keywords", value.data);
-    ek_buf_fini(&value);
-}
-
-static void open_stream(ek_session *s)
-{
-    if (ek_exchange_begun(s->x)) return;
-    ek_exchange_header(s->x, "cache-control", "no-cache");
-    ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
-    put_ignored(s);
-    ek_exchange_begin(s->x, 200, "text/event-stream; charset=utf-8");
-}
-
-/* What s->out holds, as bytes that give back what was counted for them. */
-static ek_outgoing own_out(ek_session *s)
-{
-    ek_buf *b = &s->out;
-    char *smaller = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
-    if (smaller) b->data = smaller, b->cap = b->len + 1;
-    size_t from_held = s->promised < s->held ? s->promised : s->held, counted = s->counted + from_held;
-    size_t excess = counted > b->cap ? counted - b->cap : 0; /* sizes are bounds */
-    ek_request_memory_give(&s->server->memory, excess);
-    s->held -= from_held;
-    s->promised = s->counted = 0;
-    return ek_outgoing_own(s->server, b, counted - excess);
-}
-
-/* More than is copied, or than the buffer holds: alone, when the client has read all before it. */
-static void flush_large(ek_session *s)
-{
-    s->full = true;
-    if (ek_exchange_unsent(s->x) > 0) return; /* on_drained comes */
-    if (s->counted + s->promised == 0) {      /* one event that is this large */
-        if (ek_request_memory_take(&s->server->memory, s->held, s->out.cap)) {
-            cut(s, ek_err_text());
-            return;
-        }
-        s->counted = s->out.cap;
-    }
-    ek_outgoing bytes = own_out(s);
-    ek_exchange_send_from(s->x, &bytes);
-    s->last_sent = ek_now();
-}
-
-void ek_session_flush(ek_session *s)
-{
-    size_t n = s->out.len, buffer = buffer_of(s);
-    if (n > 0) {
-        open_stream(s);
-        if (n > COPIED || n > buffer) {
-            flush_large(s);
-        } else if (!ek_exchange_send(s->x, s->out.data, n)) {
-            char text[100];
-            snprintf(text, sizeof text, "the client left more than %zu bytes unread (--stream-buffer)", buffer);
-            cut(s, text);
-        } else {
-            if (s->out.cap > COPIED) ek_buf_fini(&s->out);
-            ek_buf_clear(&s->out);
-            ek_request_memory_give(&s->server->memory, s->counted);
-            s->counted = s->promised = 0;
-            s->last_sent = ek_now();
-        }
-    }
-    if (!s->done || !s->x || s->out.len > 0) return;
-    ek_exchange_end(s->x);
-    ek_session_leave_client(s, EK_OUTCOME_DONE);
-}
-
-static void send_whole(ek_session *s)
-{
-    if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
-    put_ignored(s);
-    if (s->out.len <= LARGE) {
-        ek_reply_json(s->x, 200, &s->out);
-    } else {
-        ek_outgoing bytes = own_out(s);
-        ek_exchange_reply_from(s->x, 200, "application/json", &bytes);
-    }
-    ek_session_leave_client(s, EK_OUTCOME_DONE);
-}
-
 /* --- one piece after the other --- */
 
 static void run_piece(const piece *p);
@@ -251,7 +143,7 @@ static void after_piece(const piece *p)
     }
     s->done = s->reply.n_open == 0;
     if (s->req.stream) ek_session_flush(s);
-    else if (s->done) send_whole(s);
+    else if (s->done) ek_session_send_whole(s);
 }
 
 /* A piece that a worker writes. */
@@ -391,7 +283,7 @@ static bool keep_for_later(ek_session *s, const ek_turn_news *news)
     ek_turn_news *copy = &s->later[s->n_later++];
     *copy = *news;
     if (news->text) copy->text = ek_strdup(news->text);
-    return !s->full || s->writing || !s->x || (s->n_later - s->n_taken) * sizeof *news <= buffer_of(s);
+    return !s->full || s->writing || !s->x || (s->n_later - s->n_taken) * sizeof *news <= ek_exchange_max_unsent(s->x);
 }
 
 void ek_session_go_on(ek_session *s)
@@ -414,7 +306,7 @@ void ek_session_news(const ek_turn_news *news)
     ek_session *s = ((ek_session_choice *)news->user)->session;
     bool waits = s->writing || (s->full && s->x) || has_later(s);
     if (!waits) take_news(news);
-    else if (!keep_for_later(s, news)) cut(s, "the client does not read, and its reply goes on");
+    else if (!keep_for_later(s, news)) ek_session_cut(s, "the client does not read, and its reply goes on");
     if (!has_later(s)) ek_session_free_when_done(s);
     else if (!s->x) ek_session_go_on(s);
 }

@@ -4,33 +4,21 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/reply/call_frames.h"
+#include "text/reply/call_steps.h"
 #include "text/reply/call_value.h"
 #include "text/json/json.h"
 
-static void step(ek_args *a, char c);
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static const ek_call_names *names_of(const ek_args *a)
-{
-    return &a->known[a->names].names;
-}
-
-static void end_bare_key(ek_args *a, size_t n)
+void ek_args_end_bare_key(ek_args *a, size_t n)
 {
     size_t from = 0;
-    while (from < n && is_space(a->held.data[from])) from++;
-    while (n > from && is_space(a->held.data[n - 1])) n--;
+    while (from < n && ek_args_is_space(a->held.data[from])) from++;
+    while (n > from && ek_args_is_space(a->held.data[n - 1])) n--;
     if (n == from) ek_args_fail(a);
     else ek_args_end_key(a, a->held.data + from, n - from);
 }
 
 /* A bare key that met no ':': `k=v`, or nothing that can be understood. */
-static void key_without_colon(ek_args *a)
+void ek_args_end_without_colon(ek_args *a)
 {
     if (a->equals == 0) {
         ek_args_fail(a);
@@ -38,8 +26,8 @@ static void key_without_colon(ek_args *a)
     }
     ek_buf rest = {0};
     ek_buf_add(&rest, a->held.data + a->equals, a->held.len - a->equals);
-    end_bare_key(a, a->equals - 1);
-    for (size_t i = 0; i < rest.len; i++) step(a, rest.data[i]);
+    ek_args_end_bare_key(a, a->equals - 1);
+    for (size_t i = 0; i < rest.len; i++) ek_args_step(a, rest.data[i]);
     ek_buf_fini(&rest);
 }
 
@@ -56,19 +44,19 @@ static void in_bare_key(ek_args *a, char c)
 {
     bool after_equals = a->equals && a->equals == a->held.len;
     if (c == ':') {
-        end_bare_key(a, a->held.len);
+        ek_args_end_bare_key(a, a->held.len);
     } else if (c == '=' && (a->in_call || (!a->equals && ek_schema_property(ek_args_top(a)->schema,
                                                                             ek_buf_text(&a->held), a->held.len)))) {
-        end_bare_key(a, a->held.len);
+        ek_args_end_bare_key(a, a->held.len);
     } else if (c == '=' && !a->equals) {
         ek_buf_char(&a->held, c);
         a->equals = a->held.len;
     } else if (after_equals && (c == '"' || c == '\'' || c == '[' || c == '{')) {
-        end_bare_key(a, a->equals - 1);
-        step(a, c);
+        ek_args_end_bare_key(a, a->equals - 1);
+        ek_args_step(a, c);
     } else if ((c == ',' || ek_args_is_closer(a, c)) && !is_inside_key(a, c)) {
-        key_without_colon(a);
-        if (!a->bad) step(a, c);
+        ek_args_end_without_colon(a);
+        if (!a->bad) ek_args_step(a, c);
     } else {
         a->braces += (c == '{') - (c == '}');
         if (c == '(' || c == '[') a->nested++;
@@ -78,7 +66,7 @@ static void in_bare_key(ek_args *a, char c)
 }
 
 /* held is what stood between JSON quotes; decoded in place. */
-static void decode_json_text(ek_args *a)
+void ek_args_decode_json(ek_args *a)
 {
     ek_buf b = {0};
     json_t *v;
@@ -96,14 +84,14 @@ static void decode_json_text(ek_args *a)
     ek_buf_fini(&b);
 }
 
-static void end_held_text(ek_args *a)
+void ek_args_end_text(ek_args *a)
 {
     ek_args_begin_value(a);
     ek_args_emit_text(a, ek_buf_text(&a->held), a->held.len);
     ek_args_end_value(a);
 }
 
-static void begin_held(ek_args *a, int state)
+void ek_args_begin_held(ek_args *a, int state)
 {
     ek_buf_clear(&a->held);
     a->equals = 0;
@@ -116,9 +104,9 @@ static void in_json_text(ek_args *a, char c)
 {
     if (!a->escaped && c == '"') {
         bool key = a->state == KEY_JSON;
-        decode_json_text(a);
+        ek_args_decode_json(a);
         if (key) a->state = COLON;
-        else end_held_text(a);
+        else ek_args_end_text(a);
         return;
     }
     a->escaped = !a->escaped && c == '\\';
@@ -128,8 +116,8 @@ static void in_json_text(ek_args *a, char c)
 static void in_single(ek_args *a, char c)
 {
     if (a->quote_pending && (c == ',' || ek_args_is_closer(a, c))) {
-        end_held_text(a);
-        step(a, c);
+        ek_args_end_text(a);
+        ek_args_step(a, c);
         return;
     }
     if (a->quote_pending) ek_buf_char(&a->held, '\'');
@@ -140,7 +128,7 @@ static void in_single(ek_args *a, char c)
 static void in_text(ek_args *a, char c)
 {
     /* If the closing <|"|> is missing, what ends the text belongs to the containers. */
-    if (ek_args_is_closer(a, c) || (a->held.len > 0 && is_space(c))) {
+    if (ek_args_is_closer(a, c) || (a->held.len > 0 && ek_args_is_space(c))) {
         ek_buf_char(&a->held, c);
         return;
     }
@@ -152,7 +140,7 @@ static void in_text(ek_args *a, char c)
     else ek_args_emit_escaped(a, &c, 1);
 }
 
-static void emit_bare(ek_args *a, const char *s, size_t n)
+void ek_args_emit_bare(ek_args *a, const char *s, size_t n)
 {
     ek_buf b = {0};
     ek_bare_value(&b, s, n, a->value_schema);
@@ -166,8 +154,8 @@ static void in_bare(ek_args *a, char c)
 {
     if ((c == ',' || ek_args_is_closer(a, c)) &&
         ek_bare_is_literal(ek_buf_text(&a->held), a->held.len, a->value_schema)) {
-        emit_bare(a, a->held.data, a->held.len);
-        step(a, c);
+        ek_args_emit_bare(a, a->held.data, a->held.len);
+        ek_args_step(a, c);
         return;
     }
     if (c == ',' || ek_args_is_closer(a, c)) a->state = HOLD;
@@ -177,27 +165,27 @@ static void in_bare(ek_args *a, char c)
 static void before_value(ek_args *a, char c)
 {
     bool list = ek_args_top(a)->closer == ']';
-    if (is_space(c)) return;
+    if (ek_args_is_space(c)) return;
     if (c == '{' || c == '[') {
         ek_args_push(a, c);
     } else if (c == '"') {
-        begin_held(a, JSON);
+        ek_args_begin_held(a, JSON);
     } else if (c == '\'') {
-        begin_held(a, SINGLE);
+        ek_args_begin_held(a, SINGLE);
     } else if (c == ',' || ek_args_is_closer(a, c)) {
-        if (!list) emit_bare(a, "", 0);
+        if (!list) ek_args_emit_bare(a, "", 0);
         if (!list || c != ',') {
             a->state = AFTER;
-            step(a, c);
+            ek_args_step(a, c);
         }
     } else {
-        begin_held(a, BARE);
+        ek_args_begin_held(a, BARE);
         ek_buf_char(&a->held, c);
     }
 }
 
 /* What is held became a name and perhaps more, or none. */
-static void end_named(ek_args *a)
+void ek_args_end_named(ek_args *a)
 {
     ek_buf b = a->held;
     size_t from = a->match;
@@ -205,7 +193,7 @@ static void end_named(ek_args *a)
     a->state = KEY_START;
     if (from > 0) ek_args_end_key(a, b.data, from - 1);
     else a->unnamed = true;
-    for (size_t i = from; i < b.len; i++) step(a, b.data[i]);
+    for (size_t i = from; i < b.len; i++) ek_args_step(a, b.data[i]);
     ek_buf_fini(&b);
 }
 
@@ -213,24 +201,24 @@ static void end_named(ek_args *a)
 static void in_named(ek_args *a, char c)
 {
     bool whole;
-    if (!ek_call_names_narrow(names_of(a), &a->lo, &a->hi, (uint32_t)a->held.len, c, &whole)) {
-        end_named(a);
-        step(a, c);
+    if (!ek_call_names_narrow(ek_args_known_names(a), &a->lo, &a->hi, (uint32_t)a->held.len, c, &whole)) {
+        ek_args_end_named(a);
+        ek_args_step(a, c);
         return;
     }
     ek_buf_char(&a->held, c);
     if (whole) a->match = a->held.len;
-    if (whole && a->hi - a->lo == 1) end_named(a);
+    if (whole && a->hi - a->lo == 1) ek_args_end_named(a);
 }
 
 static bool begins_named(ek_args *a, char c)
 {
-    bool whole, named = !a->unnamed && names_of(a)->n > 0;
+    bool whole, named = !a->unnamed && ek_args_known_names(a)->n > 0;
     a->unnamed = false;
-    a->lo = 0, a->hi = names_of(a)->n;
-    if (!named || !ek_call_names_narrow(names_of(a), &a->lo, &a->hi, 0, c, &whole)) return false;
-    begin_held(a, KEY_NAMED);
-    a->lo = 0, a->hi = names_of(a)->n;
+    a->lo = 0, a->hi = ek_args_known_names(a)->n;
+    if (!named || !ek_call_names_narrow(ek_args_known_names(a), &a->lo, &a->hi, 0, c, &whole)) return false;
+    ek_args_begin_held(a, KEY_NAMED);
+    a->lo = 0, a->hi = ek_args_known_names(a)->n;
     a->match = 0;
     in_named(a, c);
     return true;
@@ -239,17 +227,17 @@ static bool begins_named(ek_args *a, char c)
 static void before_key(ek_args *a, char c)
 {
     if (begins_named(a, c)) return;
-    if (is_space(c) || c == ',') return;
+    if (ek_args_is_space(c) || c == ',') return;
     if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
-    else if (c == '"') begin_held(a, KEY_JSON);
-    else if (c == '\'') begin_held(a, KEY_SINGLE);
+    else if (c == '"') ek_args_begin_held(a, KEY_JSON);
+    else if (c == '\'') ek_args_begin_held(a, KEY_SINGLE);
     else {
-        begin_held(a, KEY_BARE);
+        ek_args_begin_held(a, KEY_BARE);
         in_bare_key(a, c);
     }
 }
 
-static void step(ek_args *a, char c)
+void ek_args_step(ek_args *a, char c)
 {
     if (a->bad) return;
     switch (a->state) {
@@ -265,7 +253,7 @@ static void step(ek_args *a, char c)
     case JSON: in_json_text(a, c); break;
     case COLON:
         if (c == ':' || c == '=') ek_args_end_key(a, ek_buf_text(&a->held), a->held.len);
-        else if (!is_space(c)) ek_args_fail(a);
+        else if (!ek_args_is_space(c)) ek_args_fail(a);
         break;
     case VALUE: before_value(a, c); break;
     case BARE: in_bare(a, c); break;
@@ -275,38 +263,10 @@ static void step(ek_args *a, char c)
     case AFTER:
         if (c == ',') a->state = ek_args_top(a)->closer == ']' ? VALUE : KEY_START;
         else if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
-        else if (!is_space(c)) ek_args_fail(a);
+        else if (!ek_args_is_space(c)) ek_args_fail(a);
         break;
     default: break; /* DONE: whatever stands behind the arguments is dropped */
     }
-}
-
-/* Reads held text again, now that all of it is known: a bare word ends where the notation
- * says so. */
-static void replay(ek_args *a)
-{
-    ek_buf b = a->held;
-    a->held = (ek_buf){0};
-    a->state = VALUE;
-    for (size_t i = 0; i < b.len && !a->bad;) {
-        char c = b.data[i];
-        if (a->state == VALUE && !is_space(c) && !memchr("{[\"',", c, 5) && !ek_args_is_closer(a, c)) {
-            size_t n = ek_bare_extent(b.data + i, b.len - i, ek_args_top(a)->closer == ']', a->in_call, names_of(a));
-            emit_bare(a, b.data + i, n);
-            i += n;
-        } else {
-            step(a, c);
-            i++;
-        }
-    }
-    ek_buf_fini(&b);
-}
-
-/* `a=x, b=y` holds again what follows the next '=', so once may not be enough; every turn takes
- * at least one character. */
-static void settle(ek_args *a)
-{
-    while (!a->bad && (a->state == BARE || a->state == HOLD)) replay(a);
 }
 
 static int find_names(ek_args *a, const json_t *schema)
@@ -349,7 +309,7 @@ void ek_args_fini(ek_args *a)
 
 void ek_args_text(ek_args *a, const char *s, size_t n)
 {
-    for (size_t i = 0; i < n; i++) step(a, s[i]);
+    for (size_t i = 0; i < n; i++) ek_args_step(a, s[i]);
 }
 
 bool ek_args_in_text(const ek_args *a)
@@ -360,105 +320,4 @@ bool ek_args_in_text(const ek_args *a)
 bool ek_args_done(const ek_args *a)
 {
     return a->state == DONE && !a->bad;
-}
-
-void ek_args_quote(ek_args *a)
-{
-    if (a->state == KEY_NAMED && !a->bad) end_named(a);
-    if (a->bad) return;
-    if (a->state == BARE || a->state == HOLD) {
-        if (!ek_bare_opens_text(ek_buf_text(&a->held), a->held.len, names_of(a))) {
-            end_held_text(a); /* its opening quote is missing */
-            return;
-        }
-        settle(a);
-    }
-    if (a->state == KEY_BARE && a->equals && a->equals == a->held.len) end_bare_key(a, a->equals - 1);
-    switch (a->state) {
-    case KEY_START: begin_held(a, KEY_QUOTED); break;
-    case KEY_QUOTED: a->state = COLON; break;
-    case VALUE:
-        ek_args_begin_value(a);
-        ek_args_emit_char(a, '"');
-        begin_held(a, TEXT);
-        break;
-    case TEXT:
-        ek_args_emit_escaped(a, ek_buf_text(&a->held), a->held.len);
-        ek_args_emit_char(a, '"');
-        ek_args_end_value(a);
-        break;
-    default: break; /* a stray one */
-    }
-}
-
-/* The closing quote is missing: one closer for each open container leaves the end of the
- * text, outermost last. */
-static size_t without_closers(const ek_args *a, const char *s, size_t n)
-{
-    for (int i = 0; i < a->depth; i++) {
-        size_t k = n;
-        while (k > 0 && is_space(s[k - 1])) k--;
-        if (k == 0 || s[k - 1] != a->stack[i].closer) break;
-        n = k - 1;
-    }
-    return n;
-}
-
-static void close_value(ek_args *a)
-{
-    switch (a->state) {
-    case BARE:
-    case HOLD: settle(a); break;
-    case TEXT:
-        ek_args_emit_escaped(a, ek_buf_text(&a->held), without_closers(a, ek_buf_text(&a->held), a->held.len));
-        ek_args_emit_char(a, '"');
-        ek_args_end_value(a);
-        break;
-    case JSON:
-        a->held.len = without_closers(a, ek_buf_text(&a->held), a->held.len);
-        decode_json_text(a);
-        end_held_text(a);
-        break;
-    case SINGLE:
-        if (!a->quote_pending) a->held.len = without_closers(a, ek_buf_text(&a->held), a->held.len);
-        end_held_text(a);
-        break;
-    case KEY_NAMED: end_named(a); break;
-    case KEY_BARE: key_without_colon(a); break;
-    case KEY_QUOTED:
-    case KEY_JSON:
-    case KEY_SINGLE:
-    case COLON: ek_args_fail(a); break;
-    default: break;
-    }
-}
-
-/* Stands the machine inside a key or a value? */
-static bool is_open(const ek_args *a)
-{
-    return a->state != KEY_START && a->state != VALUE && a->state != AFTER && a->state != DONE;
-}
-
-bool ek_args_close(ek_args *a)
-{
-    while (!a->bad && is_open(a)) close_value(a);
-    if (!a->bad && a->state == VALUE && ek_args_top(a)->closer != ']') emit_bare(a, "", 0);
-    while (a->depth > 0 && !a->bad) ek_args_pop(a);
-    return !a->bad;
-}
-
-void ek_args_closing(const ek_args *a, ek_buf *out)
-{
-    if (a->depth == 0) return;
-    int depth = a->mute_depth ? a->mute_depth : a->depth; /* nothing of a repeated key's value was written */
-    if (!a->mute_depth && a->state == TEXT) ek_buf_char(out, '"');
-    else if (a->last == ':') ek_buf_str(out, "null"); /* a key without its value */
-    while (depth > 0) ek_buf_char(out, a->stack[--depth].closer == ']' ? ']' : '}');
-}
-
-bool ek_args_cut(ek_args *a)
-{
-    if (a->state == KEY_NAMED && !a->bad) end_named(a);
-    settle(a);
-    return ek_args_done(a);
 }

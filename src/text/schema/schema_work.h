@@ -8,7 +8,10 @@
 /* Stands in a schema that something was left out of which may speak of any property and type, until it is compiled. */
 #define EK_SCHEMA_LOOSE "\x01loose"
 
-enum { EK_SCHEMA_MERGES = 60 }; /* levels down to which two schemas of a place are merged, where one may be left out */
+enum {
+    EK_SCHEMA_MERGES = 60,     /* levels down to which two schemas of a place are merged, where one may be left out */
+    EK_SCHEMA_PATH_SHOWN = 120 /* bytes of a path in a message */
+};
 
 enum {
     EK_TYPE_NULL = 1,
@@ -102,5 +105,22 @@ ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, i
 ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
 /* A count: a whole number from 0 on; *out keeps its value where the keyword is absent. */
 ek_err ek_schema_count(ek_schema_work *w, const json_t *schema, const char *keyword, uint32_t *out);
+
+/* --- in schema_refs.c --- */
+
+/* A union of one stands for a schema that may be met again inside itself. *known: it was met before. */
+ek_err ek_schema_stand_for(ek_schema_work *w, const json_t *schema, int32_t *out, bool *known);
+ek_err ek_schema_link_one(ek_schema_work *w, int32_t from, int32_t node); /* what it stands for */
+/* The schema that "$ref" leads to, with what stands beside it. */
+ek_err ek_schema_reference(ek_schema_work *w, const json_t *schema, int32_t *out);
+
+/* --- in schema_unions.c --- */
+
+ek_err ek_schema_union_of(ek_schema_work *w, const ek_ids *ids, int32_t *out);
+/* keyword: "anyOf" or "oneOf". */
+ek_err ek_schema_alternatives(ek_schema_work *w, const json_t *schema, const char *keyword, int32_t *out);
+/* Once the graph is whole: notes alternatives that were left out; EINVAL for those of a "oneOf" that cannot be told
+ * apart. */
+ek_err ek_schema_check_unions(ek_schema_work *w);
 
 #endif

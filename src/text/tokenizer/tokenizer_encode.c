@@ -2,8 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/wanted.h"
-#include "text/tokenizer/tokenizer_data.h"
+#include "text/tokenizer/tokenizer_encoder.h"
 #include "text/utf8.h"
 
 #define MAX_TEXT ((size_t)1 << 30)
@@ -11,169 +10,6 @@
 
 /* Where ids are only counted: how many are kept until they are, and how much text is read at once. */
 enum { SETTLED = 4096, PIECE = 64 << 10 };
-
-typedef struct symbol {
-    int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
-    uint32_t rank;          /* of its merge with the next one; NO_RANK: none */
-    int32_t result;
-} symbol;
-
-typedef struct encoder {
-    const ek_tokenizer *t;
-    const size_t *control;
-    size_t n_control, next_control;
-    bool all_special, unwanted;
-    unsigned n_asked;
-    size_t max_ids; /* where encoding may stop */
-    ek_ids *out;
-    ek_count *count; /* NULL: the ids are wanted. Else they are only counted, and out holds the latest ones */
-    const char *text;
-    bool stopped;
-    ek_buf clean, normal;
-    symbol *symbols;
-    size_t cap_symbols;
-    uint64_t *heap; /* rank << 32 | index of the left symbol; the smallest on top */
-    size_t n_heap, cap_heap;
-} encoder;
-
-/* False once nobody waits for the ids any more; asked all the time. */
-static bool goes_on(encoder *e)
-{
-    enum { EVERY = 4096 };
-    if (++e->n_asked % EVERY == 0 && !ek_is_wanted()) e->unwanted = true;
-    return !e->unwanted;
-}
-
-enum { WAYS = 4 }; /* children of a heap's node: one line of the cache */
-
-static void rise(uint64_t *heap, size_t i)
-{
-    uint64_t v = heap[i];
-    while (i > 0 && heap[(i - 1) / WAYS] > v) {
-        heap[i] = heap[(i - 1) / WAYS];
-        i = (i - 1) / WAYS;
-    }
-    heap[i] = v;
-}
-
-/* Puts v where i stands empty. It comes from the end and most likely goes back there, so the
- * hole sinks to the bottom first, by comparisons that need no branch, and v rises from it. */
-static void sink(uint64_t *heap, size_t n, size_t i, uint64_t v)
-{
-    size_t start = i, k;
-    while ((k = WAYS * i + 1) + WAYS <= n) {
-        size_t a = heap[k + 1] < heap[k] ? k + 1 : k;
-        size_t b = heap[k + 3] < heap[k + 2] ? k + 3 : k + 2;
-        size_t min = heap[b] < heap[a] ? b : a;
-        heap[i] = heap[min];
-        i = min;
-    }
-    if (k < n) {
-        size_t min = k;
-        while (++k < n)
-            if (heap[k] < heap[min]) min = k;
-        heap[i] = heap[min];
-        i = min;
-    }
-    while (i > start && heap[(i - 1) / WAYS] > v) {
-        heap[i] = heap[(i - 1) / WAYS];
-        i = (i - 1) / WAYS;
-    }
-    heap[i] = v;
-}
-
-static void add_to_heap(encoder *e, uint64_t v)
-{
-    if (e->n_heap == e->cap_heap) {
-        e->cap_heap = e->cap_heap ? 2 * e->cap_heap : 256;
-        e->heap = ek_realloc(e->heap, e->cap_heap * sizeof *e->heap);
-    }
-    e->heap[e->n_heap++] = v;
-}
-
-/* Looks up the merge of a symbol with its next one and puts it on the heap's end. */
-static bool find_pair(encoder *e, symbol *s, int32_t i)
-{
-    const merge *m = s[i].next < 0 ? NULL : find_merge(e->t, s[i].id, s[s[i].next].id);
-    s[i].rank = m ? m->rank : NO_RANK;
-    if (!m) return false;
-    s[i].result = m->result;
-    add_to_heap(e, (uint64_t)m->rank << 32 | (uint32_t)i);
-    return true;
-}
-
-static void merge_long(encoder *e, symbol *s, int32_t n)
-{
-    e->n_heap = 0;
-    for (int32_t i = 0; i < n; i++) {
-        s[i].prev = i - 1;
-        s[i].next = i + 1 < n ? i + 1 : -1;
-    }
-    for (int32_t i = 0; i < n; i++) find_pair(e, s, i);
-    for (size_t i = e->n_heap / WAYS + 1; i-- > 0;)
-        if (i < e->n_heap) sink(e->heap, e->n_heap, i, e->heap[i]);
-    while (e->n_heap && goes_on(e)) {
-        uint64_t best = e->heap[0];
-        uint64_t last = e->heap[--e->n_heap];
-        if (e->n_heap) sink(e->heap, e->n_heap, 0, last);
-        int32_t left = (int32_t)(uint32_t)best, right = s[left].next;
-        /* A rank names one pair: another rank means that the pair changed since. */
-        if (s[left].id < 0 || s[left].rank != best >> 32) continue;
-        s[left].id = s[left].result;
-        s[left].next = s[right].next;
-        if (s[right].next >= 0) s[s[right].next].prev = left;
-        s[right].id = -1;
-        if (find_pair(e, s, left)) rise(e->heap, e->n_heap - 1);
-        if (s[left].prev >= 0 && find_pair(e, s, s[left].prev)) rise(e->heap, e->n_heap - 1);
-    }
-    for (int32_t i = 0; i < n; i++)
-        if (s[i].id >= 0) ek_ids_add(e->out, s[i].id);
-}
-
-enum { SHORT = 24 };
-
-/* The same merges in the same order without a heap: the best pair, leftmost first, is found
- * by looking at all of them, which is cheaper for a word. */
-static void merge_short(encoder *e, const symbol *s, int32_t n)
-{
-    int32_t id[SHORT], result[SHORT];
-    uint32_t rank[SHORT];
-    for (int32_t i = 0; i < n; i++) id[i] = s[i].id;
-    for (int32_t i = 0; i < n; i++) rank[i] = NO_RANK;
-    for (int32_t i = 0; i + 1 < n; i++) {
-        const merge *m = find_merge(e->t, id[i], id[i + 1]);
-        if (m) {
-            rank[i] = m->rank;
-            result[i] = m->result;
-        }
-    }
-    for (;;) {
-        int32_t best = 0;
-        for (int32_t i = 1; i < n; i++)
-            if (rank[i] < rank[best]) best = i;
-        if (n == 0 || rank[best] == NO_RANK) break;
-        id[best] = result[best];
-        n--;
-        for (int32_t i = best + 1; i < n; i++) {
-            id[i] = id[i + 1];
-            rank[i] = rank[i + 1];
-            result[i] = result[i + 1];
-        }
-        rank[n - 1] = rank[best] = NO_RANK;
-        for (int32_t i = best > 0 ? best - 1 : 0; i <= best && i + 1 < n; i++) {
-            const merge *m = find_merge(e->t, id[i], id[i + 1]);
-            rank[i] = m ? m->rank : NO_RANK;
-            result[i] = m ? m->result : -1;
-        }
-    }
-    for (int32_t i = 0; i < n; i++) ek_ids_add(e->out, id[i]);
-}
-
-static void merge_symbols(encoder *e, symbol *s, size_t n)
-{
-    if (n <= SHORT) merge_short(e, s, (int32_t)n);
-    else merge_long(e, s, (int32_t)n);
-}
 
 static int32_t scalar_piece(const ek_tokenizer *t, const char *s, size_t n, uint32_t cp)
 {
@@ -183,7 +19,7 @@ static int32_t scalar_piece(const ek_tokenizer *t, const char *s, size_t n, uint
 }
 
 /* Merges normalized, well-formed text. */
-static void encode_stretch(encoder *e, const char *s, size_t n)
+static void encode_stretch(ek_encoder *e, const char *s, size_t n)
 {
     const ek_tokenizer *t = e->t;
     if (n == 0) return;
@@ -197,12 +33,12 @@ static void encode_stretch(encoder *e, const char *s, size_t n)
     size_t k = 0; /* symbols of the part being read; parts are merged one by one */
     uint32_t before = 0;
     bool unknown = false; /* the last symbol is <unk> */
-    for (size_t i = 0; i < n && e->out->len <= e->max_ids && goes_on(e);) {
+    for (size_t i = 0; i < n && e->out->len <= e->max_ids && ek_encoder_goes_on(e);) {
         uint32_t cp;
         int len = ek_utf8_next(s + i, n - i, &cp);
         if (i > 0 && ((t->cut_space && cp == 0x2581 && before != 0x2581) ||
                       (t->cut_newline && (cp == '\n') != (before == '\n')))) {
-            merge_symbols(e, e->symbols, k);
+            ek_encoder_merge(e, e->symbols, k);
             k = 0;
         }
         if (e->cap_symbols < k + 4) { /* a scalar is at most four bytes */
@@ -223,7 +59,7 @@ static void encode_stretch(encoder *e, const char *s, size_t n)
         }
         i += (size_t)len;
     }
-    merge_symbols(e, e->symbols, k);
+    ek_encoder_merge(e, e->symbols, k);
 }
 
 static bool is_white(uint32_t cp) /* \s of a regular expression: str.strip's without U+001C..1F */
@@ -253,20 +89,20 @@ static bool alone(const char *s, size_t n, size_t start, size_t stop)
     return true;
 }
 
-static bool control_at(encoder *e, size_t at)
+static bool control_at(ek_encoder *e, size_t at)
 {
     if (e->all_special) return true;
     while (e->next_control < e->n_control && e->control[e->next_control] < at) e->next_control++;
     return e->next_control < e->n_control && e->control[e->next_control] == at;
 }
 
-static bool is_full(const encoder *e)
+static bool is_full(const ek_encoder *e)
 {
     return e->stopped || e->out->len > e->max_ids;
 }
 
 /* While they are only counted: the ids so far are of the text before at. */
-static void settle(encoder *e, const char *at)
+static void settle(ek_encoder *e, const char *at)
 {
     ek_count *c = e->count;
     c->ids += e->out->len;
@@ -275,14 +111,14 @@ static void settle(encoder *e, const char *at)
     e->stopped = c->stop && c->stop(c->arg);
 }
 
-typedef void stretch_fn(encoder *e, const char *s, size_t n);
+typedef void stretch_fn(ek_encoder *e, const char *s, size_t n);
 
 /* Cuts the added tokens of tr out of s and gives what is between to rest. raw: s is the text
  * itself, so offsets of control tokens apply. */
-static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
+static void cut_added(ek_encoder *e, const trie *tr, const char *s, size_t n, bool raw, stretch_fn *rest)
 {
     size_t done = 0;
-    for (size_t i = 0; i < n && !is_full(e) && goes_on(e);) {
+    for (size_t i = 0; i < n && !is_full(e) && ek_encoder_goes_on(e);) {
         int32_t id;
         size_t len = 0;
         if (tr->first[(uint8_t)s[i]])
@@ -314,7 +150,7 @@ static void cut_added(encoder *e, const trie *tr, const char *s, size_t n, bool 
 }
 
 /* Part of a stretch of the raw text: make it well-formed, normalize, look for normalized tokens. */
-static void piece_of_raw(encoder *e, const char *s, size_t n)
+static void piece_of_raw(ek_encoder *e, const char *s, size_t n)
 {
     const ek_tokenizer *t = e->t;
     if (!ek_utf8_valid(s, n)) {
@@ -345,7 +181,7 @@ static bool is_cut(const ek_tokenizer *t, const char *s, size_t i)
 
 /* The bytes of s that are read at once, to need no memory for all of them: up to a cut, or, where none comes for long,
  * up to the beginning of a character. */
-static size_t piece_length(encoder *e, const char *s, size_t n)
+static size_t piece_length(ek_encoder *e, const char *s, size_t n)
 {
     if (!e->count) return n;
     size_t min = e->count->piece ? e->count->piece : PIECE, max = 4 * min;
@@ -358,7 +194,7 @@ static size_t piece_length(encoder *e, const char *s, size_t n)
     return i;
 }
 
-static void between_raw(encoder *e, const char *s, size_t n)
+static void between_raw(ek_encoder *e, const char *s, size_t n)
 {
     while (n > 0 && !is_full(e)) {
         size_t len = piece_length(e, s, n);
@@ -375,7 +211,7 @@ ek_err ek_encode(const ek_tokenizer *t, const char *text, size_t n, const size_t
     return ek_encode_max(t, text, n, control, n_control, SIZE_MAX, out);
 }
 
-static void run(encoder *e, const char *text, size_t n)
+static void run(ek_encoder *e, const char *text, size_t n)
 {
     cut_added(e, &e->t->raw, text, n, true, between_raw);
     ek_buf_fini(&e->clean);
@@ -388,7 +224,7 @@ ek_err ek_encode_max(const ek_tokenizer *t, const char *text, size_t n, const si
                      size_t max_ids, ek_ids *out)
 {
     if (n > MAX_TEXT) return ek_fail(EK_ETOOLONG, "%zu bytes of text, at most %zu are encoded", n, MAX_TEXT);
-    encoder e = {
+    ek_encoder e = {
         .t = t, .control = control, .out = out, .max_ids = max_ids, .all_special = n_control == EK_CONTROL_ALL};
     if (!e.all_special) e.n_control = n_control;
     run(&e, text, n);
@@ -399,13 +235,13 @@ void ek_encode_count(const ek_tokenizer *t, const char *text, size_t n, const si
                      ek_count *count)
 {
     ek_ids ids = {0};
-    encoder e = {.t = t,
-                 .control = control,
-                 .out = &ids,
-                 .max_ids = SIZE_MAX,
-                 .count = count,
-                 .text = text,
-                 .all_special = n_control == EK_CONTROL_ALL};
+    ek_encoder e = {.t = t,
+                    .control = control,
+                    .out = &ids,
+                    .max_ids = SIZE_MAX,
+                    .count = count,
+                    .text = text,
+                    .all_special = n_control == EK_CONTROL_ALL};
     if (!e.all_special) e.n_control = n_control;
     count->ids = count->bytes = 0;
     count->exact = true;

@@ -1,0 +1,47 @@
+/* The rows of a store's database: pages by name and kind. All return SQLite's codes. Inside src/cache. */
+#ifndef EK_CACHE_STORE_ROWS_H
+#define EK_CACHE_STORE_ROWS_H
+
+#include <sqlite3.h>
+
+#include "cache/store.h"
+
+typedef struct ek_store_db {
+    char *path, *key;
+    ek_kv_layout layout;
+    int64_t max_bytes, total;
+    sqlite3 *db;
+    sqlite3_stmt *find, *add, *add_data, *get_data, *touch, *drop, *drop_data, *oldest;
+    ek_store_counts counts;
+    double last_warning;
+    bool gone; /* it could not be opened again: nothing is kept */
+} ek_store_db;
+
+static inline int ek_store_db_run(ek_store_db *f, const char *sql)
+{
+    return sqlite3_exec(f->db, sql, NULL, NULL, NULL);
+}
+
+/* Runs a prepared statement that gives no rows, and resets it. */
+static inline int ek_store_db_step(sqlite3_stmt *s)
+{
+    int rc = sqlite3_step(s);
+    sqlite3_reset(s);
+    sqlite3_clear_bindings(s);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+static inline void ek_store_db_set_total(ek_store_db *f, int64_t total)
+{
+    f->total = total;
+    atomic_store(&f->counts.bytes, (unsigned long long)(total > 0 ? total : 0));
+}
+
+/* Writes pages, or forgets those without bytes, in one transaction, which is left open after an error. */
+int ek_store_rows_write(ek_store_db *f, ek_store_page *const *page, int n);
+/* Fills the bytes of a kind and sets has, if the page is there; one that is damaged is dropped. */
+int ek_store_rows_read(ek_store_db *f, ek_store_page *p, int kind);
+/* Drops the oldest until n bytes more are within the limit. */
+int ek_store_rows_make_room(ek_store_db *f, int64_t n);
+
+#endif

@@ -1,0 +1,150 @@
+/* What is stored is read: the conversation that ends with a response, and single items. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/wanted.h"
+#include "serve/openai/response_state.h"
+#include "text/json/json.h"
+
+/* --- conversations --- */
+
+/* A conversation, newest first. */
+typedef struct chain {
+    ek_response_entry **entries;
+    int n, cap;
+} chain;
+
+static void add(chain *c, ek_response_entry *e)
+{
+    if (c->n == c->cap) {
+        c->cap = c->cap ? 2 * c->cap : 16;
+        c->entries = ek_realloc(c->entries, (size_t)c->cap * sizeof *c->entries);
+    }
+    ek_response_entry_hold(e);
+    c->entries[c->n++] = e;
+}
+
+/* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
+ * it loses its beginning. A conversation of more than max_entries cannot be: ids come before those that continue them.
+ */
+static ek_err hold_chain(ek_response_store *s, uint64_t owner_id, const char *id, chain *c)
+{
+    ek_err err = EK_OK;
+    pthread_mutex_lock(&s->lock);
+    for (int steps = 0; id && !err && steps <= s->max_entries; steps++) {
+        ek_response_entry *e = ek_response_entry_find(s, owner_id, id);
+        if (!e) err = ek_response_not_found(id);
+        else add(c, e);
+        id = e ? e->previous : NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return err;
+}
+
+static void let_chain_go(ek_response_store *s, chain *c)
+{
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < c->n; i++) ek_response_entry_let_go(c->entries[i]);
+    pthread_mutex_unlock(&s->lock);
+    free(c->entries);
+}
+
+static void add_size(ek_json_size *sum, const char *text, size_t n)
+{
+    ek_json_size one;
+    ek_json_scan(&one, text, n);
+    sum->values += one.values;
+    sum->containers += one.containers;
+    sum->growth += one.growth;
+}
+
+static ek_err count_chain(const chain *c, const ek_api_limits *limits)
+{
+    ek_json_size sum = {0};
+    size_t n = 0;
+    for (int i = 0; i < c->n; i++) n += c->entries[i]->input.len + c->entries[i]->n;
+    if (limits->weigh) EK_TRY(limits->weigh(limits->count_arg, n));
+    for (int i = 0; i < c->n; i++) {
+        const ek_response_entry *e = c->entries[i];
+        EK_TRY(ek_wanted_check());
+        add_size(&sum, ek_buf_text(&e->input), e->input.len);
+        add_size(&sum, ek_buf_text(&e->response) + e->from, e->n);
+    }
+    return limits->count ? limits->count(limits->count_arg, &sum, n, n) : EK_OK;
+}
+
+static void append_items(json_t *list, const char *text, size_t n)
+{
+    json_t *v;
+    EK_ASSERT(ek_json_read(&v, text, n, 0) == EK_OK); /* our own writing */
+    json_array_extend(list, v);
+    json_decref(v);
+}
+
+ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json_t *list)
+{
+    chain c = {0};
+    ek_err err = hold_chain(limits->responses, limits->owner, id, &c);
+    if (!err) err = count_chain(&c, limits);
+    for (int i = c.n - 1; i >= 0 && !err; i--) {
+        const ek_response_entry *e = c.entries[i];
+        append_items(list, ek_buf_text(&e->input), e->input.len);
+        append_items(list, ek_buf_text(&e->response) + e->from, e->n);
+        err = ek_wanted_check();
+    }
+    let_chain_go(limits->responses, &c);
+    return err;
+}
+
+/* --- an item --- */
+
+static ek_err no_item(const char *id, size_t n)
+{
+    ek_buf quoted = {0};
+    enum { MAX_SHOWN = 80 };
+    ek_json_quote(&quoted, id, n < MAX_SHOWN ? n : MAX_SHOWN);
+    ek_err err = ek_fail(EK_ENOTFOUND,
+                         "there is no item %s here: its response was not stored, was deleted, or made room for others",
+                         quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static ek_err read_item(const ek_api_limits *limits, const char *text, size_t n, json_t **out)
+{
+    ek_json_size size;
+    ek_json_scan(&size, text, n);
+    if (limits->count) EK_TRY(limits->count(limits->count_arg, &size, n, n));
+    EK_ASSERT(ek_json_read(out, text, n, 0) == EK_OK); /* our own writing */
+    return EK_OK;
+}
+
+ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out)
+{
+    ek_response_store *s = limits->responses;
+    ek_response_entry *e = NULL;
+    ek_stored_item item = {0};
+    *out = NULL;
+    pthread_mutex_lock(&s->lock);
+    ek_item_node *node = ek_item_find(&s->items, ek_item_key(&s->items, limits->owner, id, n_id));
+    if (node) {
+        e = node->entry;
+        item = node->item;
+        ek_response_entry_hold(e);
+        ek_response_entry_mark_used(s, e);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!e) return no_item(id, n_id);
+    ek_err err = read_item(limits, ek_buf_text(item.output ? &e->response : &e->input) + item.from, item.n, out);
+    size_t n = 0;
+    const char *found = ek_json_get_text(*out, "id", &n);
+    bool same = e->owner_id == limits->owner && found && n == n_id && !memcmp(found, id, n);
+    pthread_mutex_lock(&s->lock);
+    ek_response_entry_let_go(e);
+    pthread_mutex_unlock(&s->lock);
+    if (err || same) return err;
+    json_decref(*out); /* another one of the same 64 bits */
+    *out = NULL;
+    return no_item(id, n_id);
+}

@@ -1,0 +1,115 @@
+/* What a session has written goes to its client: as it comes, or alone once all before it is read. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/reply.h"
+#include "serve/session_state.h"
+
+/* Bytes of a stream, and of a reply in one piece: more go out from where they lie. */
+enum { COPIED = 256 << 10, COPIED_WHOLE = 64 << 10 };
+
+static size_t buffer_of(const ek_session *s)
+{
+    return ek_exchange_max_unsent(s->x);
+}
+
+void ek_session_cut(ek_session *s, const char *text)
+{
+    ek_log(EK_LOG_INFO, "event=cut id=%s reason=\"%s\"", s->id, text);
+    ek_buf_clear(&s->out);
+    ek_session_end_with(s, 0, text);
+    ek_session_leave_client(s, EK_OUTCOME_CUT);
+}
+
+/* What was left out of schemas; the log has all of it. */
+static void put_ignored(ek_session *s)
+{
+    enum { MOST = 1000 };
+    const char *all = ek_grammar_ignored(s->req.grammar);
+    size_t n = strnlen(all, MOST + 1);
+    if (n == 0) return;
+    ek_buf value = {0};
+    ek_buf_add(&value, all, n < MOST ? n : MOST);
+    if (n > MOST) ek_buf_str(&value, "...");
+    ek_exchange_header(s->x, "x-evenkeel-ignored-keywords", value.data);
+    ek_buf_fini(&value);
+}
+
+static void open_stream(ek_session *s)
+{
+    if (ek_exchange_begun(s->x)) return;
+    ek_exchange_header(s->x, "cache-control", "no-cache");
+    ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
+    put_ignored(s);
+    ek_exchange_begin(s->x, 200, "text/event-stream; charset=utf-8");
+}
+
+/* What s->out holds, as bytes that give back what was counted for them. */
+static ek_outgoing own_out(ek_session *s)
+{
+    ek_buf *b = &s->out;
+    char *smaller = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
+    if (smaller) b->data = smaller, b->cap = b->len + 1;
+    size_t from_held = s->promised < s->held ? s->promised : s->held, counted = s->counted + from_held;
+    size_t excess = counted > b->cap ? counted - b->cap : 0; /* sizes are bounds */
+    ek_request_memory_give(&s->server->memory, excess);
+    s->held -= from_held;
+    s->promised = s->counted = 0;
+    return ek_outgoing_own(s->server, b, counted - excess);
+}
+
+/* More than is copied, or than the buffer holds: alone, when the client has read all before it. */
+static void flush_large(ek_session *s)
+{
+    s->full = true;
+    if (ek_exchange_unsent(s->x) > 0) return; /* on_drained comes */
+    if (s->counted + s->promised == 0) {      /* one event that is this large */
+        if (ek_request_memory_take(&s->server->memory, s->held, s->out.cap)) {
+            ek_session_cut(s, ek_err_text());
+            return;
+        }
+        s->counted = s->out.cap;
+    }
+    ek_outgoing bytes = own_out(s);
+    ek_exchange_send_from(s->x, &bytes);
+    s->last_sent = ek_now();
+}
+
+void ek_session_flush(ek_session *s)
+{
+    size_t n = s->out.len, buffer = buffer_of(s);
+    if (n > 0) {
+        open_stream(s);
+        if (n > COPIED || n > buffer) {
+            flush_large(s);
+        } else if (!ek_exchange_send(s->x, s->out.data, n)) {
+            char text[100];
+            snprintf(text, sizeof text, "the client left more than %zu bytes unread (--stream-buffer)", buffer);
+            ek_session_cut(s, text);
+        } else {
+            if (s->out.cap > COPIED) ek_buf_fini(&s->out);
+            ek_buf_clear(&s->out);
+            ek_request_memory_give(&s->server->memory, s->counted);
+            s->counted = s->promised = 0;
+            s->last_sent = ek_now();
+        }
+    }
+    if (!s->done || !s->x || s->out.len > 0) return;
+    ek_exchange_end(s->x);
+    ek_session_leave_client(s, EK_OUTCOME_DONE);
+}
+
+void ek_session_send_whole(ek_session *s)
+{
+    if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
+    put_ignored(s);
+    if (s->out.len <= COPIED_WHOLE) {
+        ek_reply_json(s->x, 200, &s->out);
+    } else {
+        ek_outgoing bytes = own_out(s);
+        ek_exchange_reply_from(s->x, 200, "application/json", &bytes);
+    }
+    ek_session_leave_client(s, EK_OUTCOME_DONE);
+}
