@@ -7,19 +7,12 @@ others the protocol. PACKAGES is the folder that npm filled. Closes with `N pass
 import json, os, signal, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from counted import check, closing
 from client import Server
 from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, PACKAGES = map(os.path.abspath, sys.argv[1:4])
 TASK = "read notes.txt"
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
 class Agent:
@@ -113,8 +106,7 @@ def main():
                 finally:
                     end_daemons(home)
                 recorder.shutdown()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

@@ -9,18 +9,11 @@ goes to another host. Closes with `N passed, N failed`."""
 import json, os, subprocess, sys, tempfile, uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from counted import check, closing
 from client import Server
 from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, CLAUDE = map(os.path.abspath, sys.argv[1:4])
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
 def environment(recorder, home):
@@ -113,8 +106,7 @@ def main():
                 events += turn(env, work, prompt, "--resume", session)
             judge(recorder, events)
             recorder.shutdown()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

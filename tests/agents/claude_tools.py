@@ -8,18 +8,11 @@ client drops it and goes on. Closes with `N passed, N failed`."""
 import json, os, struct, subprocess, sys, tempfile, zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from counted import check, closing
 from client import Server
 from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, CLAUDE = map(os.path.abspath, sys.argv[1:4])
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
 def call(name, arguments):
@@ -95,8 +88,7 @@ def main():
         with Server(PROGRAM, "--model", f"{d}/pocket", "--max-requests", 4) as s:
             references(s, d)
             picture(s, d)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

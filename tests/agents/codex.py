@@ -7,18 +7,11 @@ calls tools only then. As with Claude Code, what is checked is the protocol. Clo
 import json, os, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from counted import check, closing
 from client import Server
 from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, CODEX = map(os.path.abspath, sys.argv[1:4])
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
 def run(recorder, home, work, effort):
@@ -74,8 +67,7 @@ def main():
         judge_calls(seen["none"][0])
         thoughts = [e["item"]["text"] for e in seen["medium"][1] if e.get("item", {}).get("type") == "reasoning"]
         check("thoughts are shown", thoughts and all(thoughts), seen["medium"][1])
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

@@ -7,18 +7,11 @@ protocol. Closes with `N passed, N failed`."""
 import json, os, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from counted import check, closing
 from client import Server
 from recorder import Recorder, documented, long_context
 
 PROGRAM, MODEL, OPENCODE = map(os.path.abspath, sys.argv[1:4])
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:2000]}")
 
 
 def prepare(recorder, home):
@@ -86,8 +79,7 @@ def main():
             turn(env, folder, "Thank you. List the files.", "--continue")
             recorder.shutdown()
         judge(recorder)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

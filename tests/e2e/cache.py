@@ -6,6 +6,8 @@ usage: cache.py EVENKEEL MODEL_DIR
 The output's last line is `N passed, N failed`."""
 import json, os, random, shutil, signal, subprocess, sys, tempfile, time, urllib.request
 
+from counted import check, closing
+
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
 LONG = "The ship has a wide deck and a deep hold. " * 60
 QUESTIONS = ["What is a keel?", "What is a mast?", "Name two sails."]
@@ -39,16 +41,6 @@ class Server:
         status = self.process.wait(timeout=60)
         self.log.seek(0)
         return status, self.log.read()
-
-
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def main():
@@ -115,8 +107,7 @@ def main():
     s = Server("/proc/no/such/folder")
     status, log = s.stop()
     check("a folder that cannot be: one line", status == 1 and "/proc/no/such/folder" in log, (status, log))
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    sys.exit(closing())
 
 
 main()

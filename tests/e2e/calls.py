@@ -6,6 +6,8 @@ usage: calls.py EVENKEEL MODEL_DIR
 The output's last line is `N passed, N failed`.
 """
 import json
+
+from counted import check, closing
 import os
 import signal
 import subprocess
@@ -23,13 +25,6 @@ VOCAB, CONTEXT = (CONFIG.get("text_config", CONFIG)[k] for k in ("vocab_size", "
 DRAFTER = MODEL + "-drafter"
 LIMIT_SECONDS = 20
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "EVENKEEL_"))}
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def run(*args, **more):
@@ -217,5 +212,4 @@ with tempfile.TemporaryDirectory(prefix="evenkeel-calls-") as folder:
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)
-print(f"{results.count(True)} passed, {results.count(False)} failed")
-sys.exit(not all(results))
+sys.exit(closing())

@@ -6,18 +6,11 @@ beyond it while it serves others, and stay below: the kernel ends a process that
 failed`; exit 77 where no group can be made."""
 import json, os, sys, threading, time
 
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1:3]
 LIMIT = 400 << 20
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {str(detail)[:600]}")
 
 
 class Group:
@@ -111,8 +104,7 @@ def main():
             print(f"measured: {peak >> 20} of {LIMIT >> 20} MiB at most, {int(budget) >> 20} MiB for requests, replies to large bodies {status}")
     finally:
         group.remove()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

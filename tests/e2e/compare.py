@@ -5,14 +5,9 @@ One streams as other engines do and gives every third reply another text, one re
 `N passed, N failed`."""
 import http.server, json, os, subprocess, sys, tempfile, threading, xml.etree.ElementTree
 
+from counted import check, closing
+
 PROGRAM, MODEL = sys.argv[1:3]
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 class Other(http.server.BaseHTTPRequestHandler):
@@ -111,5 +106,4 @@ r = subprocess.run([PROGRAM, "bench", "--compare", "http://127.0.0.1:1"], captur
 check("nobody there is one line", r.returncode == 1 and len(r.stderr.splitlines()) == 1, r.stderr)
 r = subprocess.run([PROGRAM, "bench", "--compare", "http://127.0.0.1:1", "--synthetic", "e2b"], capture_output=True, text=True)
 check("--synthetic is refused", r.returncode == 2, r.stderr)
-print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-sys.exit(not all(results))
+sys.exit(closing())

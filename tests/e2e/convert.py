@@ -5,6 +5,8 @@ Wrong calls, what exists already, a full disk, a second writer, Ctrl-C, a damage
 behind. Memory while a model larger than it is written. Closes with `N passed, N failed`."""
 import array, json, math, os, random, resource, shutil, signal, subprocess, sys, tempfile, time
 
+from counted import check, closing
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import minifloats, mlx_names, tiny_model
@@ -14,13 +16,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def convert(*args, limits=(), cwd=None):
@@ -219,5 +214,4 @@ with tempfile.TemporaryDirectory() as folder:
         work = os.path.join(folder, part.__name__)
         os.mkdir(work)
         part(work)
-print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-sys.exit(0 if all(results) else 1)
+sys.exit(closing())

@@ -6,6 +6,7 @@ tokens, the same digests. Closes with `N passed, N failed`."""
 import json, os, re, subprocess, sys, threading, urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
@@ -13,13 +14,6 @@ DRAFTER = MODEL + "-drafter"
 MODES = [["--draft", "off"], ["--draft", "ngram"], ["--draft", "ngram", "--draft-max", "64"]]
 if os.path.isdir(DRAFTER):
     MODES += [["--draft", "auto", "--drafter", DRAFTER], ["--drafter", DRAFTER, "--rope-position", "n-minus-1", "--draft-max", "1"]]
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def generate(ids, *args):
@@ -94,5 +88,4 @@ if os.path.isdir(DRAFTER):
                        (["--drafter", DRAFTER, "--ids", "2,7", "--tokens", "65"], "--tokens")]:
         r = draft(*args)
         check(f"draft {' '.join(args)}", r.returncode != 0 and says in r.stderr.splitlines()[-1], r.stderr)
-print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-sys.exit(not all(results))
+sys.exit(closing())

@@ -6,19 +6,13 @@ answers, whole and in parts; its drafter too. Then what a user gets wrong. Close
 import array, json, os, struct, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
 IDS = ",".join(str(i * 37 % 4000 + 5) for i in range(70))
 CHAT = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello <|turn> there"}], "tools": []}
 TEXT = 'Hello  world,\n\n\n  {"a": [1, 2]} <|turn>x<turn|> ▁ München 北京 🚀 <0x41>\t"\\'
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def run(*args, text=None):
@@ -298,5 +292,4 @@ with tempfile.TemporaryDirectory() as dir:
     drafter(dir)
     llama(dir)
     mistakes(dir, parts, pieces)
-print(f"{results.count(True)} passed, {results.count(False)} failed")
-sys.exit(not all(results))
+sys.exit(closing())

@@ -7,16 +7,10 @@ notice a changed digest, token, seed or model. Closes with `N passed, N failed`.
 import json, os, random, signal, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def replay(path, *args, model=MODEL):
@@ -203,8 +197,7 @@ def main():
         check("a journal that cannot be made is refused", r.returncode == 1 and "journal" in r.stderr.splitlines()[-1], r.stderr)
         status, text, _ = replay(os.path.join(d, "missing"))
         check("no file", status == 1 and "missing" in text and text.count("\n") == 1, text)
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if all(results) else 1
+    return closing()
 
 
 if __name__ == "__main__":

@@ -5,18 +5,11 @@ Loopback only; no browser: the headers are those that browsers send. Closes with
 import json, os, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1:3]
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 4}
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def status(s, headers, method="POST", path="/v1/chat/completions", body=CHAT, says=""):
@@ -83,5 +76,4 @@ without_keys()
 behind_a_proxy()
 in_a_container()
 with_keys()
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+sys.exit(closing())

@@ -5,14 +5,9 @@ Logits without the file, with a new one, with one that is found, and with every 
 Closes with `N passed, N failed`."""
 import glob, os, resource, shutil, signal, subprocess, sys, tempfile
 
+from counted import check, closing
+
 PROGRAM, MODEL = sys.argv[1:3]
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def logits(*args, model=None, limit=None):
@@ -84,5 +79,4 @@ with tempfile.TemporaryDirectory() as top:
     run("after three at once", found=True)
     got, log = logits("--packed-cache", "/nowhere/at/all")
     check("a folder that cannot be made is one line", got is None and "--packed-cache /nowhere/at/all: " in log.splitlines()[-1], log)
-print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-sys.exit(not all(results))
+sys.exit(closing())

@@ -7,18 +7,11 @@ import http.client, json, os, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL, OUT = sys.argv[1], sys.argv[2], sys.argv[3]
 POCKET = "pocket" in MODEL
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def fetch(s, path, method="GET", **headers):
@@ -290,8 +283,7 @@ def main():
         liar(b)
         key(b)
         check("no exceptions, no refusals, no requests elsewhere", b.problems == [], b.problems)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return closing()
 
 
 if __name__ == "__main__":

@@ -6,16 +6,10 @@ that others can read are warned of. Standard library only; closes with `N passed
 import os, socket, sqlite3, stat, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-results = []
-
-
-def check(name, good, detail=""):
-    results.append(bool(good))
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def refused(name, says, *args, lines=1):
@@ -120,8 +114,7 @@ def main():
     for part in (ports, port_file, key_files, cache_files):
         with tempfile.TemporaryDirectory() as dir:
             part(dir)
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-    return 0 if all(results) else 1
+    return closing()
 
 
 sys.exit(main())

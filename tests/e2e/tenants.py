@@ -5,18 +5,11 @@ Slow bodies, idle connections, 64 replies at once; loopback only. Closes with `N
 import http.client, json, os, socket, sys, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = sys.argv[1:3]
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 4}
-passed = failed = 0
-
-
-def check(name, good, detail=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {name}: {detail}")
 
 
 def slow_bodies():
@@ -98,5 +91,4 @@ slow_bodies()
 idle_connections()
 in_turn()
 in_turn("--api-key", "a,b", many=("127.0.0.1", "a"), one=("127.0.0.1", "b"))
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+sys.exit(closing())

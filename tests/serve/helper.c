@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 static const char config_json[] =
     "{\"model_type\":\"gemma4_text\",\"vocab_size\":4096,\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":32,\"global_head_dim\":64,\"num_global_key_value_heads\":1,"
@@ -103,4 +105,31 @@ ek_buf reply_of(int fd)
     for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) ek_buf_add(&b, part, (size_t)n);
     close(fd);
     return b;
+}
+
+/* --- a server that is nothing special --- */
+
+static ek_model *tiny;
+static ek_engine *tiny_engine;
+
+ek_server *start_tiny(int max_requests, int max_queue, ek_server_opts opts)
+{
+    ek_log_set(EK_LOG_ERROR);
+    tiny = tiny_model();
+    ek_engine_opts eo = ek_engine_defaults();
+    eo.max_requests = max_requests;
+    eo.max_queue = max_queue;
+    assert_int_equal(ek_engine_open(&tiny_engine, tiny, &eo), EK_OK);
+    opts.http.max_body = 1 << 20;
+    opts.model = tiny;
+    opts.model_dir = "models/pocket";
+    opts.model_name = "tiny";
+    return start_server(tiny_engine, &opts);
+}
+
+void stop_tiny(void)
+{
+    stop_server();
+    ek_engine_close(tiny_engine);
+    ek_model_close(tiny);
 }

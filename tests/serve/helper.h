@@ -24,6 +24,10 @@ double stop_server(void);
 /* A random model that reads with the tokenizer of models/pocket; a context of 512 tokens. */
 ek_model *tiny_model(void);
 
+/* A server over that model on an engine of its own. opts: without model. Logs errors alone. */
+ek_server *start_tiny(int max_requests, int max_queue, ek_server_opts opts);
+void stop_tiny(void);
+
 int connect_to(int port); /* the socket */
 void send_all(int fd, const char *bytes, size_t n);
 

@@ -6,12 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/hash/rng.h"
 #include "serve/server_state.h"
 
-static ek_model *model;
-static ek_engine *engine;
 static ek_server *server;
 
 #define ASKED "\"temperature\":1,\"seed\":1,\"logit_bias\":{\"1\":-100,\"106\":-100},"
@@ -111,23 +108,14 @@ static void there_is_no_memory(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 8;
-    eo.max_queue = 64;
-    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
-    ek_server_opts so = {.http.max_body = 1 << 20, .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
-    server = start_server(engine, &so);
+    server = start_tiny(8, 64, (ek_server_opts){0});
     return 0;
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    stop_server();
-    ek_engine_close(engine);
-    ek_model_close(model);
+    stop_tiny();
     return 0;
 }
 

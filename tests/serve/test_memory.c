@@ -8,13 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/reserve.h"
 
 enum { PLACES = 50 }; /* at which each kind of request runs out */
 
-static ek_model *model;
-static ek_engine *engine;
 static ek_server *server;
 
 #ifdef EK_SANITIZED
@@ -156,23 +153,14 @@ static void every_place_can_run_out(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 4;
-    eo.max_queue = 4;
-    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
-    ek_server_opts so = {.http.max_body = 1 << 20, .model = model, .model_dir = "models/pocket", .model_name = "tiny"};
-    server = start_server(engine, &so);
+    server = start_tiny(4, 4, (ek_server_opts){0});
     return 0;
 }
 
 static int close_all(void **state)
 {
     (void)state;
-    stop_server();
-    ek_engine_close(engine);
-    ek_model_close(model);
+    stop_tiny();
     return 0;
 }
 

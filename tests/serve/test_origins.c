@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "serve/http/origins.h"
 #include "../support/files.h"
 
@@ -16,30 +15,12 @@
 #define SMALL     "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"temperature\":0,\"max_tokens\":2}"
 #define STORED    "{\"input\":\"hello\",\"temperature\":0,\"max_output_tokens\":16}"
 
-static ek_model *model;
-static ek_engine *engine;
 static ek_server *server;
 
 static void start(ek_server_opts so)
 {
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 4;
-    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
-    so.http.max_body = 1 << 20;
-    so.model = model;
-    so.model_dir = "models/pocket";
-    so.model_name = "tiny";
     if (!so.cors_origins) so.cors_origins = "localhost";
-    server = start_server(engine, &so);
-}
-
-static void stop(void)
-{
-    stop_server();
-    ek_engine_close(engine);
-    ek_model_close(model);
+    server = start_tiny(4, 256, so);
 }
 
 /* The whole reply to a request with these header lines. */
@@ -150,7 +131,7 @@ static void a_foreign_page_runs_nothing(void **state)
                    "host: x\r\norigin: https://evil.example\r\naccess-control-request-method: POST\r\n", "");
     assert_null(strstr(ek_buf_text(&r), "access-control-allow"));
     ek_buf_fini(&r);
-    stop();
+    stop_tiny();
 }
 
 /* The refusal comes before the body: a page cannot make the server hold what it sends. */
@@ -165,7 +146,7 @@ static void a_foreign_body_is_not_taken(void **state)
     ek_buf r = reply_of(fd);
     assert_memory_equal(ek_buf_text(&r), "HTTP/1.1 403 ", 13);
     ek_buf_fini(&r);
-    stop();
+    stop_tiny();
 }
 
 static void allowed_by_name(void **state)
@@ -177,7 +158,7 @@ static void allowed_by_name(void **state)
     check("POST", CHAT, "host: x\r\norigin: null\r\n", SMALL, 200, "chat.completion");
     check("POST", CHAT, "host: api.example.com\r\norigin: http://localhost:1\r\n", SMALL, 403, "localhost:1");
     check("POST", CHAT, "host: evil.example\r\n", SMALL, 403, "--allowed-hosts");
-    stop();
+    stop_tiny();
 }
 
 /* Who has a key is no page that happens to be open, and a proxy may call the server what it likes. */
@@ -188,11 +169,11 @@ static void a_key_is_enough(void **state)
     check("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
     check("POST", CHAT, "host: x\r\nx-api-key: k\r\norigin: https://a.example\r\n", SMALL, 200, "chat.completion");
     check("POST", CHAT, "host: x\r\norigin: https://a.example\r\n", SMALL, 401, "invalid_api_key");
-    stop();
+    stop_tiny();
     start((ek_server_opts){.api_keys = "k", .allowed_hosts = "api.example.com"});
     check("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
     check("POST", CHAT, "host: other.example.com\r\nx-api-key: k\r\n", SMALL, 403, "--allowed-hosts");
-    stop();
+    stop_tiny();
 }
 
 static void stored_id(char *id, size_t room, const char *headers, const char *body)
@@ -229,7 +210,7 @@ static void a_new_key_reads_nothing_of_the_old_one(void **state)
     check("GET", path, "host: x\r\nx-api-key: old\r\n", "", 200, id);
     check("POST", RESPONSES, "host: x\r\nauthorization: Bearer old\r\n", body, 200, "resp_");
     remove_dir(dir);
-    stop();
+    stop_tiny();
 }
 
 int main(void)

@@ -3,35 +3,19 @@
 
 #include <stdio.h>
 
-#include "base/log.h"
-
-static ek_model *model;
-static ek_engine *engine;
 static ek_server *server;
 
 static int setup(void **state)
 {
     (void)state;
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 2;
-    if (ek_engine_open(&engine, model, &eo)) return -1;
-    ek_server_opts so = {.model = model,
-                         .model_dir = "models/pocket",
-                         .model_name = "tiny",
-                         .cors_origins = "https://page.org",
-                         .http = {.max_body = 1 << 20}};
-    server = start_server(engine, &so);
+    server = start_tiny(2, 256, (ek_server_opts){.cors_origins = "https://page.org"});
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    stop_server();
-    ek_engine_close(engine);
-    ek_model_close(model);
+    stop_tiny();
     return 0;
 }
 
