@@ -14,6 +14,16 @@ typedef struct sections {
     size_t vocab_at, merges_at; /* 0: absent */
 } sections;
 
+/* The next key of an object and its colon; *more is false behind the last one. */
+static ek_err next_key(ek_cursor *c, bool *first, bool *more, ek_buf *key)
+{
+    EK_TRY(ek_cursor_next(c, '}', first, more));
+    if (!*more) return EK_OK;
+    ek_buf_clear(key);
+    EK_TRY(ek_cursor_string(c, key));
+    return ek_cursor_expect(c, ':');
+}
+
 static ek_err find_model(sections *s, ek_cursor *c)
 {
     bool first = true, more;
@@ -24,10 +34,8 @@ static ek_err find_model(sections *s, ek_cursor *c)
     s->model = json_object();
     ek_err e = ek_cursor_expect(c, '{');
     while (e == EK_OK) {
-        e = ek_cursor_next(c, '}', &first, &more);
+        e = next_key(c, &first, &more, &key);
         if (e != EK_OK || !more) break;
-        ek_buf_clear(&key);
-        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_expect(c, ':')) != EK_OK) break;
         const char *k = ek_buf_text(&key);
         if (strcmp(k, "vocab") == 0 || strcmp(k, "merges") == 0) {
             ek_cursor_peek(c);
@@ -53,10 +61,8 @@ static ek_err find_sections(sections *s, ek_cursor *c)
     size_t n;
     ek_err e = ek_cursor_expect(c, '{');
     while (e == EK_OK) {
-        e = ek_cursor_next(c, '}', &first, &more);
+        e = next_key(c, &first, &more, &key);
         if (e != EK_OK || !more) break;
-        ek_buf_clear(&key);
-        if ((e = ek_cursor_string(c, &key)) != EK_OK || (e = ek_cursor_expect(c, ':')) != EK_OK) break;
         int which = -1;
         for (int i = 0; i < 4; i++)
             if (strcmp(ek_buf_text(&key), names[i]) == 0) which = i;
