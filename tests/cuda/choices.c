@@ -4,6 +4,9 @@
 #include <stdbool.h>
 
 #include "cuda/layer_end.h"
+#include "cuda/product/choose.h"
+#include "cuda/product/warp.h"
+#include "cuda/product/wide.h"
 
 enum { MULTIPROCESSORS = 132, ROOM = 64 << 20 };
 
@@ -97,16 +100,17 @@ static void say_wide_heads(ek_buf *to, const use *u, int rows)
 
 static void say_two(ek_buf *to, const use *u, int rows)
 {
-    ek_cuda_product p = ek_cuda_products_plan(u->a, rows, 0, 2, MULTIPROCESSORS);
-    if (ek_cuda_plane_wins(u->a, rows, MULTIPROCESSORS)) p = ek_cuda_plane_pair(u->a, rows, MULTIPROCESSORS);
+    ek_cuda_product p;
+    if (!ek_cuda_pair_plan(&p, u->a, rows, MULTIPROCESSORS))
+        p = ek_cuda_products_plan(u->a, rows, 0, 2, MULTIPROCESSORS);
     say(to, &p);
 }
 
 static void say_experts(ek_buf *to, const use *u, int rows)
 {
-    if (ek_cuda_job_fits(u->a, u->tile)) {
-        const ek_cuda_product few = ek_cuda_few_plan(u->a, u->tile, jobs_of(u, rows), EK_CUDA_GATE_NONE,
-                                                     MULTIPROCESSORS);
+    if (ek_cuda_warp_job_fits(u->a, u->tile)) {
+        const ek_cuda_product few = ek_cuda_warp_plan(u->a, u->tile, jobs_of(u, rows), EK_CUDA_GATE_NONE,
+                                                      MULTIPROCESSORS);
         say(to, &few);
     }
     for (int matrices = 1; matrices <= 2; matrices++) {

@@ -3,7 +3,7 @@
 #define EK_TESTS_CUDA_CHOICES_H
 
 #include "base/buf.h"
-#include "cuda/linear.h"
+#include "cuda/product/layout.h"
 
 typedef struct use {
     const ek_cuda_linear *a, *b, *c; /* NULL: none */

@@ -12,7 +12,10 @@
 
 #include "../support/device_pack.h"
 #include "base/hash/rng.h"
-#include "cuda/linear.h"
+#include "cuda/product/choose.h"
+#include "cuda/product/format.h"
+#include "cuda/product/mid.h"
+#include "cuda/product/warp.h"
 #include "ops/linear/linear_layout.h"
 
 static void open_weights(ek_linear *w, int n, int k, int bits, int group, ek_dtype scales, bool biased, int a_group)
@@ -174,11 +177,11 @@ static void test_plans_of_planes(void **state)
                                     .biased = kinds[i].biased,
                                     .f32_scales = !kinds[i].f16,
                                     .f16_scales = kinds[i].f16};
-                assert_true(ek_cuda_plane_fits(&l));
+                assert_true(ek_cuda_own_scales(&l));
                 for (int rows = 1; rows <= 40; rows++)
                     for (int gate = EK_CUDA_GATE_NONE; gate <= (k <= 8192 ? EK_CUDA_GATE_MATRIX : 0); gate++) {
                         const int jobs = rows <= 4 ? rows % 3 * 7 : 0;
-                        const ek_cuda_product p = ek_cuda_few_plan(&l, rows, jobs, (ek_cuda_gate)gate, 132);
+                        const ek_cuda_product p = ek_cuda_warp_plan(&l, rows, jobs, (ek_cuda_gate)gate, 132);
                         assert_in_range(p.grid.shared, 1, 227 * 1024);
                         assert_in_range(p.stages, 1, 4);
                         assert_in_range(p.turn, 1, 64 * 2);
@@ -186,7 +189,7 @@ static void test_plans_of_planes(void **state)
                         assert_true(strlen(p.name) < 32);
                     }
                 l.k = 128 * 1024 + 64;
-                assert_false(ek_cuda_plane_fits(&l));
+                assert_false(ek_cuda_own_scales(&l));
             }
 }
 

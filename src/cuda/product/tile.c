@@ -17,9 +17,9 @@ static int tiles_of(const ek_cuda_linear *l, int rows)
 double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
 {
     const int parts = units ? ek_cuda_over(l->units, units) : 1, each = units ? units : l->units;
-    const int turns = ek_cuda_over(tiles_of(l, rows) * parts, multiprocessors);
+    const int waves = ek_cuda_over(tiles_of(l, rows) * parts, multiprocessors);
     return ek_cuda_small_groups(l->a_group) * each *
-           (turns == 1 ? ek_cuda_us.tile.alone : ek_cuda_us.tile.shared[l->limbs - 1] * turns);
+           (waves == 1 ? ek_cuda_us.tile.alone : ek_cuda_us.tile.shared[l->limbs - 1] * waves);
 }
 
 /* Kernels of a format of their own, where there is one. */

@@ -6,7 +6,7 @@
 #include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
 
-/* In one part, or with `us` in as many as take the shortest time, which it is told; room: bytes for them. */
+/* In one part, or with `us` in as many as take the shortest time, which it becomes; room: bytes for them. */
 ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us);
 /* Of `matrices` alike for experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
 ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors);

@@ -41,8 +41,8 @@ typedef struct ek_cuda_times {
     struct {
         double launch, alone, alone_oct, each, each_oct, half_32, sum, gate, gate_oct;
     } mid;
-    /* two launches; a unit where each multiprocessor has all its tiles, and in the last turn: a + b tiles of one;
-     * groups of 32 and two limbs so many times as long */
+    /* two launches; a unit where each multiprocessor has all its tiles, and in the last wave of tiles: a + b tiles of
+     * one; groups of 32 and two limbs so many times as long */
     struct {
         double launch, full, last, last_tile, half_32, l2;
     } wide;

@@ -6,11 +6,11 @@
 
 enum { MIN_WARPS = 8, SLOTS = 4, MEMORY = 233472 - 4096 }; /* shared memory of a multiprocessor, and some to spare */
 
-/* Blocks that take the panels in equal turns. */
+/* Blocks that take as many panels each. */
 static unsigned even(int panels, int blocks)
 {
-    int turns = (panels + blocks - 1) / blocks;
-    return (unsigned)((panels + turns - 1) / turns);
+    int each = (panels + blocks - 1) / blocks;
+    return (unsigned)((panels + each - 1) / each);
 }
 
 ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)

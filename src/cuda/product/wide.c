@@ -35,8 +35,9 @@ size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
 
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
-    const int images = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
-    const int tiles = images * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS), leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
+    const int operands = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
+    const int tiles = operands * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS),
+              leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
     const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
     ek_cuda_product p = {.image = ek_cuda_wide_image(l, rows, jobs)};
     while (leaves >> p.levels) p.levels++;
@@ -48,7 +49,7 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
               (size_t)columns * sizeof(float); /* of two limbs half is spare */
     p.arrange = (ek_cuda_grid){.x = (unsigned)ek_cuda_over(columns * l->units * 4, 256),
-                               .y = (unsigned)images,
+                               .y = (unsigned)operands,
                                .threads = 256,
                                .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits,
@@ -97,10 +98,10 @@ double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multipr
 {
     const int parts = units ? ek_cuda_over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
     const int tiles = tiles_of(l, rows) * parts, last = ek_cuda_over(tiles % slots, multiprocessors);
-    const double turns = ek_cuda_us.wide.full * (tiles / slots) +
+    const double waves = ek_cuda_us.wide.full * (tiles / slots) +
                          (last ? ek_cuda_us.wide.last + ek_cuda_us.wide.last_tile * last : 0);
     return ek_cuda_us.wide.launch + (ek_cuda_half_32(l) ? ek_cuda_us.wide.half_32 : 1) *
-                                        (l->limbs == 1 ? 1 : ek_cuda_us.wide.l2) * turns * (units ? units : l->units);
+                                        (l->limbs == 1 ? 1 : ek_cuda_us.wide.l2) * waves * (units ? units : l->units);
 }
 
 ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us)

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cuda/model_args.h"
-#include "cuda/planes.h"
+#include "cuda/product/layout.h"
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 

@@ -2,7 +2,7 @@
 #ifndef EK_TESTS_CUDA_ATTN_H
 #define EK_TESTS_CUDA_ATTN_H
 
-#include "cuda/linear.h"
+#include "cuda/product/layout.h"
 #include "scene.h"
 
 typedef struct call { /* arguments of a launch, and what they hold */

@@ -229,7 +229,7 @@ static void compare(layer *e, int n, int multiprocessors)
         same(d, e->dense, down(d, y, bytes), bytes, true, "down of %s", name);
         const ek_acts sorted = ek_acts_pick(&e->pair.acts, which, pairs);
         compare_rows(d, &sorted, &pair, pairs, name);
-        one = ek_cuda_few_plan(&e->expert_down.l, tile, pairs, EK_CUDA_GATE_NONE, multiprocessors);
+        one = ek_cuda_warp_plan(&e->expert_down.l, tile, pairs, EK_CUDA_GATE_NONE, multiprocessors);
         run(e, &one,
             &(ek_cuda_leaf_args){.a = product(&e->expert_down, &pair, &one, tile, out),
                                  .jobs = c.jobs,

@@ -122,7 +122,7 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     in.q = up(d, NULL, row * (size_t)most);
     device_quantize(d, &in, dx, most);
     for (; *rows; rows++) {
-        const ek_cuda_product leaf = ek_cuda_few_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
+        const ek_cuda_product leaf = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
         compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
         for (int oct = 1; ek_cuda_mid_fits(&l) && oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
             const ek_cuda_product mid = ek_cuda_mid_plan_at(&l, *rows, oct, l.units, EK_CUDA_GATE_MATRIX);

@@ -240,7 +240,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
     int by[4] = {-1}, n_by = 1;
     if (ek_cuda_wide_fits(&l)) by[n_by++] = BY_WIDE;
-    if (ek_cuda_plane_fits(&l)) by[n_by++] = BY_WARPS;
+    if (ek_cuda_own_scales(&l)) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
