@@ -1,5 +1,5 @@
 /* Products of few rows with mma.sync, whose warps have chunks of inputs each and their weights on their way all the
- * time (kernels/product_leaf.cuh, product_plane.cuh): of a matrix, of experts (jobs above 0), or with a gate
+ * time (kernels/product/warp.cuh): of a matrix, of experts (jobs above 0), or with a gate
  * (cuda/model_args.h). Fits: groups of 64 with bf16 scales and biases (warp_64.c), and groups of 32 and 16 with their
  * file's own scales (warp_own.c). */
 #ifndef EK_CUDA_PRODUCT_WARP_H

@@ -1,4 +1,4 @@
-/* How products of few rows in groups of 64 are launched (kernels/product_leaf.cuh): of a matrix, of experts, with a
+/* How products of few rows in groups of 64 are launched (kernels/product/warp.cuh): of a matrix, of experts, with a
  * gate, of q, k and v, or of experts beside the dense MLP. */
 #include "cuda/product/warp_64.h"
 

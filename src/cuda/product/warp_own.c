@@ -1,4 +1,4 @@
-/* How products of few rows in groups of 32 or 16 are launched (kernels/product_plane.cuh). */
+/* How products of few rows in groups of 32 or 16 are launched (kernels/product/warp.cuh). */
 #include "cuda/product/warp_own.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, co
     return true;
 }
 
-/* --- experts beside the dense MLP (kernels/experts_plane.cu) */
+/* --- experts beside the dense MLP (kernels/product/experts_own.cu) */
 
 static bool beside_fits(const ek_cuda_linear *l)
 {

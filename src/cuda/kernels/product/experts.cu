@@ -1,7 +1,7 @@
 // A layer with experts, for few rows: experts and the dense MLP read the same rows and meet again at the layer's end,
 // so the launches between hold blocks of both (cuda/model_args.h; contracts: ops/rows/rows.h, src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
-#include "cuda/kernels/product/product_leaf.cuh"
+#include "cuda/kernels/product/warp.cuh"
 #include "cuda/kernels/row.cuh"
 
 using namespace ek;
@@ -89,11 +89,11 @@ template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda
         let_next_start();
         if (block == a.gate_blocks) choose(a.choose);
     } else if (block >= 0) {
-        leaves<4, 1, 1, true>(a.gate, block, a.gate_blocks, 0);
+        warps<affine_64<4>, 1, 8, false, false, 0, true>(a.gate, block, a.gate_blocks, 0);
     } else {
         ek_cuda_leaf_args p = {};
         p.a = a.router;
-        leaves<BITS, 2, OCT>(p, blockIdx.x % a.route_panels, a.route_panels, blockIdx.x / a.route_panels);
+        warps<affine_64<BITS>, 2, OCT * 4, false>(p, blockIdx.x % a.route_panels, a.route_panels, blockIdx.x / a.route_panels);
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) atomicAdd((int *)a.choose.ended, 1);
@@ -115,7 +115,7 @@ template <int UNITS> __device__ __forceinline__ void second(const ek_cuda_expert
 {
     const int all = a.down_blocks * a.down_tiles, experts = (int)blockIdx.x >= all;
     const int block = blockIdx.x - (experts ? all : 0), blocks = experts ? a.gate_blocks : a.down_blocks;
-    leaves<4, 1, 1, false, UNITS, 0, true>(a.part[experts], block % blocks, blocks, block / blocks);
+    warps<affine_64<4, UNITS>, 1, UNITS == 8 ? 4 : 8, true, UNITS == 8>(a.part[experts], block % blocks, blocks, block / blocks);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)

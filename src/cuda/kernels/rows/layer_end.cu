@@ -6,7 +6,7 @@
 // Few warps run it, and no step can begin before the one in front has ended: its time is that of a chain of
 // instructions.
 #include "cuda/kernels/norm.cuh"
-#include "cuda/kernels/product/plane_format.cuh"
+#include "cuda/kernels/product/format.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
 
@@ -69,7 +69,7 @@ template <class F, int LIMBS> struct small_product {
     static constexpr int CODE = F::CODE, SCALES = F::SUB * F::SCALE; // bytes of a unit
     static constexpr int VALUES = F::SUB * 2,
                          EACH = VALUES < 4 ? 1 : VALUES / 4;      // of a unit, for outputs g and g + 8; of a lane
-    static constexpr int TOGETHER = F::KIND == PLANE_F32 ? 1 : 2; // units: two of 8 bits with f32 scales spill
+    static constexpr int TOGETHER = F::KIND == SCALES_F32 ? 1 : 2; // units: two of 8 bits with f32 scales spill
     static constexpr int LEAF_GROUPS = 1024 / F::A, STEP = 16;
     const uint8_t *codes, *x; // of the lane
     const float2 *groups;     // {sx, X}
@@ -278,17 +278,17 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
 
 } // namespace
 
-// K: its name, as in product_plane.cuh.
+// K: its name, as in warp.cuh.
 #define LAYER_END(K, LIMBS, BITS, A, SCALES)                                          \
     extern "C" __global__ void __launch_bounds__(EK_CUDA_LAYER_END_THREADS, 2)        \
         ek_layer_end_##K##_l##LIMBS(const __grid_constant__ ek_cuda_layer_end_args a) \
     {                                                                                 \
-        layer_end<plane_format<BITS, A, SCALES>, LIMBS>(a);                           \
+        layer_end<weight_format<BITS, A, SCALES>, LIMBS>(a);                           \
     }
 #define LAYER_ENDS(K, BITS, A, SCALES) LAYER_END(K, 1, BITS, A, SCALES) LAYER_END(K, 2, BITS, A, SCALES)
-LAYER_ENDS(q4, 4, 64, PLANE_BIASED + PLANE_BF16)
-LAYER_ENDS(q4h_32, 4, 32, PLANE_F16)
-LAYER_ENDS(q8h_32, 8, 32, PLANE_F16)
-LAYER_ENDS(q4fm_32, 4, 32, PLANE_BIASED + PLANE_F32)
-LAYER_ENDS(q8fm_32, 8, 32, PLANE_BIASED + PLANE_F32)
-LAYER_END(q8f_16, 2, 8, 16, PLANE_F32) // of one limb it spills
+LAYER_ENDS(q4, 4, 64, SCALES_BIASED + SCALES_BF16)
+LAYER_ENDS(q4h_32, 4, 32, SCALES_F16)
+LAYER_ENDS(q8h_32, 8, 32, SCALES_F16)
+LAYER_ENDS(q4fm_32, 4, 32, SCALES_BIASED + SCALES_F32)
+LAYER_ENDS(q8fm_32, 8, 32, SCALES_BIASED + SCALES_F32)
+LAYER_END(q8f_16, 2, 8, 16, SCALES_F32) // of one limb it spills

@@ -1,6 +1,6 @@
 // Products of Form Q for few rows in groups of 32 or 16 of two matrices alike, of experts, and of two matrices with
-// their gate (product_plane.cuh, cuda/model_args.h).
-#include "cuda/kernels/product/product_plane.cuh"
+// their gate (warp.cuh, cuda/model_args.h).
+#include "cuda/kernels/product/warp.cuh"
 
 using namespace ek;
 
@@ -8,6 +8,6 @@ using namespace ek;
     extern "C" __global__ void __launch_bounds__(512, 1)                                                \
         ek_products_plane_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_leaf_args p)      \
     {                                                                                                   \
-        planes<plane_format<BITS, A, SCALES>, LIMBS, ROWS, JOBS>(p, blockIdx.x, gridDim.x, blockIdx.y); \
+        warps<weight_format<BITS, A, SCALES>, LIMBS, ROWS, JOBS>(p, blockIdx.x, gridDim.x, blockIdx.y); \
     }
-EK_PLANE_KERNELS(SEVERAL)
+EK_WARP_OWN_KERNELS(SEVERAL)

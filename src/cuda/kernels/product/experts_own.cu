@@ -1,12 +1,12 @@
-// A layer with experts in groups of 32 whose router has floats, for few rows: as experts.cu, by product_plane.cuh
+// A layer with experts in groups of 32 whose router has floats, for few rows: as experts.cu, by warp.cuh
 // (cuda/model_args.h; contracts: ops/linear/linear.h, src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
 #include "cuda/kernels/product/product_f.cuh"
-#include "cuda/kernels/product/product_plane.cuh"
+#include "cuda/kernels/product/warp.cuh"
 
 using namespace ek;
 
-typedef plane_format<4, 32, PLANE_F16> q4_0;
+typedef weight_format<4, 32, SCALES_F16> q4_0;
 
 template <int ROWS> __device__ __forceinline__ void first(const ek_cuda_experts_first_args &a)
 {
@@ -15,7 +15,7 @@ template <int ROWS> __device__ __forceinline__ void first(const ek_cuda_experts_
         let_next_start();
         choose(a.choose);
     } else if (block >= 0) {
-        planes<q4_0, 1, ROWS>(a.gate, block, a.gate_blocks, 0);
+        warps<q4_0, 1, ROWS, false>(a.gate, block, a.gate_blocks, 0);
     } else { // a row and a panel each
         const uint8_t *const weights = panel_at<FLOAT>(a.router, panel);
         for (int64_t i = threadIdx.x * 128; i < panel_bytes<FLOAT>(a.router.x.k); i += blockDim.x * 128)
@@ -45,5 +45,5 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 {
     const int all = a.down_blocks * a.down_tiles, experts = (int)blockIdx.x >= all;
     const int block = blockIdx.x - (experts ? all : 0), blocks = experts ? a.gate_blocks : a.down_blocks;
-    planes<q4_0, 1, 4>(a.part[experts], block % blocks, blocks, block / blocks);
+    warps<q4_0, 1, 4, true>(a.part[experts], block % blocks, blocks, block / blocks);
 }

@@ -1,0 +1,397 @@
+// A warp's part of products of few rows (warp.cuh): the chunks it takes, their copies, the values of their groups and
+// the chains over them.
+#pragma once
+
+#include "cuda/kernels/product/format.cuh"
+
+namespace ek
+{
+
+// COLS 1, or EVEN: of one limb, where a lane's row is column 2 t, or its rows 2 t and 2 t + 1, in groups of 64.
+template <int BITS, int LIMBS, int A, bool EVEN, int COLS> struct warp_group : group_product<BITS, LIMBS, A> {
+};
+
+template <int BITS, int COLS> struct warp_group<BITS, 1, 64, true, COLS> {
+    float i[2][COLS]; // (float)I
+
+    __device__ __forceinline__ void run(const u32 (&a)[8], const uint4 &b, int)
+    {
+        constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
+        int d[4];
+        mma_from(d, MAGIC, a, b.x, b.y), mma(d, a + 4, b.z, b.w);
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int c = 0; c < COLS; c++) i[h][c] = fma_(__int_as_float(d[h * 2 + c]), UNIT, -MAGIC_F * UNIT); // exact
+    }
+};
+
+// F: the weights (format.cuh), ROWS: 4 or 8. TURN: panels of every turn, of which warps are a multiple; 0: any. ONCE: a
+// block has one turn.
+template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product {
+    static constexpr int OCT = LIMBS == 2 && ROWS == 8 ? 2 : 1; // times 8 columns
+    static constexpr int PER = ROWS / OCT,
+                         COLS = PER / 4;   // rows of 8 columns, of a lane
+    static constexpr int SUMS = 16 * ROWS; // of a leaf
+    static constexpr bool LARGE = F::A == 64 && F::UNITS == 8, HALVES = LARGE && ROWS == 8;
+    static constexpr int HALF = 4; // HALVES: units whose values are held at once
+    // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
+    static constexpr int UNITS_AHEAD = TURN || ONCE ? 3 : 2;
+    // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
+    // other
+    static constexpr bool AHEAD = F::A == 64 ? OCT == 1 : ROWS == 4 && !F::BIASED, ANY = LARGE || (F::A != 64 && AHEAD);
+    // In smaller groups two columns of 8 one after the other, and scales of rows twice, for the same reason
+    static constexpr int AT_ONCE = F::A == 64 ? OCT : 1;
+    static constexpr bool AGAIN = F::A != 64 && ROWS == 8 &&
+                                  (F::BIASED ? LIMBS == 2 || F::KIND == SCALES_F32 : F::A == 16 && LIMBS == 2);
+
+    const ek_cuda_leaf_args &p; // read where it is needed, instead of kept in registers
+    u64 skip;                   // of an expert
+    int units, groups, chunks, leaves, panels, turn, turns,
+        half;   // half: panels of a turn that the first matrix has
+    int blocks; // that share the turns
+    // the warp's ring
+    int lane, g, t, w, warps, stages, slot;
+    u32 phase;
+    uint8_t *ring;
+    u64 *arrived;
+
+    // The tasks of a warp, turn by turn: chunk c of panel j of the turn.
+    struct cursor {
+        int turn, j, c, panels, step_j, step_c;
+    };
+    // The next task to copy: in smaller groups by its number, c * panels + j, for registers are fewer than divisions.
+    static constexpr bool NUMBERED = F::A != 64;
+    cursor next;
+    int next_turn, next_task;
+
+    __device__ __forceinline__ int panels_of(int turn_number) const
+    {
+        return TURN ? TURN : min(turn, panels - turn_number * turn);
+    }
+
+    // The first turn from this one on that has a task for the warp.
+    __device__ __forceinline__ int turn_from(int turn_number) const
+    {
+        while (turn_number < turns && w >= panels_of(turn_number) * chunks) turn_number += blocks;
+        return turn_number;
+    }
+
+    __device__ __forceinline__ void begin(cursor &at, int turn_number) const
+    {
+        if (NUMBERED) turn_number = turn_from(turn_number);
+        for (;; turn_number += blocks) {
+            at.turn = turn_number;
+            if (turn_number >= turns) return;
+            at.panels = panels_of(turn_number);
+            at.c = w / at.panels, at.j = w - at.c * at.panels;
+            if (NUMBERED || at.c < chunks) break;
+            if (ONCE) {
+                at.turn = turns;
+                return;
+            }
+        }
+        at.step_c = warps / at.panels, at.step_j = warps - at.step_c * at.panels;
+    }
+
+    __device__ __forceinline__ int panel_of(const cursor &at) const
+    {
+        if constexpr (TURN > 0) return w % TURN;
+        return at.j;
+    }
+
+    // False: the turn has no more for this warp.
+    __device__ __forceinline__ bool step(cursor &at) const
+    {
+        if constexpr (TURN > 0) {
+            at.c += warps / TURN;
+        } else {
+            at.c += at.step_c, at.j += at.step_j;
+            if (at.j >= at.panels) at.j -= at.panels, at.c++;
+        }
+        return at.c < chunks;
+    }
+
+    __device__ __forceinline__ void copy_from(const cursor &at)
+    {
+        if (NUMBERED) next_turn = at.turn, next_task = w;
+        else next = at;
+    }
+
+    // Copies the next chunk of this warp into a slot.
+    __device__ __forceinline__ void fetch(int to)
+    {
+        if constexpr (NUMBERED) {
+            if (next_turn >= turns) return;
+            const int n = panels_of(next_turn);
+            if (lane == 0) {
+                int j;
+                const int c = small_quotient(next_task, n, &j);
+                copy_chunk(next_turn, c, j, to);
+            }
+            next_task += warps;
+            if (next_task >= n * chunks) next_turn = turn_from(next_turn + blocks), next_task = w;
+        } else {
+            if (next.turn >= turns) return;
+            const int c = next.c;
+            if (lane == 0) copy_chunk(next.turn, c, panel_of(next), to);
+            if (step(next)) return;
+            if (ONCE) next.turn = turns;
+            else begin(next, next.turn + blocks);
+        }
+    }
+
+    __device__ __forceinline__ void copy_chunk(int turn_number, int c, int j, int to) const
+    {
+        const int unit = c * F::UNITS, group = c * F::GROUPS;
+        const bool second = j >= half, other = second || (F::A != 64 && blockIdx.z);
+        const int64_t panel = turn_number * half + j - (second ? half : 0);
+        const u32 n_codes = min(F::UNITS, units - unit) * F::CODE, n_scales = min(F::GROUPS, groups - group) * F::SCALE;
+        const u64 codes = (other ? p.codes2 : p.a.codes) + skip, scales = (other ? p.scales2 : p.a.scales) + skip;
+        uint8_t *at = ring + to * F::CHUNK;
+        arrival_expect(arrived + to, n_codes + n_scales);
+        copy<F::A == 64>(at, codes + (panel * units + unit) * F::CODE, n_codes, to);
+        copy<F::A == 64>(at + F::CODES, scales + (panel * groups + group) * F::SCALE, n_scales, to);
+    }
+
+    template <bool FOR_ONE> __device__ __forceinline__ void copy(uint8_t *at, u64 from, u32 bytes, int to) const
+    {
+        if (FOR_ONE) copy_piece_once(at, (const uint8_t *)from, bytes, arrived + to);
+        else copy_piece(at, (const uint8_t *)from, bytes, arrived + to);
+    }
+
+    __device__ __forceinline__ void next_slot()
+    {
+        if (++slot == stages) slot = 0, phase ^= 1;
+    }
+
+    // What a lane reads of 8 columns for a chunk, or for half of one.
+    struct operands {
+        static constexpr int UNITS = HALVES ? HALF : F::UNITS, GROUPS = UNITS * F::SUB;
+        uint4 b[UNITS];
+        float4 x[COLS][GROUPS / 2]; // {sx, X} of two groups
+
+        __device__ __forceinline__ float scale(int group, int i) const
+        {
+            return group % 2 ? x[i][group / 2].z : x[i][group / 2].x;
+        }
+
+        __device__ __forceinline__ float sum(int group, int i) const
+        {
+            return group % 2 ? x[i][group / 2].w : x[i][group / 2].y;
+        }
+    };
+
+    const uint8_t *rec[OCT]; // of the lane's column, LARGE where the lane reads;
+                             // no such row: 0, or ANY any other
+    const float4 *act[OCT][COLS];
+
+    static __device__ __forceinline__ void load_unit(uint4 &to, const uint8_t *from)
+    {
+        if (F::A == 64) to = *(const uint4 *)from;
+        else if (F::A == 32) {
+            const uint2 v = *(const uint2 *)from, w = *(const uint2 *)(from + 32);
+            to = make_uint4(v.x, v.y, w.x, w.y);
+        } else
+            to = make_uint4(*(const u32 *)from, *(const u32 *)(from + 16), *(const u32 *)(from + 32),
+                            *(const u32 *)(from + 48));
+    }
+
+    // {sx, X} of the groups from `first` on that operands hold.
+    __device__ __forceinline__ void load_groups(operands &in, int o, int first) const
+    {
+#pragma unroll
+        for (int i = 0; i < COLS; i++)
+#pragma unroll
+            for (int p = 0; p < operands::GROUPS / 2; p++) in.x[i][p] = act[o][i][first / 2 + p];
+    }
+
+    // Codes of units FROM to TO behind `first`; what lies in place of those behind the last is multiplied too, and not
+    // added.
+    template <int FROM, int TO> __device__ __forceinline__ void load_some(operands &in, int first) const
+    {
+        const uint8_t *from = rec[0] + first * 64;
+        const int last = units - 1 - first;
+        if (last >= TO - 1) {
+#pragma unroll
+            for (int u = FROM; u < TO; u++) load_unit(in.b[u], from + u * 64);
+        } else {
+#pragma unroll
+            for (int u = FROM; u < TO; u++) load_unit(in.b[u], from + min(u, last) * 64);
+        }
+    }
+
+    // HALVES: of half a chunk, which has at least one unit or is not added.
+    __device__ __forceinline__ void load_half(operands &in, int first) const
+    {
+        if (first < units) load_some<0, HALF>(in, first), load_groups(in, 0, first);
+    }
+
+    // LARGE: of UNITS_AHEAD units the codes, and the rest by load_rest. Conditions keep few loads on their way where
+    // registers are few.
+    __device__ __forceinline__ void load(operands &in, int o, int c) const
+    {
+        const int first = c * F::UNITS;
+        if constexpr (LARGE) {
+            load_some<0, UNITS_AHEAD>(in, first);
+            return;
+        }
+        const uint8_t *const from = rec[o] + first * 64 + t * (F::A / 4);
+        if (ANY && first + F::UNITS <= units) {
+#pragma unroll
+            for (int u = 0; u < F::UNITS; u++) load_unit(in.b[u], from + u * 64);
+        } else {
+#pragma unroll
+            for (int u = 0; u < F::UNITS; u++) {
+                in.b[u] = make_uint4(0, 0, 0, 0);
+                if ((ANY || rec[o]) && first + u < units)
+                    load_unit(in.b[u], rec[o] + (first + u) * 64 + t * (F::A / 4));
+            }
+        }
+        load_groups(in, o, c * F::GROUPS);
+    }
+
+    __device__ __forceinline__ void load_rest(operands &in, int c) const
+    {
+        load_some<UNITS_AHEAD, F::UNITS>(in, c * F::UNITS);
+        load_groups(in, 0, c * F::GROUPS);
+    }
+
+    // Where a lane's sums of a leaf lie.
+    __device__ __forceinline__ float *sums_of(float *leaf) const
+    {
+        return leaf + (LARGE ? lane * COLS : g * PER + t * COLS);
+    }
+
+    // Values of group n of unit u, which `at` has, for columns of 8 from `o` on.
+    template <class V, class S>
+    __device__ __forceinline__ void multiply(const operands &in, const u32 (&code)[8], const uint8_t *scales, int unit,
+                                             int sub, int group, float zero, V &value, S &sx) const
+    {
+        float s[2], b[2];
+        F::read(scales, zero, s, b);
+        warp_group<F::BITS, LIMBS, F::A, LARGE, COLS> r;
+        r.run(code, in.b[unit], sub);
+#pragma unroll
+        for (int i = 0; i < COLS; i++) {
+            if (!AGAIN) sx[i] = in.scale(group, i);
+#pragma unroll
+            for (int h = 0; h < 2; h++) value[h][i] = group_value(s[h], b[h], r.i[h][i], in.sum(group, i), F::BIASED);
+        }
+    }
+
+    // The chain over chunk c of a leaf, its values first. `leaf` has the chain so far and takes the result; told: that
+    // a part of the leaf but the last is there, once in each turn.
+    __device__ __forceinline__ void relay(operands (&in)[AT_ONCE], int c, float zero, float *leaf, u64 *told,
+                                          u32 told_phase, int next_c)
+    {
+        const uint8_t *at = ring + slot * F::CHUNK;
+        float value[F::GROUPS][OCT][2][COLS], sx[F::GROUPS][OCT][COLS];
+        const int some = min(F::GROUPS, groups - c * F::GROUPS), part = c % F::LEAF;
+        if (AT_ONCE > 1) // one column of 8 has room to be read ahead
+#pragma unroll
+            for (int o = 0; o < AT_ONCE; o++) load(in[o], o, c);
+        if constexpr (LARGE) load_rest(in[0], c);
+        arrival_wait(arrived + slot, phase);
+#pragma unroll
+        for (int first = 0; first < OCT; first += AT_ONCE) {
+            if (AT_ONCE == 1 && !AHEAD) load(in[0], first, c);
+#pragma unroll
+            for (int u = 0; u < F::UNITS; u++) {
+                u32 code[8];
+                read_codes<F::BITS>(at + u * F::CODE + lane * 16, code);
+#pragma unroll
+                for (int sub = 0; sub < F::SUB; sub++) {
+                    const int n = u * F::SUB + sub;
+                    const uint8_t *scales = at + F::CODES + n * F::SCALE + (LARGE ? lane / 4 : g) * F::LANE;
+#pragma unroll
+                    for (int o = first; o < first + AT_ONCE; o++)
+                        multiply(in[o - first], code, scales, u, sub, n, zero, value[n][o], sx[n][o]);
+                }
+            }
+        }
+        __syncwarp(); // all have read the slot
+        if (AHEAD && next_c >= 0) load(in[0], 0, next_c);
+        float *mine = sums_of(leaf);
+        if (part) arrival_wait(told + part - 1, told_phase);
+        if (AGAIN)
+#pragma unroll
+            for (int o = 0; o < OCT; o++)
+#pragma unroll
+                for (int i = 0; i < COLS; i++)
+#pragma unroll
+                    for (int n = 0; n < F::GROUPS; n += 2) {
+                        const float4 x = act[o][i][c * (F::GROUPS / 2) + n / 2];
+                        sx[n][o][i] = x.x, sx[n + 1][o][i] = x.z;
+                    }
+#pragma unroll
+        for (int o = 0; o < OCT; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int i = 0; i < COLS; i++) {
+                    float *place = mine + (o * 16 + h * 8) * PER + i, sum = part ? *place : 0;
+                    if (AHEAD && F::A == 32 && some == F::GROUPS) {
+#pragma unroll
+                        for (int n = 0; n < F::GROUPS; n++) sum = fma_(value[n][o][h][i], sx[n][o][i], sum);
+                    } else {
+#pragma unroll
+                        for (int n = 0; n < F::GROUPS; n++)
+                            if (n < some) sum = fma_(value[n][o][h][i], sx[n][o][i], sum);
+                    }
+                    *place = sum;
+                }
+        end(c, part, told);
+    }
+
+    __device__ __forceinline__ void end(int c, int part, u64 *told)
+    {
+        if (part != F::LEAF - 1 && c + 1 < chunks) arrival_tell(told + part);
+        fetch(slot);
+        next_slot();
+    }
+
+    // HALVES: as relay, half a chunk at a time.
+    __device__ __forceinline__ void relay_halves(operands &in, int c, float zero, float *leaf, u64 *told,
+                                                 u32 told_phase, int next_c)
+    {
+        const uint8_t *at = ring + slot * F::CHUNK;
+        const int some = min(F::UNITS, units - c * F::UNITS), part = c % F::LEAF;
+        float *mine = sums_of(leaf);
+        float2 sum[2];
+        arrival_wait(arrived + slot, phase);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float value[HALF][2][COLS], sx[HALF][COLS];
+#pragma unroll
+            for (int u = 0; u < HALF; u++) {
+                u32 code[8];
+                const int v = half * HALF + u;
+                read_codes<F::BITS>(at + v * F::CODE + lane * 16, code);
+                multiply(in, code, at + F::CODES + v * F::SCALE + lane / 4 * F::LANE, u, 0, u, zero, value[u], sx[u]);
+            }
+            if (half == 0) {
+                load_half(in, c * F::UNITS + HALF);
+                if (part) arrival_wait(told + part - 1, told_phase);
+#pragma unroll
+                for (int h = 0; h < 2; h++) sum[h] = part ? *(float2 *)(mine + h * 8 * PER) : make_float2(0, 0);
+            } else {
+                __syncwarp(); // all have read the slot
+                if (next_c >= 0) load_half(in, next_c * F::UNITS);
+            }
+#pragma unroll
+            for (int u = 0; u < HALF; u++)
+                if (half * HALF + u < some)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        sum[h].x = fma_(value[u][h][0], sx[u][0], sum[h].x);
+                        sum[h].y = fma_(value[u][h][COLS - 1], sx[u][COLS - 1], sum[h].y);
+                    }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) *(float2 *)(mine + h * 8 * PER) = sum[h];
+        end(c, part, told);
+    }
+};
+
+} // namespace ek
