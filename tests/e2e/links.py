@@ -3,15 +3,18 @@
 
 Prints a line per link, heading or path that is not there, and closes with `N passed, N failed`. Papers are the *.md
 files that git knows or would add. Four kinds of pointers count: relative links with their #heading (as GitHub spells
-headings), docs/….md in any file of the tree, code spans that begin with a folder of the tree, and names of functions,
-kernels, types and metrics in code spans. Pages of docs/log describe days that are over: their code spans may name what
-is gone. The other pages say what holds: a table of theirs with a column of what was before or tried belongs to the log."""
+headings), docs/….md in any file of the tree, folders and files of the tree in words, and names of functions, kernels,
+types and metrics in code spans. Pages of docs/log describe days that are over: they may name what is
+gone. The other pages say what holds: a table of theirs with a column of what was before or tried belongs to the log."""
 import os, re, subprocess, sys
 
 FOLDERS = ("bench", "deploy", "docs", "examples", "fuzz", "include", "models", "src", "tests", "tools", "web")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-# A file format's specification in another project, not a page of ours.
-ELSEWHERE = {"docs/gguf.md"}
+LAYERS = ("base", "text", "hub", "tensor", "ops", "lib", "cuda", "kernels", "product", "model", "convert", "cache", "engine", "gpu",
+          "open", "chat", "serve", "cli")
+FILE = re.compile(rf"(?<![\w/.<-])(?:{'|'.join(LAYERS + FOLDERS)})/[\w./-]*?\w\.(?:cuh|cu|c|h|def|py|sh|mk|txt)\b")
+# Files of other projects.
+ELSEWHERE = {"docs/gguf.md", "lib/streaming/_deltas.py"}
 NAME = re.compile(r"\b(?:ek|EK|evenkeel)_[\w*]+")
 # What a name looks like, and what names with a blank to fill in stand for.
 PATTERNS = {"ek_noun_verb"}
@@ -56,12 +59,21 @@ def broken_link(paper, target, texts, there):
     return None
 
 
-def spans(text):
-    """Paths in code spans: without placeholders (OP.h, test_NAME.c), patterns and what is made by a build."""
-    for span in re.findall(r"`([^`\n]+)`", without_fences(text)):
+def paths(text):
+    """Folders of the tree in code spans, and files anywhere: without placeholders (OP.h, test_NAME.c) and patterns."""
+    text = without_fences(text)
+    for span in re.findall(r"`([^`\n]+)`", text):
         path = span.split()[0].rstrip("/")
-        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./-]+", path) and not re.search(r"(^|[/_])[A-Z]{2,}([/_.]|$)", path.replace(".md", "")):
+        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./-]+", path) and not FILE.fullmatch(path):
             yield path
+    yield from (f for f in FILE.findall(re.sub(r"\]\([^)\s]+\)", "]", text)) if f not in ELSEWHERE)
+
+
+def is_path(path, paper, there):
+    """From the root, from src, from the folder of the kernels, or from where the paper lies."""
+    if re.search(r"(^|[/_])[A-Z]{2,}([/_.]|$)", path.replace(".md", "")):
+        return True
+    return any(os.path.normpath(p + path) in there for p in ("", "src/", "src/cuda/", os.path.dirname(paper) + "/"))
 
 
 def names(text):
@@ -102,8 +114,8 @@ def pointers(tree):
                 yield name, target, broken_link(name, target, texts, there)
         if name.startswith("docs/log/"):
             continue
-        for path in spans(text):
-            yield name, path, None if path in there else "it is not there"
+        for path in paths(text):
+            yield name, path, None if is_path(path, name, there) else "it is not there"
         for n in names(text):
             yield name, n, None if is_name(n, known) else "no source has that name"
         for head in diaries(text) if name.startswith("docs/") else ():
