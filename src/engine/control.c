@@ -24,6 +24,11 @@ int ek_engine_room(const ek_engine *e)
     return e->opts.max_requests + e->opts.max_queue;
 }
 
+int ek_engine_max_requests(const ek_engine *e)
+{
+    return e->opts.max_requests;
+}
+
 bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
 {
     ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */

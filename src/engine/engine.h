@@ -132,9 +132,10 @@ ek_engine_opts ek_engine_defaults(void); /* without drafts */
 ek_err ek_engine_open(ek_engine **out, ek_model *model, const ek_engine_opts *opts);
 void ek_engine_close(ek_engine *e); /* cancels what is left; model stays the caller's */
 const ek_model *ek_engine_model(const ek_engine *e);
-int ek_engine_ctx(const ek_engine *e);   /* longest prompt + reply; less than asked for if memory is short */
-int ek_engine_vocab(const ek_engine *e); /* floats in a row of logits */
-int ek_engine_room(const ek_engine *e);  /* requests that may run or wait at the same time */
+int ek_engine_ctx(const ek_engine *e);          /* longest prompt + reply; less than asked for if memory is short */
+int ek_engine_vocab(const ek_engine *e);        /* floats in a row of logits */
+int ek_engine_room(const ek_engine *e);         /* requests that may run or wait at the same time */
+int ek_engine_max_requests(const ek_engine *e); /* that run at once */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.

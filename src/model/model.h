@@ -56,6 +56,8 @@ void ek_model_close(ek_model *m);
 void ek_model_release_weights(ek_model *m);
 const ek_config *ek_model_config(const ek_model *m);
 const ek_kv_layout *ek_model_kv_layout(const ek_model *m);
+/* Numbers in all weights of a model of this configuration, embeddings and experts included. */
+uint64_t ek_model_parameters(const ek_config *config);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
 unsigned ek_model_cpu(const ek_model *m);  /* EK_CPU_* that its kernels were chosen for */
 

@@ -1,7 +1,8 @@
-/* GET /v1/models and /v1/models/{id}, in OpenAI's form and in Anthropic's. */
+/* GET /v1/models and /v1/models/{id}, in OpenAI's form and in Anthropic's, and the lists of Ollama's API. */
 #include <string.h>
 #include <time.h>
 
+#include "serve/ollama/ollama.h"
 #include "serve/reply.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"
@@ -65,5 +66,29 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
         ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);
         ek_reply_error(x, form, 404, ek_buf_text(&b), "model", "model_not_found");
     }
+    ek_buf_fini(&b);
+}
+
+void ek_models_tags(ek_server *s, ek_exchange *x)
+{
+    ek_buf b = {0};
+    ek_ollama_tags(&b, &s->card);
+    ek_reply_json(x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+void ek_models_ps(ek_server *s, ek_exchange *x)
+{
+    ek_buf b = {0};
+    ek_ollama_ps(&b, &s->card);
+    ek_reply_json(x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+void ek_models_version(ek_exchange *x)
+{
+    ek_buf b = {0};
+    ek_ollama_version(&b);
+    ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }

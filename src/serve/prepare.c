@@ -41,7 +41,7 @@ struct ek_preparation {
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
     size_t max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
-    if (p->dialect->answer) max = text; /* it counts tokens, also of a text that does not fit */
+    if (!p->dialect->end) max = text; /* it counts tokens, also of a text that does not fit */
     return 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 

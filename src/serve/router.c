@@ -5,6 +5,7 @@
 
 #include "serve/http/cors.h"
 #include "serve/http/origins.h"
+#include "serve/ollama/ollama.h"
 #include "serve/page/page.h"
 #include "serve/reply.h"
 #include "serve/routes.h"
@@ -38,6 +39,17 @@ static const ek_dialect *dialect_above(const ek_server *s, const char *path)
     return NULL;
 }
 
+/* The dialect of a path, of one above it, or of the API that has all paths which begin so; NULL for a path of nobody.
+ */
+static const ek_dialect *dialect_near(const ek_server *s, const char *path)
+{
+    const ek_dialect *d = dialect_of(s, path);
+    if (!d) d = dialect_above(s, path);
+    for (const ek_dialect *const *any = s->dialects; !d && *any && !strncmp(path, "/api/", 5); any++)
+        if ((*any)->error == ek_ollama_error) d = *any;
+    return d;
+}
+
 /* Both of Anthropic's clients' headers; OpenAI's send neither. */
 static bool is_anthropics(const ek_exchange *x)
 {
@@ -47,9 +59,7 @@ static bool is_anthropics(const ek_exchange *x)
 
 const ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x)
 {
-    const char *path = ek_exchange_path(x);
-    const ek_dialect *d = dialect_of(s, path);
-    if (!d) d = dialect_above(s, path);
+    const ek_dialect *d = dialect_near(s, ek_exchange_path(x));
     for (const ek_dialect *const *any = s->dialects; !d && *any && is_anthropics(x); any++)
         if ((*any)->vendor == EK_API_ANTHROPIC) d = *any;
     return d ? d : s->dialects[0];
@@ -58,8 +68,7 @@ const ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x)
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text)
 {
     const ek_server *s = server;
-    const ek_dialect *d = dialect_of(s, path);
-    if (!d) d = dialect_above(s, path);
+    const ek_dialect *d = dialect_near(s, path);
     ek_log_refusal(NULL, path, status, text);
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }

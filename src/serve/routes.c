@@ -41,6 +41,36 @@ static void version(ek_server *s, ek_exchange *x, const char *rest)
     ek_version_reply(x);
 }
 
+static void props(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_props_reply(s, x);
+}
+
+static void slots(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_slots_reply(s, x);
+}
+
+static void ollama_tags(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_models_tags(s, x);
+}
+
+static void ollama_ps(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_models_ps(s, x);
+}
+
+static void ollama_version(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)s, (void)rest;
+    ek_models_version(x);
+}
+
 /* What an API has at this path and this server has not. 404 and not 501: clients try again after a 5xx. */
 static void missing(ek_server *s, ek_exchange *x, const char *why)
 {
@@ -68,6 +98,18 @@ static void no_batches(ek_server *s, ek_exchange *x, const char *rest)
     missing(s, x, "this server takes no batches; each message goes to /v1/messages");
 }
 
+static void no_embeddings(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    missing(s, x, "the model that is served here makes no embeddings");
+}
+
+static void no_other_models(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    missing(s, x, "one model is served, which this API neither makes nor changes");
+}
+
 static const ek_route_row routes[] = {
     {"/v1/models", "GET", false, models_list},
     {"/v1/models/*", "GET", false, ek_models_one},
@@ -85,6 +127,18 @@ static const ek_route_row routes[] = {
     {"/v1/responses/*", "DELETE", false, ek_responses_delete},
     {"/v1/messages/batches", "*", false, no_batches},
     {"/v1/messages/batches/*", "*", false, no_batches},
+    {"/api/version", "GET", true, ollama_version},
+    {"/api/tags", "GET", false, ollama_tags},
+    {"/api/ps", "GET", false, ollama_ps},
+    {"/api/embed", "*", false, no_embeddings},
+    {"/api/embeddings", "*", false, no_embeddings},
+    {"/api/create", "*", false, no_other_models},
+    {"/api/copy", "*", false, no_other_models},
+    {"/api/delete", "*", false, no_other_models},
+    {"/api/push", "*", false, no_other_models},
+    {"/api/blobs/*", "*", false, no_other_models},
+    {"/props", "GET", false, props},
+    {"/slots", "GET", false, slots},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

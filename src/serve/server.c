@@ -158,6 +158,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     if (opts->allowed_hosts) s->allowed_hosts = ek_strdup(opts->allowed_hosts);
     s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
+    ek_model_card_make(&s->card, opts->model, opts->model_dir, opts->model_name, ek_engine_ctx(engine));
+    s->card.on_device = opts->on_device;
     set_limits(s, &opts->limits);
     ek_err err = open_all(s, opts);
     if (err) {
@@ -204,6 +206,7 @@ void ek_server_close(ek_server *s)
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
     ek_chat_model_close(&s->chat);
+    ek_model_card_fini(&s->card);
     free(s->model_name);
     free(s->fingerprint);
     free(s->cors_origins);

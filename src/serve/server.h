@@ -28,6 +28,7 @@ typedef struct ek_server_opts {
     const ek_model *model;     /* the engine's model, borrowed */
     const char *model_dir;     /* for the tokenizer and the chat template */
     const char *model_name;    /* in /v1/models; copied */
+    bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
     const char *cors_origins;  /* serve/http/cors.h; copied. NULL: none */

@@ -2,6 +2,7 @@
 #ifndef EK_SERVE_SERVER_STATE_H
 #define EK_SERVE_SERVER_STATE_H
 
+#include "serve/api/model_card.h"
 #include "serve/http/keys.h"
 #include "serve/http/loop.h"
 #include "serve/mailbox.h"
@@ -28,6 +29,7 @@ struct ek_server {
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
     ek_chat_model chat;
+    ek_model_card card;
     char *model_name, *fingerprint, *cors_origins;
     char *allowed_hosts; /* NULL: not given */
     ek_keys *keys;
@@ -66,5 +68,11 @@ void ek_health(ek_server *s, ek_exchange *x);
 void ek_readiness_reply(ek_server *s, ek_exchange *x);
 void ek_load_reply(ek_server *s, ek_exchange *x);
 void ek_version_reply(ek_exchange *x);
+void ek_props_reply(ek_server *s, ek_exchange *x);
+void ek_slots_reply(ek_server *s, ek_exchange *x);
+/* Of Ollama's API. */
+void ek_models_tags(ek_server *s, ek_exchange *x);
+void ek_models_ps(ek_server *s, ek_exchange *x);
+void ek_models_version(ek_exchange *x);
 
 #endif

@@ -115,7 +115,8 @@ static void answer(ek_session *s, ek_prepared *p)
     p->held -= counted;
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
-    ek_exchange_reply_from(x, 200, "application/json", &body);
+    const char *type = p->req.stream ? s->dialect->stream_type : NULL;
+    ek_exchange_reply_from(x, 200, type ? type : "application/json", &body);
     s->server->metrics.outcome[EK_OUTCOME_DONE]++;
     ek_log(EK_LOG_INFO, "event=request id=%s outcome=done total_s=%.3f", s->id, ek_now() - s->opened);
 }
@@ -129,19 +130,20 @@ static void on_prepared(void *user, ek_prepared *p)
     ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
     ek_err err = p->err;
     const char *param = p->req.param;
+    bool answered = p->req.answered;
     if (err) {
         ek_fail(err, "%s", p->text);
     } else if (p->req.model && strlen(p->req.model) > MAX_MODEL_NAME) { /* every chunk repeats it */
         err = ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", strlen(p->req.model),
                       MAX_MODEL_NAME);
         param = "model";
-    } else if (!s->dialect->answer && p->req.n > room) {
+    } else if (!answered && p->req.n > room) {
         err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";
     }
     if (err) {
         ek_prepare_release(s->server, &p->req, p->held);
-    } else if (s->dialect->answer) {
+    } else if (answered) {
         answer(s, p);
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
@@ -155,7 +157,7 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     ek_turn_prompt_fini(&p->prompt);
     if (err) ek_session_refuse(s, err, NULL, param);
-    else if (s->dialect->answer) ek_session_free(s);
+    else if (answered) ek_session_free(s);
 }
 
 ek_api_limits ek_session_limits(const ek_server *server)
@@ -165,6 +167,8 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .n_vocab = config->vocab_size,
                        .ctx_tokens = ek_engine_ctx(server->engine),
                        .responses = server->responses,
+                       .card = &server->card,
+                       .now = ek_unix_time(),
                        .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
                        .whole_calls = server->whole_calls};
     l.defaults.temperature = config->temperature;

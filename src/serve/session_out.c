@@ -43,7 +43,8 @@ static void open_stream(ek_session *s)
     ek_exchange_header(s->x, "cache-control", "no-cache");
     ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
     put_ignored(s);
-    ek_exchange_begin(s->x, 200, "text/event-stream; charset=utf-8");
+    const char *type = s->dialect->stream_type;
+    ek_exchange_begin(s->x, 200, type ? type : "text/event-stream; charset=utf-8");
 }
 
 /* What s->out holds, as bytes that give back what was counted for them. */

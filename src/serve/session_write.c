@@ -99,6 +99,12 @@ static void write_digest(ek_session *s)
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
+static void note_times(ek_session *s)
+{
+    double now = ek_now(), first = s->first_token > 0 ? s->first_token : now;
+    s->reply.times = (ek_api_times){s->prepared - s->opened, first - s->prepared, now - first};
+}
+
 static void write_piece(const piece *p)
 {
     ek_session *s = p->c->session;
@@ -107,7 +113,10 @@ static void write_piece(const piece *p)
         if (s->req.stream && p->news->token >= 0) begin(p->c);
         return;
     }
-    if (s->reply.n_open == 0) write_digest(s);
+    if (s->reply.n_open == 0) {
+        write_digest(s);
+        note_times(s);
+    }
     if (s->req.stream) s->dialect->finish(&s->out, &s->reply, p->c->index);
     if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
 }

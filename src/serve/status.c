@@ -1,4 +1,4 @@
-/* GET /health, /ready, /ping, /load and /version. */
+/* GET /health, /ready, /ping, /load and /version; /props and /slots. */
 #include "serve/reply.h"
 #include "serve/server_state.h"
 
@@ -46,6 +46,58 @@ void ek_version_reply(ek_exchange *x)
 {
     ek_buf b = {0};
     ek_buf_str(&b, "{\"version\":\"" EK_VERSION "\"}");
+    ek_reply_json(x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+/* --- as llama.cpp's server has it, in the members that its clients read; a place is no memory of a conversation --- */
+
+/* Sampling as requests have it that say nothing; -1 of 32 bits is "any seed". */
+static void put_settings(ek_buf *out, const ek_server *s, int id, bool busy)
+{
+    const ek_config *c = s->config;
+    ek_buf_fmt(
+        out,
+        "{\"id\":%d,\"id_task\":%d,\"n_ctx\":%d,\"speculative\":false,\"is_processing\":%s,\"params\":{"
+        "\"n_predict\":-1,\"max_tokens\":-1,\"seed\":4294967295,\"temperature\":%.9g,\"top_k\":%d,\"top_p\":%.9g,"
+        "\"min_p\":0,\"repeat_penalty\":1,\"repeat_last_n\":-1,\"presence_penalty\":0,\"frequency_penalty\":0,"
+        "\"stop\":[],\"stream\":true},\"next_token\":{\"has_next_token\":%s,\"n_remain\":-1,\"n_decoded\":0}}",
+        id, busy ? id : -1, ek_engine_ctx(s->engine), busy ? "true" : "false", (double)c->temperature, c->top_k,
+        (double)c->top_p, busy ? "true" : "false");
+}
+
+void ek_props_reply(ek_server *s, ek_exchange *x)
+{
+    ek_buf b = {0};
+    ek_buf_str(&b, "{\"default_generation_settings\":");
+    put_settings(&b, s, 0, false);
+    ek_buf_fmt(&b, ",\"total_slots\":%d,\"model_alias\":", ek_engine_max_requests(s->engine));
+    ek_put_string(&b, s->model_name);
+    ek_buf_str(&b, ",\"model_path\":"); /* its name: where it lies is nobody's business */
+    ek_put_string(&b, s->model_name);
+    ek_buf_str(&b, ",\"chat_template\":\"\",\"modalities\":{\"vision\":false,\"audio\":false},\"bos_token\":\"<bos>\","
+                   "\"eos_token\":\"<turn|>\",\"build_info\":\"evenkeel " EK_VERSION "\",\"is_sleeping\":false}");
+    ek_reply_json(x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+enum { MAX_SLOTS = 256 }; /* in one reply, which the event loop writes */
+
+/* The first so many are busy as requests run. */
+void ek_slots_reply(ek_server *s, ek_exchange *x)
+{
+    ek_engine_stats st;
+    ek_buf b = {0};
+    int n = ek_engine_max_requests(s->engine);
+    ek_engine_stats_read(s->engine, &st);
+    if (n > MAX_SLOTS) n = MAX_SLOTS;
+    ek_buf_char(&b, '[');
+    for (int i = 0; i < n; i++) {
+        if (i > 0) ek_buf_char(&b, ',');
+        put_settings(&b, s, i, i < st.running);
+    }
+    ek_buf_char(&b, ']');
+    ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }

@@ -105,6 +105,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
         .whole_calls = cli->whole_calls,
         .model = m->model,
         .model_dir = m->path,
+        .on_device = m->gpu != NULL,
         .model_name = cli->has.model_name ? cli->model_name : name,
         .journal = journal,
     };

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
+#include "model/model.h"
 #include "model/weights/weights.h"
 
 typedef enum size {
@@ -203,6 +204,24 @@ static ek_err apply(binder *b, const rule *r, int layer, void *owner)
         add_item(b, &data, r, layer, e, from > 0, r->form == EXPERT ? (void *)((ek_linear *)into + e) : into);
     }
     return EK_OK;
+}
+
+static uint64_t count_rules(const ek_config *c, const rule *rules, size_t n_rules, int layer)
+{
+    uint64_t sum = 0;
+    for (const rule *r = rules; r < rules + n_rules; r++)
+        if (applies(r, c, layer))
+            sum += (uint64_t)count(c, layer, r->n) * (uint64_t)count(c, layer, r->k) *
+                   (r->form == EXPERT ? (uint64_t)c->n_experts : 1);
+    return sum;
+}
+
+uint64_t ek_model_parameters(const ek_config *config)
+{
+    uint64_t sum = count_rules(config, model_rules, sizeof model_rules / sizeof *model_rules, -1);
+    for (int i = 0; i < config->n_layers; i++)
+        sum += count_rules(config, layer_rules, sizeof layer_rules / sizeof *layer_rules, i);
+    return sum;
 }
 
 static void place_experts(ek_weights *w, const ek_config *c)

@@ -58,17 +58,18 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
     EK_TRY(ek_wanted_check());
-    r->prompt.ctx_tokens = d->answer ? INT_MAX : limits->ctx_tokens;
+    r->answered |= !d->end;
+    r->prompt.ctx_tokens = d->end ? limits->ctx_tokens : INT_MAX;
     r->prompt.room = limits->take;
     r->prompt.room_arg = limits->count_arg;
     r->turn.tools = r->tools;
-    if (!d->answer) EK_TRY(make_grammar(r, m, limits->keep_forms));
+    if (!r->answered) EK_TRY(make_grammar(r, m, limits->keep_forms));
     EK_TRY(ek_wanted_check());
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);
     ek_conversation_fini(&r->conversation);
-    if (!err && d->answer) err = make_answer(r, prompt, d, m, limits);
+    if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
     return err;
 }

@@ -36,8 +36,10 @@ typedef struct ek_api_request {
     void (*free_own)(void *own); /* NULL: free() */
     size_t own_bytes;            /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
                                     reply repeats it; known once the prompts are made */
-    ek_buf answer;               /* of a path that generates nothing (ek_dialect.answer): the whole reply */
-    const char *param;           /* after a failure: the field that is wrong, or NULL; a literal */
+    bool answered;     /* nothing is generated: the dialect's answer writes the whole reply. Of a dialect that has
+                          nothing else ek_api_prepare sets it, otherwise parse */
+    ek_buf answer;     /* that reply */
+    const char *param; /* after a failure: the field that is wrong, or NULL; a literal */
 } ek_api_request;
 
 /* Defaults and limits for reading a body. */
@@ -47,6 +49,8 @@ typedef struct ek_api_limits {
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
+    const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
+    int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
@@ -61,6 +65,12 @@ typedef struct ek_api_limits {
     void *count_arg; /* of the three */
 } ek_api_limits;
 
+/* Seconds that a reply took, for APIs that report them; nothing that computes an answer reads them. */
+typedef struct ek_api_times {
+    double prepare;        /* from the body to the tokens of the prompt */
+    double prompt, tokens; /* until the first token of the reply, and from there on */
+} ek_api_times;
+
 /* A reply in progress; everything is borrowed. */
 typedef struct ek_api_reply {
     const char *id, *model, *fingerprint;
@@ -70,6 +80,7 @@ typedef struct ek_api_reply {
     int n_prompts;        /* choices 0 .. n / n_prompts - 1 are of the first prompt, and so on */
     const uint64_t *seed; /* the seed that was drawn for a request without one, else NULL; below 2^53 */
     const ek_turn_result *const *choices;
+    ek_api_times times;            /* known when the last choice has finished */
     const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
     void *own;                     /* ek_api_request.own */
     const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
@@ -85,6 +96,7 @@ typedef struct ek_dialect {
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
+    const char *stream_type;  /* media type of streams; NULL: text/event-stream */
 
     /* Fills r, which is zeroed, with everything but prompt.ctx_tokens. EPARSE for a body that is not
      * JSON, what limits->count says, else EINVAL; r->param names the field. */
@@ -94,8 +106,9 @@ typedef struct ek_dialect {
      * into r->more. */
     ek_err (*prompt)(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r);
 
-    /* NULL: the model replies. Otherwise nothing is generated: answer writes the whole reply, from the prompt, which
-     * may then be longer than the context; of the functions below only error is used. */
+    /* NULL: the model replies. Otherwise answer writes the whole reply of requests that generate nothing, from the
+     * prompt. A dialect without end has no others: of the functions below only error is used, and the prompt may be
+     * longer than the context. */
     ek_err (*answer)(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
     /* A bound of the bytes that answer will take; NULL where they are few. */
     size_t (*answer_bytes)(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
@@ -120,6 +133,8 @@ extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, e
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
+extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_dialect_ollama_show,
+    ek_dialect_ollama_pull;
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,
  * r->answer. Pure, any thread. Errors are those of parse and

@@ -112,7 +112,7 @@ ek_err ek_field_wrong_role(const json_t *message, const char *roles)
     return err;
 }
 
-static ek_err wrong_value(ek_api_request *r, const char *param, const json_t *v, const char *need)
+ek_err ek_field_kind(ek_api_request *r, const char *param, const char *need, const json_t *v)
 {
     ek_buf says = {0};
     ek_buf_str(&says, need);
@@ -137,7 +137,7 @@ ek_err ek_field_bool(ek_api_request *r, const json_t *object, const char *key, b
 {
     const json_t *v = ek_field(object, key);
     if (!v) return EK_OK;
-    if (!json_is_boolean(v)) return wrong_value(r, key, v, "true or false is needed");
+    if (!json_is_boolean(v)) return ek_field_kind(r, key, "true or false is needed", v);
     *out = json_is_true(v);
     return EK_OK;
 }
@@ -150,7 +150,7 @@ ek_err ek_field_number(ek_api_request *r, const json_t *object, const char *key,
     if (!(x >= min && x <= max)) {
         char need[80];
         snprintf(need, sizeof need, "a number from %g to %g is needed", min, max);
-        return wrong_value(r, key, v, need);
+        return ek_field_kind(r, key, need, v);
     }
     *out = (float)x;
     return EK_OK;
@@ -172,7 +172,7 @@ ek_err ek_field_int(ek_api_request *r, const json_t *object, const char *key, in
     if (!ok || x < min || x > max) {
         char need[96];
         snprintf(need, sizeof need, "a whole number from %lld to %lld is needed", (long long)min, (long long)max);
-        return wrong_value(r, key, v, need);
+        return ek_field_kind(r, key, need, v);
     }
     *out = x;
     return EK_OK;

@@ -35,6 +35,8 @@ ek_err ek_field_thinking(ek_api_request *r, const json_t *object, const char *ke
 
 /* Sets r->param and the error "PARAM: need"; returns EINVAL. param is a literal. */
 ek_err ek_field_wrong(ek_api_request *r, const char *param, const char *need);
+/* The same with the value behind it: "PARAM: need, not VALUE". */
+ek_err ek_field_kind(ek_api_request *r, const char *param, const char *need, const json_t *v);
 /* Appends a text of a client between quotes, for a sentence: escaped, so that it stays one line and moves no terminal,
  * and cut at 80 characters. */
 void ek_field_quote(ek_buf *out, const char *s, size_t n);

@@ -110,3 +110,13 @@ ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, s
     if (bos && !there) ek_ids_add(out, ek_tokenizer_id(m->tokenizer, mark));
     return ek_encode_max(m->tokenizer, text, n, NULL, EK_CONTROL_ALL, max, out);
 }
+
+ek_err ek_openai_text_prompt(ek_turn_prompt *out, const ek_chat_model *m, const char *text, size_t n, bool bos,
+                             const ek_prompt_opts *opts)
+{
+    size_t ctx = (size_t)opts->ctx_tokens;
+    bool added = bos && strncmp(text, "<bos>", 5) != 0, fits = n <= ek_prompt_max_text(m, opts);
+    if (fits) EK_TRY(ek_openai_encode(&out->ids, m, text, n, bos, 2 * ctx));
+    if (fits && out->ids.len < ctx) return EK_OK;
+    return ek_prompt_too_long(m, text, n, NULL, EK_CONTROL_ALL, added, opts);
+}

@@ -35,6 +35,8 @@ ek_err ek_openai_guided(ek_api_request *r, const json_t *body, const ek_api_limi
  * (role function, function_call) become tool messages and calls. "messages[I]: …" with r->param "messages": EINVAL for
  * an element that is not a valid message, or what counting says. */
 ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits);
+/* One of them, appended to c. EINVAL without r->param, or what counting says. */
+ek_err ek_openai_message(ek_conversation *c, const json_t *v, const ek_api_limits *limits);
 
 /* stream_options.include_usage. */
 ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
@@ -44,5 +46,9 @@ ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api
 /* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
  * text begins with it. At most soon after max ids. */
 ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
+
+/* The prompt that a text is by itself, into out, which is zeroed. bos as above. ETOOLONG where it does not fit. */
+ek_err ek_openai_text_prompt(ek_turn_prompt *out, const ek_chat_model *m, const char *text, size_t n, bool bos,
+                             const ek_prompt_opts *opts);
 
 #endif

@@ -140,16 +140,10 @@ static ek_err make_one(ek_turn_prompt *out, const ek_chat_model *m, const ek_api
 {
     const ek_openai_completion *o = r->own;
     size_t ctx = (size_t)r->prompt.ctx_tokens;
-    if (ek_json_is_text(v)) {
-        size_t n = json_string_length(v);
-        bool bos = o->bos && strncmp(json_string_value(v), "<bos>", 5) != 0,
-             fits = n <= ek_prompt_max_text(m, &r->prompt);
-        if (fits) EK_TRY(ek_openai_encode(&out->ids, m, json_string_value(v), n, o->bos, 2 * ctx));
-        if (!fits || out->ids.len >= ctx)
-            return ek_prompt_too_long(m, json_string_value(v), n, NULL, EK_CONTROL_ALL, bos, &r->prompt);
-    } else
-        for (size_t i = 0; i < json_array_size(v); i++)
-            ek_ids_add(&out->ids, (int32_t)json_integer_value(json_array_get(v, i)));
+    if (ek_json_is_text(v))
+        EK_TRY(ek_openai_text_prompt(out, m, json_string_value(v), json_string_length(v), o->bos, &r->prompt));
+    for (size_t i = 0; i < json_array_size(v); i++)
+        ek_ids_add(&out->ids, (int32_t)json_integer_value(json_array_get(v, i)));
     if (out->ids.len == 0) return ek_fail(EK_EINVAL, "prompt: it has no token");
     if (out->ids.len < ctx) return EK_OK;
     return ek_fail(EK_ETOOLONG, "prompt is too long: %zu tokens > %zu maximum", out->ids.len, ctx - 1);

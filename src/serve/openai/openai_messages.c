@@ -159,7 +159,7 @@ static ek_err read_reasoning(ek_message *m, const json_t *v)
     return EK_OK;
 }
 
-static ek_err read_message(ek_conversation *c, const json_t *v, const ek_api_limits *limits)
+ek_err ek_openai_message(ek_conversation *c, const json_t *v, const ek_api_limits *limits)
 {
     ek_role role;
     if (!read_role(ek_json_get(v, "role"), &role))
@@ -180,7 +180,7 @@ ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_li
     if (!json_is_array(list) || json_array_size(list) == 0)
         return ek_field_wrong(r, "messages", "a list of at least one message is needed");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        ek_err err = read_message(&r->conversation, json_array_get(list, i), limits);
+        ek_err err = ek_openai_message(&r->conversation, json_array_get(list, i), limits);
         if (!err) continue;
         r->param = "messages";
         return ek_fail_in(err, "messages[%zu]", i);

@@ -1,0 +1,92 @@
+#include "serve/api/model_card.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/hash/rng.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && !strcmp(text + n - k, end);
+}
+
+/* True if there is such a file. */
+static bool add_file(ek_model_card *card, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return false;
+    card->size += st.st_size;
+    if (card->modified < st.st_mtime) card->modified = st.st_mtime;
+    return true;
+}
+
+/* All files of a folder with this ending. */
+static void add_files(ek_model_card *card, const char *folder, const char *ending)
+{
+    DIR *d = opendir(folder);
+    ek_buf path = {0};
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!ends_with(e->d_name, ending)) continue;
+        ek_buf_clear(&path);
+        ek_buf_fmt(&path, "%s/%s", folder, e->d_name);
+        add_file(card, path.data);
+    }
+    ek_buf_fini(&path);
+    if (d) closedir(d);
+}
+
+static void look(ek_model_card *card, const char *path)
+{
+    card->format = "safetensors";
+    if (!path) return;
+    if (!add_file(card, path)) add_files(card, path, ".safetensors");
+    if (card->size > 0 && !ends_with(path, ".gguf")) return;
+    if (card->size == 0) add_files(card, path, ".gguf");
+    if (card->size > 0) card->format = "gguf";
+}
+
+/* The part "w=…" of a numerics id. */
+static char *weights_of(const char *numerics)
+{
+    const char *from = strstr(numerics, "w=");
+    char *text = ek_strdup(from ? from + 2 : numerics);
+    text[strcspn(text, " ")] = '\0';
+    return text;
+}
+
+static void write_digest(ek_model_card *card, const char *numerics)
+{
+    ek_buf all = {0};
+    ek_buf_fmt(&all, "%s %lld %llu %s", card->name, (long long)card->size, (unsigned long long)card->parameters,
+               numerics);
+    for (unsigned i = 0; i < 4; i++)
+        snprintf(card->digest + 16 * i, 17, "%016llx", (unsigned long long)ek_hash64(i, all.data, all.len));
+    ek_buf_fini(&all);
+}
+
+void ek_model_card_make(ek_model_card *card, const ek_model *model, const char *path, const char *name, int ctx_tokens)
+{
+    const char *numerics = ek_model_numerics_id(model);
+    *card = (ek_model_card){.name = ek_strdup(name),
+                            .weights = weights_of(numerics),
+                            .ctx_tokens = ctx_tokens,
+                            .config = ek_model_config(model),
+                            .parameters = ek_model_parameters(ek_model_config(model))};
+    look(card, path);
+    if (card->modified == 0) card->modified = ek_unix_time();
+    write_digest(card, numerics);
+}
+
+void ek_model_card_fini(ek_model_card *card)
+{
+    free(card->name);
+    free(card->weights);
+    *card = (ek_model_card){0};
+}

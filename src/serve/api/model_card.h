@@ -1,0 +1,26 @@
+/* What clients are told of the model that is served, beside its name: APIs with a list of models have such members.
+ * Nothing that computes an answer reads it. Immutable once it is made. */
+#ifndef EK_SERVE_MODEL_CARD_H
+#define EK_SERVE_MODEL_CARD_H
+
+#include "model/model.h"
+
+typedef struct ek_model_card {
+    char *name;
+    const char *format; /* of its files: "gguf" or "safetensors" */
+    char *weights;      /* their types, as the numerics id names them: "q8.64+q4.64", "bf16" */
+    char digest[65];    /* 64 hex digits, others for another name, size, shape or format: no checksum of the bytes */
+    int64_t size;       /* bytes of the files with weights; 0 for a model that has none */
+    int64_t modified;   /* seconds since 1970, of the newest of them, else of this call */
+    uint64_t parameters;
+    bool on_device;          /* weights lie on a device */
+    int ctx_tokens;          /* prompt and reply together */
+    const ek_config *config; /* borrowed from the model */
+} ek_model_card;
+
+/* path: the model's, a folder or a file; what cannot be read of it is not said. ctx_tokens: of the engine.
+ * The caller sets on_device. */
+void ek_model_card_make(ek_model_card *card, const ek_model *model, const char *path, const char *name, int ctx_tokens);
+void ek_model_card_fini(ek_model_card *card); /* also of a zeroed one */
+
+#endif

@@ -1,0 +1,54 @@
+/* What the files of Ollama's dialect share. Inside src/serve. */
+#ifndef EK_SERVE_OLLAMA_H
+#define EK_SERVE_OLLAMA_H
+
+#include "serve/api/dialect.h"
+#include "serve/api/model_card.h"
+
+/* The version of Ollama's API that the paths follow: clients ask for it and leave out what is newer. */
+#define EK_OLLAMA_VERSION "0.33.0"
+
+/* Of a request, for its prompt and its reply: ek_api_request.own. */
+typedef struct ek_ollama {
+    bool generate;      /* /api/generate: the reply is a text, of the other path a message */
+    bool raw;           /* the prompt is `text` as it stands */
+    bool render;        /* the reply is the prompt's text */
+    bool unload;        /* keep_alive is 0 */
+    const char *loaded; /* "load" or "unload": there is no prompt, and nothing to reply but this. NULL: there is one */
+    ek_buf text;
+    int n_logprobs; /* that the stream has sent */
+    int64_t now;    /* seconds since 1970 */
+    const ek_model_card *card;
+} ek_ollama;
+
+/* The fields that both paths have, and `stream`; r->own is made here. */
+ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* `options`, into r->turn. EINVAL "options: KEY: …" with r->param. */
+ek_err ek_ollama_options(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+/* How long to keep the model: a number of seconds or a text such as "5m"; *zero: not at all. */
+ek_err ek_ollama_keep_alive(ek_api_request *r, const json_t *body, bool *zero);
+/* EINVAL where an object has `images`. */
+ek_err ek_ollama_no_images(const json_t *object);
+/* `model`, once `name`, into r->model. EINVAL without. */
+ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
+
+/* The writers of a reply, as in ek_dialect. */
+void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
+void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_ollama_end(ek_buf *out, const ek_api_reply *r);
+void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+void ek_ollama_heartbeat(ek_buf *out);
+void ek_ollama_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
+ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
+size_t ek_ollama_answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
+
+/* Replies of paths without a body. */
+void ek_ollama_version(ek_buf *out);
+void ek_ollama_tags(ek_buf *out, const ek_model_card *card);
+void ek_ollama_ps(ek_buf *out, const ek_model_card *card);
+
+/* Appends a time, seconds since 1970, as a JSON text of RFC 3339. */
+void ek_ollama_time(ek_buf *out, int64_t seconds);
+
+#endif

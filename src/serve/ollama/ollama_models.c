@@ -1,0 +1,235 @@
+/* What Ollama's API says of models, of which one is served here, under any name: /api/version, /api/tags, /api/ps,
+ * whose replies serve/models.c sends; /api/show, and /api/pull of what is served already. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "serve/api/field.h"
+#include "serve/ollama/ollama.h"
+#include "text/json/json.h"
+
+/* --- pieces --- */
+
+/* A name has a tag there; clients look for names with the one that stands for none. */
+static const char *tag_of(const char *name)
+{
+    const char *colon = strrchr(name, ':');
+    return colon && !strchr(colon, '/') ? "" : ":latest";
+}
+
+static void put_name(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf name = {0};
+    ek_buf_fmt(&name, "%s%s", card->name, tag_of(card->name));
+    ek_put_string(out, name.data);
+    ek_buf_fini(&name);
+}
+
+static void put_size(ek_buf *out, uint64_t n)
+{
+    static const char units[] = {'K', 'M', 'B', 'T'};
+    double v = (double)n;
+    int unit = -1;
+    while (v >= 999.95 && unit < 3) v /= 1000, unit++;
+    if (unit < 0) ek_buf_fmt(out, "\"%.0f\"", v);
+    else ek_buf_fmt(out, "\"%.1f%c\"", v, units[unit]);
+}
+
+static void put_details(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf_fmt(out,
+               "\"details\":{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"gemma4\",\"families\":[\"gemma4\"],"
+               "\"parameter_size\":",
+               card->format);
+    put_size(out, card->parameters);
+    ek_buf_str(out, ",\"quantization_level\":");
+    ek_put_string(out, card->weights);
+    ek_buf_fmt(out, ",\"context_length\":%d,\"embedding_length\":%d}", card->ctx_tokens, card->config->hidden_size);
+}
+
+static const char capabilities[] = "\"capabilities\":[\"completion\",\"tools\",\"thinking\"]";
+
+/* What a list of models has of this one, without its braces. */
+static void put_entry(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf_str(out, "\"name\":");
+    put_name(out, card);
+    ek_buf_str(out, ",\"model\":");
+    put_name(out, card);
+    ek_buf_fmt(out, ",\"size\":%lld,\"digest\":\"%s\",", (long long)card->size, card->digest);
+    put_details(out, card);
+}
+
+/* --- lists --- */
+
+void ek_ollama_version(ek_buf *out)
+{
+    ek_buf_str(out, "{\"version\":\"" EK_OLLAMA_VERSION "\",\"evenkeel\":\"" EK_VERSION "\"}");
+}
+
+void ek_ollama_tags(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf_str(out, "{\"models\":[{");
+    put_entry(out, card);
+    ek_buf_str(out, ",\"modified_at\":");
+    ek_ollama_time(out, card->modified);
+    ek_buf_fmt(out, ",%s}]}", capabilities);
+}
+
+/* It is loaded as long as the server runs. */
+void ek_ollama_ps(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf_str(out, "{\"models\":[{");
+    put_entry(out, card);
+    ek_buf_fmt(out, ",\"expires_at\":\"2999-12-31T23:59:59Z\",\"size_vram\":%lld,\"context_length\":%d}]}",
+               (long long)(card->on_device ? card->size : 0), card->ctx_tokens);
+}
+
+/* --- paths with a body that says which model --- */
+
+typedef struct own {
+    const ek_model_card *card;
+    ek_sampling sampling;
+} own;
+
+static ek_err open_own(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    own *o = r->own = ek_alloc(sizeof *o);
+    o->card = limits->card;
+    o->sampling = limits->defaults;
+    EK_ASSERT(o->card);
+    return ek_ollama_model(r, body);
+}
+
+static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_request *r)
+{
+    (void)out, (void)m, (void)r;
+    return EK_OK;
+}
+
+static ek_err read_show(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    bool verbose;
+    EK_TRY(open_own(r, body, limits));
+    return ek_field_bool(r, body, "verbose", &verbose);
+}
+
+static ek_err parse_show(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_show);
+}
+
+/* Lines KEY VALUE; clients read the context from them. */
+static void put_parameters(ek_buf *out, const own *o, const char *before)
+{
+    const ek_sampling *s = &o->sampling;
+    ek_buf_fmt(out, "%snum_ctx %d\n%stemperature %g\n%stop_k %d\n%stop_p %g", before, o->card->ctx_tokens, before,
+               (double)s->temperature, before, s->top_k, before, (double)s->top_p);
+}
+
+static void put_text(ek_buf *out, const char *key, ek_buf *text)
+{
+    ek_buf_fmt(out, "\"%s\":", key);
+    ek_json_quote(out, ek_buf_text(text), text->len);
+    ek_buf_char(out, ',');
+    ek_buf_clear(text);
+}
+
+static void put_info(ek_buf *out, const ek_model_card *card)
+{
+    const ek_config *c = card->config;
+    ek_buf_fmt(out,
+               "\"model_info\":{\"general.architecture\":\"gemma4\",\"general.parameter_count\":%llu,"
+               "\"gemma4.context_length\":%d,\"gemma4.embedding_length\":%d,\"gemma4.block_count\":%d,"
+               "\"gemma4.attention.head_count\":%d,\"gemma4.attention.head_count_kv\":%d,"
+               "\"gemma4.attention.key_length\":%d,\"gemma4.attention.sliding_window\":%d,\"gemma4.vocab_size\":%d,"
+               "\"general.basename\":",
+               (unsigned long long)card->parameters, card->ctx_tokens, c->hidden_size, c->n_layers, c->n_heads,
+               c->layer[0].n_kv_heads, c->layer[0].head_dim, c->sliding_window, c->vocab_size);
+    ek_put_string(out, card->name);
+    ek_buf_char(out, '}');
+}
+
+static ek_err write_show(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const own *o = r->own;
+    ek_buf text = {0};
+    (void)m, (void)prompt;
+    ek_buf_char(out, '{');
+    ek_buf_fmt(&text, "FROM %s%s\nTEMPLATE {{ .Prompt }}\n", o->card->name, tag_of(o->card->name));
+    put_parameters(&text, o, "PARAMETER ");
+    put_text(out, "modelfile", &text);
+    put_parameters(&text, o, "");
+    put_text(out, "parameters", &text);
+    ek_buf_str(&text, "{{ .Prompt }}"); /* the model's own is no template of Ollama's */
+    put_text(out, "template", &text);
+    ek_buf_fini(&text);
+    put_details(out, o->card);
+    ek_buf_char(out, ',');
+    put_info(out, o->card);
+    ek_buf_fmt(out, ",%s,\"modified_at\":", capabilities);
+    ek_ollama_time(out, o->card->modified);
+    ek_buf_char(out, '}');
+    return EK_OK;
+}
+
+static bool is_served(const char *name, const ek_model_card *card)
+{
+    const char *ours = card->name;
+    ek_buf a = {0}, b = {0};
+    ek_buf_fmt(&a, "%s%s", name, tag_of(name));
+    ek_buf_fmt(&b, "%s%s", ours, tag_of(ours));
+    bool same = !strcasecmp(a.data, b.data);
+    ek_buf_fini(&a);
+    ek_buf_fini(&b);
+    return same;
+}
+
+/* Any name is served, but who pulls one wants those weights. */
+static ek_err read_pull(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    r->stream = true;
+    EK_TRY(open_own(r, body, limits));
+    EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    const own *o = r->own;
+    if (is_served(r->model, o->card)) return EK_OK;
+    ek_buf after = {0};
+    ek_buf_fmt(&after, "here: it serves %.200s and loads no others (evenkeel pull fetches models)", o->card->name);
+    ek_err err = ek_field_wrong_text(r, "model", "this server pulls no", r->model, after.data);
+    ek_buf_fini(&after);
+    return err;
+}
+
+static ek_err parse_pull(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_pull);
+}
+
+static ek_err write_pull(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    (void)m, (void)r, (void)prompt;
+    ek_buf_str(out, "{\"status\":\"success\"}\n");
+    return EK_OK;
+}
+
+const ek_dialect ek_dialect_ollama_show = {
+    .path = "/api/show",
+    .id_prefix = "",
+    .prompt_param = "model",
+    .parse = parse_show,
+    .prompt = no_prompt,
+    .answer = write_show,
+    .error = ek_ollama_error,
+};
+
+const ek_dialect ek_dialect_ollama_pull = {
+    .path = "/api/pull",
+    .id_prefix = "",
+    .prompt_param = "model",
+    .stream_type = "application/x-ndjson",
+    .parse = parse_pull,
+    .prompt = no_prompt,
+    .answer = write_pull,
+    .error = ek_ollama_error,
+};

@@ -1,0 +1,208 @@
+/* Writes replies of Ollama's API: a line of JSON per event, and one with done, the reason and the counts behind them; a
+ * reply in one piece is that last line with all of it. Calls stand in one line each, with their arguments as an
+ * object. */
+#include <string.h>
+#include <time.h>
+
+#include "serve/ollama/ollama.h"
+#include "serve/api/openai.h"
+#include "text/json/json.h"
+
+/* --- pieces --- */
+
+void ek_ollama_time(ek_buf *out, int64_t seconds)
+{
+    char text[40];
+    struct tm t;
+    time_t at = (time_t)seconds;
+    gmtime_r(&at, &t);
+    strftime(text, sizeof text, "\"%Y-%m-%dT%H:%M:%SZ\"", &t);
+    ek_buf_str(out, text);
+}
+
+static void put_head(ek_buf *out, const char *model, int64_t created)
+{
+    ek_buf_str(out, "{\"model\":");
+    ek_put_string(out, model);
+    ek_buf_str(out, ",\"created_at\":");
+    ek_ollama_time(out, created);
+}
+
+/* What a line adds: texts, NULL and 0 without; calls as JSON, NULL without. */
+typedef struct said {
+    const char *content, *thinking;
+    size_t n_content, n_thinking;
+    const ek_buf *calls;
+} said;
+
+static void put_said(ek_buf *out, bool generate, const said *s)
+{
+    ek_buf_str(out, generate ? ",\"response\":" : ",\"message\":{\"role\":\"assistant\",\"content\":");
+    ek_json_quote(out, s->content ? s->content : "", s->n_content);
+    if (s->n_thinking > 0) {
+        ek_buf_str(out, ",\"thinking\":");
+        ek_json_quote(out, s->thinking, s->n_thinking);
+    }
+    if (s->calls && s->calls->len > 0) ek_buf_fmt(out, ",\"tool_calls\":[%s]", ek_buf_text(s->calls));
+    if (!generate) ek_buf_char(out, '}');
+}
+
+static void put_call(ek_buf *out, const ek_api_reply *r, const ek_answer_call *c)
+{
+    char id[32];
+    ek_call_id(id, "call_", r->id, c->index);
+    if (out->len > 0) ek_buf_char(out, ',');
+    ek_buf_fmt(out, "{\"id\":\"%s\",\"function\":{\"index\":%d,\"name\":", id, c->index);
+    ek_json_quote(out, c->name, strlen(c->name));
+    ek_buf_str(out, ",\"arguments\":");
+    ek_buf_add(out, ek_buf_text(&c->args), c->args.len);
+    ek_buf_add(out, ek_buf_text(&c->closing), c->closing.len); /* one that was cut is an object, too */
+    ek_buf_str(out, "}}");
+}
+
+/* Those of the content from index first on that are visible; returns the index behind them. */
+static int put_logprobs(ek_buf *out, const ek_api_reply *r, int first)
+{
+    if (!r->turn->logprobs) return 0;
+    int next = ek_openai_visible(r->choices[0], first);
+    if (next == first) return next;
+    ek_buf_str(out, ",\"logprobs\":");
+    ek_openai_logprobs(out, r, 0, first, next);
+    return next;
+}
+
+static long long nanoseconds(double seconds)
+{
+    return seconds > 0 ? (long long)(seconds * 1e9) : 0;
+}
+
+/* Durations of what happened are never 0: clients divide by them. */
+static void put_end(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_turn_result *t = r->choices[0];
+    const ek_api_times *s = &r->times;
+    bool length = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT;
+    long long load = nanoseconds(s->prepare) + 1, prompt = nanoseconds(s->prompt) + 1,
+              tokens = nanoseconds(s->tokens) + 1;
+    ek_buf_fmt(
+        out,
+        ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":%lld,"
+        "\"prompt_eval_count\":%d,\"prompt_eval_duration\":%lld,\"eval_count\":%d,\"eval_duration\":%lld,\"id\":",
+        length ? "length" : "stop", load + prompt + tokens, load, t->n_prompt, prompt, t->n_tokens, tokens);
+    ek_put_string(out, r->id);
+    ek_put_extension(out, r);
+    ek_buf_char(out, '}');
+}
+
+/* --- a stream --- */
+
+/* Before the next line, where JSON has room for it: parsers of lines fail at an empty one. */
+void ek_ollama_heartbeat(ek_buf *out)
+{
+    ek_buf_char(out, ' ');
+}
+
+void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    (void)out, (void)r, (void)choice;
+}
+
+static void put_line(ek_buf *out, const ek_api_reply *r, const said *s)
+{
+    ek_ollama *own = r->own;
+    put_head(out, r->model, r->created);
+    put_said(out, own->generate, s);
+    if (s->n_content > 0) own->n_logprobs = put_logprobs(out, r, own->n_logprobs);
+    ek_buf_str(out, ",\"done\":false}\n");
+}
+
+static void call_line(ek_buf *out, const ek_api_reply *r, int index)
+{
+    const ek_answer *a = &r->choices[0]->answer;
+    ek_buf call = {0};
+    for (int i = a->n_calls - 1; i >= 0 && call.len == 0; i--) /* it is the last one */
+        if (a->calls[i].index == index) put_call(&call, r, &a->calls[i]);
+    if (call.len > 0) put_line(out, r, &(said){.calls = &call});
+    ek_buf_fini(&call);
+}
+
+void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
+{
+    (void)choice;
+    if (e->kind == EK_REPLY_CALL_END || e->kind == EK_REPLY_CALL_CUT) call_line(out, r, e->call);
+    if (e->n == 0) return;
+    if (e->kind == EK_REPLY_CONTENT) put_line(out, r, &(said){.content = e->text, .n_content = e->n});
+    if (e->kind == EK_REPLY_REASONING) put_line(out, r, &(said){.thinking = e->text, .n_thinking = e->n});
+}
+
+void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice)
+{
+    ek_ollama *own = r->own;
+    (void)choice;
+    put_head(out, r->model, r->created);
+    put_said(out, own->generate, &(said){0});
+    own->n_logprobs = put_logprobs(out, r, own->n_logprobs);
+    put_end(out, r);
+    ek_buf_char(out, '\n');
+}
+
+void ek_ollama_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
+{
+    (void)status, (void)param, (void)code;
+    ek_buf_str(out, "{\"error\":");
+    ek_put_string(out, text);
+    ek_buf_char(out, '}');
+}
+
+void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
+{
+    (void)r, (void)choice;
+    ek_ollama_error(out, 500, text, NULL, NULL);
+    ek_buf_char(out, '\n');
+}
+
+/* --- in one piece --- */
+
+void ek_ollama_end(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_ollama *own = r->own;
+    const ek_answer *a = &r->choices[0]->answer;
+    ek_buf calls = {0};
+    if (r->stream) return;
+    for (int i = 0; i < a->n_calls; i++) put_call(&calls, r, &a->calls[i]);
+    put_head(out, r->model, r->created);
+    put_said(out, own->generate,
+             &(said){ek_buf_text(&a->content), ek_buf_text(&a->reasoning), a->content.len, a->reasoning.len, &calls});
+    put_logprobs(out, r, 0);
+    put_end(out, r);
+    ek_buf_fini(&calls);
+}
+
+/* --- where nothing is generated --- */
+
+enum { ESCAPED = 6, COPIED = 2 }; /* bytes that one byte of text becomes at most; and the text itself while it grows */
+
+size_t ek_ollama_answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    size_t text = 0, n;
+    for (size_t i = 0; i < prompt->ids.len; i++, text += n) ek_tokenizer_bytes(m->tokenizer, prompt->ids.data[i], &n);
+    return 1024 + ESCAPED * strlen(r->model) + (ESCAPED + COPIED) * text;
+}
+
+ek_err ek_ollama_answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
+{
+    const ek_ollama *own = r->own;
+    put_head(out, r->model, own->now);
+    put_said(out, own->generate, &(said){0});
+    if (own->loaded) {
+        ek_buf_fmt(out, ",\"done\":true,\"done_reason\":\"%s\"}", own->loaded);
+        return EK_OK;
+    }
+    ek_buf text = {0};
+    ek_decode(m->tokenizer, prompt->ids.data, prompt->ids.len, false, &text);
+    ek_buf_str(out, ",\"done\":false,\"_debug_info\":{\"rendered_template\":");
+    ek_json_quote(out, ek_buf_text(&text), text.len);
+    ek_buf_str(out, "}}");
+    ek_buf_fini(&text);
+    return EK_OK;
+}
