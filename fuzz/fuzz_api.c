@@ -6,6 +6,7 @@
 
 #include "chat/template.h"
 #include "serve/api/dialect.h"
+#include "serve/api/model_card.h"
 #include "serve/openai/response_store.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
@@ -13,8 +14,9 @@
 enum { VOCAB = 262144 };
 
 static const ek_dialect *const dialects[] = {
-    &ek_dialect_anthropic,          &ek_dialect_anthropic_count, &ek_dialect_responses,
-    &ek_dialect_openai_completions, &ek_dialect_tokenize,        &ek_dialect_detokenize,
+    &ek_dialect_anthropic,   &ek_dialect_anthropic_count, &ek_dialect_responses,   &ek_dialect_openai_completions,
+    &ek_dialect_tokenize,    &ek_dialect_detokenize,      &ek_dialect_ollama_chat, &ek_dialect_ollama_generate,
+    &ek_dialect_ollama_show, &ek_dialect_ollama_pull,
 };
 
 static void check(const ek_api_request *r, bool generates)
@@ -55,6 +57,23 @@ static ek_buf render(const ek_api_request *r)
     return text;
 }
 
+static const ek_config config = {.hidden_size = 1, .n_layers = 1};
+static const ek_model_card card = {
+    .name = (char[]){"model"}, .format = "gguf", .weights = (char[]){"bf16"}, .config = &config};
+
+/* What needs no prompt and no model is said in JSON. */
+static void check_answer(const ek_dialect *d, ek_api_request *r)
+{
+    const ek_turn_prompt none = {0};
+    ek_turn_prompt made = {0};
+    ek_buf text = {0};
+    json_t *v = NULL;
+    if (d->prompt(&made, NULL, r) || made.ids.len > 0) __builtin_trap();
+    if (d->answer(&text, NULL, r, &none) || ek_json_read(&v, ek_buf_text(&text), text.len, 0)) __builtin_trap();
+    json_decref(v);
+    ek_buf_fini(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static ek_response_store *store;
@@ -69,10 +88,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         ek_response_store_note(store, 0, &kept.items, "msg_1", 5, where);
         ek_response_store_put(store, 0, &kept);
     }
-    const ek_dialect *d = dialects[data[0] % (sizeof dialects / sizeof *dialects)];
+    const ek_dialect *d = dialects[(uint8_t)(data[0] - '0') % (sizeof dialects / sizeof *dialects)];
     ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repetition_penalty = 1},
                             .n_vocab = VOCAB,
                             .ctx_tokens = 8192,
+                            .card = &card,
                             .responses = store};
     ek_buf texts[2] = {{0}};
     for (int again = 0; again < 2; again++) {
@@ -81,6 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         int status = ek_err_http(err);
         if (!err) {
             check(&r, d->begin != NULL);
+            bool described = d == &ek_dialect_ollama_show || d == &ek_dialect_ollama_pull;
+            if (described || (d->end && r.answered && r.conversation.n_messages == 0 && !r.turn.plain))
+                check_answer(d, &r);
             if (r.conversation.n_messages) texts[again] = render(&r);
         } else if ((status != 400 && status != 404) || !*ek_err_text() || strchr(ek_err_text(), '\n')) {
             __builtin_trap();

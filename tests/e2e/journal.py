@@ -82,7 +82,9 @@ def every_api(s):
     digests = {}
     message = [{"role": "user", "content": "Hi"}]
     for path, body in (("/v1/chat/completions", {"messages": message, "max_tokens": 5}), ("/v1/messages", {"messages": message, "max_tokens": 5}),
-                       ("/v1/responses", {"input": "Hi", "max_output_tokens": 5}), ("/v1/completions", {"prompt": "Hi", "max_tokens": 5})):
+                       ("/v1/responses", {"input": "Hi", "max_output_tokens": 5}), ("/v1/completions", {"prompt": "Hi", "max_tokens": 5}),
+                       ("/api/chat", {"messages": message, "options": {"temperature": 0, "num_predict": 5}, "stream": False}),
+                       ("/api/generate", {"prompt": "Hi", "options": {"temperature": 0, "num_predict": 5}, "stream": False})):
         body |= {"model": "m", "temperature": 0, "evenkeel": {"digest": True}}
         status, headers, reply = s.call("POST", path, body)
         digest = digests[path] = reply.get("evenkeel", {}).get("digest")

@@ -36,10 +36,12 @@ def without_keys():
         for origin in ("null", f"{own}.evil.example", "http://localhost.evil.example", own.replace("127.0.0.1", "10.0.0.1"), "file://"):
             check(f"origin {origin}", status(s, {"origin": origin}) == 403)
         for path, body in (("/v1/messages", dict(CHAT)), ("/v1/responses", {"input": "hello"}), ("/v1/completions", {"prompt": "a"}),
-                           ("/v1/tokenize", {"content": "a"}), ("/chat/completions", CHAT)):
+                           ("/v1/tokenize", {"content": "a"}), ("/chat/completions", CHAT), ("/api/chat", {"model": "m", **CHAT}), ("/api/generate", {"model": "m", "prompt": "a"}),
+                           ("/api/pull", {"model": "m"})):
             got = status(s, {"origin": "https://evil.example"}, path=path, body=body, says='"error"')
             check(f"a foreign page's POST {path}", got == 403, got)
-        for method, path in (("POST", "/v1/chat/completions"), ("GET", "/"), ("GET", "/metrics"), ("GET", "/v1/models"), ("DELETE", "/v1/responses/resp_1")):
+        for method, path in (("POST", "/v1/chat/completions"), ("GET", "/"), ("GET", "/metrics"), ("GET", "/v1/models"), ("DELETE", "/v1/responses/resp_1"),
+                             ("GET", "/api/tags"), ("DELETE", "/api/delete"), ("GET", "/slots")):
             got = status(s, {"host": f"rebound.evil.example:{s.port}"}, method, path, says="--allowed-hosts")
             check(f"a rebound name's {method} {path}", got == 403, got)
         check("nothing of it was run", s.metrics()["evenkeel_engine_requests_total"] <= before + 2, "")  # the canary's two

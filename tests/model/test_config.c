@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "../support/checkpoint.h"
 #include "../support/err_name.h"
 #include "base/buf.h"
+#include "model/model.h"
 #include "model/source/quant.h"
 
 static ek_config c; /* large */
@@ -369,6 +371,25 @@ static void test_quantization_section(void **state)
     }
 }
 
+/* Sizes of the model cards, in thousands of millions: with embeddings and all experts; those of the two small models
+ * count vision and audio, too. */
+static void test_parameters(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double billions, within;
+    } cards[] = {
+        {"e2b", 5.1, 0.1}, {"e4b", 8.0, 0.07}, {"12b", 11.9, 0.005}, {"26b", 25.2, 0.005}, {"31b", 30.7, 0.005}};
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        assert_int_equal(ek_config_published(&c, cards[i].name, 0), EK_OK);
+        double got = (double)ek_model_parameters(&c) / 1e9;
+        printf("measured: %s has %.3f thousand million parameters\n", cards[i].name, got);
+        if (!(fabs(got / cards[i].billions - 1) < cards[i].within))
+            fail_msg("%s: %g, not %g", cards[i].name, got, cards[i].billions);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_wrong_values_are_told),
         cmocka_unit_test(test_drafters),
         cmocka_unit_test(test_published_shapes),
+        cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_quantization_section),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

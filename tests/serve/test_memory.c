@@ -83,6 +83,15 @@ static const struct {
     {"/v1/responses", "{\"input\":\"hi\",\"temperature\":0,\"max_output_tokens\":2,\"stream\":true}"},
     {"/v1/messages",
      "{\"max_tokens\":2,\"temperature\":0,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"a\\qb\"}]}"},
+    {"/api/chat",
+     "{\"model\":\"m\",\"options\":{\"temperature\":0,\"num_predict\":3,\"stop\":[\"zq\"]},\"format\":" SCHEMA
+     ",\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+     "\"arguments\":{\"a\":\"bc\"}}}]},{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"ok\"}],\"logprobs\":true}"},
+    {"/api/generate",
+     "{\"model\":\"m\",\"prompt\":\"a b\",\"system\":\"c\",\"stream\":false,\"options\":{\"temperature\":0,\"num_predict\":2}}"},
+    {"/api/chat",
+     "{\"model\":\"m\",\"_debug_render_only\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"},
+    {"/api/show", "{\"model\":\"m\"}"},
     {"/v1/tokenize", "{\"prompt\":\"a b c\"}"},
 };
 enum { N_REQUESTS = sizeof requests / sizeof *requests };

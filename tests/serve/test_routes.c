@@ -49,6 +49,9 @@ static void doors_for_routers(void **state)
     check("GET", "/ping", "", 200, "\"status\":\"ok\"");
     check("POST", "/ping", "", 200, "\"status\":\"ok\"");
     check("GET", "/load", "", 200, "{\"server_load\":");
+    check("GET", "/props", "", 200, "{\"default_generation_settings\":{\"id\":0,\"id_task\":-1,\"n_ctx\":512,");
+    check("GET", "/props", "", 200, "\"total_slots\":2,");
+    check("GET", "/slots", "", 200, "\r\n\r\n[{\"id\":0,");
     check("DELETE", "/ping", "", 405, "allow: GET, POST");
     ek_buf r = ask("POST", "/tokenize", "", "{\"model\":\"m\",\"prompt\":\"a\",\"add_special_tokens\":true}");
     assert_non_null(strstr(ek_buf_text(&r), "{\"count\":2,\"max_model_len\":512,\"tokens\":[2,"));
@@ -121,6 +124,21 @@ static void what_is_missing(void **state)
             check(methods[i], paths[k], "", 404, "\r\nrequest-id: req_");
             ek_buf_fini(&says);
         }
+    /* Ollama's paths in its form, whatever the client's headers say. */
+    static const char *const theirs[] = {"/api/embed",  "/api/embeddings", "/api/create",        "/api/copy",
+                                         "/api/delete", "/api/push",       "/api/blobs/sha256:0"};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t k = 0; k < sizeof theirs / sizeof *theirs; k++) {
+            ek_buf says = {0};
+            ek_buf_fmt(&says, "\r\n\r\n{\"error\":\"%s is not supported", theirs[k]);
+            check(methods[i], theirs[k], i % 2 ? ANTHROPIC : "", 404, says.data);
+            ek_buf_fini(&says);
+        }
+    check("GET", "/api/nowhere", "", 404, "\r\n\r\n{\"error\":\"there is nothing at /api/nowhere");
+    check("GET", "/api/chat/more", "", 404, "\r\n\r\n{\"error\":\"");
+    check("GET", "/api/show", "", 405, "{\"error\":\"/api/show takes POST, not GET\"}");
+    check("POST", "/api/tags", "", 405, "{\"error\":\"/api/tags takes GET, not POST\"}");
+    check("POST", "/props", "", 405, "allow: GET");
     check("POST", "/v1/messages/other", "", 404, "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",");
 }
 
@@ -139,6 +157,9 @@ static void methods_of_a_path(void **state)
         {"/v1/responses/resp_1/cancel", "POST, OPTIONS"},
         {"/v1/messages/batches/b", "GET, POST, DELETE, HEAD, OPTIONS"},
         {"/health", "GET, HEAD, OPTIONS"},
+        {"/api/chat", "POST, OPTIONS"},
+        {"/api/tags", "GET, HEAD, OPTIONS"},
+        {"/api/delete", "GET, POST, DELETE, HEAD, OPTIONS"},
         {"/nowhere", "GET, POST, DELETE, HEAD, OPTIONS"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
