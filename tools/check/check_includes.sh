@@ -45,9 +45,9 @@ BEGIN {
     inner["model/weights"] = " model/config model/source "
     inner["model"] = " model/config model/source model/weights "
     inner["engine"] = " engine/sample "
-    inner["serve/openai"] = inner["serve/anthropic"] = " serve/api serve/http "
+    inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/http "
     inner["serve/page"] = " serve/http "
-    inner["serve"] = " serve/page serve/http serve/journal serve/api serve/openai serve/anthropic "
+    inner["serve"] = " serve/page serve/http serve/journal serve/api serve/openai serve/anthropic serve/ollama "
     inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/run"] = inner["cli/selftest"] = " cli/frame "
     inner["cli/serve"] = inner["cli/text"] = inner["cli"] = " cli/frame "
 }
