@@ -364,6 +364,11 @@ const ek_kv_layout *ek_model_kv_layout(const ek_model *m)
     return &m->layout;
 }
 
+uint64_t ek_model_parameters(const ek_config *config)
+{
+    return ek_weights_count(config);
+}
+
 ek_pool *ek_model_pool(const ek_model *m)
 {
     return m->pool;

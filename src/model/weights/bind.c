@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "model/model.h"
 #include "model/weights/weights.h"
 
 typedef enum size {
@@ -216,7 +215,7 @@ static uint64_t count_rules(const ek_config *c, const rule *rules, size_t n_rule
     return sum;
 }
 
-uint64_t ek_model_parameters(const ek_config *config)
+uint64_t ek_weights_count(const ek_config *config)
 {
     uint64_t sum = count_rules(config, model_rules, sizeof model_rules / sizeof *model_rules, -1);
     for (int i = 0; i < config->n_layers; i++)

@@ -107,4 +107,7 @@ size_t ek_invent_bytes(const ek_item *it, int n);
 void ek_weights_release(ek_weights *w); /* the packed weights alone */
 void ek_weights_fini(ek_weights *w);
 
+/* Numbers in all weights of a model of this configuration, embeddings and experts included. */
+uint64_t ek_weights_count(const ek_config *config);
+
 #endif
