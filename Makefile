@@ -103,9 +103,6 @@ $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
 
-# The page's files are read by the assembler.
-$B/src/serve/page/page_files.o: $(wildcard web/*)
-
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)
 	@mkdir -p $$(@D)
@@ -143,5 +140,6 @@ test-%: ## the unit tests of one layer: make test-ops
 	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 
 include tools/make/cuda.mk
+include tools/make/page.mk
 -include $(shell find $B -name '*.d' 2>/dev/null)
 include tools/make/targets.mk

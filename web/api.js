@@ -32,8 +32,9 @@ export function body(messages, more = {}) {
   const s = settings();
   const b = { messages: s.system ? [{ role: 'system', content: s.system }, ...messages] : messages,
               max_tokens: s.max_tokens, evenkeel: { digest: true } };
-  if (s.temperature !== null) b.temperature = s.temperature;
+  for (const name of ['temperature', 'top_p', 'top_k', 'min_p']) if (s[name] !== null) b[name] = s[name];
   if (s.tools) b.tools = s.tools;
+  if (s.schema) b.response_format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: s.schema } };
   b.chat_template_kwargs = { enable_thinking: s.thinking };
   const out = JSON.stringify({ ...b, ...more });
   // A seed may have more digits than JavaScript's numbers: it goes into the text as it was typed.
@@ -58,6 +59,14 @@ async function* events(response) {
   }
 }
 
+// The model: {id, context, image, audio}; context: tokens it can read, null where the server does not say.
+export async function model() {
+  const m = JSON.parse(await get('/v1/models')).data[0];
+  const said = [m.architecture?.input_modalities, m.input_modalities, m.modalities?.input, m.modalities].find(Array.isArray) ?? [];
+  const takes = (name) => said.includes(name) || m.modalities?.[name === 'image' ? 'vision' : name] === true;
+  return { id: m.id, context: m.context_length ?? m.max_model_len ?? null, image: takes('image'), audio: takes('audio') };
+}
+
 const post = (text, signal) => fetch('/v1/chat/completions', { method: 'POST', headers: headers(), body: text, signal });
 
 function addCalls(reply, deltas) {
@@ -69,10 +78,16 @@ function addCalls(reply, deltas) {
   }
 }
 
+// What the server says of an answer beyond the API; a digest is 16 hex digits.
+function note(reply, said) {
+  if (/^[0-9a-f]{16}$/.test(said?.digest ?? '')) reply.digest = said.digest;
+  if (Number.isSafeInteger(said?.seed)) reply.seed = said.seed;
+}
+
 function addChunk(reply, chunk) {
   if (chunk.error) throw new ApiError(500, chunk.error.message);
   if (chunk.usage) reply.usage = chunk.usage;
-  if (chunk.evenkeel?.digest) reply.digest = chunk.evenkeel.digest;
+  note(reply, chunk.evenkeel);
   const choice = chunk.choices?.[0];
   if (!choice) return;
   reply.content += choice.delta.content ?? '';
@@ -81,7 +96,7 @@ function addChunk(reply, chunk) {
   if (choice.finish_reason) reply.finish = choice.finish_reason;
 }
 
-const emptyReply = () => ({ content: '', reasoning: '', calls: [], finish: null, usage: null, digest: null });
+const emptyReply = () => ({ content: '', reasoning: '', calls: [], finish: null, usage: null, digest: null, seed: null });
 
 // Streams a chat completion into a reply; onChange(reply) after every chunk.
 export async function stream(messages, { signal, more = {}, onChange = () => {} }) {
@@ -100,6 +115,8 @@ export async function whole(messages, { signal, more = {} }) {
   const r = await post(body(messages, more), signal);
   if (!r.ok) throw await failure(r);
   const j = await r.json(), m = j.choices[0].message;
-  return { content: m.content ?? '', reasoning: m.reasoning_content ?? '', calls: m.tool_calls ?? [],
-           finish: j.choices[0].finish_reason, usage: j.usage, digest: j.evenkeel?.digest ?? null };
+  const reply = { ...emptyReply(), content: m.content ?? '', reasoning: m.reasoning_content ?? '', calls: m.tool_calls ?? [],
+                  finish: j.choices[0].finish_reason, usage: j.usage };
+  note(reply, j.evenkeel);
+  return reply;
 }

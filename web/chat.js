@@ -1,221 +1,316 @@
-// The chat: messages as the API has them, and what they look like.
+// The conversation on the screen: a path through its tree of messages, and the answer in progress.
 import { ApiError, stream } from './api.js';
-import { announce, byId, el, flags, formatted } from './dom.js';
-import { EXAMPLE_TOOLS, setTools } from './settings.js';
+import { busy, focusField, openComposer } from './composer.js';
+import { announce, byId, el } from './dom.js';
+import { answerView, refusedView, userView } from './message.js';
+import { getChat, messagesOf, put } from './store.js';
+import { newId, newMessage, newestBelow, pathTo, tipOf, titleOf, toApi, versionsOf } from './tree.js';
 
-let messages = [];
-let running = null; // the AbortController of the answer in progress
-let noteSpeed = () => {};
+const TAB = 'evenkeel.chat'; // the chat of this tab, which a reload shows again
+const SAVE_EVERY = 1000;     // ms between savings of an answer in progress, which leaving the page saves, too
+let chat = null;             // {id, title, named, created, changed, leaf}; null: a new one, not stored yet
+let messages = new Map();
+let running = null;          // the AbortController of the answer in progress
+let context = null;          // tokens the model can read
+let tell = { changed() {}, speed() {} };
 
-const nearEnd = () => byId('scroll').scrollHeight - byId('scroll').scrollTop - byId('scroll').clientHeight < 80;
-const toEnd = () => { byId('scroll').scrollTop = byId('scroll').scrollHeight; };
-
-function busy(on) {
-  byId('send').hidden = on;
-  byId('stop').hidden = !on;
+const scroll = byId('scroll');
+const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
+const toEnd = () => { scroll.scrollTop = scroll.scrollHeight; };
+function around(f) {
+  const stick = nearEnd();
+  f();
+  if (stick) toEnd();
 }
 
-function show(node) {
-  byId('empty').hidden = true;
-  byId('log').append(node);
-  toEnd();
+export const current = () => chat?.id ?? null;
+
+export function setContext(tokens) {
+  context = tokens;
+  showContext();
 }
 
-function userMessage(text) {
-  show(el('article', { class: 'message user', 'aria-label': 'You' }, el('div', { class: 'text' }, formatted(text))));
+function showContext() {
+  const u = chat && pathTo(messages, chat.leaf).findLast((m) => m.usage)?.usage;
+  byId('context').textContent = u ? `${(u.prompt_tokens + u.completion_tokens).toLocaleString('en')}${context ? ` of ${context.toLocaleString('en')}` : ''} tokens` : '';
 }
 
-// --- tool calls ---
-
-function pretty(text) {
+// Writing may fail (a full disk): the conversation goes on and says so.
+async function save(chats, list = []) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
+    await put(chats, list);
+    tell.changed();
+  } catch (e) {
+    announce(`The browser does not keep this chat: ${e.message}`);
   }
 }
 
-function callCard(call) {
-  const args = el('code');
-  return { args, node: el('section', { class: 'call', 'aria-label': `Call of ${call.function.name}` },
-    el('h3', {}, el('span', {}, 'calls '), el('b', {}, call.function.name)), el('pre', { tabindex: '0' }, args)) };
+function touch(leaf) {
+  Object.assign(chat, { leaf, changed: Date.now() });
+  if (!chat.named) chat.title = titleOf(pathTo(messages, leaf));
 }
 
-// Once all results are there, they are sent in the order of the calls.
-function askForResults(card, calls) {
-  const fields = calls.map((c, i) => {
-    const id = `result-${messages.length}-${i}`;
-    const field = el('textarea', { id, rows: '2', class: 'code', placeholder: '{"ok": true}', spellcheck: 'false' });
-    card[i].node.append(el('label', { for: id }, `Result of ${c.function.name}`), field);
-    return field;
-  });
-  const form = el('form', { class: 'row' }, el('button', { class: 'main' }, calls.length > 1 ? 'Send results' : 'Send result'));
-  form.addEventListener('submit', (e) => {
-    e.preventDefault();
+// --- showing ---
+
+const acts = {
+  around,
+  versions: (m) => versionsOf(messages, m),
+  choose(id) {
     if (running) return;
-    calls.forEach((c, i) => messages.push({ role: 'tool', tool_call_id: c.id, content: fields[i].value.trim() || '{}' }));
-    for (const f of fields) f.readOnly = true;
-    form.remove();
-    answer();
+    touch(newestBelow(messages, id));
+    save([chat]);
+    show();
+  },
+  edit(m, text) {
+    if (running) return;
+    say(newMessage(chat.id, m.parent, 'user', { content: text, files: m.files ?? [] }));
+  },
+  again(m) {
+    if (!running) answer(m.parent);
+  },
+  goOn(m) {
+    if (!running) answer(m.id, m);
+  },
+  retry(m) {
+    if (running) return;
+    const group = pathTo(messages, chat.leaf).filter((p) => p.refused && (p.id === m.id || p.role === 'tool'));
+    for (const p of group) delete p.refused;
+    save([chat], group);
+    show();
+    answer(chat.leaf);
+  },
+  results(m, texts) {
+    if (running) return;
+    let parent = m.id;
+    const list = m.calls.map((c, i) => {
+      const r = newMessage(chat.id, parent, 'tool', { content: texts[i], call: c.id, name: c.function.name });
+      parent = r.id;
+      messages.set(r.id, r);
+      return r;
+    });
+    touch(parent);
+    save([chat], list);
+    show();
+    answer(parent);
+  },
+  async branch(m) {
+    if (running) return;
+    const path = pathTo(messages, m.id).filter((p) => !p.refused), id = newId(), now = Date.now(), list = [];
+    let parent = null;
+    for (const p of path) {
+      list.push({ ...structuredClone(p), id: newId(), chat: id, parent });
+      parent = list.at(-1).id;
+    }
+    await save([{ id, title: `${chat.title} (branch)`, named: true, created: now, changed: now, leaf: parent }], list);
+    await openChat(id);
+    announce('A new chat that begins with this one.');
+  },
+};
+
+function showAnswer(m, path, i) {
+  const results = [];
+  for (let k = i + 1; path[k]?.role === 'tool'; k++) results.push(path[k]);
+  const view = answerView(acts);
+  byId('log').append(view.node);
+  const shown = view.update({ content: m.content, reasoning: m.reasoning ?? '', calls: m.calls ?? [] }, true);
+  view.end(m, { given: results.length ? new Map(results.map((r) => [r.call, r.content])) : null, last: i + results.length === path.length - 1, context });
+  return shown;
+}
+
+// The whole path, from the tree.
+async function show() {
+  const path = chat ? pathTo(messages, chat.leaf) : [], shown = [];
+  byId('log').replaceChildren();
+  byId('empty').hidden = path.length > 0;
+  path.forEach((m, i) => {
+    if (m.role === 'user') byId('log').append(userView(m, acts).node);
+    else if (m.role === 'assistant') shown.push(showAnswer(m, path, i));
+    if (m.refused && !path[i + 1]?.refused) byId('log').append(refusedView(m, acts));
   });
-  card.at(-1).node.append(form);
+  showContext();
+  toEnd();
+  await Promise.all(shown);
 }
 
 // --- an answer ---
 
-function figures(reply, seconds, stopped) {
-  const u = reply.usage, parts = [];
-  if (stopped) parts.push('stopped');
-  else if (reply.finish === 'length') parts.push('cut at the token limit');
-  if (u) {
-    parts.push(`${u.completion_tokens} tokens`);
-    if (seconds > 0.05 && u.completion_tokens > 1) parts.push(`${((u.completion_tokens - 1) / seconds).toFixed(1)} per second`);
-    const cached = u.prompt_tokens_details?.cached_tokens ?? 0;
-    parts.push(`prompt of ${u.prompt_tokens}${cached ? `, ${cached} from the cache` : ''}`);
+const isEmpty = (m) => !m.content && !m.reasoning && !m.calls?.length;
+
+// Seconds per token times tokens: from the first token on, unless all came at once.
+function duration(reply, asked, first) {
+  const now = performance.now(), n = reply.usage?.completion_tokens ?? 0, since = now - first;
+  return (first && since > 50 && n > 1 ? (since * n) / (n - 1) : now - asked) / 1000;
+}
+
+// What the server did not take is marked, with results of tools as a group; a message that has an answer already stays.
+function refuse(parent, e) {
+  const group = [];
+  for (let m = messages.get(parent); m && (m.role === 'tool' || (m.role === 'user' && !group.length)); m = messages.get(m.parent)) group.push(m);
+  if (!group.length || [...messages.values()].some((m) => m.parent === group[0].id)) return false;
+  for (const m of group) m.refused = { status: e.status, message: e.message };
+  save([chat], group);
+  return true;
+}
+
+function problem(e) {
+  byId('log').append(el('div', { class: 'message error', role: 'alert' }, el('p', {}, e.message)));
+  toEnd();
+}
+
+// Asks for the answer to a message, or for more of the answer `more`.
+async function answer(parent, more = null) {
+  const home = chat, abort = (running = new AbortController()), before = chat.leaf, base = more?.content ?? '';
+  const request = toApi(pathTo(messages, parent)).filter((m) => m.role !== 'assistant' || m.content || m.tool_calls);
+  const m = more ?? newMessage(chat.id, parent, 'assistant', { reasoning: '' });
+  const here = () => running === abort;
+  if (!more && chat.leaf !== parent) { // another answer: what followed the first one goes from the screen
+    touch(parent);
+    show();
   }
-  const line = el('p', { class: 'figures' }, parts.join(' · '));
-  if (reply.digest) line.append(parts.length ? ' · ' : '', el('span', { class: 'digest', title: 'digest of all logits of this answer' }, flags(reply.digest), reply.digest));
-  return line;
-}
-
-function answerView() {
-  const thought = el('div', { class: 'text' }), summary = el('summary', {}, 'Thinking…');
-  const thinking = el('details', { class: 'thinking', hidden: true }, summary, thought);
-  const text = el('div', { class: 'text' });
-  const node = el('article', { class: 'message answer', 'aria-label': 'Answer', 'aria-busy': 'true' }, thinking, text);
-  const cards = [];
-  return {
-    node, cards,
-    update(reply) {
-      const stick = nearEnd();
-      thinking.hidden = !reply.reasoning;
-      thought.textContent = reply.reasoning;
-      if (reply.content || reply.calls.length) summary.textContent = 'Thought';
-      text.replaceChildren(formatted(reply.content));
-      reply.calls.forEach((c, i) => {
-        if (!cards[i]) node.append((cards[i] = callCard(c)).node);
-        cards[i].args.textContent = pretty(c.function.arguments);
-      });
-      if (stick) toEnd();
-    },
-    end(reply, seconds, stopped) {
-      if (reply.reasoning) summary.textContent = 'Thought';
-      node.removeAttribute('aria-busy');
-      node.append(figures(reply, seconds, stopped));
-      toEnd();
-    },
-  };
-}
-
-function errorCard(e) {
-  const again = el('button', { type: 'button', class: 'quiet' }, 'Try again');
-  const node = el('article', { class: 'message error', role: 'alert' }, el('p', {}, e.message),
-    e.status === 401 || e.status === 403 ? el('p', {}, 'The server wants an API key: see Settings.') : null, again);
-  again.addEventListener('click', () => {
-    node.remove();
-    if (!running) answer();
-  });
-  show(node);
-}
-
-function keep(reply) {
-  const m = { role: 'assistant', content: reply.content || null };
-  if (reply.calls.length) m.tool_calls = reply.calls;
-  else m.content ??= '';
-  messages.push(m);
-}
-
-// A new chat during an answer ends it: what still arrives belongs to no conversation.
-async function answer() {
-  const abort = (running = new AbortController()), view = answerView();
-  let reply = { content: '', reasoning: '', calls: [], usage: null, digest: null }, first = 0;
+  const view = answerView(acts);
+  if (more) byId('log').lastElementChild.replaceWith(view.node);
+  else byId('log').append(view.node);
+  toEnd();
   busy(true);
-  show(view.node);
   announce('The model is answering.');
-  const finish = (stopped) => view.end(reply, first ? (performance.now() - first) / 1000 : 0, stopped);
-  let frame = 0;
+  const asked = performance.now();
+  let reply = { content: '', reasoning: '', calls: [] }, first = 0, frame = 0, saved = asked;
+  const kept = more?.reasoning ?? '';
+  const texts = () => ({ content: base + reply.content, reasoning: kept + reply.reasoning });
+  const keepPart = () => { // a reload in the middle keeps what came
+    saved = performance.now();
+    if (first) save([{ ...home, leaf: m.id }], [{ ...m, ...texts(), stopped: true }]);
+  };
+  addEventListener('pagehide', keepPart);
   try {
-    reply = await stream(messages, { signal: abort.signal, onChange(r) {
+    reply = await stream(request, { signal: abort.signal, more: more ? { continue_final_message: true, add_generation_prompt: false } : {}, onChange(r) {
       reply = r;
       if (!first && (r.content || r.reasoning || r.calls.length)) first = performance.now();
-      frame ||= requestAnimationFrame(() => { frame = 0; view.update(r); });
+      if (here()) frame ||= requestAnimationFrame(() => { frame = 0; view.update({ ...texts(), calls: r.calls }); });
+      if (first && performance.now() - saved > SAVE_EVERY) keepPart();
     } });
-    cancelAnimationFrame(frame);
-    view.update(reply);
-    finish(false);
-    if (running === abort) {
-      keep(reply);
-      if (reply.finish === 'tool_calls') askForResults(view.cards, reply.calls);
-    }
-    noteSpeed(reply, (performance.now() - first) / 1000);
-    announce(reply.content || (reply.calls.length ? `The model calls ${reply.calls.map((c) => c.function.name).join(', ')}.` : 'The answer is empty.'));
+    const { finish, usage, digest, seed } = reply;
+    Object.assign(m, { ...texts(), calls: reply.calls.filter(Boolean), finish, usage, digest, seed, stopped: false, seconds: duration(reply, asked, first) });
+    keep(home, m, here());
+    if (!here()) return;
+    view.update({ ...m }, true);
+    view.end(m, { given: null, last: true, context });
+    tell.speed(reply, m.seconds);
+    announce(m.content || (m.calls.length ? `The model calls ${m.calls.map((c) => c.function.name).join(', ')}.` : 'The answer is empty.'));
   } catch (e) {
-    cancelAnimationFrame(frame);
+    const error = e instanceof ApiError ? e : new ApiError(0, `The server cannot be reached (${e.message}).`);
     reply.calls = []; // unfinished: their arguments may be cut
-    view.update(reply);
-    for (const c of view.cards) c.node.remove();
-    if (running !== abort) return;
-    if (reply.content || abort.signal.aborted) finish(true);
-    else view.node.remove();
-    if (reply.content) keep(reply);
-    if (abort.signal.aborted) announce('Stopped.');
-    else errorCard(e instanceof ApiError ? e : new ApiError(0, `The server cannot be reached (${e.message}).`));
+    Object.assign(m, { ...texts(), calls: [], stopped: true, finish: null, usage: more?.usage ?? null, digest: null, seconds: 0 });
+    if (!isEmpty(m)) keep(home, m, here());
+    if (!here()) return;
+    cancelAnimationFrame(frame);
+    view.dropCalls();
+    if (abort.signal.aborted || !isEmpty(m)) {
+      view.update(m, true);
+      view.end(m, { given: null, last: true, context });
+      if (abort.signal.aborted) announce('Stopped.');
+      else problem(error);
+    } else if (refuse(parent, error)) {
+      show();
+    } else {
+      touch(before);
+      save([chat]);
+      show();
+      problem(error);
+    }
   } finally {
-    if (running === abort) {
+    removeEventListener('pagehide', keepPart);
+    cancelAnimationFrame(frame);
+    if (here()) {
       running = null;
       busy(false);
-      byId('text').focus({ preventScroll: true });
+      showContext();
+      focusField();
     }
   }
 }
 
-// --- the form ---
-
-function send(text) {
-  if (!text || running) return;
-  messages.push({ role: 'user', content: text });
-  userMessage(text);
-  byId('text').value = '';
-  fit();
-  answer();
+// Stores a message of a chat, which may have left the screen.
+function keep(home, m, here) {
+  if (here) {
+    messages.set(m.id, m);
+    touch(m.id);
+  } else Object.assign(home, { leaf: m.id, changed: Date.now() });
+  save([home], [m]);
 }
 
-function clear() {
+// --- sending, new chats, stored ones ---
+
+function say(m) {
+  const jumps = chat.leaf !== m.parent;
+  messages.set(m.id, m);
+  touch(m.id);
+  save([chat], [m]);
+  if (jumps) show();
+  else {
+    byId('empty').hidden = true;
+    byId('log').append(userView(m, acts).node);
+    toEnd();
+  }
+  answer(m.id);
+}
+
+// Whether it was taken.
+export function send(text, files = []) {
+  if (running) return false;
+  const now = Date.now();
+  if (!chat) setChat({ id: newId(), title: '', named: false, created: now, changed: now, leaf: null }, new Map());
+  say(newMessage(chat.id, tipOf(messages, chat.leaf), 'user', { content: text, files: files.map(({ name, kind, type, size, data }) => ({ name, kind, type, size, data })) }));
+  return true;
+}
+
+function setChat(record, list) {
+  chat = record;
+  messages = list;
+  try {
+    sessionStorage.setItem(TAB, record?.id ?? '');
+  } catch { /* the next reload shows a new chat */ }
+}
+
+// An answer in progress ends where another chat is shown: what came of it is kept in its own chat.
+function leave() {
   const old = running;
   running = null;
   old?.abort();
   busy(false);
-  messages = [];
-  byId('log').replaceChildren();
-  byId('empty').hidden = false;
-  byId('text').focus();
+}
+
+export function newChat() {
+  leave();
+  setChat(null, new Map());
+  show();
+  tell.changed();
+  focusField();
   announce('New chat.');
 }
 
-// The field grows with its text.
-function fit() {
-  const t = byId('text');
-  t.style.height = 'auto';
-  t.style.height = `${Math.min(t.scrollHeight + 2, 220)}px`;
+export async function openChat(id) {
+  const record = await getChat(id), list = record && await messagesOf(id);
+  if (!record) return false;
+  leave();
+  setChat(record, list);
+  tell.changed();
+  await show();
+  toEnd();
+  return true;
 }
 
-export function openChat(onSpeed) {
-  noteSpeed = onSpeed;
-  byId('ask').addEventListener('submit', (e) => {
-    e.preventDefault();
-    send(byId('text').value.trim());
-  });
-  byId('text').addEventListener('keydown', (e) => {
-    if (e.key !== 'Enter' || e.shiftKey || e.isComposing) return;
-    e.preventDefault();
-    send(byId('text').value.trim());
-  });
-  byId('text').addEventListener('input', fit);
-  byId('stop').addEventListener('click', () => running?.abort());
-  byId('clear').addEventListener('click', clear);
-  for (const b of document.querySelectorAll('[data-example]'))
-    b.addEventListener('click', () => {
-      if (b.dataset.tools && !byId('tools').value.trim()) setTools(EXAMPLE_TOOLS);
-      send(b.dataset.example);
-    });
+// A chat that was renamed or removed elsewhere on the page.
+export function renamed(record) {
+  if (chat?.id === record.id) Object.assign(chat, { title: record.title, named: true });
+}
+
+export async function openConversation(told) {
+  tell = told;
+  openComposer(send, () => running?.abort());
+  let id = '';
+  try {
+    id = sessionStorage.getItem(TAB) ?? '';
+  } catch { /* a new chat */ }
+  if (!id || !(await openChat(id))) show();
 }

@@ -1,23 +1,40 @@
-// Starts the page: views, settings, chat, the panel, the gauges.
-import { openChat } from './chat.js';
+// Starts the page: views, settings, the conversation, history, the panel, the gauges.
+import { current, newChat, openChat, openConversation, renamed, send, setContext } from './chat.js';
+import { focusField, setModel } from './composer.js';
 import { byId } from './dom.js';
+import { openExamples } from './examples.js';
+import { openHistory, refresh } from './history.js';
 import { openSame } from './same.js';
 import { openSettings } from './settings.js';
 import { noteSpeed, openStatus } from './status.js';
+import { onForeignChange, openStore } from './store.js';
 
-function openViews() {
-  const buttons = [...document.querySelectorAll('.views button')];
-  for (const b of buttons)
-    b.addEventListener('click', () => {
-      document.body.dataset.view = b.dataset.view;
-      for (const other of buttons) other.toggleAttribute('aria-current', false);
-      b.setAttribute('aria-current', 'page');
-    });
+const views = [...document.querySelectorAll('.views button')];
+
+function view(name) {
+  document.body.dataset.view = name;
+  for (const b of views) {
+    if (b.dataset.view === name) b.setAttribute('aria-current', 'page');
+    else b.removeAttribute('aria-current');
+  }
 }
 
+// Where the list takes the place of the chat, choosing a chat shows it.
+function toChat() {
+  if (!byId('chat').checkVisibility()) view('chat');
+}
+
+for (const b of views) b.addEventListener('click', () => view(b.dataset.view));
 openSettings();
-openViews();
-openChat(noteSpeed);
 openSame();
-openStatus();
-byId('text').focus({ preventScroll: true });
+const kept = await openStore();
+openHistory({
+  open: async (id) => { toChat(); await openChat(id); },
+  fresh: () => { toChat(); newChat(); },
+  current, renamed,
+}, kept);
+await openConversation({ changed: refresh, speed: noteSpeed });
+openExamples(send);
+onForeignChange(refresh);
+openStatus((model) => { setModel(model); setContext(model.context); });
+focusField();

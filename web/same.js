@@ -1,6 +1,7 @@
 // The same request many times, at random moments, and whether all digests agree.
 import { stream, whole } from './api.js';
-import { byId, el, flags, formatted } from './dom.js';
+import { byId, el, flags } from './dom.js';
+import { Rendered } from './markdown.js';
 import { settings } from './settings.js';
 
 let running = null; // AbortController
@@ -38,7 +39,7 @@ async function one(l, i, begin, messages, more, signal) {
   const ask = i % 2 ? whole : stream;
   const reply = await ask(messages, { signal, more, onChange: (r) => { if (r.content || r.reasoning) l.first ||= now(); } });
   l.end = now();
-  l.digest.append(flags(reply.digest), reply.digest);
+  if (reply.digest) l.digest.append(flags(reply.digest), reply.digest);
   return reply;
 }
 
@@ -63,7 +64,10 @@ function judge(lanes, replies) {
 function showAnswer(reply) {
   const box = byId('same-answer');
   box.hidden = !reply;
-  if (reply) box.querySelector('.text').replaceChildren(formatted(reply.content || reply.calls.map((c) => `${c.function.name}(${c.function.arguments})`).join('\n')));
+  if (!reply) return;
+  const text = el('div', { class: 'text' });
+  box.querySelector('.text').replaceWith(text);
+  new Rendered(text).set(reply.content || reply.calls.map((c) => `${c.function.name}(${c.function.arguments})`).join('\n'), true);
 }
 
 function busy(on) {

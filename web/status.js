@@ -1,5 +1,5 @@
 // The line of gauges: from /metrics where the server has it, else from /health.
-import { get } from './api.js';
+import { get, model } from './api.js';
 import { byId } from './dom.js';
 import { settings } from './settings.js';
 
@@ -73,18 +73,23 @@ async function read() {
 
 let named = false; // the model's name is known
 
+let onModel = () => {};
+
 async function readModel() {
   try {
-    const id = JSON.parse(await get('/v1/models')).data[0].id;
-    byId('model').textContent = id;
-    document.title = `${id} · evenkeel`;
+    const m = await model();
+    byId('model').textContent = m.id;
+    document.title = `${m.id} · evenkeel`;
     named = true;
+    onModel(m);
   } catch (e) {
     byId('model').textContent = e.status === 401 ? 'an API key is needed: see Settings' : 'unknown model';
   }
 }
 
-export function openStatus() {
+// said(model) once the server has named it (api.js, model).
+export function openStatus(said) {
+  onModel = said;
   const tick = async () => {
     if (!document.hidden) await read();
     if (!document.hidden && !named && keyIsNew()) await readModel();

@@ -105,7 +105,7 @@ class Browser:
             {"name": "prefers-reduced-motion", "value": "reduce" if calm else "no-preference"}])
 
     def key(self, key, text=None, modifiers=0):
-        code = {"Enter": 13, "Tab": 9, " ": 32}[key]
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}[key]
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, modifiers=modifiers, **({"text": text} if text else {}))
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code, modifiers=modifiers)
 

@@ -3,15 +3,23 @@
 
 Sends, streams, stops, shows thinking and a tool card, runs the same-answer panel, at 360 px and wide, light and dark, by
 keyboard; measures contrast and overflow. Screenshots stay in OUT. Closes with `N passed, N failed`."""
-import http.client, json, os, sys, time
+import json, os, sys, time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import browser
-from counted import check, closing
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
+import browser, chats, files, hostile, markdown
 from client import Server
+from looks import ANSWERS, IDLE, LAST, TEXT, Count, ask, axe, click, setting
+from looks import looks as looks_of
 
 PROGRAM, MODEL, OUT = sys.argv[1], sys.argv[2], sys.argv[3]
 POCKET = "pocket" in MODEL
+check = Count()
+
+
+def looks(b, where):
+    looks_of(check, b, where)
+    axe(check, b, where)
 
 
 def fetch(s, path, method="GET", **headers):
@@ -27,7 +35,8 @@ def delivery(s):
     status, head, body = fetch(s, "/")
     policy = head.get("content-security-policy", "")
     check("the page", status == 200 and head["content-type"].startswith("text/html") and b"<!doctype html>" in body, head)
-    check("a strict policy", "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy, policy)
+    check("a strict policy", "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+          and "require-trusted-types-for 'script'" in policy and not any(w in policy for w in ("http:", "https:", "data:", "blob:", "*")), policy)
     check("no guessing of types", head.get("x-content-type-options") == "nosniff", head)
     check("nothing inline", b"style=" not in body and b"onclick" not in body and b"<style" not in body and b"<script>" not in body)
     status, again, body = fetch(s, "/", if_none_match=head["etag"])
@@ -44,84 +53,37 @@ def delivery(s):
         check(f"{path} is web/{name}", status == 200 and body == open(f"web/{name}", "rb").read(), status)
 
 
-# What a text's colour and the colour behind it give, for every visible text of the page (WCAG 2.2, 1.4.3).
-CONTRAST = """(() => {
-  const lum = (c) => { const f = c.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * f[0] + 0.7152 * f[1] + 0.0722 * f[2]; };
-  const rgb = (s) => s.match(/[\\d.]+/g).map(Number);
-  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c.slice(0, 3); } return [255, 255, 255]; };
-  const bad = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let n; (n = walk.nextNode());) {
-    const e = n.parentElement;
-    if (!n.data.trim() || !e.checkVisibility({ visibilityProperty: true }) || e.closest('.hidden, .skip, noscript, :disabled')) continue;
-    const a = lum(rgb(getComputedStyle(e).color).slice(0, 3)), b = lum(behind(e)), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) bad.push(`${ratio.toFixed(2)} ${e.className || e.tagName} ${n.data.trim().slice(0, 30)}`);
-  }
-  return bad;
-})()"""
-
-# Fields and buttons without a name, and targets too small for a finger.
-UNNAMED = """[...document.querySelectorAll('input, textarea, button, select, summary')].filter((e) => e.checkVisibility() &&
-  !(e.labels?.length || e.textContent.trim() || e.ariaLabel)).map((e) => e.outerHTML)"""
-SMALL = """[...document.querySelectorAll('button, input:not([type=checkbox]), textarea')].filter((e) => e.checkVisibility() &&
-  e.getBoundingClientRect().height < 44).map((e) => e.outerHTML.slice(0, 80))"""
-OVERFLOW = """[...document.querySelectorAll('body *')].filter((e) => e.checkVisibility() && !e.closest('.hidden, .skip, pre, svg, .track') &&
-  (e.getBoundingClientRect().right > innerWidth + 0.5 || e.getBoundingClientRect().left < -0.5)).map((e) => e.outerHTML.slice(0, 80))"""
-
-
-def looks(b, where):
-    check(f"{where}: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
-    check(f"{where}: names", b.js(UNNAMED) == [], b.js(UNNAMED))
-    check(f"{where}: targets", b.js(SMALL) == [], b.js(SMALL))
-    check(f"{where}: nothing wider than the window", b.js("document.documentElement.scrollWidth <= innerWidth") and b.js(OVERFLOW) == [], b.js(OVERFLOW))
-
-
 def shot(b, name):
     b.screenshot(os.path.join(OUT, name + ".png"))
-
-
-def ask(b, text):
-    b.js("document.getElementById('text').focus()")
-    b.type(text)
-    b.key("Enter", "\r")
-
-
-IDLE = "!document.getElementById('send').hidden && !document.querySelector('[aria-busy]')"
-ANSWERS = "document.querySelectorAll('.answer').length"
-LAST = "[...document.querySelectorAll('.answer')].at(-1)"
-
-
-def setting(b, id, value):
-    b.js(f"""(() => {{ const e = document.getElementById({json.dumps(id)}); e[e.type === 'checkbox' ? 'checked' : 'value'] = {json.dumps(value)};
-      e.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()""")
 
 
 def chat(b):
     looks(b, "empty")
     shot(b, "empty")
     check("the field has the focus", b.js("document.activeElement.id") == "text", b.js("document.activeElement.outerHTML"))
-    check("images are off", b.js("document.getElementById('image').disabled"))
     b.until("document.getElementById('g-state').textContent === 'ok'", what="the server's state")
     b.until(f"document.getElementById('model').textContent === {json.dumps(os.path.basename(MODEL.rstrip('/')))}", what="the model's name")
     setting(b, "max_tokens", 60)
     setting(b, "temperature", 0)
-    ask(b, "What is a keel?")
+    ask(b, "What can you do?")
     b.until(ANSWERS, what="an answer")
     b.until(IDLE, what="its end")
-    check("an answer with a digest", b.js(f"{LAST}.querySelector(':scope > .text').textContent.length") > 0 and len(b.js(f"{LAST}.querySelector('.digest').textContent")) == 16, b.js(f"{LAST}.outerHTML"))
-    check("the answer is announced", b.js("document.getElementById('announce').textContent") == b.js(f"{LAST}.querySelector(':scope > .text').textContent"), b.js("document.getElementById('announce').textContent"))
-    check("figures", "tokens" in b.js(f"{LAST}.querySelector('.figures').textContent"), b.js(f"{LAST}.outerHTML"))
+    check("an answer with a digest", len(b.js(TEXT)) > 0 and len(b.js(f"{LAST}.querySelector('.digest').textContent")) == 16, b.js(f"{LAST}.outerHTML"))
+    check("the answer is announced", len(b.js("document.getElementById('announce').textContent")) > 0)
+    figures = b.js(f"{LAST}.querySelector('.figures').textContent")
+    check("figures", all(w in figures for w in ("tokens", "per second", "prompt of", "context")), figures)
     check("the focus is back", b.js("document.activeElement.id") == "text")
 
 
 def stop(b, s):
     """Grows while it streams; Stop keeps what came."""
-    b.js("document.getElementById('clear').click()")
+    click(b, "#clear")
     setting(b, "tools", "")
     setting(b, "max_tokens", 100000)
     b.js("""(() => { const f = window.fetch; window.fetch = (u, o) => { if (o?.body) o.body = o.body.replace('{', '{"ignore_eos":true,'); return f(u, o); }; })()""")
     ask(b, "Tell me a very long story.")
-    size = f"({LAST}?.querySelector(':scope > .text').textContent.length ?? 0)"
-    b.until(f"document.querySelectorAll('.answer').length === 1 && {size} > 20", what="a stream")
+    size = f"{TEXT}.length"
+    b.until(f"{ANSWERS} === 1 && {size} > 20", what="a stream")
     first = b.js(size)
     b.until(f"{size} > {first + 20}", what="growth of the stream")
     check("a button to stop", b.js("!document.getElementById('stop').hidden && document.getElementById('send').hidden"))
@@ -129,65 +91,90 @@ def stop(b, s):
     b.until(IDLE, what="the end after Stop")
     check("stopped", "stopped" in b.js(f"{LAST}.querySelector('.figures').textContent") and b.js(size) > first, b.js(f"{LAST}.outerHTML")[-300:])
     s.wait_idle()
-    check("a link in the text is text", b.js("document.querySelectorAll('.log a, .log script, .log img').length") == 0)
-    b.js("location.reload()")
-    time.sleep(0.2)
-    b.until("document.readyState === 'complete' && document.getElementById('g-state').textContent === 'ok'")
-    check("settings stay in the tab", b.js("document.getElementById('max_tokens').value") == "100000")
+    b.js("window.old = 1; location.reload()")
+    b.until("document.readyState === 'complete' && !window.old && document.getElementById('g-state').textContent === 'ok'")
+    check("settings stay", b.js("document.getElementById('max_tokens').value") == "100000")
     setting(b, "max_tokens", 80)
+    click(b, "#clear")
 
 
 def thinking(b):
     setting(b, "thinking", True)
-    ask(b, "Is 17 a prime?")
-    b.until(ANSWERS)
-    b.until(IDLE)
+    ask(b, "What is 365 - 48?")
+    b.until(f"document.querySelectorAll('.thinking:not([hidden])').length && {IDLE}" if POCKET else f"{ANSWERS} > 1 && {IDLE}", what="a thought")
     if POCKET:
         state = b.js(f"(() => {{ const d = {LAST}.querySelector('.thinking'); return [d.hidden, d.open, d.textContent.length]; }})()")
         check("thinking is folded away", state[0] is False and state[1] is False and state[2] > 10, (state, b.js(f"{LAST}.innerText")))
     setting(b, "thinking", False)
-    b.js("document.getElementById('clear').click()")
+    click(b, "#clear")
     check("a new chat is empty", b.js(ANSWERS) == 0 and b.js("!document.getElementById('empty').hidden"))
 
 
+def examples(b):
+    """Each example is answered as it promises, by the bundled model too."""
+    names = b.js("[...document.querySelectorAll('#examples button')].map((e) => e.textContent)")
+    check("examples", len(names) >= 4, names)
+    if not POCKET:
+        return
+    for i, name in enumerate(names):
+        click(b, "#clear")
+        b.js(f"document.querySelectorAll('#examples button')[{i}].click()")
+        b.until(f"{ANSWERS} === 1 && {IDLE}", what=name)
+        seen = b.js(f"{LAST}.innerText")
+        check(f"{name}: is answered", "don't know" not in seen and "no tool" not in seen, seen)
+        chips = b.js("document.getElementById('chips').textContent")
+        check(f"{name}: what it turned on is seen", all((word in chips) == (f"with {word}" in name or f"with a {word}" in name) for word in ("tool", "schema", "thinking")), chips)
+        if "twice" in name:
+            check("both calls", b.js("[...document.querySelectorAll('.call code')].map((e) => JSON.parse(e.textContent).city)") == ["Paris", "Oslo"], seen)
+        if "schema" in name:
+            check("JSON of the schema", json.loads(b.js(TEXT)) == {"date": "2026-03-14", "city": "Oslo"}, seen)
+        if "365" in name:
+            check("the right difference", "317" in seen, seen)
+    click(b, "#clear")
+    setting(b, "tools", "[]")
+    b.js("document.querySelectorAll('#examples button')[1].click()")
+    b.until(f"{ANSWERS} === 1 && {IDLE}")
+    check("tools of one's own stay", b.js("document.getElementById('tools').value") == "[]")
+    setting(b, "tools", "")
+    click(b, "#clear")
+
+
 def tools(b):
-    b.js("document.querySelector('[data-tools]').click()")
-    b.until(IDLE + " && " + ANSWERS)
+    click(b, "#clear")
+    b.js("document.querySelectorAll('#examples button')[1].click()")
+    b.until(f"{ANSWERS} && {IDLE}")
     check("the tools are set", "get_weather" in b.js("document.getElementById('tools-note').textContent"))
     if not POCKET:
         return
-    card = b.js("document.querySelector('.call')?.innerText ?? ''")
-    check("a tool card", "get_weather" in card and "Paris" in card, card or b.js("document.getElementById('log').innerText"))
     looks(b, "tool card")
     shot(b, "tool")
-    b.js("document.querySelector('.call textarea').focus()")
-    b.type('{"temperature": 21, "sky": "clear"}')
-    b.js("document.querySelector('.call form button').click()")
-    b.until(ANSWERS + " === 2")
-    b.until(IDLE)
-    check("an answer from the result", len(b.js(f"{LAST}.querySelector(':scope > .text').textContent")) > 0, b.js(f"{LAST}.outerHTML"))
+    b.js("document.querySelectorAll('.call textarea').forEach((e) => { e.value = '{\"temperature\": 21, \"sky\": \"clear\"}'; })")
+    click(b, ".call form button")
+    b.until(f"{ANSWERS} === 2 && {IDLE}", what="an answer from the results")
+    check("an answer from the results", "21" in b.js(TEXT), b.js(f"{LAST}.outerHTML"))
     shot(b, "result")
 
 
 def wrong(b):
     setting(b, "tools", '[{"name": ')
     check("wrong tools are told", "No tools are sent" in b.js("document.getElementById('tools-note').textContent"))
-    b.js("document.getElementById('clear').click()")
+    click(b, "#clear")
     setting(b, "tools", "")
     b.js("""(() => { const f = window.fetch; window.fetch = (u, o) => { if (o?.body) { o.body = '{"messages":7}'; window.fetch = f; } return f(u, o); }; })()""")
     ask(b, "<b>bold</b> & `code`")
     b.until("!!document.querySelector('.error')")
     check("an error is told", "messages" in b.js("document.querySelector('.error').textContent"), b.js("document.querySelector('.error').outerHTML"))
-    check("text is text", b.js("document.querySelector('.user').textContent") == "<b>bold</b> & code", b.js("document.querySelector('.user').innerHTML"))
-    b.js("document.querySelector('.error button').click()")
-    b.until(IDLE + " && " + ANSWERS)
+    check("text is text", b.js("document.querySelector('.user .text').textContent") == "<b>bold</b> & code", b.js("document.querySelector('.user').innerHTML"))
+    looks(b, "an error")
+    click(b, ".error button")
+    b.until(f"{ANSWERS} && {IDLE}")
     check("it goes on", b.js(f"{LAST}.querySelector('.digest').textContent.length") == 16)
-    b.js("document.getElementById('clear').click()")
+    click(b, "#clear")
 
 
 def same(b, wide):
     if not wide:
-        b.js("document.querySelector('.views [data-view=same]').click()")
+        click(b, ".views [data-view=same]")
     for id, v in (("same-count", 8), ("same-delay", 600), ("same-tokens", 24)):
         b.js(f"document.getElementById('{id}').value = {v}")
     setting(b, "temperature", 1)
@@ -229,61 +216,113 @@ def key(b):
         check("the card points at the settings", "Settings" in b.js("document.querySelector('.error').textContent"))
         setting(b, "key", "secret")
         setting(b, "max_tokens", 8)
-        b.js("document.querySelector('.error button').click()")
-        b.until(IDLE + " && " + ANSWERS + " === 1")
+        click(b, ".error button")
+        b.until(f"{IDLE} && {ANSWERS} === 1")
         check("an answer with the key", b.js(f"{LAST}.querySelector('.digest').textContent.length") == 16)
         b.until(f"document.getElementById('model').textContent === {json.dumps(os.path.basename(MODEL.rstrip('/')))}", what="the model's name")
         check("the key is not in the page's address", "secret" not in b.js("location.href"))
+        check("the key is not kept beyond the tab", b.js("!JSON.stringify(localStorage).includes('secret')"))
 
 
 def keyboard(b):
     """Tab reaches everything, in order, and the focus can be seen."""
     seen = []
     b.js("document.querySelector('.skip').focus()")
-    for i in range(8):
+    for i in range(10):
         if i:
             b.key("Tab")
         seen.append(b.js("(() => { const e = document.activeElement, s = getComputedStyle(e); return [e.id || e.textContent.trim().slice(0, 20), s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2]; })()"))
     names = [n for n, _ in seen]
-    check("Tab goes through the page", names == ["Skip to the message ", "Chat", "Same answer", "Settings", "scroll", "text", "clear", "send"], names)
+    check("Tab goes through the page", names == ["Skip to the message ", "Chat", "History", "Same answer", "Settings", "scroll", "Edit", "Copy", "Branch", "Copy"], names)
     check("the focus can be seen", all(visible for _, visible in seen), seen)
+
+
+SHOWN = ["chat", "history", "same", "settings"]
+RICH = """# A voyage
+
+Some *words*, `code`, **weight**, a [link](https://example.org/), and a formula $E = mc^2$.
+
+| port | days |
+|:-----|-----:|
+| Oslo | 3 |
+| Paris | 12 |
+
+1. First
+2. Second
+   - inside
+- [x] done
+
+> A quotation.
+
+```python
+def keel(x):  # a note
+    return "even" + str(x * 2)
+```
+
+$$
+\\int_0^1 x^2 dx = \\frac{1}{3}
+$$"""
+
+
+def pictures(b):
+    """Every view at three widths in both themes: measured, and kept to be looked at."""
+    from standin import StandIn
+    with Server(PROGRAM, "--model", MODEL) as real, StandIn(real.port, lambda r: [{"reasoning_content": "Ports first."}, {"content": RICH.replace("\\\\", "\\")}]) as s:
+        b.open(f"http://127.0.0.1:{s.port}/")
+        b.until("document.getElementById('g-state').textContent === 'ok'")
+        for text in ("Tell me of a voyage, with a table, code and a formula", "averyveryverylongwordwithoutanyplacetobreakitatallanywhereinitatall and more"):
+            n = b.js(ANSWERS)
+            ask(b, text)
+            b.until(f"{ANSWERS} > {n} && {IDLE}")
+        b.until("!!document.querySelector('.hljs-keyword')", what="coloured code")
+        setting(b, "system", "Be brief.")
+        b.js("document.querySelector('.user').scrollIntoView()")
+        for width, height in ((360, 740), (820, 1100), (1440, 900)):
+            for dark in (False, True):
+                b.size(width, height, dark=dark, calm=dark)
+                for view in SHOWN if width < 1080 else SHOWN[2:]:
+                    b.js(f"document.querySelector('.views [data-view={view}]').click()")
+                    b.js("document.querySelector('.user').scrollIntoView()")
+                    where = f"{width}-{'dark' if dark else 'light'}-{view}"
+                    looks(b, where)
+                    shot(b, where)
+                b.js("document.querySelector('.views [data-view=chat]').click()")
+                b.js("document.getElementById('scroll').scrollTop = 1e6")
+                shot(b, f"{width}-{'dark' if dark else 'light'}-end")
+        setting(b, "system", "")
 
 
 def main():
     os.makedirs(OUT, exist_ok=True)
     with Server(PROGRAM, "--model", MODEL) as s, browser.Browser() as b:
         delivery(s)
-        b.size(1280, 800)
+        b.size(1440, 900)
         b.open(f"http://127.0.0.1:{s.port}/")
         chat(b)
         thinking(b)
+        examples(b)
         tools(b)
         stop(b, s)
         wrong(b)
         same(b, True)
-        shot(b, "same")
-        b.size(1280, 800, dark=True, calm=True)
-        looks(b, "dark")
-        shot(b, "dark")
         b.size(360, 740)
         same(b, False)
-        shot(b, "narrow-same")
-        b.js("document.querySelector('.views [data-view=settings]').click()")
-        looks(b, "narrow settings")
-        shot(b, "narrow-settings")
-        b.js("document.querySelector('.views [data-view=chat]').click()")
-        ask(b, "What is the capital of France? averyveryverylongwordwithoutanyplacetobreakitatallanywhereinit")
-        b.until(ANSWERS)
-        b.until(IDLE)
-        looks(b, "narrow chat")
-        shot(b, "narrow-chat")
+        click(b, ".views [data-view=chat]")
+        ask(b, "What is the capital of France?")
+        b.until(f"{ANSWERS} && {IDLE}")
         keyboard(b)
-        b.size(1280, 800)
+        b.size(1440, 900)
         gauges(b)
         liar(b)
         key(b)
+        pictures(b)
+        b.size(1440, 900)
+        markdown.run(check, b, s)
+        chats.run(check, b, s)
+        files.run(check, b, s)
+        hostile.run(check, b, s)
         check("no exceptions, no refusals, no requests elsewhere", b.problems == [], b.problems)
-    return closing()
+    return check.close()
 
 
 if __name__ == "__main__":

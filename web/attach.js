@@ -1,0 +1,45 @@
+// Files to send: texts go into the prompt; pictures and sounds only where the model takes them, and what it does not take is
+// refused here, before anything is sent.
+const MAX_TEXT = 2 << 20, MAX_MEDIA = 20 << 20; // bytes
+
+export const takes = { image: false, audio: false }; // of the model, once the server has said
+
+const sizeOf = (n) => (n < 1000 ? `${n} bytes` : n < 1e6 ? `${(n / 1000).toFixed(n < 10000 ? 1 : 0)} kB` : `${(n / 1e6).toFixed(1)} MB`);
+export const describe = (f) => `${f.name}, ${sizeOf(f.size)}`;
+
+function kindOf(file) {
+  const kind = file.type.split('/')[0];
+  return kind === 'image' && file.type !== 'image/svg+xml' ? 'image' : kind === 'audio' || kind === 'video' ? kind : 'text';
+}
+
+function base64(bytes) {
+  let binary = '';
+  for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
+  return btoa(binary);
+}
+
+function asText(bytes) {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    return text.includes('\0') || text.startsWith('%PDF-') ? null : text;
+  } catch {
+    return null;
+  }
+}
+
+// {name, kind, type, size, data}; throws why a file cannot be sent.
+export async function read(file) {
+  const kind = kindOf(file), name = file.name || (kind === 'image' ? 'picture' : 'file');
+  if (kind !== 'text' && !takes[kind]) {
+    const what = { image: 'pictures', audio: 'sounds', video: 'videos' }[kind];
+    throw new Error(`${name} is not attached: this model takes no ${what}.`);
+  }
+  if (file.size > (kind === 'text' ? MAX_TEXT : MAX_MEDIA)) throw new Error(`${name} is not attached: ${sizeOf(file.size)} are more than ${sizeOf(kind === 'text' ? MAX_TEXT : MAX_MEDIA)}.`);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const data = kind === 'text' ? asText(bytes) : base64(bytes);
+  if (data === null) throw new Error(`${name} is not attached: it is not text in UTF-8.`);
+  return { name, kind, type: kind === 'text' ? 'text/plain' : file.type, size: file.size, data };
+}
+
+// What the file chooser offers for each button.
+export const ACCEPT = { attach: '', picture: 'image/*', sound: 'audio/*' };
