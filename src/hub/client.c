@@ -194,6 +194,7 @@ ek_err ek_client_start(ek_client *h, ek_get *g)
     g->range_from = g->range_total = -1;
     g->retry_after = -1;
     g->hops = 0;
+    g->unreached = false;
     g->error_code[0] = g->error_text[0] = g->why[0] = '\0';
     free(g->reached);
     g->reached = NULL;
@@ -286,6 +287,8 @@ static void judge(ek_get *g, CURLcode code)
 {
     if (g->end == EK_GET_STOPPED) return;
     if (code != CURLE_OK) {
+        g->unreached = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+                       code == CURLE_COULDNT_CONNECT;
         g->end = is_final(code) ? EK_GET_STOPPED : EK_GET_BROKEN;
         if (!g->why[0]) snprintf(g->why, sizeof g->why, "%s", lib->easy_strerror(code));
     } else if (g->status == 200 || g->status == 206) {

@@ -36,8 +36,9 @@ struct ek_get {
     char error_code[64];  /* X-Error-Code: GatedRepo, RepoNotFound, ... */
     char error_text[256]; /* X-Error-Message */
     char why[512];        /* a clause for people */
-    char *reached; /* the address behind the redirects, NULL if there were none; freed by ek_client_start and fini */
-    bool foreign;  /* the address that replied is not the endpoint's */
+    char *reached;  /* the address behind the redirects, NULL if there were none; freed by ek_client_start and fini */
+    bool foreign;   /* the address that replied is not the endpoint's */
+    bool unreached; /* no connection: the host has no address, or does not answer there */
 
     void *easy, *headers, *client; /* libcurl's, while it runs */
     int hops;

@@ -32,17 +32,35 @@ static ek_err list_files(pull *p)
     return err;
 }
 
+/* Bytes of the files that are wanted, and of these, those that are still to come. */
+static void count_bytes(const pull *p, double *all, double *need)
+{
+    *all = *need = 0;
+    for (int i = 0; i < p->files.n; i++) {
+        const ek_hub_file *f = &p->files.v[i];
+        if (!f->wanted) continue;
+        *all += (double)f->size;
+        if (ek_hub_blob_size(&p->cache, f->hash, "") == f->size) continue;
+        int64_t there = ek_hub_blob_size(&p->cache, f->hash, ".incomplete");
+        *need += (double)f->size - (there > 0 && there <= f->size ? (double)there : 0);
+    }
+}
+
+static ek_err ask(const pull *p)
+{
+    double all, need;
+    const ek_hub_watch *w = p->opts->watch;
+    count_bytes(p, &all, &need);
+    if (!w->agree || need == 0 || w->agree(w->arg, all, all - need, p->cache.dir)) return EK_OK;
+    return ek_fail(EK_ECANCELLED, "%s is not fetched", p->name->repo);
+}
+
 /* What is still to come must fit before anything is fetched. */
 static ek_err check_room(const pull *p)
 {
     struct statvfs fs;
-    double need = 0;
-    for (int i = 0; i < p->files.n; i++) {
-        const ek_hub_file *f = &p->files.v[i];
-        if (!f->wanted || ek_hub_blob_size(&p->cache, f->hash, "") == f->size) continue;
-        int64_t there = ek_hub_blob_size(&p->cache, f->hash, ".incomplete");
-        need += (double)f->size - (there > 0 && there <= f->size ? (double)there : 0);
-    }
+    double all, need;
+    count_bytes(p, &all, &need);
     if (statvfs(p->cache.repo.data, &fs)) return ek_fail(EK_EIO, "%s: %s", p->cache.repo.data, strerror(errno));
     double room = (double)fs.f_bavail * (double)fs.f_frsize;
     if (need <= room) return EK_OK;
@@ -61,6 +79,7 @@ static ek_err run(pull *p)
 {
     EK_TRY(list_files(p));
     EK_TRY(ek_hub_choose(&p->files, p->name->repo, p->name->file, &p->main));
+    EK_TRY(ask(p));
     EK_TRY(ek_hub_cache_make(&p->cache));
     EK_TRY(check_room(p));
     EK_TRY(ek_hub_fetch(p->client, p->opts, &p->cache, p->name, &p->files));

@@ -22,6 +22,9 @@ typedef struct ek_hub_watch {
     void (*line)(void *arg, const char *text);                       /* something happened; a line without newline */
     void (*progress)(void *arg, const ek_hub_progress *p, bool end); /* often */
     bool (*stop)(void *arg);                                         /* asked often; true ends the pull */
+    /* Asked once, before anything is fetched: n bytes, of which some may be in the folder `to` already. false ends the
+     * pull with ECANCELLED. NULL: agreed. */
+    bool (*agree)(void *arg, double n, double there, const char *to);
     void *arg;
 } ek_hub_watch;
 

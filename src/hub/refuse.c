@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "hub/fetch.h"
 
+static const double PATIENCE = 0.7; /* seconds without a word */
+
 double ek_hub_wait_before(const ek_hub_opts *opts, const ek_get *g, int failures)
 {
     if (g->end != EK_GET_BROKEN || failures > opts->retries || g->retry_after > EK_HUB_MAX_WAIT) return -1;
@@ -70,6 +72,14 @@ ek_err ek_hub_interrupted(const ek_hub_name *name)
     return err;
 }
 
+/* The first question of all found no way: no pause makes a network. */
+static ek_err unreachable(const ek_hub_places *p, const ek_get *g)
+{
+    return ek_fail(EK_EIO,
+                   "%s cannot be reached (%s): is there a network? What is in the cache needs none: `evenkeel list`",
+                   p->endpoint, g->why);
+}
+
 typedef struct text_get {
     ek_get get;
     ek_buf *out;
@@ -87,11 +97,21 @@ static bool take_text(ek_get *g, const char *data, size_t n)
     return false;
 }
 
-/* Until it ends or somebody stops it. */
-static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g)
+/* Until it ends or somebody stops it. A watcher is told once that nothing has come yet: names may take half a minute
+ * to be looked up where there is no network. */
+static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g, bool *told)
 {
-    while (!opts->watch->stop(opts->watch->arg))
+    const double begun = ek_now();
+    while (!opts->watch->stop(opts->watch->arg)) {
         if (ek_client_wait(client, 0.1) == g) return true;
+        if (*told || g->status || ek_now() - begun < PATIENCE) continue;
+        *told = true;
+        char text[400];
+        snprintf(text, sizeof text,
+                 "no answer from %.200s yet: is there a network? It is tried for %.0f s, Ctrl-C ends it",
+                 opts->places->endpoint, opts->places->timeout);
+        opts->watch->line(opts->watch->arg, text);
+    }
     ek_client_cancel(client, g);
     return false;
 }
@@ -111,12 +131,17 @@ ek_err ek_hub_get_text(ek_buf *out, ek_client *client, const ek_hub_opts *opts, 
 {
     text_get t = {.out = out, .limit = limit};
     ek_err err = EK_OK;
+    bool told = false;
     t.get = (ek_get){.url = url, .to = -1, .body = take_text, .arg = &t};
     for (int failures = 1;; failures++) {
         ek_buf_clear(out);
         err = ek_client_start(client, &t.get);
-        if (!err && !run(client, opts, &t.get)) err = ek_hub_interrupted(name);
+        if (!err && !run(client, opts, &t.get, &told)) err = ek_hub_interrupted(name);
         if (err || t.get.end == EK_GET_DONE) break;
+        if (t.get.unreached) {
+            err = unreachable(opts->places, &t.get);
+            break;
+        }
         double wait = ek_hub_wait_before(opts, &t.get, failures);
         if (wait < 0) {
             err = ek_hub_failed(opts, name, url, &t.get);

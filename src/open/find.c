@@ -1,19 +1,40 @@
 #include "open/find.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "hub/cache.h"
+#include "hub/names.h"
 #include "hub/places.h"
 
 bool ek_model_is_name(const char *text)
 {
     ek_hub_name name;
-    return access(text, F_OK) != 0 && ek_hub_name_parse(&name, text) == EK_OK;
+    return access(text, F_OK) != 0 && (ek_hub_short_find(text) || ek_hub_name_parse(&name, text) == EK_OK);
+}
+
+/* A folder without any file of a model is said to be one: that its configuration is missing is not what is wrong. */
+static ek_err check_folder(const char *path)
+{
+    static const char *const ends[] = {".json", ".safetensors", ".gguf", ".model"};
+    DIR *d = ek_is_dir(path) ? opendir(path) : NULL;
+    bool any = !d;
+    for (struct dirent *e; d && !any && (e = readdir(d));) {
+        size_t n = strlen(e->d_name);
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+            size_t m = strlen(ends[i]);
+            any = any || (n > m && !strcasecmp(e->d_name + n - m, ends[i]));
+        }
+    }
+    if (d) closedir(d);
+    if (any) return EK_OK;
+    return ek_fail(EK_ENOTFOUND, "%s holds no model: neither config.json with safetensors nor a GGUF file", path);
 }
 
 ek_err ek_model_find(ek_buf *out, const char *text)
@@ -22,12 +43,16 @@ ek_err ek_model_find(ek_buf *out, const char *text)
     ek_hub_places places;
     if (!ek_model_is_name(text)) {
         ek_buf_str(out, text);
-        return EK_OK;
+        return check_folder(text);
     }
-    EK_TRY(ek_hub_name_parse(&name, text));
+    const ek_hub_short *as = ek_hub_short_find(text);
+    EK_TRY(ek_hub_name_parse(&name, as ? as->model : text));
     ek_err err = ek_hub_places_init(&places, getenv);
     if (!err) err = ek_hub_find(out, places.cache, &name);
-    if (err == EK_ENOTFOUND) err = ek_fail_in(err, "%.200s: there is no such path", text);
+    if (err == EK_ENOTFOUND && as)
+        err = ek_fail(err, "%s is %s, which is not here; `evenkeel pull %s` fetches it, about %.1f GB", as->name,
+                      as->model, as->name, as->gigabytes);
+    else if (err == EK_ENOTFOUND) err = ek_fail_in(err, "%.200s: there is no such path", text);
     ek_hub_places_fini(&places);
     return err;
 }

@@ -130,7 +130,8 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
     EK_TRY(ek_device_open(&m->gpu, &d, m->model, why, sizeof why));
-    if (why[0]) ek_log(EK_LOG_INFO, "device cpu: %s", why);
+    /* A machine without a GPU is no news; one that is not used is. */
+    if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
     if (!m->gpu) return open_engine(m, o);
     ek_err err = add_drafter(m, o);
     if (err && d.may_be_cpu) {

@@ -11,6 +11,7 @@
 #include "../support/files.h"
 #include "hub/client.h"
 #include "hub/name.h"
+#include "hub/names.h"
 #include "hub/places.h"
 
 static void a_name_has_three_parts(void **state)
@@ -218,6 +219,45 @@ static void headers_that_say_how_long_to_wait(void **state)
     assert_false(ek_client_content_range("bytes -5-9/20", &from, &total));
 }
 
+/* Each is a name that pull takes, once, and sizes stand for their first row. */
+static void short_names_are_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ek_hub_n_shorts; i++) {
+        const ek_hub_short *s = &ek_hub_shorts[i];
+        ek_hub_name n;
+        assert_int_equal(ek_hub_name_parse(&n, s->model), EK_OK);
+        assert_int_equal(ek_hub_name_parse(&n, s->name), EK_EINVAL); /* no repository hides behind it */
+        assert_ptr_equal(ek_hub_short_find(s->name), s);             /* the first of its name */
+        assert_true(s->gigabytes > 1 && s->gigabytes < 100 && *s->text);
+        size_t size = strcspn(s->name, ":");
+        if (i > 0 && strncmp(s->name, s[-1].name, size + 1) && strncmp(s->name, s[-1].name, size))
+            assert_int_equal(s->name[size], '\0'); /* a size begins with its own name */
+    }
+    assert_string_equal(ek_hub_short_find("E2B:Q8")->name, "e2b:q8");
+    static const char *const none[] = {"", "e2", "e2b:", "e2b:q9", "gemma", "google/gemma-4-E2B-it", " e2b"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) assert_null(ek_hub_short_find(none[i]));
+}
+
+static void suggested(const char *text, const char *want)
+{
+    ek_buf got = {0};
+    ek_hub_short_suggest(&got, text);
+    assert_string_equal(ek_buf_text(&got), want);
+    ek_buf_fini(&got);
+}
+
+static void names_are_suggested_by_size(void **state)
+{
+    (void)state;
+    suggested("gemma", "e2b, e4b, 12b, 26b, 31b");
+    suggested("", "e2b, e4b, 12b, 26b, 31b");
+    suggested("e2bx", "e2b, e4b, 12b, 26b, 31b");
+    suggested("112b", "e2b, e4b, 12b, 26b, 31b");
+    suggested("gemma-4-E2B-it", "e2b, e2b:q4, e2b:q4_k_m, e2b:4bit, e2b:q8, e2b:8bit, e2b:bf16");
+    suggested("26b:q5", "26b, 26b:q4, 26b:q4_k_m, 26b:4bit, 26b:q8, 26b:8bit, 26b:bf16");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +268,8 @@ int main(void)
         cmocka_unit_test(the_cache_is_where_others_look_for_it),
         cmocka_unit_test(token_endpoint_and_offline),
         cmocka_unit_test(the_token_goes_to_one_origin),
+        cmocka_unit_test(short_names_are_names),
+        cmocka_unit_test(names_are_suggested_by_size),
         cmocka_unit_test(headers_that_say_how_long_to_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
