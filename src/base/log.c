@@ -206,13 +206,23 @@ void ek_log(ek_log_level level, const char *fmt, ...)
 void ek_progress(const char *what, double done, double total)
 {
     static int tty = -1;
-    static double last;
+    static double last, begun;
+    static char of[80];
+    static bool shown;
     if (tty < 0) tty = isatty(STDERR_FILENO);
     if (!tty) return;
     double now = ek_now();
     bool end = done >= total;
-    if (!end && now - last < 0.1) return;
+    if (strcmp(what, of) != 0) {
+        snprintf(of, sizeof of, "%s", what);
+        begun = now;
+        shown = false;
+    }
+    if (end) of[0] = '\0';
+    if (end && shown) fputs("\r\033[K", stderr);
+    if (end || now - begun < 0.5 || now - last < 0.1) return;
     last = now;
-    fprintf(stderr, "\r%s %3.0f %%%s", what, total > 0 ? 100 * done / total : 100, end ? "\n" : "");
+    shown = true;
+    fprintf(stderr, "\r%s %3.0f %%", what, total > 0 ? 100 * done / total : 100);
     fflush(stderr);
 }

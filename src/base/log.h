@@ -8,7 +8,7 @@
 
 typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_INFO, EK_LOG_DEBUG } ek_log_level;
 
-void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at start */
+void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at first */
 __attribute__((format(printf, 2, 3))) void ek_log(ek_log_level level, const char *fmt, ...);
 
 /* From now on ek_log never waits for who reads standard error: lines go into a buffer of 256 KiB, and a thread writes
@@ -29,8 +29,8 @@ enum { EK_LOG_CACHE = 1 };
 void ek_log_topics_set(unsigned topics);
 bool ek_log_wants(unsigned topic);
 
-/* Progress of long work: one line rewritten in place on a terminal, at most 10 times per
- * second; nothing when standard error is not a terminal. done == total ends the line. */
+/* Progress of work that takes longer than half a second: one line rewritten in place on a terminal, at most 10 times
+ * per second, and taken away when done == total; nothing when standard error is not a terminal. */
 void ek_progress(const char *what, double done, double total);
 
 #endif

@@ -206,7 +206,7 @@ ek_err ek_store_memory_open(ek_store_backend *out, const ek_kv_layout *layout, d
     m->layout = *layout;
     m->max = (size_t)max_bytes;
     if (below) m->below = *below;
-    ek_log(EK_LOG_INFO, "cache in host memory: up to %.1f MiB", max_bytes / 1048576);
+    ek_log(EK_LOG_DEBUG, "cache in host memory: up to %.1f MiB", max_bytes / 1048576);
     *out = (ek_store_backend){.arg = m,
                               .write = write_pages,
                               .read = read_page,

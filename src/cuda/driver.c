@@ -30,7 +30,11 @@ typedef CUresult get_fn(const char *symbol, void **function, int version, uint64
 ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
 {
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) return ek_fail(EK_EUNSUPPORTED, "no CUDA driver: %s", dlerror());
+    if (!lib) {
+        const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
+        if (strstr(why, "No such file")) return ek_fail(EK_EUNSUPPORTED, "no NVIDIA driver: there is no %s", library);
+        return ek_fail(EK_EUNSUPPORTED, "the NVIDIA driver cannot be opened: %s", why);
+    }
     get_fn *get;
     void *symbol = dlsym(lib, "cuGetProcAddress_v2");
     memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from an object's to a function's address */

@@ -78,7 +78,7 @@ static ek_err plan_pages(ek_engine *e)
     if (b.ctx < ctx && !e->on.n_pages[EK_FULL])
         ek_log(EK_LOG_WARN, "memory for keys and values limits a request to %d tokens, the model allows %d", b.ctx,
                ctx);
-    ek_log(EK_LOG_INFO, "keys and values: %d full and %d sliding pages of %d tokens, %.1f MiB", b.n_pages[EK_FULL],
+    ek_log(EK_LOG_DEBUG, "keys and values: %d full and %d sliding pages of %d tokens, %.1f MiB", b.n_pages[EK_FULL],
            b.n_pages[EK_SLIDING], EK_PAGE_TOKENS, ek_budget_bytes(layout, b.n_pages) / 1048576);
     e->sizes.max_ctx = b.ctx;
     memcpy(e->sizes.n_pages, b.n_pages, sizeof b.n_pages);

@@ -44,7 +44,7 @@ static ek_err start(ek_gpu *g, const ek_gpu_driver *driver, int ordinal)
 {
     EK_TRY(check(g->m));
     EK_TRY(ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal));
-    ek_log(EK_LOG_INFO, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
+    ek_log(EK_LOG_DEBUG, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
     EK_TRY(ek_gpu_upload(g));
     return ek_gpu_table_upload(g);
 }

@@ -216,7 +216,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
     }
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
     const size_t need = kv + x->scratch_bytes + x->block.bytes;
-    ek_log(EK_LOG_INFO,
+    ek_log(EK_LOG_DEBUG,
            "device memory: weights %.2f GB, keys and values %.2f GB, a step %.2f GB; %.2f of %.2f GB are free",
            gb(x->g->bytes), gb(kv), gb(x->scratch_bytes + x->block.bytes), gb(free), gb(total));
     if (need > free)
@@ -305,7 +305,7 @@ static ek_err open_drafter(ek_gpu_run *t)
     size_step(x);
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
     const size_t need = x->scratch_bytes + x->block.bytes;
-    ek_log(EK_LOG_INFO, "device memory: a step of the drafter %.2f GB; %.2f of %.2f GB are free", gb(need), gb(free),
+    ek_log(EK_LOG_DEBUG, "device memory: a step of the drafter %.2f GB; %.2f of %.2f GB are free", gb(need), gb(free),
            gb(total));
     if (need > free)
         return ek_fail(

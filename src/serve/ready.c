@@ -89,7 +89,7 @@ static void judge(ek_server *s)
     if (c->n_answers == 0) c->first = c->hash;
     if (c->hash == c->first) {
         if (c->n_answers++ == 1)
-            ek_log(EK_LOG_INFO, "event=ready canary=%016llx seconds=%.2f", (unsigned long long)c->hash,
+            ek_log(EK_LOG_DEBUG, "event=ready canary=%016llx seconds=%.2f", (unsigned long long)c->hash,
                    ek_now() - s->run_since);
         if (c->n_answers == 1) c->next = 0;
         return;

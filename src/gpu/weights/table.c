@@ -90,7 +90,7 @@ ek_err ek_gpu_table_upload(ek_gpu *g)
     if (!err) err = ek_cuda_alloc(g->c, &buffer, bytes, "embeddings on their way");
     if (!err) err = copy(g, data, p, buffer);
     if (!err)
-        ek_log(EK_LOG_INFO, "per-layer embeddings: %.2f GB of the device's memory", (double)g->w.table.l.bytes / 1e9);
+        ek_log(EK_LOG_DEBUG, "per-layer embeddings: %.2f GB of the device's memory", (double)g->w.table.l.bytes / 1e9);
     ek_cuda_free(g->c, buffer);
     if (mem) ek_free_big(mem, bytes);
     free(p);

@@ -170,7 +170,7 @@ static ek_err take_memory(upload *u)
     size_t free, total;
     g->bytes = u->at;
     EK_TRY(ek_cuda_room(g->c, &free, &total));
-    ek_log(EK_LOG_INFO, "%s: %.2f GB of the device's memory, %.2f of %.2f GB are free",
+    ek_log(EK_LOG_DEBUG, "%s: %.2f GB of the device's memory, %.2f of %.2f GB are free",
            g->target ? "weights of the drafter" : "weights", (double)g->bytes / 1e9, (double)free / 1e9,
            (double)total / 1e9);
     return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");

@@ -236,10 +236,8 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     double has = o->limit > 0 ? o->limit : ek_memory_available(), needs = (double)w->block_bytes;
     if (has > 0 && needs > has)
         return ek_fail(EK_ENOMEM, "the weights need %.2f GB, %.2f GB can be taken", needs / 1e9, has / 1e9);
-    if (w->mapped_bytes)
-        ek_log(EK_LOG_INFO, "weights: %.2f GB of memory, and %.2f GB that stay in the file", needs / 1e9,
-               (double)w->mapped_bytes / 1e9);
-    else ek_log(EK_LOG_INFO, "weights: %.2f GB of memory", needs / 1e9);
+    ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in memory, %.1f MB stay in the file",
+           w->source ? w->source->path : "-", needs / 1e6, (double)w->mapped_bytes / 1e6);
     w->block = ek_alloc_big(w->block_bytes);
     return w->block ? EK_OK : EK_ENOMEM;
 }
@@ -259,7 +257,7 @@ static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opt
     ek_packed p;
     EK_TRY(ek_packed_open(&p, o->packed_dir, w->source->path, list, w, o));
     if (ek_packed_find(&p, w, o->pool)) {
-        ek_log(EK_LOG_INFO, "weights: %.2f GB in %s", (double)w->block_bytes / 1e9, p.path);
+        ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in %s", w->source->path, (double)w->block_bytes / 1e6, p.path);
         w->packed = ek_alloc(sizeof p);
         *w->packed = p;
         w->block = (uint8_t *)p.map.data + p.first;
