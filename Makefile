@@ -28,7 +28,7 @@ DEPS_open   := open chat gpu engine cache model cuda ops tensor hub text base
 DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
-PKGS := jansson libevent libevent_pthreads sqlite3
+PKGS := jansson libevent libevent_pthreads sqlite3 libedit
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)

@@ -2,8 +2,8 @@
 # Installs the Debian packages that building and testing need, if any is missing. Does nothing,
 # and needs no rights, when all are there. Usage: setup.sh [FURTHER PACKAGE...]
 set -euo pipefail
-packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libcurl4-openssl-dev ca-certificates libcmocka-dev curl python3
-  libjs-marked libjs-highlight.js "$@")
+packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libedit-dev libcurl4-openssl-dev
+  ca-certificates libcmocka-dev curl python3 libjs-marked libjs-highlight.js "$@")
 missing=()
 for p in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/machine/cpu.h"
+#include "base/log.h"
 #include "cli/frame/table.h"
 
 /* Nothing that is opened later may get the number of a closed stream, where what is printed would go into it: each
@@ -35,13 +36,14 @@ int main(int argc, char **argv)
         status = 2;
     } else if (cli.help) {
         ek_buf b = {0};
-        ek_cli_help(&b, cli.command);
+        ek_cli_help(&b, cli.command, cli.help_all);
         fputs(ek_buf_text(&b), stdout);
         ek_buf_fini(&b);
         status = 0;
     } else if (ek_cpu_float_check()) {
         status = ek_cli_failed(&cli); /* an answer from a wrong rounding mode is worse than none */
     } else {
+        if (cli.verbose) ek_log_set(EK_LOG_DEBUG);
         status = run[cli.command](&cli);
     }
     status = ek_cli_end(&cli, status);

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 
 #include "base/file.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/guess.h"
 #include "cli/frame/table.h"
 
 static char *no_env(const char *name)
@@ -214,27 +216,192 @@ static void test_empty_values(void **state)
     ek_cli_fini(&c);
 }
 
+/* Whether help has a row for the option: its name where a line begins, behind its letter if it has one. */
+static bool has_row(const char *help, const ek_option *o)
+{
+    ek_buf flag = {0};
+    if (ek_option_letter(o)) ek_buf_fmt(&flag, "\n  -%c, ", ek_option_letter(o));
+    else ek_buf_str(&flag, "\n      ");
+    ek_option_flag(&flag, o);
+    const char *at = strstr(help, flag.data);
+    while (at && at[flag.len] != ' ' && at[flag.len] != '\n') at = strstr(at + 1, flag.data);
+    ek_buf_fini(&flag);
+    return at != NULL;
+}
+
 static void test_help(void **state)
 {
     (void)state;
     ek_cli c;
     assert_int_equal(parse(&c, "evenkeel serve --port x --help"), EK_OK);
-    assert_true(c.help);
+    assert_true(c.help && !c.help_all);
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel serve --port x --help-all"), EK_OK);
+    assert_true(c.help && c.help_all);
     ek_cli_fini(&c);
     for (int id = 0; id < EK_CMD_COUNT; id++) {
         ek_buf b = {0};
-        ek_cli_help(&b, (ek_cmd_id)id);
-        for (int i = 0; i < ek_n_options; i++) {
-            ek_buf flag = {0};
-            ek_buf_str(&flag, "\n  ");
-            ek_option_flag(&flag, &ek_options[i]);
-            const char *at = strstr(b.data, flag.data);
-            while (at && at[flag.len] != ' ' && at[flag.len] != '\n') at = strstr(at + 1, flag.data);
-            assert_int_equal(at != NULL, ek_options[i].commands >> id & 1);
-            ek_buf_fini(&flag);
-        }
+        ek_cli_help(&b, (ek_cmd_id)id, true);
+        for (int i = 0; i < ek_n_options; i++)
+            assert_int_equal(has_row(b.data, &ek_options[i]), ek_options[i].commands >> id & 1);
+        /* what is part of the answer is said once */
+        const char *legend = strstr(b.data, "part of the answer");
+        assert_true(!legend || !strstr(legend + 1, "part of the answer"));
         ek_buf_fini(&b);
     }
+}
+
+/* The common options come first, are there, and are fewer; a name in common.def that no option has is a mistake. */
+static void test_common_options(void **state)
+{
+    (void)state;
+    for (int id = 0; id < EK_CMD_COUNT; id++) {
+        const char *list = ek_command_common((ek_cmd_id)id);
+        if (!list) continue;
+        ek_buf few = {0}, all = {0};
+        ek_cli_help(&few, (ek_cmd_id)id, false);
+        ek_cli_help(&all, (ek_cmd_id)id, true);
+        int named = 0, known = 0, shown = 0, n = 0;
+        for (const char *p = list; *p; p += strspn(p, " "), named++) p += strcspn(p, " ");
+        for (int i = 0; i < ek_n_options; i++) {
+            if (!(ek_options[i].commands >> id & 1)) continue;
+            n++;
+            shown += has_row(few.data, &ek_options[i]);
+            const char *at = strstr(list, ek_options[i].name);
+            size_t len = strlen(ek_options[i].name);
+            while (at && ((at > list && at[-1] != ' ') || (at[len] && at[len] != ' ')))
+                at = strstr(at + 1, ek_options[i].name);
+            known += at != NULL;
+        }
+        assert_int_equal(known, named);
+        assert_int_equal(shown, named);
+        assert_true(shown < n);
+        assert_non_null(strstr(few.data, "common options:"));
+        assert_non_null(strstr(few.data, "--help-all` lists all"));
+        assert_non_null(strstr(all.data, "\ncommon options:"));
+        ek_buf_fini(&few);
+        ek_buf_fini(&all);
+    }
+    ek_buf usage = {0};
+    ek_cli_usage(&usage);
+    for (int id = 0; id < EK_CMD_COUNT; id++) {
+        char row[64];
+        snprintf(row, sizeof row, "\n  %-12s%.20s", ek_commands[id].name, ek_commands[id].text);
+        if (!strstr(usage.data, row)) print_error("%s is not listed\n", ek_commands[id].name);
+        assert_non_null(strstr(usage.data, row));
+    }
+    ek_buf_fini(&usage);
+}
+
+static void test_letters(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel serve -m x -p 81 -c 100 -v"), EK_OK);
+    assert_string_equal(c.model, "x");
+    assert_int_equal(c.port, 81);
+    assert_int_equal(c.ctx, 100);
+    assert_true(c.verbose && c.has.model && c.has.port && c.has.ctx);
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel bench -p=16,32 -m=x"), EK_OK);
+    assert_int_equal(c.prompt.n, 2);
+    assert_string_equal(c.model, "x");
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel generate -p 3 --ids 2"), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "-p is not an option"));
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel run -p"), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "-p needs a value"));
+    ek_cli_fini(&c);
+}
+
+/* run's arguments: MODEL and PROMPT, one of them, or none. */
+static void test_run_arguments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *model, *prompt;
+    } good[] = {
+        {"evenkeel run", NULL, NULL},
+        {"evenkeel run hello", NULL, "hello"},
+        {"evenkeel run e2b", "e2b", NULL},
+        {"evenkeel run 26B:Q8", "26B:Q8", NULL},
+        {"evenkeel run e2b hello", "e2b", "hello"},
+        {"evenkeel run models/pocket hello", "models/pocket", "hello"},
+        {"evenkeel run -p hello", NULL, "hello"},
+        {"evenkeel run -p hello models/pocket", "models/pocket", "hello"},
+        {"evenkeel run models/pocket -p hello", "models/pocket", "hello"},
+        {"evenkeel run --model m hello", "m", "hello"},
+        {"evenkeel run --model m e2b", "m", "e2b"},
+        {"evenkeel run -- e2b", "e2b", NULL},
+    };
+    static const char *const bad[] = {"evenkeel run a b c", "evenkeel run --model m a b", "evenkeel run e2b a -p b",
+                                      "evenkeel run --model m a -p b"};
+    ek_cli c;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (parse(&c, good[i].line)) fail_msg("%s: %s", good[i].line, ek_err_text());
+        if (good[i].model) assert_string_equal(c.model, good[i].model);
+        assert_int_equal(c.has.model, good[i].model != NULL);
+        if (good[i].prompt) assert_string_equal(c.arg, good[i].prompt);
+        assert_int_equal(c.arg != NULL, good[i].prompt != NULL);
+        ek_cli_fini(&c);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (!parse(&c, bad[i])) fail_msg("%s is accepted", bad[i]);
+        assert_non_null(strstr(ek_err_text(), "one argument too many"));
+        ek_cli_fini(&c);
+    }
+}
+
+/* A wrong word is answered with the right one, where there is one. */
+static void test_guesses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *says;
+    } wrong[] = {
+        {"evenkeel sevre", "did you mean serve?"},
+        {"evenkeel chat", "see `evenkeel --help`"},
+        {"evenkeel tokenise", "did you mean tokenize?"},
+        {"evenkeel benchmark", "did you mean bench?"},
+        {"evenkeel insp x", "did you mean inspect?"},
+        {"evenkeel pss", "did you mean ps?"},
+        {"evenkeel serve --prot 1", "did you mean --port? See `evenkeel serve --help-all`"},
+        {"evenkeel serve --ctx-size 1", "did you mean --ctx?"},
+        {"evenkeel serve -port 1", "did you mean --port?"},
+        {"evenkeel run --temprature 1", "did you mean --temperature?"},
+        {"evenkeel run --max_tokens 1", "did you mean --max-tokens?"},
+        {"evenkeel run --repeat 1", "--repeat is not an option of this command; see"},
+        {"evenkeel serve --ids 1", "but of logits, generate, draft; see"},
+        {"evenkeel run -z 1", "-z is not an option of this command; see"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ek_cli c;
+        assert_int_equal(parse(&c, wrong[i].line), EK_EINVAL);
+        if (!strstr(ek_err_text(), wrong[i].says)) fail_msg("%s: %s", wrong[i].line, ek_err_text());
+        ek_cli_fini(&c);
+    }
+    assert_int_equal(ek_cli_distance("abcd", 4, "abdc", 4), 1);
+    assert_int_equal(ek_cli_distance("", 0, "abc", 3), 3);
+    assert_int_equal(ek_cli_distance("kitten", 6, "sitting", 7), 3);
+}
+
+static void test_set(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel run --seed 3"), EK_OK);
+    assert_int_equal(ek_cli_set(&c, "max-tokens", "5"), EK_OK);
+    assert_true(c.has.max_tokens && c.max_tokens == 5);
+    assert_int_equal(ek_cli_set(&c, "top_p", "0.25"), EK_OK);
+    assert_true(c.top_p == 0.25);
+    assert_int_equal(ek_cli_set(&c, "seed", NULL), EK_OK);
+    assert_true(!c.has.seed && c.seed == 0);
+    assert_int_equal(ek_cli_set(&c, "top_p", "3"), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "top_p 3: a number from 0 to 1 is needed");
+    assert_true(c.top_p == 0.25);
+    assert_int_equal(ek_cli_set(&c, "port", "3"), EK_ENOTFOUND);
+    ek_cli_fini(&c);
 }
 
 /* Defaults are read by the same parsers as given values. */
@@ -271,6 +438,11 @@ int main(void)
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_empty_values),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_common_options),
+        cmocka_unit_test(test_letters),
+        cmocka_unit_test(test_run_arguments),
+        cmocka_unit_test(test_guesses),
+        cmocka_unit_test(test_set),
         cmocka_unit_test(test_defaults_are_valid),
         cmocka_unit_test(test_document),
     };

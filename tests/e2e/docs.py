@@ -15,6 +15,8 @@ KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", 
 # Commands that another check runs.
 ELSEWHERE = {
     "tools/bench/plot.py bench.json > bench.svg": "tests/e2e/compare.py draws results of its own",
+    "evenkeel stop": "tests/e2e/program.py stops servers of its own; here it would stop those that other lines talk to",
+    "build/release/evenkeel stop": "the same; tests/e2e/first.py runs README's",
     "cc main.c $(pkg-config --cflags --libs evenkeel) -o main": "tools/check/check_lib.sh runs the commands of docs/OPS.md with a prefix of its own",
 }
 # Commands that no check runs -> why not. They count as skipped.
@@ -140,10 +142,16 @@ class Hub:
         import hub_server
         self.server, self.home = hub_server.Hub(), tempfile.mkdtemp(prefix="evenkeel-docs-")
         files = {n: open(os.path.join(MODEL, n), "rb").read() for n in os.listdir(MODEL) if n.endswith((".json", ".safetensors"))}
-        for repo in set(re.findall(r"evenkeel (?:pull|rm) ([^\s/`]+/[^\s@:`]+)", "\n".join(open(f, encoding="utf-8").read() for f in files_of_docs()))):
+        text = "\n".join(open(f, encoding="utf-8").read() for f in files_of_docs())
+        named = set(re.findall(r"evenkeel (?:pull|rm) ([^\s/`]+/[^\s@:`]+)", text))
+        short = {row["name"]: row["model"] for row in json.loads(subprocess.run([PROGRAM, "names", "--json"], capture_output=True, text=True).stdout)}
+        used = {n for n in short if re.search(rf"evenkeel (?:pull|rm|run|serve --model|inspect) {n}[\s`]", text)}
+        for repo in named | {short[n].split(":")[0] for n in used}:
             gguf = {"m-Q4_K_M.gguf": bytes(5000), "m-Q8_0.gguf": bytes(6000)}
             self.server.repos[repo] = hub_server.Repo(gguf if "GGUF" in repo else files)
-        ENV.update(HF_ENDPOINT=self.server.url, HF_HOME=self.home, HF_TOKEN="")
+        ENV.update(HF_ENDPOINT=self.server.url, HF_HOME=self.home, HF_TOKEN="", XDG_RUNTIME_DIR=self.home)
+        for name in used | {r for r in named if "GGUF" not in r}:  # what runs them needs them, wherever it stands
+            subprocess.run([PROGRAM, "pull", name], capture_output=True, env=ENV, check=True)
 
     def close(self):
         self.server.close()

@@ -54,7 +54,7 @@ done
 for name in $(grep -ohE 'EVENKEEL_[A-Z_]+=' deploy/* | tr -d = | sort -u); do
   [ "$name" = EVENKEEL_NAME ] && continue
   option=--$(sed 's/^EVENKEEL_//; y/ABCDEFGHIJKLMNOPQRSTUVWXYZ_/abcdefghijklmnopqrstuvwxyz-/' <<<"$name")
-  if "$build/evenkeel" serve --help | grep -- "^ *$option " >/dev/null; then good; else bad "deploy/ sets $name, but serve has no $option"; fi
+  if "$build/evenkeel" serve --help-all | grep -E -- "^ *(-., )?$option " >/dev/null; then good; else bad "deploy/ sets $name, but serve has no $option"; fi
 done
 
 # --- container ---

@@ -48,8 +48,10 @@ BEGIN {
     inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/http "
     inner["serve/page"] = " serve/http "
     inner["serve"] = " serve/page serve/http serve/journal serve/api serve/openai serve/anthropic serve/ollama "
-    inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/run"] = inner["cli/selftest"] = " cli/frame "
-    inner["cli/serve"] = inner["cli/text"] = inner["cli"] = " cli/frame "
+    inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/selftest"] = inner["cli/local"] = " cli/frame "
+    inner["cli/text"] = inner["cli"] = " cli/frame "
+    inner["cli/run"] = " cli/frame cli/hub "
+    inner["cli/serve"] = " cli/frame cli/hub cli/local "
 }
 function folder(path) {
     sub(/\/[^\/]*$/, "", path)

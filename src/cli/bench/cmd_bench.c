@@ -162,6 +162,28 @@ static double work(const report *r, const result *x)
     return ((x->tokens - 1) * ek_model_macs_prompt_row(m) + ek_model_macs_logit_row(m)) / x->tokens;
 }
 
+static void explain_prompt(const report *r)
+{
+    printf("\nprompt           tokens that are read at once, before the reply begins\n"
+           "tokens/s         of them, until the first token of the reply\n"
+           "G multiply-adds  that took, in thousands of millions a second\n");
+    if (r->int8_name) printf("%-16s what this machine does in 8-bit integers, measured beside it\n", r->int8_name);
+    printf("share            of the machine's limit that was reached\n"
+           "again            how many times sooner the reply begins when the same prompt comes again\n");
+}
+
+static void explain_generate(void)
+{
+    fputs("\nbatch            requests that generate at the same time\n"
+          "depth            tokens before the reply, in each of them\n"
+          "tokens/s         of all of them together\n"
+          "each             of one of them: what its reader sees\n"
+          "GB/s             weights and keys that are read for it\n"
+          "reads            what this machine reads from memory, measured beside it\n"
+          "share            of that which was reached; above 100 % where caches help\n",
+          stdout);
+}
+
 static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
@@ -179,6 +201,7 @@ static void print_table(const report *r)
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (x->generate) continue;
+        if (!head) explain_prompt(r);
         if (!head)
             printf("\n%10s %12s %16s %16s %8s %10s\n", "prompt", "tokens/s", "G multiply-adds",
                    r->int8_name ? r->int8_name : "peak", "share", "again");
@@ -188,6 +211,7 @@ static void print_table(const report *r)
         else printf("%16s %8s", "-", "-");
         printf(" %8.1f x\n", x->again);
     }
+    explain_generate();
     printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];

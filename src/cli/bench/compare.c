@@ -221,12 +221,25 @@ static void print_side(const comparison *x, const side *s)
     putchar('\n');
 }
 
+static void explain(void)
+{
+    fputs("\nclients           that chat at the same time, each waits for its own reply\n"
+          "requests          of all runs together\n"
+          "tokens/s          of all clients together\n"
+          "first ms 50/95 %  until the first piece of text: the median, and what 95 of 100 stay below\n"
+          "gap ms 50/95 %    between two pieces of one reply, likewise\n"
+          "largest           of these gaps, in ms\n"
+          "same text         replies to the repeated request that are equal, of all to it\n",
+          stdout);
+}
+
 static void print_table(const comparison *x)
 {
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(x->m.pool), ek_cpu_isa(ek_cpu_detect()));
     printf("traffic   chat requests of %d words (half of them the same, the others half to one and a half times as\n"
            "          long), at most %d tokens of reply, greedy; %d runs of each server in turns, medians\n",
            x->cli->prompt.v[0], (int)x->cli->generate, (int)x->cli->runs);
+    explain();
     for (int s = 0; s < 2; s++) print_side(x, &x->side[s]);
 }
 

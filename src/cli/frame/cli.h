@@ -36,8 +36,10 @@ typedef struct ek_list {
 typedef struct ek_cli {
     ek_cmd_id command;
     bool help;              /* --help was given: nothing else was checked */
+    bool help_all;          /* --help-all: the same, with every option */
     const char *arg;        /* the last argument that is not an option; NULL if absent */
     const char *arg_before; /* the one before it; NULL if there is one or none */
+    const char *text;       /* run: -p TEXT; NULL without */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/frame/options.def"
 #undef OPT
@@ -55,10 +57,14 @@ typedef char *ek_env_fn(const char *name);
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
 void ek_cli_fini(ek_cli *cli);
 
+/* Sets one option of cli's command from a text, as the command line does; name with dashes or underscores. value NULL:
+ * as if it had not been given. EINVAL names the option. Not for lists. */
+ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value);
+
 const char *ek_cmd_name(ek_cmd_id id);
-void ek_cli_help(ek_buf *out, ek_cmd_id id); /* one command */
-void ek_cli_usage(ek_buf *out);              /* the program */
-void ek_cli_markdown(ek_buf *out);           /* docs/OPTIONS.md */
+void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all); /* one command; all: every option of it */
+void ek_cli_usage(ek_buf *out);                        /* the program */
+void ek_cli_markdown(ek_buf *out);                     /* docs/OPTIONS.md */
 
 /* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
  * prints ek_err_text() and gives 1, wrong gives 2; refused prints ek_err_text() and gives 2 for ETOOLONG, options that

@@ -23,7 +23,7 @@ int ek_cmd_help(const ek_cli *cli)
     ek_cli other;
     char *argv[] = {"evenkeel", (char *)(uintptr_t)cli->arg, "--help", NULL};
     if (ek_cli_parse(&other, 3, argv, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_cli_help(&b, other.command);
+    ek_cli_help(&b, other.command, false);
     ek_cli_fini(&other);
     return print(&b);
 }

@@ -3,7 +3,7 @@
 
 #include "cli/frame/table.h"
 
-enum { TEXT_COLUMN = 30, WIDTH = 100 };
+enum { TEXT_COLUMN = 34, WIDTH = 100 };
 
 /* Wraps text at WIDTH with a hanging indent; the cursor stands at TEXT_COLUMN. */
 static void wrap(ek_buf *out, const char *text)
@@ -25,57 +25,132 @@ static void wrap(ek_buf *out, const char *text)
     ek_buf_char(out, '\n');
 }
 
-static void describe(ek_buf *b, const ek_option *o)
-{
-    ek_buf_str(b, o->text);
-    const char *sep = " (";
-    if (o->def) {
-        ek_buf_fmt(b, "%sdefault %s", sep, o->def);
-        sep = "; ";
-    }
-    if (o->effect != EFFECT_OTHER) {
-        ek_buf_fmt(b, "%s%s", sep, o->effect == EFFECT_SPEED ? "speed only" : "part of the answer");
-        sep = "; ";
-    }
-    if (*sep == ';') ek_buf_char(b, ')');
-}
-
+/* "  -m, --model MODEL *   the text (default x)"; the star is for what is part of the answer, as a legend says. */
 static void option_row(ek_buf *out, const ek_option *o)
 {
     ek_buf head = {0}, text = {0};
-    ek_buf_str(&head, "  ");
+    char letter = ek_option_letter(o);
+    if (letter) ek_buf_fmt(&head, "  -%c, ", letter);
+    else ek_buf_str(&head, "      ");
     ek_option_flag(&head, o);
     if (*o->placeholder) ek_buf_fmt(&head, " %s", o->placeholder);
+    if (o->effect == EFFECT_ANSWER) ek_buf_str(&head, " *");
     ek_buf_add(out, head.data, head.len);
     if (head.len + 2 > TEXT_COLUMN) ek_buf_fmt(out, "\n%*s", TEXT_COLUMN, "");
     else ek_buf_fmt(out, "%*s", TEXT_COLUMN - (int)head.len, "");
-    describe(&text, o);
+    ek_buf_str(&text, o->text);
+    if (o->def) ek_buf_fmt(&text, " (default %s)", o->def);
     wrap(out, ek_buf_text(&text));
     ek_buf_fini(&head);
     ek_buf_fini(&text);
 }
 
-void ek_cli_help(ek_buf *out, ek_cmd_id id)
+static bool has(const ek_option *o, ek_cmd_id id)
 {
-    const ek_command *c = &ek_commands[id];
-    ek_buf_fmt(out, "evenkeel %s %s\n", c->name, c->text);
-    ek_buf_fmt(out, "\nusage: evenkeel %s [OPTIONS]%s%s\n", c->name, *c->args ? " " : "", c->args);
-    bool any = false;
-    for (int i = 0; i < ek_n_options; i++) {
-        if (!(ek_options[i].commands >> id & 1)) continue;
-        if (!any) ek_buf_str(out, "\noptions, each also as EVENKEEL_NAME in the environment:\n");
-        any = true;
-        option_row(out, &ek_options[i]);
+    return o->commands >> id & 1;
+}
+
+/* Whether a name is one of the words of list. */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; p && *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        if (len == n && !memcmp(p, name, n)) return true;
+        p += len;
+    }
+    return false;
+}
+
+/* In the order of the list. */
+static void common_rows(ek_buf *out, ek_cmd_id id, const char *list)
+{
+    ek_buf_str(out, "\ncommon options:\n");
+    for (const char *p = list; *p; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        for (int i = 0; i < ek_n_options; i++)
+            if (has(&ek_options[i], id) && strlen(ek_options[i].name) == len && !memcmp(ek_options[i].name, p, len))
+                option_row(out, &ek_options[i]);
+        p += len;
     }
 }
+
+/* Every option that is not in list, under the names of the groups. */
+static void group_rows(ek_buf *out, ek_cmd_id id, const char *list)
+{
+    for (int g = 0; g < ek_n_option_groups; g++) {
+        const int end = g + 1 < ek_n_option_groups ? ek_option_groups[g + 1].first : ek_n_options;
+        bool any = false;
+        for (int i = ek_option_groups[g].first; i < end; i++) {
+            const ek_option *o = &ek_options[i];
+            if (!has(o, id) || listed(list, o->name)) continue;
+            if (!any) ek_buf_fmt(out, "\n%s:\n", ek_option_groups[g].text);
+            any = true;
+            option_row(out, o);
+        }
+    }
+}
+
+/* What the rows leave out: once, not on every line. */
+static void legend(ek_buf *out, ek_cmd_id id, bool whole)
+{
+    int n = 0, answers = 0;
+    for (int i = 0; i < ek_n_options; i++) {
+        n += has(&ek_options[i], id);
+        answers += has(&ek_options[i], id) && ek_options[i].effect == EFFECT_ANSWER;
+    }
+    if (!n) return;
+    ek_buf_char(out, '\n');
+    if (answers)
+        ek_buf_str(out,
+                   "*  part of the answer: with another value it may be another one. No other option changes a bit "
+                   "of it.\n");
+    ek_buf_str(out, "Each option is also EVENKEEL_NAME in the environment: --max-tokens 5 is EVENKEEL_MAX_TOKENS=5.\n");
+    if (!whole) ek_buf_fmt(out, "`evenkeel %s --help-all` lists all %d options.\n", ek_cmd_name(id), n);
+}
+
+void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all)
+{
+    const ek_command *c = &ek_commands[id];
+    const char *list = ek_command_common(id), *more = ek_command_more(id);
+    ek_buf_fmt(out, "evenkeel %s %s\n", c->name, c->text);
+    ek_buf_fmt(out, "\nusage: evenkeel %s [OPTIONS]%s%s\n", c->name, *c->args ? " " : "", c->args);
+    if (more) ek_buf_fmt(out, "\n%s", more);
+    if (list) common_rows(out, id, list);
+    if (all || !list) group_rows(out, id, list);
+    legend(out, id, all || !list);
+}
+
+/* Commands for every day first. */
+static const struct {
+    const char *title;
+    ek_cmd_id command[8];
+    int n;
+} shelves[] = {
+    {"every day", {EK_CMD_run, EK_CMD_serve, EK_CMD_ps, EK_CMD_stop}, 4},
+    {"models", {EK_CMD_names, EK_CMD_pull, EK_CMD_list, EK_CMD_rm, EK_CMD_inspect, EK_CMD_convert}, 6},
+    {"this machine and the promise", {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_version, EK_CMD_help}, 5},
+    {"inspection, for tests and tools",
+     {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse},
+     7},
+};
 
 void ek_cli_usage(ek_buf *out)
 {
     ek_buf_str(out, "evenkeel serves Google's Gemma 4 models with the same bits in every answer: alone or in a\n"
                     "batch, early or late, in chunks or at once, on any number of threads.\n"
-                    "\nusage: evenkeel COMMAND [OPTIONS]\n\ncommands:\n");
-    for (int c = 0; c < EK_CMD_COUNT; c++) ek_buf_fmt(out, "  %-12s%s\n", ek_commands[c].name, ek_commands[c].text);
-    ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's options.\n");
+                    "\nusage: evenkeel COMMAND [OPTIONS]\n"
+                    "\n  evenkeel run          a chat with the bundled model, which is small and knows no facts\n"
+                    "  evenkeel run e2b      a chat with Gemma 4 E2B; it is fetched if you agree\n"
+                    "  evenkeel serve        an API and a page at http://127.0.0.1:8080/\n");
+    for (size_t s = 0; s < sizeof shelves / sizeof *shelves; s++) {
+        ek_buf_fmt(out, "\n%s:\n", shelves[s].title);
+        for (int i = 0; i < shelves[s].n; i++) {
+            const ek_command *c = &ek_commands[shelves[s].command[i]];
+            ek_buf_fmt(out, "  %-12s%s\n", c->name, c->text);
+        }
+    }
+    ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's common options, --help-all all of them.\n");
 }
 
 static const char *effect_words(ek_opt_effect e)
@@ -98,7 +173,8 @@ void ek_cli_markdown(ek_buf *out)
         out,
         "# Commands and options\n\nWritten by `evenkeel help --markdown` from src/cli/frame/options.def; a test compares the two.\n\n"
         "Every option can also be set in the environment: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`; the\n"
-        "command line wins. *speed only*: no bit of any logit depends on it. *answer*: part of what is answered.\n");
+        "command line wins. *speed only*: no bit of any logit depends on it. *answer*: part of what is answered.\n"
+        "`evenkeel COMMAND --help` shows the common ones, `--help-all` all of them.\n");
     for (int c = 0; c < EK_CMD_COUNT; c++) {
         const ek_command *cmd = &ek_commands[c];
         ek_buf_fmt(out, "\n## evenkeel %s%s%s\n\nThis command %s.\n", cmd->name, *cmd->args ? " " : "", cmd->args,
@@ -110,6 +186,7 @@ void ek_cli_markdown(ek_buf *out)
             if (!any) ek_buf_str(out, "\n| option | default | meaning | effect |\n|---|---|---|---|\n");
             any = true;
             ek_buf_str(out, "| `");
+            if (ek_option_letter(o)) ek_buf_fmt(out, "-%c`, `", ek_option_letter(o));
             ek_option_flag(out, o);
             if (*o->placeholder) {
                 ek_buf_char(out, ' ');

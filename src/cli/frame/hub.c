@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "hub/names.h"
 #include "open/find.h"
 
 ek_err ek_cli_hub_places(ek_hub_places *p)
@@ -12,16 +13,30 @@ ek_err ek_cli_hub_places(ek_hub_places *p)
     return ek_hub_places_init(p, getenv);
 }
 
+ek_err ek_cli_hub_name(ek_hub_name *out, const char *text)
+{
+    const ek_hub_short *as = ek_hub_short_find(text);
+    ek_err err = ek_hub_name_parse(out, as ? as->model : text);
+    if (!err || strchr(text, '/')) return err;
+    ek_buf near = {0};
+    ek_hub_short_suggest(&near, text);
+    err = ek_fail(
+        err,
+        "%.80s is no repository; one is written ORG/NAME, with @REVISION or :FILE behind it, or by a short name: "
+        "%s (`evenkeel names` lists them all)",
+        text, ek_buf_text(&near));
+    ek_buf_fini(&near);
+    return err;
+}
+
 ek_err ek_cli_find_model(const char *text, const char **path)
 {
     static ek_buf found[4]; /* the model, its drafter, and what is given again */
     static size_t next;
-    *path = text;
-    if (!ek_model_is_name(text)) return EK_OK;
     ek_buf *b = &found[next++ % (sizeof found / sizeof *found)];
     ek_buf_clear(b);
     EK_TRY(ek_model_find(b, text));
-    *path = ek_buf_text(b);
+    *path = ek_model_is_name(text) ? ek_buf_text(b) : text;
     return EK_OK;
 }
 

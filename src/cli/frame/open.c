@@ -1,5 +1,6 @@
 #include "cli/frame/open.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,4 +113,13 @@ ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli)
     o.chat = true;
     o.max_requests = o.max_queue = 1;
     return open_engine(m, cli, &o);
+}
+
+void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu)
+{
+    ek_gpu_driver driver;
+    if (gpu) snprintf(out, room, "on %s", ek_gpu_text(gpu));
+    else if (!strcmp(cli->device, "auto") && ek_gpu_driver_load(&driver) && strstr(ek_err_text(), "no NVIDIA driver"))
+        snprintf(out, room, "on the CPU (no NVIDIA driver)");
+    else snprintf(out, room, "on the CPU");
 }

@@ -8,8 +8,10 @@
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
 #include "cli/frame/check.h"
-#include "open/device.h"
+#include "cli/frame/guess.h"
 #include "cli/frame/table.h"
+#include "hub/names.h"
+#include "open/device.h"
 #include "ops/kv/kv.h"
 
 /* An option's value and where it was written, for messages: "--chunk" or "EVENKEEL_CHUNK". */
@@ -227,24 +229,66 @@ static const ek_option *find(const char *arg)
     return NULL;
 }
 
+ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value)
+{
+    for (int i = 0; i < ek_n_options; i++) {
+        const ek_option *o = &ek_options[i];
+        ek_buf flag = {0};
+        ek_option_flag(&flag, o);
+        bool same = !strcmp(name, o->name) || !strcmp(name, ek_buf_text(&flag) + 2);
+        ek_buf_fini(&flag);
+        if (!same || !(o->commands >> cli->command & 1)) continue;
+        given g = {o, o->name, value ? value : o->def};
+        if (g.value) EK_TRY(set(cli, &g));
+        *((bool *)((char *)cli + o->has)) = value != NULL;
+        return EK_OK;
+    }
+    return ek_fail(EK_ENOTFOUND, "%.80s is no option of %s", name, ek_cmd_name(cli->command));
+}
+
+/* "…; did you mean --port?", or which commands have it, or nothing that helps. */
+static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const char *arg, int n)
+{
+    const char *command = ek_cmd_name(cli->command);
+    ek_buf more = {0};
+    if (elsewhere) {
+        ek_buf_str(&more, ", but of ");
+        for (int c = 0, any = 0; c < EK_CMD_COUNT; c++)
+            if (elsewhere->commands >> c & 1) ek_buf_fmt(&more, "%s%s", any++ ? ", " : "", ek_cmd_name((ek_cmd_id)c));
+        ek_buf_str(&more, "; see");
+    } else {
+        const ek_option *near = ek_cli_guess_option(arg, (size_t)n, cli->command);
+        if (near) {
+            ek_buf_str(&more, "; did you mean ");
+            ek_option_flag(&more, near);
+            ek_buf_str(&more, "? See");
+        }
+    }
+    ek_err err = ek_fail(EK_EINVAL, "%.*s is not an option of this command%s `evenkeel %s --help-all`", n < 60 ? n : 60,
+                         arg, more.len ? ek_buf_text(&more) : "; see", command);
+    ek_buf_fini(&more);
+    return err;
+}
+
 /* One option at argv[*i]; moves *i over its value. */
 static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
 {
     const char *arg = argv[*i];
-    const ek_option *o = find(arg);
     int n = (int)strcspn(arg, "=");
-    if (!o || !(o->commands >> cli->command & 1))
-        return ek_fail(EK_EINVAL, "%.*s is not an option of this command; see `evenkeel %s --help`", n, arg,
-                       ek_cmd_name(cli->command));
+    bool prompt = false;
+    const ek_option *o = n == 2 && arg[1] != '-' ? ek_option_by_letter(arg[1], cli->command, &prompt) : find(arg);
+    if (!prompt && (!o || !(o->commands >> cli->command & 1))) return no_option(cli, o, arg, n);
     ek_buf where = {0};
-    ek_option_flag(&where, o);
+    if (prompt) ek_buf_str(&where, "-p");
+    else ek_option_flag(&where, o);
     given g = {o, ek_buf_text(&where), NULL};
     ek_err err = EK_OK;
     if (arg[n] == '=') g.value = arg + n + 1;
-    else if (o->kind == OPT_FLAG) g.value = "1";
+    else if (o && o->kind == OPT_FLAG) g.value = "1";
     else if (*i + 1 < argc) g.value = argv[++*i];
-    else err = ek_fail(EK_EINVAL, "%s needs a value: %s", g.where, o->placeholder);
-    if (!err) err = set(cli, &g);
+    else err = ek_fail(EK_EINVAL, "%s needs a value: %s", g.where, prompt ? "PROMPT" : o->placeholder);
+    if (!err && prompt) cli->text = g.value;
+    else if (!err) err = set(cli, &g);
     ek_buf_fini(&where);
     return err;
 }
@@ -256,20 +300,45 @@ static ek_err parse_command(ek_cli *cli, const char *name)
             cli->command = (ek_cmd_id)c;
             return EK_OK;
         }
+    const char *near = ek_cli_guess_command(name);
+    if (near) return ek_fail(EK_EINVAL, "%.60s is not a command; did you mean %s? See `evenkeel --help`", name, near);
     return ek_fail(EK_EINVAL, "%.60s is not a command; see `evenkeel --help`", name);
+}
+
+/* run's arguments: a model and a prompt; one alone is a model where it is a short name, and beside -p. */
+static ek_err settle_run(ek_cli *cli, int n_args)
+{
+    const char *model = n_args == 2                                                                    ? cli->arg_before
+                        : n_args == 1 && !cli->has.model && (cli->text || ek_hub_short_find(cli->arg)) ? cli->arg
+                                                                                                       : NULL;
+    const char *prompt = n_args == 2 || (n_args == 1 && !model) ? cli->arg : NULL;
+    if ((model && cli->has.model && n_args == 2) || (prompt && cli->text))
+        return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel run [OPTIONS] %s", cli->arg,
+                       ek_commands[EK_CMD_run].args);
+    if (model && !*model) return ek_fail(EK_EINVAL, "MODEL: an empty value");
+    if (model) cli->model = model, cli->has.model = true;
+    cli->arg = cli->text ? cli->text : prompt;
+    cli->arg_before = NULL;
+    return EK_OK;
+}
+
+/* --help, -h and --help-all, anywhere before "--". */
+static bool asks_for_help(ek_cli *cli, int argc, char **argv)
+{
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+        cli->help_all = cli->help_all || !strcmp(argv[i], "--help-all");
+        cli->help = cli->help || cli->help_all || !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+    }
+    return cli->help;
 }
 
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
 {
     *cli = (ek_cli){.command = EK_CMD_help};
     if (argc < 2) return ek_fail(EK_EINVAL, "a command is needed; see `evenkeel --help`");
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) return EK_OK;
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "--help-all")) return EK_OK;
     EK_TRY(parse_command(cli, !strcmp(argv[1], "--version") ? "version" : argv[1]));
-    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            cli->help = true;
-            return EK_OK;
-        }
+    if (asks_for_help(cli, argc, argv)) return EK_OK;
     EK_TRY(set_defaults(cli, env));
 
     const ek_command *cmd = &ek_commands[cli->command];
@@ -290,6 +359,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
     }
     if (n_args < cmd->min_args)
         return ek_fail(EK_EINVAL, "%s is missing; usage: evenkeel %s [OPTIONS] %s", cmd->args, cmd->name, cmd->args);
+    if (cli->command == EK_CMD_run) EK_TRY(settle_run(cli, n_args));
     return ek_cli_check(cli);
 }
 

@@ -19,6 +19,12 @@ typedef struct ek_option {
     size_t field, has; /* offsets in ek_cli */
 } ek_option;
 
+/* Options that belong together, as options.def has them: from the index first up to the next group's. */
+typedef struct ek_option_group {
+    const char *text;
+    int first;
+} ek_option_group;
+
 typedef struct ek_command {
     const char *name, *args;
     int min_args, max_args; /* arguments that are not options */
@@ -27,7 +33,18 @@ typedef struct ek_command {
 
 extern const ek_option ek_options[];
 extern const int ek_n_options;
+extern const ek_option_group ek_option_groups[];
+extern const int ek_n_option_groups;
 extern const ek_command ek_commands[EK_CMD_COUNT];
+
+/* Of a command, from common.def: the options that help begins with, with spaces between, NULL for all; lines below the
+ * usage, NULL without. */
+const char *ek_command_common(ek_cmd_id id);
+const char *ek_command_more(ek_cmd_id id);
+/* The letter of an option, 0 without. */
+char ek_option_letter(const ek_option *o);
+/* What a letter stands for in a command: NULL for nothing. *is_argument: for the argument of run; NULL then. */
+const ek_option *ek_option_by_letter(char letter, ek_cmd_id id, bool *is_argument);
 
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */

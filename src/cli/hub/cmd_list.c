@@ -86,7 +86,8 @@ static void print_table(const ek_hub_entries *all, const char *cache)
         printf("\n");
     }
     ek_cli_size_text(size, all->bytes);
-    printf("%d in %s, %s\n", all->n, cache, size);
+    if (all->n) printf("\n%d model%s, %s, in %s\n", all->n, all->n == 1 ? "" : "s", size, cache);
+    else printf("no models in %s yet; `evenkeel pull e2b` fetches one, `evenkeel names` lists more\n", cache);
 }
 
 static void print_json(const ek_hub_entries *all, const char *cache)
@@ -124,7 +125,7 @@ int ek_cmd_list(const ek_cli *cli)
 {
     ek_hub_name name;
     ek_hub_places places;
-    if (cli->arg && ek_hub_name_parse(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    if (cli->arg && ek_cli_hub_name(&name, cli->arg)) return ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = ek_cli_hub_places(&places);
     if (!err) err = list(cli, places.cache, cli->arg ? name.repo : NULL);
     ek_hub_places_fini(&places);

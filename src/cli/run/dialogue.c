@@ -2,10 +2,14 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/plain.h"
 #include "chat/turn.h"
+#include "cli/frame/hub.h"
 #include "cli/frame/put.h"
 #include "cli/frame/sampling.h"
 #include "text/json/json.h"
@@ -13,17 +17,31 @@
 
 enum { MAX_TOOLS_BYTES = 16 << 20 };
 
+static ek_err wrong_tools(const char *path, size_t i, const char *what)
+{
+    return ek_fail(EK_EFORMAT,
+                   "%s: tool %zu: %s; as in the API a tool is {\"type\": \"function\", \"function\": "
+                   "{\"name\": \"…\", \"description\": \"…\", \"parameters\": {…}}}",
+                   path, i + 1, what);
+}
+
 ek_err ek_dialogue_tools(ek_dialogue *d, const char *path)
 {
-    json_t *v;
-    EK_TRY(ek_json_read_file(&v, path, MAX_TOOLS_BYTES));
-    bool ok = json_is_array(v);
-    for (size_t i = 0; ok && i < json_array_size(v); i++)
-        ok = ek_json_get_text(ek_json_get(json_array_get(v, i), "function"), "name", NULL) != NULL;
-    if (!ok) {
+    json_t *v = NULL;
+    ek_err err = EK_OK;
+    if (path) EK_TRY(ek_json_read_file(&v, path, MAX_TOOLS_BYTES));
+    if (v && !json_is_array(v))
+        err = ek_fail(EK_EFORMAT, "%s: a JSON list of {\"type\": \"function\", \"function\": {\"name\": …}} is needed",
+                      path);
+    for (size_t i = 0; !err && i < json_array_size(v); i++) {
+        const json_t *tool = json_array_get(v, i), *f = ek_json_get(tool, "function");
+        if (!json_is_object(tool)) err = wrong_tools(path, i, "it is no object");
+        else if (!json_is_object(f)) err = wrong_tools(path, i, "it has no object function");
+        else if (!ek_json_get_text(f, "name", NULL)) err = wrong_tools(path, i, "its function has no name");
+    }
+    if (err) {
         json_decref(v);
-        return ek_fail(EK_EFORMAT, "%s: a JSON list of {\"type\": \"function\", \"function\": {\"name\": …}} is needed",
-                       path);
+        return err;
     }
     json_decref(d->tools);
     d->tools = v;
@@ -47,15 +65,41 @@ void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_bl
 void ek_dialogue_reset(ek_dialogue *d)
 {
     ek_conversation_cut(&d->history, 0);
-    if (d->cli->has.system) ek_dialogue_add(d, EK_ROLE_SYSTEM, d->cli->system, NULL);
+    if (d->system) ek_dialogue_add(d, EK_ROLE_SYSTEM, d->system, NULL);
+}
+
+/* The first message to the end, or the last one to the beginning. */
+static void rotate(ek_conversation *c, bool to_end)
+{
+    const size_t n = (size_t)c->n_messages;
+    const ek_message moved = c->messages[to_end ? 0 : n - 1];
+    memmove(c->messages + !to_end, c->messages + to_end, (n - 1) * sizeof moved);
+    c->messages[to_end ? n - 1 : 0] = moved;
+}
+
+void ek_dialogue_system(ek_dialogue *d, const char *text)
+{
+    ek_conversation *c = &d->history;
+    char *copy = text && *text ? ek_strdup(text) : NULL;
+    free(d->system);
+    d->system = copy;
+    if (c->n_messages && c->messages[0].role == EK_ROLE_SYSTEM) {
+        rotate(c, true);
+        ek_conversation_cut(c, c->n_messages - 1);
+    }
+    if (!copy) return;
+    ek_dialogue_add(d, EK_ROLE_SYSTEM, copy, NULL);
+    rotate(c, false);
 }
 
 ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli)
 {
-    *d = (ek_dialogue){.cli = cli, .think = cli->think};
+    *d = (ek_dialogue){.options = *cli, .think = cli->think};
+    d->cli = &d->options;
+    if (cli->has.system) d->system = ek_strdup(cli->system);
     ek_dialogue_reset(d);
     if (cli->has.tools) EK_TRY(ek_dialogue_tools(d, cli->tools));
-    return ek_cli_open_chat(&d->m, cli);
+    return ek_cli_open_chat(&d->m, d->cli);
 }
 
 void ek_dialogue_close(ek_dialogue *d)
@@ -63,18 +107,91 @@ void ek_dialogue_close(ek_dialogue *d)
     ek_opened_close(&d->m);
     ek_conversation_fini(&d->history);
     json_decref(d->tools);
+    ek_buf_fini(&d->thought);
+    free(d->system);
+    free(d->model);
+}
+
+/* Two models at a time may not fit: the one that is open goes first, once it is known that the other one is there. */
+ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
+{
+    const char *was = d->options.model, *path;
+    const bool had = d->options.has.model;
+    *lost = false;
+    if (name) EK_TRY(ek_cli_find_model(name, &path));
+    char *copy = name ? ek_strdup(name) : NULL, *before = d->model;
+    ek_opened_close(&d->m);
+    d->options.model = d->model = copy;
+    d->options.has.model = name != NULL;
+    if (ek_cli_open_chat(&d->m, d->cli) == EK_OK) {
+        free(before);
+        return EK_OK;
+    }
+    char why[1000];
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    free(copy);
+    d->options.model = was, d->options.has.model = had, d->model = before;
+    *lost = ek_cli_open_chat(&d->m, d->cli) != EK_OK;
+    return ek_fail(EK_EINVAL, "%s", why);
 }
 
 /* An answer on its way to the terminal. */
 typedef struct printer {
     ek_turn *turn;
+    ek_dialogue *d;
     bool thinking; /* reasoning was printed and not yet closed by a line end */
     bool closed;   /* standard output does not take more */
+    double begun, first, thought_from, shown_at;
 } printer;
+
+static const char *dim(const printer *p)
+{
+    return p->d->look.color ? "\033[2m" : "";
+}
+
+static const char *undim(const printer *p)
+{
+    return p->d->look.color ? "\033[0m" : "";
+}
+
+static bool folds(const printer *p)
+{
+    return p->d->look.control && !p->d->look.whole;
+}
+
+/* The end of what is thought so far, in one line that is written again and again. */
+static void show_thinking(printer *p)
+{
+    enum { SHOWN = 60 };
+    const ek_buf *t = &p->d->thought;
+    char part[SHOWN * 6 + 8];
+    if (ek_now() - p->shown_at < 0.1) return;
+    p->shown_at = ek_now();
+    size_t from = t->len > SHOWN ? t->len - SHOWN : 0;
+    while (from < t->len && (t->data[from] & 0xC0) == 0x80) from++;
+    char flat[SHOWN + 1];
+    size_t n = t->len - from;
+    for (size_t i = 0; i < n; i++)
+        flat[i] = t->data[from + i] == '\n' || t->data[from + i] == '\t' ? ' ' : t->data[from + i];
+    ek_plain(part, sizeof part, flat, n);
+    fprintf(stderr, "\r\033[K%sthinks: %s%s%s", dim(p), from ? "…" : "", part, undim(p));
+    fflush(stderr);
+}
+
+static void begin_thought(printer *p)
+{
+    p->thinking = true;
+    p->thought_from = ek_now();
+    ek_buf_clear(&p->d->thought);
+    if (!folds(p)) fputs(dim(p), stderr);
+}
 
 static void end_thought(printer *p)
 {
-    if (p->thinking) fputs(isatty(STDERR_FILENO) ? "\033[0m\n" : "\n", stderr);
+    if (p->thinking && folds(p))
+        fprintf(stderr, "\r\033[K%sthought for %.1f s, %zu characters; /thoughts shows them%s\n", dim(p),
+                ek_now() - p->thought_from, ek_utf8_count(ek_buf_text(&p->d->thought), p->d->thought.len), undim(p));
+    else if (p->thinking) fprintf(stderr, "%s\n", undim(p));
     p->thinking = false;
 }
 
@@ -82,9 +199,10 @@ static void print(void *arg, const ek_reply_event *e)
 {
     printer *p = arg;
     if (e->kind == EK_REPLY_REASONING) {
-        if (!p->thinking && isatty(STDERR_FILENO)) fputs("\033[2m", stderr);
-        p->thinking = true;
-        ek_cli_put_answer(stderr, e->text, e->n);
+        if (!p->thinking) begin_thought(p);
+        ek_buf_add(&p->d->thought, e->text, e->n);
+        if (folds(p)) show_thinking(p);
+        else ek_cli_put_answer(stderr, e->text, e->n);
     } else if (e->kind == EK_REPLY_CONTENT) {
         end_thought(p);
         if (!ek_cli_put_answer(stdout, e->text, e->n) || fflush(stdout)) p->closed = true;
@@ -94,7 +212,8 @@ static void print(void *arg, const ek_reply_event *e)
 /* The engine runs in this thread: its news need no queue. */
 static void on_news(void *arg, const ek_turn_news *news)
 {
-    const printer *p = arg;
+    printer *p = arg;
+    if (p->first == 0 && news->token >= 0) p->first = ek_now();
     ek_turn_feed(p->turn, news);
 }
 
@@ -107,6 +226,11 @@ static ek_err generate(ek_dialogue *d, printer *p, const ek_turn_prompt *prompt,
     }
     const ek_turn_result *r = ek_turn_result_of(p->turn);
     end_thought(p);
+    d->stats = (ek_dialogue_stats){.n_prompt = r->n_prompt,
+                                   .n_cached = r->n_cached,
+                                   .n_tokens = r->n_tokens,
+                                   .first = p->first > 0 ? p->first - p->begun : 0,
+                                   .all = ek_now() - p->begun};
     if (p->closed) return ek_fail(EK_EIO, "standard output could not be written");
     return r->end == EK_END_ERROR ? ek_fail(r->err, "%s", r->error) : EK_OK;
 }
@@ -119,7 +243,7 @@ static ek_err answer(ek_dialogue *d, const ek_turn_prompt *prompt, const volatil
                          .max_tokens = cli->has.max_tokens && cli->max_tokens < INT_MAX ? (int)cli->max_tokens
                                                                                         : INT_MAX,
                          .sampling = ek_cli_sampling(cli, ek_model_config(d->m.model))};
-    printer p = {0};
+    printer p = {.d = d, .begun = ek_now()};
     EK_TRY(ek_turn_open(&p.turn, &d->m.chat, prompt, &opts, print, &p));
     ek_err err = generate(d, &p, prompt, stop);
     if (!err) {

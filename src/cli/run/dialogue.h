@@ -6,19 +6,45 @@
 #include "chat/prompt.h"
 #include "cli/frame/open.h"
 
+/* How answers look. */
+typedef struct ek_look {
+    bool color;   /* dimmed text */
+    bool control; /* lines may be rewritten: thoughts are folded */
+    bool whole;   /* thoughts are shown whole all the same */
+} ek_look;
+
+/* Of the last answer. */
+typedef struct ek_dialogue_stats {
+    int n_prompt, n_cached, n_tokens;
+    double first, all; /* seconds to the first token, and to the end */
+} ek_dialogue_stats;
+
 typedef struct ek_dialogue {
+    ek_cli options; /* a copy that may be changed; what is owned in it stays the caller's */
     const ek_cli *cli;
     ek_opened m;
     ek_conversation history;
     json_t *tools; /* owned; NULL: none */
+    char *system;  /* owned: the system message; NULL without */
+    char *model;   /* owned: the name of a model that was chosen since; NULL without */
     bool think;
+    ek_look look;
+    ek_buf thought; /* the last one */
+    ek_dialogue_stats stats;
 } ek_dialogue;
 
 /* ek_dialogue_close also after a failure. */
 ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli);
 void ek_dialogue_close(ek_dialogue *d);
-ek_err ek_dialogue_tools(ek_dialogue *d, const char *path); /* a JSON list of tools; replaces */
+ek_err ek_dialogue_tools(ek_dialogue *d, const char *path); /* a JSON list of tools; replaces. NULL: none any more */
 void ek_dialogue_reset(ek_dialogue *d);                     /* removes all but the system message */
+
+/* Replaces the system message; NULL or "": none. */
+void ek_dialogue_system(ek_dialogue *d, const char *text);
+
+/* Another model, by path or name as --model; NULL: the bundled one. The conversation goes on. After a failure the one
+ * before is open again, or, where *lost is set, none is: the dialogue can only be closed. */
+ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost);
 
 /* Adds a message to the history. call: NULL, or the call that this message of EK_ROLE_TOOL answers. */
 void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_block *call);

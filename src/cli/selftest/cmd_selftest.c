@@ -13,6 +13,7 @@
 #include "cli/frame/open.h"
 #include "cli/selftest/selftest_cache.h"
 #include "cli/selftest/selftest_kv.h"
+#include "cli/selftest/selftest_plan.h"
 #include "open/device.h"
 #include "engine/executor.h"
 #include "engine/trace.h"
@@ -337,6 +338,34 @@ static ek_err run_device(selftest *t, ek_device device)
     return EK_OK;
 }
 
+static void announce(const selftest *t, bool device_only, int threads, double alone)
+{
+    ek_selftest_plan p = {.n_requests = N_ASKS,
+                          .n_ways = N_WAYS,
+                          .n_cached = ek_n_cached_rows,
+                          .threads = threads,
+                          .device_only = device_only,
+                          .macs = t->macs,
+                          .alone = alone};
+    for (int i = 0; i < N_ASKS; i++) p.n_tokens += t->ask[i].n_tokens + t->ask[i].max_tokens;
+    for (int n = 1; n > 0; n = next_count(n, threads)) p.n_threads++;
+    ek_selftest_announce(&p);
+}
+
+/* On the other instruction sets, the slowest last. */
+static ek_err report_isas(selftest *t, int threads)
+{
+    const char *const *all = ek_cpu_isas();
+    int n = 0;
+    while (all[n]) n++;
+    for (int i = n - 1; i >= 0; i--) {
+        unsigned cpu;
+        EK_TRY(ek_cpu_mask(all[i], &cpu));
+        if (cpu != t->opts.cpu) report_on(t, all[i], threads, cpu);
+    }
+    return EK_OK;
+}
+
 static ek_err run_all(selftest *t)
 {
     ek_device device;
@@ -349,8 +378,10 @@ static ek_err run_all(selftest *t)
            ek_cpu_isa(t->opts.cpu));
     fflush(stdout);
     grow_asks(t);
+    double begun = ek_now();
     EK_TRY(run_alone(t));
     const bool device_only = device.cuda && !device.may_be_cpu;
+    announce(t, device_only, threads, ek_now() - begun);
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
     for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);
     if (!device_only) report_formats(t);
@@ -362,12 +393,7 @@ static ek_err run_all(selftest *t)
         snprintf(what, sizeof what, "%d thread%s", n, n > 1 ? "s" : "");
         report_on(t, what, n, t->opts.cpu);
     }
-    for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
-        unsigned cpu;
-        EK_TRY(ek_cpu_mask(*isa, &cpu));
-        if (cpu != t->opts.cpu) report_on(t, *isa, threads, cpu);
-    }
-    return EK_OK;
+    return report_isas(t, threads);
 }
 
 static ek_err open_opts(selftest *t)

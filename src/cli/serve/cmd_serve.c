@@ -10,8 +10,11 @@
 #include "base/machine/cpu.h"
 #include "base/log.h"
 #include "base/machine/pool.h"
+#include "cli/hub/fetch.h"
 #include "cli/frame/hub.h"
+#include "cli/local/running.h"
 #include "cli/frame/open.h"
+#include "cli/frame/put.h"
 #include "engine/budget.h"
 #include "model/weights/digest.h"
 #include "serve/journal/journal.h"
@@ -70,6 +73,49 @@ static void check_key_file(const char *path)
            st.st_mode & 0022 ? "change" : "read");
 }
 
+/* The one line that a person needs, once it can be used: what, where it runs, where it is reached. */
+static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, int port)
+{
+    const bool v6 = strchr(cli->host, ':') != NULL;
+    char where[200], address[300];
+    ek_cli_where(where, sizeof where, cli, m->gpu);
+    snprintf(address, sizeof address, "http://%s%s%s:%d", v6 ? "[" : "", cli->host, v6 ? "]" : "", port);
+    printf("evenkeel %s serves ", EK_VERSION);
+    ek_cli_put(stdout, name);
+    printf(" %s at %s/v1; its page for people is %s/\n", where, address, address);
+    fflush(stdout);
+}
+
+/* What --verbose adds. */
+static void say_more(const ek_cli *cli, const ek_opened *m)
+{
+    const ek_kv_layout *kv = ek_model_kv_layout(m->model);
+    ek_engine_stats stats;
+    char start[96] = "";
+    ek_engine_stats_read(m->engine, &stats);
+    if (cli->kv_start > 0)
+        snprintf(start, sizeof start, ", %.0f and %.0f for the first %d positions",
+                 ek_budget_token_bytes(kv, EK_FULL_START), ek_budget_token_bytes(kv, EK_SLIDING_START),
+                 (int)cli->kv_start);
+    ek_log(EK_LOG_DEBUG, "context %d, %d threads, %s, %s", ek_engine_ctx(m->engine), ek_pool_threads(m->pool),
+           cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), m->path);
+    ek_log(
+        EK_LOG_DEBUG,
+        "keys and values in %s: %.0f bytes per token in full layers, %.0f in sliding ones%s; room for %d full contexts",
+        cli->kv, ek_budget_token_bytes(kv, EK_FULL), ek_budget_token_bytes(kv, EK_SLIDING), start,
+        ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
+}
+
+/* For ps and stop; a server does its work without them. */
+static void note_running(const ek_cli *cli, const ek_opened *m, const char *name, int port)
+{
+    ek_running r = {.port = port, .ctx = ek_engine_ctx(m->engine)};
+    snprintf(r.host, sizeof r.host, "%s", cli->host);
+    snprintf(r.model, sizeof r.model, "%s", name);
+    snprintf(r.device, sizeof r.device, "%s", m->gpu ? ek_gpu_text(m->gpu) : "cpu");
+    if (ek_running_write(&r)) ek_log(EK_LOG_DEBUG, "`evenkeel ps` will not list this server: %s", ek_err_text());
+}
+
 /* bound: becomes the server's, or is closed. */
 static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
 {
@@ -111,36 +157,21 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
     };
     ek_server *server;
     err = ek_server_open(&server, m->engine, &opts);
-    free(name);
     if (err) {
+        free(name);
         ek_bound_close(bound);
         ek_journal_close(journal);
         return err;
     }
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
     if (!err) {
-        bool v6 = strchr(cli->host, ':') != NULL;
-        const ek_kv_layout *kv = ek_model_kv_layout(m->model);
-        ek_engine_stats stats;
-        ek_engine_stats_read(m->engine, &stats);
-        char start[96] = "";
-        if (cli->kv_start > 0)
-            snprintf(start, sizeof start, ", %.0f and %.0f for the first %d positions",
-                     ek_budget_token_bytes(kv, EK_FULL_START), ek_budget_token_bytes(kv, EK_SLIDING_START),
-                     (int)cli->kv_start);
-        printf("evenkeel %s serves %s at http://%s%s%s:%d/v1 (context %d, %d threads, %s; keys and values in %s: %.0f "
-               "bytes per token in full layers, %.0f in sliding ones%s, room for %d full contexts)\n",
-               EK_VERSION,
-               cli->has.model_name ? cli->model_name
-               : cli->has.model    ? cli->model
-                                   : m->path,
-               v6 ? "[" : "", cli->host, v6 ? "]" : "", ek_server_port(server), ek_engine_ctx(m->engine),
-               ek_pool_threads(m->pool), cli->has.isa ? cli->isa : ek_cpu_isa(ek_cpu_detect()), cli->kv,
-               ek_budget_token_bytes(kv, EK_FULL), ek_budget_token_bytes(kv, EK_SLIDING), start,
-               ek_budget_requests(kv, stats.pages_total, ek_engine_ctx(m->engine)));
-        fflush(stdout);
+        say_start(cli, m, opts.model_name, ek_server_port(server));
+        note_running(cli, m, opts.model_name, ek_server_port(server));
+        say_more(cli, m);
         err = ek_server_run(server);
+        ek_running_remove();
     }
+    free(name);
     ek_server_close(server);
     ek_journal_close(journal);
     return err;
@@ -154,6 +185,7 @@ int ek_cmd_serve(const ek_cli *cli)
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
     ek_bound bound;
+    if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_err err = ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue);

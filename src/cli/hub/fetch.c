@@ -1,0 +1,181 @@
+#include "cli/hub/fetch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/frame/hub.h"
+#include "cli/frame/put.h"
+#include "cli/frame/stop.h"
+#include "hub/cache.h"
+#include "hub/pull.h"
+
+enum { BAR = 24 };
+
+typedef struct screen {
+    bool tty, drawn;
+    double drawn_at, line_at; /* when the bar and the last line of progress were written */
+    double start, start_bytes, speed;
+    const char *name;
+} screen;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static bool stop(void *arg)
+{
+    (void)arg;
+    return interrupted;
+}
+
+static void clear_bar(screen *s)
+{
+    if (s->drawn) fprintf(stderr, "\r\x1b[K");
+    s->drawn = false;
+}
+
+static void line(void *arg, const char *text)
+{
+    screen *s = arg;
+    clear_bar(s);
+    ek_cli_put(stderr, text);
+    fputc('\n', stderr);
+    fflush(stderr);
+}
+
+static void time_text(char out[16], double seconds)
+{
+    int s = seconds < 359999 ? (int)seconds : 359999;
+    if (s >= 3600) snprintf(out, 16, "%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+    else snprintf(out, 16, "%d:%02d", s / 60, s % 60);
+}
+
+static void draw(screen *s, const ek_hub_progress *p, double now)
+{
+    char done[16], all[16], speed[16], left[16] = "-:--";
+    double share = p->bytes > 0 ? p->bytes_done / p->bytes : 1;
+    int full = (int)(share * BAR);
+    double passed = now - s->start;
+    /* The speed of the whole pull, what was there before not counted. */
+    s->speed = passed > 0.2 ? (p->bytes_done - s->start_bytes) / passed : 0;
+    if (s->speed < 0) s->speed = 0;
+    ek_cli_size_text(done, p->bytes_done);
+    ek_cli_size_text(all, p->bytes);
+    ek_cli_size_text(speed, s->speed);
+    if (s->speed > 0) time_text(left, (p->bytes - p->bytes_done) / s->speed);
+    if (s->tty) {
+        fprintf(stderr, "\r[");
+        for (int i = 0; i < BAR; i++) fputc(i < full ? '#' : '.', stderr);
+        fprintf(stderr, "] %3d %%  %s of %s  %s/s  %s left  file %d of %d\x1b[K", (int)(share * 100), done, all, speed,
+                left, p->n_done < p->n_files ? p->n_done + 1 : p->n_files, p->n_files);
+        s->drawn = true;
+    } else {
+        fprintf(stderr, "%d %%, %s of %s, %s/s, %s left\n", (int)(share * 100), done, all, speed, left);
+    }
+    fflush(stderr);
+}
+
+static void progress(void *arg, const ek_hub_progress *p, bool end)
+{
+    screen *s = arg;
+    double now = ek_now();
+    if (s->start == 0) *s = (screen){.tty = s->tty, .start = now, .line_at = now, .start_bytes = p->bytes_done};
+    if (end) {
+        clear_bar(s);
+    } else if (s->tty && now - s->drawn_at >= 0.1) {
+        s->drawn_at = now;
+        draw(s, p, now);
+    } else if (!s->tty && now - s->line_at >= 10) {
+        s->line_at = now;
+        draw(s, p, now);
+    }
+}
+
+/* A person's word before gigabytes come; nobody else was asked. */
+static bool agree(void *arg, double n, double there, const char *to)
+{
+    screen *s = arg;
+    char all[16], rest[16];
+    ek_cli_size_text(all, n);
+    ek_cli_size_text(rest, n - there);
+    fprintf(stderr, "%s is not here. Fetch %s", s->name, rest);
+    if (there > 0) fprintf(stderr, ", the rest of %s,", all);
+    fprintf(stderr, " into %s? [y/N] ", to);
+    fflush(stderr);
+    return ek_cli_yes();
+}
+
+bool ek_cli_yes(void)
+{
+    char answer[16] = "";
+    if (!fgets(answer, sizeof answer, stdin)) {
+        fputc('\n', stderr);
+        return false;
+    }
+    answer[strcspn(answer, "\r\n")] = '\0';
+    return !strcmp(answer, "y") || !strcmp(answer, "Y") || !strcmp(answer, "yes");
+}
+
+ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name)
+{
+    ek_hub_places places;
+    ek_buf text = {0};
+    screen s = {.tty = isatty(STDERR_FILENO)};
+    ek_hub_watch watch = {.line = line, .progress = progress, .stop = stop, .arg = &s};
+    if (o->ask) watch.agree = agree;
+    ek_hub_name_text(&text, name);
+    s.name = ek_buf_text(&text);
+    ek_cli_on_stop(on_signal, 0);
+    ek_err err = ek_cli_hub_places(&places);
+    ek_hub_opts opts = {.places = &places, .watch = &watch, .connections = o->connections, .retries = o->retries};
+    if (!err) err = ek_hub_pull(path, &opts, name);
+    clear_bar(&s);
+    ek_hub_places_fini(&places);
+    ek_buf_fini(&text);
+    return err;
+}
+
+/* The first part of ORG/NAME is a folder here: a path was meant. */
+static bool is_path(const char *text)
+{
+    char top[256];
+    size_t n = strcspn(text, "/");
+    if (!text[n] || n >= sizeof top) return false;
+    memcpy(top, text, n);
+    top[n] = '\0';
+    return !n || access(top, F_OK) == 0;
+}
+
+/* Whether --model names something of the Hub that is not in the cache. */
+static bool is_missing(const ek_cli *cli, ek_hub_name *name)
+{
+    ek_hub_places places;
+    ek_buf found = {0};
+    if (!cli->has.model || access(cli->model, F_OK) == 0 || is_path(cli->model) || ek_cli_hub_name(name, cli->model))
+        return false;
+    ek_err err = ek_cli_hub_places(&places);
+    if (!err) err = ek_hub_find(&found, places.cache, name);
+    ek_hub_places_fini(&places);
+    ek_buf_fini(&found);
+    return err == EK_ENOTFOUND;
+}
+
+ek_err ek_cli_fetch_missing(const ek_cli *cli)
+{
+    ek_hub_name name;
+    ek_buf path = {0};
+    const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+    if ((!cli->yes && !can_ask) || !is_missing(cli, &name)) return EK_OK; /* opening it says what is wrong */
+    ek_cli_fetch_opts o = {.connections = 8, .retries = 5, .ask = !cli->yes};
+    ek_err err = ek_cli_fetch(&path, &o, &name);
+    ek_buf_fini(&path);
+    ek_cli_on_stop(SIG_DFL, 0); /* what comes now has handlers of its own, or none */
+    return err;
+}

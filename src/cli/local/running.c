@@ -1,0 +1,162 @@
+#include "cli/local/running.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "text/json/json.h"
+
+enum { MAX_FILE = 16 << 10, MAX_STAT = 4096 };
+
+/* The folder, made if it is missing. Others may write into /tmp: what is there must be ours, and closed to them. */
+static ek_err folder(ek_buf *out, bool make)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (runtime && *runtime == '/') ek_buf_fmt(out, "%s/evenkeel", runtime);
+    else ek_buf_fmt(out, "/tmp/evenkeel-%d", (int)getuid());
+    const char *path = ek_buf_text(out);
+    struct stat st;
+    if (make && mkdir(path, 0700) && errno != EEXIST) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (lstat(path, &st)) return ek_fail(EK_ENOTFOUND, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 0022))
+        return ek_fail(EK_EINVAL, "%s is no folder that this user alone can write to", path);
+    return EK_OK;
+}
+
+/* The 22nd field of /proc/PID/stat, behind the name in brackets, which may hold anything; 0 without the process, and
+ * for one that has ended and only its parent has not heard of it. */
+static uint64_t start_ticks(int pid)
+{
+    char path[64];
+    ek_buf text = {0};
+    uint64_t ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && !ek_fd_read(&text, fd, MAX_STAT)) {
+        const char *p = strrchr(ek_buf_text(&text), ')');
+        const bool ended = p && (p[2] == 'Z' || p[2] == 'X');
+        for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+        if (p && !ended) ticks = strtoull(p + 1, NULL, 10);
+    }
+    if (fd >= 0) close(fd);
+    ek_buf_fini(&text);
+    return ticks;
+}
+
+bool ek_running_alive(const ek_running *r)
+{
+    return r->ticks && start_ticks(r->pid) == r->ticks;
+}
+
+static char *written; /* the path of this process's file */
+
+ek_err ek_running_write(ek_running *r)
+{
+    ek_buf path = {0}, tmp = {0};
+    r->pid = (int)getpid();
+    r->ticks = start_ticks(r->pid);
+    r->started = ek_unix_time();
+    ek_err err = folder(&path, true);
+    ek_buf_fmt(&path, "/%d.json", r->pid);
+    ek_buf_fmt(&tmp, "%s.new", ek_buf_text(&path));
+    json_t *v = json_pack("{s:i,s:i,s:i,s:I,s:I,s:s,s:s,s:s}", "pid", r->pid, "port", r->port, "ctx", r->ctx, "ticks",
+                          (json_int_t)r->ticks, "started", (json_int_t)r->started, "host", r->host, "model", r->model,
+                          "device", r->device);
+    int fd = -1;
+    if (!err) {
+        unlink(ek_buf_text(&tmp));
+        fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    bool ok = v && fd >= 0 && json_dumpfd(v, fd, JSON_COMPACT) == 0;
+    if (fd >= 0) ok = close(fd) == 0 && ok;
+    ok = ok && !rename(ek_buf_text(&tmp), ek_buf_text(&path));
+    if (ok) written = ek_strdup(ek_buf_text(&path));
+    else if (!err) err = ek_fail(EK_EIO, "cannot write %s: %s", ek_buf_text(&path), strerror(errno));
+    json_decref(v);
+    ek_buf_fini(&path);
+    ek_buf_fini(&tmp);
+    return err;
+}
+
+void ek_running_remove(void)
+{
+    if (written) unlink(written);
+    free(written);
+    written = NULL;
+}
+
+static int int_of(const json_t *v, const char *key)
+{
+    json_int_t n = json_integer_value(ek_json_get(v, key));
+    return n > 0 && n < 1 << 30 ? (int)n : 0;
+}
+
+static void text_of(char *out, size_t room, const json_t *v, const char *key)
+{
+    const char *s = ek_json_get_text(v, key, NULL);
+    snprintf(out, room, "%s", s ? s : "");
+}
+
+/* false for what is no such file. */
+static bool read_one(ek_running *r, const char *path, int pid)
+{
+    json_t *v;
+    if (ek_json_read_file(&v, path, MAX_FILE)) return false;
+    *r = (ek_running){.pid = pid,
+                      .port = int_of(v, "port"),
+                      .ctx = int_of(v, "ctx"),
+                      .ticks = (uint64_t)json_integer_value(ek_json_get(v, "ticks")),
+                      .started = json_integer_value(ek_json_get(v, "started"))};
+    text_of(r->host, sizeof r->host, v, "host");
+    text_of(r->model, sizeof r->model, v, "model");
+    text_of(r->device, sizeof r->device, v, "device");
+    bool good = int_of(v, "pid") == pid && r->port > 0 && r->port < 65536 && *r->host;
+    json_decref(v);
+    return good;
+}
+
+static int by_port(const void *a, const void *b)
+{
+    const ek_running *x = a, *y = b;
+    return x->port != y->port ? (x->port > y->port) - (x->port < y->port) : (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+ek_running *ek_running_list(int *n)
+{
+    ek_buf dir = {0}, path = {0};
+    ek_running *v = NULL;
+    size_t cap = 0, len = 0;
+    DIR *d = folder(&dir, false) ? NULL : opendir(ek_buf_text(&dir));
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char *end;
+        long pid = strtol(e->d_name, &end, 10);
+        if (!isdigit((unsigned char)e->d_name[0]) || strcmp(end, ".json") != 0 || pid <= 0 || pid > 1 << 30) continue;
+        ek_buf_clear(&path);
+        ek_buf_fmt(&path, "%s/%s", ek_buf_text(&dir), e->d_name);
+        ek_running r;
+        bool good = read_one(&r, ek_buf_text(&path), (int)pid);
+        if (!good || !ek_running_alive(&r)) {
+            unlink(ek_buf_text(&path));
+            continue;
+        }
+        if (len == cap) v = ek_realloc(v, (cap = cap ? 2 * cap : 8) * sizeof *v);
+        v[len++] = r;
+    }
+    if (d) closedir(d);
+    if (v) qsort(v, len, sizeof *v, by_port);
+    ek_buf_fini(&dir);
+    ek_buf_fini(&path);
+    *n = (int)len;
+    return v;
+}

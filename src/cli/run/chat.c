@@ -1,0 +1,204 @@
+#include "cli/run/chat.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/run/commands.h"
+#include "cli/run/editor.h"
+#include "cli/frame/hub.h"
+#include "cli/frame/open.h"
+#include "cli/frame/put.h"
+#include "text/json/json.h"
+
+/* ------------------------------------------------------------------ answers */
+
+/* The next call of a message, from block *i on; NULL without. */
+static const ek_block *next_call(const ek_dialogue *d, int message, int *i)
+{
+    const ek_message *m = &d->history.messages[message];
+    while (*i < m->n_blocks)
+        if (m->blocks[(*i)++].kind == EK_BLOCK_CALL) return &m->blocks[*i - 1];
+    return NULL;
+}
+
+static int print_calls(const ek_dialogue *d)
+{
+    const ek_block *call;
+    int n = 0;
+    for (int i = 0; (call = next_call(d, d->history.n_messages - 1, &i)); n++) {
+        ek_buf b = {0};
+        ek_json_write(&b, call->value);
+        ek_cli_put(stdout, ek_buf_text(&call->name));
+        putchar('(');
+        ek_cli_put(stdout, ek_buf_text(&b));
+        puts(")");
+        ek_buf_fini(&b);
+    }
+    return n;
+}
+
+/* The person at the keyboard plays the tools. false at the end of input. */
+static bool ask_results(ek_dialogue *d, ek_editor *editor)
+{
+    const int message = d->history.n_messages - 1;
+    const ek_block *call;
+    for (int i = 0; (call = next_call(d, message, &i));) {
+        ek_buf prompt = {0};
+        ek_buf_fmt(&prompt, "result of %s> ", ek_buf_text(&call->name));
+        char *line = ek_editor_read(editor, ek_buf_text(&prompt));
+        ek_buf_fini(&prompt);
+        if (!line) return false;
+        ek_dialogue_add(d, EK_ROLE_TOOL, line, call);
+        free(line);
+    }
+    return true;
+}
+
+/* "31 tokens, 24.5 tokens/s; prompt of 120 tokens, 80 from the cache, first token after 0.20 s; 151 of 8192" */
+static void print_stats(const ek_dialogue *d)
+{
+    const ek_dialogue_stats *s = &d->stats;
+    const char *dim = d->look.color ? "\033[2m" : "", *undim = d->look.color ? "\033[0m" : "";
+    double rest = s->all - s->first;
+    fflush(stdout);
+    fprintf(stderr, "%s[%d token%s", dim, s->n_tokens, s->n_tokens == 1 ? "" : "s");
+    if (s->n_tokens > 1 && rest > 0) fprintf(stderr, ", %.1f tokens/s", (s->n_tokens - 1) / rest);
+    fprintf(stderr, "; prompt of %d, ", s->n_prompt);
+    if (s->n_cached) fprintf(stderr, "%d from the cache, ", s->n_cached);
+    fprintf(stderr, "first token after %.2f s; context %d of %d]%s\n", s->first, s->n_prompt + s->n_tokens,
+            ek_engine_ctx(d->m.engine), undim);
+}
+
+/* Answers until no call waits for a result. editor NULL: nobody can be asked for one. */
+static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats)
+{
+    for (;;) {
+        ek_editor_interrupted = 0;
+        EK_TRY(ek_dialogue_answer(d, &ek_editor_interrupted));
+        putchar('\n');
+        int n_calls = print_calls(d);
+        if (stats) print_stats(d);
+        fflush(stdout);
+        if (!editor || n_calls == 0 || !ask_results(d, editor)) return EK_OK;
+    }
+}
+
+/* What the terminal, the options and the environment allow. */
+static void look_of(ek_dialogue *d)
+{
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    const bool control = isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+    d->look = (ek_look){.control = control,
+                        .color = control && !d->cli->no_color && !(no_color && *no_color),
+                        .whole = d->cli->show_thoughts};
+}
+
+int ek_chat_once(ek_dialogue *d, const char *prompt)
+{
+    ek_editor_catch();
+    look_of(d);
+    ek_dialogue_add(d, EK_ROLE_USER, prompt, NULL);
+    return answer(d, NULL, false) ? ek_cli_failed(d->cli) : ek_editor_interrupted ? 130 : 0;
+}
+
+/* ------------------------------------------------------------------ messages */
+
+/* Behind """: the lines up to the next one. NULL at the end of input; "" after Ctrl-C. */
+static char *read_block(ek_editor *editor, const char *first)
+{
+    ek_buf text = {0};
+    const char *end = strstr(first, "\"\"\"");
+    ek_buf_add(&text, first, end ? (size_t)(end - first) : strlen(first));
+    while (!end) {
+        char *line = ek_editor_read(editor, ". ");
+        if (!line || ek_editor_interrupted) {
+            ek_buf_fini(&text);
+            return line;
+        }
+        end = strstr(line, "\"\"\"");
+        if (text.len) ek_buf_char(&text, '\n');
+        ek_buf_add(&text, line, end ? (size_t)(end - line) : strlen(line));
+        free(line);
+    }
+    while (text.len && text.data[text.len - 1] == '\n') text.data[--text.len] = '\0';
+    char *copy = ek_strdup(ek_buf_text(&text));
+    ek_buf_fini(&text);
+    return copy;
+}
+
+/* A message or a command; NULL at the end of input. */
+static char *read_message(ek_editor *editor, bool terminal)
+{
+    char *line = ek_editor_read(editor, "> ");
+    if (!line || !terminal || strncmp(line, "\"\"\"", 3) != 0) return line;
+    char *block = read_block(editor, line + 3);
+    free(line);
+    return block;
+}
+
+/* What a person has to know to begin. */
+static void say_start(const ek_dialogue *d)
+{
+    char where[200];
+    char *name = ek_cli_model_name(d->cli, d->m.path);
+    ek_cli_where(where, sizeof where, d->cli, d->m.gpu);
+    ek_cli_put(stdout, name);
+    printf(" %s, context %d\n/help lists the commands; Ctrl-D ends\n", where, ek_engine_ctx(d->m.engine));
+    free(name);
+}
+
+/* A failed answer ends the answer, not the chat; what was asked is taken back. false: nothing more can be said. */
+static bool exchange(ek_chat *c, ek_editor *editor, const char *text)
+{
+    ek_dialogue *d = c->d;
+    int before = d->history.n_messages;
+    ek_dialogue_add(d, EK_ROLE_USER, text, NULL);
+    if (!answer(d, editor, c->stats && d->look.control)) return true;
+    if (ferror(stdout)) return false;
+    printf("%s\n", ek_err_text());
+    ek_conversation_cut(&d->history, before);
+    return true;
+}
+
+/* Where the lines of former chats are: --history, or the folder for such things. NULL: nowhere. */
+static char *history_file(const ek_cli *cli)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    ek_buf path = {0};
+    if (cli->has.history && !strcmp(cli->history, "none")) return NULL;
+    if (cli->has.history) ek_buf_str(&path, cli->history);
+    else if (state && *state == '/') ek_buf_fmt(&path, "%s/evenkeel/history", state);
+    else if (home && *home == '/') ek_buf_fmt(&path, "%s/.local/state/evenkeel/history", home);
+    char *copy = path.len ? ek_strdup(path.data) : NULL;
+    ek_buf_fini(&path);
+    return copy;
+}
+
+int ek_chat_run(ek_dialogue *d)
+{
+    const bool terminal = isatty(STDIN_FILENO);
+    char *history = history_file(d->cli);
+    ek_editor *editor = ek_editor_open(history);
+    ek_chat c = {.d = d, .stats = terminal && !d->cli->no_stats};
+    free(history);
+    look_of(d);
+    if (terminal) say_start(d);
+    bool good = true;
+    for (char *line; good && !c.ended && (line = read_message(editor, terminal)); free(line)) {
+        if (!*line) continue;
+        ek_editor_remember(editor, line);
+        /* Of several lines that begin with a slash, only those of a command are one. */
+        if (*line == '/' && (!strchr(line, '\n') || ek_chat_knows(line))) ek_chat_command(&c, line);
+        else good = exchange(&c, editor, line);
+        fflush(stdout);
+    }
+    ek_editor_close(editor);
+    if (!good) return ek_cli_failed(d->cli);
+    if (!ferror(stdin)) return c.status;
+    ek_fail(EK_EIO, "standard input: %s", strerror(errno));
+    return ek_cli_failed(d->cli);
+}

@@ -1,0 +1,163 @@
+#include "cli/run/saved.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/frame/hub.h"
+#include "serve/api/dialect.h"
+#include "text/json/json.h"
+
+enum { MAX_FILE = 64 << 20 };
+
+/* ------------------------------------------------------------------ writing */
+
+static void member(ek_buf *out, const char *key, const char *text, size_t n)
+{
+    ek_buf_fmt(out, ", \"%s\": ", key);
+    ek_json_quote(out, text, n);
+}
+
+/* The texts of one kind, one behind the other; false where there are none. */
+static bool text_of(ek_buf *out, const ek_message *m, ek_block_kind kind)
+{
+    bool any = false;
+    for (int i = 0; i < m->n_blocks; i++) {
+        if (m->blocks[i].kind != kind) continue;
+        ek_buf_add(out, ek_buf_text(&m->blocks[i].text), m->blocks[i].text.len);
+        any = true;
+    }
+    return any;
+}
+
+static void write_calls(ek_buf *out, const ek_message *m)
+{
+    int n = 0;
+    for (int i = 0; i < m->n_blocks; i++) {
+        const ek_block *b = &m->blocks[i];
+        if (b->kind != EK_BLOCK_CALL) continue;
+        ek_buf arguments = {0};
+        ek_json_write(&arguments, b->value);
+        ek_buf_str(out, n++ ? ", " : ", \"tool_calls\": [");
+        ek_buf_str(out, "{\"id\": ");
+        ek_json_quote(out, ek_buf_text(&b->id), b->id.len);
+        ek_buf_str(out, ", \"type\": \"function\", \"function\": {\"name\": ");
+        ek_json_quote(out, ek_buf_text(&b->name), b->name.len);
+        member(out, "arguments", ek_buf_text(&arguments), arguments.len);
+        ek_buf_str(out, "}}");
+        ek_buf_fini(&arguments);
+    }
+    if (n) ek_buf_char(out, ']');
+}
+
+static void write_message(ek_buf *out, const ek_message *m)
+{
+    static const char *const role[] = {"system", "developer", "user", "assistant", "tool"};
+    ek_buf text = {0};
+    ek_buf_fmt(out, "{\"role\": \"%s\"", role[m->role]);
+    if (m->role == EK_ROLE_TOOL) member(out, "tool_call_id", ek_buf_text(&m->call_id), m->call_id.len);
+    if (text_of(&text, m, EK_BLOCK_REASONING)) member(out, "reasoning_content", ek_buf_text(&text), text.len);
+    ek_buf_clear(&text);
+    if (text_of(&text, m, EK_BLOCK_TEXT)) member(out, "content", ek_buf_text(&text), text.len);
+    else ek_buf_str(out, ", \"content\": null");
+    write_calls(out, m);
+    ek_buf_char(out, '}');
+    ek_buf_fini(&text);
+}
+
+static ek_err write_file(const char *path, const ek_buf *text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool ok = fd >= 0;
+    for (size_t at = 0; ok && at < text->len;) {
+        ssize_t n = write(fd, text->data + at, text->len - at);
+        if (n < 0 && errno == EINTR) continue;
+        ok = n > 0;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    int why = errno;
+    if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
+    return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(why));
+}
+
+ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n)
+{
+    ek_buf out = {0};
+    char *name = ek_cli_model_name(d->cli, d->m.path);
+    ek_buf_str(&out, "{\"model\": ");
+    ek_json_quote(&out, name, strlen(name));
+    ek_buf_str(&out, ",\n \"messages\": [");
+    for (int i = 0; i < d->history.n_messages; i++) {
+        ek_buf_str(&out, i ? ",\n  " : "\n  ");
+        write_message(&out, &d->history.messages[i]);
+    }
+    ek_buf_char(&out, ']');
+    if (d->tools) {
+        ek_buf_str(&out, ",\n \"tools\": ");
+        ek_json_write(&out, d->tools);
+    }
+    ek_buf_str(&out, "}\n");
+    *n = d->history.n_messages;
+    ek_err err = write_file(path, &out);
+    free(name);
+    ek_buf_fini(&out);
+    return err;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* The body of a request: the file, or the list in it as its messages. */
+static ek_err read_body(ek_buf *out, const char *path)
+{
+    ek_buf text = {0};
+    ek_err err = ek_file_read(&text, path, MAX_FILE);
+    size_t blank = strspn(ek_buf_text(&text), " \t\r\n");
+    bool list = !err && ek_buf_text(&text)[blank] == '[';
+    if (list) ek_buf_str(out, "{\"messages\": ");
+    if (!err) ek_buf_add(out, ek_buf_text(&text), text.len);
+    if (list) ek_buf_char(out, '}');
+    ek_buf_fini(&text);
+    return err;
+}
+
+/* A system message at the beginning is the dialogue's. */
+static void take(ek_dialogue *d, ek_api_request *r)
+{
+    ek_conversation_fini(&d->history);
+    d->history = r->conversation;
+    r->conversation = (ek_conversation){0};
+    free(d->system);
+    d->system = NULL;
+    ek_buf system = {0};
+    const ek_message *first = d->history.n_messages ? &d->history.messages[0] : NULL;
+    if (first && first->role == EK_ROLE_SYSTEM && text_of(&system, first, EK_BLOCK_TEXT))
+        d->system = ek_strdup(ek_buf_text(&system));
+    ek_buf_fini(&system);
+    if (!r->tools) return;
+    json_decref(d->tools);
+    d->tools = json_incref(r->tools);
+}
+
+ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n)
+{
+    ek_buf body = {0};
+    ek_api_request r = {0};
+    ek_api_limits limits = {.defaults = ek_sampling_greedy(),
+                            .n_vocab = ek_model_config(d->m.model)->vocab_size,
+                            .ctx_tokens = ek_engine_ctx(d->m.engine)};
+    ek_err err = read_body(&body, path);
+    if (!err) {
+        err = ek_dialect_openai_chat.parse(&r, ek_buf_text(&body), body.len, &limits);
+        if (err) err = ek_fail_in(err, "%s", path);
+        else take(d, &r);
+        *n = d->history.n_messages;
+    }
+    ek_api_request_fini(&r);
+    ek_buf_fini(&body);
+    return err;
+}
