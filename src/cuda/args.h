@@ -41,7 +41,7 @@ typedef struct ek_cuda_math_args {
     int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
 } ek_cuda_math_args;
 
-/* --- products (ops/linear/linear.h). Weights lie as cuda/linear.h writes them.
+/* --- products (ops/linear/linear.h). Weights lie as cuda/product/layout.h writes them.
  *
  * A quantised row is a record like that of ek_acts without what only the CPU needs:
  *     h        k bytes, rounded up to 64
@@ -68,7 +68,7 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_ptr f;             /* Form F: f32, ldf elements per row */
     ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
     ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB per block and level */
-    ek_cuda_ptr image;         /* ek_product_wide: what ek_arrange wrote */
+    ek_cuda_ptr operand;       /* ek_product_wide: what ek_arrange wrote */
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift;                          /* log2 of the weights that share a scale */
@@ -78,35 +78,35 @@ typedef struct ek_cuda_linear_args {
     /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
      * nodes of T that ek_product_join adds. */
     int32_t split;
-    int32_t turn, stages; /* ek_product_leaf_*: panels of a turn, chunks that a warp has on their way */
+    int32_t share, slots; /* ek_product_warp_*: panels of a share, chunks that a warp has on their way */
 } ek_cuda_linear_args;
 
 /* ek_product_*_wide (kernels/product_wide.cuh), what a launch must know: threads and panels of a block, how many blocks
- * a multiprocessor takes, its columns, units of 64 inputs of a stage, stages, bytes of two units of activations. */
+ * a multiprocessor takes, its columns, units of 64 inputs of a slot, slots, bytes of two units of activations. */
 enum {
     EK_CUDA_WIDE_GROUPS = 1,
     EK_CUDA_WIDE_TALL = 2,
     EK_CUDA_WIDE_PANELS = EK_CUDA_WIDE_GROUPS * EK_CUDA_WIDE_TALL * 4
 };
-enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_STAGES = 2, EK_CUDA_WIDE_CONTROL = 512 };
+enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_SLOTS = 2, EK_CUDA_WIDE_CONTROL = 512 };
 enum {
     EK_CUDA_WIDE_COLUMNS = 64,
     EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144
 }; /* one limb's; of two a little is spare */
 #define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
 #define EK_CUDA_WIDE_SHARED(bits)                                            \
-    (EK_CUDA_WIDE_STAGES * EK_CUDA_WIDE_UNITS(bits) *                        \
+    (EK_CUDA_WIDE_SLOTS * EK_CUDA_WIDE_UNITS(bits) *                         \
          (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
      EK_CUDA_WIDE_CONTROL)
 
-/* ek_product_mid_* (kernels/product_mid.cuh): units of a stage, threads, panels, stages, bytes of a stage and of a node
+/* ek_product_mid_* (kernels/product_mid.cuh): units of a slot, threads, panels, slots, bytes of a slot and of a node
  * of T of a block with oct x 8 columns: 1, 2 or 4. */
 enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8, EK_CUDA_MID_MAX_OCT = 4 };
-#define EK_CUDA_MID_STAGES(oct)       ((oct) == 1 ? 7 : 4)
-#define EK_CUDA_MID_STAGE(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
-#define EK_CUDA_MID_NODE(oct, limbs)  (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
+#define EK_CUDA_MID_SLOTS(oct)       ((oct) == 1 ? 7 : 4)
+#define EK_CUDA_MID_SLOT(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
+#define EK_CUDA_MID_NODE(oct, limbs) (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
 
-enum { EK_CUDA_PLANE_GROUPS = 8 }; /* ek_product_plane_*: groups of a chunk */
+enum { EK_CUDA_WARP_GROUPS = 8 }; /* ek_product_warp_*: groups of a chunk */
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {

@@ -87,7 +87,7 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
     }
 }
 
-size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
+size_t ek_cuda_attn_segment_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
     size_t scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim);
@@ -95,7 +95,7 @@ size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format)
     return floats * sizeof(float) + EK_SEGMENT + scales;
 }
 
-int ek_cuda_attn_leaf_threads(int head_dim)
+int ek_cuda_attn_segment_threads(int head_dim)
 {
     return head_dim > 256 ? 256 : 128;
 }
@@ -113,28 +113,28 @@ static int log2_of(int n)
     return log;
 }
 
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
-                                         int multiprocessors)
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+                                               int multiprocessors)
 {
 #define DIMS(name)                                        \
     {                                                     \
         name "_64", name "_128", name "_256", name "_512" \
     }
-    static const char *const leaf[] = {"ek_attn_leaf_2", "ek_attn_leaf_4", "ek_attn_leaf_8"},
+    static const char *const leaf[] = {"ek_attn_segment_2", "ek_attn_segment_4", "ek_attn_segment_8"},
                              *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")};
 #undef DIMS
     if (!half)
-        return (ek_cuda_attn_leaf){leaf[log2_of(tile) - 1], (unsigned)ek_cuda_attn_leaf_threads(head_dim),
-                                   ek_cuda_attn_leaf_shared(tile, head_dim, v), 0};
+        return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], (unsigned)ek_cuda_attn_segment_threads(head_dim),
+                                      ek_cuda_attn_segment_shared(tile, head_dim, v), 0};
     /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */
     const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * multiprocessors;
     const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS
                       : third                    ? EK_CUDA_ATTN_MANY_SLOTS
                                                  : EK_CUDA_ATTN_SLOTS;
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
-    return (ek_cuda_attn_leaf){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
-                               (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
+    return (ek_cuda_attn_segment){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
+                                  (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
 }
 
 static bool deep_takes(ek_kv_format f)
@@ -149,10 +149,10 @@ bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_forma
            deep_takes(v);
 }
 
-ek_cuda_attn_leaf ek_cuda_attn_deep_plan(int head_dim)
+ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim)
 {
-    return (ek_cuda_attn_leaf){head_dim == 256 ? "ek_attn_deep_256" : "ek_attn_deep_512", (unsigned)head_dim / 4 + 32,
-                               EK_CUDA_ATTN_DEEP_SHARED, 0};
+    return (ek_cuda_attn_segment){head_dim == 256 ? "ek_attn_deep_256" : "ek_attn_deep_512",
+                                  (unsigned)head_dim / 4 + 32, EK_CUDA_ATTN_DEEP_SHARED, 0};
 }
 
 int ek_cuda_attn_levels(int max_segments)

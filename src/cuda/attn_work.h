@@ -37,23 +37,23 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
  * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
 /* The kernel of leaves for a tile, its threads and dynamic shared memory. half: ek_attn_half_N, which must fit; else
- * ek_attn_leaf_N (2, 4 or 8), whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
-typedef struct ek_cuda_attn_leaf {
+ * ek_attn_segment_N (2, 4 or 8), whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
+typedef struct ek_cuda_attn_segment {
     const char *name;
     unsigned threads;
     size_t shared;
     int slots; /* half: pieces of its ring, more where n_items leave a multiprocessor to each block */
-} ek_cuda_attn_leaf;
-ek_cuda_attn_leaf ek_cuda_attn_leaf_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
-                                         int multiprocessors);
+} ek_cuda_attn_segment;
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+                                               int multiprocessors);
 
-/* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_leaf_8. A tile
- * is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */
+/* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_segment_8. A
+ * tile is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */
 bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v);
-ek_cuda_attn_leaf ek_cuda_attn_deep_plan(int head_dim);
+ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim);
 
-size_t ek_cuda_attn_leaf_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_leaf_N */
-int ek_cuda_attn_leaf_threads(int head_dim);
+size_t ek_cuda_attn_segment_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_segment_N */
+int ek_cuda_attn_segment_threads(int head_dim);
 
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);

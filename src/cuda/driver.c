@@ -150,7 +150,7 @@ static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
     while (m[n].name) n++;
     c->module = ek_alloc(sizeof *c->module * (n + 1));
     for (; m->name; m++) {
-        CUresult r = c->f.cuModuleLoadData(&c->module[c->n_modules], m->image);
+        CUresult r = c->f.cuModuleLoadData(&c->module[c->n_modules], m->fatbin);
         if (r != EK_CU_OK) {
             char doing[64];
             snprintf(doing, sizeof doing, "loading the kernels of %s", m->name);

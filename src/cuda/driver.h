@@ -21,7 +21,7 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library);
 /* Modules of kernels: what kernels.S embeds, or none in a build without nvcc. */
 typedef struct ek_cuda_module {
     const char *name;
-    const void *image;
+    const void *fatbin;
     size_t bytes;
 } ek_cuda_module;
 extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */

@@ -6,9 +6,9 @@
 
 enum { EK_CUDA_MAX_EXPERTS = 1024, EK_CUDA_MAX_TOP_K = 64, EK_CUDA_STAGE_WIDTH = 8192 };
 
-/* ek_pack_q: from the CPU's panels (ops/linear/linear_layout.h) to the device's layout (cuda/linear.h). grid (units,
- * panels), 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of `from`
- * become panels [first, first + n) of the matrix. */
+/* ek_pack_q: from the CPU's panels (ops/linear/linear_layout.h) to the device's layout (cuda/product/layout.h). grid
+ * (units, panels), 32 threads: a unit of a panel, and with the first units of a group its scales. Panels [0, n) of
+ * `from` become panels [first, first + n) of the matrix. */
 typedef struct ek_cuda_pack_args {
     ek_cuda_ptr from, codes, scales;
     int64_t panel_bytes, group_bytes; /* of the CPU's layout */
@@ -17,7 +17,7 @@ typedef struct ek_cuda_pack_args {
     int32_t biased;
 } ek_cuda_pack_args;
 
-/* ek_pack_planes: the same from planes (ops/linear/planes.h, cuda/planes.h). */
+/* ek_pack_planes: the same from planes (ops/linear/planes.h, cuda/product/layout.h). */
 enum {
     EK_CUDA_SCALE_PLAIN,
     EK_CUDA_SCALE_E8M0,
@@ -186,7 +186,7 @@ typedef struct ek_cuda_choose_args {
 
 /* ek_products_*: the products of product.cu for two matrices of one form that read the same rows (blocks z = 0, 1),
  * and for experts, where a block y is a job. ek_products_q4_l1_wide_gate: gelu of the first matrix's products times the
- * second's, quantised: y2 is their image for a product by wgmma of one limb, a.y is unused. */
+ * second's, quantised: y2 is their operand for a product by wgmma of one limb, a.y is unused. */
 typedef struct ek_cuda_products_args {
     ek_cuda_linear_args a;           /* of blocks z = 0, of expert 0 */
     ek_cuda_ptr codes2, scales2, y2; /* of blocks z = 1, or of the gate's second matrix */
@@ -199,30 +199,30 @@ typedef struct ek_cuda_products_args {
  * (ceil(EK_CUDA_WIDE_COLUMNS * units / 64), tiles of rows or jobs), 256 threads. */
 typedef struct ek_cuda_arrange_args {
     ek_cuda_acts x;
-    ek_cuda_ptr image;
+    ek_cuda_ptr operand;
     ek_cuda_ptr jobs, n_jobs; /* 0: no experts */
     ek_cuda_ptr index;        /* sorted pair -> row of x; 0: itself */
     int32_t rows;
 } ek_cuda_arrange_args;
 
-/* ek_products_leaf_*, and with a gate and codes2 ek_product_mid_gate_*: the products of product_leaf.cu for experts as
- * above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix (codes2) or
- * element i of u; 64 of them, a group of `to`, are a turn of a block, which quantises them and writes nothing else.
- * grid (any, tiles of rows or jobs). *_s4: a turn is 16 of them, and the EK_CUDA_SPREAD blocks of a cluster have a
- * group; grid (n / 16, tiles); l1 with codes2, l2 with u. */
-typedef struct ek_cuda_leaf_args {
+/* ek_products_warp_*, and with a gate and codes2 ek_product_mid_gate_*: the products of kernels/product/warp.cuh for
+ * experts as above (jobs), or with a gate: a row's element i is gelu(product i) times the product i of a second matrix
+ * (codes2) or element i of u; 64 of them, a group of `to`, are a share of a block, which quantises them and writes
+ * nothing else. grid (any, tiles of rows or jobs). *_s4: a share is 16 of them, and the EK_CUDA_SPREAD blocks of a
+ * cluster have a group; grid (n / 16, tiles); l1 with codes2, l2 with u. */
+typedef struct ek_cuda_warp_args {
     ek_cuda_linear_args a;       /* with a gate y is unused */
     ek_cuda_ptr codes2, scales2; /* of the matrix that the gate multiplies with; 0: u */
     ek_cuda_ptr u;               /* f32 */
     ek_cuda_ptr jobs, n_jobs;    /* 0: no experts */
     ek_cuda_ptr index;           /* sorted pair -> row of x; 0: itself */
-    ek_cuda_acts to;             /* in groups of 64, by ek_products_plane_* of any size; q 0: no gate */
+    ek_cuda_acts to;             /* in groups of 64, by ek_products_warp_* of any size; q 0: no gate */
     int64_t ldu, expert_bytes;
-    ek_cuda_ptr y2; /* ek_products_plane_*: blocks z = 1 compute codes2 to y2, without a gate */
+    ek_cuda_ptr y2; /* ek_products_warp_*: blocks z = 1 compute codes2 to y2, without a gate */
     /* of leaves, in launches that start before those in front have ended. known: jobs lie there before the launch in
      * front ends. holds: the launch behind starts once the one in front has ended, so what that wrote is known to it */
     int32_t known, holds;
-} ek_cuda_leaf_args;
+} ek_cuda_warp_args;
 
 /* blocks of a cluster that share a group of 64 behind a gate, each 16; bytes of its shared memory */
 enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256 };
@@ -230,28 +230,29 @@ enum { EK_CUDA_SPREAD = 4, EK_CUDA_SPREAD_SHARED = 16 + 8 / EK_CUDA_SPREAD * 256
 /* ek_experts_first_*: blocks [0, choose.router_blocks) the router's product, then in clusters gate_blocks of the dense
  * MLP's gate and up, then a cluster whose first block finds the experts. route_panels: blocks of a tile of rows.
  * ek_experts_second_*: down_blocks for each of down_tiles tiles of rows of the dense MLP's down, then gate_blocks for
- * each job of the experts' gate and up; tiles and jobs have up to 8 rows (o1) or 4 (r4), of which a block has one turn.
+ * each job of the experts' gate and up; tiles and jobs have up to 8 rows (o1) or 4 (r4), of which a block has one
+ * share.
  * *_q4h_32_*: no clusters; up to 4 rows (r4) or 8, the router in f32, of which a block has a panel of one row. */
 typedef struct ek_cuda_experts_first_args {
-    ek_cuda_leaf_args gate;
+    ek_cuda_warp_args gate;
     ek_cuda_linear_args router;
     ek_cuda_choose_args choose;
     int32_t gate_blocks, route_panels;
 } ek_cuda_experts_first_args;
 
 typedef struct ek_cuda_experts_second_args {
-    ek_cuda_leaf_args part[2]; /* down; the experts' */
+    ek_cuda_warp_args part[2]; /* down; the experts' */
     int32_t down_blocks, down_tiles, gate_blocks;
 } ek_cuda_experts_second_args;
 
-/* ek_product_heads_*, ek_product_mid_heads_*: the products of product_leaf.cu for q, and for k and v, which have one
- * shape, in a launch: blocks [0, q_blocks) for q, then k_blocks for k, and as many for v where there is one. grid
- * (blocks, tiles of rows). */
-typedef struct ek_cuda_leaf_heads_args {
+/* ek_product_warp_heads_*, ek_product_mid_heads_*: the products of kernels/product/warp.cuh for q, and for k and v,
+ * which have one shape, in a launch: blocks [0, q_blocks) for q, then k_blocks for k, and as many for v where there is
+ * one. grid (blocks, tiles of rows). */
+typedef struct ek_cuda_warp_heads_args {
     ek_cuda_linear_args q, k;
     ek_cuda_ptr v_codes, v_scales, v;
     int32_t q_blocks, k_blocks;
-} ek_cuda_leaf_heads_args;
+} ek_cuda_warp_heads_args;
 
 /* A drafter's step behind its layers (kernels/draft.cu). ek_draft_centroids: grid (rows), 1024 threads.
  * ek_draft_ordered: grid (any, rows), 256 threads. ek_draft_next: one block of 1024 threads. */

@@ -168,18 +168,18 @@ static void size_products(ek_gpu_run *x)
         const ek_gpu_matrix *const dense[] = {
             &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
         for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&dense[m]->l, rows, 0));
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0));
         if (!c->n_experts) continue;
         const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
         for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
             const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&expert[m]->l, rows, jobs));
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs));
         }
     }
     const ek_gpu_matrix *const others[] = {&x->g->w.embed,          &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
                                            &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
     for (size_t m = 0; m < sizeof others / sizeof *others; m++)
-        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_image(&others[m]->l, rows, 0));
+        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0));
 }
 
 /* Sizes of all buffers, before any is taken. */

@@ -36,8 +36,8 @@ static void say(ek_buf *to, const ek_cuda_product *p)
     const struct {
         const char *name;
         size_t value;
-    } all[] = {{"stack", p->stack},         {"pass", (size_t)p->pass},    {"levels", (size_t)p->levels},
-               {"turn", (size_t)p->turn},   {"slots", (size_t)p->stages}, {"operand", p->image},
+    } all[] = {{"stack", p->stack},         {"pass", (size_t)p->pass},   {"levels", (size_t)p->levels},
+               {"turn", (size_t)p->share},  {"slots", (size_t)p->slots}, {"operand", p->operand},
                {"split", (size_t)p->split}, {"parts", (size_t)p->parts}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].value) ek_buf_fmt(to, " %s %zu", all[i].name, all[i].value);
@@ -64,8 +64,8 @@ static void say_product(ek_buf *to, const use *u, int rows)
     const ek_cuda_product p = ek_cuda_product_plan(u->a, rows, MULTIPROCESSORS, ROOM);
     const ek_cuda_product whole = ek_cuda_product_plan(u->a, rows, MULTIPROCESSORS, 0);
     say(to, &p);
-    if (p.image) ek_buf_fmt(to, " by %s", ek_cuda_arrange_name(u->a));
-    ek_buf_fmt(to, " room %zu", ek_cuda_wide_image(u->a, rows, 0));
+    if (p.operand) ek_buf_fmt(to, " by %s", ek_cuda_arrange_name(u->a));
+    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, 0));
     if (!p.parts) return;
     ek_buf_str(to, " whole");
     say(to, &whole);
@@ -117,7 +117,7 @@ static void say_experts(ek_buf *to, const use *u, int rows)
         const ek_cuda_product p = ek_cuda_products_plan(u->a, u->tile, jobs_of(u, rows), matrices, MULTIPROCESSORS);
         say(to, &p);
     }
-    ek_buf_fmt(to, " room %zu", ek_cuda_wide_image(u->a, rows, jobs_of(u, rows)));
+    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, jobs_of(u, rows)));
 }
 
 static void say_first(ek_buf *to, const use *u, int rows)

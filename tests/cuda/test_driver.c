@@ -448,7 +448,7 @@ static void embedded_modules_are_fatbins(void **state)
     int n = 0;
     for (const ek_cuda_module *m = ek_cuda_modules; m->name; m++, n++) {
         uint32_t magic;
-        memcpy(&magic, m->image, sizeof magic);
+        memcpy(&magic, m->fatbin, sizeof magic);
         assert_true(m->bytes > 1000);
         assert_int_equal(magic, 0xba55ed50u);
     }

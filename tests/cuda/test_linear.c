@@ -183,8 +183,8 @@ static void test_plans_of_planes(void **state)
                         const int jobs = rows <= 4 ? rows % 3 * 7 : 0;
                         const ek_cuda_product p = ek_cuda_warp_plan(&l, rows, jobs, (ek_cuda_gate)gate, 132);
                         assert_in_range(p.grid.shared, 1, 227 * 1024);
-                        assert_in_range(p.stages, 1, 4);
-                        assert_in_range(p.turn, 1, 64 * 2);
+                        assert_in_range(p.slots, 1, 4);
+                        assert_in_range(p.share, 1, 64 * 2);
                         assert_true((int)p.grid.y * (p.name[strlen(p.name) - 1] - '0') >= rows);
                         assert_true(strlen(p.name) < 32);
                     }

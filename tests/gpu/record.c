@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../support/fake_cuda.h"
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 
 record recorded;
 
@@ -122,17 +122,17 @@ static const struct {
     {"ek_pack_", "", 0, {0}},
     {"ek_per_layer", "", TAIL(ek_cuda_per_layer_args, size)},
     {"ek_product_", "", sizeof(ek_cuda_linear_args), {0}},
-    {"ek_product_heads_", "", sizeof(ek_cuda_leaf_heads_args), {0}},
+    {"ek_product_heads_", "", sizeof(ek_cuda_warp_heads_args), {0}},
     {"ek_product_heads_", "_wide", sizeof(ek_cuda_wide_heads_args), {0}},
     {"ek_product_join", "", TAIL(ek_cuda_join_args, n_parts)},
-    {"ek_product_mid_gate_", "", sizeof(ek_cuda_leaf_args), {0}},
-    {"ek_product_mid_heads_", "", sizeof(ek_cuda_leaf_heads_args), {0}},
-    {"ek_product_plane_heads_", "", sizeof(ek_cuda_leaf_heads_args), {0}},
+    {"ek_product_mid_gate_", "", sizeof(ek_cuda_warp_args), {0}},
+    {"ek_product_mid_heads_", "", sizeof(ek_cuda_warp_heads_args), {0}},
+    {"ek_product_warp_heads_", "", sizeof(ek_cuda_warp_heads_args), {0}},
     {"ek_products_", "", sizeof(ek_cuda_products_args), {0}},
-    {"ek_products_leaf_", "", sizeof(ek_cuda_leaf_args), {0}},
-    {"ek_products_plane_", "", sizeof(ek_cuda_leaf_args), {0}},
+    {"ek_products_warp_", "", sizeof(ek_cuda_warp_args), {0}},
+    {"ek_products_warp_", "", sizeof(ek_cuda_warp_args), {0}},
     {"ek_quantize", "", sizeof(ek_cuda_quantize_args), {0}},
-    {"ek_quantize_images", "", TAIL(ek_cuda_quantize_images_args, k)},
+    {"ek_quantize_operands", "", TAIL(ek_cuda_quantize_operands_args, k)},
     {"ek_rope_tables", "", TAIL(ek_cuda_rope_tables_args, rotated)},
     {"ek_route", "", sizeof(ek_cuda_route_args), {0}},
     {"ek_sample_", "", TAIL(ek_cuda_sample_args, n_rows)},

@@ -30,7 +30,7 @@ template <int LIMBS, int COLUMNS, int A = 64> __device__ __forceinline__ void ar
     int r = min(first + n / LIMBS, end - 1);
     if (p.index) r = ((const int32_t *)p.index)[r];
     const uint8_t *record = (const uint8_t *)p.x.q + r * p.x.ldq;
-    uint8_t *to = (uint8_t *)p.image + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
+    uint8_t *to = (uint8_t *)p.operand + ((int64_t)blockIdx.y * pairs + u / 2) * PAIR;
     const uint8_t *groups = record + p.x.groups[LIMBS - 1];
     const u32 *from = (const u32 *)(record + n % LIMBS * p.x.low + u * 64) +
                       (A == 64 ? q : q / 2 * 8 + q % 2); // a word of each lane t of a fragment

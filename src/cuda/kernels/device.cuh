@@ -141,15 +141,15 @@ __device__ __forceinline__ void cluster_wait()
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// v to `to`, and 4 bytes told to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends only
-// then
+// v to `to`, and 4 bytes announced to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends
+// only then
 __device__ __forceinline__ void send(float *to, float v, u64 *arrived, u32 block)
 {
     asm volatile("{\n"
-                 ".reg .b32 at, told;\n"
+                 ".reg .b32 at, barrier;\n"
                  "mapa.shared::cluster.u32 at, %0, %3;\n"
-                 "mapa.shared::cluster.u32 told, %2, %3;\n"
-                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [at], %1, [told];\n"
+                 "mapa.shared::cluster.u32 barrier, %2, %3;\n"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [at], %1, [barrier];\n"
                  "}" ::"r"(shared_at(to)),
                  "r"(__float_as_uint(v)), "r"(shared_at(arrived)), "r"(block)
                  : "memory");

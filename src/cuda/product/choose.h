@@ -25,7 +25,7 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
  * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the
  * matrices one by one. */
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
-/* Two matrices alike by the kernels of ek_cuda_leaf_args.y2: false where these do not fit or would not win. */
+/* Two matrices alike by the kernels of ek_cuda_warp_args.y2: false where these do not fit or would not win. */
 bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors);
 
 #endif

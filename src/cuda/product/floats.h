@@ -1,4 +1,4 @@
-/* Products of Form F (kernels/product_f.cuh): one kernel, for all rows. */
+/* Products of Form F (kernels/product/product_f.cuh): one kernel, for all rows. */
 #ifndef EK_CUDA_PRODUCT_FLOATS_H
 #define EK_CUDA_PRODUCT_FLOATS_H
 

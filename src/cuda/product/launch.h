@@ -12,8 +12,8 @@ typedef struct ek_cuda_product {
     ek_cuda_grid grid;
     size_t stack; /* bytes of scratch memory for args.stack */
     int pass, levels;
-    int turn, stages;     /* ek_product_leaf_*, ek_products_leaf_* */
-    size_t image;         /* ek_product*_wide: bytes of scratch for args.image, */
+    int share, slots;     /* ek_product_warp_*, ek_products_warp_* */
+    size_t operand;       /* ek_product*_wide: bytes of scratch for args.operand, */
     ek_cuda_grid arrange; /* which ek_arrange_l<limbs> writes first */
     int split, parts; /* parts above 1: args.split, and y is scratch memory of parts x rows x n, which ek_product_join
                          adds */

@@ -18,7 +18,7 @@ static size_t shared_bytes(const ek_cuda_linear *l, int oct, int units)
 {
     int levels = 0;
     while ((units - 1) / LEAF_UNITS >> levels) levels++;
-    return (size_t)(EK_CUDA_MID_STAGES(oct) * EK_CUDA_MID_STAGE(oct, l->limbs) +
+    return (size_t)(EK_CUDA_MID_SLOTS(oct) * EK_CUDA_MID_SLOT(oct, l->limbs) +
                     levels * EK_CUDA_MID_NODE(oct, l->limbs));
 }
 

@@ -1,5 +1,5 @@
-/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product_mid.cuh), alone or with the gate of a
- * second matrix: 4 bits of what wgmma takes. Blocks have oct x 8 columns, 1, 2 or 4. */
+/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product/product_mid.cuh), alone or with the gate
+ * of a second matrix: 4 bits of what wgmma takes. Blocks have oct x 8 columns, 1, 2 or 4. */
 #ifndef EK_CUDA_PRODUCT_MID_H
 #define EK_CUDA_PRODUCT_MID_H
 

@@ -1,5 +1,5 @@
-/* Products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product_tile.cu): many rows of any
- * format. */
+/* Products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product/product_tile.cu): many rows
+ * of any format. */
 #ifndef EK_CUDA_PRODUCT_TILE_H
 #define EK_CUDA_PRODUCT_TILE_H
 

@@ -1,5 +1,6 @@
 /* Products of Form Q whose warps take units of 64 inputs, whatever the format, and exchange their sums
- * (kernels/product_few.cuh): few rows of what the family `warp` does not take, and two matrices or experts in a launch.
+ * (kernels/product/product_few.cuh): few rows of what the family `warp` does not take, and two matrices or experts in a
+ * launch.
  */
 #ifndef EK_CUDA_PRODUCT_UNITS_H
 #define EK_CUDA_PRODUCT_UNITS_H

@@ -14,7 +14,7 @@ bool ek_cuda_warp_job_fits(const ek_cuda_linear *l, int rows);
 /* Whether a gate's products can be the input of `next`. */
 bool ek_cuda_warp_gate_fits(const ek_cuda_linear *l, const ek_cuda_linear *next);
 ek_cuda_product ek_cuda_warp_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors);
-/* Of two matrices alike (ek_cuda_leaf_args.y2). False: no kernel does it. */
+/* Of two matrices alike (ek_cuda_warp_args.y2). False: no kernel does it. */
 bool ek_cuda_warp_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors);
 double ek_cuda_warp_us(const ek_cuda_linear *l, int rows);
 double ek_cuda_warp_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors); /* of two matrices */

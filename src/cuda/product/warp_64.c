@@ -37,24 +37,24 @@ static ek_cuda_cut cut_of(const ek_cuda_linear *l, int units, int per_tile)
     return ek_cuda_cut_of(l, units, per_tile, SLOTS);
 }
 
-/* Panels of a turn; of up to FEW_ROWS rows their leaves leave room for two of the larger chunks per warp. */
-static int turn_of(const ek_cuda_linear *l, int units, int per_tile, int panels, int places, int sums)
+/* Panels of a share; of up to FEW_ROWS rows their leaves leave room for two of the larger chunks per warp. */
+static int share_of(const ek_cuda_linear *l, int units, int per_tile, int panels, int places, int sums)
 {
     const ek_cuda_cut c = cut_of(l, units, per_tile);
-    return ek_cuda_cut_turn(&c, panels, places, units == FEW_UNITS ? sums / 2 : sums);
+    return ek_cuda_cut_share(&c, panels, places, units == FEW_UNITS ? sums / 2 : sums);
 }
 
-static void ring(ek_cuda_product *p, const ek_cuda_linear *l, int units, int per_tile, int turns, int warps,
+static void ring(ek_cuda_product *p, const ek_cuda_linear *l, int units, int per_tile, int shares, int warps,
                  size_t room)
 {
     const ek_cuda_cut c = cut_of(l, units, per_tile);
-    ek_cuda_cut_ring(p, &c, turns, warps, room);
+    ek_cuda_cut_ring(p, &c, shares, warps, room);
 }
 
 /* Chunks that a warp takes one after the other. */
-static int in_a_row(const ek_cuda_linear *l, int units, int turn, int each, int warps)
+static int in_a_row(const ek_cuda_linear *l, int units, int share, int each, int warps)
 {
-    return each * ek_cuda_over(turn * ek_cuda_over(l->units, units), warps);
+    return each * ek_cuda_over(share * ek_cuda_over(l->units, units), warps);
 }
 
 /* By chunks of so many units; *row: those of a warp. */
@@ -71,19 +71,19 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
     for (int wide = 0; wide < 2; wide++) {
         const int places = multiprocessors * (wide ? 1 : EK_CUDA_WARP_BLOCKS);
         ek_cuda_product next = {.grid = {.y = (unsigned)tiles, .overlap = true}};
-        next.turn = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
+        next.share = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
         if (!gate)
-            next.turn = turn_of(l, units, per_tile, panels * tiles, places, wide ? WIDE_SUMS : EK_CUDA_WARP_SUMS);
-        if (next.turn > panels && !gate) next.turn = panels;
-        /* of more jobs than places nobody knows how many there will be: a block per turn, as places become free */
-        const int turns = ek_cuda_over(panels, next.turn),
-                  each = jobs && 2 * tiles > places ? 1 : ek_cuda_over(turns, ek_cuda_over(places, tiles));
-        next.grid.x = (unsigned)ek_cuda_over(turns, each);
-        const bool alone = (int)next.grid.x * tiles <= multiprocessors && each * next.turn * chunks > EK_CUDA_WARPS;
+            next.share = share_of(l, units, per_tile, panels * tiles, places, wide ? WIDE_SUMS : EK_CUDA_WARP_SUMS);
+        if (next.share > panels && !gate) next.share = panels;
+        /* of more jobs than places nobody knows how many there will be: a block per share, as places become free */
+        const int shares = ek_cuda_over(panels, next.share),
+                  each = jobs && 2 * tiles > places ? 1 : ek_cuda_over(shares, ek_cuda_over(places, tiles));
+        next.grid.x = (unsigned)ek_cuda_over(shares, each);
+        const bool alone = (int)next.grid.x * tiles <= multiprocessors && each * next.share * chunks > EK_CUDA_WARPS;
         const int warps = alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                  in_turn = in_a_row(l, units, next.turn, each, warps);
-        if (wide && in_turn >= *row) break;
-        *row = in_turn, p = next;
+                  in_share = in_a_row(l, units, next.share, each, warps);
+        if (wide && in_share >= *row) break;
+        *row = in_share, p = next;
         ring(&p, l, units, per_tile, each, warps, alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
     }
     snprintf(tile, sizeof tile, "%s%d",
@@ -91,7 +91,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
              : jobs               ? "j"
                                   : "r",
              units == FEW_UNITS ? per_tile : per_tile * l->limbs / 8);
-    snprintf(p.name, sizeof p.name, "ek_product%s_leaf_q%d_l%d_%s", gate || jobs ? "s" : "", l->bits, l->limbs, tile);
+    snprintf(p.name, sizeof p.name, "ek_product%s_warp_q%d_l%d_%s", gate || jobs ? "s" : "", l->bits, l->limbs, tile);
     return p;
 }
 
@@ -103,11 +103,11 @@ static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, int multi
     const int groups = l->n_panels / EK_CUDA_SPREAD, rounds = ek_cuda_over(groups, multiprocessors);
     if (l->n % 64 || rounds < 2 || 2 * rounds * multiprocessors < 3 * groups) return false;
     *out = (ek_cuda_product){.grid = {.x = (unsigned)l->n_panels, .y = 1, .cluster = EK_CUDA_SPREAD, .overlap = true},
-                             .turn = 2};
+                             .share = 2};
     ring(out, l, FEW_UNITS, FEW_ROWS, 1, 2,
          (size_t)2 * EK_CUDA_WARP_ROOM / (size_t)ek_cuda_over(l->n_panels, multiprocessors));
     out->grid.shared += EK_CUDA_SPREAD_SHARED;
-    snprintf(out->name, sizeof out->name, "ek_products_leaf_q4_l1_s%d", FEW_ROWS);
+    snprintf(out->name, sizeof out->name, "ek_products_warp_q4_l1_s%d", FEW_ROWS);
     return true;
 }
 
@@ -122,10 +122,10 @@ static bool spread_row_plan(ek_cuda_product *out, const ek_cuda_linear *l, int r
         return false;
     *out = (ek_cuda_product){
         .grid = {.x = (unsigned)l->n_panels, .y = (unsigned)tiles, .cluster = EK_CUDA_SPREAD, .overlap = true},
-        .turn = 1};
+        .share = 1};
     ring(out, l, CHUNK_UNITS, FEW_ROWS, 1, chunks < max ? chunks : max, EK_CUDA_WARP_ROOM);
     out->grid.shared += EK_CUDA_SPREAD_SHARED;
-    snprintf(out->name, sizeof out->name, "ek_products_leaf_q4_l2_s%d", FEW_ROWS);
+    snprintf(out->name, sizeof out->name, "ek_products_warp_q4_l2_s%d", FEW_ROWS);
     return true;
 }
 
@@ -142,9 +142,9 @@ ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs
     if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
     if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
     if (gate && spread_plan(&spread, l, multiprocessors)) return spread;
-    /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one turn */
+    /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one share */
     const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);
-    const bool once = (int)few.grid.x * few.turn >= l->n_panels;
+    const bool once = (int)few.grid.x * few.share >= l->n_panels;
     return few_row < row && (once || (!jobs && rows <= FEW_ROWS)) ? few : p;
 }
 
@@ -167,21 +167,21 @@ static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, 
     const int tiles = rows <= 4 ? 1 : ek_cuda_over(rows, 8),
               places = ek_cuda_over(multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
     const int parts = v ? 2 : 1, panels = q->n_panels + parts * k->n_panels;
-    ek_cuda_heads p = {.q.turn = turn_of(q, units, q_rows, panels, places, EK_CUDA_WARP_SUMS),
-                       .k.turn = turn_of(k, units, k_rows, panels, places, EK_CUDA_WARP_SUMS)};
-    const int q_turns = ek_cuda_over(q->n_panels, p.q.turn), k_turns = ek_cuda_over(k->n_panels, p.k.turn),
-              turns = q_turns + parts * k_turns;
-    const int each = ek_cuda_over(turns, places); /* turns of a block */
-    const int of_q = in_a_row(q, units, p.q.turn, each, EK_CUDA_WARPS),
-              of_k = in_a_row(k, units, p.k.turn, each, EK_CUDA_WARPS);
+    ek_cuda_heads p = {.q.share = share_of(q, units, q_rows, panels, places, EK_CUDA_WARP_SUMS),
+                       .k.share = share_of(k, units, k_rows, panels, places, EK_CUDA_WARP_SUMS)};
+    const int q_shares = ek_cuda_over(q->n_panels, p.q.share), k_shares = ek_cuda_over(k->n_panels, p.k.share),
+              shares = q_shares + parts * k_shares;
+    const int each = ek_cuda_over(shares, places); /* shares of a block */
+    const int of_q = in_a_row(q, units, p.q.share, each, EK_CUDA_WARPS),
+              of_k = in_a_row(k, units, p.k.share, each, EK_CUDA_WARPS);
     *row = of_q > of_k ? of_q : of_k;
-    p.q_blocks = ek_cuda_over(q_turns, each), p.k_blocks = ek_cuda_over(k_turns, each);
+    p.q_blocks = ek_cuda_over(q_shares, each), p.k_blocks = ek_cuda_over(k_shares, each);
     ring(&p.q, q, units, q_rows, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
     ring(&p.k, k, units, k_rows, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
     ek_cuda_grid *grid = &p.q.grid;
     if (grid->shared < p.k.grid.shared) grid->shared = p.k.grid.shared;
     grid->x = (unsigned)(p.q_blocks + parts * p.k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
-    snprintf(p.q.name, sizeof p.q.name, "ek_product_heads_q4_%s",
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_warp_heads_q4_%s",
              units == FEW_UNITS ? "r4"
              : k_rows == 4      ? "o1"
                                 : "o2");
@@ -230,7 +230,7 @@ bool ek_cuda_warp_64_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, 
         return false;
     const int route_rows = rows_of(router, rows);
     *out = (ek_cuda_heads){
-        .q.turn = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.turn = 1, .k_tiles = ek_cuda_over(rows, route_rows)};
+        .q.share = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.share = 1, .k_tiles = ek_cuda_over(rows, route_rows)};
     out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
     rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM,
                   out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD);
@@ -246,14 +246,14 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
         return false;
     const bool few = tile <= FEW_ROWS;
     const int units = few ? FEW_UNITS : CHUNK_UNITS, per_tile = few ? FEW_ROWS : 8;
-    *out = (ek_cuda_heads){.q.turn = 8, .k_tiles = ek_cuda_over(rows, per_tile)};
+    *out = (ek_cuda_heads){.q.share = 8, .k_tiles = ek_cuda_over(rows, per_tile)};
     out->q_blocks = ek_cuda_over(2 * gate->n_panels, 8);
     /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
     int left = multiprocessors - out->q_blocks * jobs;
     const bool alone = left >= multiprocessors / 4;
     if (!alone) left = multiprocessors * 2 / 3;
-    out->k.turn = turn_of(down, units, per_tile, down->n_panels * out->k_tiles, left, EK_CUDA_WARP_SUMS);
-    out->k_blocks = ek_cuda_over(down->n_panels, out->k.turn);
+    out->k.share = share_of(down, units, per_tile, down->n_panels * out->k_tiles, left, EK_CUDA_WARP_SUMS);
+    out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
     rings_of_both(out, gate, down, units, per_tile, per_tile, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
                   alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM,
                   out->q_blocks * jobs + out->k_blocks * out->k_tiles);

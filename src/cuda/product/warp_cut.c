@@ -15,20 +15,20 @@ ek_cuda_cut ek_cuda_cut_of(const ek_cuda_linear *l, int groups, int per_tile, in
                          .leaf_bytes = sizeof(float) * EK_PANEL * (size_t)per_tile};
 }
 
-int ek_cuda_cut_turn(const ek_cuda_cut *c, int panels, int places, int sums)
+int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums)
 {
-    const int turn = ek_cuda_over(panels, places), max = sums / (int)((size_t)c->leaves * c->leaf_bytes);
-    return turn <= max ? turn : max ? max : 1;
+    const int share = ek_cuda_over(panels, places), max = sums / (int)((size_t)c->leaves * c->leaf_bytes);
+    return share <= max ? share : max ? max : 1;
 }
 
-void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int turns, int warps, size_t room)
+void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room)
 {
-    const int arrived = p->turn * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for others */
-    const size_t sums = 2 * (size_t)(p->turn * c->leaves) * c->leaf_bytes, fixed = (size_t)arrived * 8 + 256 + sums;
-    p->stages = ek_cuda_over(turns * p->turn * c->chunks, warps);
-    if (p->stages > c->slots) p->stages = c->slots;
-    while (p->stages > 1 && fixed + (size_t)(warps * p->stages) * (c->chunk_bytes + 8) > room) p->stages--;
-    const size_t slots = (size_t)(warps * p->stages);
+    const int arrived = p->share * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for others */
+    const size_t sums = 2 * (size_t)(p->share * c->leaves) * c->leaf_bytes, fixed = (size_t)arrived * 8 + 256 + sums;
+    p->slots = ek_cuda_over(shares * p->share * c->chunks, warps);
+    if (p->slots > c->slots) p->slots = c->slots;
+    while (p->slots > 1 && fixed + (size_t)(warps * p->slots) * (c->chunk_bytes + 8) > room) p->slots--;
+    const size_t slots = (size_t)(warps * p->slots);
     p->grid.threads = (unsigned)warps * 32;
     p->grid.shared = ((slots + (size_t)arrived) * 8 + 127) / 128 * 128 + slots * c->chunk_bytes + sums;
 }

@@ -9,7 +9,7 @@ enum {
     EK_CUDA_WARPS = 8,       /* of a block that shares its multiprocessor; one alone has twice as many, and room */
     EK_CUDA_WARP_BLOCKS = 2, /* of a multiprocessor */
     EK_CUDA_WARP_ROOM = 100 << 10, /* of a block in shared memory */
-    EK_CUDA_WARP_SUMS = 24 << 10   /* of it, of a turn's leaves */
+    EK_CUDA_WARP_SUMS = 24 << 10   /* of it, of a share's leaves */
 };
 
 typedef struct ek_cuda_cut {
@@ -20,9 +20,9 @@ typedef struct ek_cuda_cut {
 
 /* Chunks of so many groups of weights, for tiles of so many rows. */
 ek_cuda_cut ek_cuda_cut_of(const ek_cuda_linear *l, int groups, int per_tile, int slots);
-/* Panels of a turn for so many on so many places, as long as the leaves of one fit into `sums`. */
-int ek_cuda_cut_turn(const ek_cuda_cut *c, int panels, int places, int sums);
-/* Slots and shared memory of p's warps, with p's turn and `turns` per block. */
-void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int turns, int warps, size_t room);
+/* Panels of a share for so many on so many places, as long as the leaves of one fit into `sums`. */
+int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums);
+/* Slots and shared memory of p's warps, with p's share and `shares` per block. */
+void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room);
 
 #endif

@@ -10,7 +10,7 @@
 enum {
     MAX_ROWS = 8,
     SLOTS = 4,             /* chunks that a warp has on their way */
-    GATED = 64 / EK_PANEL, /* panels of a turn that is rounded to groups of activations */
+    GATED = 64 / EK_PANEL, /* panels of a share that is rounded to groups of activations */
     UNIT = 64
 };
 
@@ -29,7 +29,7 @@ int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows)
 
 static ek_cuda_cut cut_of(const ek_cuda_linear *l, int per_tile)
 {
-    return ek_cuda_cut_of(l, EK_CUDA_PLANE_GROUPS, per_tile, SLOTS);
+    return ek_cuda_cut_of(l, EK_CUDA_WARP_GROUPS, per_tile, SLOTS);
 }
 
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
@@ -41,17 +41,17 @@ ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int job
               places = multiprocessors * EK_CUDA_WARP_BLOCKS;
     const ek_cuda_cut c = cut_of(l, per_tile);
     ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .z = (unsigned)matrices, .overlap = true}};
-    p.turn = gate == EK_CUDA_GATE_MATRIX ? 2 * GATED
-             : gate                      ? GATED
-                                         : ek_cuda_cut_turn(&c, panels * layers, places, EK_CUDA_WARP_SUMS);
-    if (p.turn > panels && !gate) p.turn = panels;
-    const int turns = ek_cuda_over(panels, p.turn), each = ek_cuda_over(turns, ek_cuda_over(places, layers));
-    p.grid.x = (unsigned)ek_cuda_over(turns, each);
+    p.share = gate == EK_CUDA_GATE_MATRIX ? 2 * GATED
+              : gate                      ? GATED
+                                          : ek_cuda_cut_share(&c, panels * layers, places, EK_CUDA_WARP_SUMS);
+    if (p.share > panels && !gate) p.share = panels;
+    const int shares = ek_cuda_over(panels, p.share), each = ek_cuda_over(shares, ek_cuda_over(places, layers));
+    p.grid.x = (unsigned)ek_cuda_over(shares, each);
     /* more warps where blocks are few and have enough chunks */
-    const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.turn * c.chunks > EK_CUDA_WARPS;
+    const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.share * c.chunks > EK_CUDA_WARPS;
     ek_cuda_cut_ring(&p, &c, each, many ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
                      many ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
-    snprintf(p.name, sizeof p.name, "ek_product%s_plane_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
+    snprintf(p.name, sizeof p.name, "ek_product%s_warp_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
              ek_cuda_kind_of(l).name, l->limbs, per_tile);
     return p;
 }
@@ -72,17 +72,17 @@ bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, co
     const int panels = q->n_panels + parts * k->n_panels,
               places = ek_cuda_over(multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
     const ek_cuda_cut c = cut_of(q, per_tile);
-    const int turn = ek_cuda_cut_turn(&c, panels, places, EK_CUDA_WARP_SUMS);
-    const int q_turns = ek_cuda_over(q->n_panels, turn), k_turns = ek_cuda_over(k->n_panels, turn);
-    const int each = ek_cuda_over(q_turns + parts * k_turns, places); /* turns of a block */
-    ek_cuda_heads p = {.q.turn = turn,
-                       .k.turn = turn,
-                       .q_blocks = ek_cuda_over(q_turns, each),
-                       .k_blocks = ek_cuda_over(k_turns, each)};
+    const int share = ek_cuda_cut_share(&c, panels, places, EK_CUDA_WARP_SUMS);
+    const int q_shares = ek_cuda_over(q->n_panels, share), k_shares = ek_cuda_over(k->n_panels, share);
+    const int each = ek_cuda_over(q_shares + parts * k_shares, places); /* shares of a block */
+    ek_cuda_heads p = {.q.share = share,
+                       .k.share = share,
+                       .q_blocks = ek_cuda_over(q_shares, each),
+                       .k_blocks = ek_cuda_over(k_shares, each)};
     ek_cuda_cut_ring(&p.q, &c, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
     p.k = p.q;
     p.q.grid.x = (unsigned)(p.q_blocks + parts * p.k_blocks), p.q.grid.y = (unsigned)tiles, p.q.grid.overlap = true;
-    snprintf(p.q.name, sizeof p.q.name, "ek_product_plane_heads_%s_r%d", ek_cuda_kind_of(q).name, per_tile);
+    snprintf(p.q.name, sizeof p.q.name, "ek_product_warp_heads_%s_r%d", ek_cuda_kind_of(q).name, per_tile);
     *out = p;
     return true;
 }
@@ -101,7 +101,7 @@ bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
         return false;
     const int per_tile = rows_of(gate, rows, 0);
     const ek_cuda_cut c = cut_of(gate, per_tile);
-    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
+    *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
     out->k_blocks = router->n_panels;
     ek_cuda_cut_ring(&out->q, &c, 1, 2 * EK_CUDA_WARPS, 2 * EK_CUDA_WARP_ROOM);
     const size_t leaves = sizeof(float) * EK_PANEL * (size_t)ek_cuda_over(router->k, EK_KBLOCK);
@@ -118,13 +118,13 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
     if (tile > per_tile || !beside_fits(gate) || gate->n % UNIT || !expert_down->units || !beside_fits(down))
         return false;
     const ek_cuda_cut c = cut_of(gate, per_tile), of_down = cut_of(down, per_tile);
-    *out = (ek_cuda_heads){.q.turn = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = ek_cuda_over(rows, per_tile)};
+    *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = ek_cuda_over(rows, per_tile)};
     /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
     const int experts = out->q_blocks * jobs, left = multiprocessors - experts;
     const bool alone = left >= multiprocessors / 4;
-    out->k.turn = ek_cuda_cut_turn(&of_down, down->n_panels * out->k_tiles,
-                                   alone ? left : ek_cuda_over(multiprocessors * 2, 3), EK_CUDA_WARP_SUMS);
-    out->k_blocks = ek_cuda_over(down->n_panels, out->k.turn);
+    out->k.share = ek_cuda_cut_share(&of_down, down->n_panels * out->k_tiles,
+                                     alone ? left : ek_cuda_over(multiprocessors * 2, 3), EK_CUDA_WARP_SUMS);
+    out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
     ek_cuda_cut_ring(&out->q, &c, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
                      alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
     ek_cuda_cut_ring(&out->k, &of_down, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,

@@ -7,7 +7,7 @@
 
 /* Rows of a job of experts, at most. */
 int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows);
-/* matrices: alike, in a launch, without a gate (ek_cuda_leaf_args.y2). */
+/* matrices: alike, in a launch, without a gate (ek_cuda_warp_args.y2). */
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
                                       int multiprocessors);
 double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows);

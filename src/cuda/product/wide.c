@@ -27,7 +27,7 @@ const char *ek_cuda_arrange_name(const ek_cuda_linear *l)
     return l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2";
 }
 
-size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs)
+size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs)
 {
     if (!ek_cuda_wide_fits(l)) return 0;
     return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)ek_cuda_over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
@@ -39,7 +39,7 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
     const int tiles = operands * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS),
               leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
     const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
-    ek_cuda_product p = {.image = ek_cuda_wide_image(l, rows, jobs)};
+    ek_cuda_product p = {.operand = ek_cuda_wide_operand(l, rows, jobs)};
     while (leaves >> p.levels) p.levels++;
     p.grid = (ek_cuda_grid){.x = (unsigned)(tiles < blocks ? tiles : blocks),
                             .z = (unsigned)matrices,

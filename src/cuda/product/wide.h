@@ -1,6 +1,6 @@
-/* Products of many rows by wgmma (kernels/product_wide.cuh): of a matrix, of one or two matrices of experts in at most
- * `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are written in wgmma's
- * order first. */
+/* Products of many rows by wgmma (kernels/product/product_wide.cuh): of a matrix, of one or two matrices of experts in
+ * at most `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are written in
+ * wgmma's order first. */
 #ifndef EK_CUDA_PRODUCT_WIDE_H
 #define EK_CUDA_PRODUCT_WIDE_H
 
@@ -16,7 +16,7 @@ ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, int m
 /* In parts of that many units, 0: whole. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
 
-/* With the gate of a second matrix alike, as the image of `next`. False: no kernel does it. */
+/* With the gate of a second matrix alike, as the operand of `next`. False: no kernel does it. */
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, int multiprocessors);
 /* q with one limb, k and v with two, all of 4 bits with scales alike, in one launch that deals all their tiles to its
@@ -24,8 +24,8 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                              const ek_cuda_linear *v, int rows, int multiprocessors);
 
-/* Bytes of its image, 0 where it does not take l; the kernel that writes it. */
-size_t ek_cuda_wide_image(const ek_cuda_linear *l, int rows, int jobs);
+/* Bytes of its operand, 0 where it does not take l; the kernel that writes it. */
+size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs);
 const char *ek_cuda_arrange_name(const ek_cuda_linear *l);
 
 #endif

@@ -66,8 +66,8 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     ek_gpu_quantize(w, in, m);
     if (!m2 && ek_cuda_warp_job_fits(&m->l, c->tile)) {
         const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
-        ek_cuda_leaf_args a = {
-            .a = {.x = in->acts, .y = y, .ldy = m->l.n, .rows = c->tile, .turn = p.turn, .stages = p.stages},
+        ek_cuda_warp_args a = {
+            .a = {.x = in->acts, .y = y, .ldy = m->l.n, .rows = c->tile, .share = p.share, .slots = p.slots},
             .jobs = x->jobs,
             .n_jobs = x->n_jobs,
             .index = c->index,
@@ -87,7 +87,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
                                      .pass = p.pass,
                                      .levels = p.levels,
                                      .stack = x->stack,
-                                     .image = m->l.units ? w->operand[m->l.limbs - 1] : 0},
+                                     .operand = m->l.units ? w->operand[m->l.limbs - 1] : 0},
                                .jobs = x->jobs,
                                .n_jobs = x->n_jobs,
                                .index = c->index,
@@ -173,7 +173,7 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     ek_gpu_input gated;
     if (by.by != EK_GPU_GATE_APART) {
-        const ek_cuda_leaf_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
+        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
         gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);

@@ -8,7 +8,7 @@ static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
 {
     if (g->jobs) return g->tile == EK_CUDA_WIDE_COLUMNS;
     const ek_cuda_product first = ek_gpu_product_of(x, g->gate, g->tile);
-    return first.image && !first.parts && ek_gpu_product_of(x, g->next, g->tile).image;
+    return first.operand && !first.parts && ek_gpu_product_of(x, g->next, g->tile).operand;
 }
 
 ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
@@ -26,7 +26,7 @@ ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
 }
 
 static ek_gpu_input write_few(ek_gpu_writer *w, const ek_cuda_product *p, const ek_gpu_gating *g,
-                              ek_cuda_leaf_args with, ek_gpu_input *in, int rows_out)
+                              ek_cuda_warp_args with, ek_gpu_input *in, int rows_out)
 {
     const ek_cuda_linear *l = &g->gate->l;
     ek_gpu_quantize(w, in, g->gate);
@@ -41,7 +41,7 @@ static ek_gpu_input write_few(ek_gpu_writer *w, const ek_cuda_product *p, const 
 }
 
 static ek_gpu_input write_wide(ek_gpu_writer *w, const ek_cuda_product *p, const ek_gpu_gating *g,
-                               const ek_cuda_leaf_args *with, ek_gpu_input *in, int rows_out)
+                               const ek_cuda_warp_args *with, ek_gpu_input *in, int rows_out)
 {
     const ek_cuda_linear *l = &g->gate->l;
     ek_gpu_arrange(w, g->gate, in, p,
@@ -60,7 +60,7 @@ static ek_gpu_input write_wide(ek_gpu_writer *w, const ek_cuda_product *p, const
 }
 
 ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const ek_gpu_gating *g,
-                                ek_cuda_leaf_args with, ek_gpu_input *in, int rows_out)
+                                ek_cuda_warp_args with, ek_gpu_input *in, int rows_out)
 {
     EK_ASSERT(by->by != EK_GPU_GATE_APART);
     return by->by == EK_GPU_GATE_FEW ? write_few(w, &by->p, g, with, in, rows_out)
@@ -103,7 +103,7 @@ void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
         ek_gpu_project_two(w, g.gate, g.upper, in, x->gate, x->up, inter);
         gated = ek_gpu_gate(w, x->gate, x->up, inter, inter, n, inter, g.next);
     } else {
-        gated = ek_gpu_write_gated(w, &by, &g, (ek_cuda_leaf_args){0}, in, n);
+        gated = ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, in, n);
     }
     ek_gpu_project(w, g.next, &gated, x->y, x->g->m->config.hidden_size);
 }

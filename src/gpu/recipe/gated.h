@@ -26,7 +26,7 @@ typedef struct ek_gpu_gated {
 ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g);
 /* The launch of a choice that is not apart. with: of experts jobs and index, else u and ldu, or nothing. */
 ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const ek_gpu_gating *g,
-                                ek_cuda_leaf_args with, ek_gpu_input *in, int rows_out);
+                                ek_cuda_warp_args with, ek_gpu_input *in, int rows_out);
 /* The gate of g and u as the input of m. */
 ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *m);

@@ -1,7 +1,7 @@
 #include "gpu/recipe/heads.h"
 
 #include "cuda/attn_work.h"
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "cuda/product/choose.h"
 #include "cuda/product/wide.h"
 
@@ -29,7 +29,7 @@ static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alon
                                                            ek_cuda_multiprocessors(x->g->c)))
         return false;
     const ek_cuda_product one = ek_gpu_product_of(x, keys_alone ? &l->k : &l->q, n);
-    return one.image && !one.parts;
+    return one.operand && !one.parts;
 }
 
 ek_gpu_heads ek_gpu_choose_heads(const ek_gpu_run *x, int i, bool keys_alone, int n)
@@ -48,7 +48,7 @@ static void write_together(ek_gpu_writer *w, int i, const ek_cuda_heads *p, ek_g
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     ek_gpu_quantize(w, in, &l->q);
-    const ek_cuda_leaf_heads_args a = {.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i)),
+    const ek_cuda_warp_heads_args a = {.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i)),
                                        .k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->k, key_size(x, i)),
                                        .v_codes = l->v.at,
                                        .v_scales = l->v.at + l->v.l.code_bytes,

@@ -71,7 +71,7 @@ static void write_per_layer(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     const int size = x->g->m->config.per_layer_size;
     const ek_gpu_gating g = {.gate = &l->per_layer_gate, .next = &l->per_layer_proj, .tile = n};
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
-    ek_cuda_leaf_args own = {0};
+    ek_cuda_warp_args own = {0};
     own.u = ek_gpu_per_layer_rows(x, i, &own.ldu);
     ek_gpu_input gated;
     if (by.by == EK_GPU_GATE_APART) {

@@ -1,6 +1,6 @@
 #include "gpu/recipe/operand.h"
 
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "cuda/product/wide.h"
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
@@ -63,7 +63,7 @@ void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
 void ek_gpu_arrange(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, const ek_cuda_product *p,
                     ek_cuda_arrange_args with)
 {
-    if (!p->image) {
+    if (!p->operand) {
         ek_gpu_quantize(w, in, m);
         return;
     }
@@ -72,17 +72,17 @@ void ek_gpu_arrange(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, 
     if (in->number && w->holds[limbs - 1] == in->number && w->held_group[limbs - 1] == m->l.a_group) return;
     ek_gpu_hold(w, in, limbs, m->l.a_group);
     if (in->f && !in->acts.q && !with.jobs && m->l.a_group == 64) {
-        const ek_cuda_quantize_images_args a = {
+        const ek_cuda_quantize_operands_args a = {
             .to = {.one = limbs == 1 ? operand : 0, .two = limbs == 2 ? operand : 0},
             .x = in->f,
             .ldx = in->ld,
             .k = in->k};
         const ek_cuda_grid grid = {
             .x = ek_gpu_over(in->k, 2048), .y = (unsigned)in->n, .threads = 256, .overlap = true};
-        EK_GPU_WRITE(w, "ek_quantize_images", grid, a);
+        EK_GPU_WRITE(w, "ek_quantize_operands", grid, a);
         return;
     }
     ek_gpu_quantize(w, in, m);
-    with.x = in->acts, with.image = operand, with.rows = in->n;
+    with.x = in->acts, with.operand = operand, with.rows = in->n;
     EK_GPU_WRITE(w, ek_cuda_arrange_name(&m->l), p->arrange, with);
 }

@@ -16,12 +16,12 @@ ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matr
                              .y = y,
                              .ldy = ldy,
                              .stack = w->x->stack,
-                             .image = m->l.units ? w->operand[m->l.limbs - 1] : 0,
+                             .operand = m->l.units ? w->operand[m->l.limbs - 1] : 0,
                              .rows = in->n,
                              .pass = p->pass,
                              .levels = p->levels,
-                             .turn = p->turn,
-                             .stages = p->stages};
+                             .share = p->share,
+                             .slots = p->slots};
     ek_cuda_linear_args_of(&a, &m->l, m->at);
     return a;
 }
@@ -34,7 +34,7 @@ ek_cuda_product ek_gpu_product_of(const ek_gpu_run *x, const ek_gpu_matrix *m, i
 
 bool ek_gpu_reads_operand(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
 {
-    return m->l.units && m->l.a_group == 64 && ek_gpu_product_of(x, m, n).image;
+    return m->l.units && m->l.a_group == 64 && ek_gpu_product_of(x, m, n).operand;
 }
 
 bool ek_gpu_reads_in_pairs(const ek_gpu_run *x, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, int n)
@@ -64,7 +64,7 @@ void ek_gpu_project_two(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_m
     ek_cuda_product p;
     if (ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_pair_plan(&p, &m->l, in->n, blocks)) {
         ek_gpu_quantize(w, in, m);
-        const ek_cuda_leaf_args a = {
+        const ek_cuda_warp_args a = {
             .a = ek_gpu_linear_args(w, m, in, &p, y, ldy), .codes2 = codes2, .scales2 = scales2, .y2 = y2};
         EK_GPU_WRITE(w, p.name, p.grid, a);
         return;

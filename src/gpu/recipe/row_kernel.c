@@ -1,10 +1,10 @@
 #include "gpu/recipe/row_kernel.h"
 
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "gpu/recipe/gated.h"
 #include "gpu/recipe/heads.h"
 
-static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_images to)
+static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operands to)
 {
     const ek_config *c = &w->x->g->m->config;
     const unsigned warps = (unsigned)(c->hidden_size + 255) / 256;
@@ -24,7 +24,7 @@ static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_images 
 
 void ek_gpu_write_rows(ek_gpu_writer *w, ek_cuda_stage_args a, int n)
 {
-    write(w, a, n, (ek_cuda_images){0});
+    write(w, a, n, (ek_cuda_operands){0});
 }
 
 /* Whether records of rows for m are what b reads, too. */
@@ -46,7 +46,7 @@ ek_gpu_input ek_gpu_write_rows_to(ek_gpu_writer *w, ek_cuda_stage_args a, CUdevi
     a.x_norm = norm, a.to = ek_gpu_acts_for(w, &in, m);
     if (all && a.to.q) in.f = 0; /* what a kernel writes, the next one waits for */
     a.x = in.f;
-    write(w, a, n, (ek_cuda_images){0});
+    write(w, a, n, (ek_cuda_operands){0});
     return in;
 }
 
@@ -67,10 +67,11 @@ static readers readers_of(const ek_gpu_run *x, const ek_gpu_reading *r)
 }
 
 /* Operands of n rows of a prompt for the readers. complete: nobody reads anything else of the rows. */
-static ek_cuda_images operands_for(const ek_gpu_writer *w, const ek_gpu_reading *r, const readers *all, bool *complete)
+static ek_cuda_operands operands_for(const ek_gpu_writer *w, const ek_gpu_reading *r, const readers *all,
+                                     bool *complete)
 {
     const ek_gpu_run *x = w->x;
-    ek_cuda_images to = {0};
+    ek_cuda_operands to = {0};
     *complete = false;
     if (r->n < EK_GPU_PROMPT_ROWS || x->g->m->config.hidden_size > EK_CUDA_STAGE_ROWS_WIDTH) return to;
     if (all->m[0]->l.units && all->m[0]->l.a_group != 64) return to; /* its records: ek_stage alone has them */
@@ -94,7 +95,7 @@ static ek_cuda_images operands_for(const ek_gpu_writer *w, const ek_gpu_reading 
 
 typedef struct left {
     ek_gpu_input in;
-    ek_cuda_images to;
+    ek_cuda_operands to;
 } left;
 
 static left leave(ek_gpu_writer *w, const ek_gpu_reading *r)

@@ -1,4 +1,4 @@
-/* The row-wise kernels between two linear layers (cuda/model_args.h, ek_stage; cuda/image_args.h), and how they leave
+/* The row-wise kernels between two linear layers (cuda/model_args.h, ek_stage; cuda/operand_args.h), and how they leave
  * rows for those that read them. */
 #ifndef EK_GPU_RECIPE_ROW_KERNEL_H
 #define EK_GPU_RECIPE_ROW_KERNEL_H

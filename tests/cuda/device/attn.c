@@ -71,8 +71,8 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
         k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
         return k;
     }
-    const ek_cuda_attn_leaf p = ek_cuda_attn_leaf_plan(tile, shape->head_dim, shape->v_format, half, n_items,
-                                                       (int)k.blocks);
+    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, half, n_items,
+                                                             (int)k.blocks);
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     k.join = find(d, "ek_attn_join", 0);
@@ -81,7 +81,7 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
 
 kernels kernels_find_deep(dev *d, int head_dim)
 {
-    const ek_cuda_attn_leaf p = ek_cuda_attn_deep_plan(head_dim);
+    const ek_cuda_attn_segment p = ek_cuda_attn_deep_plan(head_dim);
     return (kernels){.leaf = find(d, p.name, p.shared),
                      .join = find(d, "ek_attn_join", 0),
                      .shared = p.shared,

@@ -20,7 +20,7 @@ static ek_cuda_acts record(dev *d, const matrix *m, int k, int n)
 static ek_cuda_linear_args product(const matrix *m, const ek_cuda_acts *in, const ek_cuda_product *p, int n,
                                    CUdeviceptr y)
 {
-    ek_cuda_linear_args a = {.x = *in, .y = y, .ldy = m->l.n, .rows = n, .turn = p->turn, .stages = p->stages};
+    ek_cuda_linear_args a = {.x = *in, .y = y, .ldy = m->l.n, .rows = n, .share = p->share, .slots = p->slots};
     ek_cuda_linear_args_of(&a, &m->l, m->at);
     return a;
 }
@@ -231,7 +231,7 @@ static void compare(layer *e, int n, int multiprocessors)
         compare_rows(d, &sorted, &pair, pairs, name);
         one = ek_cuda_warp_plan(&e->expert_down.l, tile, pairs, EK_CUDA_GATE_NONE, multiprocessors);
         run(e, &one,
-            &(ek_cuda_leaf_args){.a = product(&e->expert_down, &pair, &one, tile, out),
+            &(ek_cuda_warp_args){.a = product(&e->expert_down, &pair, &one, tile, out),
                                  .jobs = c.jobs,
                                  .n_jobs = c.n_jobs,
                                  .expert_bytes = (int64_t)e->expert_down.l.bytes,

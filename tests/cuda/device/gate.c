@@ -26,7 +26,7 @@ static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2
     ek_cuda_acts to;
     const size_t bytes = ek_cuda_acts_plan(&to, l->n, l->a_group) * (size_t)rows;
     to.q = up(d, NULL, bytes);
-    ek_cuda_leaf_args a = {.a = {.x = *in, .rows = rows, .turn = plan->turn, .stages = plan->stages},
+    ek_cuda_warp_args a = {.a = {.x = *in, .rows = rows, .share = plan->share, .slots = plan->slots},
                            .codes2 = weights[1],
                            .scales2 = u ? 0 : weights[1] + l->code_bytes,
                            .u = u,
@@ -70,20 +70,23 @@ static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *
     ek_cuda_product p;
     if (!ek_cuda_wide_gate_plan(&p, l, next, rows, 0, ek_cuda_multiprocessors(d->c)))
         must(ek_fail(EK_EINTERNAL, "gate"));
-    const size_t bytes = ek_cuda_wide_image(next, rows, 0);
-    ek_cuda_products_args a = {
-        .a = {.x = *in, .rows = rows, .levels = p.levels, .stack = up(d, NULL, p.stack), .image = up(d, NULL, p.image)},
-        .codes2 = weights[1],
-        .scales2 = weights[1] + l->code_bytes,
-        .y2 = up(d, NULL, bytes)};
+    const size_t bytes = ek_cuda_wide_operand(next, rows, 0);
+    ek_cuda_products_args a = {.a = {.x = *in,
+                                     .rows = rows,
+                                     .levels = p.levels,
+                                     .stack = up(d, NULL, p.stack),
+                                     .operand = up(d, NULL, p.operand)},
+                               .codes2 = weights[1],
+                               .scales2 = weights[1] + l->code_bytes,
+                               .y2 = up(d, NULL, bytes)};
     ek_cuda_linear_args_of(&a.a, l, weights[0]);
-    ek_cuda_arrange_args r = {.x = *in, .image = a.a.image, .rows = rows};
+    ek_cuda_arrange_args r = {.x = *in, .operand = a.a.operand, .rows = rows};
     ek_cuda_kernel arrange = find(d, "ek_arrange_l1", 0), kernel = find(d, p.name, p.grid.shared);
     launch(d, &arrange, p.arrange, &r);
     launch(d, &kernel, p.grid, &a);
     snprintf(name, sizeof name, "gate %d x %d, %d rows by %s", l->n, l->k, rows, p.name);
     compare_image(d, want, a.y2, bytes, l->n, rows, name);
-    drop(d, a.a.stack), drop(d, a.a.image), drop(d, a.y2);
+    drop(d, a.a.stack), drop(d, a.a.operand), drop(d, a.y2);
 }
 
 static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)

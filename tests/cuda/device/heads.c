@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "../../support/device_pack.h"
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "linear.h"
 
 enum { MOST = 40, MULTIPROCESSORS = 3 /* few, so that a warp has several chunks, as those of large matrices have */ };
@@ -53,7 +53,7 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
         else if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
             must(ek_fail(EK_EINTERNAL, "no plan of q, k and v"));
         for (int i = 0; i < 3; i++) h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));
-        ek_cuda_leaf_heads_args a = {.v_codes = h[2].at,
+        ek_cuda_warp_heads_args a = {.v_codes = h[2].at,
                                      .v_scales = h[2].at + h[2].l.code_bytes,
                                      .v = h[2].y,
                                      .q_blocks = p.q_blocks,
@@ -62,7 +62,7 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
         const ek_cuda_product *const plan[] = {&p.q, &p.k};
         for (int i = 0; i < 2; i++) {
             *part[i] = (ek_cuda_linear_args){
-                .x = in, .y = h[i].y, .ldy = h[i].l.n, .rows = rows, .turn = plan[i]->turn, .stages = plan[i]->stages};
+                .x = in, .y = h[i].y, .ldy = h[i].l.n, .rows = rows, .share = plan[i]->share, .slots = plan[i]->slots};
             ek_cuda_linear_args_of(part[i], &h[i].l, h[i].at);
         }
         const ek_cuda_kernel kernel = find(d, p.q.name, p.q.grid.shared);
@@ -81,10 +81,10 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
 
 static CUdeviceptr image_of(dev *d, const head *h, const ek_cuda_product *p, const ek_cuda_acts *in, int rows)
 {
-    ek_cuda_arrange_args a = {.x = *in, .image = up(d, NULL, p->image), .rows = rows};
+    ek_cuda_arrange_args a = {.x = *in, .operand = up(d, NULL, p->operand), .rows = rows};
     const ek_cuda_kernel kernel = find(d, ek_cuda_arrange_name(&h->l), 0);
     launch(d, &kernel, p->arrange, &a);
-    return a.image;
+    return a.operand;
 }
 
 /* Many rows by wgmma; without q, or without v. times: on the emulated device other blocks are fast at each. */
@@ -119,7 +119,7 @@ static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q,
                                          .ldy = h[i].l.n,
                                          .rows = rows,
                                          .stack = stack,
-                                         .image = i == Q ? one : two,
+                                         .operand = i == Q ? one : two,
                                          .levels = i == Q ? p.q.levels : p.k.levels};
         ek_cuda_linear_args_of(part[i], &h[i].l, h[i].at);
     }

@@ -2,7 +2,7 @@
  */
 #include <stdlib.h>
 
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "product.h"
 
 enum { ROWS = 128 };
@@ -28,7 +28,7 @@ static images arranged(dev *d, const ek_cuda_acts *acts)
     images m = images_open(d, acts->k);
     for (int i = 0; i < 2; i++) {
         ek_cuda_kernel kernel = find(d, i ? "ek_arrange_l2" : "ek_arrange_l1", 0);
-        ek_cuda_arrange_args a = {.x = *acts, .image = m.at[i], .rows = ROWS};
+        ek_cuda_arrange_args a = {.x = *acts, .operand = m.at[i], .rows = ROWS};
         launch(d, &kernel,
                (ek_cuda_grid){.x = (unsigned)(EK_CUDA_WIDE_COLUMNS * (acts->k / 64) * 4 + 255) / 256,
                               .y = ROWS * (unsigned)(i + 1) / EK_CUDA_WIDE_COLUMNS,
@@ -64,10 +64,10 @@ static void test_quantized(dev *d, int k, bool odd)
     const ek_cuda_acts acts = records(d, k);
     device_quantize(d, &acts, dx, ROWS);
     images got = images_open(d, k);
-    ek_cuda_quantize_images_args a = {.to = {got.at[0], got.at[1]}, .x = dx, .ldx = k, .k = k};
-    ek_cuda_kernel kernel = find(d, "ek_quantize_images", 0);
+    ek_cuda_quantize_operands_args a = {.to = {got.at[0], got.at[1]}, .x = dx, .ldx = k, .k = k};
+    ek_cuda_kernel kernel = find(d, "ek_quantize_operands", 0);
     launch(d, &kernel, (ek_cuda_grid){.x = (unsigned)(k + 2047) / 2048, .y = ROWS, .threads = 256}, &a);
-    compare(d, arranged(d, &acts), got, k, "ek_quantize_images");
+    compare(d, arranged(d, &acts), got, k, "ek_quantize_operands");
     drop(d, dx), drop(d, acts.q);
     free(x);
 }

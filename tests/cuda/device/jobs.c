@@ -78,7 +78,7 @@ static void check_product(dev *d, const matrices *m, const work *w, const ek_cud
                                      .ldy = m->l.n,
                                      .levels = p.levels,
                                      .stack = up(d, NULL, p.stack),
-                                     .image = image ? image : up(d, NULL, p.image)},
+                                     .operand = image ? image : up(d, NULL, p.operand)},
                                .jobs = w->jobs,
                                .n_jobs = w->n_jobs,
                                .index = in ? w->indices : 0,
@@ -86,7 +86,7 @@ static void check_product(dev *d, const matrices *m, const work *w, const ek_cud
     ek_cuda_linear_args_of(&a.a, &m->l, m->at);
     if (in) {
         ek_cuda_arrange_args r = {
-            .x = *in, .image = a.a.image, .jobs = w->jobs, .n_jobs = w->n_jobs, .index = w->indices};
+            .x = *in, .operand = a.a.operand, .jobs = w->jobs, .n_jobs = w->n_jobs, .index = w->indices};
         const ek_cuda_kernel arrange = find(d, ek_cuda_arrange_name(&m->l), 0);
         a.a.x = *in;
         launch(d, &arrange, p.arrange, &r);
@@ -95,7 +95,7 @@ static void check_product(dev *d, const matrices *m, const work *w, const ek_cud
     launch(d, &kernel, p.grid, &a);
     same(d, want, down(d, a.a.y, bytes), bytes, false, "%s, %d x %d by %s", name, m->l.n, m->l.k, p.name);
     drop(d, a.a.y), drop(d, a.a.stack);
-    if (!image) drop(d, a.a.image);
+    if (!image) drop(d, a.a.operand);
 }
 
 /* Gate and up of the same rows, and the down that reads what comes of them. */
@@ -105,21 +105,22 @@ static void check_gate(dev *d, const matrices m[3], const work *w, const ek_cuda
     if (!ek_cuda_wide_gate_plan(&p, &m[0].l, &m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS, ek_cuda_multiprocessors(d->c)))
         must(ek_fail(EK_EINTERNAL, "gate of experts"));
     ek_cuda_products_args a = {
-        .a = {.x = *in, .levels = p.levels, .stack = up(d, NULL, p.stack), .image = up(d, NULL, p.image)},
+        .a = {.x = *in, .levels = p.levels, .stack = up(d, NULL, p.stack), .operand = up(d, NULL, p.operand)},
         .codes2 = m[1].at,
         .scales2 = m[1].at + m[1].l.code_bytes,
-        .y2 = up(d, NULL, ek_cuda_wide_image(&m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS)),
+        .y2 = up(d, NULL, ek_cuda_wide_operand(&m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS)),
         .jobs = w->jobs,
         .n_jobs = w->n_jobs,
         .index = w->indices,
         .expert_bytes = (int64_t)m[0].l.bytes};
     ek_cuda_linear_args_of(&a.a, &m[0].l, m[0].at);
-    ek_cuda_arrange_args r = {.x = *in, .image = a.a.image, .jobs = w->jobs, .n_jobs = w->n_jobs, .index = w->indices};
+    ek_cuda_arrange_args r = {
+        .x = *in, .operand = a.a.operand, .jobs = w->jobs, .n_jobs = w->n_jobs, .index = w->indices};
     const ek_cuda_kernel arrange = find(d, "ek_arrange_l1", 0), kernel = find(d, p.name, p.grid.shared);
     launch(d, &arrange, p.arrange, &r);
     launch(d, &kernel, p.grid, &a);
     check_product(d, &m[2], w, NULL, a.y2, want, "experts behind their gate");
-    drop(d, a.a.stack), drop(d, a.a.image), drop(d, a.y2);
+    drop(d, a.a.stack), drop(d, a.a.operand), drop(d, a.y2);
 }
 
 static void test_shape(dev *d, shape s)

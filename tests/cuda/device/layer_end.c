@@ -194,7 +194,7 @@ static ek_cuda_linear random_layers(dev *d, int n, int k, int limbs, CUdeviceptr
 static void project(chain *c, const ek_cuda_linear *l, const ek_cuda_product *p, const ek_cuda_kernel *k, CUdeviceptr w,
                     const ek_cuda_acts *in, CUdeviceptr y)
 {
-    ek_cuda_linear_args a = {.x = *in, .y = y, .ldy = l->n, .rows = c->rows, .turn = p->turn, .stages = p->stages};
+    ek_cuda_linear_args a = {.x = *in, .y = y, .ldy = l->n, .rows = c->rows, .share = p->share, .slots = p->slots};
     ek_cuda_linear_args_of(&a, l, w);
     launch(c->d, k, p->grid, &a);
 }
@@ -217,7 +217,7 @@ static void queue_layer(void *arg, int i)
         c->end.proj = proj, c->end.proj_scales = proj + c->proj.code_bytes;
         launch(c->d, &c->end_k, c->p_end.grid, &c->end);
     } else if (c->ends == BY_FOUR) {
-        ek_cuda_leaf_args a = {.a = {.x = c->a, .rows = c->rows, .turn = c->p_gate.turn, .stages = c->p_gate.stages},
+        ek_cuda_warp_args a = {.a = {.x = c->a, .rows = c->rows, .share = c->p_gate.share, .slots = c->p_gate.slots},
                                .u = c->u,
                                .ldu = c->gate.n,
                                .to = c->g};

@@ -158,14 +158,14 @@ void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, c
     if (by_kernel >= 0) p->plan = plan_by(l, rows, ek_cuda_multiprocessors(d->c), (family)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
-    p->a.turn = p->plan.turn, p->a.stages = p->plan.stages;
+    p->a.share = p->plan.share, p->a.slots = p->plan.slots;
     if (acts) p->a.x = *acts;
     ek_cuda_linear_args_of(&p->a, l, weights);
     p->a.stack = up(d, NULL, p->plan.stack);
     p->kernel = find(d, p->plan.name, p->plan.grid.shared);
-    if (p->plan.image) {
-        p->a.image = up(d, NULL, p->plan.image);
-        p->r = (ek_cuda_arrange_args){.x = *acts, .image = p->a.image, .rows = rows};
+    if (p->plan.operand) {
+        p->a.operand = up(d, NULL, p->plan.operand);
+        p->r = (ek_cuda_arrange_args){.x = *acts, .operand = p->a.operand, .rows = rows};
         p->arrange = find(d, ek_cuda_arrange_name(l), 0);
     }
     if (!p->plan.parts) return;
@@ -177,12 +177,12 @@ void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, c
 
 void finish(dev *d, product *p)
 {
-    drop(d, p->a.stack), drop(d, p->j.parts), drop(d, p->a.image);
+    drop(d, p->a.stack), drop(d, p->j.parts), drop(d, p->a.operand);
 }
 
 void run_product(product *p)
 {
-    if (p->plan.image) launch(p->d, &p->arrange, p->plan.arrange, &p->r);
+    if (p->plan.operand) launch(p->d, &p->arrange, p->plan.arrange, &p->r);
     launch(p->d, &p->kernel, p->plan.grid, &p->a);
     if (p->plan.parts)
         launch(p->d, &p->join,

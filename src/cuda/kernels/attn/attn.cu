@@ -1,4 +1,4 @@
-// Attention of few queries over paged keys and values (contract: ops/attn/attn.h): ek_attn_leaf_N computes one
+// Attention of few queries over paged keys and values (contract: ops/attn/attn.h): ek_attn_segment_N computes one
 // segment of 256 keys for a tile of N queries of one KV head, ek_attn_join adds the leaves of a query in T.
 //
 // A block of threads is one segment. First a warp takes a page of 64 keys (two per lane) and one chain of 256
@@ -323,10 +323,11 @@ template <int N> __device__ __forceinline__ void segment(const ek_cuda_attn_args
     leaf<N>(a, item, t);
 }
 
-#define LEAF(N)                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256, 2) ek_attn_leaf_##N(const __grid_constant__ ek_cuda_attn_args a) \
-    {                                                                                                                  \
-        segment<N>(a);                                                                                                 \
+#define LEAF(N)                                                          \
+    extern "C" __global__ void __launch_bounds__(256, 2)                 \
+        ek_attn_segment_##N(const __grid_constant__ ek_cuda_attn_args a) \
+    {                                                                    \
+        segment<N>(a);                                                   \
     }
 LEAF(2)
 LEAF(4)

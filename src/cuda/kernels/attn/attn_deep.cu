@@ -1,6 +1,6 @@
 // Attention of few queries over many keys (contract: ops/attn/attn.h), for tiles of 8 queries of one row and heads of
-// 256 or 512 dims: what ek_attn_leaf_8 of attn.cu computes, with few instructions around the fma, which are the limit
-// there.
+// 256 or 512 dims: what ek_attn_segment_8 of attn.cu computes, with few instructions around the fma, which are the
+// limit there.
 //
 // A block is a segment of 256 keys. Its last warp copies pieces of the pages into a ring, by bulk copies, keys and then
 // values, while the others compute. Scores: a warp has 128 keys, four per lane, and a chain of 256 dims; values: 128

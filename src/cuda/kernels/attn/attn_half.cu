@@ -1,6 +1,6 @@
 // Attention of few queries over keys and values in f16 (contract: ops/attn/attn.h), for heads of 64, 128, 256 or 512
-// dims: what ek_attn_leaf_N of attn.cu computes, in little code and with few waits, because a short step is as long as
-// those take.
+// dims: what ek_attn_segment_N of attn.cu computes, in little code and with few waits, because a short step is as long
+// as those take.
 //
 // A block is a segment of 256 keys for a tile of queries. Its pages come in pieces of 8 KB, 64 dims of a page's keys or
 // as many values, by bulk copies into a ring: a step takes one piece of each page that is seen, and as many steps are

@@ -91,9 +91,10 @@ template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda
     } else if (block >= 0) {
         warps<affine_64<4>, 1, 8, false, false, 0, true>(a.gate, block, a.gate_blocks, 0);
     } else {
-        ek_cuda_leaf_args p = {};
+        ek_cuda_warp_args p = {};
         p.a = a.router;
-        warps<affine_64<BITS>, 2, OCT * 4, false>(p, blockIdx.x % a.route_panels, a.route_panels, blockIdx.x / a.route_panels);
+        warps<affine_64<BITS>, 2, OCT * 4, false>(p, blockIdx.x % a.route_panels, a.route_panels,
+                                                  blockIdx.x / a.route_panels);
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) atomicAdd((int *)a.choose.ended, 1);
@@ -115,7 +116,8 @@ template <int UNITS> __device__ __forceinline__ void second(const ek_cuda_expert
 {
     const int all = a.down_blocks * a.down_tiles, experts = (int)blockIdx.x >= all;
     const int block = blockIdx.x - (experts ? all : 0), blocks = experts ? a.gate_blocks : a.down_blocks;
-    warps<affine_64<4, UNITS>, 1, UNITS == 8 ? 4 : 8, true, UNITS == 8>(a.part[experts], block % blocks, blocks, block / blocks);
+    warps<affine_64<4, UNITS>, 1, UNITS == 8 ? 4 : 8, true, UNITS == 8>(a.part[experts], block % blocks, blocks,
+                                                                        block / blocks);
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)

@@ -16,7 +16,7 @@ enum weight_scales {
 }; // SCALES_BIASED + one of them: a bias behind each
 
 // GROUPS_: of a chunk.
-template <int BITS_, int A_, int SCALES, int GROUPS_ = EK_CUDA_PLANE_GROUPS> struct weight_format {
+template <int BITS_, int A_, int SCALES, int GROUPS_ = EK_CUDA_WARP_GROUPS> struct weight_format {
     static constexpr int BITS = BITS_, A = A_, SUB = 64 / A, KIND = SCALES % SCALES_BIASED;
     static constexpr bool BIASED = SCALES >= SCALES_BIASED;
     static constexpr int CODE = BITS * 128,

@@ -41,9 +41,9 @@ template <int DIM> struct row_head {
     {
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
-            const bool turns = how.cos && pair(i) < how.rotated;
-            cos[i] = turns ? ((const float *)how.cos)[r * how.ld_table + pair(i)] : 1;
-            sin[i] = turns ? ((const float *)how.sin)[r * how.ld_table + pair(i)] : 0;
+            const bool rotates = how.cos && pair(i) < how.rotated;
+            cos[i] = rotates ? ((const float *)how.cos)[r * how.ld_table + pair(i)] : 1;
+            sin[i] = rotates ? ((const float *)how.sin)[r * how.ld_table + pair(i)] : 0;
         }
     }
 
@@ -66,15 +66,15 @@ template <int DIM> struct row_head {
         for (int i = 0; i < OWN; i++) x[i] = WEIGHS ? x[i] * f * w[i] : x[i] * f;
     }
 
-    __device__ __forceinline__ void turn(float (&x)[OWN], const ek_cuda_head &how) const
+    __device__ __forceinline__ void rotate(float (&x)[OWN], const ek_cuda_head &how) const
     {
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
-            const bool turns = how.cos && pair(i) < how.rotated;
+            const bool rotates = how.cos && pair(i) < how.rotated;
             if (LANES == 32) {
                 const float other = __shfl_xor_sync(~0u, x[i], 16);
-                if (turns) x[i] = fma_(lane() < 16 ? -other : other, sin[i], x[i] * cos[i]);
-            } else if (turns) {
+                if (rotates) x[i] = fma_(lane() < 16 ? -other : other, sin[i], x[i] * cos[i]);
+            } else if (rotates) {
                 const float x0 = x[i], x1 = x[i + OWN - PAIRS];
                 x[i] = fma_(-x1, sin[i], x0 * cos[i]), x[i + OWN - PAIRS] = fma_(x0, sin[i], x1 * cos[i]);
             }
@@ -96,7 +96,7 @@ template <int DIM> __device__ __forceinline__ void heads(const ek_cuda_heads_arg
         float *const at = (float *)a.q + r * a.ldq + (int64_t)min(i + sub, n_heads - 1) * DIM, x[head::OWN];
         head::read(x, at);
         h.template norm<true>(x, a.head.eps);
-        h.turn(x, a.head);
+        h.rotate(x, a.head);
         if (i + sub >= n_heads) continue;
 #pragma unroll
         for (int j = 0; j < head::OWN; j++) at[head::first() + j * 16] = x[j];
@@ -140,7 +140,7 @@ template <int DIM> __device__ __forceinline__ void store(const ek_cuda_store_arg
         }
         h.rotation(a.head, r);
         h.template norm<true>(x, a.head.eps);
-        h.turn(x, a.head);
+        h.rotate(x, a.head);
 #pragma unroll
         for (int j = 0; j < head::OWN; j++)
             if (mine < rows) tile[mine][head::first() + j * 16] = to_half(x[j]);

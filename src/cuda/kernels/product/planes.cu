@@ -1,5 +1,5 @@
 // Weights with their file's own scales (ops/linear/planes.h), from the CPU's panels to the device's layout
-// (cuda/planes.h).
+// (cuda/product/layout.h).
 #include <cuda_fp16.h>
 
 #include "cuda/kernels/math.cuh"

@@ -1,6 +1,6 @@
 // What the kernels of Form Q share: fragments of int8 products, scales, the formula of a group (ops/linear/linear.h).
 //
-// A unit is 64 inputs of a panel of 16 outputs, as fragments of two mma.sync m16n8k32 (cuda/linear.h). The
+// A unit is 64 inputs of a panel of 16 outputs, as fragments of two mma.sync m16n8k32 (cuda/product/layout.h). The
 // inputs of a lane t = lane % 4 are 16 t .. 16 t + 15 of the unit with activations in groups of 64, and
 // 8 t .. 8 t + 7 of each half in groups of 32, 4 t .. 4 t + 3 of each quarter in groups of 16, so that a row of
 // activations is read as it lies. Columns of the product are rows of activations, or with two limbs h and l of a row

@@ -10,7 +10,7 @@ namespace ek
 // lane copies what it alone will read into a ring of its own, ahead over the panels' edges, so that nothing
 // but its own wait is needed. Group values t go to shared memory; the block then walks them, a thread a leaf
 // of an output: chains are ascending whatever the warps did. OCT columns of 8.
-constexpr int STAGES = 4;
+constexpr int SLOTS = 4;
 
 // Rows [row0, ...) up to a.rows; record(r) is where row r of x lies.
 template <int BITS, int LIMBS, int A, int OCT, class R>
@@ -21,9 +21,9 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
     const int tid = threadIdx.x, lane = tid % 32, w = tid / 32, warps = blockDim.x / 32, g = lane / 4, t = lane % 4;
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a);
     const int leaves = (units + 15) / 16, rows = min(ROWS, a.rows - row0), groups = k >> a.group_shift;
-    const int stage = CODE + SUB * 32 * sb + OCT * 512;
-    uint8_t *ring = base + w * STAGES * stage;
-    float *value = (float *)(base + warps * STAGES * stage), *leaf = value + min(units, a.pass) * SUB * VALUES;
+    const int slot_bytes = CODE + SUB * 32 * sb + OCT * 512;
+    uint8_t *ring = base + w * SLOTS * slot_bytes;
+    float *value = (float *)(base + warps * SLOTS * slot_bytes), *leaf = value + min(units, a.pass) * SUB * VALUES;
     const uint8_t *rec[OCT]; // of the lane's column; 0: no such row
     const float2 *act[OCT][LIMBS == 1 ? 2 : 1];
 #pragma unroll
@@ -39,7 +39,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
 
     int fetch_panel = w < units ? (int)blockIdx.x : panels, fetch_unit = w, filled = 0;
     auto fetch_weights = [&](int slot) {
-        uint8_t *to = ring + slot * stage;
+        uint8_t *to = ring + slot * slot_bytes;
         const uint8_t *from = (const uint8_t *)a.codes + ((int64_t)fetch_panel * units + fetch_unit) * CODE + lane * 16;
         copy_async<16>(to + lane * 16, from);
         if (BITS == 8) copy_async<16>(to + 512 + lane * 16, from + 512);
@@ -51,7 +51,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
         }
     };
     auto fetch_acts = [&](int slot, int unit) {
-        uint8_t *to = ring + slot * stage + CODE + SUB * 32 * sb + lane * 16;
+        uint8_t *to = ring + slot * slot_bytes + CODE + SUB * 32 * sb + lane * 16;
 #pragma unroll
         for (int o = 0; o < OCT; o++) {
             if (!rec[o]) continue;
@@ -70,9 +70,9 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
         if (fetch_unit >= units) fetch_unit = w, fetch_panel += gridDim.x;
     };
     let_next_start();
-    int first_unit[STAGES - 1];
+    int first_unit[SLOTS - 1];
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; s++) {
+    for (int s = 0; s < SLOTS - 1; s++) {
         first_unit[s] = -1;
         if (fetch_panel >= panels) continue;
         first_unit[s] = fetch_unit;
@@ -81,11 +81,11 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
     }
     wait_for_previous(); // weights do not depend on it, activations do
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; s++) {
+    for (int s = 0; s < SLOTS - 1; s++) {
         if (first_unit[s] >= 0) fetch_acts(s, first_unit[s]);
         copy_commit();
     }
-    filled = STAGES - 1;
+    filled = SLOTS - 1;
     int slot = 0;
     for (int p = blockIdx.x; p < panels; p += gridDim.x) {
         for (int u0 = 0; u0 < units; u0 += a.pass) {
@@ -96,7 +96,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
                     next();
                 }
                 copy_commit();
-                if (++filled == STAGES) filled = 0;
+                if (++filled == SLOTS) filled = 0;
                 float x[OCT][SUB][LIMBS == 1 ? 2 : 1];
                 if (a.biased)
 #pragma unroll
@@ -106,8 +106,8 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
 #pragma unroll
                             for (int c = 0; c < (LIMBS == 1 ? 2 : 1); c++)
                                 x[o][s][c] = (u * SUB + s) * A < k ? act[o][c][u * SUB + s].y : 0;
-                copy_wait<STAGES - 1>();
-                const uint8_t *at = ring + slot * stage;
+                copy_wait<SLOTS - 1>();
+                const uint8_t *at = ring + slot * slot_bytes;
                 u32 code[8];
                 read_codes<BITS>(at + lane * 16, code);
                 const uint8_t *b = at + CODE + SUB * 32 * sb + lane * 16;
@@ -131,7 +131,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
                         }
                     }
                 }
-                if (++slot == STAGES) slot = 0;
+                if (++slot == SLOTS) slot = 0;
             }
             __syncthreads();
             const int some = (u1 - u0 + 15) / 16;

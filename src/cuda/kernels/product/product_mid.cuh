@@ -3,7 +3,7 @@
 // few for the multiprocessors.
 //
 // A block is a warpgroup and computes 128 outputs for OCT x 8 columns (rows of activations, or with two limbs half as
-// many rows) over the units of a part, which is whole leaves: each warp two panels, whose turns alternate: one is
+// many rows) over the units of a part, which is whole leaves: each warp two panels, whose work alternates: one is
 // multiplied while the floats of the other are added. All threads copy chunks of two units ahead, codes each lane its
 // own, words of activations to where wgmma wants them, so that a chunk costs one barrier and nothing is arranged
 // before. Chains stay in registers, nodes of T lie in shared memory. With a gate the two panels are of two matrices: a
@@ -19,15 +19,15 @@ namespace ek
 
 // Groups of A inputs.
 template <int LIMBS, int OCT, int A> struct mid_product {
-    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, STAGES = EK_CUDA_MID_STAGES(OCT), WARPS = 4, THREADS = 128,
+    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, SLOTS = EK_CUDA_MID_SLOTS(OCT), WARPS = 4, THREADS = 128,
                          PANELS = 2;
     static constexpr int GROUPS = 64 / A; // of a unit
     static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
     static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
     static constexpr int WEIGHTS = PANELS * CHUNK * (CODE + SCALE), ACTS = COLUMNS * CHUNK * 64, SX = CHUNK * ROWS * 8;
-    static constexpr int STAGE = ACTS + WARPS * WEIGHTS; // {sx, X} of all stages, or sx, lie behind the stages
-    static_assert(STAGE % 1024 == 0, "wgmma's swizzle");
-    static_assert(STAGE + SX == EK_CUDA_MID_STAGE(OCT, LIMBS) && SUMS * 4 * THREADS == EK_CUDA_MID_NODE(OCT, LIMBS),
+    static constexpr int SLOT_BYTES = ACTS + WARPS * WEIGHTS; // {sx, X} of all slots, or sx, lie behind the slots
+    static_assert(SLOT_BYTES % 1024 == 0, "wgmma's swizzle");
+    static_assert(SLOT_BYTES + SX == EK_CUDA_MID_SLOT(OCT, LIMBS) && SUMS * 4 * THREADS == EK_CUDA_MID_NODE(OCT, LIMBS),
                   "args.h says what a launch must ask for");
     static_assert(CHUNK == 2, "a column of a chunk is 32 words, its scales of a warp are 16 pieces");
 
@@ -49,13 +49,13 @@ template <int LIMBS, int OCT, int A> struct mid_product {
 
     __device__ __forceinline__ uint8_t *scales_of_rows(int slot) const
     {
-        return ring + STAGES * STAGE + slot * SX;
+        return ring + SLOTS * SLOT_BYTES + slot * SX;
     }
 
     __device__ __forceinline__ void fetch_weights(int c, int slot, const u64 (&code)[PANELS],
                                                   const u64 (&scale)[PANELS]) const
     {
-        uint8_t *to = ring + slot * STAGE + ACTS + w * WEIGHTS;
+        uint8_t *to = ring + slot * SLOT_BYTES + ACTS + w * WEIGHTS;
 #pragma unroll
         for (int p = 0; p < PANELS; p++)
 #pragma unroll
@@ -70,11 +70,11 @@ template <int LIMBS, int OCT, int A> struct mid_product {
     }
 
     // A warp takes a column's chunk at once: lane i its word i, of unit i / 16. Piece q of a unit has the words that
-    // codes of lanes t = 0 .. 3 meet (cuda/linear.h): q, q + 4, q + 8 and q + 12, or in groups of 32 every second of a
-    // group.
+    // codes of lanes t = 0 .. 3 meet (cuda/product/layout.h): q, q + 4, q + 8 and q + 12, or in groups of 32 every
+    // second of a group.
     __device__ __forceinline__ void fetch_acts(int c, int slot) const
     {
-        uint8_t *to = ring + slot * STAGE + (A == 64 ? lane / 4 % 4 : lane / 2 % 4) * 4;
+        uint8_t *to = ring + slot * SLOT_BYTES + (A == 64 ? lane / 4 % 4 : lane / 2 % 4) * 4;
         const int piece = A == 64 ? lane / 16 * 4 + lane % 4 : lane / 8 * 2 + lane % 2;
         const int64_t from = unit(c * CHUNK + lane / 16) * 64 + lane % 16 * 4;
 #pragma unroll
@@ -176,7 +176,7 @@ template <int LIMBS, int OCT, int A> struct mid_product {
     template <int N>
     __device__ __forceinline__ void chunk(float (&sum)[SUMS], accumulators (&d)[PANELS], int slot) const
     {
-        const uint8_t *acts = ring + slot * STAGE, *codes = acts + ACTS + w * WEIGHTS + lane * 16,
+        const uint8_t *acts = ring + slot * SLOT_BYTES, *codes = acts + ACTS + w * WEIGHTS + lane * 16,
                       *sx = scales_of_rows(slot);
         const uint8_t *scales = acts + ACTS + w * WEIGHTS + PANELS * CHUNK * CODE;
         u32 code[PANELS][8];
@@ -205,7 +205,7 @@ template <int LIMBS, int OCT, int A> struct mid_product {
 
     __device__ __forceinline__ float4 *node(int level) const
     {
-        return (float4 *)(ring + STAGES * (STAGE + SX) + level * SUMS * 4 * THREADS) + w * 32 + lane;
+        return (float4 *)(ring + SLOTS * (SLOT_BYTES + SX) + level * SUMS * 4 * THREADS) + w * 32 + lane;
     }
 
     __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
@@ -230,30 +230,30 @@ template <int LIMBS, int OCT, int A> struct mid_product {
     {
         const int chunks = (units + CHUNK - 1) / CHUNK;
         let_next_start();
-        for (int s = 0; s < STAGES - 1; s++)
+        for (int s = 0; s < SLOTS - 1; s++)
             if (s < chunks) fetch_weights(s, s, code, scale);
         wait_for_previous(); // weights do not depend on it, rows do
-        for (int s = 0; s < STAGES - 1; s++) {
+        for (int s = 0; s < SLOTS - 1; s++) {
             if (s < chunks) fetch_acts(s, s);
             copy_commit();
         }
-        int slot = 0, filled = STAGES - 1;
+        int slot = 0, filled = SLOTS - 1;
         accumulators d[PANELS];
         for (int p = 0; p < PANELS; p++)
             for (int i = 0; i < OCT * 4; i++) d[p][i] = 0;
         clear(sum);
 #pragma unroll 1
         for (int c = 0; c < chunks; c++) {
-            copy_wait<STAGES - 2>();
+            copy_wait<SLOTS - 2>();
             wgmma_reads_fence();
             __syncthreads(); // all copies of the chunk are there, the chunk before is read
-            if (c + STAGES - 1 < chunks)
-                fetch_weights(c + STAGES - 1, filled, code, scale), fetch_acts(c + STAGES - 1, filled);
+            if (c + SLOTS - 1 < chunks)
+                fetch_weights(c + SLOTS - 1, filled, code, scale), fetch_acts(c + SLOTS - 1, filled);
             copy_commit();
-            if (++filled == STAGES) filled = 0;
+            if (++filled == SLOTS) filled = 0;
             if (units - c * CHUNK > 1) chunk<2>(sum, d, slot);
             else chunk<1>(sum, d, slot);
-            if (++slot == STAGES) slot = 0;
+            if (++slot == SLOTS) slot = 0;
             const int done = (c + 1) * CHUNK;
             if (done % 16 || done >= units) continue; // a leaf, and more to come
             int level = 0;
@@ -325,7 +325,7 @@ template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const e
 // gelu(product) times the product of a second matrix, quantised: a block has a group of 64 outputs. Sums go through
 // shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it takes longer than the
 // product, as instructions that run once are fetched for each of them.
-template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_leaf_args &p)
+template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_warp_args &p)
 {
     typedef mid_product<1, OCT, A> product;
     constexpr int ROW = 68; // floats: rows 2 t begin in different banks
@@ -369,7 +369,7 @@ template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda
 }
 
 // q with one limb, k and v with two.
-template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cuda_leaf_heads_args &h)
+template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cuda_warp_heads_args &h)
 {
     int block = blockIdx.x - h.q_blocks;
     if (block < 0) {
@@ -395,12 +395,12 @@ template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cud
     EK_MID(NAME, 1, OCT, A)                                                          \
     EK_MID(NAME, 2, OCT, A)                                                          \
     extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_gate_##NAME##_l1_o##OCT( \
-        const __grid_constant__ ek_cuda_leaf_args p)                                 \
+        const __grid_constant__ ek_cuda_warp_args p)                                 \
     {                                                                                \
         ek::mid_gate<OCT, A>(p);                                                     \
     }                                                                                \
     extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_heads_##NAME##_o##OCT(   \
-        const __grid_constant__ ek_cuda_leaf_heads_args h)                           \
+        const __grid_constant__ ek_cuda_warp_heads_args h)                           \
     {                                                                                \
         ek::mid_heads<OCT, A>(h);                                                    \
     }

@@ -6,7 +6,7 @@
 
 using namespace ek;
 
-constexpr int STAGES = 3, COLUMNS = 64, PANELS = 8;
+constexpr int SLOTS = 3, COLUMNS = 64, PANELS = 8;
 
 // PICK: experts, whose jobs are up to a tile of rows (cuda/model_args.h); blocks z = 1 take the second matrix.
 template <int BITS, int LIMBS, int A, bool PICK>
@@ -19,7 +19,7 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a),
               groups = k >> a.group_shift;
     const int acts_at = PANELS * CODE, sx_at = acts_at + COLUMNS * 64, scales_at = sx_at + SUB * ROWS * 8;
-    const int stage = scales_at + SUB * PANELS * 8 * sb;
+    const int slot_bytes = scales_at + SUB * PANELS * 8 * sb;
     const int row_tiles = (a.rows + ROWS - 1) / ROWS, columns = (panels + PANELS - 1) / PANELS;
     const int block = PICK ? blockIdx.z * gridDim.x + blockIdx.x : blockIdx.x;
     __shared__ int row_of[PICK ? ROWS : 1]; // where the rows of a job are in x
@@ -48,7 +48,7 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
         }
         auto fetch = [&](int u, int slot) {
             const int tid = thread_again(); // or a dozen values of it stay in registers
-            uint8_t *to = base + slot * stage;
+            uint8_t *to = base + slot * slot_bytes;
 #pragma unroll
             for (int i = 0; i < BITS / 4; i++) {
                 int at = tid + i * 256, p = min(p0 + at / (CODE / 16), panels - 1);
@@ -97,20 +97,20 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
         };
         clear();
         __syncthreads(); // the tile before is read
-        for (int s = 0; s < STAGES - 1; s++) {
+        for (int s = 0; s < SLOTS - 1; s++) {
             if (first + s < end) fetch(first + s, s);
             copy_commit();
         }
-        int slot = 0, filled = STAGES - 1;
+        int slot = 0, filled = SLOTS - 1;
 #pragma unroll 1
         for (int u = first; u < end; u++) {
-            copy_wait<STAGES - 2>();
+            copy_wait<SLOTS - 2>();
             __syncthreads();
-            if (u + STAGES - 1 < end) fetch(u + STAGES - 1, filled);
+            if (u + SLOTS - 1 < end) fetch(u + SLOTS - 1, filled);
             copy_commit();
-            if (++filled == STAGES) filled = 0;
-            const uint8_t *at = base + slot * stage;
-            if (++slot == STAGES) slot = 0;
+            if (++filled == SLOTS) filled = 0;
+            const uint8_t *at = base + slot * slot_bytes;
+            if (++slot == SLOTS) slot = 0;
 #pragma unroll
             for (int s = 0; s < SUB; s++) {
                 if (SUB > 1 && (u * SUB + s) * A >= k) break;

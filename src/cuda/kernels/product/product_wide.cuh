@@ -21,7 +21,7 @@
 namespace ek
 {
 
-template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int STAGES, bool GATE = false,
+template <int BITS, int LIMBS, int GROUPS, int TALL, int COLUMNS, int CHUNK, int UNITS, int SLOTS, bool GATE = false,
           int A = 64, int PART = 0, int SHORT = 0>
 struct wide_product {
     static constexpr int CODE = BITS * 128, SCALE = 64, PANELS = GROUPS * (GATE ? 1 : TALL) * 4, WARPS = GROUPS * 4,
@@ -30,8 +30,8 @@ struct wide_product {
                          SUMS = TALL * OCTETS * 2 * PER;
     static constexpr int ACTS = COLUMNS * 128, SX = ROWS * 8;
     static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
-    static constexpr int IMAGE = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE),
-                         STAGE = IMAGE + WARPS * WEIGHTS;
+    static constexpr int OPERAND = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE),
+                         SLOT_BYTES = OPERAND + WARPS * WEIGHTS;
     static constexpr int LEAF = 16 / UNITS;
     static constexpr int LANE = (A == 64 ? 8 : 4) *
                                 PER; // bytes from a lane's {sx, X}, or sx, of an octet to the next one's
@@ -47,15 +47,15 @@ struct wide_product {
 
     // What is needed between chunks only lies in shared memory: registers are for sums.
     struct control {
-        u64 weights[WARPS][STAGES], acts[STAGES], read[STAGES]; // have arrived; have been read by all threads
-        feed feeds[WARPS + 1];                                  // the last: activations
-        int number[WARPS], mine[WARPS];                         // a warp's tile, its units
-        int p0[WARPS], image[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
-        int units, split, panels, columns, tiles;                          // split: units of a part but the last
+        u64 weights[WARPS][SLOTS], acts[SLOTS], read[SLOTS]; // have arrived; have been read by all threads
+        feed feeds[WARPS + 1];                               // the last: activations
+        int number[WARPS], mine[WARPS];                      // a warp's tile, its units
+        int p0[WARPS], operand[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
+        int units, split, panels, columns, tiles;                            // split: units of a part but the last
         int parts, across;       // of a tile; of a column of panels, or panels' columns of a job
         u32 by_parts, by_across; // the largest number of 32 bits over them
     };
-    static constexpr int SHARED = STAGES * STAGE + (sizeof(control) + 15) / 16 * 16;
+    static constexpr int SHARED = SLOTS * SLOT_BYTES + (sizeof(control) + 15) / 16 * 16;
 
     const ek_cuda_linear_args &a;
     const ek_cuda_products_args *pick; // of experts, or with a gate
@@ -63,17 +63,17 @@ struct wide_product {
 
     __device__ __forceinline__ control &of() const
     {
-        return *(control *)(ring + STAGES * STAGE + PART * EK_CUDA_WIDE_CONTROL);
+        return *(control *)(ring + SLOTS * SLOT_BYTES + PART * EK_CUDA_WIDE_CONTROL);
     }
 
     __device__ __forceinline__ uint8_t *weights_at(int warp, int slot) const
     {
-        return ring + STAGES * IMAGE + (warp * STAGES + slot) * WEIGHTS;
+        return ring + SLOTS * OPERAND + (warp * SLOTS + slot) * WEIGHTS;
     }
 
     struct place {
         u64 codes, scales;
-        int p0, image, row0, end, part; // panel and row tile; rows of x, or of y with jobs
+        int p0, operand, row0, end, part; // panel and row tile; rows of x, or of y with jobs
     };
 
     __device__ __forceinline__ bool jobs() const
@@ -91,9 +91,9 @@ struct wide_product {
             const ek_cuda_job one = ((const ek_cuda_job *)pick->jobs)[first];
             at.codes = (!GATE && blockIdx.z ? pick->codes2 : a.codes) + one.expert * pick->expert_bytes;
             at.scales = (!GATE && blockIdx.z ? pick->scales2 : a.scales) + one.expert * pick->expert_bytes;
-            at.p0 = rest * PANELS, at.image = first, at.row0 = one.first, at.end = one.first + one.n;
+            at.p0 = rest * PANELS, at.operand = first, at.row0 = one.first, at.end = one.first + one.n;
         } else {
-            at.p0 = first * PANELS, at.image = rest, at.row0 = at.image * ROWS;
+            at.p0 = first * PANELS, at.operand = rest, at.row0 = at.operand * ROWS;
         }
         return at;
     }
@@ -115,7 +115,7 @@ struct wide_product {
         const place at = tile_at(number);
         const int units = of().units, first = at.part * of().split;
         f.left = units_of(at.part);
-        f.acts = a.image + ((int64_t)at.image * ((units + 1) / 2) + first / 2) * PAIR;
+        f.acts = a.operand + ((int64_t)at.operand * ((units + 1) / 2) + first / 2) * PAIR;
 #pragma unroll
         for (int m = 0; m < TALL; m++) {
             const int64_t unit = (int64_t)min(at.p0 + panel_of(warp, m), of().panels - 1) * units + first;
@@ -148,8 +148,8 @@ struct wide_product {
         if (f.number >= of().tiles) return;
         const int some = min(UNITS, f.left), bytes = (some + 1) / 2 * PAIR;
         arrival_expect(&of().acts[slot], bytes);
-        copy_piece(ring + slot * IMAGE, (const void *)f.acts, bytes, &of().acts[slot]);
-        f.acts += IMAGE;
+        copy_piece(ring + slot * OPERAND, (const void *)f.acts, bytes, &of().acts[slot]);
+        f.acts += OPERAND;
         if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
     }
 
@@ -258,13 +258,13 @@ struct wide_product {
         else wide_store<false, LIMBS, TALL, OCTETS>(sum, y, a.ldy, of().end[warp] - row, a.n - out);
     }
 
-    // y2: the image of the next product. The slot's activations have been read.
+    // y2: the operand of the next product. The slot's activations have been read.
     __device__ __forceinline__ void gate(const float (&sum)[SUMS], int slot) const
     {
         const int warp = thread_again() / 32, unit = of().p0[warp] / PANELS, pairs = (of().columns + 1) / 2;
         if constexpr (GATE)
-            gate_tile(sum, (float *)(ring + slot * IMAGE),
-                      (uint8_t *)pick->y2 + ((int64_t)of().image[warp] * pairs + unit / 2) * PAIR, unit % 2);
+            gate_tile(sum, (float *)(ring + slot * OPERAND),
+                      (uint8_t *)pick->y2 + ((int64_t)of().operand[warp] * pairs + unit / 2) * PAIR, unit % 2);
         wgmma_reads_fence();
         __syncthreads(); // before the slot is filled
     }
@@ -279,10 +279,10 @@ struct wide_product {
             is.across = jobs() ? is.columns : row_tiles;
             is.split = !jobs() && a.split ? a.split : is.units, is.parts = (is.units + is.split - 1) / is.split;
             is.by_parts = ~0u / (u32)is.parts, is.by_across = ~0u / (u32)is.across;
-            for (int i = 0; i < STAGES; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
+            for (int i = 0; i < SLOTS; i++) arrival_open(&is.acts[i]), arrival_open(&is.read[i], THREADS);
         }
         if (threadIdx.x % 32 == 0)
-            for (int i = 0; i < STAGES; i++) arrival_open(&is.weights[warp][i]);
+            for (int i = 0; i < SLOTS; i++) arrival_open(&is.weights[warp][i]);
         arrival_fence();
         let_next_start();
         wait_for_previous();
@@ -292,7 +292,7 @@ struct wide_product {
         if (threadIdx.x % 32) return;
         begin(is.feeds[warp], first, warp);
         if (warp == 0) begin(is.feeds[WARPS], first, 0);
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < SLOTS; i++) {
             feed_weights(warp, i);
             if (warp == 0) feed_acts(i);
         }
@@ -315,7 +315,7 @@ struct wide_product {
     }
 
     // The warp's next tile.
-    __device__ __forceinline__ void turn(int next) const
+    __device__ __forceinline__ void take(int next) const
     {
         const int warp = thread_again() / 32;
         __syncwarp(); // all have read the one before
@@ -324,8 +324,8 @@ struct wide_product {
             if (next < of().tiles) {
                 const place at = tile_at(next);
                 of().mine[warp] = units_of(at.part);
-                of().p0[warp] = at.p0, of().image[warp] = at.image, of().row0[warp] = at.row0, of().end[warp] = at.end,
-                of().part[warp] = at.part;
+                of().p0[warp] = at.p0, of().operand[warp] = at.operand, of().row0[warp] = at.row0,
+                of().end[warp] = at.end, of().part[warp] = at.part;
             }
         }
         __syncwarp();
@@ -338,7 +338,7 @@ struct wide_product {
         const int warp = thread_again() / 32;
         feed_weights(warp, slot);
         if (warp || (GROUPS > 1 && first)) return;
-        if (GROUPS > 1) phase ^= slot == 0, slot = slot ? slot - 1 : STAGES - 1;
+        if (GROUPS > 1) phase ^= slot == 0, slot = slot ? slot - 1 : SLOTS - 1;
         arrival_wait(&of().read[slot], phase);
         feed_acts(slot);
     }
@@ -350,7 +350,7 @@ struct wide_product {
         float sum[SUMS];
         int slot = 0;
         u32 phase = 0;
-        for (turn(first); number() < of().tiles; turn(number() + gridDim.x)) {
+        for (take(first); number() < of().tiles; take(number() + gridDim.x)) {
             accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
             for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
                 for (int m = 0; m < TALL; m++)
@@ -361,7 +361,7 @@ struct wide_product {
                 const int lane = thread_again() % 32, warp = thread_again() / 32, end = min(u + UNITS, mine());
                 const uint8_t *codes = weights_at(warp, slot) + lane * 16,
                               *scales = weights_at(warp, slot) + TALL * UNITS * CODE + lane / 4 * (A / 8);
-                const uint8_t *acts = ring + slot * IMAGE;
+                const uint8_t *acts = ring + slot * OPERAND;
                 arrival_wait(&of().weights[warp][slot], phase);
                 arrival_wait(&of().acts[slot], phase);
                 bool all = true;
@@ -391,7 +391,7 @@ struct wide_product {
                 __syncwarp();
                 if (GATE && u == mine()) break; // the slot is needed once more
                 if (thread_again() % 32 == 0) refill(slot, phase, u <= UNITS && number() == first);
-                if (++slot == STAGES) slot = 0, phase ^= 1;
+                if (++slot == SLOTS) slot = 0, phase ^= 1;
                 if (u % 16 == 0 && u < mine()) { // a leaf, and more to come
                     int level = 0;
                     for (int count = u / 16 - 1; count >> level & 1; level++) wide_add<THREADS>(sum, node(level));
@@ -405,7 +405,7 @@ struct wide_product {
             if constexpr (GATE) {
                 gate(sum, slot);
                 if (thread_again() % 32 == 0) refill(slot, phase, false);
-                if (++slot == STAGES) slot = 0, phase ^= 1;
+                if (++slot == SLOTS) slot = 0, phase ^= 1;
             } else {
                 store(sum);
             }

@@ -4,7 +4,7 @@
 // A warp takes a chunk of a panel, 256 inputs or 8 groups: its codes and scales come as two pieces into a ring of the
 // warp's own, as many chunks ahead as the ring has, before the kernel in front has ended. A leaf is some chunks, each
 // of another warp: it computes the values of its groups at once, and only the chain over them waits for the warp of the
-// chunk before, whose sums lie in shared memory. There too lie the leaves of a turn's panels; a thread adds them by T.
+// chunk before, whose sums lie in shared memory. There too lie the leaves of a share's panels; a thread adds them by T.
 // Up to 4 rows of one limb in groups of 32 and 16 are every second column, so that a lane adds for one row instead of
 // two. In groups of 64 so are they by chunks of 512 inputs (8 units), where what a chunk costs beside its groups is
 // paid once for twice as many inputs; and 8 rows of one limb, whose values of half a chunk are held at once.
@@ -21,38 +21,38 @@ constexpr int SPREAD = EK_CUDA_SPREAD;
 
 template <int BITS, int UNITS = 4> using affine_64 = weight_format<BITS, 64, SCALES_BIASED + SCALES_BF16, UNITS>;
 
-// By block number `block` of `blocks`, of tile or job number `tile`. JOBS: of experts too; ONCE: a block has one turn.
-// TURN: of a gate alone, with a second matrix, or, 1, with u. SPREAD_GATE: a turn is 16 elements; the blocks of a
+// By block number `block` of `blocks`, of tile or job number `tile`. JOBS: of experts too; ONCE: a block has one share.
+// SHARE: of a gate alone, with a second matrix, or, 1, with u. SPREAD_GATE: a share is 16 elements; the blocks of a
 // cluster have those of a group; of its rows each rounds some.
-template <class F, int LIMBS, int ROWS, bool JOBS, bool ONCE = false, int TURN = 0, bool SPREAD_GATE = false>
-__device__ __forceinline__ void warps(const ek_cuda_leaf_args &p, int block, int blocks, int tile)
+template <class F, int LIMBS, int ROWS, bool JOBS, bool ONCE = false, int SHARE = 0, bool SPREAD_GATE = false>
+__device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int blocks, int tile)
 {
-    typedef warp_product<F, LIMBS, ROWS, TURN, ONCE> product;
+    typedef warp_product<F, LIMBS, ROWS, SHARE, ONCE> product;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const ek_cuda_linear_args &a = p.a;
     const int tid = threadIdx.x;
-    const bool gated = TURN ? TURN > 1 : p.codes2 && (F::A == 64 || !p.y2); // by a second matrix
+    const bool gated = SHARE ? SHARE > 1 : p.codes2 && (F::A == 64 || !p.y2); // by a second matrix
     product m = {p};
     m.lane = tid % 32, m.w = tid / 32, m.warps = blockDim.x / 32, m.g = m.lane / 4, m.t = m.lane % 4;
     m.units = (a.x.k + (F::A == 64 ? 0 : 63)) / 64, m.groups = F::A == 64 ? m.units : a.x.k / F::A;
     m.chunks = (m.units + F::UNITS - 1) / F::UNITS, m.leaves = (m.chunks + F::LEAF - 1) / F::LEAF;
-    m.turn = TURN ? TURN : a.turn, m.half = gated ? m.turn / 2 : m.turn;
-    m.panels = (a.n + 15) / 16 * (gated ? 2 : 1), m.turns = (m.panels + m.turn - 1) / m.turn;
-    m.stages = a.stages, m.slot = 0, m.phase = 0, m.blocks = blocks;
-    m.arrived = (u64 *)base + m.w * m.stages;
-    const u32 part = 65535 / (u32)m.turn + 1; // 2^16 / turn
-    const int n_told = m.turn * m.leaves * (F::LEAF - 1);
-    u64 *told = (u64 *)base + m.warps * m.stages; // of each leaf of a turn
-    uint8_t *rings = base + ((m.warps * m.stages + n_told) * 8 + 127) / 128 * 128;
-    m.ring = rings + m.w * m.stages * F::CHUNK;
-    float *const sums = (float *)(rings + m.warps * m.stages * F::CHUNK); // of a turn, and of the next
-    const int room = m.turn * m.leaves * product::SUMS;
+    m.share = SHARE ? SHARE : a.share, m.half = gated ? m.share / 2 : m.share;
+    m.panels = (a.n + 15) / 16 * (gated ? 2 : 1), m.shares = (m.panels + m.share - 1) / m.share;
+    m.slots = a.slots, m.slot = 0, m.phase = 0, m.blocks = blocks;
+    m.arrived = (u64 *)base + m.w * m.slots;
+    const u32 part = 65535 / (u32)m.share + 1; // 2^16 / share
+    const int n_summed = m.share * m.leaves * (F::LEAF - 1);
+    u64 *summed = (u64 *)base + m.warps * m.slots; // of each leaf of a share
+    uint8_t *rings = base + ((m.warps * m.slots + n_summed) * 8 + 127) / 128 * 128;
+    m.ring = rings + m.w * m.slots * F::CHUNK;
+    float *const sums = (float *)(rings + m.warps * m.slots * F::CHUNK); // of a share, and of the next
+    const int room = m.share * m.leaves * product::SUMS;
     u64 *const gathered = (u64 *)(sums + 2 * room);
     float *const gates = (float *)(gathered + 2); // [rows / SPREAD][64]
 
     if (m.lane == 0)
-        for (int s = 0; s < m.stages; s++) arrival_open(m.arrived + s);
-    for (int i = tid; i < n_told; i += blockDim.x) arrival_open(told + i, 32);
+        for (int s = 0; s < m.slots; s++) arrival_open(m.arrived + s);
+    for (int i = tid; i < n_summed; i += blockDim.x) arrival_open(summed + i, 32);
     if (SPREAD_GATE && tid == 0) arrival_open(gathered);
     arrival_fence();
     __syncthreads();
@@ -77,7 +77,7 @@ __device__ __forceinline__ void warps(const ek_cuda_leaf_args &p, int block, int
     }
     if (!early) m.begin(at, block);
     m.copy_from(at);
-    for (int s = 0; s < m.stages; s++) m.fetch(s);
+    for (int s = 0; s < m.slots; s++) m.fetch(s);
     if (!jobs || known) wait_for_previous(); // weights do not depend on it, rows do
     if (!jobs && holds) let_next_start();
 #pragma unroll
@@ -96,28 +96,28 @@ __device__ __forceinline__ void warps(const ek_cuda_leaf_args &p, int block, int
             m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
     }
     const float zero = (float)a.zero;
-    for (int turn = block, count = 0; turn < m.turns; turn += ONCE ? 1 << 30 : blocks, count += !ONCE) {
+    for (int share = block, count = 0; share < m.shares; share += ONCE ? 1 << 30 : blocks, count += !ONCE) {
         float *const mine = sums + (count & 1) * room;
-        if (at.turn == turn) {
+        if (at.share == share) {
             bool more = true;
             typename product::operands in[product::AT_ONCE];
             if (product::HALVES) m.load_half(in[0], at.c * F::UNITS);
             else if (product::AHEAD) m.load(in[0], 0, at.c);
             while (more) {
-                const int c = at.c, place = c / F::LEAF * m.turn + m.panel_of(at);
+                const int c = at.c, place = c / F::LEAF * m.share + m.panel_of(at);
                 more = m.step(at);
                 float *const leaf = mine + place * product::SUMS;
-                u64 *const parts = told + place * (F::LEAF - 1);
+                u64 *const parts = summed + place * (F::LEAF - 1);
                 if constexpr (product::HALVES) m.relay_halves(in[0], c, zero, leaf, parts, count & 1, more ? at.c : -1);
                 else m.relay(in, c, zero, leaf, parts, count & 1, more ? at.c : -1);
             }
-            if (!ONCE) m.begin(at, turn + blocks);
+            if (!ONCE) m.begin(at, share + blocks);
         }
         __syncthreads();
         auto result = [&](int j, int o, int r) { // output o of 16, row r
             const float *leaf = mine + j * product::SUMS + (r / product::PER * 16 + o) * product::PER +
                                 r % product::PER;
-            return tree_sum([&](int l) { return leaf[l * m.turn * product::SUMS]; }, m.leaves);
+            return tree_sum([&](int l) { return leaf[l * m.share * product::SUMS]; }, m.leaves);
         };
         if (SPREAD_GATE) {
             const int rank = (int)blockIdx.x % SPREAD, some = (rows - rank + SPREAD - 1) / SPREAD;
@@ -125,20 +125,21 @@ __device__ __forceinline__ void warps(const ek_cuda_leaf_args &p, int block, int
             if (tid == 0 && some > 0) arrival_expect(gathered, (u32)some * 256);
             for (int i = thread_again(); i < 16 * rows; i += blockDim.x) {
                 const int o = i % 16, r = i / 16;
-                const float by = TURN == 1 ? ((const float *)p.u)[(row0 + r) * p.ldu + turn * 16 + o] : result(1, o, r);
+                const float by = SHARE == 1 ? ((const float *)p.u)[(row0 + r) * p.ldu + share * 16 + o]
+                                            : result(1, o, r);
                 send(gates + r / SPREAD * 64 + rank * 16 + o, gelu_(result(0, o, r)) * by, gathered, r % SPREAD);
             }
             if (m.w >= some) return;
             sent_wait(gathered, 0);
             const float v[2] = {gates[m.w * 64 + m.lane], gates[m.w * 64 + m.lane + 32]};
-            quantize_group(p.to, row0 + rank + m.w * SPREAD, turn / SPREAD, v);
+            quantize_group(p.to, row0 + rank + m.w * SPREAD, share / SPREAD, v);
             return;
         }
-        if (!TURN && !p.to.q) {
+        if (!SHARE && !p.to.q) {
             float *const y = (float *)(F::A != 64 && blockIdx.z ? p.y2 : a.y);
-            for (int i = tid; i < m.turn * 16 * rows; i += blockDim.x) { // no division while others wait for it
-                const int o = i % 16, r = F::A == 64 ? (int)((u32)(i / 16) * part >> 16) : i / 16 / m.turn,
-                          j = i / 16 - r * m.turn, out = (turn * m.turn + j) * 16 + o;
+            for (int i = tid; i < m.share * 16 * rows; i += blockDim.x) { // no division while others wait for it
+                const int o = i % 16, r = F::A == 64 ? (int)((u32)(i / 16) * part >> 16) : i / 16 / m.share,
+                          j = i / 16 - r * m.share, out = (share * m.share + j) * 16 + o;
                 if (out < a.n) y[(row0 + r) * a.ldy + out] = result(j, o, r);
             }
             continue;
@@ -154,18 +155,18 @@ __device__ __forceinline__ void warps(const ek_cuda_leaf_args &p, int block, int
                 const int e = which * group + m.lane + i * 32, j = e / 16, o = e % 16;
                 const float gate = result(j, o, r);
                 v[i] = gelu_(gate) *
-                       (gated ? result(j + m.half, o, r) : ((const float *)p.u)[(row0 + r) * p.ldu + turn * 64 + e]);
+                       (gated ? result(j + m.half, o, r) : ((const float *)p.u)[(row0 + r) * p.ldu + share * 64 + e]);
             }
-            quantize_group(p.to, row0 + r, turn * groups + which, v);
+            quantize_group(p.to, row0 + r, share * groups + which, v);
         }
     }
 }
 
 // q with Q limbs, k and v with two.
 template <class F, int Q, int Q_ROWS, int ROWS>
-__device__ __forceinline__ void warp_heads(const ek_cuda_leaf_heads_args &h)
+__device__ __forceinline__ void warp_heads(const ek_cuda_warp_heads_args &h)
 {
-    ek_cuda_leaf_args p = {};
+    ek_cuda_warp_args p = {};
     int block = blockIdx.x - h.q_blocks;
     if (block < 0) {
         p.a = h.q;
@@ -181,7 +182,7 @@ __device__ __forceinline__ void warp_heads(const ek_cuda_leaf_heads_args &h)
 template <class F, int LIMBS, int ROWS, bool ONCE = false>
 __device__ __forceinline__ void warps_of(const ek_cuda_linear_args &a)
 {
-    ek_cuda_leaf_args p = {};
+    ek_cuda_warp_args p = {};
     p.a = a;
     warps<F, LIMBS, ROWS, false, ONCE>(p, blockIdx.x, gridDim.x, blockIdx.y);
 }

@@ -26,9 +26,9 @@ template <int BITS, int COLS> struct warp_group<BITS, 1, 64, true, COLS> {
     }
 };
 
-// F: the weights (format.cuh), ROWS: 4 or 8. TURN: panels of every turn, of which warps are a multiple; 0: any. ONCE: a
-// block has one turn.
-template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product {
+// F: the weights (format.cuh), ROWS: 4 or 8. SHARE: panels of every share, of which warps are a multiple; 0: any. ONCE:
+// a block has one share.
+template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_product {
     static constexpr int OCT = LIMBS == 2 && ROWS == 8 ? 2 : 1; // times 8 columns
     static constexpr int PER = ROWS / OCT,
                          COLS = PER / 4;   // rows of 8 columns, of a lane
@@ -36,7 +36,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
     static constexpr bool LARGE = F::A == 64 && F::UNITS == 8, HALVES = LARGE && ROWS == 8;
     static constexpr int HALF = 4; // HALVES: units whose values are held at once
     // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
-    static constexpr int UNITS_AHEAD = TURN || ONCE ? 3 : 2;
+    static constexpr int UNITS_AHEAD = SHARE || ONCE ? 3 : 2;
     // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
     // other
     static constexpr bool AHEAD = F::A == 64 ? OCT == 1 : ROWS == 4 && !F::BIASED, ANY = LARGE || (F::A != 64 && AHEAD);
@@ -45,49 +45,49 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
     static constexpr bool AGAIN = F::A != 64 && ROWS == 8 &&
                                   (F::BIASED ? LIMBS == 2 || F::KIND == SCALES_F32 : F::A == 16 && LIMBS == 2);
 
-    const ek_cuda_leaf_args &p; // read where it is needed, instead of kept in registers
+    const ek_cuda_warp_args &p; // read where it is needed, instead of kept in registers
     u64 skip;                   // of an expert
-    int units, groups, chunks, leaves, panels, turn, turns,
-        half;   // half: panels of a turn that the first matrix has
-    int blocks; // that share the turns
+    int units, groups, chunks, leaves, panels, share, shares,
+        half;   // half: panels of a share that the first matrix has
+    int blocks; // that share the shares
     // the warp's ring
-    int lane, g, t, w, warps, stages, slot;
+    int lane, g, t, w, warps, slots, slot;
     u32 phase;
     uint8_t *ring;
     u64 *arrived;
 
-    // The tasks of a warp, turn by turn: chunk c of panel j of the turn.
+    // The tasks of a warp, share by share: chunk c of panel j of the share.
     struct cursor {
-        int turn, j, c, panels, step_j, step_c;
+        int share, j, c, panels, step_j, step_c;
     };
     // The next task to copy: in smaller groups by its number, c * panels + j, for registers are fewer than divisions.
     static constexpr bool NUMBERED = F::A != 64;
     cursor next;
-    int next_turn, next_task;
+    int next_share, next_task;
 
-    __device__ __forceinline__ int panels_of(int turn_number) const
+    __device__ __forceinline__ int panels_of(int share_number) const
     {
-        return TURN ? TURN : min(turn, panels - turn_number * turn);
+        return SHARE ? SHARE : min(share, panels - share_number * share);
     }
 
-    // The first turn from this one on that has a task for the warp.
-    __device__ __forceinline__ int turn_from(int turn_number) const
+    // The first share from this one on that has a task for the warp.
+    __device__ __forceinline__ int share_from(int share_number) const
     {
-        while (turn_number < turns && w >= panels_of(turn_number) * chunks) turn_number += blocks;
-        return turn_number;
+        while (share_number < shares && w >= panels_of(share_number) * chunks) share_number += blocks;
+        return share_number;
     }
 
-    __device__ __forceinline__ void begin(cursor &at, int turn_number) const
+    __device__ __forceinline__ void begin(cursor &at, int share_number) const
     {
-        if (NUMBERED) turn_number = turn_from(turn_number);
-        for (;; turn_number += blocks) {
-            at.turn = turn_number;
-            if (turn_number >= turns) return;
-            at.panels = panels_of(turn_number);
+        if (NUMBERED) share_number = share_from(share_number);
+        for (;; share_number += blocks) {
+            at.share = share_number;
+            if (share_number >= shares) return;
+            at.panels = panels_of(share_number);
             at.c = w / at.panels, at.j = w - at.c * at.panels;
             if (NUMBERED || at.c < chunks) break;
             if (ONCE) {
-                at.turn = turns;
+                at.share = shares;
                 return;
             }
         }
@@ -96,15 +96,15 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
 
     __device__ __forceinline__ int panel_of(const cursor &at) const
     {
-        if constexpr (TURN > 0) return w % TURN;
+        if constexpr (SHARE > 0) return w % SHARE;
         return at.j;
     }
 
-    // False: the turn has no more for this warp.
+    // False: the share has no more for this warp.
     __device__ __forceinline__ bool step(cursor &at) const
     {
-        if constexpr (TURN > 0) {
-            at.c += warps / TURN;
+        if constexpr (SHARE > 0) {
+            at.c += warps / SHARE;
         } else {
             at.c += at.step_c, at.j += at.step_j;
             if (at.j >= at.panels) at.j -= at.panels, at.c++;
@@ -114,7 +114,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
 
     __device__ __forceinline__ void copy_from(const cursor &at)
     {
-        if (NUMBERED) next_turn = at.turn, next_task = w;
+        if (NUMBERED) next_share = at.share, next_task = w;
         else next = at;
     }
 
@@ -122,30 +122,30 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
     __device__ __forceinline__ void fetch(int to)
     {
         if constexpr (NUMBERED) {
-            if (next_turn >= turns) return;
-            const int n = panels_of(next_turn);
+            if (next_share >= shares) return;
+            const int n = panels_of(next_share);
             if (lane == 0) {
                 int j;
                 const int c = small_quotient(next_task, n, &j);
-                copy_chunk(next_turn, c, j, to);
+                copy_chunk(next_share, c, j, to);
             }
             next_task += warps;
-            if (next_task >= n * chunks) next_turn = turn_from(next_turn + blocks), next_task = w;
+            if (next_task >= n * chunks) next_share = share_from(next_share + blocks), next_task = w;
         } else {
-            if (next.turn >= turns) return;
+            if (next.share >= shares) return;
             const int c = next.c;
-            if (lane == 0) copy_chunk(next.turn, c, panel_of(next), to);
+            if (lane == 0) copy_chunk(next.share, c, panel_of(next), to);
             if (step(next)) return;
-            if (ONCE) next.turn = turns;
-            else begin(next, next.turn + blocks);
+            if (ONCE) next.share = shares;
+            else begin(next, next.share + blocks);
         }
     }
 
-    __device__ __forceinline__ void copy_chunk(int turn_number, int c, int j, int to) const
+    __device__ __forceinline__ void copy_chunk(int share_number, int c, int j, int to) const
     {
         const int unit = c * F::UNITS, group = c * F::GROUPS;
         const bool second = j >= half, other = second || (F::A != 64 && blockIdx.z);
-        const int64_t panel = turn_number * half + j - (second ? half : 0);
+        const int64_t panel = share_number * half + j - (second ? half : 0);
         const u32 n_codes = min(F::UNITS, units - unit) * F::CODE, n_scales = min(F::GROUPS, groups - group) * F::SCALE;
         const u64 codes = (other ? p.codes2 : p.a.codes) + skip, scales = (other ? p.scales2 : p.a.scales) + skip;
         uint8_t *at = ring + to * F::CHUNK;
@@ -162,7 +162,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
 
     __device__ __forceinline__ void next_slot()
     {
-        if (++slot == stages) slot = 0, phase ^= 1;
+        if (++slot == slots) slot = 0, phase ^= 1;
     }
 
     // What a lane reads of 8 columns for a chunk, or for half of one.
@@ -280,10 +280,10 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
         }
     }
 
-    // The chain over chunk c of a leaf, its values first. `leaf` has the chain so far and takes the result; told: that
-    // a part of the leaf but the last is there, once in each turn.
-    __device__ __forceinline__ void relay(operands (&in)[AT_ONCE], int c, float zero, float *leaf, u64 *told,
-                                          u32 told_phase, int next_c)
+    // The chain over chunk c of a leaf, its values first. `leaf` has the chain so far and takes the result; summed:
+    // that a part of the leaf but the last is there, once in each share.
+    __device__ __forceinline__ void relay(operands (&in)[AT_ONCE], int c, float zero, float *leaf, u64 *summed,
+                                          u32 summed_phase, int next_c)
     {
         const uint8_t *at = ring + slot * F::CHUNK;
         float value[F::GROUPS][OCT][2][COLS], sx[F::GROUPS][OCT][COLS];
@@ -313,7 +313,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
         __syncwarp(); // all have read the slot
         if (AHEAD && next_c >= 0) load(in[0], 0, next_c);
         float *mine = sums_of(leaf);
-        if (part) arrival_wait(told + part - 1, told_phase);
+        if (part) arrival_wait(summed + part - 1, summed_phase);
         if (AGAIN)
 #pragma unroll
             for (int o = 0; o < OCT; o++)
@@ -341,19 +341,19 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
                     }
                     *place = sum;
                 }
-        end(c, part, told);
+        end(c, part, summed);
     }
 
-    __device__ __forceinline__ void end(int c, int part, u64 *told)
+    __device__ __forceinline__ void end(int c, int part, u64 *summed)
     {
-        if (part != F::LEAF - 1 && c + 1 < chunks) arrival_tell(told + part);
+        if (part != F::LEAF - 1 && c + 1 < chunks) arrival_tell(summed + part);
         fetch(slot);
         next_slot();
     }
 
     // HALVES: as relay, half a chunk at a time.
-    __device__ __forceinline__ void relay_halves(operands &in, int c, float zero, float *leaf, u64 *told,
-                                                 u32 told_phase, int next_c)
+    __device__ __forceinline__ void relay_halves(operands &in, int c, float zero, float *leaf, u64 *summed,
+                                                 u32 summed_phase, int next_c)
     {
         const uint8_t *at = ring + slot * F::CHUNK;
         const int some = min(F::UNITS, units - c * F::UNITS), part = c % F::LEAF;
@@ -372,7 +372,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
             }
             if (half == 0) {
                 load_half(in, c * F::UNITS + HALF);
-                if (part) arrival_wait(told + part - 1, told_phase);
+                if (part) arrival_wait(summed + part - 1, summed_phase);
 #pragma unroll
                 for (int h = 0; h < 2; h++) sum[h] = part ? *(float2 *)(mine + h * 8 * PER) : make_float2(0, 0);
             } else {
@@ -390,7 +390,7 @@ template <class F, int LIMBS, int ROWS, int TURN, bool ONCE> struct warp_product
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) *(float2 *)(mine + h * 8 * PER) = sum[h];
-        end(c, part, told);
+        end(c, part, summed);
     }
 };
 

@@ -6,7 +6,7 @@ using namespace ek;
 
 #define SEVERAL(NAME, BITS, A, SCALES, LIMBS, ROWS, JOBS)                                               \
     extern "C" __global__ void __launch_bounds__(512, 1)                                                \
-        ek_products_plane_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_leaf_args p)      \
+        ek_products_warp_##NAME##_l##LIMBS##_r##ROWS(const __grid_constant__ ek_cuda_warp_args p)       \
     {                                                                                                   \
         warps<weight_format<BITS, A, SCALES>, LIMBS, ROWS, JOBS>(p, blockIdx.x, gridDim.x, blockIdx.y); \
     }

@@ -20,9 +20,9 @@ __device__ __forceinline__ u32 high_limbs(const float *v, float inv, int *sum)
 }
 
 // sum: of a lane, [matrix][octet of rows][half][row] as wgmma leaves them; by a block of 128 threads. between: 17,408
-// bytes of shared memory that nobody reads. to: two units of an image, of which this is the first or second. Floats go
-// through shared memory, 32 rows at once, to 4 lanes per row, each of which has the 16 outputs of a piece of the image:
-// little code, which runs once per tile.
+// bytes of shared memory that nobody reads. to: two units of an operand, of which this is the first or second. Floats
+// go through shared memory, 32 rows at once, to 4 lanes per row, each of which has the 16 outputs of a piece of the
+// operand: little code, which runs once per tile.
 __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between, uint8_t *to, int second)
 {
     constexpr int ROW = 68, MATRIX = 32 * ROW; // floats: rows 2 t begin in different banks, and so do rows r and r + 4

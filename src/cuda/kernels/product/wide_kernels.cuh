@@ -2,7 +2,7 @@
 // their names for bits and scales, GROUP for groups of A inputs.
 #pragma once
 
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "cuda/kernels/arrange.cuh"
 #include "cuda/kernels/product/product_wide.cuh"
 
@@ -14,7 +14,7 @@ constexpr int JOB_SHORT =
 
 template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0>
 using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
-                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_STAGES, GATE, A, PART, SHORT>;
+                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_SLOTS, GATE, A, PART, SHORT>;
 
 } // namespace ek
 

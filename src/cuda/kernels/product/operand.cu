@@ -1,6 +1,6 @@
-// Rows quantised in groups of 64 straight to where products by wgmma read them (cuda/image_args.h): what ek_arrange
+// Rows quantised in groups of 64 straight to where products by wgmma read them (cuda/operand_args.h): what ek_arrange
 // makes of records, without them.
-#include "cuda/image_args.h"
+#include "cuda/operand_args.h"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/kernels/row.cuh"
@@ -17,17 +17,17 @@ __device__ __forceinline__ u32 turn_bytes(u32 own)
     return __byte_perm(own, other, j & 2 ? 0x3276 : 0x5410);
 }
 
-// The row's column in an image, for two units.
-template <int LIMBS> __device__ __forceinline__ uint8_t *pair_of(u64 image, int row, int pairs, int pair)
+// The row's column in an operand, for two units.
+template <int LIMBS> __device__ __forceinline__ uint8_t *pair_of(u64 operand, int row, int pairs, int pair)
 {
     constexpr int ROWS = EK_CUDA_WIDE_COLUMNS / LIMBS;
-    return (uint8_t *)image + ((int64_t)(row / ROWS) * pairs + pair) * EK_CUDA_WIDE_PAIR;
+    return (uint8_t *)operand + ((int64_t)(row / ROWS) * pairs + pair) * EK_CUDA_WIDE_PAIR;
 }
 
 // By half a warp: v are elements 16 i + lane of block b of 128, which is two units; n is whole units. A value behind
 // the exponent of 2^23 is rounded as __float2int_rn rounds it: q's bits are its own, with 128 added its high limb from
 // bit 8 on.
-__device__ __forceinline__ void write_images(const ek_cuda_images &to, int row, int b, const float (&v)[8], int n)
+__device__ __forceinline__ void write_operands(const ek_cuda_operands &to, int row, int b, const float (&v)[8], int n)
 {
     constexpr int ACTS = EK_CUDA_WIDE_COLUMNS * 128;
     const int lane = threadIdx.x % 16, piece = lane / 4, pairs = (n + 127) / 128;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void write_images(const ek_cuda_images &to, int row, 
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    ek_quantize_images(const __grid_constant__ ek_cuda_quantize_images_args a)
+    ek_quantize_operands(const __grid_constant__ ek_cuda_quantize_operands_args a)
 {
     const int b = blockIdx.x * 16 + threadIdx.x / 16, at = b * 128 + threadIdx.x % 16;
     const float *x = (const float *)a.x + blockIdx.y * a.ldx;
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256)
     wait_for_previous();
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] = at + i * 16 < a.k ? x[at + i * 16] : 0;
-    write_images(a.to, blockIdx.y, b, v, a.k);
+    write_operands(a.to, blockIdx.y, b, v, a.k);
 }
 
 constexpr int STAGE_THREADS = EK_CUDA_STAGE_ROWS_WIDTH / 8;
@@ -156,7 +156,7 @@ template <bool EXPERTS> __device__ __forceinline__ void stage(const ek_cuda_stag
     }
     if (a.x) h.write((float *)a.x + r * a.ld, n);
     if (a.to.q) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n);
-    if (p.to.one || p.to.two) write_images(p.to, r, threadIdx.x / 16, h.v, n);
+    if (p.to.one || p.to.two) write_operands(p.to, r, threadIdx.x / 16, h.v, n);
 }
 
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS, 2)
