@@ -65,7 +65,7 @@ void ek_map_close(ek_map *m)
     *m = (ek_map){0};
 }
 
-void ek_map_rest(const ek_map *m)
+void ek_map_drop_pages(const ek_map *m)
 {
     if (m->data) madvise((void *)m->data, m->size, MADV_DONTNEED);
 }

@@ -17,7 +17,7 @@ typedef struct ek_map {
 ek_err ek_map_open(ek_map *m, const char *path); /* ENOTFOUND or EIO, with the path */
 void ek_map_close(ek_map *m);
 /* Takes the mapped pages off the process; they stay in the system's cache, and return when they are read again. */
-void ek_map_rest(const ek_map *m);
+void ek_map_drop_pages(const ek_map *m);
 
 /* Appends the file to b. ENOTFOUND, EIO; ETOOLARGE if it is longer than limit bytes. */
 ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);

@@ -22,10 +22,10 @@ typedef bool owners[EK_PREFIX_OWNERS];
 /* Of the owners that may have something to give up, the one with most nodes in its order; -1: none. */
 static int largest(const ek_prefix *x, ek_prefix_order order, const owners tried)
 {
-    int most = -1;
+    int largest = -1;
     for (int i = 0; i < EK_PREFIX_OWNERS; i++)
-        if (!tried[i] && x->owner[i].list[order].n > (most < 0 ? 0 : x->owner[most].list[order].n)) most = i;
-    return most;
+        if (!tried[i] && x->owner[i].list[order].n > (largest < 0 ? 0 : x->owner[largest].list[order].n)) largest = i;
+    return largest;
 }
 
 /* The oldest node without children whose full page is idle, of the largest owner that has one. Others that are met

@@ -89,8 +89,8 @@ typedef struct ek_request_opts {
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits; /* events carry the logits; else a device keeps them */
     bool reply_digest; /* events carry their digest */
-    /* Whose it is: clients take turns in the wait queue, and in what room there is for waiting (base/turns.h). Decides
-     * when a request runs, never a bit of its answer. */
+    /* Whose it is: clients take turns in the wait queue, and in what room there is for waiting (base/fair_queue.h).
+     * Decides when a request runs, never a bit of its answer. */
     uint64_t client;
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;

@@ -209,7 +209,7 @@ void ek_engine_close(ek_engine *e)
     free(e->plan.allowed);
     ek_masks_close(e->plan.masks);
     ek_pages_close(e->pages);
-    ek_turns_fini(&e->turns);
+    ek_fair_queue_fini(&e->queue_order);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
     free(e);

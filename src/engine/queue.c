@@ -50,7 +50,7 @@ void ek_queue_run(ek_engine *e, ek_request *r)
     r->state = EK_RUNNING;
     if (!r->admitted) {
         pthread_mutex_lock(&e->lock);
-        ek_turns_begin(&e->turns, r->place);
+        ek_fair_queue_begin(&e->queue_order, r->place);
         ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, ek_now() - r->arrived);
         pthread_mutex_unlock(&e->lock);
     }
@@ -93,6 +93,6 @@ void ek_queue_remove(ek_engine *e, ek_request *r)
     else e->live = r->live_next;
     if (r->live_next) r->live_next->live_prev = r->live_prev;
     e->n_live--;
-    ek_turns_leave(&e->turns, r->client);
+    ek_fair_queue_leave(&e->queue_order, r->client);
     pthread_mutex_unlock(&e->lock);
 }

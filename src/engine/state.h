@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "base/turns.h"
+#include "base/fair_queue.h"
 #include "engine/executor.h"
 #include "engine/request.h"
 
@@ -80,8 +80,8 @@ struct ek_engine {
     bool closed;      /* no more submits */
     char broken[256]; /* why the executor can compute nothing any more; "": it can. Written by the engine's thread */
     ek_request *inbox, **inbox_end;
-    ek_turns turns;   /* of all requests that are not finished */
-    ek_request *live; /* every request that is not finished */
+    ek_fair_queue queue_order; /* of all requests that are not finished */
+    ek_request *live;          /* every request that is not finished */
     int n_live;
     ek_request_id last_id;
     ek_engine_stats stats;

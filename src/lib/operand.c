@@ -193,7 +193,7 @@ static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
                 lib_load(k, row, m->data + n * m->n_stride + k0 * m->k_stride, m->type, m->k_stride, depth);
             else lib_decode(k, m, n, k0, depth, row);
         }
-        k->product.turn(panel + p, temp);
+        k->product.transpose(panel + p, temp);
     }
 }
 

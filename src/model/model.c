@@ -272,7 +272,7 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
         ek_source_close(m->w.source);
         m->w.source = NULL;
     }
-    if (!err && m->w.source) ek_source_rest(m->w.source);
+    if (!err && m->w.source) ek_source_drop_pages(m->w.source);
     ek_items_fini(&list);
     return finish_open(out, m, err);
 }

@@ -26,13 +26,13 @@ void ek_session_cut(ek_session *s, const char *text)
 /* What was left out of schemas; the log has all of it. */
 static void put_ignored(ek_session *s)
 {
-    enum { MOST = 1000 };
+    enum { MAX_VALUE = 1000 };
     const char *all = ek_grammar_ignored(s->req.grammar);
-    size_t n = strnlen(all, MOST + 1);
+    size_t n = strnlen(all, MAX_VALUE + 1);
     if (n == 0) return;
     ek_buf value = {0};
-    ek_buf_add(&value, all, n < MOST ? n : MOST);
-    if (n > MOST) ek_buf_str(&value, "...");
+    ek_buf_add(&value, all, n < MAX_VALUE ? n : MAX_VALUE);
+    if (n > MAX_VALUE) ek_buf_str(&value, "...");
     ek_exchange_header(s->x, "x-evenkeel-ignored-keywords", value.data);
     ek_buf_fini(&value);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/turns.h"
+#include "base/fair_queue.h"
 #include "serve/http/loop.h"
 
 typedef struct line {
@@ -22,7 +22,7 @@ struct ek_workers {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     line small, large, finished;
-    ek_turns turns;
+    ek_fair_queue turns;
     int n_large; /* large jobs that run */
     bool closing;
 
@@ -65,7 +65,7 @@ static ek_job *next_job(ek_workers *w)
     ek_job *j = take(&w->small);
     bool room = w->n_threads == 1 || w->n_large < w->n_threads - 1;
     if (!j && room) j = take(&w->large);
-    if (j) ek_turns_begin(&w->turns, j->place);
+    if (j) ek_fair_queue_begin(&w->turns, j->place);
     return j;
 }
 
@@ -106,7 +106,7 @@ static void deliver(ek_workers *w, ek_loop *loop)
     for (;;) {
         pthread_mutex_lock(&w->lock);
         ek_job *j = take(&w->finished);
-        if (j) ek_turns_leave(&w->turns, j->client);
+        if (j) ek_fair_queue_leave(&w->turns, j->client);
         pthread_mutex_unlock(&w->lock);
         if (!j) return;
         w->n_open--;
@@ -156,7 +156,7 @@ void ek_workers_add_always(ek_workers *w, ek_job *job)
 {
     w->n_open++;
     pthread_mutex_lock(&w->lock);
-    job->place = ek_turns_enter(&w->turns, job->client, job->cost);
+    job->place = ek_fair_queue_enter(&w->turns, job->client, job->cost);
     put_in_turn(job->large ? &w->large : &w->small, job);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
@@ -165,7 +165,7 @@ void ek_workers_add_always(ek_workers *w, ek_job *job)
 ek_err ek_workers_add(ek_workers *w, ek_job *job)
 {
     pthread_mutex_lock(&w->lock);
-    bool room = ek_turns_has_room(&w->turns, job->client, w->max_queue + w->n_threads);
+    bool room = ek_fair_queue_has_room(&w->turns, job->client, w->max_queue + w->n_threads);
     pthread_mutex_unlock(&w->lock);
     if (!room)
         return ek_fail(EK_EBUSY, "%d requests are being prepared or wait for it, %d are allowed", w->n_open,
@@ -196,7 +196,7 @@ void ek_workers_close(ek_workers *w)
     close(w->fd);
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
-    ek_turns_fini(&w->turns);
+    ek_fair_queue_fini(&w->turns);
     free(w->thread);
     free(w);
 }

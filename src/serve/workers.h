@@ -20,7 +20,7 @@ struct ek_job {
     void (*run)(ek_job *j);  /* on a worker's thread; touches what the job owns */
     void (*done)(ek_job *j); /* afterwards, from the event loop; the job is the caller's again */
     bool large;
-    uint64_t client, cost; /* clients take turns (base/turns.h); cost: bytes, say */
+    uint64_t client, cost; /* clients take turns (base/fair_queue.h); cost: bytes, say */
     uint64_t place;        /* inside workers.c */
     ek_job *next;          /* inside workers.c */
 };

@@ -222,9 +222,9 @@ ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path)
     return EK_OK;
 }
 
-void ek_checkpoint_rest(const ek_checkpoint *c)
+void ek_checkpoint_drop_pages(const ek_checkpoint *c)
 {
-    for (int i = 0; i < c->n_shards; i++) ek_map_rest(&c->shard[i].map);
+    for (int i = 0; i < c->n_shards; i++) ek_map_drop_pages(&c->shard[i].map);
 }
 
 void ek_checkpoint_close(ek_checkpoint *c)

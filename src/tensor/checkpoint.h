@@ -29,7 +29,7 @@ typedef struct ek_checkpoint ek_checkpoint;
 /* path: a directory or one .safetensors file. ENOTFOUND, EIO, EFORMAT; EUNSUPPORTED for another element type. */
 ek_err ek_checkpoint_open(ek_checkpoint **out, const char *path);
 void ek_checkpoint_close(ek_checkpoint *c);
-void ek_checkpoint_rest(const ek_checkpoint *c); /* ek_map_rest of its files */
+void ek_checkpoint_drop_pages(const ek_checkpoint *c); /* ek_map_drop_pages of its files */
 int ek_checkpoint_count(const ek_checkpoint *c);
 const ek_tensor *ek_checkpoint_at(const ek_checkpoint *c, int i);              /* in name order */
 const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name); /* NULL if absent */

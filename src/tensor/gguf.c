@@ -42,9 +42,9 @@ void ek_gguf_close(ek_gguf *g)
     free(g);
 }
 
-void ek_gguf_rest(const ek_gguf *g)
+void ek_gguf_drop_pages(const ek_gguf *g)
 {
-    for (int i = 0; i < g->n_parts; i++) ek_map_rest(&g->part[i].map);
+    for (int i = 0; i < g->n_parts; i++) ek_map_drop_pages(&g->part[i].map);
 }
 
 static ek_err finish(ek_gguf **out, ek_gguf *g, ek_err err)

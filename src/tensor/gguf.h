@@ -68,8 +68,8 @@ typedef struct ek_gguf ek_gguf;
 ek_err ek_gguf_open(ek_gguf **out, const char *path);
 /* One file in memory, which stays the caller's and outlives *out; file is its name for errors. */
 ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file);
-void ek_gguf_close(ek_gguf *g);      /* NULL is fine */
-void ek_gguf_rest(const ek_gguf *g); /* ek_map_rest of its parts */
+void ek_gguf_close(ek_gguf *g);            /* NULL is fine */
+void ek_gguf_drop_pages(const ek_gguf *g); /* ek_map_drop_pages of its parts */
 
 /* Metadata in the order of the file; of a split one, that of its first part. */
 int ek_gguf_value_count(const ek_gguf *g);

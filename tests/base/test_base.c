@@ -231,7 +231,7 @@ static void files_say_what_is_wrong(void **state)
     assert_memory_equal(m.data, "hello", 5);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
-    ek_map_rest(&m);
+    ek_map_drop_pages(&m);
     assert_memory_equal(m.data, "hello", 5);
     getrusage(RUSAGE_SELF, &after);
     assert_true(after.ru_minflt > before.ru_minflt); /* the page had left the process */

@@ -324,9 +324,9 @@ static void weights_bf16(void **state)
                 weighed w = {0};
                 fill_scores(w.e, (uint64_t)to, from % 16 == 0);
                 weighed g = w;
-                ek_attn_leaf leaf = {.n_q = 1, .from = {from}, .to = {to}, .e = w.e};
-                ops.weights(&leaf);
-                w.m = leaf.m[0];
+                ek_attn_segment segment = {.n_q = 1, .from = {from}, .to = {to}, .e = w.e};
+                ops.weights(&segment);
+                w.m = segment.m[0];
                 ops_of(0).round_bf16(w.e, w.p, from, to, &w.l);
                 ops.weights_bf16(g.e, g.p, from, to, &g.m, &g.l);
                 check_weighed("weights_bf16", isa, &w, &g, from, to);
@@ -394,14 +394,14 @@ static void weigh_one(float *e, int i, bool low, bool pairs, float *l, int *m)
     while (to > from && !shown(i, to - 1)) to--;
     for (int j = 0; j < EK_SEGMENT; j++)
         if (low || !shown(i, j)) e[j] = -INFINITY;
-    ek_attn_leaf leaf = {.n_q = 1, .from = {from}, .to = {to}, .e = e};
-    ops_of(0).weights(&leaf);
+    ek_attn_segment segment = {.n_q = 1, .from = {from}, .to = {to}, .e = e};
+    ops_of(0).weights(&segment);
     for (int j = 0; j < EK_SEGMENT; j++) {
         if (!shown(i, j)) e[j] = 0;
         else if (pairs) e[j] = ek_bf16_f32(ek_f32_bf16(e[j]));
         lane[j % EK_LANES] += e[j];
     }
-    *l = ek_add_lanes(lane), *m = leaf.m[0];
+    *l = ek_add_lanes(lane), *m = segment.m[0];
 }
 
 static void weigh_case(const char *isa, unsigned cpu, bool low, bool pairs)
@@ -411,7 +411,7 @@ static void weigh_case(const char *isa, unsigned cpu, bool low, bool pairs)
     const ek_attn_rows_ops ops = ops_of(cpu);
     const ek_visible v = visible_new();
     const char *form = pairs ? "B" : "A", *kind = low ? "only -inf" : "ordinary";
-    ek_attn_leaf leaf = {.n_q = EK_TILE, .head_dim = 64, .e = e};
+    ek_attn_segment segment = {.n_q = EK_TILE, .head_dim = 64, .e = e};
     memset(p, 0xff, sizeof p);
     for (int i = 0; i < EK_TILE; i++) {
         fill_scores(e + i * EK_SEGMENT, (uint64_t)i, false);
@@ -419,7 +419,7 @@ static void weigh_case(const char *isa, unsigned cpu, bool low, bool pairs)
             if (!shown(i, j)) e[i * EK_SEGMENT + j] = j % 3 ? NAN : INFINITY;
             else if (low) e[i * EK_SEGMENT + j] = -INFINITY;
     }
-    ek_attn_rows_weigh(&ops, &leaf, &v, pairs ? p : NULL, NULL, 0);
+    ek_attn_rows_weigh(&ops, &segment, &v, pairs ? p : NULL, NULL, 0);
     for (int i = 0; i < EK_TILE; i++) {
         float l;
         int m;
@@ -442,8 +442,8 @@ static void weigh_case(const char *isa, unsigned cpu, bool low, bool pairs)
                             "form %s in bf16, query %d sees nothing", form, i);
             continue;
         }
-        check_bits("weigh", isa, &l, &leaf.l[i], 1, "sum, form %s, %s, query %d", form, kind, i);
-        check_bytes("weigh", isa, &m, &leaf.m[i], sizeof m, "exponent, form %s, %s, query %d", form, kind, i);
+        check_bits("weigh", isa, &l, &segment.l[i], 1, "sum, form %s, %s, query %d", form, kind, i);
+        check_bytes("weigh", isa, &m, &segment.m[i], sizeof m, "exponent, form %s, %s, query %d", form, kind, i);
     }
 }
 

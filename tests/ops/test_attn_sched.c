@@ -172,7 +172,7 @@ static void run_fake(fake *f, int kind)
                               .combine = combine,
                               .tile = fake_tile,
                               .queries = fake_queries,
-                              .leaf = fake_leaf,
+                              .segment = fake_leaf,
                               .sink = fake_sink,
                               .result = fake_result};
     order o = {f->seed, f->n_workers, kind};

@@ -53,8 +53,8 @@ static void test_turn(void **state)
     CHECK_ISAS(isa, cpu)
     {
         memset(got, 0, sizeof got);
-        ops_of(cpu).turn(got + EK_PANEL, rows); /* the second panel of four; the others stay as they are */
-        check_bits("turn", isa, want, got, COLS * DEPTH, "panel 1");
+        ops_of(cpu).transpose(got + EK_PANEL, rows); /* the second panel of four; the others stay as they are */
+        check_bits("transpose", isa, want, got, COLS * DEPTH, "panel 1");
     }
 }
 
@@ -75,7 +75,7 @@ static void test_decode_turned(void **state)
         for (int n = 32; n <= DEPTH; n += 32) {
             memset(rows, 0, sizeof rows), memset(want, 0, sizeof want), memset(got, 0, sizeof got);
             for (int i = 0; i < EK_PANEL; i++) plain.decode(rows + i * DEPTH, row[i], n, bits, s[i], b[i]);
-            plain.turn(want, rows);
+            plain.transpose(want, rows);
             ops_of(cpu).decode_turned(got, row, n, bits, s, b);
             check_bits("decode_turned", isa, want, got, COLS * DEPTH, "%d codes of %d bits", n, bits);
         }

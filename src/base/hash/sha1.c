@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t turn(uint32_t x, int by)
+static uint32_t rotate(uint32_t x, int by)
 {
     return x << by | x >> (32 - by);
 }
@@ -24,11 +24,11 @@ static void compress(uint32_t h[5], const uint8_t *p)
     uint32_t w[80], v[5];
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
-    for (int i = 16; i < 80; i++) w[i] = turn(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+    for (int i = 16; i < 80; i++) w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
     memcpy(v, h, sizeof v);
     for (int i = 0; i < 80; i++) {
-        uint32_t next = turn(v[0], 5) + mixed(i, v[1], v[2], v[3]) + v[4] + w[i];
-        v[4] = v[3], v[3] = v[2], v[2] = turn(v[1], 30), v[1] = v[0], v[0] = next;
+        uint32_t next = rotate(v[0], 5) + mixed(i, v[1], v[2], v[3]) + v[4] + w[i];
+        v[4] = v[3], v[3] = v[2], v[2] = rotate(v[1], 30), v[1] = v[0], v[0] = next;
     }
     for (int i = 0; i < 5; i++) h[i] += v[i];
 }

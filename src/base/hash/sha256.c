@@ -17,7 +17,7 @@ const uint32_t ek_sha256_keys[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t turn(uint32_t x, int by)
+static uint32_t rotate(uint32_t x, int by)
 {
     return x >> by | x << (32 - by);
 }
@@ -25,9 +25,10 @@ static uint32_t turn(uint32_t x, int by)
 /* One round; the caller turns the names of the state instead of its words. */
 #define ROUND(a, b, c, d, e, f, g, h, i)                                                                             \
     do {                                                                                                             \
-        uint32_t t = h + (turn(e, 6) ^ turn(e, 11) ^ turn(e, 25)) + ((e & f) ^ (~e & g)) + ek_sha256_keys[i] + w[i]; \
+        uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + ek_sha256_keys[i] + \
+                     w[i];                                                                                           \
         d += t;                                                                                                      \
-        h = t + (turn(a, 2) ^ turn(a, 13) ^ turn(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));                            \
+        h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));                      \
     } while (0)
 
 void ek_sha256_blocks(uint32_t s[8], const uint8_t *p, size_t n)
@@ -37,8 +38,8 @@ void ek_sha256_blocks(uint32_t s[8], const uint8_t *p, size_t n)
         for (int i = 0; i < 16; i++)
             w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
         for (int i = 16; i < 64; i++)
-            w[i] = w[i - 16] + (turn(w[i - 15], 7) ^ turn(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
-                   (turn(w[i - 2], 17) ^ turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+            w[i] = w[i - 16] + (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) + w[i - 7] +
+                   (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
         for (int i = 0; i < 64; i += 8) {
             ROUND(a, b, c, d, e, f, g, h, i);
             ROUND(h, a, b, c, d, e, f, g, i + 1);

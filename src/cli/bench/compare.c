@@ -24,7 +24,7 @@ typedef struct row {
     int clients, requests, failed, repeated, agree;
     int64_t prompt_tokens, tokens;
     double per_second, prompt_per_second;
-    double first_half, first_most, gap_half, gap_most, gap_max;
+    double first_p50, first_p95, gap_p50, gap_p95, gap_max;
 } row;
 
 typedef struct side {
@@ -118,11 +118,11 @@ static void close_all(comparison *x)
 
 /* --- measuring --- */
 
-enum { SPEED, FIRST, FIRST_MOST, GAP, GAP_MOST, N_TIMES };
+enum { SPEED, FIRST, FIRST_P95, GAP, GAP_P95, N_TIMES };
 
 static void take(side *s, row *w, double *time, int run, int runs, const ek_traffic_result *r)
 {
-    const double v[N_TIMES] = {(double)r->tokens / r->seconds, r->first_half, r->first_most, r->gap_half, r->gap_most};
+    const double v[N_TIMES] = {(double)r->tokens / r->seconds, r->first_p50, r->first_p95, r->gap_p50, r->gap_p95};
     for (int i = 0; i < N_TIMES; i++) time[i * runs + run] = v[i];
     if (r->failed && !s->error[0]) snprintf(s->error, sizeof s->error, "%s", r->error);
     if (r->gap_max > w->gap_max) w->gap_max = r->gap_max;
@@ -159,8 +159,8 @@ static ek_err measure_row(comparison *x, int i)
         row *w = &x->side[s].row[i];
         double *v = time + s * N_TIMES * runs;
         w->per_second = ek_median(v + SPEED * runs, runs);
-        w->first_half = ek_median(v + FIRST * runs, runs), w->first_most = ek_median(v + FIRST_MOST * runs, runs);
-        w->gap_half = ek_median(v + GAP * runs, runs), w->gap_most = ek_median(v + GAP_MOST * runs, runs);
+        w->first_p50 = ek_median(v + FIRST * runs, runs), w->first_p95 = ek_median(v + FIRST_P95 * runs, runs);
+        w->gap_p50 = ek_median(v + GAP * runs, runs), w->gap_p95 = ek_median(v + GAP_P95 * runs, runs);
         w->agree = ek_traffic_agree(x->side[s].text + x->side[s].n_text - w->repeated, w->repeated);
     }
     free(time);
@@ -208,8 +208,8 @@ static void print_side(const comparison *x, const side *s)
     for (int i = 0; i < x->cli->batch.n; i++) {
         const row *w = &s->row[i];
         printf("%8d %9d %10.1f %9.0f %8.0f %9.1f %8.1f %10.0f %5d of %-4d", w->clients, w->requests, w->per_second,
-               1e3 * w->first_half, 1e3 * w->first_most, 1e3 * w->gap_half, 1e3 * w->gap_most, 1e3 * w->gap_max,
-               w->agree, w->repeated);
+               1e3 * w->first_p50, 1e3 * w->first_p95, 1e3 * w->gap_p50, 1e3 * w->gap_p95, 1e3 * w->gap_max, w->agree,
+               w->repeated);
         if (w->failed) printf("  %d failed", w->failed);
         putchar('\n');
     }
@@ -256,8 +256,8 @@ static void write_side(ek_buf *b, const comparison *x, const side *s)
         ek_buf_fmt(b, "%s{\"clients\":%d,\"requests\":%d,\"failed\":%d,\"tokens_per_second\":%.3f", i ? "," : "",
                    w->clients, w->requests, w->failed, w->per_second);
         ek_buf_fmt(b, ",\"prompt_tokens\":%lld,\"tokens\":%lld", (long long)w->prompt_tokens, (long long)w->tokens);
-        ek_buf_fmt(b, ",\"first_seconds\":[%.6f,%.6f],\"gap_seconds\":[%.6f,%.6f,%.6f]", w->first_half, w->first_most,
-                   w->gap_half, w->gap_most, w->gap_max);
+        ek_buf_fmt(b, ",\"first_seconds\":[%.6f,%.6f],\"gap_seconds\":[%.6f,%.6f,%.6f]", w->first_p50, w->first_p95,
+                   w->gap_p50, w->gap_p95, w->gap_max);
         ek_buf_fmt(b, ",\"same_text\":%d,\"repeated\":%d}", w->agree, w->repeated);
     }
     ek_buf_str(b, "]}");

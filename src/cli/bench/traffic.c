@@ -236,13 +236,13 @@ static double quantile(const double *sorted, int n, double share)
 
 int ek_traffic_agree(const uint64_t *text, int n)
 {
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < n; i++) {
         int alike = 0;
         for (int k = 0; k < n; k++) alike += text[k] == text[i];
-        if (alike > most) most = alike;
+        if (alike > max) max = alike;
     }
-    return most;
+    return max;
 }
 
 static void sum_up(run *r)
@@ -250,8 +250,8 @@ static void sum_up(run *r)
     ek_traffic_result *out = r->out;
     qsort(r->first, (size_t)r->n_first, sizeof *r->first, ek_ascending);
     if (r->n_gap) qsort(r->gap, (size_t)r->n_gap, sizeof *r->gap, ek_ascending);
-    out->first_half = quantile(r->first, r->n_first, 0.5), out->first_most = quantile(r->first, r->n_first, 0.95);
-    out->gap_half = quantile(r->gap, r->n_gap, 0.5), out->gap_most = quantile(r->gap, r->n_gap, 0.95);
+    out->first_p50 = quantile(r->first, r->n_first, 0.5), out->first_p95 = quantile(r->first, r->n_first, 0.95);
+    out->gap_p50 = quantile(r->gap, r->n_gap, 0.5), out->gap_p95 = quantile(r->gap, r->n_gap, 0.95);
     out->gap_max = quantile(r->gap, r->n_gap, 1);
 }
 

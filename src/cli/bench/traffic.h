@@ -33,14 +33,14 @@ typedef struct ek_traffic {
 /* Times are seconds. Quantiles are over all replies or all gaps of the run. */
 typedef struct ek_traffic_result {
     int requests, failed;
-    char error[200];                    /* the first failure, "" if none */
-    double seconds;                     /* from the first request to the last reply */
-    int64_t prompt_tokens, tokens;      /* as the server counts them; pieces where it does not say */
-    bool counted;                       /* the server said how many tokens all replies had */
-    double first_half, first_most;      /* time to the first piece of text: median, 95 of 100 */
-    double gap_half, gap_most, gap_max; /* between two pieces of one reply */
-    uint64_t *text;                     /* hashes of the replies to the repeated request; owned */
-    int repeated;                       /* how many */
+    char error[200];                  /* the first failure, "" if none */
+    double seconds;                   /* from the first request to the last reply */
+    int64_t prompt_tokens, tokens;    /* as the server counts them; pieces where it does not say */
+    bool counted;                     /* the server said how many tokens all replies had */
+    double first_p50, first_p95;      /* time to the first piece of text: median, 95 of 100 */
+    double gap_p50, gap_p95, gap_max; /* between two pieces of one reply */
+    uint64_t *text;                   /* hashes of the replies to the repeated request; owned */
+    int repeated;                     /* how many */
 } ek_traffic_result;
 
 /* The largest number of equal hashes. */

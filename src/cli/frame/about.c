@@ -97,7 +97,7 @@ static void read_types(ek_about *a, const char *path)
         double bytes;
     } type[TYPES];
     ek_listing *l;
-    int n = 0, most = 0;
+    int n = 0, largest = 0;
     if (ek_listing_open(&l, path)) return;
     for (int i = 0; i < ek_listing_count(l); i++) {
         const ek_listed *t = ek_listing_at(l, i);
@@ -106,10 +106,10 @@ static void read_types(ek_about *a, const char *path)
         if (at == TYPES) continue;
         if (at == n) type[n].name = t->type, type[n++].bytes = 0;
         type[at].bytes += t->bytes;
-        if (type[at].bytes > type[most].bytes) most = at;
+        if (type[at].bytes > type[largest].bytes) largest = at;
     }
     if (!a->format[0] && n) {
-        snprintf(a->format, sizeof a->format, "%s", type[most].name);
+        snprintf(a->format, sizeof a->format, "%s", type[largest].name);
         for (char *p = a->format; *p; p++)
             if (*p >= 'A' && *p <= 'Z') *p = (char)(*p - 'A' + 'a');
     }

@@ -4,11 +4,11 @@
 #include "base/log.h"
 #include "cli/frame/cli.h"
 
-static bool told; /* the first failure says why; what follows from it is no second line */
+static bool reported; /* the first failure says why; what follows from it is no second line */
 
 int ek_cli_failed(const ek_cli *cli)
 {
-    told = true;
+    reported = true;
     char words[1200];
     int n = snprintf(words, sizeof words, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
     ek_log_last_words(words, (size_t)n);
@@ -36,6 +36,6 @@ int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
 int ek_cli_end(const ek_cli *cli, int status)
 {
     if (!fflush(stdout) && !ferror(stdout)) return status;
-    if (!told) fprintf(stderr, "evenkeel %s: standard output could not be written\n", ek_cmd_name(cli->command));
+    if (!reported) fprintf(stderr, "evenkeel %s: standard output could not be written\n", ek_cmd_name(cli->command));
     return status ? status : 1;
 }

@@ -35,7 +35,7 @@ ek_err ek_source_open(ek_source **out, const char *path)
                    "%s is a file; a model is a GGUF file or a folder with config.json and safetensors files", path);
 }
 
-void ek_source_rest(ek_source *s)
+void ek_source_drop_pages(ek_source *s)
 {
     s->ops->rest(s);
 }

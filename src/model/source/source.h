@@ -70,8 +70,8 @@ struct ek_source {
  */
 ek_err ek_source_open(ek_source **out, const char *path);
 void ek_source_close(ek_source *s); /* NULL is fine */
-/* When the weights are packed: its mapped pages leave the process until they are read again, ek_map_rest. */
-void ek_source_rest(ek_source *s);
+/* When the weights are packed: its mapped pages leave the process until they are read again, ek_map_drop_pages. */
+void ek_source_drop_pages(ek_source *s);
 
 /* The checked configuration. Call it before the weights. */
 ek_err ek_source_config(ek_source *s, ek_config *out);

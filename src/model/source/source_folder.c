@@ -271,7 +271,7 @@ static ek_err find_tokenizer(ek_source *s, ek_source_tokenizer *out)
 static void rest_folder(ek_source *s)
 {
     folder *f = (folder *)s;
-    if (f->files) ek_checkpoint_rest(f->files);
+    if (f->files) ek_checkpoint_drop_pages(f->files);
 }
 
 static void close_folder(ek_source *s)

@@ -275,7 +275,7 @@ static ek_err find_chat(ek_source *source, ek_source_chat *out)
 static void rest_gguf(ek_source *source)
 {
     ek_gguf_source *s = (ek_gguf_source *)source;
-    if (s->g) ek_gguf_rest(s->g);
+    if (s->g) ek_gguf_drop_pages(s->g);
 }
 
 static void close_gguf(ek_source *source)

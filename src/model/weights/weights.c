@@ -168,7 +168,7 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *f
         n = slice(&p);
         ek_progress("packing weights", p.first, p.n_pieces);
         pack_slice(&p, n);
-        if (from) ek_source_rest(from);
+        if (from) ek_source_drop_pages(from);
     }
     ek_progress("packing weights", p.n_pieces, p.n_pieces);
     ek_err err = p.failed ? fail_again(&p) : EK_OK;

@@ -42,8 +42,8 @@ enum {
     EK_SUM_BITS = 21, /* of e_j in the sum l */
 };
 
-/* The definition: scalar kernels of a leaf. */
-void ek_attn_int_scores(ek_kv_format f, ek_attn_leaf *leaf);
-void ek_attn_int_values(ek_kv_format f, ek_attn_leaf *leaf);
+/* The definition: scalar kernels of a segment. */
+void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment);
+void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment);
 
 #endif

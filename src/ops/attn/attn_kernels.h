@@ -1,7 +1,7 @@
 /* The attention kernels of an instruction set: one segment of 256 keys for a tile of up to 8 queries
  * that read the same KV head. Internal to ops/attn*.c.
  *
- * A leaf is computed by three functions: scores (by the format of K), weights (exponent split,
+ * A segment is computed by three functions: scores (by the format of K), weights (exponent split,
  * segment maximum, l) and values (by the format of V; of values in integers l too). None of them
  * lets a key that is hidden from a query enter an addition of that query. */
 #ifndef EK_OPS_ATTN_KERNELS_H
@@ -19,14 +19,14 @@ enum {
     EK_CHAIN = 256                         /* dims of one chain of a score */
 };
 
-typedef struct ek_attn_leaf {
+typedef struct ek_attn_segment {
     int n_q, head_dim;
     int from[EK_TILE], to[EK_TILE];     /* visible keys, of 256; from >= to: none */
     int all_from, all_to;               /* union over the queries with a visible key */
     int common_from, common_to;         /* intersection over these; may be empty */
     const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where no key is visible */
     const uint8_t *v[EK_SEGMENT_PAGES];
-    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* to prefetch: read soon after this leaf; may be NULL */
+    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* to prefetch: read soon after this segment; may be NULL */
     bool fetch_k, fetch_v;                   /* to prefetch while scoring: not read lately */
     size_t k_bytes, v_bytes;                 /* of one page */
     const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
@@ -37,9 +37,9 @@ typedef struct ek_attn_leaf {
     ptrdiff_t ldo;                           /* head_dim rounded up to 16 */
     int m[EK_TILE];
     float l[EK_TILE];
-} ek_attn_leaf;
+} ek_attn_segment;
 
-typedef void ek_attn_fn(ek_attn_leaf *leaf);
+typedef void ek_attn_fn(ek_attn_segment *segment);
 /* Codes of queries and the end of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn/attn_int.h). */
 typedef float ek_attn_encode_fn(float *x, int dim, int max_code, int16_t *code);
 typedef void ek_attn_rotate_fn(float *x, int dim);
@@ -56,17 +56,17 @@ typedef struct ek_attn_ops {
     ek_attn_rotate_fn *rotate_back;
 } ek_attn_ops;
 
-/* One kernel per format: a file that has scores(format, leaf) and values(format, leaf) as inline bodies makes them
- * with EK_KV_FORMATS(EK_ATTN_KERNELS), and its table with EK_KV_FORMATS(EK_ATTN_ENTRIES); loads(format) says whether
- * the bodies can load the format. */
-#define EK_ATTN_KERNELS(id, name, rule, bits, group) \
-    static void scores_##id(ek_attn_leaf *leaf)      \
-    {                                                \
-        scores(EK_KV_##id, leaf);                    \
-    }                                                \
-    static void values_##id(ek_attn_leaf *leaf)      \
-    {                                                \
-        values(EK_KV_##id, leaf);                    \
+/* One kernel per format: a file that has scores(format, segment) and values(format, segment) as inline bodies makes
+ * them with EK_KV_FORMATS(EK_ATTN_KERNELS), and its table with EK_KV_FORMATS(EK_ATTN_ENTRIES); loads(format) says
+ * whether the bodies can load the format. */
+#define EK_ATTN_KERNELS(id, name, rule, bits, group)  \
+    static void scores_##id(ek_attn_segment *segment) \
+    {                                                 \
+        scores(EK_KV_##id, segment);                  \
+    }                                                 \
+    static void values_##id(ek_attn_segment *segment) \
+    {                                                 \
+        values(EK_KV_##id, segment);                  \
     }
 #define EK_ATTN_ENTRIES(id, name, rule, bits, group)              \
     .scores[EK_KV_##id] = loads(EK_KV_##id) ? scores_##id : NULL, \

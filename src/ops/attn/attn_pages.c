@@ -95,30 +95,31 @@ static int clamp(int64_t x)
 }
 
 /* Fills in the visible ranges of segment seg for the queries of t; returns those with a visible key, a bit each. */
-static unsigned set_ranges(const ek_attn_tile *t, int64_t seg, ek_attn_leaf *leaf)
+static unsigned set_ranges(const ek_attn_tile *t, int64_t seg, ek_attn_segment *segment)
 {
     unsigned live = 0;
-    leaf->n_q = t->n_q;
-    leaf->all_from = leaf->common_to = EK_SEGMENT;
-    leaf->all_to = leaf->common_from = 0;
+    segment->n_q = t->n_q;
+    segment->all_from = segment->common_to = EK_SEGMENT;
+    segment->all_to = segment->common_from = 0;
     for (int i = 0; i < t->n_q; i++) {
-        const int from = leaf->from[i] = clamp(t->lo[i] - seg * EK_SEGMENT);
-        const int to = leaf->to[i] = clamp(t->end[i] - seg * EK_SEGMENT);
+        const int from = segment->from[i] = clamp(t->lo[i] - seg * EK_SEGMENT);
+        const int to = segment->to[i] = clamp(t->end[i] - seg * EK_SEGMENT);
         if (from >= to) continue;
         live |= 1u << i;
-        if (from < leaf->all_from) leaf->all_from = from;
-        if (from > leaf->common_from) leaf->common_from = from;
-        if (to > leaf->all_to) leaf->all_to = to;
-        if (to < leaf->common_to) leaf->common_to = to;
+        if (from < segment->all_from) segment->all_from = from;
+        if (from > segment->common_from) segment->common_from = from;
+        if (to > segment->all_to) segment->all_to = to;
+        if (to < segment->common_to) segment->common_to = to;
     }
     return live;
 }
 
 /* Whether a key of page p of the segment is visible to some query. */
-static bool wanted(const ek_attn_leaf *leaf, int p)
+static bool wanted(const ek_attn_segment *segment, int p)
 {
-    for (int i = 0; i < leaf->n_q; i++)
-        if (leaf->from[i] < leaf->to[i] && leaf->from[i] < (p + 1) * EK_PAGE_TOKENS && leaf->to[i] > p * EK_PAGE_TOKENS)
+    for (int i = 0; i < segment->n_q; i++)
+        if (segment->from[i] < segment->to[i] && segment->from[i] < (p + 1) * EK_PAGE_TOKENS &&
+            segment->to[i] > p * EK_PAGE_TOKENS)
             return true;
     return false;
 }
@@ -126,7 +127,7 @@ static bool wanted(const ek_attn_leaf *leaf, int p)
 /* Where the pages of a segment hold this KV head's keys and values, and its keys in the next segment, if that is
  * going to be read too. */
 static void find_pages(const ek_attn_pages *p, const ek_attn_codec *c, const ek_attn_tile *t, int64_t seg, bool more,
-                       ek_attn_leaf *leaf)
+                       ek_attn_segment *segment)
 {
     const ek_attn_place *place = &p->place[t->number];
     const ek_kv_view *view = &p->views[p->rows[place->row].view];
@@ -134,16 +135,16 @@ static void find_pages(const ek_attn_pages *p, const ek_attn_codec *c, const ek_
     const int first = (int)seg * EK_SEGMENT_PAGES;
     const int last = (p->rows[place->row].end - 1) / EK_PAGE_TOKENS; /* surely there */
     for (int i = 0; i < EK_SEGMENT_PAGES; i++) {
-        leaf->k[i] = leaf->v[i] = leaf->k_next[i] = NULL;
+        segment->k[i] = segment->v[i] = segment->k_next[i] = NULL;
         if (more && first + i + EK_SEGMENT_PAGES <= last) {
             const uint8_t *next = ek_kv_block(view, first + i + EK_SEGMENT_PAGES);
-            if (next) leaf->k_next[i] = next + at;
+            if (next) segment->k_next[i] = next + at;
         }
-        if (!wanted(leaf, i)) continue;
+        if (!wanted(segment, i)) continue;
         const uint8_t *block = ek_kv_block(view, first + i);
         EK_ASSERT(block);
-        leaf->k[i] = block + at;
-        leaf->v[i] = block + at + c->k_bytes;
+        segment->k[i] = block + at;
+        segment->v[i] = block + at + c->k_bytes;
     }
 }
 
@@ -153,24 +154,24 @@ static unsigned add_segment(const void *self, const ek_attn_tile *t, int64_t seg
     const ek_attn_pages *p = self;
     const ek_attn *a = p->a;
     const ek_attn_codec *c = ek_attn_codec_at(a, seg * EK_SEGMENT), *next = ek_attn_codec_at(a, (seg + 1) * EK_SEGMENT);
-    ek_attn_leaf leaf = {.head_dim = a->shape.head_dim,
-                         .fetch_k = when.begins && when.first,
-                         .fetch_v = when.first,
-                         .k_bytes = c->k_bytes,
-                         .v_bytes = c->v_bytes,
-                         .q = space->q,
-                         .q_code = space->own ? ((const codes *)space->own)->code[0] : NULL,
-                         .q_scale = space->own ? ((const codes *)space->own)->scale : NULL,
-                         .e = space->e,
-                         .o = out->o,
-                         .ldo = a->ldo};
-    const unsigned live = set_ranges(t, seg, &leaf);
+    ek_attn_segment segment = {.head_dim = a->shape.head_dim,
+                               .fetch_k = when.begins && when.first,
+                               .fetch_v = when.first,
+                               .k_bytes = c->k_bytes,
+                               .v_bytes = c->v_bytes,
+                               .q = space->q,
+                               .q_code = space->own ? ((const codes *)space->own)->code[0] : NULL,
+                               .q_scale = space->own ? ((const codes *)space->own)->scale : NULL,
+                               .e = space->e,
+                               .o = out->o,
+                               .ldo = a->ldo};
+    const unsigned live = set_ranges(t, seg, &segment);
     if (!live) return 0;
-    find_pages(p, c, t, seg, when.last && next == c, &leaf);
-    c->scores(&leaf);
-    a->weights(&leaf);
-    c->values(&leaf);
-    for (int i = 0; i < t->n_q; i++) out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
+    find_pages(p, c, t, seg, when.last && next == c, &segment);
+    c->scores(&segment);
+    a->weights(&segment);
+    c->values(&segment);
+    for (int i = 0; i < t->n_q; i++) out->m[i] = segment.m[i], out->l[i] = segment.l[i];
     return live;
 }
 
@@ -193,6 +194,6 @@ ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64
                             .combine = a->combine,
                             .tile = tile,
                             .queries = queries,
-                            .leaf = add_segment,
+                            .segment = add_segment,
                             .result = result};
 }

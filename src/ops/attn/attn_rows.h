@@ -106,12 +106,12 @@ static inline bool ek_visible_at(const uint64_t *keys, int slot)
  * ones and live to 0. */
 void ek_visible_add(ek_visible *v, int i);
 
-/* Turns the scores of a segment into weights. leaf: n_q, head_dim and e are read; e, from, to, m and l are written.
+/* Turns the scores of a segment into weights. segment: n_q, head_dim and e are read; e, from, to, m and l are written.
  * Weights of hidden keys between visible ones are +0 whatever their score; a query that is not live has +0 everywhere.
  * p: NULL, or Form B: [EK_TILE][EK_SEGMENT] of weights in bf16.
  * ahead: rows of values in bf16 (ahead_bytes readable bytes), of which the first EK_VALUES_EARLY rows are prefetched
  * meanwhile; NULL: none. */
-void ek_attn_rows_weigh(const ek_attn_rows_ops *ops, ek_attn_leaf *leaf, const ek_visible *v, uint16_t *p,
+void ek_attn_rows_weigh(const ek_attn_rows_ops *ops, ek_attn_segment *segment, const ek_visible *v, uint16_t *p,
                         const uint8_t *ahead, ptrdiff_t ahead_bytes);
 
 #endif

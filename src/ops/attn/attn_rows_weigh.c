@@ -35,13 +35,13 @@ static void hide(const ek_visible *v, int n_q, float *e)
 }
 
 /* Unless the visible keys have no higher one: then these have equal weights, and the hidden are taken out here. */
-static void hide_again(const ek_visible *v, ek_attn_leaf *leaf, uint16_t *p)
+static void hide_again(const ek_visible *v, ek_attn_segment *segment, uint16_t *p)
 {
     int lowest;
     ek_exp_split(-INFINITY, &lowest);
-    for (int i = 0; i < leaf->n_q; i++) {
-        if (!v->holes[i] || leaf->m[i] > lowest) continue;
-        float *e = leaf->e + i * EK_SEGMENT, lane[EK_LANES] = {0};
+    for (int i = 0; i < segment->n_q; i++) {
+        if (!v->holes[i] || segment->m[i] > lowest) continue;
+        float *e = segment->e + i * EK_SEGMENT, lane[EK_LANES] = {0};
         for (int j = v->from[i]; j < v->to[i]; j++) {
             if (ek_visible_at(v->keys[i], j)) lane[j % EK_LANES] += e[j];
             else {
@@ -49,41 +49,42 @@ static void hide_again(const ek_visible *v, ek_attn_leaf *leaf, uint16_t *p)
                 if (p) p[i * EK_SEGMENT + j] = 0;
             }
         }
-        leaf->l[i] = ek_add_lanes(lane);
+        segment->l[i] = ek_add_lanes(lane);
     }
 }
 
-static void weigh_bf16(const ek_attn_rows_ops *ops, ek_attn_leaf *leaf, int i, uint16_t *p)
+static void weigh_bf16(const ek_attn_rows_ops *ops, ek_attn_segment *segment, int i, uint16_t *p)
 {
-    float *e = leaf->e + i * EK_SEGMENT;
-    const int from = leaf->from[i], to = leaf->to[i];
+    float *e = segment->e + i * EK_SEGMENT;
+    const int from = segment->from[i], to = segment->to[i];
     if (ops->weights_bf16) {
-        ops->weights_bf16(e, p, from, to, &leaf->m[i], &leaf->l[i]);
+        ops->weights_bf16(e, p, from, to, &segment->m[i], &segment->l[i]);
         return;
     }
-    ek_attn_leaf one = {.n_q = 1, .head_dim = leaf->head_dim, .from = {from}, .to = {to}, .e = e};
+    ek_attn_segment one = {.n_q = 1, .head_dim = segment->head_dim, .from = {from}, .to = {to}, .e = e};
     ops->weights(&one);
-    leaf->m[i] = one.m[0];
-    ops->round_bf16(e, p, from, to, &leaf->l[i]);
+    segment->m[i] = one.m[0];
+    ops->round_bf16(e, p, from, to, &segment->l[i]);
 }
 
-void ek_attn_rows_weigh(const ek_attn_rows_ops *ops, ek_attn_leaf *leaf, const ek_visible *v, uint16_t *p,
+void ek_attn_rows_weigh(const ek_attn_rows_ops *ops, ek_attn_segment *segment, const ek_visible *v, uint16_t *p,
                         const uint8_t *ahead, ptrdiff_t ahead_bytes)
 {
-    const ptrdiff_t share = EK_VALUES_EARLY / EK_TILE * 2 * leaf->head_dim; /* per query: memory would rest meanwhile */
-    hide(v, leaf->n_q, leaf->e);
-    memcpy(leaf->from, v->from, sizeof v->from);
-    memcpy(leaf->to, v->to, sizeof v->to);
-    if (!p) ops->weights(leaf);
-    for (int i = 0; p && i < leaf->n_q; i++) {
+    const ptrdiff_t share = EK_VALUES_EARLY / EK_TILE * 2 *
+                            segment->head_dim; /* per query: memory would rest meanwhile */
+    hide(v, segment->n_q, segment->e);
+    memcpy(segment->from, v->from, sizeof v->from);
+    memcpy(segment->to, v->to, sizeof v->to);
+    if (!p) ops->weights(segment);
+    for (int i = 0; p && i < segment->n_q; i++) {
         for (ptrdiff_t at = i * share; ahead && at < ahead_bytes && at < (i + 1) * share; at += 64)
             __builtin_prefetch(ahead + at, 0, 2);
-        if (v->live >> i & 1) weigh_bf16(ops, leaf, i, p + i * EK_SEGMENT);
+        if (v->live >> i & 1) weigh_bf16(ops, segment, i, p + i * EK_SEGMENT);
     }
-    hide_again(v, leaf, p);
-    for (int i = 0; i < leaf->n_q; i++) {
+    hide_again(v, segment, p);
+    for (int i = 0; i < segment->n_q; i++) {
         if (v->live >> i & 1) continue;
-        memset(leaf->e + i * EK_SEGMENT, 0, sizeof *leaf->e * EK_SEGMENT);
+        memset(segment->e + i * EK_SEGMENT, 0, sizeof *segment->e * EK_SEGMENT);
         if (p) memset(p + i * EK_SEGMENT, 0, sizeof *p * EK_SEGMENT);
     }
 }

@@ -20,52 +20,52 @@ static inline float score(ek_kv_format f, const float *q, const uint8_t *k, int 
     return s * ek_kv_term_scale(f, k, head_dim, slot);
 }
 
-static inline void scores(ek_kv_format f, ek_attn_leaf *leaf)
+static inline void scores(ek_kv_format f, ek_attn_segment *segment)
 {
     if (ek_kv_rotated(f)) {
-        ek_attn_int_scores(f, leaf);
+        ek_attn_int_scores(f, segment);
         return;
     }
-    for (int i = 0; i < leaf->n_q; i++)
-        for (int j = leaf->from[i]; j < leaf->to[i]; j++)
-            leaf->e[i * EK_SEGMENT + j] = score(f, leaf->q + i * EK_Q_STRIDE, leaf->k[j / EK_PAGE_TOKENS],
-                                                j % EK_PAGE_TOKENS, leaf->head_dim);
+    for (int i = 0; i < segment->n_q; i++)
+        for (int j = segment->from[i]; j < segment->to[i]; j++)
+            segment->e[i * EK_SEGMENT + j] = score(f, segment->q + i * EK_Q_STRIDE, segment->k[j / EK_PAGE_TOKENS],
+                                                   j % EK_PAGE_TOKENS, segment->head_dim);
 }
 
-static void weights(ek_attn_leaf *leaf)
+static void weights(ek_attn_segment *segment)
 {
-    for (int i = 0; i < leaf->n_q; i++) {
-        float *e = leaf->e + i * EK_SEGMENT, lane[16] = {0};
+    for (int i = 0; i < segment->n_q; i++) {
+        float *e = segment->e + i * EK_SEGMENT, lane[16] = {0};
         int n, m = INT32_MIN;
-        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+        for (int j = segment->from[i]; j < segment->to[i]; j++) {
             ek_exp_split(e[j], &n);
             if (n > m) m = n;
         }
-        for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
+        for (int j = segment->from[i]; j < segment->to[i]; j++) {
             float p = ek_exp_split(e[j], &n);
             e[j] = n - m < -125 ? 0.0f : ek_ldexp(p, n - m);
             lane[j % 16] += e[j];
         }
-        leaf->m[i] = m, leaf->l[i] = ek_add_lanes(lane);
+        segment->m[i] = m, segment->l[i] = ek_add_lanes(lane);
     }
 }
 
-static inline void values(ek_kv_format f, ek_attn_leaf *leaf)
+static inline void values(ek_kv_format f, ek_attn_segment *segment)
 {
     if (ek_kv_rotated(f)) {
-        ek_attn_int_values(f, leaf);
+        ek_attn_int_values(f, segment);
         return;
     }
-    for (int i = 0; i < leaf->n_q; i++)
-        for (int d = 0; d < leaf->head_dim; d++) {
+    for (int i = 0; i < segment->n_q; i++)
+        for (int d = 0; d < segment->head_dim; d++) {
             float o = 0;
-            for (int j = leaf->from[i]; j < leaf->to[i]; j++) {
-                const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
+            for (int j = segment->from[i]; j < segment->to[i]; j++) {
+                const uint8_t *v = segment->v[j / EK_PAGE_TOKENS];
                 int slot = j % EK_PAGE_TOKENS;
-                float e = leaf->e[i * EK_SEGMENT + j] * ek_kv_term_scale(f, v, leaf->head_dim, slot);
-                o = fmaf(e, ek_kv_value_term(f, v, leaf->head_dim, slot, d), o);
+                float e = segment->e[i * EK_SEGMENT + j] * ek_kv_term_scale(f, v, segment->head_dim, slot);
+                o = fmaf(e, ek_kv_value_term(f, v, segment->head_dim, slot, d), o);
             }
-            leaf->o[i * leaf->ldo + d] = o;
+            segment->o[i * segment->ldo + d] = o;
         }
 }
 

@@ -29,7 +29,7 @@ static void push_segment(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_wo
                          ek_attn_when when, unsigned *count)
 {
     const ek_attn_source *s = j->s;
-    const unsigned live = s->leaf(s->self, t, seg, when, &w->space[g], &w->now);
+    const unsigned live = s->segment(s->self, t, seg, when, &w->space[g], &w->now);
     unsigned odd = live ^ ((1u << t->n_q) - 1);
     for (int i = 1; i < t->n_q; i++) odd |= count[i] ^ count[0];
     if (!odd) ek_attn_tree_push_all(s, w->stack[g], &w->now, count[0], t->n_q);

@@ -66,8 +66,8 @@ typedef struct ek_attn_source {
     void (*queries)(const void *self, const ek_attn_tile *t, ek_attn_space *space);
     /* Segment seg for t: returns one bit per query with a visible key in it; out receives o, m and l of these queries.
      */
-    unsigned (*leaf)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
-                     ek_attn_node *out);
+    unsigned (*segment)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
+                        ek_attn_node *out);
     float (*sink)(const void *self, const ek_attn_tile *t, int i); /* of query i; with sinks only */
     /* Receives the result of query i: ldo floats, zeros if no key was visible. row may be changed. */
     void (*result)(const void *self, const ek_attn_tile *t, int i, float *row);

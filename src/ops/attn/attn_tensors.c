@@ -113,7 +113,7 @@ static ek_attn_source source_of(const ek_tensors_call *c)
                             .combine = t->attn->combine,
                             .tile = tile,
                             .queries = queries,
-                            .leaf = ek_tensors_segment,
+                            .segment = ek_tensors_segment,
                             .sink = sink,
                             .result = result};
 }

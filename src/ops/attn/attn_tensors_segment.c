@@ -164,11 +164,11 @@ unsigned ek_tensors_segment(const void *self, const ek_attn_tile *tile, int64_t 
     score(c, t, base, &v, &space);
     if (when.cold && c->v_direct) touch(c, &c->t->v, t, base, EK_VALUES_AHEAD);
     if (c->t->mask.data && !c->t->mask.bytes) ek_tensors_add_mask(c, t, base, &v, space.e);
-    ek_attn_leaf leaf = {.n_q = t->n_q, .head_dim = c->t->dim, .e = space.e};
+    ek_attn_segment segment = {.n_q = t->n_q, .head_dim = c->t->dim, .e = space.e};
     const uint8_t *ahead = NULL;
     const ptrdiff_t bytes = c->t->pairs && t->n_q == EK_TILE ? values_ahead(c, t, base, &ahead) : 0;
-    ek_attn_rows_weigh(c->t->attn, &leaf, &v, c->t->pairs ? space.p : NULL, ahead, bytes);
-    for (int i = 0; i < t->n_q; i++) out->m[i] = leaf.m[i], out->l[i] = leaf.l[i];
+    ek_attn_rows_weigh(c->t->attn, &segment, &v, c->t->pairs ? space.p : NULL, ahead, bytes);
+    for (int i = 0; i < t->n_q; i++) out->m[i] = segment.m[i], out->l[i] = segment.l[i];
     value(c, t, base, &v, &space, out);
     return v.live;
 }

@@ -77,7 +77,7 @@ static inline void ek_tensors_load(const ek_attn_tensors *t, const ek_attn_tenso
     for (int d = 0; d < t->dim; d++, from += x->element) to[d] = ek_load_float(from, x->type);
 }
 
-/* Computes one segment (ek_attn_source.leaf, ops/attn/attn_sched.h). self: an ek_tensors_call. */
+/* Computes one segment (ek_attn_source.segment, ops/attn/attn_sched.h). self: an ek_tensors_call. */
 unsigned ek_tensors_segment(const void *self, const ek_attn_tile *tile, int64_t seg, ek_attn_when when,
                             ek_attn_space *space, ek_attn_node *out);
 

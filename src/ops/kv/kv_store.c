@@ -59,16 +59,16 @@ static ek_f16 f16_up(float x)
  * grid is moved so that 0 is on it. Codes are taken with the scale and bias as stored. */
 static void affine_codes(ek_kv_format f, const float *x, int n, ek_f16 *scale, ek_f16 *bias, int *code)
 {
-    float least[4] = {x[0], x[1], x[2], x[3]}, most[4] = {x[0], x[1], x[2], x[3]};
+    float lane_min[4] = {x[0], x[1], x[2], x[3]}, lane_max[4] = {x[0], x[1], x[2], x[3]};
     for (int i = 4; i < n; i += 4)
         for (int l = 0; l < 4; l++) {
-            least[l] = x[i + l] < least[l] ? x[i + l] : least[l];
-            most[l] = x[i + l] > most[l] ? x[i + l] : most[l];
+            lane_min[l] = x[i + l] < lane_min[l] ? x[i + l] : lane_min[l];
+            lane_max[l] = x[i + l] > lane_max[l] ? x[i + l] : lane_max[l];
         }
-    float min = least[0], max = most[0], codes = (float)((1 << ek_kv_codecs[f].bits) - 1);
+    float min = lane_min[0], max = lane_max[0], codes = (float)((1 << ek_kv_codecs[f].bits) - 1);
     for (int l = 1; l < 4; l++) {
-        min = least[l] < min ? least[l] : min;
-        max = most[l] > max ? most[l] : max;
+        min = lane_min[l] < min ? lane_min[l] : min;
+        max = lane_max[l] > max ? lane_max[l] : max;
     }
     int low = fabsf(min) > fabsf(max);
     float s = (max - min) / codes, edge = low ? min : max;

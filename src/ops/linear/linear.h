@@ -72,7 +72,7 @@ struct ek_linear {
     size_t panel_bytes;   /* from one panel to the next; a multiple of 64 */
     size_t bytes;         /* n_panels * panel_bytes */
     uint8_t *data;        /* 64-byte aligned */
-    ek_linear_fn *run;    /* chosen by the plan from cpu and form; never later */
+    ek_linear_fn *run;    /* chosen by the plan from cpu and form; its kernels may differ by rows, no bit does */
     /* borrowed, instead of data; NULL: all panels lie at data, one after the other */
     const ek_linear_parts *parts;
 };

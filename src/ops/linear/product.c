@@ -17,7 +17,7 @@ static void decode(float *to, const uint8_t *codes, int n, int bits, float s, fl
     }
 }
 
-static void turn(float *panel, const float *rows)
+static void transpose(float *panel, const float *rows)
 {
     for (int k = 0; k < EK_PRODUCT_DEPTH; k++)
         for (int i = 0; i < EK_PANEL; i++) panel[k * EK_PRODUCT_COLS + i] = rows[i * EK_PRODUCT_DEPTH + k];
@@ -49,7 +49,7 @@ static void madd(float *acc, const float *const *x, int64_t at, int rows, const 
 
 void ek_product_init(ek_product_ops *ops, unsigned cpu)
 {
-    *ops = (ek_product_ops){.decode = decode, .turn = turn, .unpack = unpack, .madd = madd};
+    *ops = (ek_product_ops){.decode = decode, .transpose = transpose, .unpack = unpack, .madd = madd};
 #if defined(__x86_64__)
     if (cpu & EK_CPU_AVX2) ek_product_table_avx2(ops);
     if (cpu & EK_CPU_AVX512) ek_product_table_avx512(ops);

@@ -22,11 +22,11 @@ typedef struct ek_product_ops {
     /* to[i] = fma(s, (float)code i, b); code i is bits [i bits, (i + 1) bits) of a little-endian bit string; bits
      * 2, 3, 4, 5, 6 or 8; n is a multiple of 8 */
     void (*decode)(float *to, const uint8_t *codes, int n, int bits, float s, float b);
-    /* decode and turn in one call, for 4 or 8 bits: panel[k * EK_PRODUCT_COLS + i] = fma(s[i], code k of rows[i],
+    /* decode and transpose in one call, for 4 or 8 bits: panel[k * EK_PRODUCT_COLS + i] = fma(s[i], code k of rows[i],
      * b[i]), i < 16, k < n; n is a multiple of 32. NULL: not available on this instruction set */
     void (*decode_turned)(float *panel, const uint8_t *const *rows, int n, int bits, const float *s, const float *b);
     /* panel[k * EK_PRODUCT_COLS + i] = rows[i * EK_PRODUCT_DEPTH + k], i < 16, k < EK_PRODUCT_DEPTH */
-    void (*turn)(float *panel, const float *rows);
+    void (*transpose)(float *panel, const float *rows);
     /* The panel of inputs [k0, k0 + depth) of four packed panels of w from p0, those that there are. w is biased
      * Form Q; k0 and depth are multiples of 8. Values are fma(s, (float)u, b), as ek_linear_row says. */
     void (*unpack)(float *panel, const ek_linear *w, int p0, int k0, int depth);

@@ -276,7 +276,7 @@ INLINE float v_add_lanes(const vf *lane)
 }
 
 /* 8 vectors of 8 dwords become their columns. */
-INLINE void vi_turn(vi *r)
+INLINE void vi_transpose(vi *r)
 {
     __m256i t[8];
     UNROLL for (int i = 0; i < 8; i += 4)

@@ -284,7 +284,7 @@ INLINE float v_add_lanes(const vf *lane)
 }
 
 /* 16 vectors of 16 dwords become their columns. */
-INLINE void vi_turn(vi *r)
+INLINE void vi_transpose(vi *r)
 {
     __m512i t[16];
     UNROLL for (int i = 0; i < 16; i += 4)

@@ -19,7 +19,7 @@
 enum {
     MIN_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
     MIN_READ_PER_SECOND = 4 << 10,   /* a whole reply that is read this fast is not cut off */
-    TOLD = 5,                        /* seconds without progress for a reader that was told that it is too slow */
+    REFUSED = 5,                     /* seconds without progress for a reader that was told that it is too slow */
     SWEEP_MS = 250,
     ACCEPTS_PER_TURN = 64
 };
@@ -79,7 +79,7 @@ static void sweep_reply(ek_conn *c, double now)
     ek_exchange *x = c->x;
     size_t unsent = ek_exchange_unsent(x);
     double grace = x->ended ? (double)unsent / MIN_READ_PER_SECOND : 0, silent = now - c->last_sent;
-    double limit = s->cuts_slow_readers ? 1 : x->hasty ? TOLD : s->opts.idle_timeout;
+    double limit = s->cuts_slow_readers ? 1 : x->hasty ? REFUSED : s->opts.idle_timeout;
     if (x->cut || (unsent > 0 && silent > limit)) {
         ek_conn_kill(c);
         return;

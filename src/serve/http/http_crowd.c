@@ -129,15 +129,15 @@ static double weight(const ek_conn *c, double now, size_t more)
 
 bool ek_crowd_give_up_body(ek_conn *c, size_t n)
 {
-    double now = ek_now(), most = 0;
+    double now = ek_now(), longest = 0;
     ek_conn *worst = NULL;
     for (ek_conn *o = c->http->first; o; o = o->next) {
         if (o == c || o->state != EK_CONN_BODY || o->x->body.len <= SMALL_BODY) continue;
         double w = weight(o, now, 0);
         bool stalled = now - o->last_byte > STALLED;
         if (!stalled && w < QUICK + 4 * weight(c, now, n)) continue;
-        if (worst && w <= most) continue;
-        worst = o, most = w;
+        if (worst && w <= longest) continue;
+        worst = o, longest = w;
     }
     if (worst) ek_conn_refuse(worst, 503, "the request's body came slowly while others waited for its memory");
     return worst != NULL;

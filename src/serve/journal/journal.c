@@ -41,9 +41,9 @@ struct ek_journal {
     int fd;        /* -1: not open */
     bool mid_line; /* what the file ends with is no whole line */
     bool failing;
-    int64_t lost;   /* lines since the last {"lost":N} */
-    int64_t untold; /* dropped, and not in the log yet */
-    double told;    /* ek_now() */
+    int64_t lost;       /* lines since the last {"lost":N} */
+    int64_t unreported; /* dropped, and not in the log yet */
+    double reported;    /* ek_now() */
 };
 
 /* --- the file --- */
@@ -158,12 +158,12 @@ static void write_items(ek_journal *j, item *first)
 /* At most one line of log per second. */
 static void tell_dropped(ek_journal *j, int64_t dropped, bool now)
 {
-    j->untold += dropped;
-    if (j->untold == 0 || (!now && ek_now() - j->told < 1)) return;
-    ek_log(EK_LOG_WARN, "event=journal_lost lines=%lld: more of them wait than %zu bytes", (long long)j->untold,
+    j->unreported += dropped;
+    if (j->unreported == 0 || (!now && ek_now() - j->reported < 1)) return;
+    ek_log(EK_LOG_WARN, "event=journal_lost lines=%lld: more of them wait than %zu bytes", (long long)j->unreported,
            j->max_pending);
-    j->untold = 0;
-    j->told = ek_now();
+    j->unreported = 0;
+    j->reported = ek_now();
 }
 
 static void *run(void *arg)

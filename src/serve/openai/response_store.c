@@ -154,13 +154,13 @@ static size_t has(const ek_response_owner *o, const ek_response_owner *by, size_
 
 static ek_response_owner *largest(const ek_response_store *s, const ek_response_owner *by, size_t size, bool entries)
 {
-    ek_response_owner *most = NULL;
+    ek_response_owner *max = NULL;
     for (ek_response_owner *o = s->owners; o; o = o->next) {
-        size_t mine = has(o, by, size, entries), its = most ? has(most, by, size, entries) : 0;
-        bool older = most && o->oldest && (!most->oldest || o->oldest->used < most->oldest->used);
-        if (!most || mine > its || (mine == its && older)) most = o;
+        size_t mine = has(o, by, size, entries), its = max ? has(max, by, size, entries) : 0;
+        bool older = max && o->oldest && (!max->oldest || o->oldest->used < max->oldest->used);
+        if (!max || mine > its || (mine == its && older)) max = o;
     }
-    return most;
+    return max;
 }
 
 /* False, and nothing is forgotten, where those who have less would have to go, or what is being read leaves no room: to

@@ -5,9 +5,9 @@
 #include "base/hash/rng.h"
 #include "text/grammar/vocab_data.h"
 
-static uint32_t at_most(uint32_t x, uint32_t most)
+static uint32_t at_most(uint32_t x, uint32_t limit)
 {
-    return x < most ? x : most;
+    return x < limit ? x : limit;
 }
 
 const ek_pattern *ek_grammar_pattern(const ek_walk *w, const ek_frame *f)
@@ -19,13 +19,13 @@ const ek_pattern *ek_grammar_pattern(const ek_walk *w, const ek_frame *f)
 }
 
 /* How many more there may and must be after `count`. */
-static uint32_t left(uint32_t max, uint32_t count, uint32_t most)
+static uint32_t left(uint32_t max, uint32_t count, uint32_t limit)
 {
-    return at_most(max == UINT32_MAX ? max : max - count, most);
+    return at_most(max == UINT32_MAX ? max : max - count, limit);
 }
-static uint32_t missing(uint32_t min, uint32_t count, uint32_t most)
+static uint32_t missing(uint32_t min, uint32_t count, uint32_t limit)
 {
-    return at_most(min > count ? min - count : 0, most);
+    return at_most(min > count ? min - count : 0, limit);
 }
 
 /* Depths count only near the limit: a token opens so many values. */
@@ -48,8 +48,8 @@ static void simplify(const ek_vocab *v, const ek_walk *w, ek_frame *f)
     } else if (n && n->kind == EK_NODE_STRING) {
         f->a = left(n->max, f->a, (uint32_t)v->longest) << 16 | missing(n->min, f->a, (uint32_t)v->longest);
     } else if (n && n->kind == EK_NODE_ARRAY && f->v >= (uint64_t)n->n) { /* behind each further item is a comma */
-        uint32_t items = (uint32_t)f->v, most = (uint32_t)v->commas + 2;
-        f->v = (uint64_t)1 << 63 | (uint64_t)left(n->max, items, most) << 32 | missing(n->min, items, most);
+        uint32_t items = (uint32_t)f->v, limit = (uint32_t)v->commas + 2;
+        f->v = (uint64_t)1 << 63 | (uint64_t)left(n->max, items, limit) << 32 | missing(n->min, items, limit);
     }
 }
 

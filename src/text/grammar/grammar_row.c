@@ -119,9 +119,9 @@ static void may_come(bytes *b, const ek_walk *w, const ek_tops *tops)
 
 /* --- walks --- */
 
-static uint32_t at_most(uint32_t x, uint32_t most)
+static uint32_t at_most(uint32_t x, uint32_t max)
 {
-    return x < most ? x : most;
+    return x < max ? x : max;
 }
 
 static void take(const ek_byte_trie *t, uint32_t from, uint32_t to, uint64_t *row)
@@ -146,14 +146,14 @@ static bool all_can(memo *m, const ek_pattern *p, const ek_string_at *s, const e
     if (s->utf8 > 0 || node->kinds & EK_CHARS_ODD || node->height == 3 || n_nodes < FEW) return false;
     uint32_t n = p->max == UINT32_MAX ? at_most(s->n, p->min) : s->n;
     if (n >= p->min && n > m->first) n = m->first + ((n - m->first + 15) & ~15u); /* what can follow later, can now */
-    int most = 4 << 2 * node->height; /* characters below the node, as many as it may have bytes */
+    int max = 4 << 2 * node->height; /* characters below the node, as many as it may have bytes */
     uint64_t key = 1 + ((uint64_t)s->state << 48 | (uint64_t)n << 16 | (uint64_t)node->height << 14 | node->kinds);
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 55;
     if (m->key[at] != key) {
         m->key[at] = key;
-        m->chars[at] = (uint8_t)ek_pattern_any(p, s->state, n, (uint16_t)node->kinds, most);
+        m->chars[at] = (uint8_t)ek_pattern_any(p, s->state, n, (uint16_t)node->kinds, max);
     }
-    return m->chars[at] == most;
+    return m->chars[at] == max;
 }
 
 /* The nodes [i, end) of the trie, which are the nodes below `base` bytes that led to top: the body of a string, whose

@@ -72,8 +72,8 @@ static int differences(const uint64_t *base, const uint64_t *row, int n_words, i
 
 const ek_row_record *ek_rows_put(ek_rows *c, const ek_row_key *key, const uint64_t *base, const uint64_t *row)
 {
-    uint64_t head = (sizeof(ek_row_record) + sizeof(ek_frame) * (size_t)key->n) / 8, most = head + (uint64_t)c->n_words;
-    if (c->end % c->cap + most > c->cap) c->end += c->cap - c->end % c->cap;
+    uint64_t head = (sizeof(ek_row_record) + sizeof(ek_frame) * (size_t)key->n) / 8, max = head + (uint64_t)c->n_words;
+    if (c->end % c->cap + max > c->cap) c->end += c->cap - c->end % c->cap;
     ek_row_slot *slot = NULL;
     for (uint64_t i = 0; i < WAYS; i++) {
         ek_row_slot *s = &c->slot[(key->hash + i) % SLOTS];

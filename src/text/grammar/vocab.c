@@ -124,11 +124,10 @@ void ek_vocab_close(ek_vocab *v)
 /* The tables are more than the reserve holds, so they are not begun where they would not fit. */
 static ek_err check_room(const ek_vocab *v)
 {
-    size_t most = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
-    void *room = malloc(most);
+    size_t max = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
+    void *room = malloc(max);
     free(room);
-    return room ? EK_OK
-                : ek_fail(EK_ENOMEM, "no memory for the tables of structured output, up to %zu MiB", most >> 20);
+    return room ? EK_OK : ek_fail(EK_ENOMEM, "no memory for the tables of structured output, up to %zu MiB", max >> 20);
 }
 
 ek_err ek_vocab_ready(ek_vocab *v)

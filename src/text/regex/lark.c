@@ -160,12 +160,12 @@ static ek_err put_times(ek_lark *l, int *at)
     }
     if (!ek_lark_is_sign(t, '~')) return EK_OK;
     bool range = t[1].kind == EK_LARK_NUMBER && t[2].kind == EK_LARK_DOTS;
-    const ek_lark_token *most = range ? t + 3 : t + 1;
-    if (most->kind != EK_LARK_NUMBER || t[1].n > 6 || most->n > 6)
+    const ek_lark_token *max = range ? t + 3 : t + 1;
+    if (max->kind != EK_LARK_NUMBER || t[1].n > 6 || max->n > 6)
         return ek_lark_wrong(t, "a number below a million is needed behind ~");
     *at += range ? 4 : 2;
     char s[32];
-    snprintf(s, sizeof s, range ? "{%.*s,%.*s}" : "{%.*s}", (int)t[1].n, t[1].s, (int)most->n, most->s);
+    snprintf(s, sizeof s, range ? "{%.*s,%.*s}" : "{%.*s}", (int)t[1].n, t[1].s, (int)max->n, max->s);
     return put_str(l, s);
 }
 

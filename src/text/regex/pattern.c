@@ -163,13 +163,13 @@ static bool is_loop(const run *r, const int32_t *from, int n_from, uint32_t more
 }
 
 /* Returns to how many characters all of them can follow; *ends: none can beyond that. */
-static int follow(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most, bool *ends)
+static int follow(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max, bool *ends)
 {
     int32_t from[RUN_STATES] = {state};
     int n_from = 1;
     run r = {.p = p, .budget = RUN_EDGES};
     *ends = true;
-    for (int i = 1; i <= most; i++) {
+    for (int i = 1; i <= max; i++) {
         uint16_t k = kind[i < 3 ? i - 1 : 2];
         r.n = n + (uint32_t)i;
         r.all = true;
@@ -180,24 +180,24 @@ static int follow(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t
                 if (k >> kinds[j].kind & 1) run_range(&r, from[s], kinds[j].lo, kinds[j].hi);
         *ends = r.budget > 0 && (r.all || !r.any);
         if (!*ends || !r.any) return i - 1;
-        if (i >= 3 && is_loop(&r, from, n_from, (uint32_t)(most - i))) return most;
+        if (i >= 3 && is_loop(&r, from, n_from, (uint32_t)(max - i))) return max;
         n_from = r.n_to;
         memcpy(from, r.to, sizeof *from * (size_t)n_from);
     }
-    return most;
+    return max;
 }
 
-int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most)
+int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max)
 {
     bool ends;
-    int chars = follow(p, state, n, kind, most, &ends);
+    int chars = follow(p, state, n, kind, max, &ends);
     return ends ? chars : -1;
 }
 
-int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t some, int most)
+int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t some, int max)
 {
     bool ends;
-    return follow(p, state, n, (uint16_t[]){some, some, some}, most, &ends);
+    return follow(p, state, n, (uint16_t[]){some, some, some}, max, &ends);
 }
 
 /* --- formats --- */

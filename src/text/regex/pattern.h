@@ -31,11 +31,11 @@ bool ek_pattern_can_end(const ek_pattern *p, int32_t state, uint32_t n);
 bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32_t hi, uint32_t n);
 
 /* What holds for all texts of so many characters, the first one of the kinds kind[0], the second of kind[1], all
- * further ones of kind[2]: the number, up to `most`, to which every one of them can follow and beyond which none can
+ * further ones of kind[2]: the number, up to `max`, to which every one of them can follow and beyond which none can
  * (at most: all can follow). -1 where that is not so, or not known without more work. */
-int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int most);
-/* How many characters of these kinds, up to `most`, can follow whatever they are; perhaps more can. */
-int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int most);
+int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max);
+/* How many characters of these kinds, up to `max`, can follow whatever they are; perhaps more can. */
+int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int max);
 
 /* The pattern of a known `format` (date, time, date-time, uuid, ipv4), or NULL. */
 const char *ek_pattern_of_format(const char *format);

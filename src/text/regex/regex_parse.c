@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "text/regex/regex_read.h"
 
-enum { MOST = 1000000, NO_MAX = -1 };
+enum { MAX_COUNT = 1000000, NO_MAX = -1 };
 
 /* Its end is an EMPTY node that leads nowhere yet. */
 typedef struct part {
@@ -120,7 +120,7 @@ static bool read_counts(ek_regex_reader *p, int *min, int *max)
         int c = i < p->n ? (uint8_t)p->s[i] : -1;
         if (c >= '0' && c <= '9') {
             if (n_digits[k]++ == 0) value[k] = 0;
-            value[k] = value[k] < MOST ? value[k] * 10 + c - '0' : MOST;
+            value[k] = value[k] < MAX_COUNT ? value[k] * 10 + c - '0' : MAX_COUNT;
         } else if (c == ',' && k == 0) {
             k = 1;
         } else if (c == '}' && n_digits[0]) {

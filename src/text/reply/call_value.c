@@ -200,8 +200,8 @@ size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call, const
 /* A known name, with its colon, ends s behind a comma or a brace. */
 static bool ends_with_name(const char *s, size_t n, const ek_call_names *names)
 {
-    enum { MOST = 1100 };
-    for (size_t i = n; names->n > 0 && i-- > 0 && n - i < MOST;) {
+    enum { MAX_BACK = 1100 };
+    for (size_t i = n; names->n > 0 && i-- > 0 && n - i < MAX_BACK;) {
         if (s[i] != ',' && s[i] != '{') continue;
         size_t from = i + 1;
         if (ek_call_names_at(names, s + from, n - from) == n - from && from < n) return true;

@@ -23,15 +23,15 @@ static void add_step(ek_buf *out, const char *s, size_t n)
 
 void ek_schema_note(ek_schema_work *w, const char *keyword)
 {
-    enum { MOST = 200 };
+    enum { MAX_SHOWN = 200 };
     ek_buf at = {0};
     if (!w->opts.ignored || json_object_size(w->noted) >= MAX_NOTES) return;
-    if (w->opts.name) add_step(&at, w->opts.name, strnlen(w->opts.name, MOST));
+    if (w->opts.name) add_step(&at, w->opts.name, strnlen(w->opts.name, MAX_SHOWN));
     ek_buf_char(&at, '#');
-    add_step(&at, ek_buf_text(&w->path), w->path.len < MOST ? w->path.len : MOST);
-    if (w->path.len > MOST) ek_buf_str(&at, "...");
+    add_step(&at, ek_buf_text(&w->path), w->path.len < MAX_SHOWN ? w->path.len : MAX_SHOWN);
+    if (w->path.len > MAX_SHOWN) ek_buf_str(&at, "...");
     if (*keyword) ek_buf_char(&at, '/');
-    add_step(&at, keyword, strnlen(keyword, MOST));
+    add_step(&at, keyword, strnlen(keyword, MAX_SHOWN));
     if (!json_object_get(w->noted, at.data)) {
         json_object_set_new_nocheck(w->noted, at.data, json_true());
         if (w->opts.ignored->len > 0) ek_buf_str(w->opts.ignored, ", ");

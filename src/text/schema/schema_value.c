@@ -215,7 +215,7 @@ ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out)
 
 /* --- numbers --- */
 
-#define MOST 999999999999999999 /* 18 digits */
+#define MAX_INTEGER 999999999999999999 /* 18 digits */
 
 /* x * 10^fraction as a whole number, rounded up or down; *exact: without rounding. False if it has more than 18
  * digits. Doubles count as their shortest decimal spelling, which reads back as the same double. */
@@ -235,7 +235,7 @@ static bool scale(const json_t *x, int fraction, bool up, int64_t *out, bool *ex
     ek_buf_fini(&b);
     *exact = true;
     for (; shift > 0 && v != 0; shift--) {
-        if (v > MOST / 10) return false;
+        if (v > MAX_INTEGER / 10) return false;
         v *= 10;
     }
     bool cut = false;
@@ -243,7 +243,7 @@ static bool scale(const json_t *x, int fraction, bool up, int64_t *out, bool *ex
         cut |= v % 10 != 0;
         v /= 10;
     }
-    if (v > MOST) return false;
+    if (v > MAX_INTEGER) return false;
     *exact = !cut;
     if (cut && up != negative) v++;
     *out = negative ? -(int64_t)v : (int64_t)v;
@@ -274,7 +274,7 @@ static ek_err read_bounds(ek_schema_work *w, const json_t *schema, bound b[4], i
 
 static bool scale_bounds(const bound *b, int n, int fraction, int64_t *lo, int64_t *hi)
 {
-    *lo = -MOST, *hi = MOST;
+    *lo = -MAX_INTEGER, *hi = MAX_INTEGER;
     for (int i = 0; i < n; i++) {
         int64_t v;
         bool exact;

@@ -126,20 +126,20 @@ APART void score_chain_4(int n_q, const key_run *r, stream *ahead)
 }
 
 /* All queries by dims [d0, end), a chain, of a page's keys; e: the scores of its first key. */
-INLINE void score_chain_codes(const ek_attn_leaf *leaf, const ek_kv_codec c, const uint8_t *k, int d0, int end,
+INLINE void score_chain_codes(const ek_attn_segment *segment, const ek_kv_codec c, const uint8_t *k, int d0, int end,
                               const ek_f16 *scale, float *raw, float *e, stream *ahead)
 {
-    const key_run r = {.q = leaf->q + d0,
+    const key_run r = {.q = segment->q + d0,
                        .row = k + d0 * c.bits / 8 * EK_PAGE_TOKENS,
                        .scale = scale + d0 / c.group * EK_PAGE_TOKENS,
-                       .biases = (ptrdiff_t)((leaf->head_dim + c.group - 1) / c.group) * EK_PAGE_TOKENS,
+                       .biases = (ptrdiff_t)((segment->head_dim + c.group - 1) / c.group) * EK_PAGE_TOKENS,
                        .n = end - d0,
                        .group = c.group,
                        .more = d0 > 0,
                        .raw = raw,
                        .e = e};
-    if (c.bits == 8) score_chain_8(leaf->n_q, &r, ahead);
-    else score_chain_4(leaf->n_q, &r, ahead);
+    if (c.bits == 8) score_chain_8(segment->n_q, &r, ahead);
+    else score_chain_4(segment->n_q, &r, ahead);
 }
 
 /* --- values in 4 bits: 32 dims with one scale in two vectors */
@@ -165,7 +165,7 @@ INLINE vf order_values_4(vf x)
 }
 
 typedef struct code_run {
-    const ek_attn_leaf *leaf;
+    const ek_attn_segment *segment;
     ptrdiff_t row;      /* bytes of a token's codes */
     size_t at;          /* of the first of 32 dims in it */
     int d, n_vecs;      /* that dim, and the vectors of a row of o that hold them */
@@ -177,16 +177,16 @@ typedef struct code_run {
 INLINE void value_slots_4(const int nq, const code_run *r, int p, int j, int stop, const bool all, vf a[EK_TILE][2],
                           stream *ahead)
 {
-    const ek_attn_leaf *leaf = r->leaf;
-    const float *e = leaf->e, *s = r->s + j * r->groups, *b = r->b + j * r->groups;
-    const uint8_t *code = leaf->v[p] + r->at + (j - p * EK_PAGE_TOKENS) * r->row;
+    const ek_attn_segment *segment = r->segment;
+    const float *e = segment->e, *s = r->s + j * r->groups, *b = r->b + j * r->groups;
+    const uint8_t *code = segment->v[p] + r->at + (j - p * EK_PAGE_TOKENS) * r->row;
     for (; j < stop; j++, code += r->row, s += r->groups, b += r->groups) {
         vf value[2];
         if (all) stream_next(ahead);
         value_codes_4(code, s, b, value);
         UNROLL for (int i = 0; i < nq; i++)
         {
-            if (!all && (j < leaf->from[i] || j >= leaf->to[i])) continue;
+            if (!all && (j < segment->from[i] || j >= segment->to[i])) continue;
             const vf x = v_set1(e[i * EK_SEGMENT + j]);
             UNROLL for (int v = 0; v < 2; v++) a[i][v] = v_fma(x, value[v], a[i][v]);
         }
@@ -196,37 +196,38 @@ INLINE void value_slots_4(const int nq, const code_run *r, int p, int j, int sto
 /* Sums of nq queries for 32 dims over all slots of the segment. */
 INLINE void value_pass_4(const int nq, const code_run *r)
 {
-    const ek_attn_leaf *leaf = r->leaf;
+    const ek_attn_segment *segment = r->segment;
     vf a[EK_TILE][2];
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int v = 0; v < 2; v++) a[i][v] = v_zero();
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        if (!leaf->v[p]) continue;
+        if (!segment->v[p]) continue;
         const int page = p * EK_PAGE_TOKENS;
-        int j = leaf->all_from > page ? leaf->all_from : page, stop;
-        const int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
-        const size_t dim_bytes = leaf->k_bytes / (size_t)leaf->head_dim;
-        stream ahead = {leaf->k_next[p], dim_bytes * 32 / EK_PAGE_TOKENS};
+        int j = segment->all_from > page ? segment->all_from : page, stop;
+        const int end = segment->all_to < page + EK_PAGE_TOKENS ? segment->all_to : page + EK_PAGE_TOKENS;
+        const size_t dim_bytes = segment->k_bytes / (size_t)segment->head_dim;
+        stream ahead = {segment->k_next[p], dim_bytes * 32 / EK_PAGE_TOKENS};
         if (ahead.at) ahead.at += (size_t)r->d * dim_bytes;
         for (; j < end; j = stop) {
-            const bool all = j >= leaf->common_from && j < leaf->common_to;
+            const bool all = j >= segment->common_from && j < segment->common_to;
             stop = end;
-            if (all && leaf->common_to < stop) stop = leaf->common_to;
-            if (!all && j < leaf->common_from && leaf->common_from < leaf->common_to && leaf->common_from < stop)
-                stop = leaf->common_from;
+            if (all && segment->common_to < stop) stop = segment->common_to;
+            if (!all && j < segment->common_from && segment->common_from < segment->common_to &&
+                segment->common_from < stop)
+                stop = segment->common_from;
             if (all) value_slots_4(nq, r, p, j, stop, true, a, &ahead);
             else value_slots_4(nq, r, p, j, stop, false, a, NULL);
         }
     }
     UNROLL for (int i = 0; i < nq; i++)
     {
-        v_store(leaf->o + i * leaf->ldo + r->d, order_values_4(a[i][0]));
-        if (r->n_vecs == 2) v_store(leaf->o + i * leaf->ldo + r->d + W, order_values_4(a[i][1]));
+        v_store(segment->o + i * segment->ldo + r->d, order_values_4(a[i][0]));
+        if (r->n_vecs == 2) v_store(segment->o + i * segment->ldo + r->d + W, order_values_4(a[i][1]));
     }
 }
 
 APART void value_dims_4(const code_run *r)
 {
-    const int n_q = r->leaf->n_q;
+    const int n_q = r->segment->n_q;
     if (n_q > 4) value_pass_4(8, r);
     else if (n_q > 2) value_pass_4(4, r);
     else if (n_q == 2) value_pass_4(2, r);
@@ -239,20 +240,20 @@ INLINE void slot_scales(const ek_f16 *at, int from, int to, int groups, float *s
     for (int i = from * groups / 16 * 16; i < to * groups; i += W) v_store(s + i, v_from_f16(at + i));
 }
 
-INLINE void group_values_4(const ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
+INLINE void group_values_4(const ek_attn_segment *segment, const ek_kv_codec c, size_t codes)
 {
     _Alignas(64) float s[EK_SEGMENT * EK_MAX_HEAD_DIM / 32], b[EK_SEGMENT * EK_MAX_HEAD_DIM / 32];
-    const int dim = leaf->head_dim, groups = (dim + c.group - 1) / c.group;
+    const int dim = segment->head_dim, groups = (dim + c.group - 1) / c.group;
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        if (!leaf->v[p]) continue;
-        const int page = p * EK_PAGE_TOKENS, from = leaf->all_from - page, to = leaf->all_to - page;
+        if (!segment->v[p]) continue;
+        const int page = p * EK_PAGE_TOKENS, from = segment->all_from - page, to = segment->all_to - page;
         const int first = from > 0 ? from : 0, end = to < EK_PAGE_TOKENS ? to : EK_PAGE_TOKENS;
-        const ek_f16 *scale = (const ek_f16 *)(leaf->v[p] + codes);
+        const ek_f16 *scale = (const ek_f16 *)(segment->v[p] + codes);
         slot_scales(scale, first, end, groups, s + page * groups);
         slot_scales(scale + groups * EK_PAGE_TOKENS, first, end, groups, b + page * groups);
     }
     for (int d = 0; d < dim; d += 32) {
-        const code_run r = {.leaf = leaf,
+        const code_run r = {.segment = segment,
                             .row = (ptrdiff_t)ek_kv_padded(dim) / 2,
                             .at = (size_t)d / 2,
                             .d = d,

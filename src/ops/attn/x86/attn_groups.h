@@ -125,11 +125,11 @@ APART void value_tile_dims(const value_run *r, stream *ahead);
 #endif
 
 /* acc[i][key] = q[i] . key over dims [d0, end) of a page's keys, tile by tile. */
-INLINE void score_chain(const ek_attn_leaf *leaf, const ek_kv_codec c, const uint8_t *k, int d0, int end,
+INLINE void score_chain(const ek_attn_segment *segment, const ek_kv_codec c, const uint8_t *k, int d0, int end,
                         const ek_f16 *scale, float *acc, stream *ahead)
 {
     _Alignas(64) float tile[TILE_DIMS * EK_PAGE_TOKENS], s[EK_PAGE_TOKENS], b[EK_PAGE_TOKENS];
-    const int dim = leaf->head_dim;
+    const int dim = segment->head_dim;
     const size_t n_scales = (size_t)((dim + c.group - 1) / c.group) * EK_PAGE_TOKENS;
     memset(acc, 0, sizeof *acc * EK_TILE * EK_PAGE_TOKENS);
     for (int d = d0; d < end; d += TILE_DIMS) {
@@ -140,35 +140,35 @@ INLINE void score_chain(const ek_attn_leaf *leaf, const ek_kv_codec c, const uin
             if (c.rule == EK_KV_AFFINE) page_scales(at + n_scales, b);
         }
 #if !FUSED
-        if (DECODES(c.bits, leaf->n_q)) {
-            const key_block r = {leaf->q + d, k + d * c.bits / 8 * EK_PAGE_TOKENS, s, b, n, leaf->n_q, tile, acc};
+        if (DECODES(c.bits, segment->n_q)) {
+            const key_block r = {segment->q + d, k + d * c.bits / 8 * EK_PAGE_TOKENS, s, b, n, segment->n_q, tile, acc};
             if (c.bits == 8) score_block_8(&r, ahead);
             else score_block_4(&r, ahead);
             continue;
         }
 #endif
         decode_keys(c.bits, k, dim, d, n, s, b, tile);
-        score_tile_dims(leaf->n_q, leaf->q + d, tile, n, acc, ahead);
+        score_tile_dims(segment->n_q, segment->q + d, tile, n, acc, ahead);
     }
 }
 
 /* Scores of a page: e is that of its first key. codes: bytes of the page's codes, scales follow. */
-INLINE void group_scores_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes, const uint8_t *k, float *e,
+INLINE void group_scores_page(ek_attn_segment *segment, const ek_kv_codec c, size_t codes, const uint8_t *k, float *e,
                               stream *ahead)
 {
     _Alignas(64) float acc[EK_TILE * EK_PAGE_TOKENS];
-    const int dim = leaf->head_dim;
+    const int dim = segment->head_dim;
     const ek_f16 *scale = (const ek_f16 *)(k + codes);
     for (int d0 = 0; d0 < dim; d0 += EK_CHAIN) {
         const int end = dim < d0 + EK_CHAIN ? dim : d0 + EK_CHAIN;
 #if FUSED
         if (FUSES(c.bits)) {
-            score_chain_codes(leaf, c, k, d0, end, scale, acc, e, ahead);
+            score_chain_codes(segment, c, k, d0, end, scale, acc, e, ahead);
             continue;
         }
 #endif
-        score_chain(leaf, c, k, d0, end, scale, acc, ahead);
-        for (int i = 0; i < leaf->n_q; i++) {
+        score_chain(segment, c, k, d0, end, scale, acc, ahead);
+        for (int i = 0; i < segment->n_q; i++) {
             float *from = acc + i * EK_PAGE_TOKENS, *to = e + i * EK_SEGMENT;
             vf x[EK_PAGE_TOKENS / W];
             UNROLL for (int j = 0; j < EK_PAGE_TOKENS / W; j++) x[j] = v_load(from + j * W);
@@ -179,13 +179,13 @@ INLINE void group_scores_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
     }
 }
 
-APART void group_scores(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
+APART void group_scores(ek_attn_segment *segment, const ek_kv_codec c, size_t codes)
 {
-    const int nq = leaf->n_q > 4 ? QUERIES : leaf->n_q > 2 ? 4 : leaf->n_q;
-    const size_t steps = (size_t)(leaf->head_dim / SCORE_DIMS * (EK_PAGE_TOKENS / (GROUP_COLS(nq) * W)));
+    const int nq = segment->n_q > 4 ? QUERIES : segment->n_q > 2 ? 4 : segment->n_q;
+    const size_t steps = (size_t)(segment->head_dim / SCORE_DIMS * (EK_PAGE_TOKENS / (GROUP_COLS(nq) * W)));
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        stream ahead = {leaf->fetch_v ? leaf->v[p] : NULL, (leaf->v_bytes + steps - 1) / steps};
-        if (leaf->k[p]) group_scores_page(leaf, c, codes, leaf->k[p], leaf->e + p * EK_PAGE_TOKENS, &ahead);
+        stream ahead = {segment->fetch_v ? segment->v[p] : NULL, (segment->v_bytes + steps - 1) / steps};
+        if (segment->k[p]) group_scores_page(segment, c, codes, segment->k[p], segment->e + p * EK_PAGE_TOKENS, &ahead);
     }
 }
 
@@ -257,15 +257,16 @@ APART void value_tile_dims(const value_run *r, stream *ahead)
 
 /* Slots [j, end) of a tile that begins with slot `first` of the segment; those visible to all take the path without
  * masks. */
-INLINE void value_slots(const ek_attn_leaf *leaf, value_run r, int end, stream *ahead)
+INLINE void value_slots(const ek_attn_segment *segment, value_run r, int end, stream *ahead)
 {
     for (int next; r.j < end; r.j = next, r.fresh = false) {
-        const int common = r.j >= leaf->common_from && r.j < leaf->common_to;
+        const int common = r.j >= segment->common_from && r.j < segment->common_to;
         r.end = end;
-        if (common && leaf->common_to < end) r.end = leaf->common_to;
-        if (!common && r.j < leaf->common_from && leaf->common_from < leaf->common_to && leaf->common_from < end)
-            r.end = leaf->common_from;
-        r.from = common ? NULL : leaf->from, r.to = common ? NULL : leaf->to;
+        if (common && segment->common_to < end) r.end = segment->common_to;
+        if (!common && r.j < segment->common_from && segment->common_from < segment->common_to &&
+            segment->common_from < end)
+            r.end = segment->common_from;
+        r.from = common ? NULL : segment->from, r.to = common ? NULL : segment->to;
         value_tile_dims(&r, ahead);
         next = r.end;
         if (r.tile) r.tile += (next - r.j) * VALUE_DIMS;
@@ -274,12 +275,12 @@ INLINE void value_slots(const ek_attn_leaf *leaf, value_run r, int end, stream *
 }
 
 /* Slots [from, to) of a page of values, whose first slot is `page` of the segment. */
-INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes, const uint8_t *v, int page,
+INLINE void group_values_page(ek_attn_segment *segment, const ek_kv_codec c, size_t codes, const uint8_t *v, int page,
                               int from, int to, bool fresh, stream *ahead)
 {
     _Alignas(64) float tile[VALUE_SLOTS * VALUE_DIMS], s[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32],
         b[EK_PAGE_TOKENS * EK_MAX_HEAD_DIM / 32];
-    const int dim = leaf->head_dim, groups = (dim + c.group - 1) / c.group;
+    const int dim = segment->head_dim, groups = (dim + c.group - 1) / c.group;
     const int row = (c.bits == 8 ? dim : (int)ek_kv_padded(dim)) * c.bits / 8; /* bytes, of 8 and 4 bits */
     const ek_f16 *scale = (const ek_f16 *)(v + codes);
     for (int i = from * groups / 16 * 16; i < to * groups; i += W) { /* a page has 64 of each group: none beyond */
@@ -288,13 +289,13 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
     }
     for (int d = 0; d < dim; d += VALUE_DIMS) {
         const int n_vecs = dim - d < VALUE_DIMS ? (dim - d + W - 1) / W : VALUE_DIMS / W;
-        value_run run = {.e = leaf->e,
-                         .n_q = leaf->n_q,
+        value_run run = {.e = segment->e,
+                         .n_q = segment->n_q,
                          .n_vecs = n_vecs,
                          .j = page + from,
                          .fresh = fresh,
-                         .o = leaf->o + d,
-                         .ldo = leaf->ldo,
+                         .o = segment->o + d,
+                         .ldo = segment->ldo,
                          .row = row,
                          .groups = groups,
                          .group = c.group,
@@ -302,15 +303,15 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
                          .decoded = tile};
         if (FUSED && c.bits == 8) {
             run.code = v + from * row + d, run.s = s + from * groups + d / c.group;
-            value_slots(leaf, run, page + to, ahead);
+            value_slots(segment, run, page + to, ahead);
             continue;
         }
         for (int j = from, end; j < to; j = end, run.fresh = false) {
             end = j + VALUE_SLOTS < to ? j + VALUE_SLOTS : to;
             const float *sj = s + j * groups, *bj = b + j * groups;
 #if !FUSED
-            if (DECODES(c.bits, leaf->n_q) && n_vecs == VALUE_DIMS / W && page + j >= leaf->common_from &&
-                page + end <= leaf->common_to) {
+            if (DECODES(c.bits, segment->n_q) && n_vecs == VALUE_DIMS / W && page + j >= segment->common_from &&
+                page + end <= segment->common_to) {
                 run.code = v + j * row + d * c.bits / 8;
                 run.s = sj + d / c.group, run.b = bj + d / c.group;
                 run.j = page + j, run.end = page + end;
@@ -323,26 +324,26 @@ INLINE void group_values_page(ek_attn_leaf *leaf, const ek_kv_codec c, size_t co
                 decode_values(c.bits, v, dim, j, end - j, n, sj + n / c.group, bj + n / c.group, groups,
                               tile + (n - d));
             run.tile = tile, run.j = page + j;
-            value_slots(leaf, run, page + end, ahead);
+            value_slots(segment, run, page + end, ahead);
         }
     }
 }
 
-APART void group_values(ek_attn_leaf *leaf, const ek_kv_codec c, size_t codes)
+APART void group_values(ek_attn_segment *segment, const ek_kv_codec c, size_t codes)
 {
 #if FUSED
     if (c.bits == 4) {
-        group_values_4(leaf, c, codes);
+        group_values_4(segment, c, codes);
         return;
     }
 #endif
-    const size_t columns = (size_t)((leaf->head_dim + VALUE_DIMS - 1) / VALUE_DIMS);
+    const size_t columns = (size_t)((segment->head_dim + VALUE_DIMS - 1) / VALUE_DIMS);
     bool fresh = true;
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        if (!leaf->v[p]) continue;
-        const int page = p * EK_PAGE_TOKENS, to = leaf->all_to - page, from = leaf->all_from - page;
-        stream ahead = {leaf->k_next[p], leaf->k_bytes / (columns * EK_PAGE_TOKENS)};
-        group_values_page(leaf, c, codes, leaf->v[p], page, from > 0 ? from : 0,
+        if (!segment->v[p]) continue;
+        const int page = p * EK_PAGE_TOKENS, to = segment->all_to - page, from = segment->all_from - page;
+        stream ahead = {segment->k_next[p], segment->k_bytes / (columns * EK_PAGE_TOKENS)};
+        group_values_page(segment, c, codes, segment->v[p], page, from > 0 ? from : 0,
                           to < EK_PAGE_TOKENS ? to : EK_PAGE_TOKENS, fresh, &ahead);
         fresh = false;
     }

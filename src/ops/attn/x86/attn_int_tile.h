@@ -49,9 +49,9 @@ static float int_encode(float *x, int dim, int max_code, int16_t *code)
     float t;
     memcpy(&t, &bits, sizeof t);
     const bool none = t < 0x1p-100f;
-    const vf by = v_set1(none ? 0 : (float)max_code / t), most = v_set1((float)max_code);
+    const vf by = v_set1(none ? 0 : (float)max_code / t), limit = v_set1((float)max_code);
     for (int d = 0; d < dim; d += W) {
-        const vf c = v_min(v_max(v_mul(v_load(x + d), by), v_sub(v_zero(), most)), most);
+        const vf c = v_min(v_max(v_mul(v_load(x + d), by), v_sub(v_zero(), limit)), limit);
         vi_store_16(code + d, vi_sub(v_bits(v_add(c, whole)), v_bits(whole)));
     }
     return none ? 0 : t / (float)max_code;
@@ -77,11 +77,11 @@ INLINE vi pair_in(const ek_kv_format f, vi lanes, int pair)
 }
 
 /* Scores of keys [slot, slot + cols W) of a page for nq queries. */
-INLINE void int_score_tile(const ek_kv_format f, int nq, int cols, const ek_attn_leaf *leaf, int first,
+INLINE void int_score_tile(const ek_kv_format f, int nq, int cols, const ek_attn_segment *segment, int first,
                            const uint8_t *k, int slot, float *e, stream *ahead, stream now)
 {
-    const int dim = leaf->head_dim, step = 2 * INT_PAIRS(f);
-    const int16_t *q = leaf->q_code + first * EK_CODE_STRIDE;
+    const int dim = segment->head_dim, step = 2 * INT_PAIRS(f);
+    const int16_t *q = segment->q_code + first * EK_CODE_STRIDE;
     vi acc[EK_TILE][COLS_MAX];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < cols; c++) acc[i][c] = vi_set1(0);
@@ -102,60 +102,60 @@ INLINE void int_score_tile(const ek_kv_format f, int nq, int cols, const ek_attn
         for (int c = 0; c < cols; c++) {
             const vf scale = v_load(ek_kv_token_scale(f, k, dim, slot + c * W));
             v_store(e + i * EK_SEGMENT + slot + c * W,
-                    v_mul(v_mul(vi_to_float(acc[i][c]), scale), v_set1(leaf->q_scale[first + i])));
+                    v_mul(v_mul(vi_to_float(acc[i][c]), scale), v_set1(segment->q_scale[first + i])));
         }
 }
 
 #define INT_COLS(nq)       (MIN(TILE_VECS / (nq), EK_PAGE_TOKENS / W))
 #define INT_VALUE_COLS(nq) (MIN(TILE_VECS / 2 / (nq), COLS_MAX))
 
-INLINE void int_score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+INLINE void int_score_pages(const ek_kv_format f, int nq, const ek_attn_segment *segment, int first)
 {
     const int step = INT_COLS(nq) * W;
     const size_t row = EK_PAGE_TOKENS * sizeof(int);
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        stream ahead = {leaf->fetch_v && first == 0 ? leaf->v[p] : NULL,
-                        (size_t)(2 * INT_PAIRS(f)) * leaf->v_bytes /
-                            (size_t)(leaf->head_dim * (EK_PAGE_TOKENS / step))};
-        for (int slot = 0; leaf->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
+        stream ahead = {segment->fetch_v && first == 0 ? segment->v[p] : NULL,
+                        (size_t)(2 * INT_PAIRS(f)) * segment->v_bytes /
+                            (size_t)(segment->head_dim * (EK_PAGE_TOKENS / step))};
+        for (int slot = 0; segment->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
             const int key = p * EK_PAGE_TOKENS + slot;
-            if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
-            stream now = {leaf->fetch_k && first == 0 && slot == 0 ? leaf->k[p] + FETCH_ROWS * row : NULL, row};
-            int_score_tile(f, nq, INT_COLS(nq), leaf, first, leaf->k[p], slot,
-                           leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
+            if (key >= segment->all_to || key + step <= segment->all_from) continue;
+            stream now = {segment->fetch_k && first == 0 && slot == 0 ? segment->k[p] + FETCH_ROWS * row : NULL, row};
+            int_score_tile(f, nq, INT_COLS(nq), segment, first, segment->k[p], slot,
+                           segment->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
         }
     }
 }
 
-INLINE void int_scores(const ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void int_scores(const ek_kv_format f, ek_attn_segment *segment)
 {
-    for (int i = 0; i < leaf->n_q; i += QUERIES) {
-        const int n = leaf->n_q - i;
-        if (QUERIES == 8 && n > 4) int_score_pages(f, QUERIES, leaf, i);
-        else if (n > 2) int_score_pages(f, 4, leaf, i);
-        else if (n == 2) int_score_pages(f, 2, leaf, i);
-        else int_score_pages(f, 1, leaf, i);
+    for (int i = 0; i < segment->n_q; i += QUERIES) {
+        const int n = segment->n_q - i;
+        if (QUERIES == 8 && n > 4) int_score_pages(f, QUERIES, segment, i);
+        else if (n > 2) int_score_pages(f, 4, segment, i);
+        else if (n == 2) int_score_pages(f, 2, segment, i);
+        else int_score_pages(f, 1, segment, i);
     }
 }
 
-/* The codes of the weights of a leaf's queries, and the unit of each: 2^(E-13), 0 if all are 0. */
+/* The codes of the weights of a segment's queries, and the unit of each: 2^(E-13), 0 if all are 0. */
 typedef struct weight_codes {
     _Alignas(64) int16_t code[EK_TILE][EK_SEGMENT];
     float unit[EK_TILE];
 } weight_codes;
 
-static void code_weights(ek_attn_leaf *leaf, size_t v_codes, weight_codes *out)
+static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes *out)
 {
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < leaf->n_q; i++) {
-        float *e = leaf->e + i * EK_SEGMENT;
-        const int from = leaf->from[i], to = leaf->to[i];
+    for (int i = 0; i < segment->n_q; i++) {
+        float *e = segment->e + i * EK_SEGMENT;
+        const int from = segment->from[i], to = segment->to[i];
         if (from >= to) continue;
         const int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
         const vf whole = v_set1(0x1.8p23f);
         vi max = vi_set1(0), sum = vi_set1(0);
         for (int j = begin; j < end; j += W) {
-            const float *scale = (const float *)(leaf->v[j / EK_PAGE_TOKENS] + v_codes) + j % EK_PAGE_TOKENS;
+            const float *scale = (const float *)(segment->v[j / EK_PAGE_TOKENS] + v_codes) + j % EK_PAGE_TOKENS;
             const vf x = v_load(e + j), w = v_pick(visible(j, from, to), v_mul(x, v_load(scale)), v_zero());
             sum = vi_add(sum, v_int(v_round(v_mul(x, v_set1(1 << EK_SUM_BITS)))));
             max = vi_max(max, v_bits(w)); /* of numbers >= 0 */
@@ -164,35 +164,35 @@ static void code_weights(ek_attn_leaf *leaf, size_t v_codes, weight_codes *out)
         int lane[W], total = 0;
         vi_store(lane, sum);
         for (int l = 0; l < W; l++) total += lane[l];
-        leaf->l[i] = (float)total * (1.0f / (1 << EK_SUM_BITS));
+        segment->l[i] = (float)total * (1.0f / (1 << EK_SUM_BITS));
         const int exponent = (vi_reduce_max(max) >> 23) - 127; /* E */
         if (exponent < -100) continue;
         out->unit[i] = ek_ldexp(1, exponent - (EK_WEIGHT_BITS - 1));
-        const vf by = v_set1(ek_ldexp(1, EK_WEIGHT_BITS - 1 - exponent)), most = v_set1(EK_WEIGHT_CODE);
+        const vf by = v_set1(ek_ldexp(1, EK_WEIGHT_BITS - 1 - exponent)), limit = v_set1(EK_WEIGHT_CODE);
         for (int j = begin; j < end; j += W) {
-            const vf c = v_min(v_mul(v_load(e + j), by), most);
+            const vf c = v_min(v_mul(v_load(e + j), by), limit);
             vi_store_16(out->code[i] + j, vi_sub(v_bits(v_add(c, whole)), v_bits(whole)));
         }
     }
 }
 
 /* Sums of codes of weights and values for cols vectors from dim d. What lies beside a row is read and stays apart. */
-INLINE void int_value_tile(const ek_kv_format f, int nq, int cols, const ek_attn_leaf *leaf, const weight_codes *w,
-                           int first, int d)
+INLINE void int_value_tile(const ek_kv_format f, int nq, int cols, const ek_attn_segment *segment,
+                           const weight_codes *w, int first, int d)
 {
-    const int dim = leaf->head_dim, step = 2 * INT_PAIRS(f);
+    const int dim = segment->head_dim, step = 2 * INT_PAIRS(f);
     vi acc[EK_TILE][COLS_MAX], carried[EK_TILE][COLS_MAX];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < cols; c++) acc[i][c] = carried[i][c] = vi_set1(0);
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        if (!leaf->v[p]) continue;
+        if (!segment->v[p]) continue;
         const int page = p * EK_PAGE_TOKENS;
-        const int from = (leaf->all_from > page ? leaf->all_from - page : 0) / step * step;
-        const int to = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to - page : EK_PAGE_TOKENS;
-        stream ahead = {leaf->k_next[p],
-                        (size_t)step * leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
-        if (ahead.at) ahead.at += (size_t)d * (leaf->k_bytes / (size_t)leaf->head_dim);
-        const int *at = (const int *)leaf->v[p] + from / step * dim + d;
+        const int from = (segment->all_from > page ? segment->all_from - page : 0) / step * step;
+        const int to = segment->all_to < page + EK_PAGE_TOKENS ? segment->all_to - page : EK_PAGE_TOKENS;
+        stream ahead = {segment->k_next[p], (size_t)step * segment->k_bytes * (size_t)(cols * W) /
+                                                (size_t)(segment->head_dim * EK_PAGE_TOKENS)};
+        if (ahead.at) ahead.at += (size_t)d * (segment->k_bytes / (size_t)segment->head_dim);
+        const int *at = (const int *)segment->v[p] + from / step * dim + d;
         const int16_t *code = w->code[first] + page + from;
         for (const int16_t *end = w->code[first] + page + to; code < end; code += step, at += dim) {
             stream_next(&ahead);
@@ -215,29 +215,30 @@ INLINE void int_value_tile(const ek_kv_format f, int nq, int cols, const ek_attn
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < cols; c++) {
             const vf sum = v_fma(vi_to_float(carried[i][c]), v_set1(65536), vi_to_float(acc[i][c]));
-            v_store(leaf->o + (first + i) * leaf->ldo + d + c * W, v_mul(sum, v_set1(w->unit[first + i])));
+            v_store(segment->o + (first + i) * segment->ldo + d + c * W, v_mul(sum, v_set1(w->unit[first + i])));
         }
 }
 
-INLINE void int_value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, const weight_codes *w, int first)
+INLINE void int_value_dims(const ek_kv_format f, int nq, const ek_attn_segment *segment, const weight_codes *w,
+                           int first)
 {
-    const int dim = leaf->head_dim;
+    const int dim = segment->head_dim;
     int d = 0;
     for (; d + INT_VALUE_COLS(nq) * W <= dim; d += INT_VALUE_COLS(nq) * W)
-        int_value_tile(f, nq, INT_VALUE_COLS(nq), leaf, w, first, d);
-    for (; d < dim; d += W) int_value_tile(f, nq, 1, leaf, w, first, d);
+        int_value_tile(f, nq, INT_VALUE_COLS(nq), segment, w, first, d);
+    for (; d < dim; d += W) int_value_tile(f, nq, 1, segment, w, first, d);
 }
 
-INLINE void int_values(const ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void int_values(const ek_kv_format f, ek_attn_segment *segment)
 {
     weight_codes w;
-    code_weights(leaf, ek_kv_v_codes(f, leaf->head_dim), &w);
-    for (int i = 0; i < leaf->n_q; i += QUERIES) {
-        const int n = leaf->n_q - i;
-        if (QUERIES == 8 && n > 4) int_value_dims(f, QUERIES, leaf, &w, i);
-        else if (n > 2) int_value_dims(f, 4, leaf, &w, i);
-        else if (n == 2) int_value_dims(f, 2, leaf, &w, i);
-        else int_value_dims(f, 1, leaf, &w, i);
+    code_weights(segment, ek_kv_v_codes(f, segment->head_dim), &w);
+    for (int i = 0; i < segment->n_q; i += QUERIES) {
+        const int n = segment->n_q - i;
+        if (QUERIES == 8 && n > 4) int_value_dims(f, QUERIES, segment, &w, i);
+        else if (n > 2) int_value_dims(f, 4, segment, &w, i);
+        else if (n == 2) int_value_dims(f, 2, segment, &w, i);
+        else int_value_dims(f, 1, segment, &w, i);
     }
 }
 

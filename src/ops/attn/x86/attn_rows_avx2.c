@@ -21,7 +21,7 @@ INLINE void load_keys(vi *r, const uint8_t *const *key, size_t at, int left, con
         memcpy(part, from, (size_t)left * (size_t)size);
         r[j] = _mm256_loadu_si256((const __m256i *)part);
     }
-    vi_turn(r);
+    vi_transpose(r);
 }
 
 INLINE vf pair_part(ek_dtype t, __m256i x, const int high)

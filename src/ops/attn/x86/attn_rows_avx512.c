@@ -16,7 +16,7 @@ INLINE void load_keys(vi *r, const uint8_t *const *key, size_t at, int left, con
             r[j] = wide ? _mm512_maskz_loadu_epi32((__mmask16)((1u << left) - 1), key[j] + at)
                         : _mm512_maskz_loadu_epi16((__mmask32)((1u << left) - 1), key[j] + at);
     }
-    vi_turn(r);
+    vi_transpose(r);
 }
 
 INLINE vf pair_part(ek_dtype t, __m512i x, const int high)

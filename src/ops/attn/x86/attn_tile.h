@@ -54,56 +54,56 @@ INLINE void score_tile(const ek_kv_format f, int nq, int cols, const float *q, c
     }
 }
 
-INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+INLINE void score_pages(const ek_kv_format f, int nq, const ek_attn_segment *segment, int first)
 {
     int step = SCORE_COLS(f, nq) * W;
-    size_t row = leaf->k_bytes / (size_t)leaf->head_dim;
+    size_t row = segment->k_bytes / (size_t)segment->head_dim;
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        stream ahead = {leaf->fetch_v && first == 0 ? leaf->v[p] : NULL,
-                        leaf->v_bytes / (size_t)(leaf->head_dim * (EK_PAGE_TOKENS / step))};
-        for (int slot = 0; leaf->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
+        stream ahead = {segment->fetch_v && first == 0 ? segment->v[p] : NULL,
+                        segment->v_bytes / (size_t)(segment->head_dim * (EK_PAGE_TOKENS / step))};
+        for (int slot = 0; segment->k[p] && slot < EK_PAGE_TOKENS; slot += step) {
             int key = p * EK_PAGE_TOKENS + slot;
-            if (key >= leaf->all_to || key + step <= leaf->all_from) continue;
-            stream now = {leaf->fetch_k && first == 0 && slot == 0 ? leaf->k[p] + FETCH_ROWS * row : NULL, row};
-            score_tile(f, nq, SCORE_COLS(f, nq), leaf->q + first * EK_Q_STRIDE, leaf->k[p], slot, leaf->head_dim,
-                       leaf->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
+            if (key >= segment->all_to || key + step <= segment->all_from) continue;
+            stream now = {segment->fetch_k && first == 0 && slot == 0 ? segment->k[p] + FETCH_ROWS * row : NULL, row};
+            score_tile(f, nq, SCORE_COLS(f, nq), segment->q + first * EK_Q_STRIDE, segment->k[p], slot,
+                       segment->head_dim, segment->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
         }
     }
 }
 
 /* Sums of e v over the visible keys of each query, for cols vectors from dim d; a single one may
  * hold n < W elements. Keys visible to all queries take a path without masks. */
-INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_attn_leaf *leaf, int first, int d)
+INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_attn_segment *segment, int first, int d)
 {
-    const float *e = leaf->e + first * EK_SEGMENT;
-    const int *from = leaf->from + first, *to = leaf->to + first;
+    const float *e = segment->e + first * EK_SEGMENT;
+    const int *from = segment->from + first, *to = segment->to + first;
     vf acc[EK_TILE][COLS_MAX], value[COLS_MAX];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < cols; c++) acc[i][c] = v_zero();
     for (int p = 0; p < EK_SEGMENT_PAGES; p++) {
-        if (!leaf->v[p]) continue;
-        int page = p * EK_PAGE_TOKENS, j = leaf->all_from > page ? leaf->all_from : page;
-        int end = leaf->all_to < page + EK_PAGE_TOKENS ? leaf->all_to : page + EK_PAGE_TOKENS;
-        stream ahead = {leaf->k_next[p],
-                        leaf->k_bytes * (size_t)(cols * W) / (size_t)(leaf->head_dim * EK_PAGE_TOKENS)};
-        if (ahead.at) ahead.at += (size_t)d * (leaf->k_bytes / (size_t)leaf->head_dim);
+        if (!segment->v[p]) continue;
+        int page = p * EK_PAGE_TOKENS, j = segment->all_from > page ? segment->all_from : page;
+        int end = segment->all_to < page + EK_PAGE_TOKENS ? segment->all_to : page + EK_PAGE_TOKENS;
+        stream ahead = {segment->k_next[p],
+                        segment->k_bytes * (size_t)(cols * W) / (size_t)(segment->head_dim * EK_PAGE_TOKENS)};
+        if (ahead.at) ahead.at += (size_t)d * (segment->k_bytes / (size_t)segment->head_dim);
         while (j < end) {
-            int common = j >= leaf->common_from && j < leaf->common_to;
-            int stop = !common && j >= leaf->common_to       ? end
-                       : common                              ? leaf->common_to
-                       : leaf->common_from < leaf->common_to ? leaf->common_from
-                                                             : end;
+            int common = j >= segment->common_from && j < segment->common_to;
+            int stop = !common && j >= segment->common_to          ? end
+                       : common                                    ? segment->common_to
+                       : segment->common_from < segment->common_to ? segment->common_from
+                                                                   : end;
             if (stop > end) stop = end;
             for (; common && j < stop; j++) {
                 stream_next(&ahead);
-                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
+                load_values(f, cols, n, segment->v[p], segment->head_dim, j - page, d, value);
                 for (int i = 0; i < nq; i++) {
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
                     for (int c = 0; c < cols; c++) acc[i][c] = v_fma(x, value[c], acc[i][c]);
                 }
             }
             for (; j < stop; j++) {
-                load_values(f, cols, n, leaf->v[p], leaf->head_dim, j - page, d, value);
+                load_values(f, cols, n, segment->v[p], segment->head_dim, j - page, d, value);
                 for (int i = 0; i < nq; i++) {
                     if (j < from[i] || j >= to[i]) continue;
                     vf x = v_set1(e[i * EK_SEGMENT + j]);
@@ -114,19 +114,19 @@ INLINE void value_tile(const ek_kv_format f, int nq, int cols, int n, const ek_a
     }
     for (int i = 0; i < nq; i++) {
         if (cols > 1) in_order(f, cols, acc[i]);
-        for (int c = 0; c < cols; c++) v_store(leaf->o + (first + i) * leaf->ldo + d + c * W, acc[i][c]);
+        for (int c = 0; c < cols; c++) v_store(segment->o + (first + i) * segment->ldo + d + c * W, acc[i][c]);
     }
 }
 
-INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_leaf *leaf, int first)
+INLINE void value_dims(const ek_kv_format f, int nq, const ek_attn_segment *segment, int first)
 {
-    int d = 0, dim = leaf->head_dim;
+    int d = 0, dim = segment->head_dim;
     for (; d + VALUE_COLS(f, nq) * W <= dim; d += VALUE_COLS(f, nq) * W)
-        value_tile(f, nq, VALUE_COLS(f, nq), W, leaf, first, d);
-    if (VALUE_COLS(f, nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, leaf, first, d), d += 4 * W;
-    if (VALUE_COLS(f, nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, leaf, first, d), d += 2 * W;
-    if (VALUE_COLS(f, nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, leaf, first, d), d += W;
-    if (d < dim) value_tile(f, nq, 1, dim - d, leaf, first, d);
+        value_tile(f, nq, VALUE_COLS(f, nq), W, segment, first, d);
+    if (VALUE_COLS(f, nq) > 4 && d + 4 * W <= dim) value_tile(f, nq, 4, W, segment, first, d), d += 4 * W;
+    if (VALUE_COLS(f, nq) > 2 && d + 2 * W <= dim) value_tile(f, nq, 2, W, segment, first, d), d += 2 * W;
+    if (VALUE_COLS(f, nq) > 1 && d + W <= dim) value_tile(f, nq, 1, W, segment, first, d), d += W;
+    if (d < dim) value_tile(f, nq, 1, dim - d, segment, first, d);
 }
 
 /* Of keys j .. j + W - 1, those in [from, to). */
@@ -139,63 +139,63 @@ INLINE vm visible(int j, int from, int to)
 #include "ops/attn/x86/attn_int_tile.h"
 
 /* Up to QUERIES queries at a time, rounded up to a power of two: absent ones are zeros. */
-INLINE void scores(const ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void scores(const ek_kv_format f, ek_attn_segment *segment)
 {
     if (ek_kv_rotated(f)) {
-        int_scores(f, leaf);
+        int_scores(f, segment);
         return;
     }
     if (ek_kv_codecs[f].group) {
-        group_scores(leaf, ek_kv_codecs[f], ek_kv_k_codes(f, leaf->head_dim));
+        group_scores(segment, ek_kv_codecs[f], ek_kv_k_codes(f, segment->head_dim));
         return;
     }
-    for (int i = 0; i < leaf->n_q; i += QUERIES) {
-        int n = leaf->n_q - i;
-        if (QUERIES == 8 && n > 4) score_pages(f, QUERIES, leaf, i);
-        else if (n > 2) score_pages(f, 4, leaf, i);
-        else if (n == 2) score_pages(f, 2, leaf, i);
-        else score_pages(f, 1, leaf, i);
+    for (int i = 0; i < segment->n_q; i += QUERIES) {
+        int n = segment->n_q - i;
+        if (QUERIES == 8 && n > 4) score_pages(f, QUERIES, segment, i);
+        else if (n > 2) score_pages(f, 4, segment, i);
+        else if (n == 2) score_pages(f, 2, segment, i);
+        else score_pages(f, 1, segment, i);
     }
 }
 
 /* The weight of a value's codes: e_j times the token's scale. The result for hidden keys is not defined. */
-INLINE void scale_weights(const ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void scale_weights(const ek_kv_format f, ek_attn_segment *segment)
 {
-    for (int i = 0; i < leaf->n_q; i++)
-        for (int j = leaf->from[i] / 16 * 16; j < leaf->to[i]; j += W) {
-            float *e = leaf->e + i * EK_SEGMENT + j;
-            const uint8_t *v = leaf->v[j / EK_PAGE_TOKENS];
-            v_store(e, scale_tokens(f, v_load(e), v, leaf->head_dim, j % EK_PAGE_TOKENS));
+    for (int i = 0; i < segment->n_q; i++)
+        for (int j = segment->from[i] / 16 * 16; j < segment->to[i]; j += W) {
+            float *e = segment->e + i * EK_SEGMENT + j;
+            const uint8_t *v = segment->v[j / EK_PAGE_TOKENS];
+            v_store(e, scale_tokens(f, v_load(e), v, segment->head_dim, j % EK_PAGE_TOKENS));
         }
 }
 
-INLINE void values(const ek_kv_format f, ek_attn_leaf *leaf)
+INLINE void values(const ek_kv_format f, ek_attn_segment *segment)
 {
     if (ek_kv_rotated(f)) {
-        int_values(f, leaf);
+        int_values(f, segment);
         return;
     }
-    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, leaf);
-    for (int i = leaf->n_q; i < EK_TILE; i++) leaf->from[i] = leaf->to[i] = 0;
+    if (ek_kv_codecs[f].rule == EK_KV_TOKEN) scale_weights(f, segment);
+    for (int i = segment->n_q; i < EK_TILE; i++) segment->from[i] = segment->to[i] = 0;
     if (ek_kv_codecs[f].group) {
-        group_values(leaf, ek_kv_codecs[f], ek_kv_v_codes(f, leaf->head_dim));
+        group_values(segment, ek_kv_codecs[f], ek_kv_v_codes(f, segment->head_dim));
         return;
     }
-    for (int i = 0; i < leaf->n_q; i += QUERIES) {
-        int n = leaf->n_q - i;
-        if (QUERIES == 8 && n > 4) value_dims(f, QUERIES, leaf, i);
-        else if (n > 2) value_dims(f, 4, leaf, i);
-        else if (n == 2) value_dims(f, 2, leaf, i);
-        else value_dims(f, 1, leaf, i);
+    for (int i = 0; i < segment->n_q; i += QUERIES) {
+        int n = segment->n_q - i;
+        if (QUERIES == 8 && n > 4) value_dims(f, QUERIES, segment, i);
+        else if (n > 2) value_dims(f, 4, segment, i);
+        else if (n == 2) value_dims(f, 2, segment, i);
+        else value_dims(f, 1, segment, i);
     }
 }
 
-static void weights(ek_attn_leaf *leaf)
+static void weights(ek_attn_segment *segment)
 {
     int n[EK_SEGMENT];
-    for (int i = 0; i < leaf->n_q; i++) {
-        float *e = leaf->e + i * EK_SEGMENT;
-        int from = leaf->from[i], to = leaf->to[i];
+    for (int i = 0; i < segment->n_q; i++) {
+        float *e = segment->e + i * EK_SEGMENT;
+        int from = segment->from[i], to = segment->to[i];
         if (from >= to) continue;
         int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
         vi max = vi_set1(INT32_MIN), nj;
@@ -216,7 +216,7 @@ static void weights(ek_attn_leaf *leaf)
                 v_store(e + at, x);
                 lane[c] = v_add(lane[c], x);
             }
-        leaf->m[i] = m, leaf->l[i] = v_add_lanes(lane);
+        segment->m[i] = m, segment->l[i] = v_add_lanes(lane);
     }
 }
 

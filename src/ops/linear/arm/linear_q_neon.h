@@ -114,9 +114,9 @@ TILE_FN(2, 4)
 static tile_fn *const tiles[2][TILE] = {{tile_1_1, tile_1_2, tile_1_3, tile_1_4},
                                         {tile_2_1, tile_2_2, tile_2_3, tile_2_4}};
 
-static int at_most(int n, int most)
+static int at_most(int n, int max)
 {
-    return n < most ? n : most;
+    return n < max ? n : max;
 }
 
 /* Rows [r0, r0 + rows) of a panel. */

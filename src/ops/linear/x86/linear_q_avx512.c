@@ -174,7 +174,7 @@ static int tile_rows(int r0, int r, int r1, int limbs, bool zen4)
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                 bool zen4, tile_fn *const (*by_limbs)[TILE + 1], pair_fn *const (*pairs)[PAIR_ROWS + 1],
-                pair_fn *const (*turns)[PAIR_ROWS + 1])
+                pair_fn *const (*by_tile)[PAIR_ROWS + 1])
 {
     if (!zen4 && r1 - r0 >= MANY_MIN_ROWS) {
         many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
@@ -182,7 +182,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
     }
     const int rows = r1 - r0;
     if (zen4 && rows > PAIR_ROWS / w->limbs && rows <= MAX_IN_TURN && pair_is_usual(w, w->a_group)) {
-        pair_run_tiles(w, x, r0, r1, PAIR_TILE / w->limbs, y, ldy, p0, p1, turns[w->limbs - 1]);
+        pair_run_tiles(w, x, r0, r1, PAIR_TILE / w->limbs, y, ldy, p0, p1, by_tile[w->limbs - 1]);
         return;
     }
     tile_fn *const *tiles = by_limbs[w->limbs - 1];

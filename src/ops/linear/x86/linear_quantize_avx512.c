@@ -114,10 +114,10 @@ INLINE bool quantize_four(const float *x, int8_t *h, int8_t *l, ek_act_group *on
         UNROLL for (int i = 1; i < vecs; i++)
             top[g] = _mm512_max_epu32(top[g], _mm512_and_si512(_mm512_loadu_si512(x + 16 * (vecs * g + i)), magnitude));
     }
-    const __m128i most = max_lanes(FOLD(_mm512_max_epu32, top));
+    const __m128i max = max_lanes(FOLD(_mm512_max_epu32, top));
     const __m128i low = _mm_set1_epi32(0x0d800000 /* 2^-100 */), high = _mm_set1_epi32(0x7f7fffff);
-    if (_mm_cmplt_epu32_mask(most, low) | _mm_cmpgt_epu32_mask(most, high)) return false;
-    const __m128 amax = _mm_castsi128_ps(most), full = _mm_set1_ps(32512), sx = _mm_div_ps(amax, full);
+    if (_mm_cmplt_epu32_mask(max, low) | _mm_cmpgt_epu32_mask(max, high)) return false;
+    const __m128 amax = _mm_castsi128_ps(max), full = _mm_set1_ps(32512), sx = _mm_div_ps(amax, full);
     float inv[GROUPS];
     _mm_storeu_ps(inv, _mm_div_ps(full, amax));
 

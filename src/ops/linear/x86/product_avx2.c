@@ -7,14 +7,14 @@ enum { MADD_ROWS = 3 };
 #include "ops/linear/x86/product_vec.h"
 #include "ops/linear/x86/product_x86.h"
 
-static void turn(float *panel, const float *rows)
+static void transpose(float *panel, const float *rows)
 {
     for (int k = 0; k < EK_PRODUCT_DEPTH; k += 8)
         for (int half = 0; half < EK_PANEL; half += 8) {
             __m256i r[8];
             UNROLL for (int i = 0; i < 8; i++)
                 r[i] = _mm256_loadu_si256((const __m256i *)(rows + (half + i) * EK_PRODUCT_DEPTH + k));
-            vi_turn(r);
+            vi_transpose(r);
             UNROLL for (int i = 0; i < 8; i++)
                 _mm256_storeu_si256((__m256i *)(panel + (k + i) * EK_PRODUCT_COLS + half), r[i]);
         }
@@ -53,5 +53,5 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
 
 void ek_product_table_avx2(ek_product_ops *ops)
 {
-    *ops = (ek_product_ops){.decode = decode_any, .turn = turn, .unpack = unpack, .madd = madd};
+    *ops = (ek_product_ops){.decode = decode_any, .transpose = transpose, .unpack = unpack, .madd = madd};
 }

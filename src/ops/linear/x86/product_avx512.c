@@ -8,12 +8,12 @@ enum { MADD_ROWS = 6 };
 #include "ops/linear/x86/product_vec.h"
 #include "ops/linear/x86/product_x86.h"
 
-static void turn(float *panel, const float *rows)
+static void transpose(float *panel, const float *rows)
 {
     for (int k = 0; k < EK_PRODUCT_DEPTH; k += 16) {
         __m512i r[16];
         UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(rows + i * EK_PRODUCT_DEPTH + k);
-        vi_turn(r);
+        vi_transpose(r);
         UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(panel + (k + i) * EK_PRODUCT_COLS, r[i]);
     }
 }
@@ -173,7 +173,7 @@ void ek_product_table_avx512(ek_product_ops *ops)
 {
     *ops = (ek_product_ops){.decode = decode,
                             .decode_turned = decode_turned,
-                            .turn = turn,
+                            .transpose = transpose,
                             .unpack = unpack,
                             .madd = madd,
                             .madd_few = madd_few};

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "base/turns.h"
+#include "base/fair_queue.h"
 
 enum { MAX = 2000 };
 
@@ -16,13 +16,13 @@ static struct {
     uint64_t client, place;
 } queue[MAX];
 static int n_queue;
-static ek_turns turns;
+static ek_fair_queue turns;
 
 static void ask(uint64_t client, int n, uint64_t cost)
 {
     for (int i = 0; i < n; i++, n_queue++) {
         queue[n_queue].client = client;
-        queue[n_queue].place = ek_turns_enter(&turns, client, cost);
+        queue[n_queue].place = ek_fair_queue_enter(&turns, client, cost);
     }
 }
 
@@ -32,17 +32,17 @@ static uint64_t serve(void)
     for (int i = 1; i < n_queue; i++)
         if (queue[i].place < queue[best].place) best = i;
     uint64_t client = queue[best].client;
-    ek_turns_begin(&turns, queue[best].place);
+    ek_fair_queue_begin(&turns, queue[best].place);
     memmove(queue + best, queue + best + 1, (size_t)(n_queue - best - 1) * sizeof *queue);
     n_queue--;
-    ek_turns_leave(&turns, client);
+    ek_fair_queue_leave(&turns, client);
     return client;
 }
 
 static int start(void **state)
 {
     (void)state;
-    ek_turns_fini(&turns);
+    ek_fair_queue_fini(&turns);
     n_queue = 0;
     return 0;
 }
@@ -50,7 +50,7 @@ static int start(void **state)
 static int end(void **state)
 {
     (void)state;
-    ek_turns_fini(&turns);
+    ek_fair_queue_fini(&turns);
     return 0;
 }
 
@@ -82,7 +82,7 @@ static void order_of_one(void **state)
     (void)state;
     uint64_t last = 0;
     for (int i = 0; i < 100; i++) {
-        uint64_t place = ek_turns_enter(&turns, 7, (uint64_t)(i % 3));
+        uint64_t place = ek_fair_queue_enter(&turns, 7, (uint64_t)(i % 3));
         assert_true(i == 0 || place > last);
         last = place;
     }
@@ -92,16 +92,16 @@ static void order_of_one(void **state)
 static void a_fresh_start(void **state)
 {
     (void)state;
-    for (int i = 0; i < 500; i++) ek_turns_enter(&turns, 1, 10);
-    for (int i = 0; i < 500; i++) ek_turns_leave(&turns, 1);
+    for (int i = 0; i < 500; i++) ek_fair_queue_enter(&turns, 1, 10);
+    for (int i = 0; i < 500; i++) ek_fair_queue_leave(&turns, 1);
     ask(1, 1, 10);
     ask(2, 1, 10);
     assert_int_equal(serve(), 1);
     assert_int_equal(serve(), 2);
     for (uint64_t i = 0; i < 100000; i++) { /* strangers leave nothing behind */
-        uint64_t place = ek_turns_enter(&turns, i, 1);
-        ek_turns_begin(&turns, place);
-        ek_turns_leave(&turns, i);
+        uint64_t place = ek_fair_queue_enter(&turns, i, 1);
+        ek_fair_queue_begin(&turns, place);
+        ek_fair_queue_leave(&turns, i);
     }
     assert_true(turns.cap < 10000);
 }
@@ -110,20 +110,20 @@ static void room_for_others(void **state)
 {
     (void)state;
     for (int i = 0; i < 10; i++) {
-        assert_true(ek_turns_has_room(&turns, 1, 10));
+        assert_true(ek_fair_queue_has_room(&turns, 1, 10));
         ask(1, 1, 1);
     }
-    assert_false(ek_turns_has_room(&turns, 1, 10)); /* alone it has all */
+    assert_false(ek_fair_queue_has_room(&turns, 1, 10)); /* alone it has all */
     for (int i = 0; i < 5; i++) {
-        assert_true(ek_turns_has_room(&turns, 2, 10)); /* and others an equal share */
+        assert_true(ek_fair_queue_has_room(&turns, 2, 10)); /* and others an equal share */
         ask(2, 1, 1);
     }
-    assert_false(ek_turns_has_room(&turns, 2, 10));
+    assert_false(ek_fair_queue_has_room(&turns, 2, 10));
     for (uint64_t c = 3; turns.n < 20; c++) {
-        assert_true(ek_turns_has_room(&turns, c, 10));
+        assert_true(ek_fair_queue_has_room(&turns, c, 10));
         ask(c, 1, 1);
     }
-    assert_false(ek_turns_has_room(&turns, 100, 10)); /* twice as many are the end */
+    assert_false(ek_fair_queue_has_room(&turns, 100, 10)); /* twice as many are the end */
 }
 
 int main(void)

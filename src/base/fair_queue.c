@@ -1,4 +1,4 @@
-#include "base/turns.h"
+#include "base/fair_queue.h"
 
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 
 enum { MAX_IDLE = 1024 }; /* clients without anything that are remembered because they had their turn just now */
 
-static ek_turns_client *find(const ek_turns *t, uint64_t id)
+static ek_fair_queue_client *find(const ek_fair_queue *t, uint64_t id)
 {
     for (int i = 0; i < t->n_clients; i++)
         if (t->client[i].id == id) return &t->client[i];
@@ -16,11 +16,11 @@ static ek_turns_client *find(const ek_turns *t, uint64_t id)
 
 /* Forgets clients that have nothing here and whose next place is no later than a stranger's would be; more of them
  * where there are too many. */
-static void tidy(ek_turns *t)
+static void tidy(ek_fair_queue *t)
 {
     int n = 0, idle = 0;
     for (int i = 0; i < t->n_clients; i++) {
-        const ek_turns_client *c = &t->client[i];
+        const ek_fair_queue_client *c = &t->client[i];
         if (c->n == 0 && (c->next <= t->now || idle == MAX_IDLE)) continue;
         idle += c->n == 0;
         t->client[n++] = *c;
@@ -28,9 +28,9 @@ static void tidy(ek_turns *t)
     t->n_clients = n;
 }
 
-uint64_t ek_turns_enter(ek_turns *t, uint64_t id, uint64_t cost)
+uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t id, uint64_t cost)
 {
-    ek_turns_client *c = find(t, id);
+    ek_fair_queue_client *c = find(t, id);
     if (!c) {
         if (t->n_clients == t->cap) tidy(t);
         if (t->n_clients == t->cap) {
@@ -38,7 +38,7 @@ uint64_t ek_turns_enter(ek_turns *t, uint64_t id, uint64_t cost)
             t->client = ek_realloc(t->client, (size_t)t->cap * sizeof *t->client);
         }
         c = &t->client[t->n_clients++];
-        *c = (ek_turns_client){.id = id};
+        *c = (ek_fair_queue_client){.id = id};
     }
     uint64_t place = c->next > t->now ? c->next : t->now;
     c->next = place + (cost ? cost : 1);
@@ -47,30 +47,30 @@ uint64_t ek_turns_enter(ek_turns *t, uint64_t id, uint64_t cost)
     return place;
 }
 
-void ek_turns_begin(ek_turns *t, uint64_t place)
+void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place)
 {
     if (place > t->now) t->now = place;
 }
 
-void ek_turns_leave(ek_turns *t, uint64_t id)
+void ek_fair_queue_leave(ek_fair_queue *t, uint64_t id)
 {
-    ek_turns_client *c = find(t, id);
+    ek_fair_queue_client *c = find(t, id);
     EK_ASSERT(c && c->n > 0);
     c->n--;
     if (--t->n == 0) t->n_clients = 0;
 }
 
-bool ek_turns_has_room(const ek_turns *t, uint64_t id, int room)
+bool ek_fair_queue_has_room(const ek_fair_queue *t, uint64_t id, int room)
 {
-    const ek_turns_client *own = find(t, id);
+    const ek_fair_queue_client *own = find(t, id);
     int clients = !own || own->n == 0;
     if (t->n < room) return true;
     for (int i = 0; i < t->n_clients; i++) clients += t->client[i].n > 0;
     return clients > 1 && t->n < 2 * (int64_t)room && (own ? own->n : 0) < (room + clients - 1) / clients;
 }
 
-void ek_turns_fini(ek_turns *t)
+void ek_fair_queue_fini(ek_fair_queue *t)
 {
     free(t->client);
-    *t = (ek_turns){0};
+    *t = (ek_fair_queue){0};
 }

@@ -4,32 +4,32 @@
  * client's next place lies behind its last one by what that costs, and nobody's lies before what has begun. So a client
  * that asks for 300 things at once shares with one that asks for one: that one waits for what runs, not for the 300.
  * Alone, a client's things go in the order in which they came. Not synchronised. */
-#ifndef EK_BASE_TURNS_H
-#define EK_BASE_TURNS_H
+#ifndef EK_BASE_FAIR_QUEUE_H
+#define EK_BASE_FAIR_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct ek_turns_client {
+typedef struct ek_fair_queue_client {
     uint64_t id, next; /* next: where its next place may be */
     int n;             /* of its things that have entered and not left */
-} ek_turns_client;
+} ek_fair_queue_client;
 
 /* Zero-initialise. */
-typedef struct ek_turns {
-    ek_turns_client *client;
+typedef struct ek_fair_queue {
+    ek_fair_queue_client *client;
     int n_clients, cap;
     int n;        /* things that have entered and not left */
     uint64_t now; /* the highest place that has begun */
-} ek_turns;
+} ek_fair_queue;
 
 /* A place for something of a client's that costs so much (at least 1, in any unit). */
-uint64_t ek_turns_enter(ek_turns *t, uint64_t client, uint64_t cost);
-void ek_turns_begin(ek_turns *t, uint64_t place); /* what has this place */
-void ek_turns_leave(ek_turns *t, uint64_t client);
+uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t client, uint64_t cost);
+void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place); /* what has this place */
+void ek_fair_queue_leave(ek_fair_queue *t, uint64_t client);
 /* Whether a client's next thing may enter where there is room for so many. Where one client has taken all of it there
  * is room for others, each up to an equal share: together at most twice as many. */
-bool ek_turns_has_room(const ek_turns *t, uint64_t client, int room);
-void ek_turns_fini(ek_turns *t);
+bool ek_fair_queue_has_room(const ek_fair_queue *t, uint64_t client, int room);
+void ek_fair_queue_fini(ek_fair_queue *t);
 
 #endif
