@@ -28,7 +28,7 @@ typedef struct ek_cuda_quantize_operands_args {
     int32_t k; /* whole groups of 64 */
 } ek_cuda_quantize_operands_args;
 
-/* ek_product_heads_*_wide: the products of product_wide.cuh for q with one limb, k and v with two; rows 0: not there.
+/* ek_product_heads_*_wide: the products of wide_product.cuh for q with one limb, k and v with two; rows 0: not there.
  */
 typedef struct ek_cuda_wide_heads_args {
     ek_cuda_linear_args q, k, v;

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "cuda/layer_end.h"
+#include "cuda/rows/layer_end.h"
 #include "cuda/product/choose.h"
 #include "cuda/product/warp.h"
 #include "cuda/product/wide.h"

@@ -1,4 +1,4 @@
-// Records of quantised rows in the order in which products by wgmma read them (product_wide.cuh).
+// Records of quantised rows in the order in which products by wgmma read them (wide_product.cuh).
 #pragma once
 
 #include "cuda/kernels/device.cuh"

@@ -1,4 +1,4 @@
-/* Products of many rows by wgmma (kernels/product/product_wide.cuh): of a matrix, of one or two matrices of experts in
+/* Products of many rows by wgmma (kernels/product/wide_product.cuh): of a matrix, of one or two matrices of experts in
  * at most `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are written in
  * wgmma's order first. */
 #ifndef EK_CUDA_PRODUCT_WIDE_H

@@ -1,6 +1,6 @@
 #include "gpu/recipe/layer.h"
 
-#include "cuda/layer_end.h"
+#include "cuda/rows/layer_end.h"
 #include "gpu/recipe/embed.h"
 #include "gpu/recipe/experts.h"
 #include "gpu/recipe/gated.h"

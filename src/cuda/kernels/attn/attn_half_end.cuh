@@ -2,7 +2,7 @@
 // the join of a tile's leaves by the block that ends last.
 #pragma once
 
-#include "cuda/kernels/attn/attn_half.cuh"
+#include "cuda/kernels/attn/attn_half_segment.cuh"
 
 namespace ek
 {

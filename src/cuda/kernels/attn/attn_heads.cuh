@@ -1,7 +1,7 @@
 // Queries, the new key and the new value of a block of attention (attn_half.cu): norms, rotation, storing.
 #pragma once
 
-#include "cuda/kernels/attn/attn_half.cuh"
+#include "cuda/kernels/attn/attn_half_segment.cuh"
 
 namespace ek
 {

@@ -2,7 +2,7 @@
 // scales and biases of a unit and of a chunk take, and how they become numbers.
 #pragma once
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 #include "cuda/model_args.h"
 
 namespace ek

@@ -4,7 +4,7 @@
 
 #include <cuda_fp16.h>
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 #include "cuda/model_args.h"
 
 namespace ek

@@ -1,7 +1,7 @@
 // Products of Form Q for few rows (contract: ops/linear/linear.h), for one matrix or several in a launch.
 #pragma once
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 
 namespace ek
 {

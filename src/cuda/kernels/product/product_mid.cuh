@@ -1,5 +1,5 @@
 // Products of Form Q for 9 to some hundred rows by wgmma, 4 bits, with bf16 scales and biases and groups of 64, or with
-// f16 scales alone and groups of 32 (contract: ops/linear/linear.h): where the tiles of product_wide.cuh would be too
+// f16 scales alone and groups of 32 (contract: ops/linear/linear.h): where the tiles of wide_product.cuh would be too
 // few for the multiprocessors.
 //
 // A block is a warpgroup and computes 128 outputs for OCT x 8 columns (rows of activations, or with two limbs half as
@@ -10,7 +10,7 @@
 // lane has both factors, the block a group of 64 of the quantised rows.
 #pragma once
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 #include "cuda/kernels/quantize.cuh"
 #include "cuda/model_args.h"
 

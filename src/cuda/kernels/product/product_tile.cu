@@ -1,7 +1,7 @@
 // Products of Form Q for many rows (contract: ops/linear/linear.h): a block computes 128 outputs for 64 columns (rows
 // of activations, or with two limbs half as many rows), a warp 32 outputs for 32 columns. Units of 64 inputs
 // go through shared memory, chains stay in registers, nodes of T lie in scratch memory: one per 1024 inputs.
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;

@@ -1,8 +1,8 @@
-// What product_wide.cuh adds for a group: the integers that wgmma left become floats and go onto the chains, which are
+// What wide_product.cuh adds for a group: the integers that wgmma left become floats and go onto the chains, which are
 // sum[((panel * OCTETS + octet of columns) * 2 + half of the panel) * PER + row of the lane].
 #pragma once
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 
 namespace ek
 {

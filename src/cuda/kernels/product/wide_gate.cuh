@@ -1,4 +1,4 @@
-// The end of a tile of product_wide.cuh with a gate: gelu of the first product times the second, 64 outputs by 64 rows,
+// The end of a tile of wide_product.cuh with a gate: gelu of the first product times the second, 64 outputs by 64 rows,
 // quantised with one limb and written as ek_arrange would write it.
 #pragma once
 

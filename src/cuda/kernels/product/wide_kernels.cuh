@@ -1,10 +1,10 @@
-// The kernels of product_wide.cuh for weights of one kind, and of the rows as they read them: NAME is what stands in
+// The kernels of wide_product.cuh for weights of one kind, and of the rows as they read them: NAME is what stands in
 // their names for bits and scales, GROUP for groups of A inputs.
 #pragma once
 
 #include "cuda/operand_args.h"
 #include "cuda/kernels/arrange.cuh"
-#include "cuda/kernels/product/product_wide.cuh"
+#include "cuda/kernels/product/wide_product.cuh"
 
 namespace ek
 {

@@ -1,8 +1,8 @@
-// The sums of a thread of product_wide.cuh, in the order that wide_floats.cuh has: nodes of T in scratch memory, a
+// The sums of a thread of wide_product.cuh, in the order that wide_floats.cuh has: nodes of T in scratch memory, a
 // float4 of each thread behind the other's, and results.
 #pragma once
 
-#include "cuda/kernels/product/product.cuh"
+#include "cuda/kernels/product/product_fragment.cuh"
 
 namespace ek
 {

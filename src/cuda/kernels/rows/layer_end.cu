@@ -68,7 +68,7 @@ constexpr int LEAF_UNITS = 1024 / 64;
 template <class F, int LIMBS> struct small_product {
     static constexpr int CODE = F::CODE, SCALES = F::SUB * F::SCALE; // bytes of a unit
     static constexpr int VALUES = F::SUB * 2,
-                         EACH = VALUES < 4 ? 1 : VALUES / 4;      // of a unit, for outputs g and g + 8; of a lane
+                         EACH = VALUES < 4 ? 1 : VALUES / 4;       // of a unit, for outputs g and g + 8; of a lane
     static constexpr int TOGETHER = F::KIND == SCALES_F32 ? 1 : 2; // units: two of 8 bits with f32 scales spill
     static constexpr int LEAF_GROUPS = 1024 / F::A, STEP = 16;
     const uint8_t *codes, *x; // of the lane
@@ -283,7 +283,7 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     extern "C" __global__ void __launch_bounds__(EK_CUDA_LAYER_END_THREADS, 2)        \
         ek_layer_end_##K##_l##LIMBS(const __grid_constant__ ek_cuda_layer_end_args a) \
     {                                                                                 \
-        layer_end<weight_format<BITS, A, SCALES>, LIMBS>(a);                           \
+        layer_end<weight_format<BITS, A, SCALES>, LIMBS>(a);                          \
     }
 #define LAYER_ENDS(K, BITS, A, SCALES) LAYER_END(K, 1, BITS, A, SCALES) LAYER_END(K, 2, BITS, A, SCALES)
 LAYER_ENDS(q4, 4, 64, SCALES_BIASED + SCALES_BF16)
