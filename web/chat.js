@@ -294,6 +294,8 @@ export async function openChat(id) {
   if (!record) return false;
   leave();
   setChat(record, list);
+  const last = list.get(record.leaf);
+  if (last && last.role !== 'assistant' && !last.refused) refuse(last.id, { status: 0, message: 'This message has no answer yet.' });
   tell.changed();
   await show();
   toEnd();

@@ -38,6 +38,11 @@ function blockEnd(text, from, scanned) {
   return m ? m.index + m[0].length : -1;
 }
 
+function lastBlock(blocks, at) {
+  while (at > 0 && blocks[at].node === null) at--;
+  return at;
+}
+
 export class Rendered {
   // around(f) runs f, which changes the page (the caller keeps its scrolling).
   constructor(box, around = (f) => f()) {
@@ -77,10 +82,12 @@ export class Rendered {
     }
     this.window = Math.min(WINDOW, 2 * this.window);
     if (!blocks) return this.#startPlain(text, final);
-    let last = blocks.length - 1; // the block that may go on
-    while (last > 0 && blocks[last].node === null) last--;
+    let last = lastBlock(blocks, blocks.length - 1); // the block that may go on
+    // A line that is not whole yet may turn out to belong to the block before it.
+    const line = part.lastIndexOf('\n') + 1, begin = blocks.slice(0, Math.max(last, 0)).reduce((sum, b) => sum + b.length, 0);
+    if ((more || !final) && begin >= line) last = lastBlock(blocks, last - 1);
     if (more && last <= 0) return this.#startPlain(text, final);
-    this.around(() => this.#show(blocks, final && !more ? blocks.length : last));
+    this.around(() => this.#show(blocks, final && !more ? blocks.length : Math.max(last, 0)));
     return !more;
   }
 

@@ -141,6 +141,9 @@ export function answerView(acts) {
     // given: results by the id of their call, null where they are still to come; last: nothing follows.
     end(m, { given, last, context }) {
       shown.then(() => node.removeAttribute('aria-busy'));
+      acts.around(() => this.close(m, given, last, context));
+    },
+    close(m, given, last, context) {
       if (m.calls?.length && (given || last)) resultFields(m, cards, given, acts);
       node.append(figures(m, context), el('div', { class: 'acts' }, versions(m, acts), copyButton('Copy', () => m.content || (m.calls ?? []).map((c) => `${c.function.name}(${c.function.arguments})`).join('\n')),
         small('Regenerate', () => acts.again(m), { title: 'another answer beside this one' }),

@@ -81,7 +81,7 @@ typedef struct ek_cuda_linear_args {
     int32_t share, slots; /* ek_product_warp_*: panels of a share, chunks that a warp has on their way */
 } ek_cuda_linear_args;
 
-/* ek_product_*_wide (kernels/product_wide.cuh), what a launch must know: threads and panels of a block, how many blocks
+/* ek_product_*_wide (kernels/wide_product.cuh), what a launch must know: threads and panels of a block, how many blocks
  * a multiprocessor takes, its columns, units of 64 inputs of a slot, slots, bytes of two units of activations. */
 enum {
     EK_CUDA_WIDE_GROUPS = 1,

@@ -195,7 +195,7 @@ typedef struct ek_cuda_products_args {
     int64_t expert_bytes;            /* from an expert's matrix to the next one's */
 } ek_cuda_products_args;
 
-/* ek_arrange_l1, _l2: quantised rows as products by wgmma read them (kernels/product_wide.cuh). grid
+/* ek_arrange_l1, _l2: quantised rows as products by wgmma read them (kernels/wide_product.cuh). grid
  * (ceil(EK_CUDA_WIDE_COLUMNS * units / 64), tiles of rows or jobs), 256 threads. */
 typedef struct ek_cuda_arrange_args {
     ek_cuda_acts x;

@@ -1,6 +1,6 @@
 /* The arguments of kernels that write rows as products by wgmma read them (kernels/operand.cu), under the rules of
  * cuda/args.h. An operand has units of 64 inputs in pairs for each EK_CUDA_WIDE_COLUMNS columns, a column per limb of a
- * row (kernels/product_wide.cuh). */
+ * row (kernels/wide_product.cuh). */
 #ifndef EK_CUDA_OPERAND_ARGS_H
 #define EK_CUDA_OPERAND_ARGS_H
 

@@ -5,7 +5,6 @@
 
 #include "serve/http/cors.h"
 #include "serve/http/origins.h"
-#include "serve/ollama/ollama.h"
 #include "serve/page/page.h"
 #include "serve/reply.h"
 #include "serve/routes.h"
@@ -46,7 +45,7 @@ static const ek_dialect *dialect_near(const ek_server *s, const char *path)
     const ek_dialect *d = dialect_of(s, path);
     if (!d) d = dialect_above(s, path);
     for (const ek_dialect *const *any = s->dialects; !d && *any && !strncmp(path, "/api/", 5); any++)
-        if ((*any)->error == ek_ollama_error) d = *any;
+        if ((*any)->vendor == EK_API_OLLAMA) d = *any;
     return d;
 }
 

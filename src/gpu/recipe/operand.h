@@ -1,5 +1,5 @@
 /* Rows that a linear layer reads, in the forms that its kernels read them in: floats, records (cuda/args.h), and
- * operands, which are rows in the order of wgmma (kernels/product_wide.cuh). */
+ * operands, which are rows in the order of wgmma (kernels/wide_product.cuh). */
 #ifndef EK_GPU_RECIPE_OPERAND_H
 #define EK_GPU_RECIPE_OPERAND_H
 

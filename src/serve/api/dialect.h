@@ -88,7 +88,7 @@ typedef struct ek_api_reply {
 } ek_api_reply;
 
 /* Whose clients use it: their headers, lists of models and errors differ. */
-typedef enum ek_api_vendor { EK_API_OPENAI, EK_API_ANTHROPIC } ek_api_vendor;
+typedef enum ek_api_vendor { EK_API_OPENAI, EK_API_ANTHROPIC, EK_API_OLLAMA } ek_api_vendor;
 
 typedef struct ek_dialect {
     ek_api_vendor vendor;

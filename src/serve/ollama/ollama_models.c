@@ -220,6 +220,7 @@ const ek_dialect ek_dialect_ollama_show = {
     .parse = parse_show,
     .prompt = no_prompt,
     .answer = write_show,
+    .vendor = EK_API_OLLAMA,
     .error = ek_ollama_error,
 };
 
@@ -231,5 +232,6 @@ const ek_dialect ek_dialect_ollama_pull = {
     .parse = parse_pull,
     .prompt = no_prompt,
     .answer = write_pull,
+    .vendor = EK_API_OLLAMA,
     .error = ek_ollama_error,
 };
