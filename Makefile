@@ -6,11 +6,12 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text hub tensor ops cuda lib model convert cache engine gpu chat open serve cli
+LAYERS := base text hub media tensor ops cuda lib model convert cache engine gpu chat open serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
 DEPS_hub    := hub base
+DEPS_media  := media base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
 DEPS_cuda   := engine cache model cuda ops tensor base
@@ -25,13 +26,19 @@ DEPS_gpu    := gpu engine cache model cuda ops tensor base
 DEPS_chat   := chat engine cache model ops tensor text base
 DEPS_serve  := serve chat engine cache model ops tensor text base
 DEPS_open   := open chat gpu engine cache model cuda ops tensor hub text base
-DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor hub text base
+DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor media hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+# Decoders of pictures and sounds, for src/media, its tests and the programs that contain it; libheif where it is installed.
+MEDIA_PKGS := libjpeg libpng libwebp libwebpdemux libgif sndfile soxr
+MEDIA_MISSING := $(strip $(foreach p,$(MEDIA_PKGS),$(if $(shell pkg-config --exists $p 2>/dev/null && echo yes),,$p)))
+HEIF := $(shell pkg-config --exists libheif 2>/dev/null && echo libheif)
+MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) $(HEIF) 2>/dev/null) $(if $(HEIF),-DEK_HAVE_HEIF)
+MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) $(HEIF) 2>/dev/null)
 TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
 VERSION := 0.1.0
@@ -59,8 +66,8 @@ WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-
 # Warnings stop `make check` and CI, not somebody's build with a newer compiler.
 WERROR  ?=
 ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
-             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CFLAGS)
-LDLIBS  := $(PKG_LIBS) -lm -pthread
+             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /media/,$@),$(MEDIA_CFLAGS)) $(CFLAGS)
+LDLIBS  = $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c
@@ -103,6 +110,11 @@ $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
 
+$(patsubst %.c,$B/%.o,$(filter src/media/%,$(SRC))): | $(if $(MEDIA_MISSING),media-missing)
+.PHONY: media-missing
+media-missing:
+	@echo "pkg-config does not know $(MEDIA_MISSING): run make setup, which installs what pictures and sounds need" >&2; exit 1
+
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)
 	@mkdir -p $$(@D)
@@ -130,7 +142,7 @@ TEST_LD ?= $(if $(filter release,$(CONF)),-Wl$(,)--strip-debug)
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
 $B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)
-	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $(LDLIBS)
+	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $$(LDLIBS)
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:

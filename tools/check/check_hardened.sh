@@ -20,7 +20,7 @@ check "it looks for libraries beside itself (RPATH)" '! grep -qE "RPATH|RUNPATH"
 check "stacks are not checked (-fstack-protector-strong)" 'grep -q __stack_chk_fail <<<"$symbols"'
 check "copies are not checked (_FORTIFY_SOURCE)" '[ "$(grep -oE "__[a-z]+_chk(@|$)" <<<"$symbols" | sort -u | wc -l)" -ge 5 ]'
 # Not __stack_chk_fail alone: in every layer that reads what others wrote.
-for part in text hub tensor model serve cli cache; do
+for part in text hub media tensor model serve cli cache; do
   check "src/$part has no checked stacks" '[ "$(nm -A "$build/lib/ek_$part.a" 2>/dev/null | grep -c " U __stack_chk_fail")" -gt 0 ]'
 done
 if [ "$(uname -m)" = x86_64 ]; then

@@ -131,8 +131,9 @@ static const struct {
     {"models", {EK_CMD_names, EK_CMD_pull, EK_CMD_list, EK_CMD_rm, EK_CMD_inspect, EK_CMD_convert}, 6},
     {"this machine and the promise", {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_version, EK_CMD_help}, 5},
     {"inspection, for tests and tools",
-     {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse},
-     7},
+     {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse,
+      EK_CMD_preprocess},
+     8},
 };
 
 void ek_cli_usage(ek_buf *out)

@@ -1,0 +1,90 @@
+/* preprocess: what a model would be given of a picture or a sound, without a model. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash/crc32.h"
+#include "cli/frame/cli.h"
+#include "media/limits.h"
+#include "media/mel.h"
+#include "media/picture.h"
+
+/* Half a result must not be taken for one. */
+static ek_err write_out(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    bool good = fwrite(bytes, 1, n, f) == n;
+    good = fclose(f) == 0 && good;
+    if (good) return EK_OK;
+    ek_err err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+    if (ek_is_file(path)) remove(path);
+    return err;
+}
+
+static void print_image(const ek_cli *cli, const ek_image *image, const ek_picture *p)
+{
+    uint32_t rgb = ek_crc32(0, image->rgb, ek_image_bytes(image));
+    uint32_t resized = ek_crc32(0, p->image.rgb, ek_image_bytes(&p->image));
+    const char *form = cli->json ? "{\"width\":%d,\"height\":%d,\"rgb_crc32\":\"%08x\",\"resized_width\":%d,"
+                                   "\"resized_height\":%d,\"resized_crc32\":\"%08x\",\"tokens\":%d}\n"
+                                 : "%d x %d pixels (%08x), resized to %d x %d (%08x): %d tokens\n";
+    printf(form, image->width, image->height, rgb, p->fit.width, p->fit.height, resized, p->fit.tokens);
+}
+
+static ek_err preprocess_image(const ek_cli *cli, const ek_buf *file)
+{
+    ek_picture_opts o = {.budget = atoi(cli->image_tokens),
+                         .resizer = strcmp(cli->resize, "pillow") == 0 ? EK_RESIZE_PILLOW : EK_RESIZE_TORCH};
+    ek_image image;
+    ek_picture p;
+    EK_TRY(ek_image_decode(&image, file->data, file->len));
+    ek_err err = ek_picture_make(&p, &image, &o);
+    if (!err && cli->has.out) err = write_out(cli->out, p.image.rgb, ek_image_bytes(&p.image));
+    if (!err) print_image(cli, &image, &p);
+    ek_picture_free(&p);
+    ek_image_free(&image);
+    return err;
+}
+
+static ek_err print_sound(const ek_cli *cli, const ek_sound *s)
+{
+    int tokens, frames = ek_mel_frames(s->samples);
+    EK_TRY(ek_sound_tokens(&tokens, s->samples, EK_SOUND_TOWER));
+    size_t n = (size_t)frames * EK_MEL_BINS * sizeof(float);
+    float *rows = malloc(n);
+    if (!rows) return ek_fail(EK_ENOMEM, "no memory for %d rows", frames);
+    ek_mel_rows(rows, s);
+    ek_err err = cli->has.out ? write_out(cli->out, rows, n) : EK_OK;
+    free(rows);
+    if (!err)
+        printf(cli->json ? "{\"samples\":%d,\"frames\":%d,\"bins\":%d,\"tokens\":%d}\n"
+                         : "%d samples of 16 kHz, %d rows of %d bins: %d tokens\n",
+               s->samples, frames, EK_MEL_BINS, tokens);
+    return err;
+}
+
+static ek_err preprocess_sound(const ek_cli *cli, const ek_buf *file)
+{
+    ek_sound s;
+    EK_TRY(ek_sound_read(&s, file->data, file->len));
+    ek_err err = print_sound(cli, &s);
+    ek_sound_free(&s);
+    return err;
+}
+
+int ek_cmd_preprocess(const ek_cli *cli)
+{
+    if (cli->has.image == cli->has.audio) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
+    const char *path = cli->has.image ? cli->image : cli->audio;
+    ek_buf file = {0};
+    ek_err err = ek_file_read(&file, path, EK_MEDIA_MAX_BYTES);
+    if (!err) {
+        err = cli->has.image ? preprocess_image(cli, &file) : preprocess_sound(cli, &file);
+        if (err && err != EK_EIO) ek_fail_in(err, "%s", path);
+    }
+    ek_buf_fini(&file);
+    return err ? ek_cli_failed(cli) : 0;
+}

@@ -1,0 +1,14 @@
+/* The one thing that is read from EXIF. */
+#ifndef EK_MEDIA_EXIF_H
+#define EK_MEDIA_EXIF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The orientation (tag 0x0112 of the first directory), 1 to 8; 0 if the block, n bytes of TIFF with or without "Exif"
+ * and two zeros in front, says none that is valid. 1 is upright; 2 mirrored; 3 turned by 180 degrees; 4 upside down in
+ * a mirror; 5 transposed; 6 to be turned by 90 degrees clockwise; 7 transposed along the other diagonal; 8 to be turned
+ * counterclockwise. */
+int ek_exif_orientation(const uint8_t *tiff, size_t n);
+
+#endif

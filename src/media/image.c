@@ -1,0 +1,118 @@
+/* Which decoder reads a file, and the limits that are common to all. */
+#include "media/image.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "media/image_read.h"
+
+static const ek_image_reader *const readers[] = {&ek_jpeg_reader, &ek_png_reader, &ek_webp_reader, &ek_gif_reader,
+                                                 &ek_heif_reader};
+
+const char *ek_image_formats(void)
+{
+#ifdef EK_HAVE_HEIF
+    return "JPEG, PNG, WebP, GIF, HEIC, AVIF";
+#else
+    return "JPEG, PNG, WebP, GIF";
+#endif
+}
+
+size_t ek_image_bytes(const ek_image *image)
+{
+    return 3 * (size_t)image->width * (size_t)image->height;
+}
+
+ek_err ek_image_make(ek_image *out, int width, int height)
+{
+    *out = (ek_image){.width = width, .height = height};
+    out->rgb = ek_alloc_big(ek_image_bytes(out));
+    return out->rgb ? EK_OK : EK_ENOMEM;
+}
+
+void ek_image_free(ek_image *image)
+{
+    ek_free_big(image->rgb, ek_image_bytes(image));
+    *image = (ek_image){0};
+}
+
+ek_err ek_image_damaged(const char *format, const char *why)
+{
+    return ek_fail(EK_EPARSE, "damaged %s picture: %s", format, why);
+}
+
+static ek_err find(const ek_image_reader **out, ek_media_bytes file)
+{
+    if (file.n > EK_MEDIA_MAX_BYTES)
+        return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", file.n, EK_MEDIA_MAX_BYTES);
+    if (file.n == 0) return ek_fail(EK_EINVAL, "empty picture: it has 0 bytes");
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        *out = readers[i];
+        if (readers[i]->is(file)) return EK_OK;
+    }
+    char begin[3 * 4 + 1] = "";
+    for (size_t i = 0; i < 4 && i < file.n; i++) {
+        static const char digits[] = "0123456789abcdef";
+        begin[3 * i] = digits[file.p[i] >> 4], begin[3 * i + 1] = digits[file.p[i] & 15];
+        begin[3 * i + 2] = i < 3 && i + 1 < file.n ? ' ' : '\0';
+    }
+    return ek_fail(EK_EINVAL, "not a picture of a known kind: it begins with the bytes %s; known are %s", begin,
+                   ek_image_formats());
+}
+
+static ek_err check(const ek_image_header *h)
+{
+    if (h->width < 1 || h->height < 1)
+        return ek_fail(EK_EPARSE, "damaged %s picture: %lld x %lld pixels", h->format, (long long)h->width,
+                       (long long)h->height);
+    if (h->width > EK_IMAGE_MAX_SIDE || h->height > EK_IMAGE_MAX_SIDE)
+        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, a side has at most %d", h->format,
+                       (long long)h->width, (long long)h->height, EK_IMAGE_MAX_SIDE);
+    if (h->width * h->height > EK_IMAGE_MAX_PIXELS)
+        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, %lld together, at most %d", h->format,
+                       (long long)h->width, (long long)h->height, (long long)(h->width * h->height),
+                       EK_IMAGE_MAX_PIXELS);
+    return EK_OK;
+}
+
+static ek_err probe(ek_image_header *h, const ek_image_reader **reader, ek_media_bytes file)
+{
+    *h = (ek_image_header){0};
+    EK_TRY(find(reader, file));
+    EK_TRY((*reader)->header(h, file));
+    if (h->orientation == 0) h->orientation = 1;
+    return check(h);
+}
+
+ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
+{
+    ek_image_header h;
+    const ek_image_reader *reader;
+    EK_TRY(probe(&h, &reader, (ek_media_bytes){bytes, n}));
+    bool turned = h.orientation >= 5;
+    *out = (ek_image_info){.format = h.format,
+                           .width = (int)(turned ? h.height : h.width),
+                           .height = (int)(turned ? h.width : h.height),
+                           .orientation = h.orientation,
+                           .animated = h.animated};
+    /* The result, a copy to turn, what the decoder takes, and its tables. */
+    size_t per_pixel = 3 + (h.orientation > 1 ? 3u : 0u) + (size_t)h.memory;
+    out->memory = (size_t)(h.width * h.height) * per_pixel + ((size_t)16 << 20);
+    return EK_OK;
+}
+
+ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
+{
+    *out = (ek_image){0};
+    ek_media_bytes file = {bytes, n};
+    ek_image_header h;
+    const ek_image_reader *reader;
+    EK_TRY(probe(&h, &reader, file));
+    bool turned = h.orientation >= 5;
+    EK_TRY(ek_image_make(out, (int)(turned ? h.height : h.width), (int)(turned ? h.width : h.height)));
+    ek_image_sink sink = {.out = out, .width = (int)h.width, .height = (int)h.height, .orientation = h.orientation};
+    ek_err err = reader->decode(&sink, file);
+    ek_sink_done(&sink, !err);
+    if (err) ek_image_free(out);
+    return err;
+}

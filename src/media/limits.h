@@ -1,0 +1,19 @@
+/* What a picture or a sound may be at most. Each is checked from the header, before memory is taken. */
+#ifndef EK_MEDIA_LIMITS_H
+#define EK_MEDIA_LIMITS_H
+
+enum {
+    EK_MEDIA_MAX_BYTES = 32 << 20,  /* of a file, as it comes */
+    EK_MEDIA_MAX_IMAGES = 16,       /* of a request */
+    EK_MEDIA_MAX_SOUNDS = 4,        /* of a request */
+    EK_IMAGE_MAX_SIDE = 32768,      /* pixels */
+    EK_IMAGE_MAX_PIXELS = 64000000, /* width x height */
+    EK_IMAGE_MAX_SCANS = 64,        /* of a progressive JPEG; encoders write at most about 20 */
+    EK_SOUND_RATE = 16000,          /* samples per second that models hear */
+    EK_SOUND_MAX_SAMPLES = 480000,  /* at that rate: 30 s */
+    EK_SOUND_MIN_RATE = 8000,       /* of a file, frames per second */
+    EK_SOUND_MAX_RATE = 192000,
+    EK_SOUND_MAX_CHANNELS = 8
+};
+
+#endif

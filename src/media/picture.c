@@ -1,0 +1,104 @@
+#include "media/picture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash/sha256.h"
+
+ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)
+{
+    EK_TRY(ek_image_probe(&out->image, bytes, n));
+    EK_TRY(ek_image_fit_budget(&out->fit, out->image.width, out->image.height, o->budget));
+    size_t decoded = 3 * (size_t)out->image.width * (size_t)out->image.height;
+    size_t between = 3 * (size_t)out->fit.width * (size_t)out->image.height;
+    size_t resized = 3 * (size_t)out->fit.width * (size_t)out->fit.height;
+    /* Weights: at most four and a half per input sample, or five per output one, as float64 and as integers. */
+    size_t sides = (size_t)out->image.width + (size_t)out->image.height + (size_t)out->fit.width +
+                   (size_t)out->fit.height;
+    size_t later = decoded + between + resized + sides * 5 * 12;
+    out->memory = out->image.memory > later ? out->image.memory : later;
+    return EK_OK;
+}
+
+static void digest(ek_picture *p)
+{
+    ek_sha256_state s;
+    char hex[65];
+    uint8_t head[] = {'i',
+                      'm',
+                      (uint8_t)p->fit.width,
+                      (uint8_t)(p->fit.width >> 8),
+                      (uint8_t)p->fit.height,
+                      (uint8_t)(p->fit.height >> 8)};
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, head, sizeof head);
+    ek_sha256_add(&s, p->image.rgb, ek_image_bytes(&p->image));
+    ek_sha256_end(&s, hex);
+    for (int i = 0; i < 32; i++) {
+        int high = hex[2 * i], low = hex[2 * i + 1];
+        p->digest[i] = (uint8_t)((high <= '9' ? high - '0' : high - 'a' + 10) << 4 |
+                                 (low <= '9' ? low - '0' : low - 'a' + 10));
+    }
+}
+
+ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_opts *o)
+{
+    *out = (ek_picture){0};
+    EK_TRY(ek_image_fit_budget(&out->fit, image->width, image->height, o->budget));
+    EK_TRY(ek_image_resize(&out->image, image, out->fit.width, out->fit.height, o->resizer));
+    digest(out);
+    return EK_OK;
+}
+
+ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_picture_opts *o)
+{
+    ek_picture_cost cost;
+    ek_image image;
+    *out = (ek_picture){0};
+    EK_TRY(ek_picture_probe(&cost, bytes, n, o)); /* a wrong budget costs no decoding */
+    EK_TRY(ek_image_decode(&image, bytes, n));
+    ek_err err = ek_picture_make(out, &image, o);
+    ek_image_free(&image);
+    return err;
+}
+
+void ek_picture_free(ek_picture *p)
+{
+    ek_image_free(&p->image);
+    *p = (ek_picture){0};
+}
+
+int ek_patch_side(ek_patch_kind kind)
+{
+    return kind == EK_PATCH_TOWER ? 16 : EK_CELL;
+}
+
+int ek_patch_floats(ek_patch_kind kind)
+{
+    return 3 * ek_patch_side(kind) * ek_patch_side(kind);
+}
+
+int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind)
+{
+    return fit->width / ek_patch_side(kind) * (fit->height / ek_patch_side(kind));
+}
+
+void ek_picture_patches(float *values, int32_t *positions, const ek_picture *p, ek_patch_kind kind, int first, int n)
+{
+    int side = ek_patch_side(kind), across = p->fit.width / side;
+    size_t row = 3 * (size_t)side, stride = 3 * (size_t)p->fit.width;
+    float of[256];
+    for (int i = 0; i < 256; i++) {
+        of[i] = (float)i * (float)(1.0 / 255.0);
+        if (kind == EK_PATCH_TOWER) of[i] = 2.0f * (of[i] - 0.5f);
+    }
+    EK_ASSERT(first >= 0 && n >= 0 && n <= ek_patch_count(&p->fit, kind) - first);
+    for (int i = first; i < first + n; i++) {
+        int x = i % across, y = i / across;
+        if (positions) positions[0] = x, positions[1] = y, positions += 2;
+        if (!values) continue;
+        const uint8_t *px = p->image.rgb + (size_t)y * (size_t)side * stride + (size_t)x * row;
+        for (int r = 0; r < side; r++, px += stride)
+            for (size_t c = 0; c < row; c++) *values++ = of[px[c]];
+    }
+}

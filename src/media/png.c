@@ -1,0 +1,143 @@
+/* PNG by libpng. Ancillary chunks are not given to it: none changes a colour here, and some are bombs. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "base/alloc.h"
+#include "media/exif.h"
+#include "media/image_read.h"
+
+static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+
+static bool is_png(ek_media_bytes f)
+{
+    return f.n >= 8 && memcmp(f.p, signature, 8) == 0;
+}
+
+static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
+{
+    if (n != 13) return ek_image_damaged(h->format, "its header has not 13 bytes");
+    h->width = ek_be32(p);
+    h->height = ek_be32(p + 4);
+    if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
+    h->memory = p[12] ? 3 : 1; /* interlaced: whole passes are kept */
+    return EK_OK;
+}
+
+/* Chunks up to the end of the file, without their data; a bounded walk of 12 bytes and more each. */
+static ek_err header(ek_image_header *h, ek_media_bytes f)
+{
+    h->format = "PNG";
+    for (size_t at = 8; f.n - at >= 12;) {
+        size_t n = ek_be32(f.p + at);
+        const uint8_t *name = f.p + at + 4, *data = f.p + at + 8;
+        if (at == 8 && memcmp(name, "IHDR", 4) != 0) return ek_image_damaged(h->format, "it does not begin with IHDR");
+        if (n > f.n - at - 12) break;
+        if (at == 8) EK_TRY(read_size(h, data, n));
+        if (memcmp(name, "eXIf", 4) == 0 && h->orientation == 0) h->orientation = ek_exif_orientation(data, n);
+        if (memcmp(name, "acTL", 4) == 0) h->animated = true;
+        if (memcmp(name, "IEND", 4) == 0) break;
+        at += 12 + n;
+    }
+    return h->width || h->height ? EK_OK : ek_image_damaged(h->format, "it ends before its size");
+}
+
+typedef struct decoder {
+    png_structp png;
+    png_infop info;
+    ek_media_bytes left;
+    char why[96];
+    uint8_t *row;
+} decoder;
+
+static void read_bytes(png_structp png, png_bytep to, size_t n)
+{
+    ek_media_bytes *left = png_get_io_ptr(png);
+    if (n > left->n) png_error(png, "it ends before its last row");
+    memcpy(to, left->p, n);
+    left->p += n;
+    left->n -= n;
+}
+
+__attribute__((noreturn)) static void give_up(png_structp png, png_const_charp why)
+{
+    decoder *d = png_get_error_ptr(png);
+    snprintf(d->why, sizeof d->why, "%s", why);
+    png_longjmp(png, 1);
+}
+
+static void be_silent(png_structp png, png_const_charp why)
+{
+    (void)png, (void)why;
+}
+
+/* 8 bits per sample, red, green, blue: the upper byte of 16 bits, alpha dropped, palettes and grey spread out. */
+static void ask_for_rgb(decoder *d)
+{
+    int type = png_get_color_type(d->png, d->info), depth = png_get_bit_depth(d->png, d->info);
+    if (depth == 16) png_set_strip_16(d->png);
+    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(d->png);
+    if (type == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(d->png);
+    if (type & PNG_COLOR_MASK_ALPHA) png_set_strip_alpha(d->png);
+    if (type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA) png_set_gray_to_rgb(d->png);
+}
+
+static void read_rows(decoder *d, ek_image_sink *to)
+{
+    size_t row = 3 * (size_t)to->width;
+    int passes = png_set_interlace_handling(d->png);
+    png_read_update_info(d->png, d->info);
+    if (png_get_rowbytes(d->png, d->info) != row || (int)png_get_image_height(d->png, d->info) != to->height)
+        png_error(d->png, "its size changes");
+    if (passes == 1) {
+        for (int y = 0; y < to->height; y++) {
+            png_read_row(d->png, d->row, NULL);
+            ek_sink_row(to, y, d->row);
+        }
+    } else {
+        uint8_t *whole = ek_sink_whole(to);
+        if (!whole) png_error(d->png, "no memory");
+        for (int pass = 0; pass < passes; pass++)
+            for (int y = 0; y < to->height; y++) png_read_row(d->png, whole + (size_t)y * row, NULL);
+    }
+    png_read_end(d->png, NULL);
+}
+
+static bool run(decoder *d, ek_image_sink *to)
+{
+    /* What libpng knows and would keep; those it does not know are dropped as well. */
+    static const png_byte ignored[] = "bKGD\0cHRM\0cICP\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
+                                      "sPLT\0sRGB\0sTER\0tEXt\0tIME\0tRNS\0zTXt";
+    if (setjmp(png_jmpbuf(d->png))) return false;
+    png_set_read_fn(d->png, &d->left, read_bytes);
+    png_set_user_limits(d->png, EK_IMAGE_MAX_SIDE, EK_IMAGE_MAX_SIDE);
+    png_set_chunk_malloc_max(d->png, 1 << 20);
+    png_set_chunk_cache_max(d->png, 4);
+    png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
+    png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, ignored, (int)(sizeof ignored / 5));
+    png_read_info(d->png, d->info);
+    ask_for_rgb(d);
+    read_rows(d, to);
+    return true;
+}
+
+static ek_err decode(ek_image_sink *to, ek_media_bytes f)
+{
+    decoder d = {.left = f};
+    d.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &d, give_up, be_silent);
+    d.info = d.png ? png_create_info_struct(d.png) : NULL;
+    if (!d.info) {
+        png_destroy_read_struct(&d.png, NULL, NULL);
+        return ek_fail(EK_ENOMEM, "no memory for a PNG picture");
+    }
+    d.row = ek_alloc(3 * (size_t)to->width);
+    bool good = run(&d, to);
+    png_destroy_read_struct(&d.png, &d.info, NULL);
+    free(d.row);
+    return good ? EK_OK : ek_image_damaged("PNG", d.why);
+}
+
+const ek_image_reader ek_png_reader = {is_png, header, decode};

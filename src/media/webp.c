@@ -1,0 +1,104 @@
+/* WebP by libwebp; of an animated one the first frame, on a black canvas. */
+#include <string.h>
+
+#include <webp/decode.h>
+#include <webp/demux.h>
+
+#include "media/exif.h"
+#include "media/image_read.h"
+
+static bool is_webp(ek_media_bytes f)
+{
+    return f.n >= 12 && memcmp(f.p, "RIFF", 4) == 0 && memcmp(f.p + 8, "WEBP", 4) == 0;
+}
+
+static const char *said(VP8StatusCode code)
+{
+    switch (code) {
+    case VP8_STATUS_OUT_OF_MEMORY: return "no memory";
+    case VP8_STATUS_UNSUPPORTED_FEATURE: return "it uses what the decoder does not know";
+    case VP8_STATUS_NOT_ENOUGH_DATA: return "it ends before its last row";
+    default: return "its data are not WebP's";
+    }
+}
+
+static ek_err header(ek_image_header *h, ek_media_bytes f)
+{
+    h->format = "WebP";
+    WebPBitstreamFeatures found;
+    /* The orientation may come last: without it a cut picture would be another one. */
+    if (ek_le32(f.p + 4) > f.n - 8) return ek_image_damaged(h->format, "it ends before its container does");
+    VP8StatusCode code = WebPGetFeatures(f.p, f.n, &found);
+    if (code != VP8_STATUS_OK) return ek_image_damaged(h->format, said(code));
+    h->width = found.width;
+    h->height = found.height;
+    h->animated = found.has_animation;
+    h->memory = 9; /* lossless: 4 for the pixels, 4 for codes */
+    for (size_t at = 12; f.n - at >= 8;) {
+        size_t n = ek_le32(f.p + at + 4);
+        if (n > f.n - at - 8) break;
+        if (memcmp(f.p + at, "EXIF", 4) == 0) {
+            h->orientation = ek_exif_orientation(f.p + at + 8, n);
+            break;
+        }
+        n += n & 1;
+        if (n > f.n - at - 8) break;
+        at += 8 + n;
+    }
+    return EK_OK;
+}
+
+/* A still picture of width x height at `at` of a canvas. */
+static ek_err still(uint8_t *at, size_t stride, int width, int height, const uint8_t *p, size_t n)
+{
+    WebPDecoderConfig config;
+    if (!WebPInitDecoderConfig(&config)) return ek_image_damaged("WebP", "another version of the library is installed");
+    VP8StatusCode code = WebPGetFeatures(p, n, &config.input);
+    if (code != VP8_STATUS_OK) return ek_image_damaged("WebP", said(code));
+    if (config.input.width != width || config.input.height != height)
+        return ek_image_damaged("WebP", "its size changes");
+    config.output.colorspace = MODE_RGB;
+    config.output.is_external_memory = 1;
+    config.output.u.RGBA.rgba = at;
+    config.output.u.RGBA.stride = (int)stride;
+    config.output.u.RGBA.size = stride * (size_t)(height - 1) + 3 * (size_t)width;
+    code = WebPDecode(p, n, &config);
+    WebPFreeDecBuffer(&config.output);
+    return code == VP8_STATUS_OK ? EK_OK : ek_image_damaged("WebP", said(code));
+}
+
+static ek_err first_frame(uint8_t *canvas, const ek_image_sink *to, ek_media_bytes f)
+{
+    WebPData data = {f.p, f.n};
+    WebPDemuxState state;
+    WebPDemuxer *demuxer = WebPDemuxPartial(&data, &state); /* what follows the first frame need not be there */
+    WebPIterator frame;
+    if (!demuxer) return ek_image_damaged("WebP", "its frames cannot be told apart");
+    ek_err err = EK_OK;
+    if (!WebPDemuxGetFrame(demuxer, 1, &frame)) {
+        err = ek_image_damaged("WebP", "it ends before its first frame");
+    } else {
+        size_t stride = 3 * (size_t)to->width;
+        if (frame.x_offset < 0 || frame.y_offset < 0 || frame.width < 1 || frame.height < 1 ||
+            frame.width > to->width - frame.x_offset || frame.height > to->height - frame.y_offset)
+            err = ek_image_damaged("WebP", "its first frame lies outside");
+        else
+            err = still(canvas + (size_t)frame.y_offset * stride + 3 * (size_t)frame.x_offset, stride, frame.width,
+                        frame.height, frame.fragment.bytes, frame.fragment.size);
+        WebPDemuxReleaseIterator(&frame);
+    }
+    WebPDemuxDelete(demuxer);
+    return err;
+}
+
+static ek_err decode(ek_image_sink *to, ek_media_bytes f)
+{
+    WebPBitstreamFeatures found;
+    if (WebPGetFeatures(f.p, f.n, &found) != VP8_STATUS_OK) return ek_image_damaged("WebP", "its header changes");
+    uint8_t *whole = ek_sink_whole(to);
+    if (!whole) return EK_ENOMEM;
+    if (found.has_animation) return first_frame(whole, to, f);
+    return still(whole, 3 * (size_t)to->width, to->width, to->height, f.p, f.n);
+}
+
+const ek_image_reader ek_webp_reader = {is_webp, header, decode};

@@ -1,0 +1,299 @@
+/* WAV against the numbers it was made of, log-mel rows against their definition, limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sndfile.h>
+
+#include "draw.h"
+#include "media/limits.h"
+#include "media/mel.h"
+#include "media/real.h"
+
+static void put_number(ek_buf *to, double v, unsigned codec, unsigned bits)
+{
+    uint64_t u = 0;
+    float f = (float)v;
+    if (codec == 3 && bits == 32) memcpy(&u, &f, 4);
+    else if (codec == 3) memcpy(&u, &v, 8);
+    else u = (uint64_t)(int64_t)(v * (double)(1ull << (bits - 1))) + (bits == 8 ? 128u : 0u);
+    for (unsigned i = 0; i < bits / 8; i++) ek_buf_char(to, (char)(u >> 8 * i));
+}
+
+/* Numbers that every form holds exactly; the channels' mean too. */
+static void every_form_of_wav(void **state)
+{
+    (void)state;
+    static const unsigned forms[][2] = {{1, 8}, {1, 16}, {1, 24}, {1, 32}, {3, 32}, {3, 64}};
+    for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
+        for (unsigned channels = 1; channels <= 8; channels *= 2) {
+            ek_buf data = {0}, file = {0};
+            double want[500];
+            for (int i = 0; i < 500; i++) {
+                double sum = 0;
+                for (unsigned c = 0; c < channels; c++) {
+                    double v = (i * 37 + (int)c * 11) % 256 / 128.0 - 1.0;
+                    put_number(&data, v, forms[k][0], forms[k][1]);
+                    sum += v;
+                }
+                want[i] = sum / channels;
+            }
+            put_wav(&file, forms[k][0], channels, 16000, forms[k][1], data.data, data.len);
+            ek_sound s;
+            if (ek_sound_read(&s, file.data, file.len)) fail_msg("%s", ek_err_text());
+            assert_int_equal(s.samples, 500);
+            for (int i = 0; i < 500; i++) assert_true((double)s.v[i] == want[i]);
+            ek_sound_free(&s);
+            ek_buf_fini(&data);
+            ek_buf_fini(&file);
+        }
+}
+
+static ek_sound tone(double hz, int rate, int n)
+{
+    ek_sound s = {.samples = n, .v = calloc((size_t)n, sizeof(float))};
+    for (int i = 0; i < n; i++) s.v[i] = (float)(0.5 * sin(2 * M_PI * hz * i / rate));
+    return s;
+}
+
+/* 440 Hz for a second: numbers of another implementation in float64, in the bound that is kept to transformers'
+ * extractor. */
+static void golden_rows(void **state)
+{
+    (void)state;
+    static const int bin[] = {0, 8, 15, 16, 17, 18, 32, 64, 96, 127}, frame[] = {0, 1, 50};
+    static const double want[3][10] = {
+        {-6.90776, 0.26338, 1.04222, 1.25516, 0.73248, 1.71693, 0.87149, -1.24126, -2.03982, -2.15303},
+        {-6.90776, -3.94349, -2.37697, -1.79361, -1.81220, -0.22084, -1.79343, -6.39755, -6.83370, -6.90178},
+        {-6.90776, -3.85388, -2.39067, -1.78156, -1.80697, -0.22039, -1.79621, -6.45938, -6.84423, -6.90165}};
+    ek_sound s = tone(440, 16000, 16000);
+    static float rows[99 * EK_MEL_BINS];
+    assert_int_equal(ek_mel_frames(s.samples), 99);
+    ek_mel_rows(rows, &s);
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < 10; i++)
+            assert_true(fabs((double)rows[frame[f] * EK_MEL_BINS + bin[i]] - want[f][i]) < 1e-4);
+    memset(s.v, 0, 16000 * sizeof(float));
+    s.v[1000] = 1;
+    ek_mel_rows(rows, &s);
+    for (int f = 0; f < 99; f++)
+        for (int b = 1; b < EK_MEL_BINS; b++) /* bin 0 hears nothing */
+            if (f != 6 && f != 7) assert_true(fabs((double)rows[f * EK_MEL_BINS + b] + 6.9077554) < 1e-6);
+    assert_true(fabs((double)rows[6 * EK_MEL_BINS + 32] + 0.37293) < 1e-5);
+    assert_true(fabs((double)rows[6 * EK_MEL_BINS + 127] - 1.51151) < 1e-5);
+    ek_sound_free(&s);
+}
+
+/* The definition with libm and a plain sum over time, for noise. */
+static void rows_against_their_definition(void **state)
+{
+    (void)state;
+    enum { N = 1300 };
+    ek_sound s = {.samples = N, .v = calloc(N, sizeof(float))};
+    for (uint32_t i = 0, r = 1; i < N; i++, r = r * 1664525 + 1013904223) s.v[i] = (float)((int32_t)r) / 2147483648.0f;
+    static float rows[8 * EK_MEL_BINS];
+    assert_int_equal(ek_mel_frames(N), 8);
+    ek_mel_rows(rows, &s);
+    for (int t = 0; t < 8; t++) {
+        double magnitude[257];
+        for (int k = 0; k <= 256; k++) {
+            double re = 0, im = 0;
+            for (int i = 0; i < 320; i++) {
+                int from = 160 * t - 160 + i;
+                double w = (float)(0.5 - 0.5 * cos(2 * M_PI * i / 320)), v = from < 0 ? 0 : (double)s.v[from] * w;
+                re += v * cos(2 * M_PI * i * k / 512), im -= v * sin(2 * M_PI * i * k / 512);
+            }
+            magnitude[k] = hypot(re, im);
+        }
+        for (int m = 0; m < EK_MEL_BINS; m++) {
+            double edge[3], sum = 0;
+            for (int e = 0; e < 3; e++)
+                edge[e] = 700 * (pow(10, (m + e) * (2595 * log10(1 + 8000 / 700.0)) / 129 / 2595) - 1);
+            for (int k = 0; k <= 256; k++) {
+                double hz = 31.25 * k;
+                double w = fmin((hz - edge[0]) / (edge[1] - edge[0]), (edge[2] - hz) / (edge[2] - edge[1]));
+                if (w > 0) sum += w * magnitude[k];
+            }
+            assert_true(fabs((double)rows[t * EK_MEL_BINS + m] - log(sum + 0.001)) < 1e-6);
+        }
+    }
+    ek_sound_free(&s);
+}
+
+static void functions_of_our_own(void **state)
+{
+    (void)state;
+    for (int n = 1; n < 600; n += 7)
+        for (int i = 0; i < n; i++) {
+            double c, s;
+            ek_turn(i, n, &c, &s);
+            assert_true(fabs(c - (double)cosl(2 * 3.14159265358979323846264338L * i / n)) < 1e-15);
+            assert_true(fabs(s - (double)sinl(2 * 3.14159265358979323846264338L * i / n)) < 1e-15);
+        }
+    for (double x = -650; x < 650; x += 0.37) assert_true(fabs(ek_real_exp(x) / (double)expl(x) - 1) < 2e-15);
+    for (double x = 1e-300; x < 1e300; x *= 1.37) {
+        double want = (double)logl(x);
+        assert_true(fabs(ek_real_ln(x) - want) < 1e-15 + 4e-16 * fabs(want));
+    }
+}
+
+static void tokens_of_samples(void **state)
+{
+    (void)state;
+    static const int c[][3] = {{161, 1, 1},       {640, 3, 1},        {641, 4, 1},        {801, 5, 2},
+                               {1280, 7, 2},      {8000, 49, 13},     {16000, 99, 25},    {16001, 100, 25},
+                               {80000, 499, 125}, {160000, 999, 250}, {480000, 2999, 750}};
+    int n;
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        assert_int_equal(ek_mel_frames(c[i][0]), c[i][1]);
+        assert_int_equal(ek_sound_tokens(&n, c[i][0], EK_SOUND_TOWER), EK_OK);
+        assert_int_equal(n, c[i][2]);
+        assert_int_equal(ek_sound_tokens(&n, c[i][0], EK_SOUND_UNIFIED), EK_OK);
+        assert_int_equal(n, (c[i][0] + 639) / 640);
+    }
+    assert_int_equal(ek_sound_tokens(&n, 160, EK_SOUND_TOWER), EK_EINVAL);
+    assert_int_equal(ek_sound_tokens(&n, 0, EK_SOUND_UNIFIED), EK_EINVAL);
+    assert_int_equal(ek_sound_tokens(&n, 480001, EK_SOUND_TOWER), EK_EINVAL);
+}
+
+static void refused(const ek_buf *file, ek_err err, const char *words)
+{
+    ek_sound s;
+    assert_int_equal(ek_sound_read(&s, file->data, file->len), err);
+    assert_null(s.v);
+    if (!strstr(ek_err_text(), words)) fail_msg("\"%s\" says nothing of \"%s\"", ek_err_text(), words);
+}
+
+static void limits_of_sounds(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned channels, rate, bits;
+        size_t bytes;
+        ek_err err;
+        const char *words;
+    } c[] = {{1, 16000, 16, 960002, EK_EINVAL,
+              "of 30.0 s, 480001 samples at 16000 per second; at most 30 s, 480000 samples"},
+             {1, 8000, 8, 240001, EK_EINVAL, "240001 samples"},
+             {1, 7999, 16, 1000, EK_EINVAL, "7999 samples per second; 8000 to 192000"},
+             {1, 192001, 16, 1000, EK_EINVAL, "192001 samples per second"},
+             {9, 16000, 16, 1800, EK_EINVAL, "9 channels, 1 to 8"},
+             {0, 16000, 16, 100, EK_EPARSE, "size of its frames"},
+             {1, 16000, 16, 0, EK_EINVAL, "0 samples"}};
+    char *zeros = calloc(1, 1000000);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        ek_buf b = {0};
+        put_wav(&b, 1, c[i].channels, c[i].rate, c[i].bits, zeros, c[i].bytes);
+        refused(&b, c[i].err, c[i].words);
+        ek_buf_fini(&b);
+    }
+    ek_buf b = {0};
+    float bad[200] = {0};
+    bad[77] = NAN;
+    put_wav(&b, 3, 1, 16000, 32, bad, sizeof bad);
+    refused(&b, EK_EPARSE, "sample 77 is not a finite number");
+    ek_buf_clear(&b);
+    put_wav(&b, 1, 1, 16000, 16, zeros, 1000);
+    for (size_t n = 0; n < b.len; n++) { /* cut anywhere */
+        ek_sound s;
+        char *exact = malloc(n + 1);
+        memcpy(exact, b.data, n);
+        assert_int_not_equal(ek_sound_read(&s, exact, n), EK_OK);
+        free(exact);
+    }
+    ek_buf_fini(&b);
+    free(zeros);
+}
+
+typedef struct memory {
+    ek_buf b;
+    size_t at;
+} memory;
+
+static sf_count_t m_length(void *u)
+{
+    return (sf_count_t)((memory *)u)->b.len;
+}
+
+static sf_count_t m_seek(sf_count_t offset, int whence, void *u)
+{
+    memory *m = u;
+    m->at = (size_t)(offset + (whence == SEEK_CUR ? (sf_count_t)m->at : whence == SEEK_END ? (sf_count_t)m->b.len : 0));
+    return (sf_count_t)m->at;
+}
+
+static sf_count_t m_read(void *to, sf_count_t n, void *u)
+{
+    (void)to, (void)n, (void)u;
+    return 0;
+}
+
+static sf_count_t m_write(const void *p, sf_count_t n, void *u)
+{
+    memory *m = u;
+    while (m->b.len < m->at + (size_t)n) ek_buf_char(&m->b, '\0');
+    memcpy(m->b.data + m->at, p, (size_t)n);
+    m->at += (size_t)n;
+    return n;
+}
+
+static sf_count_t m_tell(void *u)
+{
+    return (sf_count_t)((memory *)u)->at;
+}
+
+/* A tone through each of libsndfile's formats: FLAC without loss, the others near it; another rate keeps the tone. */
+static void other_formats_and_rates(void **state)
+{
+    (void)state;
+    static const struct {
+        int format, rate;
+        double bound; /* root of the mean square of the difference */
+    } c[] = {{SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 2e-5},        {SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 0.02},
+             {SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III, 16000, 0.4}, {SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 44100, 1e-3},
+             {SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 8000, 1e-3},         {SF_FORMAT_WAV | SF_FORMAT_ULAW, 16000, 0.01},
+             {SF_FORMAT_WAV | SF_FORMAT_PCM_24, 48000, 1e-3}};
+    for (size_t k = 0; k < sizeof c / sizeof *c; k++) {
+        SF_VIRTUAL_IO io = {m_length, m_seek, m_read, m_write, m_tell};
+        SF_INFO info = {.samplerate = c[k].rate, .channels = 1, .format = c[k].format};
+        memory m = {0};
+        ek_sound in = tone(440, c[k].rate, c[k].rate), want = tone(440, 16000, 16000), got;
+        SNDFILE *f = sf_open_virtual(&io, SFM_WRITE, &info, &m);
+        if (!f) continue; /* a format that this libsndfile does not write */
+        assert_int_equal(sf_writef_float(f, in.v, in.samples), in.samples);
+        sf_close(f);
+        if (ek_sound_read(&got, m.b.data, m.b.len)) fail_msg("%s", ek_err_text());
+        assert_in_range(got.samples, 16000, 18500); /* MP3 is filled to whole frames */
+        double sum = 0;
+        for (int i = 1000; i < 15000; i++) sum += pow((double)got.v[i] - (double)want.v[i], 2);
+        if (!(sqrt(sum / 14000) < c[k].bound)) fail_msg("format %zu: %g", k, sqrt(sum / 14000));
+        ek_sound part;
+        for (size_t n = 0; n < m.b.len; n += 1 + n / 16)
+            if (ek_sound_read(&part, m.b.data, n) == EK_OK) ek_sound_free(&part);
+        ek_sound_free(&in);
+        ek_sound_free(&want);
+        ek_sound_free(&got);
+        ek_buf_fini(&m.b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_of_wav),
+        cmocka_unit_test(golden_rows),
+        cmocka_unit_test(rows_against_their_definition),
+        cmocka_unit_test(functions_of_our_own),
+        cmocka_unit_test(tokens_of_samples),
+        cmocka_unit_test(limits_of_sounds),
+        cmocka_unit_test(other_formats_and_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
