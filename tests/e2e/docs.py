@@ -6,7 +6,7 @@ or a code span that begins with make, evenkeel or build/release/evenkeel. Target
 programs run for real on the bundled model, curl against a server that the documented `serve` line started. What
 cannot run stands in NOT_RUN with the reason. Prints a line per command that fails or is left out and closes with
 `N passed, N failed, N skipped`."""
-import glob, json, os, re, shlex, shutil, signal, socket, subprocess, sys, tempfile, time
+import atexit, glob, json, os, re, shlex, shutil, signal, socket, struct, subprocess, sys, tempfile, time, zlib
 
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
@@ -171,6 +171,29 @@ def into_temp(argv):
     return argv[:last] + [os.path.join(folder, argv[last])] + argv[last + 1:]
 
 
+def made(name):
+    """A picture or a sound for `preprocess`, of our own."""
+    path = os.path.join(tempfile.gettempdir(), f"evenkeel-docs-{os.getpid()}.{name}")
+    if name == "png":
+        chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        rows = b"".join(b"\0" + bytes((x * 3, y * 5, 99)[c] for x in range(64) for c in range(3)) for y in range(48))
+        data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, 8, 2, 0, 0, 0))
+        data += chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    else:
+        samples = b"".join(struct.pack("<h", i * 37 % 2000) for i in range(16000))
+        data = b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16)
+        data += b"data" + struct.pack("<I", len(samples)) + samples
+    with open(path, "wb") as out:
+        out.write(data)
+    atexit.register(lambda: os.path.exists(path) and os.remove(path))
+    return path
+
+
+def file_for(argv, i):
+    """What stands for FILE: what the option before it takes."""
+    return made({"--image": "png", "--audio": "wav"}[argv[i - 1]]) if argv[i - 1] in ("--image", "--audio") else "build/journal.jsonl"
+
+
 done = {}  # what was run -> what went wrong
 
 
@@ -178,7 +201,7 @@ def program(command, servers):
     """What writes into a file is run without it."""
     command = command.split(" > ")[0]
     argv = shlex.split(real_port(command, servers) if "--compare" in command else command)
-    argv = [PROGRAM] + [MODEL if a == "DIR" else "build/journal.jsonl" if a == "FILE" else a for a in argv[1:]]
+    argv = [PROGRAM] + [MODEL if a == "DIR" else file_for(argv, i) if a == "FILE" else a for i, a in enumerate(argv) if i]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)
     if argv[1] == "convert" and "--help" not in argv:

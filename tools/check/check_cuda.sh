@@ -4,8 +4,11 @@
 set -u
 cd "$(dirname "$0")/../.." || exit
 table=tools/cuda/registers.txt
-shopt -s nullglob
-logs=(build/cuda/*.ptxas)
+logs=() # of kernels that are there: a build keeps what others left
+for source in src/cuda/kernels/*/*.cu; do
+  log=build/cuda/$(basename "$source" .cu).ptxas
+  [ -e "$log" ] && logs+=("$log")
+done
 if [ "${#logs[@]}" -eq 0 ]; then
   echo "the CUDA kernels were not built (nvcc is not installed, or CUDA=0)"
   exit 77

@@ -8,7 +8,7 @@ only_all="
   tests/convert/test_between tests/convert/test_gguf tests/lib/"
 
 # Not run yet: src is on its way to what it asks. Remove the name when `tools/check/check_graph.py` is silent.
-later=" check_graph.sh "
+later=" "
 all_checks() {
   local script
   for script in tools/check/check_*.sh; do [[ $later == *" ${script##*/} "* ]] || echo "$script"; done
@@ -36,10 +36,10 @@ chain_of() { # name; sets chain
 
 # Tests take and give back tens of megabytes at a time. From the system that is a page fault per 4 KiB, each of which costs
 # 10 microseconds and more in a virtual machine: a third of all processor time of the tests. So they keep what they freed,
-# in huge pages. Not those that measure memory, nor a sanitizer's allocator.
+# in huge pages. Not those that measure memory or take a device's as their own, nor a sanitizer's allocator.
 tunables() { # program; sets tuned
   case $build/${1##*/} in
-    *san/* | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) tuned=${GLIBC_TUNABLES-} ;;
+    *san/* | */test_gpu | */test_launches | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) tuned=${GLIBC_TUNABLES-} ;;
     *) tuned="glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=4194304" ;;
   esac
 }
