@@ -210,7 +210,8 @@ def no_network_is_said_within_a_second(home):
         s.bind(("127.0.0.1", 0))
         s.listen(5)
         p = subprocess.Popen([PROGRAM, "pull", "e2b"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             env=env(home, HF_ENDPOINT=f"http://127.0.0.1:{s.getsockname()[1]}"))
+                             env=env(home, HF_ENDPOINT=f"http://127.0.0.1:{s.getsockname()[1]}"),
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a background job ignores it
         begun = time.time()
         line = p.stderr.readline()
         assert time.time() - begun < 1.2 and "is there a network?" in line, (time.time() - begun, line)
