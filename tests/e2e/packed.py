@@ -16,7 +16,7 @@ def logits(*args, model=None, limit=None):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write then fails as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     with tempfile.NamedTemporaryFile() as out:
-        r = subprocess.run([PROGRAM, "logits", "--model", model or MODEL, "--ids", "2,5,9,11", "--last", "1", "--out", out.name, *args], capture_output=True,
+        r = subprocess.run([PROGRAM, "logits", "--verbose", "--model", model or MODEL, "--ids", "2,5,9,11", "--last", "1", "--out", out.name, *args], capture_output=True,
                            text=True, timeout=120, preexec_fn=lower if limit else None)
         return out.read() if r.returncode == 0 else None, r.stderr
 
