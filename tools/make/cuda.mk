@@ -53,7 +53,7 @@ GPU_TEST := $B/tests/gpu/device/device
 $(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
-check-all-programs: $(GPU_TEST)
+check-programs: $(GPU_TEST)
 
 # --- the kernels on a CPU (tests/emulate): a library that is opened in place of the driver
 EMULATED_SAN := $(filter -fsanitize=address,$(OPT))

@@ -20,7 +20,7 @@ setup-checks: ## also install what optional checks need: a browser, proxies
 
 # As tools/check/tiers.sh has it.
 CHECK_BINS := $(filter-out $B/tests/lib/%,$(TEST_BINS))
-check-programs: $B/evenkeel $(CHECK_BINS)
+check-programs: $B/evenkeel $B/lib/ek_lib.a $(CHECK_BINS) # check_graph reads every object
 check-all-programs: check-programs $(TEST_BINS) $(if $(findstring san,$(CONF)),,lib examples)
 
 check-built: check-programs
