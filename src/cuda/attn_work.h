@@ -19,13 +19,9 @@ typedef struct ek_cuda_attn_work {
 /* Tiles that any n_rows rows can need. */
 int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile);
 
-/* Cuts rows (adjacent rows of one view that begin in one segment make a run) into tiles of up to `tile`
- * queries per KV head. With items, tiles come in order of rows, else tiles of late rows first, because in
- * a prompt they have the most visible keys. ETOOLARGE if the room does not suffice. */
-ek_err ek_cuda_attn_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads,
-                        int tile);
-
-/* The same for rows [first, end), behind what w holds already; tiles stay in order. After a failure w is as before. */
+/* Cuts rows [first, end), adjacent ones of one view that begin in one segment together, into tiles of up to `tile`
+ * queries per KV head, behind what w holds already; tiles stay in order. ETOOLARGE if the room does not suffice, and w
+ * is as before. */
 ek_err ek_cuda_attn_add(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int n_heads, int n_kv_heads,
                         int tile);
 

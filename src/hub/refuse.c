@@ -97,15 +97,15 @@ static bool take_text(ek_get *g, const char *data, size_t n)
     return false;
 }
 
-/* Until it ends or somebody stops it. A watcher is told once that nothing has come yet: names may take half a minute
- * to be looked up where there is no network. */
-static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g, bool *told)
+/* Until it ends or somebody stops it. A watcher is reported once that nothing has come yet: names may take half a
+ * minute to be looked up where there is no network. */
+static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g, bool *reported)
 {
     const double begun = ek_now();
     while (!opts->watch->stop(opts->watch->arg)) {
         if (ek_client_wait(client, 0.1) == g) return true;
-        if (*told || g->status || ek_now() - begun < PATIENCE) continue;
-        *told = true;
+        if (*reported || g->status || ek_now() - begun < PATIENCE) continue;
+        *reported = true;
         char text[400];
         snprintf(text, sizeof text,
                  "no answer from %.200s yet: is there a network? It is tried for %.0f s, Ctrl-C ends it",
@@ -131,12 +131,12 @@ ek_err ek_hub_get_text(ek_buf *out, ek_client *client, const ek_hub_opts *opts, 
 {
     text_get t = {.out = out, .limit = limit};
     ek_err err = EK_OK;
-    bool told = false;
+    bool reported = false;
     t.get = (ek_get){.url = url, .to = -1, .body = take_text, .arg = &t};
     for (int failures = 1;; failures++) {
         ek_buf_clear(out);
         err = ek_client_start(client, &t.get);
-        if (!err && !run(client, opts, &t.get, &told)) err = ek_hub_interrupted(name);
+        if (!err && !run(client, opts, &t.get, &reported)) err = ek_hub_interrupted(name);
         if (err || t.get.end == EK_GET_DONE) break;
         if (t.get.unreached) {
             err = unreachable(opts->places, &t.get);

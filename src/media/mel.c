@@ -64,10 +64,10 @@ static void make_tables(tables *t)
 {
     for (int i = 0; i < FRAME; i++) {
         double c, s;
-        ek_turn(i, FRAME, &c, &s);
+        ek_real_cos_sin(i, FRAME, &c, &s);
         t->window[i] = (float)(0.5 - 0.5 * c);
     }
-    for (int i = 0; i < POINTS / 2; i++) ek_turn(i, POINTS, &t->c[i], &t->s[i]);
+    for (int i = 0; i < POINTS / 2; i++) ek_real_cos_sin(i, POINTS, &t->c[i], &t->s[i]);
     for (int i = 0; i < POINTS; i++) {
         t->reversed[i] = 0;
         for (int b = 0; b < BITS; b++) t->reversed[i] |= (i >> b & 1) << (BITS - 1 - b);

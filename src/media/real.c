@@ -23,7 +23,7 @@ static double sin_near(double x)
 }
 
 /* In eighths of a turn, whose borders are integers: the remainder loses nothing. */
-void ek_turn(int i, int n, double *c, double *s)
+void ek_real_cos_sin(int i, int n, double *c, double *s)
 {
     int64_t eighths = 8 * (int64_t)i, quarter = (eighths / n + 1) / 2;
     int64_t rest = eighths - 2 * quarter * n; /* -n to n */

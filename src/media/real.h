@@ -4,7 +4,7 @@
 #define EK_MEDIA_REAL_H
 
 /* cos and sin of 2 pi i / n, n > 0, 0 <= i < n; error below 1e-15. Exact at multiples of a quarter turn. */
-void ek_turn(int i, int n, double *c, double *s);
+void ek_real_cos_sin(int i, int n, double *c, double *s);
 double ek_real_exp(double x); /* |x| < 700, relative error below 1e-15 */
 double ek_real_ln(double x);  /* x normal and > 0, absolute error below 1e-15 + 2 ulp of the result */
 

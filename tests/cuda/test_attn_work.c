@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/device_cut.h"
 #include "base/hash/rng.h"
-#include "cuda/attn_work.h"
 #include "ops/kv/kv_codec.h"
 
 enum { MAX_ROWS = 40 };
@@ -23,7 +23,7 @@ static void check_cut(const ek_attn_row *rows, int n_rows, int heads, int kv, in
     ek_cuda_attn_work w = {.max_tiles = max, .max_items = max * 40};
     w.tiles = malloc((size_t)max * sizeof *w.tiles);
     if (items) w.items = malloc((size_t)w.max_items * sizeof *w.items);
-    assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
+    assert_int_equal(device_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
     int *seen = calloc((size_t)(n_rows * heads), sizeof *seen);
     for (int i = 0; i < w.n_tiles; i++) {
         const ek_cuda_attn_tile *t = &w.tiles[i];
@@ -52,12 +52,12 @@ static void check_cut(const ek_attn_row *rows, int n_rows, int heads, int kv, in
     if (items) {
         assert_int_equal(w.n_items, n_items);
         w.max_items = n_items - 1;
-        assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
+        assert_int_equal(device_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
         w.max_items = n_items;
-        assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
+        assert_int_equal(device_cut(&w, rows, n_rows, heads, kv, tile), EK_OK);
     }
     w.max_tiles = w.n_tiles - 1;
-    assert_int_equal(ek_cuda_attn_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
+    assert_int_equal(device_cut(&w, rows, n_rows, heads, kv, tile), EK_ETOOLARGE);
     assert_non_null(strstr(ek_err_text(), "tiles"));
     free(seen), free(w.tiles), free(w.items);
 }
@@ -89,7 +89,7 @@ static void late_tiles_of_a_prompt_come_first(void **state)
     ek_cuda_attn_tile tiles[MAX_ROWS * 8];
     for (int i = 0; i < MAX_ROWS; i++) rows[i] = (ek_attn_row){0, 0, 300 + i};
     ek_cuda_attn_work w = {.tiles = tiles, .max_tiles = MAX_ROWS * 8};
-    assert_int_equal(ek_cuda_attn_cut(&w, rows, MAX_ROWS, 8, 1, 64), EK_OK);
+    assert_int_equal(device_cut(&w, rows, MAX_ROWS, 8, 1, 64), EK_OK);
     assert_int_equal(w.n_tiles, 5);
     assert_int_equal(w.tiles[0].row, 32);
     assert_int_equal(w.tiles[4].row, 0);
@@ -107,7 +107,7 @@ static void a_start_has_all_of_its_item(void **state)
     ek_cuda_attn_start starts[ITEMS];
     for (int i = 0; i < 2 * LD; i++) pages[i] = i % LD < 22 ? 1000 + i : EK_NO_PAGE;
     ek_cuda_attn_work w = {.tiles = tiles, .items = items, .max_tiles = TILES, .max_items = ITEMS};
-    assert_int_equal(ek_cuda_attn_cut(&w, rows, 2, 8, 2, 2), EK_OK);
+    assert_int_equal(device_cut(&w, rows, 2, 8, 2, 2), EK_OK);
     assert_int_equal(w.n_items, 4 * (3 + 5));
     ek_cuda_attn_starts(starts, &w, rows, pages, LD);
     for (int i = 0; i < w.n_items; i++) {

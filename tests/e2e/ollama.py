@@ -332,7 +332,7 @@ def llama_servers_paths(s):
     assert raw(s, "POST", "/props", {})[0] == 405 and raw(s, "POST", "/slots/0", {})[0] in (404, 405)
     stream = s.stream({"messages": user("On and on."), "max_tokens": 3000, "ignore_eos": True})
     next(iter(stream))
-    assert any(x["is_processing"] for x in get("/slots"))
+    assert becomes(lambda: any(x["is_processing"] for x in get("/slots")))
     stream.close()
     s.wait_idle()
 

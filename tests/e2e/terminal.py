@@ -3,7 +3,7 @@
 
 Editing, history, messages of several lines, commands, Ctrl-C and Ctrl-D, thoughts, speed; and that pipes get plain text.
 Standard library only; prints a line per failure and closes with `N passed, N failed`."""
-import json, os, re, subprocess, sys, tempfile, time
+import json, os, re, resource, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from screen import ON, Terminal, plain, run_all
@@ -176,7 +176,10 @@ def a_conversation_is_saved_and_loaded(home):
         t.ask("Do you like \"quotes\" and ünïcode?\x1b[200~\n\x1b[201~")
         want = t.messages()
         assert t.ask(f"/save {path}") == "5 messages saved\n" and os.stat(path).st_mode & 0o77 == 0
-    body = json.load(open(path))
+        resource.prlimit(t.p.pid, resource.RLIMIT_FSIZE, (16, 16))
+        assert "File too large" in t.ask(f"/save {path}"), "a disk that is full"
+    body = json.load(open(path))  # what was there before
+    assert not os.path.exists(path + ".part")
     assert body["model"] == os.path.basename(MODEL) and body["messages"] == want and want[3]["content"] == 'Do you like "quotes" and ünïcode?', body
     with Chat(home) as t:
         assert t.ask(f"/load {path}").startswith("5 messages loaded") and t.messages() == want

@@ -107,7 +107,7 @@ offer() { # kind, names
   for name in "${@:2}"; do short "$name"; [ -e "$name" ] && in_tier "$name_of" && echo "$1 $name"; done
 }
 tables=(); for t in tools/check/times "$build/times"; do [ -s "$t" ] && tables+=("$t"); done
-{ offer script ${CHECKS-$(all_checks)}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"} >"$dir/order"
+{ offer script ${CHECKS-tools/check/check_*.sh}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"} >"$dir/order"
 item=() kind=() rest=() last=() first_chain=() second_chain=()
 while read -r what name; do
   i=${#item[@]}

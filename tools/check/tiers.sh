@@ -3,16 +3,9 @@
 
 # In `make check-all` alone: everything else is in both.
 only_all="
-  check_docs.sh check_install.sh check_deploy.sh check_lib.sh check_clients.sh
-  check_damage.sh check_hostile.sh check_hub.sh check_load.sh check_formats.sh check_convert.sh
-  tests/convert/test_between tests/convert/test_gguf tests/lib/"
-
-# Not run yet: src is on its way to what it asks. Remove the name when `tools/check/check_graph.py` is silent.
-later=" "
-all_checks() {
-  local script
-  for script in tools/check/check_*.sh; do [[ $later == *" ${script##*/} "* ]] || echo "$script"; done
-}
+  check_docs.sh check_install.sh check_deploy.sh check_lib.sh check_clients.sh check_gguf.sh check_compare.sh
+  check_page.sh check_damage.sh check_hostile.sh check_hub.sh check_load.sh check_formats.sh check_convert.sh
+  tests/convert/test_between tests/convert/test_gguf tests/lib/ tests/gpu/test_gpu tests/serve/test_prepare"
 
 in_tier() { # name
   local pattern

@@ -39,10 +39,10 @@ static ek_err end(const ek_running *r)
     ek_running_url(url, sizeof url, r);
     if (kill(r->pid, SIGTERM)) return ek_fail(EK_EIO, "process %d: %s", r->pid, strerror(errno));
     double begun = ek_now();
-    bool told = false;
+    bool reported = false;
     while (ek_running_alive(r)) {
-        if (!told && ek_now() - begun > 1) {
-            told = true;
+        if (!reported && ek_now() - begun > 1) {
+            reported = true;
             fprintf(stderr, "%s finishes its requests; Ctrl-C leaves it to itself\n", url);
         }
         pause_short();

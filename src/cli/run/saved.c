@@ -70,9 +70,12 @@ static void write_message(ek_buf *out, const ek_message *m)
     ek_buf_fini(&text);
 }
 
+/* Written beside it and put in its place: what an earlier /save wrote stays until then. */
 static ek_err write_file(const char *path, const ek_buf *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ek_buf part = {0};
+    ek_buf_fmt(&part, "%s.part", path);
+    int fd = open(ek_buf_text(&part), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool ok = fd >= 0;
     for (size_t at = 0; ok && at < text->len;) {
         ssize_t n = write(fd, text->data + at, text->len - at);
@@ -82,6 +85,9 @@ static ek_err write_file(const char *path, const ek_buf *text)
     }
     int why = errno;
     if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
+    if (ok && rename(ek_buf_text(&part), path)) ok = false, why = errno;
+    if (!ok && fd >= 0) unlink(ek_buf_text(&part));
+    ek_buf_fini(&part);
     return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(why));
 }
 

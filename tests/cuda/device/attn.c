@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../support/device_cut.h"
 #include "attn.h"
 #include "ops/kv/kv_codec.h"
 
@@ -16,7 +17,7 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
     c->w.tiles = malloc((size_t)c->w.max_tiles * sizeof *c->w.tiles);
     c->w.max_items = c->w.max_tiles * ((s->n_keys + 255) / 256);
     if (!prompt) c->w.items = malloc((size_t)c->w.max_items * sizeof *c->w.items);
-    must(ek_cuda_attn_cut(&c->w, rows, n_rows, heads, kv, tile));
+    must(device_cut(&c->w, rows, n_rows, heads, kv, tile));
     ek_cuda_attn_row *seen = malloc((size_t)n_rows * sizeof *seen);
     for (int r = 0; r < n_rows; r++) seen[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     c->tiles = up(d, c->w.tiles, (size_t)c->w.n_tiles * sizeof *c->w.tiles);
