@@ -8,7 +8,7 @@
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)
 {
     EK_TRY(ek_image_probe(&out->image, bytes, n));
-    EK_TRY(ek_image_fit_budget(&out->fit, out->image.width, out->image.height, o->budget));
+    EK_TRY(ek_image_fit_budget(&out->fit, out->image.width, out->image.height, o->budget, o->patching));
     size_t decoded = 3 * (size_t)out->image.width * (size_t)out->image.height;
     size_t between = 3 * (size_t)out->fit.width * (size_t)out->image.height;
     size_t resized = 3 * (size_t)out->fit.width * (size_t)out->fit.height;
@@ -44,7 +44,7 @@ static void digest(ek_picture *p)
 ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_opts *o)
 {
     *out = (ek_picture){0};
-    EK_TRY(ek_image_fit_budget(&out->fit, image->width, image->height, o->budget));
+    EK_TRY(ek_image_fit_budget(&out->fit, image->width, image->height, o->budget, o->patching));
     EK_TRY(ek_image_resize(&out->image, image, out->fit.width, out->fit.height, o->resizer));
     digest(out);
     return EK_OK;
@@ -68,24 +68,24 @@ void ek_picture_free(ek_picture *p)
     *p = (ek_picture){0};
 }
 
-int ek_patch_side(ek_patch_kind kind)
+int ek_patch_side(const ek_image_fit *fit, ek_patch_kind kind)
 {
-    return kind == EK_PATCH_TOWER ? 16 : EK_CELL;
+    return kind == EK_PATCH_TOWER ? fit->patching.side : fit->patching.side * fit->patching.pool;
 }
 
-int ek_patch_floats(ek_patch_kind kind)
+int ek_patch_floats(const ek_image_fit *fit, ek_patch_kind kind)
 {
-    return 3 * ek_patch_side(kind) * ek_patch_side(kind);
+    return 3 * ek_patch_side(fit, kind) * ek_patch_side(fit, kind);
 }
 
 int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind)
 {
-    return fit->width / ek_patch_side(kind) * (fit->height / ek_patch_side(kind));
+    return fit->width / ek_patch_side(fit, kind) * (fit->height / ek_patch_side(fit, kind));
 }
 
 void ek_picture_patches(float *values, int32_t *positions, const ek_picture *p, ek_patch_kind kind, int first, int n)
 {
-    int side = ek_patch_side(kind), across = p->fit.width / side;
+    int side = ek_patch_side(&p->fit, kind), across = p->fit.width / side;
     size_t row = 3 * (size_t)side, stride = 3 * (size_t)p->fit.width;
     float of[256];
     for (int i = 0; i < 256; i++) {

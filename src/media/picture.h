@@ -9,6 +9,7 @@
 typedef struct ek_picture_opts {
     int budget; /* soft tokens, ek_budget_known */
     ek_resizer resizer;
+    ek_patching patching; /* of the model; zeros: that of every published one */
 } ek_picture_opts;
 
 /* What a picture will cost, from its header alone: to refuse or to plan before anything is decoded. The token count
@@ -40,9 +41,9 @@ typedef enum ek_patch_kind {
     EK_PATCH_UNIFIED /* without one (12B): 48 x 48 pixels, 6,912 floats x; one patch per token */
 } ek_patch_kind;
 
-int ek_patch_side(ek_patch_kind kind);                           /* pixels */
-int ek_patch_floats(ek_patch_kind kind);                         /* of one patch */
-int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind); /* of a picture; there is no padding */
+int ek_patch_side(const ek_image_fit *fit, ek_patch_kind kind);   /* pixels */
+int ek_patch_floats(const ek_image_fit *fit, ek_patch_kind kind); /* of one patch */
+int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind);  /* of a picture; there is no padding */
 
 /* n patches from the first one on: n x ek_patch_floats into values, n pairs (column, row) into positions; either may be
  * NULL. x = (float)sample * (float)(1 / 255), as torchvision's backend rescales. */

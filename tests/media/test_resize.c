@@ -57,7 +57,7 @@ static void budgets_are_filled_as_transformers_does(void **state)
              {12320, 176, 1120, 13392, 192}, {880, 616, 70, 432, 336},       {3, 500, 70, 48, 3360}};
     ek_image_fit fit;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        assert_int_equal(ek_image_fit_budget(&fit, c[i].w, c[i].h, c[i].budget), EK_OK);
+        assert_int_equal(ek_image_fit_budget(&fit, c[i].w, c[i].h, c[i].budget, (ek_patching){0}), EK_OK);
         assert_int_equal(fit.width, c[i].to_w);
         assert_int_equal(fit.height, c[i].to_h);
         assert_int_equal(fit.tokens, c[i].to_w / 48 * (c[i].to_h / 48));
@@ -65,11 +65,11 @@ static void budgets_are_filled_as_transformers_does(void **state)
     for (int w = 1; w <= 32768; w = w * 3 / 2 + 1)
         for (int h = 1; h <= 32768; h = h * 3 / 2 + 1)
             for (int b = 70; b <= 1120; b *= 2) {
-                assert_int_equal(ek_image_fit_budget(&fit, w, h, b), EK_OK);
+                assert_int_equal(ek_image_fit_budget(&fit, w, h, b, (ek_patching){0}), EK_OK);
                 assert_true(fit.tokens >= 1 && fit.tokens <= b && fit.width % 48 == 0 && fit.height % 48 == 0);
             }
     for (int b = -1; b < 1200; b++)
-        if (!ek_budget_known(b)) assert_int_equal(ek_image_fit_budget(&fit, 10, 10, b), EK_EINVAL);
+        if (!ek_budget_known(b)) assert_int_equal(ek_image_fit_budget(&fit, 10, 10, b, (ek_patching){0}), EK_EINVAL);
 }
 
 static double cubic(double x)
@@ -127,7 +127,8 @@ static void patches_and_positions(void **state)
     ek_picture_opts o = {.budget = 70, .resizer = EK_RESIZE_TORCH};
     assert_int_equal(ek_picture_make(&p, &in, &o), EK_OK);
     for (int kind = 0; kind < 2; kind++) {
-        int side = ek_patch_side(kind), floats = ek_patch_floats(kind), n = ek_patch_count(&p.fit, kind);
+        int side = ek_patch_side(&p.fit, kind), floats = ek_patch_floats(&p.fit, kind),
+            n = ek_patch_count(&p.fit, kind);
         assert_int_equal(n, kind == EK_PATCH_TOWER ? 9 * p.fit.tokens : p.fit.tokens);
         float *v = calloc((size_t)n * (size_t)floats, sizeof *v), part[6912];
         int32_t *at_xy = calloc(2 * (size_t)n, sizeof *at_xy);

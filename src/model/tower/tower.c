@@ -1,0 +1,361 @@
+/* The towers of a checkpoint: opening, packing on demand, digests, and who encodes what. */
+#include "model/tower/tower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash/rng.h"
+#include "model/config/setting.h"
+#include "model/tower/tower_audio.h"
+#include "model/tower/tower_image.h"
+
+/* One sense. */
+typedef struct sense {
+    ek_tower_part *part; /* NULL: the model does not have it */
+    ek_tower_binder bound;
+    ek_weights *block; /* the memory of packed weights alone */
+    bool packed, digested;
+    uint64_t digest;
+} sense;
+
+struct ek_towers {
+    ek_towers_info info;
+    ek_towers_opts opts;
+    ek_tower_ops kernels;
+    ek_tower_source *source; /* NULL: there is no place for towers */
+    const char *sees;        /* use_bidirectional_attention; the source's */
+    sense image, sound;
+};
+
+/* ------------------------------------------------------------------ configuration */
+
+static ek_err read_ids(ek_towers_info *i, const ek_settings *f, int vocab)
+{
+    /* The defaults are those of transformers' Gemma4Config. */
+    const struct {
+        const char *key, *other;
+        int absent;
+        int32_t *to;
+    } id[] = {{"boi_token_id", NULL, 255999, &i->boi},           {"image_token_id", NULL, 258880, &i->image_token},
+              {"eoi_token_id", NULL, 258882, &i->eoi},           {"boa_token_id", NULL, 256000, &i->boa},
+              {"audio_token_id", NULL, 258881, &i->sound_token}, {"eoa_token_index", "eoa_token_id", 258883, &i->eoa},
+              {"video_token_id", NULL, 258884, &i->video_token}};
+    for (size_t k = 0; k < sizeof id / sizeof *id; k++) {
+        const char *key = id[k].other && !ek_setting(f, id[k].key) ? id[k].other : id[k].key;
+        int value;
+        EK_TRY(ek_setting_may_int(&value, f, key, id[k].absent < vocab ? id[k].absent : -1, 0, vocab - 1));
+        *id[k].to = value;
+    }
+    return EK_OK;
+}
+
+static ek_err read_config(ek_towers *t)
+{
+    const ek_settings top = {.file = t->source->file, .object = t->source->config};
+    ek_settings text = {.file = top.file, .other = top.object};
+    int vocab;
+    EK_TRY(ek_setting_may_object(&text.object, &top, "text_config"));
+    if (!text.object) text.object = top.object;
+    EK_TRY(ek_setting_need_int(&t->info.hidden, &text, "hidden_size", 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_need_int(&vocab, &text, "vocab_size", 1, EK_MAX_VOCAB));
+    EK_TRY(read_ids(&t->info, &top, vocab));
+    EK_TRY(ek_setting_may_text(&t->sees, &text, "use_bidirectional_attention"));
+    return EK_OK;
+}
+
+static ek_err check_sees(ek_towers *t)
+{
+    if (!t->image.part || !t->sees) return EK_OK;
+    t->info.bidirectional = strcmp(t->sees, "vision") == 0;
+    if (t->info.bidirectional) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "%s: use_bidirectional_attention is %.60s; vision and null can be run",
+                   t->source->file, t->sees);
+}
+
+/* ------------------------------------------------------------------ opening */
+
+static void init_kernels(ek_tower_ops *k, unsigned cpu, ek_pool *pool)
+{
+    k->cpu = cpu;
+    k->pool = pool;
+    ek_linear_init(&k->linear, cpu);
+    ek_row_init(&k->rows, cpu);
+    ek_attn_rows_init(&k->attn, cpu);
+    ek_convert_init(&k->convert, cpu);
+}
+
+static ek_pack_opts pack_opts(const ek_towers *t)
+{
+    return (ek_pack_opts){.cpu = t->opts.cpu,
+                          .exact = t->opts.exact,
+                          .quantise = t->opts.quantise,
+                          .activations = EK_ACTIVATIONS_16,
+                          .limit = t->opts.memory_limit,
+                          .pool = t->opts.pool};
+}
+
+static ek_err plan(ek_towers *t, sense *s)
+{
+    const ek_pack_opts o = pack_opts(t);
+    if (!s->part) return EK_OK;
+    s->block = ek_alloc(sizeof *s->block);
+    if (o.quantise) ek_items_quantise(&s->bound.items);
+    ek_err err = ek_items_plan(&s->bound.items, s->block, &o);
+    return err ? ek_fail_in(err, "%s", t->source->path) : EK_OK;
+}
+
+static ek_err open_all(ek_towers *t, const char *path)
+{
+    EK_TRY(ek_tower_source_open(&t->source, path, t->opts.mmproj));
+    if (!t->source) return EK_OK;
+    EK_TRY(read_config(t));
+    t->image.bound.from = t->sound.bound.from = t->source;
+    ek_err err = ek_tower_image_open(&t->image.part, &t->info, &t->image.bound, &t->kernels);
+    if (!err)
+        err = ek_tower_audio_open(&t->sound.part, &t->info.sound_kind, &t->sound.bound, &t->kernels, t->info.hidden);
+    if (err) return err;
+    EK_TRY(check_sees(t));
+    t->info.image = t->image.part != NULL, t->info.sound = t->sound.part != NULL;
+    EK_TRY(plan(t, &t->image));
+    return plan(t, &t->sound);
+}
+
+ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *opts)
+{
+    ek_towers *t = ek_alloc(sizeof *t);
+    t->opts = *opts;
+    t->info.boi = t->info.image_token = t->info.eoi = t->info.boa = t->info.sound_token = t->info.eoa = -1;
+    t->info.video_token = -1;
+    init_kernels(&t->kernels, opts->cpu, opts->pool);
+    ek_err err = open_all(t, path);
+    t->opts.mmproj = NULL; /* was borrowed */
+    *out = err ? NULL : t;
+    if (err) ek_towers_close(t);
+    return err;
+}
+
+static void forget_bound(ek_tower_binder *b)
+{
+    for (int i = 0; i < b->n_own; i++) free(b->own[i]);
+    free(b->own);
+    b->own = NULL, b->n_own = 0;
+}
+
+static void close_sense(sense *s)
+{
+    forget_bound(&s->bound);
+    ek_items_fini(&s->bound.items);
+    if (s->block) ek_weights_fini(s->block);
+    free(s->block);
+    if (s->part) s->part->ops->close(s->part);
+}
+
+void ek_towers_close(ek_towers *t)
+{
+    if (!t) return;
+    close_sense(&t->image);
+    close_sense(&t->sound);
+    ek_tower_source_close(t->source);
+    free(t);
+}
+
+const ek_towers_info *ek_towers_get(const ek_towers *t)
+{
+    return &t->info;
+}
+
+ek_err ek_towers_takes_image(const ek_towers *t)
+{
+    if (t->image.part) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "this model takes no images: it has no vision tower");
+}
+
+ek_err ek_towers_takes_sound(const ek_towers *t)
+{
+    if (t->sound.part) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "this model takes no audio: it has no audio tower");
+}
+
+/* ------------------------------------------------------------------ weights */
+
+static size_t bytes(const sense *s)
+{
+    return s->block ? s->block->block_bytes : 0;
+}
+
+size_t ek_towers_image_bytes(const ek_towers *t)
+{
+    return bytes(&t->image);
+}
+
+size_t ek_towers_sound_bytes(const ek_towers *t)
+{
+    return bytes(&t->sound);
+}
+
+static ek_err load(ek_towers *t, sense *s)
+{
+    const ek_pack_opts o = pack_opts(t);
+    if (s->packed) return EK_OK;
+    ek_err err = ek_items_pack(&s->bound.items, s->block, &o);
+    if (!err && s->part->ops->ready) err = s->part->ops->ready(s->part);
+    t->source->ops->drop_pages(t->source);
+    if (err) {
+        ek_weights_release(s->block);
+        return ek_fail_in(err, "%s", t->source->path);
+    }
+    forget_bound(&s->bound);
+    s->packed = true;
+    return EK_OK;
+}
+
+ek_err ek_towers_load_image(ek_towers *t)
+{
+    EK_TRY(ek_towers_takes_image(t));
+    return load(t, &t->image);
+}
+
+ek_err ek_towers_load_sound(ek_towers *t)
+{
+    EK_TRY(ek_towers_takes_sound(t));
+    return load(t, &t->sound);
+}
+
+/* ------------------------------------------------------------------ digests */
+
+/* Panels in their order, wherever the nodes of the machine have them. */
+static uint64_t hash_matrix(uint64_t h, const ek_linear *w, const ek_pool *pool)
+{
+    const int nodes = w->parts ? ek_pool_nodes(pool) : 1;
+    const int shape[] = {(int)w->form, w->n, w->k, w->group, w->a_group, w->bits, w->limbs};
+    h = ek_hash64(h, shape, sizeof shape);
+    for (int j = 0; j < nodes; j++) {
+        const int first = w->parts ? w->parts->first[j] : 0, end = w->parts ? w->parts->first[j + 1] : w->n_panels;
+        const uint8_t *at = w->parts ? w->parts->data[j] : w->data;
+        for (int p = first; p < end; p++, at += w->panel_bytes) h = ek_hash64(h, at, w->panel_bytes);
+    }
+    return h;
+}
+
+static uint64_t hash_item(const ek_item *it, const ek_pool *pool)
+{
+    uint64_t h = ek_fnv1a64(it->name);
+    if (it->matrix) return hash_matrix(h, it->matrix, pool);
+    if (it->vector) return ek_hash64(h, *it->vector, sizeof(float) * (size_t)it->data.k);
+    const size_t row = ek_weight_row_bytes(it->data.type, it->data.k);
+    return ek_hash64(h, it->data.plane[0], row * (size_t)it->data.n);
+}
+
+typedef struct hashing {
+    const sense *s;
+    const ek_pool *pool;
+    uint64_t *of;
+} hashing;
+
+static void hash_task(void *arg, int task, int worker)
+{
+    hashing *a = arg;
+    (void)worker;
+    a->of[task] = hash_item(&a->s->bound.items.item[task], a->pool);
+}
+
+static ek_err digest(ek_towers *t, sense *s, uint64_t *out)
+{
+    EK_TRY(load(t, s));
+    if (!s->digested) {
+        const int n = s->bound.items.n;
+        hashing a = {s, t->opts.pool, ek_alloc(sizeof *a.of * (size_t)(n + 1))};
+        ek_pool_run(t->opts.pool, hash_task, &a, n);
+        s->digest = ek_hash64(EK_ARITHMETIC_VERSION, a.of, sizeof *a.of * (size_t)n);
+        s->digest = s->part->ops->hash(s->part, s->digest);
+        s->digested = true;
+        free(a.of);
+    }
+    *out = s->digest;
+    return EK_OK;
+}
+
+ek_err ek_towers_digest_image(ek_towers *t, uint64_t *out)
+{
+    EK_TRY(ek_towers_takes_image(t));
+    return digest(t, &t->image, out);
+}
+
+ek_err ek_towers_digest_sound(ek_towers *t, uint64_t *out)
+{
+    EK_TRY(ek_towers_takes_sound(t));
+    return digest(t, &t->sound, out);
+}
+
+/* ------------------------------------------------------------------ encoding */
+
+static ek_err check_cut(const ek_towers *t, const ek_image_fit *fit)
+{
+    const ek_patching *want = &t->info.patching, *has = &fit->patching;
+    EK_TRY(ek_towers_takes_image(t));
+    if (want->side == has->side && want->pool == has->pool) return EK_OK;
+    return ek_fail(EK_EINVAL,
+                   "the picture was cut into patches of %d pixels, %d x %d in a token; the model takes %d and %d",
+                   has->side, has->pool, has->pool, want->side, want->pool);
+}
+
+ek_err ek_tower_cost_image(ek_tower_cost *out, const ek_towers *t, const ek_image_fit *fit)
+{
+    EK_TRY(check_cut(t, fit));
+    ek_tower_image_cost(out, t->image.part, fit);
+    return EK_OK;
+}
+
+ek_err ek_tower_cost_sound(ek_tower_cost *out, const ek_towers *t, int samples)
+{
+    int tokens;
+    EK_TRY(ek_towers_takes_sound(t));
+    EK_TRY(ek_sound_tokens(&tokens, samples, t->info.sound_kind));
+    ek_tower_audio_cost(out, t->sound.part, samples, tokens);
+    return EK_OK;
+}
+
+ek_err ek_tower_begin_image(ek_tower_work **out, ek_towers *t, const ek_picture *picture)
+{
+    *out = NULL;
+    EK_TRY(check_cut(t, &picture->fit));
+    EK_TRY(load(t, &t->image));
+    return ek_tower_image_begin(out, t->image.part, picture);
+}
+
+ek_err ek_tower_begin_sound(ek_tower_work **out, ek_towers *t, const ek_sound *sound)
+{
+    int tokens;
+    *out = NULL;
+    EK_TRY(ek_towers_takes_sound(t));
+    EK_TRY(ek_sound_tokens(&tokens, sound->samples, t->info.sound_kind));
+    EK_TRY(load(t, &t->sound));
+    return ek_tower_audio_begin(out, t->sound.part, sound, tokens);
+}
+
+void ek_tower_advance(ek_tower_work *w, double max_macs, bool *done)
+{
+    if (w->left > 0) w->ops->advance(w, max_macs);
+    *done = w->left <= 0;
+}
+
+double ek_tower_left(const ek_tower_work *w)
+{
+    return w->left > 0 ? w->left : 0;
+}
+
+const float *ek_tower_rows(const ek_tower_work *w, int *rows)
+{
+    EK_ASSERT(w->left <= 0);
+    *rows = w->n_rows;
+    return w->rows;
+}
+
+void ek_tower_free(ek_tower_work *w)
+{
+    if (!w) return;
+    float *rows = w->rows;
+    size_t n = (size_t)w->n_rows * (size_t)w->part->hidden * sizeof *rows;
+    w->ops->free(w);
+    ek_free_big(rows, n);
+}

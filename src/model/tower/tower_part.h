@@ -1,0 +1,106 @@
+/* Inside src/model/tower: what the encoder of one sense is to tower.c, and what all of them share. */
+#ifndef EK_MODEL_TOWER_PART_H
+#define EK_MODEL_TOWER_PART_H
+
+#include "model/tower/tower.h"
+#include "model/tower/tower_source.h"
+#include "model/weights/weights.h"
+#include "ops/attn/attn_tensors.h"
+#include "ops/linear/linear.h"
+#include "ops/rows/rows.h"
+
+/* ------------------------------------------------------------------ weights */
+
+/* The weights of one sense on their way into memory. `bind` functions of an encoder call ek_tower_matrix and its
+ * neighbours for each of them, which look the tensor up, check it and remember where it goes; when all are bound, the
+ * whole is packed into one block, later and at once. */
+typedef struct ek_tower_binder {
+    ek_tower_source *from;
+    ek_items items;
+    void **own; /* memory that bound data points to: tensors that were put in another order */
+    int n_own;
+} ek_tower_binder;
+
+/* Names are those of transformers without "model.": a matrix with its module's ("vision_tower.encoder.layers.0.mlp.
+ * gate_proj.linear"), a vector with its whole one. *w is filled when the weights are packed. */
+ek_err ek_tower_matrix(ek_tower_binder *b, const char *name, int n, int k, ek_linear *w);
+ek_err ek_tower_vector(ek_tower_binder *b, const char *name, int n, float **v);
+/* Floats of any shape, one after the other as they are stored, widened to f32. */
+ek_err ek_tower_floats(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, float **v);
+/* A table of n rows of k floats that stays in the file; a row is read by ek_embedding_row. */
+ek_err ek_tower_table(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, ek_embedding_table *t);
+/* Data that the caller has made of a tensor: a matrix, or (n 1) a vector. Memory of the data that is not the file's
+ * is handed over to ek_tower_own. */
+void ek_tower_matrix_of(ek_tower_binder *b, const char *name, const ek_weight_data *data, ek_linear *w);
+void ek_tower_vector_of(ek_tower_binder *b, const char *name, const ek_weight_data *data, float **v);
+void *ek_tower_own(ek_tower_binder *b, void *memory); /* freed after packing; returns it */
+
+/* The bounds of a clipped linear, y = clamp(W clamp(x, in), out); infinite where it is not clipped. */
+typedef struct ek_clip {
+    float in[2], out[2]; /* min, max */
+} ek_clip;
+typedef struct ek_clipped {
+    ek_linear w;
+    ek_clip clip;
+} ek_clipped;
+
+/* name: of the module, without ".linear". clips: use_clipped_linears of the configuration. If it is set, all four
+ * bounds must be there, no NaN, min <= max; EFORMAT names what is missing. */
+ek_err ek_tower_clipped(ek_tower_binder *b, const char *name, int n, int k, bool clips, ek_clipped *w);
+
+static inline bool ek_clips_in(const ek_clip *c)
+{
+    return c->in[0] > -__builtin_inff() || c->in[1] < __builtin_inff();
+}
+static inline bool ek_clips_out(const ek_clip *c)
+{
+    return c->out[0] > -__builtin_inff() || c->out[1] < __builtin_inff();
+}
+
+/* y[i] = x[i] below min: min, above max: max, else x[i], a NaN too. y may be x. */
+void ek_clamp(float *y, const float *x, int64_t n, const float bounds[2]);
+
+/* ------------------------------------------------------------------ kernels of this machine */
+
+typedef struct ek_tower_ops {
+    unsigned cpu;
+    ek_pool *pool; /* of ek_towers_opts: weights may lie on its nodes, so products run on it */
+    ek_linear_ops linear;
+    ek_row_ops rows;
+    ek_attn_rows_ops attn;
+    ek_convert_ops convert;
+} ek_tower_ops;
+
+/* ------------------------------------------------------------------ an encoder */
+
+typedef struct ek_tower_part ek_tower_part;
+
+typedef struct ek_tower_part_ops {
+    ek_err (*ready)(ek_tower_part *p); /* after packing: what is computed from the weights once. NULL: nothing */
+    /* Numbers of the configuration that rows depend on, chained into a hash. */
+    uint64_t (*hash)(const ek_tower_part *p, uint64_t h);
+    void (*close)(ek_tower_part *p); /* frees the part; its packed weights are tower.c's */
+} ek_tower_part_ops;
+
+/* The head of an encoder's own struct. */
+struct ek_tower_part {
+    const ek_tower_part_ops *ops;
+    const ek_tower_ops *kernels;
+    int hidden; /* of the text model */
+};
+
+typedef struct ek_tower_work_ops {
+    void (*advance)(ek_tower_work *w, double max_macs); /* lowers w->left; 0: done */
+    void (*free)(ek_tower_work *w);                     /* all but rows, which tower.c frees */
+} ek_tower_work_ops;
+
+/* The head of a work's own struct. */
+struct ek_tower_work {
+    const ek_tower_work_ops *ops;
+    const ek_tower_part *part;
+    int n_rows;
+    float *rows; /* [n_rows][part->hidden], of ek_alloc_big */
+    double left; /* multiply-adds */
+};
+
+#endif

@@ -1,0 +1,53 @@
+/* Inside src/model/tower: where the towers' tensors and their configuration come from: safetensors in the names of
+ * transformers or of mlx-vlm, or (tower_gguf.c) the mmproj file of a GGUF. */
+#ifndef EK_MODEL_TOWER_SOURCE_H
+#define EK_MODEL_TOWER_SOURCE_H
+
+#include <jansson.h>
+
+#include "model/source/quant.h"
+#include "ops/weights/weight_type.h"
+#include "tensor/checkpoint.h"
+
+/* A tensor as it is stored: borrowed from the source. */
+typedef struct ek_tower_tensor {
+    const char *name, *file;
+    int n_dims;
+    int64_t dim[EK_MAX_DIMS];   /* outermost first */
+    const ek_weight_type *type; /* NULL: of no type that floats can be read from */
+    const uint8_t *data;
+} ek_tower_tensor;
+
+typedef struct ek_tower_source ek_tower_source;
+
+typedef struct ek_tower_source_ops {
+    /* False if there is none. name: of transformers, without "model.". */
+    bool (*find)(ek_tower_source *s, const char *name, ek_tower_tensor *out);
+    /* Whether any tensor's name begins like this. */
+    bool (*has)(ek_tower_source *s, const char *begin);
+    /* The matrix of a module, quantised or not. */
+    ek_err (*matrix)(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out);
+    void (*drop_pages)(ek_tower_source *s);
+    void (*close)(ek_tower_source *s);
+} ek_tower_source_ops;
+
+struct ek_tower_source {
+    const ek_tower_source_ops *ops;
+    char *path;
+    const char *file; /* of the configuration, for messages: "config.json" */
+    json_t *config;   /* in the form of config.json, whatever the container says; owned */
+    bool gguf;        /* its tensors are in the order of llama.cpp and Ollama: see tower_gguf.h */
+};
+
+/* mmproj: of ek_towers_opts. *out NULL: no place for towers there (a GGUF without a file of them). */
+ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj);
+void ek_tower_source_close(ek_tower_source *s);
+
+/* Whether any tensor's name begins like this: "audio_tower.". */
+bool ek_tower_source_has(ek_tower_source *s, const char *name);
+bool ek_tower_source_find(ek_tower_source *s, const char *name, ek_tower_tensor *out);
+/* EFORMAT names tensor and file where it is missing, of another shape or type. */
+ek_err ek_tower_source_need(ek_tower_source *s, const char *name, int n_dims, const int64_t *dim, ek_tower_tensor *out);
+ek_err ek_tower_source_matrix(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out);
+
+#endif
