@@ -109,11 +109,12 @@ static void test_elementwise(void **state)
             int n = lengths[i];
             fill_nasty(a, n + SLACK, 3 + (uint64_t)off);
             fill_nasty(b, n + SLACK, 40);
-            for (int op = 0; op < 7; op++) {
+            for (int op = 0; op < 13; op++) {
                 CHECK_ISAS(isa, cpu)
                 {
-                    static const char *name[] = {"add",  "scale",     "gelu_mul",         "soft_cap",
-                                                 "axpy", "add_scale", "gelu_mul in place"};
+                    static const char *name[] = {
+                        "add",   "scale",     "gelu_mul",    "soft_cap", "axpy",    "add_scale", "gelu_mul in place",
+                        "clamp", "rectified", "sigmoid_mul", "silu",     "mul_add", "mul"};
                     ek_row_ops ops = ops_of(cpu);
                     float *y = cpu ? got : want;
                     memcpy(y, a, sizeof(float) * (size_t)(n + SLACK));
@@ -125,6 +126,12 @@ static void test_elementwise(void **state)
                     case 4: ops.axpy(y + off, -0.3f, b + 1, n); break;
                     case 5: ops.add_scale(y + off, a + 2, b, 0.70710677f, n); break;
                     case 6: ops.gelu_mul(y + off, y + off, b + off, n); break;
+                    case 7: ops.clamp(y + off, y + off, -2.5f, 1.25f, n); break;
+                    case 8: ops.clamp(y + off, b + 1, 0.0f, INFINITY, n); break;
+                    case 9: ops.sigmoid_mul(y + off, a + 1, b + off, n); break;
+                    case 10: ops.sigmoid_mul(y + off, y + off, y + off, n); break;
+                    case 11: ops.mul_add(y + off, a + 1, b + off, n); break;
+                    case 12: ops.mul(y + off, b + 1, n); break;
                     }
                     for (int k = 0; k < off; k++) assert_memory_equal(&y[k], &a[k], sizeof *y);
                     assert_memory_equal(&y[n + off], &a[n + off], sizeof *y);
@@ -134,6 +141,35 @@ static void test_elementwise(void **state)
                 }
             }
         }
+}
+
+static void test_layer_norm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_LENGTHS; i++) {
+        const int n = lengths[i];
+        static float bias[MAX];
+        check_fill_wide(a, (size_t)n, 51);
+        check_fill(b, (size_t)n, 52, 2.0f);
+        check_fill(bias, (size_t)n, 53, 2.0f);
+        const float mean = sum_as_described(a, n, 0) / (float)n;
+        for (int k = 0; k < n; k++) c[k] = a[k] - mean;
+        const float r = 1.0f / sqrtf(sum_as_described(c, n, 1) / (float)n + 1e-5f);
+        double m = 0, ss = 0;
+        for (int k = 0; k < n; k++) m += (double)a[k] / n;
+        for (int k = 0; k < n; k++) ss += ((double)a[k] - m) * ((double)a[k] - m);
+        assert_true(fabs(r * sqrt(ss / n + 1e-5) - 1) < 1e-5);
+        for (int k = 0; k < n; k++) want[k] = fmaf(c[k] * r, b[k], bias[k]), c[k] = c[k] * r * b[k];
+        CHECK_ISAS(isa, cpu)
+        {
+            ek_row_ops ops = ops_of(cpu);
+            ops.layer_norm(got, a, b, bias, n, 1e-5f);
+            check_bits("layer_norm", isa, want, got, (size_t)n, "n %d", n);
+            memcpy(got, a, sizeof(float) * (size_t)n);
+            ops.layer_norm(got, got, b, NULL, n, 1e-5f);
+            check_bits("layer_norm without bias, in place", isa, c, got, (size_t)n, "n %d", n);
+        }
+    }
 }
 
 /* Every kind of argument of tanh and gelu: a stride through all float32 values. */
@@ -159,6 +195,15 @@ static void test_functions(void **state)
         {
             ek_row_ops ops = ops_of(cpu);
             float *y = cpu ? got : want;
+            ops.sigmoid_mul(y, b, a, N);
+            for (int k = 0; k < N; k++) assert_int_equal(isnan(y[k]) != 0, isnan(a[k]) != 0);
+            for (int k = 0; k < N; k++) y[k] = isnan(y[k]) ? NAN : y[k];
+            if (cpu) check_bits("sigmoid", isa, want, got, N, "from %08x", u);
+        }
+        CHECK_ISAS(isa, cpu)
+        {
+            ek_row_ops ops = ops_of(cpu);
+            float *y = cpu ? got : want;
             memcpy(y, a, sizeof(float) * N);
             ops.soft_cap(y, 1.0f, N);
             for (int k = 0; k < N; k++) assert_int_equal(isnan(y[k]) != 0, isnan(a[k]) != 0);
@@ -179,6 +224,10 @@ static void test_meaning(void **state)
     for (int i = 0; i < 100; i++) assert_true(fabs((double)got[i] - 30 * tanh((double)a[i] / 30)) < 6e-6);
     ops.add_scale(got, a, b, 0.5f, 100);
     for (int i = 0; i < 100; i++) assert_true(got[i] == (a[i] + b[i]) * 0.5f);
+    ops.sigmoid_mul(got, b, a, 100);
+    for (int i = 0; i < 100; i++) assert_true(fabs((double)got[i] - (double)b[i] / (1 + exp(-(double)a[i]))) < 1e-6);
+    ops.clamp(got, a, -1.5f, 7.0f, 100);
+    for (int i = 0; i < 100; i++) assert_true(got[i] == (a[i] < -1.5f ? -1.5f : a[i] > 7.0f ? 7.0f : a[i]));
     memcpy(got, a, sizeof(float) * 100);
     ops.axpy(got, 2.0f, b, 100);
     for (int i = 0; i < 100; i++) assert_true(got[i] == fmaf(2.0f, b[i], a[i]));
@@ -313,9 +362,10 @@ static void test_top_k(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm),    cmocka_unit_test(test_elementwise), cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_meaning), cmocka_unit_test(test_rope),        cmocka_unit_test(test_argmax),
-        cmocka_unit_test(test_softmax), cmocka_unit_test(test_sum_exp),     cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_norm),       cmocka_unit_test(test_elementwise), cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_meaning),    cmocka_unit_test(test_rope),        cmocka_unit_test(test_argmax),
+        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_sum_exp),     cmocka_unit_test(test_top_k),
+        cmocka_unit_test(test_layer_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

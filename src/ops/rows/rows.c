@@ -98,9 +98,44 @@ static float sum_exp(const float *x, int n, float top)
     return ek_tree_sum(&tree);
 }
 
+static void clamp(float *y, const float *x, float lo, float hi, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const float m = lo > x[i] ? lo : x[i];
+        y[i] = hi < m ? hi : m;
+    }
+}
+
+static void layer_norm(float *y, const float *x, const float *w, const float *b, int n, float eps)
+{
+    const float m = sum(x, n) / (float)n;
+    for (int i = 0; i < n; i++) y[i] = x[i] - m;
+    const float r = 1.0f / sqrtf(sum_squares(y, n) / (float)n + eps);
+    for (int i = 0; i < n; i++) y[i] = b ? fmaf(y[i] * r, w[i], b[i]) : y[i] * r * w[i];
+}
+
+static void sigmoid_mul(float *y, const float *a, const float *g, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const float t = ek_exp(-fabsf(g[i]));
+        y[i] = a[i] * (g[i] < 0 ? t : 1.0f) / (1.0f + t);
+    }
+}
+
+static void mul_add(float *y, const float *w, const float *x, int n)
+{
+    for (int i = 0; i < n; i++) y[i] = fmaf(w[i], x[i], y[i]);
+}
+
+static void mul(float *y, const float *w, int n)
+{
+    for (int i = 0; i < n; i++) y[i] *= w[i];
+}
+
 void ek_row_init(ek_row_ops *ops, unsigned cpu)
 {
-    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax, sum_exp};
+    *ops = (ek_row_ops){rms_norm, add,     scale, gelu_mul,   soft_cap,    rope,    axpy, add_scale,
+                        argmax,   sum_exp, clamp, layer_norm, sigmoid_mul, mul_add, mul};
 #if defined(__x86_64__)
     ek_row_init_x86(ops, cpu);
 #else

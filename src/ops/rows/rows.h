@@ -1,4 +1,4 @@
-/* Row-wise operators: norms, rotation, gates, sums. Rows are independent: the bits of a
+/* Row-wise operators: norms, rotation, gates, sums, clamps. Rows are independent: the bits of a
  * row depend on nothing but that row. Elements are f32 and contiguous; n counts elements. Nothing here can fail.
  *
  * Sum over one row: blocks of 256 elements from 0; lane l of 16 takes elements l, l + 16, …
@@ -33,6 +33,19 @@ typedef struct ek_row_ops {
     /* sum of exp(x[i] - top) over a row, the total for top-p without top-k: ek_exp of each
      * difference, added as the plain sum above. x[i] <= top; -inf adds +0. */
     float (*sum_exp)(const float *x, int n, float top);
+    /* y[i] = x[i] within [lo, hi]: m = lo > x ? lo : x, y = hi < m ? hi : m, so that a NaN and the sign of a zero stay;
+     * y may be x */
+    void (*clamp)(float *y, const float *x, float lo, float hi, int n);
+    /* m = sum of x / n, d = x - m, r = 1 / sqrt(ss of d / n + eps), y = (d * r) * w, with b y = fma(d * r, w, b); b may
+     * be NULL; y may be x. Formula: torch.nn.LayerNorm */
+    void (*layer_norm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
+    /* y[i] = a[i] * sigmoid(g[i]), silu where a is g: t = exp(-|g|), (a * (g < 0 ? t : 1)) / (1 + t); y may be a or g.
+     * Formula: torch.nn.functional.glu, silu */
+    void (*sigmoid_mul)(float *y, const float *a, const float *g, int n);
+    /* y[i] = fma(w[i], x[i], y[i]): a tap of a convolution that keeps channels apart */
+    void (*mul_add)(float *y, const float *w, const float *x, int n);
+    /* y[i] *= w[i] */
+    void (*mul)(float *y, const float *w, int n);
 } ek_row_ops;
 
 void ek_row_init(ek_row_ops *ops, unsigned cpu);

@@ -136,9 +136,68 @@ static float sum_exp(const float *x, int n, float top)
     return ek_tree_sum(&tree);
 }
 
+static void clamp(float *y, const float *x, float lo, float hi, int n)
+{
+    vf l = v_set1(lo), h = v_set1(hi);
+    EACH(i, m, n) put(y + i, v_min(h, v_max(l, get(x + i, m))), m);
+}
+
+/* Lanes past the end of a row add zeros: no change, because no lane is ever -0. */
+INLINE float sum(const float *x, int n)
+{
+    ek_tree tree = {.count = 0};
+    for (int b = 0; b < n; b += 256) {
+        int end = n < b + 256 ? n : b + 256, i = b;
+        vf lane[LANE_VECS];
+        for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();
+        for (; i + 16 <= end; i += 16)
+            for (int c = 0; c < LANE_VECS; c++) lane[c] = v_add(lane[c], v_load(x + i + c * W));
+        for (int c = 0; c < LANE_VECS && i < end; c++, i += W)
+            lane[c] = v_add(lane[c], get(x + i, end - i < W ? end - i : W));
+        ek_tree_push(&tree, v_add_lanes(lane));
+    }
+    return ek_tree_sum(&tree);
+}
+
+static void layer_norm(float *y, const float *x, const float *w, const float *b, int n, float eps)
+{
+    const vf mean = v_set1(sum(x, n) / (float)n);
+    EACH(i, m, n) put(y + i, v_sub(get(x + i, m), mean), m);
+    const vf r = v_set1(1.0f / sqrtf(sum_squares(y, n) / (float)n + eps));
+    if (b) {
+        EACH(i, m, n) put(y + i, v_fma(v_mul(get(y + i, m), r), get(w + i, m), get(b + i, m)), m);
+    } else {
+        EACH(i, m, n) put(y + i, v_mul(v_mul(get(y + i, m), r), get(w + i, m)), m);
+    }
+}
+
+/* Beyond 200 exp gives +0 already; min lets NaN through and the product with 0 brings it back. */
+static void sigmoid_mul(float *y, const float *a, const float *g, int n)
+{
+    EACH(i, m, n)
+    {
+        const vf x = get(g + i, m), one = v_set1(1.0f);
+        const vf far = v_min(v_set1(200.0f), v_as_float(vi_and(v_bits(x), vi_set1(INT32_MAX))));
+        const vf t = v_exp_below(v_sub(v_zero(), far));
+        const vf d = v_add(v_add(one, t), v_mul(v_zero(), far));
+        put(y + i, v_div(v_mul(get(a + i, m), v_pick(v_less(x, v_zero()), t, one)), d), m);
+    }
+}
+
+static void mul_add(float *y, const float *w, const float *x, int n)
+{
+    EACH(i, m, n) put(y + i, v_fma(get(w + i, m), get(x + i, m), get(y + i, m)), m);
+}
+
+static void mul(float *y, const float *w, int n)
+{
+    EACH(i, m, n) put(y + i, v_mul(get(y + i, m), get(w + i, m)), m);
+}
+
 INLINE void fill_table(ek_row_ops *ops)
 {
-    *ops = (ek_row_ops){rms_norm, add, scale, gelu_mul, soft_cap, rope, axpy, add_scale, argmax, sum_exp};
+    *ops = (ek_row_ops){rms_norm, add,     scale, gelu_mul,   soft_cap,    rope,    axpy, add_scale,
+                        argmax,   sum_exp, clamp, layer_norm, sigmoid_mul, mul_add, mul};
 }
 
 #endif

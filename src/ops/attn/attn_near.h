@@ -1,0 +1,34 @@
+/* Near attention: a query sees its own key and the few before it, and how far each lies back enters the score by a
+ * vector of its own. Audio towers' attention.
+ *
+ * For a query at position i of a clip, and each head of it: keys j = max(0, i - span + 1) .. i.
+ *     s_j = q k_j + q rel[i - j]: 16 lanes; lane l takes elements l, l + 16, … by fma from +0, of k_j in ascending
+ *           order, then of rel likewise; lanes are added 8, 4, 2, 1 apart; an absent element changes nothing
+ *     s_j = cap tanh(s_j / cap), by ek_tanh and a true division
+ *     e_j = exp(s_j - max s), by ek_exp; total = sum of e_j in ascending j from +0; w_j = e_j / total
+ *     o[d] = sum of w_j v_j[d] by fma in ascending j from +0
+ * The result depends on the rows of the clip up to i alone; queries are independent of one another, so that any order
+ * and any cut of them is the same.
+ * Formula: transformers, Gemma4AudioAttention, whose blocks, padding and shifts come to exactly this. */
+#ifndef EK_OPS_ATTN_NEAR_H
+#define EK_OPS_ATTN_NEAR_H
+
+#include <stddef.h>
+
+enum { EK_NEAR_MAX_SPAN = 256 };
+
+typedef struct ek_near {
+    int heads, head_dim;
+    int span; /* keys that a query sees, itself included: 1 to EK_NEAR_MAX_SPAN */
+    float cap;
+    const float *rel; /* span rows of heads x head_dim: row 0 for the query's own key */
+} ek_near;
+
+/* o, q: heads x head_dim floats, of position pos. k, v: row j of the clip at k + j ld, written for every j that the
+ * query sees. o overlaps none of them. */
+typedef void ek_near_fn(const ek_near *a, float *o, const float *q, const float *k, const float *v, ptrdiff_t ld,
+                        int pos);
+
+ek_near_fn *ek_near_choose(unsigned cpu); /* EK_CPU_*; the same bits for any */
+
+#endif
