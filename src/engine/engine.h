@@ -75,6 +75,11 @@ typedef struct ek_request_opts {
     int max_tokens;             /* >= 1; the context limit may end the request earlier */
     const ek_prompt_span *span; /* ascending, apart; copied, embeddings too */
     int n_spans;
+    /* Pictures and sounds behind the prompt's soft tokens, as ek_parts_place leaves them; the array is copied, and the
+     * engine takes a reference of each until the request ends. Not together with spans. EUNSUPPORTED where the model
+     * has no tower for one, EINVAL for a soft token without a part. */
+    const ek_part *part;
+    int n_parts;
     ek_sampling sampling;
     const ek_mask *mask; /* copied; arg is borrowed until the last event. NULL: every token is allowed. Tokens that
                             are not are masked before everything else; logits in events and digests are not */

@@ -73,6 +73,8 @@ ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
     EK_TRY(check_tokens("prompt position", o->tokens, o->n_tokens, rules->vocab_size));
     EK_TRY(check_tokens("stop id", o->stop, o->n_stop, rules->vocab_size));
     EK_TRY(check_spans(o, rules));
+    if (o->n_parts > 0)
+        return ek_fail(EK_EUNSUPPORTED, "this model takes no %ss", ek_part_name(o->part[0].media->kind));
     return ek_sampling_check(&o->sampling, rules->vocab_size);
 }
 

@@ -390,6 +390,29 @@ static void test_parameters(void **state)
     }
 }
 
+static void test_ids_of_pictures_and_sounds(void **state)
+{
+    (void)state;
+    char *json = changed("T1", "\"boi_token_id\":",
+                         "90,\"eoi_token_id\":91,\"image_token_id\":92,\"video_token_id\":93,\"boa_token_id\":94,"
+                         "\"eoa_token_index\":95,\"audio_token_id\":99,\"use_bidirectional_attention\":\"vision\"");
+    accepted(json, NULL);
+    free(json);
+    const ek_media_ids want = {.soft = {92, 93, 0}, .begin = {90, 90, 94}, .end = {91, 91, 95}}; /* 99 is no token */
+    assert_memory_equal(&c.media, &want, sizeof want);
+    assert_true(c.mutual);
+    json = changed("T1", "\"use_bidirectional_attention\":", "null");
+    accepted(json, NULL);
+    free(json);
+    assert_false(c.mutual);
+    assert_int_equal(c.media.soft[EK_PART_IMAGE], 0);
+    assert_int_equal(ek_config_published(&c, "26b", 6), EK_OK);
+    assert_true(c.mutual);
+    assert_int_equal(c.media.soft[EK_PART_FRAME], 258884);
+    assert_int_equal(ek_config_published(&c, "e4b", 6), EK_OK);
+    assert_false(c.mutual);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_wrong_values_are_told),
         cmocka_unit_test(test_drafters),
         cmocka_unit_test(test_published_shapes),
+        cmocka_unit_test(test_ids_of_pictures_and_sounds),
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_quantization_section),
     };

@@ -39,6 +39,7 @@ static ek_err check_kind(ek_config *c, const ek_settings *p)
     if (json_is_string(mask) && strcmp(json_string_value(mask), "vision") != 0)
         return ek_fail(EK_EUNSUPPORTED, "config.json: use_bidirectional_attention is %.60s, \"vision\" can be run",
                        json_string_value(mask));
+    c->mutual = json_is_string(mask);
     EK_TRY(ek_setting_may_bool(&bias, p, "attention_bias", false));
     if (bias) return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
     EK_TRY(ek_setting_may_bool(&tied, p, "tie_word_embeddings", true));
@@ -144,6 +145,30 @@ static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *ke
     return EK_OK;
 }
 
+/* Of a kind's soft tokens and those around them; an id outside of the vocabulary is none. */
+static ek_err read_media_id(int32_t *out, const ek_config *c, const ek_settings *p, const char *key)
+{
+    EK_TRY(ek_setting_may_int(out, p, key, 0, 0, INT32_MAX));
+    if (*out >= c->vocab_size) *out = 0;
+    return EK_OK;
+}
+
+static ek_err read_media(ek_config *c, const ek_settings *p)
+{
+    ek_media_ids *m = &c->media;
+    EK_TRY(read_media_id(&m->soft[EK_PART_IMAGE], c, p, "image_token_id"));
+    EK_TRY(read_media_id(&m->soft[EK_PART_FRAME], c, p, "video_token_id"));
+    EK_TRY(read_media_id(&m->soft[EK_PART_SOUND], c, p, "audio_token_id"));
+    EK_TRY(read_media_id(&m->begin[EK_PART_IMAGE], c, p, "boi_token_id"));
+    EK_TRY(read_media_id(&m->end[EK_PART_IMAGE], c, p, "eoi_token_id"));
+    EK_TRY(read_media_id(&m->begin[EK_PART_SOUND], c, p, "boa_token_id"));
+    EK_TRY(read_media_id(&m->end[EK_PART_SOUND], c, p, "eoa_token_index"));
+    if (m->end[EK_PART_SOUND] == 0) EK_TRY(read_media_id(&m->end[EK_PART_SOUND], c, p, "eoa_token_id"));
+    m->begin[EK_PART_FRAME] = m->begin[EK_PART_IMAGE];
+    m->end[EK_PART_FRAME] = m->end[EK_PART_IMAGE];
+    return EK_OK;
+}
+
 static ek_err read_tokens(ek_config *c, const ek_settings *p, const ek_settings *generation)
 {
     const ek_settings top = {.file = p->file, .object = p->other}, text = {.file = p->file, .object = p->object};
@@ -154,6 +179,7 @@ static ek_err read_tokens(ek_config *c, const ek_settings *p, const ek_settings 
     }
     EK_TRY(ek_setting_may_int(&c->bos, p, "bos_token_id", 2, 0, EK_MAX_VOCAB));
     EK_TRY(ek_setting_may_int(&c->pad, p, "pad_token_id", 0, 0, EK_MAX_VOCAB));
+    EK_TRY(read_media(c, p));
     EK_TRY(ek_setting_may_float(&c->temperature, generation, "temperature", 1, 0, 1000));
     EK_TRY(ek_setting_may_float(&c->top_p, generation, "top_p", 1, 0, 1));
     return ek_setting_may_int(&c->top_k, generation, "top_k", 0, 0, EK_MAX_VOCAB);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "media/part.h"
 #include "ops/kv/kv.h"
 
 enum {
@@ -40,6 +41,8 @@ typedef struct ek_config {
     double rope_theta[EK_KIND_COUNT], rope_partial[EK_KIND_COUNT], rope_factor[EK_KIND_COUNT];
     ek_layer_config layer[EK_MAX_LAYERS];
     int32_t bos, pad;
+    ek_media_ids media;
+    bool mutual;               /* use_bidirectional_attention: the rows of an image see each other in sliding layers */
     int32_t stop[EK_MAX_STOP]; /* union of config.json and generation_config.json */
     int n_stop;
     int32_t suppress[EK_MAX_STOP]; /* suppress_tokens */
@@ -61,6 +64,9 @@ ek_err ek_config_finish(ek_config *c);
  * its keys and values; fewer layers are all sliding, as the first ones of the model are.
  * ENOTFOUND lists the names. */
 ek_err ek_config_published(ek_config *c, const char *name, int n_layers);
+
+/* The ids of pictures and sounds in the vocabulary that all releases share; none if c's is another. */
+void ek_config_media_published(ek_config *c);
 
 /* Small configurations for tests: "T1" to "T7" together reach every branch of the decoder
  * (per-layer inputs, shared keys and values, experts, K = V, odd sizes, windows that wrap);

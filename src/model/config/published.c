@@ -55,6 +55,13 @@ static int cut_shared(const shape *s, int layers)
     return layers > owners ? layers - owners : 0;
 }
 
+void ek_config_media_published(ek_config *c)
+{
+    const ek_media_ids ids = {
+        .soft = {258880, 258884, 258881}, .begin = {255999, 255999, 256000}, .end = {258882, 258882, 258883}};
+    if (c->vocab_size == 262144) c->media = ids;
+}
+
 static ek_err fill(ek_config *c, const shape *s, int layers)
 {
     size_t period = strlen(s->kinds);
@@ -80,6 +87,8 @@ static ek_err fill(ek_config *c, const shape *s, int layers)
                      .temperature = 1,
                      .top_p = 1};
     snprintf(c->model_type, sizeof c->model_type, "gemma4_text");
+    c->mutual = s->per_layer == 0;
+    ek_config_media_published(c);
     c->n_kv_shared_layers = layers == s->layers ? s->shared : cut_shared(s, layers);
     c->first_shared = layers - c->n_kv_shared_layers;
     for (int i = 0; i < layers; i++) {

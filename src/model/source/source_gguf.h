@@ -26,6 +26,10 @@ const char *ek_gguf_architecture(const ek_gguf_source *s, bool *drafter);
  * there is none; full (room bytes) then has the first of its names. */
 const ek_gguf_tensor *ek_gguf_weight_find(const ek_gguf *g, const char *name, char *full, size_t room);
 
+/* Token `id` of the vocabulary has this text: notes it if it is one of those that stand for pictures and sounds, which
+ * have no keys of their own. */
+void ek_gguf_note_media(ek_media_ids *ids, const char *s, size_t n, int32_t id);
+
 /* The configuration from metadata and shapes of tensors. */
 ek_err ek_gguf_config(const ek_gguf_source *s, ek_config *out);
 

@@ -288,7 +288,7 @@ static int64_t token_id(const meta *m, const char *key, int64_t absent)
 }
 
 /* The marks that end a turn stop it, under whatever key or none a file names them. */
-static void find_stops(const meta *m, ek_config *c)
+static void find_marks(const meta *m, ek_config *c)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -300,9 +300,12 @@ static void find_stops(const meta *m, ek_config *c)
     size_t n;
     int64_t id = 0;
     if (!v) return;
-    for (const uint8_t *at = v->data; ek_gguf_next_text(v, &at, &s, &n); id++)
-        for (size_t i = 0; n && s[0] == '<' && i < sizeof marks / sizeof *marks; i++)
+    for (const uint8_t *at = v->data; ek_gguf_next_text(v, &at, &s, &n); id++) {
+        if (!n || s[0] != '<' || id >= c->vocab_size) continue;
+        ek_gguf_note_media(&c->media, s, n, (int32_t)id);
+        for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
             if (n == strlen(marks[i]) && memcmp(s, marks[i], n) == 0) add_id(c->stop, &c->n_stop, id, c->vocab_size);
+    }
 }
 
 static double sampling(const meta *m, const char *key, double absent, double max)
@@ -317,7 +320,8 @@ static void read_tokens(const meta *m, ek_config *c)
     const ek_gguf_value *v = ek_gguf_find(m->s->g, "tokenizer.ggml.suppress_tokens");
     int64_t id, bos = token_id(m, "tokenizer.ggml.bos_token_id", 2),
                 pad = token_id(m, "tokenizer.ggml.padding_token_id", 0);
-    find_stops(m, c);
+    find_marks(m, c);
+    c->mutual = !c->per_layer_size; /* no key says it: E2B and E4B alone are causal, and alone have these */
     for (uint64_t i = 0; v && ek_gguf_int(v, i, &id) && c->n_suppress < EK_MAX_STOP; i++)
         add_id(c->suppress, &c->n_suppress, id, c->vocab_size);
     c->bos = bos >= 0 && bos < c->vocab_size ? (int32_t)bos : 2;

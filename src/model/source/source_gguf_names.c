@@ -75,3 +75,22 @@ const ek_gguf_tensor *ek_gguf_weight_find(const ek_gguf *g, const char *name, ch
     }
     return NULL;
 }
+
+void ek_gguf_note_media(ek_media_ids *ids, const char *s, size_t n, int32_t id)
+{
+    const struct {
+        const char *text;
+        int32_t *id, *same;
+    } marks[] = {{"<|image|>", &ids->soft[EK_PART_IMAGE], NULL},
+                 {"<|video|>", &ids->soft[EK_PART_FRAME], NULL},
+                 {"<|audio|>", &ids->soft[EK_PART_SOUND], NULL},
+                 {"<|image>", &ids->begin[EK_PART_IMAGE], &ids->begin[EK_PART_FRAME]},
+                 {"<image|>", &ids->end[EK_PART_IMAGE], &ids->end[EK_PART_FRAME]},
+                 {"<|audio>", &ids->begin[EK_PART_SOUND], NULL},
+                 {"<audio|>", &ids->end[EK_PART_SOUND], NULL}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (n == strlen(marks[i].text) && memcmp(s, marks[i].text, n) == 0) {
+            *marks[i].id = id;
+            if (marks[i].same) *marks[i].same = id;
+        }
+}
